@@ -1,0 +1,1 @@
+"""Where did the GPU step's time go, why, and what is worth changing: answers from profiler recordings."""

@@ -1,0 +1,61 @@
+"""What an API call does, from its name: CUDA runtime and driver, HIP, and the runtimes modelled on them."""
+
+from __future__ import annotations
+
+import enum
+import re
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from traceanalyzer.trace import U8, ApiCalls
+
+
+class ApiKind(enum.IntEnum):
+    """What an API call does."""
+
+    OTHER = 0
+    LAUNCH = 1
+    """Launches one kernel."""
+    GRAPH_LAUNCH = 2
+    COPY = 3
+    SET = 4
+    SYNC = 5
+    """Blocks the host until device work has ended (device, stream or event)."""
+    ALLOCATE = 6
+    FREE = 7
+    EVENT_RECORD = 8
+    EVENT_WAIT = 9
+    """Makes a stream wait for an event; does not block the host."""
+    QUERY = 10
+
+
+_PATTERNS: tuple[tuple[ApiKind, str], ...] = (
+    (ApiKind.GRAPH_LAUNCH, r"GraphLaunch"),
+    (ApiKind.LAUNCH, r"Launch(Cooperative)?(Kernel|Host)|ModuleLaunch|cuLaunch(Grid)?(Async)?$|hipLaunchByPtr"),
+    (ApiKind.SYNC, r"(Device|Stream|Event|Ctx|Context|Thread)Synchronize|SynchronizeStream"),
+    (ApiKind.EVENT_WAIT, r"StreamWait(Event|Value)"),
+    (ApiKind.EVENT_RECORD, r"EventRecord"),
+    (ApiKind.QUERY, r"(Event|Stream)Query|PointerGetAttribute|IsCapturing|GetDevice|GetLastError|PeekAtLast"),
+    (ApiKind.COPY, r"Mem[cC]py"),
+    (ApiKind.SET, r"Mem[sS]et(?!Access|Attribute)"),
+    (ApiKind.ALLOCATE, r"Malloc|MemAlloc|HostAlloc|MemCreate|MemMap$|HostRegister|MemAddressReserve"),
+    (ApiKind.FREE, r"^(cuda|hip|mu|mc)Free|FreeHost|FreeAsync|FreeArray|^cuMemFree|MemRelease|MemUnmap|HostUnregister"),
+)
+_COMPILED = tuple((kind, re.compile(pattern)) for kind, pattern in _PATTERNS)
+
+
+def api_kind(name: str) -> ApiKind:
+    """The kind of the call with this name."""
+    for kind, pattern in _COMPILED:
+        if pattern.search(name):
+            return kind
+    return ApiKind.OTHER
+
+
+def api_kinds(calls: ApiCalls, strings: list[str]) -> U8:
+    """The `ApiKind` of each call; each distinct name is looked at once."""
+    codes, inverse = np.unique(calls.name, return_inverse=True)
+    kinds = np.array([api_kind(strings[code]) if code >= 0 else 0 for code in codes], dtype=np.uint8)
+    return kinds[inverse] if len(codes) else np.empty(0, np.uint8)

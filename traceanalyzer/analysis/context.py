@@ -1,0 +1,85 @@
+"""A trace with the joins that several measurements need, each made once and only when asked for."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.api_names import ApiKind, api_kinds
+from traceanalyzer.analysis.host_tree import HostTree
+from traceanalyzer.analysis.kernel_classes import KernelClasses
+from traceanalyzer.trace import DeviceOpKind
+
+if TYPE_CHECKING:
+    from traceanalyzer.trace import I32, I64, U8, Bool, Trace
+
+_LAUNCHING = (ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH, ApiKind.COPY, ApiKind.SET)
+
+
+class Context:
+    """What measurements are made from. Arrays are aligned with the rows of the trace's tables."""
+
+    def __init__(self, trace: Trace, classes: KernelClasses | None = None) -> None:
+        self.trace = trace
+        self.classes = classes or KernelClasses.load()
+
+    @cached_property
+    def api_kind(self) -> U8:
+        """`ApiKind` of each API call."""
+        return api_kinds(self.trace.api_calls, self.trace.strings)
+
+    @cached_property
+    def launch(self) -> I64:
+        """For each device op the row of the API call that launched it, -1 where none was recorded.
+
+        Joined on the correlation id. Where several calls carry the same id (a runtime call and the driver
+        call beneath it), the one that launches, copies or sets wins.
+        """
+        calls, ops = self.trace.api_calls, self.trace.device_ops
+        result = np.full(len(ops), -1, np.int64)
+        rows = np.flatnonzero(calls.correlation > 0)
+        if not len(rows) or not len(ops):
+            return result
+        launching = np.isin(self.api_kind[rows], _LAUNCHING)
+        order = np.lexsort((rows, ~launching, calls.correlation[rows]))
+        ids = calls.correlation[rows][order]
+        position = np.minimum(np.searchsorted(ids, ops.correlation), len(ids) - 1)
+        found = (ids[position] == ops.correlation) & (ops.correlation > 0)
+        result[found] = rows[order][position[found]]
+        return result
+
+    @cached_property
+    def tree(self) -> HostTree:
+        """Nesting of operators, annotations, library and API calls on each host thread."""
+        return HostTree.build(self.trace)
+
+    @cached_property
+    def op_class(self) -> I32:
+        """For each device op the index of its class in `classes.names`."""
+        return self.classes.classify(self.trace)
+
+    @cached_property
+    def is_communication(self) -> Bool:
+        """Which device ops are collectives or point-to-point communication kernels."""
+        result: Bool = np.array(self.classes.is_communication)[self.op_class] & self.is_kernel
+        return result
+
+    @cached_property
+    def is_kernel(self) -> Bool:
+        """Which device ops are kernels."""
+        result: Bool = self.trace.device_ops.kind == DeviceOpKind.KERNEL
+        return result
+
+    @cached_property
+    def is_copy(self) -> Bool:
+        """Which device ops are memory copies."""
+        result: Bool = self.trace.device_ops.kind == DeviceOpKind.MEMCPY
+        return result
+
+    @cached_property
+    def is_compute(self) -> Bool:
+        """Which device ops are computation: kernels that are not communication, memsets, whole graphs."""
+        result: Bool = ~self.is_copy & ~self.is_communication
+        return result

@@ -1,0 +1,106 @@
+"""Exact algebra of half-open time intervals [start, end), int64 ns, by sorting and prefix sums.
+
+A *set* is a pair of arrays (starts, ends), sorted, disjoint and non-empty in each interval; `union` makes
+one from any intervals, every other function takes and returns sets.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from traceanalyzer.trace import I64, Bool
+
+
+class IntervalSet(NamedTuple):
+    """Sorted, disjoint, non-empty half-open intervals."""
+
+    start: I64
+    end: I64
+
+    @property
+    def total(self) -> int:
+        """Length of the set, ns."""
+        return int((self.end - self.start).sum())
+
+    def select(self, rows: I64 | Bool) -> IntervalSet:
+        """The chosen intervals; rows in ascending order."""
+        return IntervalSet(self.start[rows], self.end[rows])
+
+
+EMPTY = IntervalSet(np.empty(0, np.int64), np.empty(0, np.int64))
+
+
+def union(start: I64, end: I64) -> IntervalSet:
+    """The set covered by any of the intervals. Touching intervals merge; empty ones vanish."""
+    keep = end > start
+    start, end = start[keep], end[keep]
+    if not len(start):
+        return EMPTY
+    order = np.argsort(start, kind="stable")
+    start, reach = start[order], np.maximum.accumulate(end[order])
+    first = np.concatenate(([True], start[1:] > reach[:-1]))
+    last = np.concatenate((first[1:], [True]))
+    return IntervalSet(start[first], reach[last])
+
+
+def complement(within: tuple[int, int], a: IntervalSet) -> IntervalSet:
+    """What of the window `within` the set does not cover."""
+    a = clip(a, within)
+    start = np.concatenate((np.array([within[0]], np.int64), a.end))
+    end = np.concatenate((a.start, np.array([within[1]], np.int64)))
+    keep = end > start
+    return IntervalSet(start[keep], end[keep])
+
+
+def clip(a: IntervalSet, within: tuple[int, int]) -> IntervalSet:
+    """The part of the set inside the window."""
+    start, end = np.maximum(a.start, within[0]), np.minimum(a.end, within[1])
+    keep = end > start
+    return IntervalSet(start[keep], end[keep])
+
+
+def join(*sets: IntervalSet) -> IntervalSet:
+    """The union of sets."""
+    return union(np.concatenate([s.start for s in sets]), np.concatenate([s.end for s in sets]))
+
+
+def subtract(a: IntervalSet, b: IntervalSet) -> IntervalSet:
+    """What is in `a` and not in `b`."""
+    if not len(a.start) or not len(b.start):
+        return a
+    low = int(min(a.start[0], b.start[0]))
+    high = int(max(a.end[-1], b.end[-1]))
+    return intersect(a, complement((low, high), b))
+
+
+def intersect(a: IntervalSet, b: IntervalSet) -> IntervalSet:
+    """What is in both sets."""
+    if not len(a.start) or not len(b.start):
+        return EMPTY
+    first = np.searchsorted(b.end, a.start, side="right")
+    stop = np.searchsorted(b.start, a.end, side="left")
+    count = np.maximum(stop - first, 0)
+    of_a = np.repeat(np.arange(len(a.start)), count)
+    of_b = np.arange(len(of_a)) - np.repeat(np.cumsum(count) - count, count) + np.repeat(first, count)
+    return IntervalSet(np.maximum(a.start[of_a], b.start[of_b]), np.minimum(a.end[of_a], b.end[of_b]))
+
+
+def covered_before(a: IntervalSet, times: I64) -> I64:
+    """For each time, how much of the set lies before it, ns."""
+    lengths = np.concatenate((np.zeros(1, np.int64), np.cumsum(a.end - a.start)))
+    index = np.searchsorted(a.start, times, side="right")
+    covered = lengths[index]
+    inside = index > 0
+    beyond = np.zeros_like(covered)
+    beyond[inside] = np.maximum(a.end[index[inside] - 1] - times[inside], 0)
+    result: I64 = covered - beyond
+    return result
+
+
+def measure(a: IntervalSet, start: I64, end: I64) -> I64:
+    """How much of the set lies in each window [start, end), ns. Windows may overlap and come in any order."""
+    result: I64 = covered_before(a, end) - covered_before(a, start)
+    return result

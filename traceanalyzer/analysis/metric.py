@@ -1,0 +1,41 @@
+"""A figure carries its definition and unit with it: `metric()` is the field of every measurement.
+
+The report's definitions, the headers of its tables and the documentation are all read from here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+
+def metric(definition: str, unit: str = "") -> Any:
+    """A dataclass field for a measured figure. `unit` is `ms`, `us`, `share`, `bytes`, `GB/s`, ... or empty."""
+    return field(metadata={"definition": definition, "unit": unit})
+
+
+@dataclass(frozen=True)
+class Definition:
+    """What a figure means."""
+
+    name: str
+    unit: str
+    definition: str
+
+
+def definitions(measurement: type[Any]) -> list[Definition]:
+    """The definitions of a measurement's figures, in the order of its fields."""
+    return [
+        Definition(f.name, f.metadata["unit"], f.metadata["definition"])
+        for f in fields(measurement)
+        if "definition" in f.metadata
+    ]
+
+
+NS_PER_MS = 1e6
+NS_PER_US = 1e3
+
+
+def ms(ns: float) -> float:
+    """Nanoseconds as milliseconds."""
+    return float(ns) / NS_PER_MS

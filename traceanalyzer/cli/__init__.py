@@ -1,0 +1,1 @@
+"""The command line: one small module a command (parse, call, print)."""

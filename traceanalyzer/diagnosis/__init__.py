@@ -1,0 +1,1 @@
+"""From measurements to a bottleneck class, findings and recommendations. No I/O."""

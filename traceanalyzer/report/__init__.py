@@ -1,0 +1,1 @@
+"""The report as a value, and its renderers: terminal, Markdown, JSON, CSV."""

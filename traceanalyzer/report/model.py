@@ -1,0 +1,197 @@
+"""The report as one value; every renderer reads this and nothing else.
+
+Its JSON form is the contract other programs rely on: names and meanings do not change within a
+`schema_version`. `_ms` figures are milliseconds per steady-state step of the critical rank (of the whole
+window where `metrics.step_source` is `none`); `devices` speaks of the whole recording. A figure that the
+recording cannot support is None, and a finding or a health note says why.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from traceanalyzer.analysis.metric import metric
+
+SCHEMA_VERSION = 1
+
+BottleneckClass = Literal[
+    "compute", "memory", "launch", "communication", "sync", "input", "host", "transfer", "inconclusive"
+]
+Severity = Literal["high", "medium", "low", "info"]
+
+
+@dataclass(frozen=True)
+class Tool:
+    """What made the report."""
+
+    name: str
+    version: str
+
+
+@dataclass(frozen=True)
+class InputHealth:
+    """What the reader met in one input; counts are of events."""
+
+    events: int
+    skipped: int
+    repaired: int
+    lost: int
+    clipped: int
+    truncated: bool
+    notes: list[str]
+
+
+@dataclass(frozen=True)
+class InputDevice:
+    """A GPU named in an input."""
+
+    id: int
+    name: str | None
+
+
+@dataclass(frozen=True)
+class Input:
+    """One recording the report was made from."""
+
+    path: str
+    kind: str
+    rank: int | None
+    devices: list[InputDevice]
+    health: InputHealth
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The answer."""
+
+    bottleneck: BottleneckClass
+    confidence: float
+    headline: str
+
+
+@dataclass(frozen=True)
+class StepTime:
+    """Distribution of the steady-state steps' wall-clock times."""
+
+    count: int = metric("steady-state steps measured (warm-up excluded)")
+    mean: float = metric("mean step time", "ms")
+    median: float = metric("median step time", "ms")
+    std: float = metric("standard deviation over steps (n-1); 0 with one step", "ms")
+    min: float = metric("fastest step", "ms")
+    max: float = metric("slowest step", "ms")
+    p95: float = metric("95th percentile of the step times, linearly interpolated", "ms")
+    p99: float = metric("99th percentile of the step times, linearly interpolated", "ms")
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Partition of the step's wall-clock time on the critical device; the four parts sum to the mean step time."""
+
+    compute: float = metric(
+        "time with a kernel that is not a collective, a memset or a CUDA graph on the device (union of intervals)", "ms"
+    )
+    exposed_communication: float = metric("time with a collective but no compute on the device", "ms")
+    exposed_copy: float = metric("time with a memory copy but neither compute nor collective on the device", "ms")
+    idle: float = metric("time with no work of any kind on the device", "ms")
+
+
+@dataclass(frozen=True)
+class Idle:
+    """Partition of `Budget.idle` by what the device was waiting for."""
+
+    launch: float = metric("the host was issuing work too slowly: operator dispatch and launch calls, or the "
+                           "device-side latency between queued kernels", "ms")
+    sync: float = metric("the host had waited for the device, so nothing was queued", "ms")
+    input: float = metric("the host was waiting for or preparing input data", "ms")
+    host: float = metric("other host work between launches (Python, allocation, I/O)", "ms")
+    communication: float = metric("waiting for another rank or for communication on the host", "ms")
+    profiler: float = metric("the profiler's own work", "ms")
+    other: float = metric("the recording does not tell", "ms")
+
+
+@dataclass(frozen=True)
+class CommunicationTime:
+    """Communication of a step on the critical device."""
+
+    total_ms: float = metric("time with at least one collective on the device (union of intervals)", "ms")
+    exposed_ms: float = metric("part of it without compute beside it", "ms")
+    overlap_share: float | None = metric("share of communication time hidden by compute; null without any", "share")
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """The figures of the step."""
+
+    step_time_ms: StepTime | None
+    step_source: str
+    unprofiled_step_time_ms: float | None = metric(
+        "step time without a profiler, where the capture carries it; null otherwise", "ms"
+    )
+    warmup_steps: int = metric("recorded steps excluded as warm-up")
+    kernels_per_step: float | None = metric("kernels launched by a step (kernels of a CUDA graph counted singly)")
+    launches_per_step: float | None = metric("kernel and graph launch calls of a step")
+    gpu_busy_share: float | None = metric("share of the step with any device work (union of intervals)", "share")
+    gpu_idle_share: float | None = metric("share of the step without device work", "share")
+    budget_ms: Budget | None
+    idle_ms: Idle | None
+    communication: CommunicationTime | None
+    launches: Any = None
+    """`analysis.launches.LaunchStats`, None where API calls were not recorded."""
+    host: Any = None
+    """`analysis.host.HostStats`, None where the host was not recorded."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A measured figure that supports a finding; `threshold` is what it was held against, if anything."""
+
+    metric: str
+    value: float | str | None
+    unit: str
+    where: str
+    threshold: float | None = None
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that costs time, with the evidence. `headroom_ms` is counted once over all findings."""
+
+    id: str
+    cls: BottleneckClass
+    title: str
+    severity: Severity
+    headroom_ms: float | None
+    evidence: list[Evidence]
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """A concrete remedy for a finding and what it would bring at most; `basis` says how that was estimated."""
+
+    id: str
+    cls: BottleneckClass
+    action: str
+    predicted_step_ms: float | None
+    predicted_speedup: float | None
+    basis: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything `analyze` has to say. `tables` maps a table's name to rows of one analysis dataclass."""
+
+    tool: Tool
+    inputs: list[Input]
+    summary: Summary
+    metrics: Metrics
+    devices: list[Any]
+    """Rows of `analysis.devices.DeviceTotals`."""
+    findings: list[Finding]
+    recommendations: list[Recommendation]
+    tables: dict[str, list[Any]] = field(default_factory=dict)
+    """In order of display: ranks, steps, gaps (largest), idle_histogram, syncs, kernels, ops, copies,
+    collectives, phases, ..."""
+    notes: list[str] = field(default_factory=list)
+    """Sentences about the whole run: unreadable ranks, missing data, what could not be measured and why."""
+    schema_version: int = SCHEMA_VERSION

@@ -1,0 +1,403 @@
+"""The one model of a recording: what a process and its GPUs did, as columnar tables.
+
+Every reader produces a `Trace` and nothing downstream knows which tool made the recording. A `Trace` is
+what **one process** recorded (its host threads, its devices), because correlation ids are only unique
+within a process; several ranks, or the processes of one nsys export, are a `Run`.
+
+Conventions
+- Times are int64 nanoseconds on the recording's own clock; `Trace.epoch_ns` added gives wall-clock time
+  comparable between the traces of a run (0 where the recording has no epoch).
+- Text is dictionary-coded: an int32 column marked `text=True` indexes `Trace.strings`; -1 is "not recorded".
+- Unknown numbers are -1, unknown enumeration values 0. `Trace.collected` tells "not collected" from "none".
+- Rows of every table are sorted by start time; `end >= start` always holds.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pandas as pd
+
+I64 = NDArray[np.int64]
+I32 = NDArray[np.int32]
+U8 = NDArray[np.uint8]
+Bool = NDArray[np.bool_]
+
+
+class DeviceOpKind(enum.IntEnum):
+    """What occupied the device."""
+
+    KERNEL = 1
+    MEMCPY = 2
+    MEMSET = 3
+    GRAPH = 4
+    """A whole CUDA graph recorded as one interval (nsys graph-level tracing); its kernels are not visible."""
+
+
+class CopyKind(enum.IntEnum):
+    """Direction of a memory copy; host means CPU memory, device means GPU memory."""
+
+    UNKNOWN = 0
+    HOST_TO_DEVICE = 1
+    DEVICE_TO_HOST = 2
+    DEVICE_TO_DEVICE = 3
+    HOST_TO_HOST = 4
+    PEER_TO_PEER = 5
+    UNIFIED_HOST_TO_DEVICE = 6
+    UNIFIED_DEVICE_TO_HOST = 7
+    UNIFIED_DEVICE_TO_DEVICE = 8
+
+
+class MemoryKind(enum.IntEnum):
+    """Kind of memory at one end of a copy."""
+
+    UNKNOWN = 0
+    PAGEABLE = 1
+    PINNED = 2
+    DEVICE = 3
+    ARRAY = 4
+    MANAGED = 5
+
+
+class RangeKind(enum.IntEnum):
+    """Who recorded a host range."""
+
+    OP = 1
+    """A framework operator (`aten::mm`), including autograd nodes."""
+    ANNOTATION = 2
+    """A range the user or a library named (`record_function`, NVTX)."""
+    PYTHON = 3
+    """A Python function call (stack recording)."""
+    LIBRARY = 4
+    """A call into a CUDA library recorded as such (cuBLAS, cuDNN)."""
+    OS = 5
+    """An operating-system call (nsys OSRT)."""
+
+
+class WaitKind(enum.IntEnum):
+    """A recorded synchronisation (CUDA sync events)."""
+
+    STREAM_WAIT_EVENT = 1
+    """A stream waits for an event on the device; the host goes on."""
+    EVENT_SYNC = 2
+    STREAM_SYNC = 3
+    CONTEXT_SYNC = 4
+    EVENT_RECORD = 5
+
+
+class OverheadKind(enum.IntEnum):
+    """Time that is neither the program's nor the device's work."""
+
+    PROFILER = 1
+    """Buffer flushes, instrumentation and bookkeeping of the profiler."""
+    BACK_PRESSURE = 2
+    """The launch queue was full and the host had to wait ("Command Buffer Full")."""
+    DRIVER = 3
+    """The application's own driver work: JIT compilation, lazy loading of kernels."""
+
+
+def column(dtype: type[np.generic], *, fill: int = -1, text: bool = False) -> Any:
+    """A table column of `dtype`, filled with `fill` where a reader has nothing; `text` marks string codes."""
+    return field(metadata={"dtype": np.dtype(dtype), "fill": fill, "text": text})
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Columns of equal length, one row an event. Columns are never written to after construction."""
+
+    def __len__(self) -> int:
+        return len(getattr(self, fields(self)[0].name))
+
+    @classmethod
+    def from_columns(cls, columns: Mapping[str, Any], rows: int | None = None) -> Self:
+        """Build the table from any array-likes; columns left out get their fill value. Sorts by `start`."""
+        if rows is None:
+            rows = len(next(iter(columns.values()))) if columns else 0
+        unknown = columns.keys() - {f.name for f in fields(cls)}
+        if unknown:
+            raise ValueError(f"{cls.__name__} has no column {', '.join(sorted(unknown))}")
+        made: dict[str, Any] = {}
+        for f in fields(cls):
+            if f.name in columns:
+                made[f.name] = np.ascontiguousarray(columns[f.name], dtype=f.metadata["dtype"])
+            else:
+                made[f.name] = np.full(rows, f.metadata["fill"], dtype=f.metadata["dtype"])
+            if made[f.name].shape != (rows,):
+                raise ValueError(f"{cls.__name__}.{f.name}: {made[f.name].shape} instead of ({rows},)")
+        table = cls(**made)
+        start = made.get("start")
+        if start is not None and rows > 1 and np.any(start[1:] < start[:-1]):
+            return table.take(np.argsort(start, kind="stable"))
+        return table
+
+    @classmethod
+    def empty(cls) -> Self:
+        """A table without rows."""
+        return cls.from_columns({}, rows=0)
+
+    def take(self, rows: I64 | Bool | slice) -> Self:
+        """The given rows (index array, mask or slice), in that order."""
+        return type(self)(**{f.name: getattr(self, f.name)[rows] for f in fields(self)})
+
+    def to_frame(self, strings: list[str]) -> pd.DataFrame:
+        """A pandas DataFrame with decoded text; times stay int64 nanoseconds."""
+        import pandas as pd
+
+        lookup = np.array([*strings, None], dtype=object)
+        data = {f.name: getattr(self, f.name) for f in fields(self)}
+        for f in fields(self):
+            if f.metadata["text"]:
+                data[f.name] = lookup[data[f.name]]
+        return pd.DataFrame(data)
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceOps(Table):
+    """Work that occupied a device: kernels, copies, memsets, whole graphs. Nothing else is device work."""
+
+    kind: U8 = column(np.uint8)
+    name: I32 = column(np.int32, text=True)
+    start: I64 = column(np.int64)
+    end: I64 = column(np.int64)
+    device: I32 = column(np.int32)
+    """CUDA ordinal within the process, as recorded."""
+    context: I32 = column(np.int32)
+    stream: I32 = column(np.int32)
+    correlation: I64 = column(np.int64)
+    """Ties the op to its API call; several ops of one CUDA graph share it. -1: none."""
+    external_id: I64 = column(np.int64)
+    """`external_id` of the host op that launched it, where recorded."""
+    graph: I64 = column(np.int64)
+    """CUDA graph it ran in, -1 if launched by itself or not recorded."""
+    bytes: I64 = column(np.int64)
+    copy_kind: U8 = column(np.uint8, fill=0)
+    source_memory: U8 = column(np.uint8, fill=0)
+    target_memory: U8 = column(np.uint8, fill=0)
+    collective: I32 = column(np.int32)
+    """Row of `Trace.collectives` where the kernel itself carries the metadata, else -1."""
+
+
+@dataclass(frozen=True, eq=False)
+class ApiCalls(Table):
+    """Host calls into the CUDA/HIP runtime or driver. Version suffixes are stripped from the names."""
+
+    name: I32 = column(np.int32, text=True)
+    start: I64 = column(np.int64)
+    end: I64 = column(np.int64)
+    thread: I32 = column(np.int32)
+    """Index into `Trace.threads`."""
+    correlation: I64 = column(np.int64)
+    error: I32 = column(np.int32, fill=0)
+    """CUDA error code returned; 0 is success or not recorded."""
+
+
+@dataclass(frozen=True, eq=False)
+class HostRanges(Table):
+    """Named stretches of a host thread's time, nested within a thread."""
+
+    kind: U8 = column(np.uint8)
+    name: I32 = column(np.int32, text=True)
+    start: I64 = column(np.int64)
+    end: I64 = column(np.int64)
+    thread: I32 = column(np.int32)
+    external_id: I64 = column(np.int64)
+    sequence: I64 = column(np.int64)
+    """Autograd sequence number: with `forward_thread` it pairs a forward op with its backward node."""
+    forward_thread: I32 = column(np.int32, fill=0)
+    """Profiler's own id of the forward thread; above 0 only on ops that run in the backward pass."""
+    shapes: I32 = column(np.int32, text=True)
+    """Input shapes as JSON text."""
+    dtypes: I32 = column(np.int32, text=True)
+    """Input types as JSON text."""
+    collective: I32 = column(np.int32)
+    """Row of `Trace.collectives`, else -1."""
+
+
+@dataclass(frozen=True, eq=False)
+class Waits(Table):
+    """Recorded synchronisation on the device side (not device work)."""
+
+    kind: U8 = column(np.uint8)
+    start: I64 = column(np.int64)
+    end: I64 = column(np.int64)
+    device: I32 = column(np.int32)
+    context: I32 = column(np.int32)
+    stream: I32 = column(np.int32)
+    """The stream that waits, or that the host waits for; -1: the whole context."""
+    correlation: I64 = column(np.int64)
+    event: I64 = column(np.int64)
+    source_stream: I32 = column(np.int32)
+    """The stream whose work is waited for, where recorded."""
+
+
+@dataclass(frozen=True, eq=False)
+class Overheads(Table):
+    """Cost of the profiler and of the driver as the recording itself reports it."""
+
+    kind: U8 = column(np.uint8)
+    name: I32 = column(np.int32, text=True)
+    start: I64 = column(np.int64)
+    end: I64 = column(np.int64)
+    thread: I32 = column(np.int32)
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceRanges(Table):
+    """Annotations projected on a device's timeline by the recorder (not device work)."""
+
+    name: I32 = column(np.int32, text=True)
+    start: I64 = column(np.int64)
+    end: I64 = column(np.int64)
+    device: I32 = column(np.int32)
+    stream: I32 = column(np.int32)
+
+
+@dataclass(frozen=True, eq=False)
+class MemoryEvents(Table):
+    """Allocations (positive bytes) and frees (negative) of the framework's allocator."""
+
+    start: I64 = column(np.int64)
+    device: I32 = column(np.int32)
+    """CUDA ordinal; -1 is host memory."""
+    bytes: I64 = column(np.int64)
+    allocated: I64 = column(np.int64)
+    """Total bytes allocated after the event, -1 if not recorded."""
+    reserved: I64 = column(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Collectives(Table):
+    """Metadata of communication operations. Its rows are referred to, not timed."""
+
+    name: I32 = column(np.int32, text=True)
+    """Collective as the framework names it (`allreduce`, `_allgather_base`)."""
+    in_elements: I64 = column(np.int64)
+    out_elements: I64 = column(np.int64)
+    dtype: I32 = column(np.int32, text=True)
+    group: I32 = column(np.int32, text=True)
+    """Process group: its description where recorded, else its name."""
+    group_size: I32 = column(np.int32)
+    ranks: I32 = column(np.int32, text=True)
+
+
+@dataclass(frozen=True)
+class Thread:
+    """A host thread."""
+
+    tid: str
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Device:
+    """A GPU as the recording describes it. `uid` identifies the physical GPU where known (UUID, bus id)."""
+
+    id: int
+    name: str | None = None
+    sm_count: int | None = None
+    memory_bytes: int | None = None
+    compute_capability: tuple[int, int] | None = None
+    uid: str | None = None
+
+
+@dataclass(frozen=True)
+class Process:
+    """The process that was recorded."""
+
+    pid: int | None = None
+    name: str = ""
+    rank: int | None = None
+    world_size: int | None = None
+    host: str | None = None
+
+
+@dataclass(frozen=True)
+class Collected:
+    """What the recorder was asked for, so that "not collected" is told apart from "none happened"."""
+
+    device: bool = False
+    api: bool = False
+    ops: bool = False
+    shapes: bool = False
+    stacks: bool = False
+    memory: bool = False
+    sync_events: bool = False
+
+
+@dataclass(frozen=True)
+class Health:
+    """What the reader met. Counts are of events (rows) in the recording."""
+
+    events: int = 0
+    """Events read."""
+    skipped: int = 0
+    """Events left out on purpose because they hold nothing the analysis uses (flows, counters, markers)."""
+    repaired: int = 0
+    """Events kept after mending damaged text or values."""
+    lost: int = 0
+    """Events that could not be read."""
+    clipped: int = 0
+    """Events whose impossible duration was cut."""
+    truncated: bool = False
+    """The recording stops before its end."""
+    notes: tuple[str, ...] = ()
+    """One plain sentence for each thing a reader of the report should know."""
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """Everything one process recorded. See the module docstring for the conventions."""
+
+    path: str
+    source: str
+    """`kineto`, `nsys` or `timing_log`."""
+    strings: list[str]
+    process: Process = Process()
+    threads: tuple[Thread, ...] = ()
+    devices: tuple[Device, ...] = ()
+    device_ops: DeviceOps = field(default_factory=DeviceOps.empty)
+    api_calls: ApiCalls = field(default_factory=ApiCalls.empty)
+    host_ranges: HostRanges = field(default_factory=HostRanges.empty)
+    waits: Waits = field(default_factory=Waits.empty)
+    overheads: Overheads = field(default_factory=Overheads.empty)
+    device_ranges: DeviceRanges = field(default_factory=DeviceRanges.empty)
+    memory_events: MemoryEvents = field(default_factory=MemoryEvents.empty)
+    collectives: Collectives = field(default_factory=Collectives.empty)
+    collected: Collected = Collected()
+    health: Health = Health()
+    epoch_ns: int = 0
+    window: tuple[int, int] | None = None
+    """Start and end of the recording as the recorder states them, ns."""
+
+    @property
+    def rank(self) -> int | None:
+        """The process's rank, None if the recording does not say."""
+        return self.process.rank
+
+    def text(self, code: int) -> str | None:
+        """The string behind a code, None for -1."""
+        return self.strings[code] if code >= 0 else None
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An input of a run that could not be read, and why (one line)."""
+
+    path: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run: the traces of its processes, ordered by rank, and the inputs that could not be read."""
+
+    traces: tuple[Trace, ...]
+    failures: tuple[Failure, ...] = ()
