@@ -10,6 +10,7 @@ import numpy as np
 from traceanalyzer.analysis.api_names import ApiKind, api_kinds
 from traceanalyzer.analysis.host_tree import HostTree
 from traceanalyzer.analysis.kernel_classes import KernelClasses
+from traceanalyzer.analysis.steps import Steps, find_steps
 from traceanalyzer.trace import DeviceOpKind
 
 if TYPE_CHECKING:
@@ -82,4 +83,23 @@ class Context:
     def is_compute(self) -> Bool:
         """Which device ops are computation: kernels that are not communication, memsets, whole graphs."""
         result: Bool = ~self.is_copy & ~self.is_communication
+        return result
+
+    @cached_property
+    def steps(self) -> Steps:
+        """The recording's steps; one step that spans everything where it has none."""
+        return find_steps(self)
+
+    @cached_property
+    def steady_ops(self) -> Bool:
+        """Which device ops belong to a steady-state step."""
+        result: Bool = self.steps.of_op >= self.steps.warmup
+        return result
+
+    def steady_host(self, start: I64) -> Bool:
+        """Which of these host times lie in the host range of a steady-state step."""
+        steady = self.steps.steady
+        first, last = self.steps.host_start[steady], self.steps.host_end[steady]
+        index = np.searchsorted(first, start, side="right") - 1
+        result: Bool = (index >= 0) & (start < last[np.maximum(index, 0)])
         return result

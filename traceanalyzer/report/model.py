@@ -9,9 +9,14 @@ recording cannot support is None, and a finding or a health note says why.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from traceanalyzer.analysis.metric import metric
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.devices import DeviceTotals
+    from traceanalyzer.analysis.host import HostStats
+    from traceanalyzer.analysis.launches import LaunchStats
 
 SCHEMA_VERSION = 1
 
@@ -123,8 +128,8 @@ class CommunicationTime:
 class Metrics:
     """The figures of the step."""
 
-    step_time_ms: StepTime | None
-    step_source: str
+    step_time_ms: StepTime | None = metric("wall-clock time of the steady-state steps; null without steps", "ms")
+    step_source: str = metric("what the steps were found from")
     unprofiled_step_time_ms: float | None = metric(
         "step time without a profiler, where the capture carries it; null otherwise", "ms"
     )
@@ -133,13 +138,11 @@ class Metrics:
     launches_per_step: float | None = metric("kernel and graph launch calls of a step")
     gpu_busy_share: float | None = metric("share of the step with any device work (union of intervals)", "share")
     gpu_idle_share: float | None = metric("share of the step without device work", "share")
-    budget_ms: Budget | None
-    idle_ms: Idle | None
-    communication: CommunicationTime | None
-    launches: Any = None
-    """`analysis.launches.LaunchStats`, None where API calls were not recorded."""
-    host: Any = None
-    """`analysis.host.HostStats`, None where the host was not recorded."""
+    budget_ms: Budget | None = metric("the step's wall-clock time by what the device did", "ms")
+    idle_ms: Idle | None = metric("the step's idle time by cause", "ms")
+    communication: CommunicationTime | None = metric("communication of a step; null without device work")
+    launches: LaunchStats | None = metric("launching of device work; null where API calls were not recorded")
+    host: HostStats | None = metric("the host threads that feed the device; null where they were not recorded")
 
 
 @dataclass(frozen=True)
@@ -185,8 +188,7 @@ class Report:
     inputs: list[Input]
     summary: Summary
     metrics: Metrics
-    devices: list[Any]
-    """Rows of `analysis.devices.DeviceTotals`."""
+    devices: list[DeviceTotals]
     findings: list[Finding]
     recommendations: list[Recommendation]
     tables: dict[str, list[Any]] = field(default_factory=dict)
