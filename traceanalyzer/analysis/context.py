@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.api_names import ApiKind, api_kinds
+from traceanalyzer.analysis.devices import DeviceActivity, device_activity
 from traceanalyzer.analysis.host_tree import HostTree
 from traceanalyzer.analysis.kernel_classes import KernelClasses
 from traceanalyzer.analysis.steps import Steps, find_steps
@@ -52,6 +53,23 @@ class Context:
         return result
 
     @cached_property
+    def launch_time(self) -> I64:
+        """For each device op when the host launched it, ns: start of its API call, else of the host op that
+        carries its external id; -1 where the recording tells neither."""
+        calls, ranges, ops = self.trace.api_calls, self.trace.host_ranges, self.trace.device_ops
+        result = np.full(len(ops), -1, np.int64)
+        launched = self.launch >= 0
+        result[launched] = calls.start[self.launch[launched]]
+        rows = np.flatnonzero(ranges.external_id > 0)
+        if len(rows) and not launched.all():
+            order = rows[np.argsort(ranges.external_id[rows], kind="stable")]
+            ids = ranges.external_id[order]
+            position = np.minimum(np.searchsorted(ids, ops.external_id), len(ids) - 1)
+            found = ~launched & (ops.external_id > 0) & (ids[position] == ops.external_id)
+            result[found] = ranges.start[order[position[found]]]
+        return result
+
+    @cached_property
     def tree(self) -> HostTree:
         """Nesting of operators, annotations, library and API calls on each host thread."""
         return HostTree.build(self.trace)
@@ -84,6 +102,16 @@ class Context:
         """Which device ops are computation: kernels that are not communication, memsets, whole graphs."""
         result: Bool = ~self.is_copy & ~self.is_communication
         return result
+
+    @cached_property
+    def activity(self) -> dict[int, DeviceActivity]:
+        """What each device did, by CUDA ordinal in ascending order; only devices with at least one op."""
+        return {int(d): device_activity(self, int(d)) for d in np.unique(self.trace.device_ops.device)}
+
+    @cached_property
+    def device(self) -> int | None:
+        """The device the figures of a step speak of: the one with the most busy time; None without any."""
+        return max(self.activity, key=lambda d: self.activity[d].busy.total, default=None)
 
     @cached_property
     def steps(self) -> Steps:

@@ -3,7 +3,8 @@
 Device ops belong to the step whose host range holds their launch call, whenever they ran. A step ends when
 both its host range and its last device op have ended, and the next one begins there: where the device runs
 behind the host this is the device's own period, where the host is slower it is the host's, and the windows
-of a run are contiguous either way.
+of a run are contiguous either way. (Dividing the recorded window by the number of steps is wrong by up to
+1.8x: warm-up work drains inside the window.)
 """
 
 from __future__ import annotations
@@ -11,9 +12,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from traceanalyzer.analysis.step_evidence import HostSteps, annotated, periodic, profiler_steps
+
 if TYPE_CHECKING:
     from traceanalyzer.analysis.context import Context
-    from traceanalyzer.trace import I32, I64
+    from traceanalyzer.trace import I32, I64, ApiCalls, DeviceOps, HostRanges
+
+WARMUP_RATIO = 1.5
+"""A leading step this much slower than the median of the later ones is warm-up (compilation, autotuning,
+allocator growth cost whole factors; the spread of steady steps is tens of percent)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +47,11 @@ class Steps:
         return len(self.names)
 
     @property
+    def found(self) -> bool:
+        """Whether the recording has steps at all."""
+        return self.source != "none"
+
+    @property
     def steady(self) -> slice:
         """The steady-state steps."""
         return slice(self.warmup, None)
@@ -47,7 +61,82 @@ class Steps:
         """How many steady-state steps there are; at least 1."""
         return len(self) - self.warmup
 
+    @property
+    def duration(self) -> I64:
+        """Wall-clock time of each step, ns."""
+        return self.end - self.start
+
 
 def find_steps(ctx: Context) -> Steps:
-    """The steps of a recording, from the best evidence it has."""
-    raise NotImplementedError
+    """The steps of a recording, from the best evidence it has: profiler steps, a repeated annotation that
+    holds nearly all launches, the ends of optimizer steps, else the period of the device work."""
+    for evidence in (profiler_steps, annotated, periodic):
+        found = evidence(ctx)
+        if found is not None:
+            return _assemble(ctx, found)
+    return _whole_recording(ctx)
+
+
+def _assemble(ctx: Context, found: HostSteps) -> Steps:
+    of_op = found.of_op if found.of_op is not None else _by_launch(ctx, found)
+    start, end = _windows(ctx, found, of_op)
+    return Steps(
+        found.source, found.names, found.start, found.end, start, end, count_warmup(end - start), of_op
+    )
+
+
+def _by_launch(ctx: Context, found: HostSteps) -> I32:
+    """The step in whose host range each op was launched. Ops whose launch was not recorded, but that run
+    after work of a step has begun, belong with the op that started before them."""
+    time = ctx.launch_time
+    index = np.searchsorted(found.start, time, side="right") - 1
+    inside = (time >= 0) & (index >= 0) & (time < found.end[np.maximum(index, 0)])
+    of_op = np.where(inside, index, -1)
+    unknown = time < 0
+    if unknown.any():
+        last_known = np.maximum.accumulate(np.where(unknown, -1, np.arange(len(time))))
+        fill = unknown & (last_known >= 0)
+        of_op[fill] = of_op[last_known[fill]]
+    return of_op.astype(np.int32)
+
+
+def _windows(ctx: Context, found: HostSteps, of_op: I32) -> tuple[I64, I64]:
+    """Device-side window of each step: [when all earlier work had ended, when its own has], ns."""
+    ops = ctx.trace.device_ops
+    count = len(found.names)
+    last_end = np.full(count, np.iinfo(np.int64).min)
+    first_start = np.full(count, np.iinfo(np.int64).max)
+    inside = of_op >= 0
+    np.maximum.at(last_end, of_op[inside], ops.end[inside])
+    np.minimum.at(first_start, of_op[inside], ops.start[inside])
+    end = np.maximum.accumulate(np.maximum(last_end, found.end))
+    begin = int(found.start[0])
+    earlier = (of_op < 0) & (ops.start < first_start[0])
+    if earlier.any():
+        begin = max(begin, min(int(ops.end[earlier].max()), int(first_start[0])))
+    return np.concatenate((np.array([begin], np.int64), end[:-1])), end
+
+
+def count_warmup(duration: I64) -> int:
+    """How many leading steps are much slower than those after them; never more than half."""
+    warmup = 0
+    while warmup < len(duration) // 2 and duration[warmup] > WARMUP_RATIO * np.median(duration[warmup + 1 :]):
+        warmup += 1
+    return warmup
+
+
+def _whole_recording(ctx: Context) -> Steps:
+    """One step: from the first to the last device op, or over all host activity where there is no device."""
+    ops = ctx.trace.device_ops
+    host = extent(ctx.trace.host_ranges, ctx.trace.api_calls, ops)
+    device = extent(ops) if len(ops) else host
+    host_start, host_end, start, end = (np.array([t], np.int64) for t in (host[0], host[1] + 1, *device))
+    return Steps("none", ("recording",), host_start, host_end, start, end, 0, np.zeros(len(ops), np.int32))
+
+
+def extent(*tables: DeviceOps | HostRanges | ApiCalls) -> tuple[int, int]:
+    """First start and last end over the tables, ns; (0, 0) where all are empty."""
+    filled = [t for t in tables if len(t)]
+    if not filled:
+        return 0, 0
+    return min(int(t.start[0]) for t in filled), max(int(t.end.max()) for t in filled)
