@@ -163,7 +163,7 @@ class Table:
 class DeviceOps(Table):
     """Work that occupied a device: kernels, copies, memsets, whole graphs. Nothing else is device work."""
 
-    kind: U8 = column(np.uint8)
+    kind: U8 = column(np.uint8, fill=0)
     name: I32 = column(np.int32, text=True)
     start: I64 = column(np.int64)
     end: I64 = column(np.int64)
@@ -203,7 +203,7 @@ class ApiCalls(Table):
 class HostRanges(Table):
     """Named stretches of a host thread's time, nested within a thread."""
 
-    kind: U8 = column(np.uint8)
+    kind: U8 = column(np.uint8, fill=0)
     name: I32 = column(np.int32, text=True)
     start: I64 = column(np.int64)
     end: I64 = column(np.int64)
@@ -225,7 +225,7 @@ class HostRanges(Table):
 class Waits(Table):
     """Recorded synchronisation on the device side (not device work)."""
 
-    kind: U8 = column(np.uint8)
+    kind: U8 = column(np.uint8, fill=0)
     start: I64 = column(np.int64)
     end: I64 = column(np.int64)
     device: I32 = column(np.int32)
@@ -242,7 +242,7 @@ class Waits(Table):
 class Overheads(Table):
     """Cost of the profiler and of the driver as the recording itself reports it."""
 
-    kind: U8 = column(np.uint8)
+    kind: U8 = column(np.uint8, fill=0)
     name: I32 = column(np.int32, text=True)
     start: I64 = column(np.int64)
     end: I64 = column(np.int64)
