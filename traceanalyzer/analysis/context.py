@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.api_names import ApiKind, api_kinds
+from traceanalyzer.analysis.blocking import blocking_calls
 from traceanalyzer.analysis.devices import DeviceActivity, device_activity
+from traceanalyzer.analysis.host_timeline import HostTimeline
 from traceanalyzer.analysis.host_tree import HostTree
 from traceanalyzer.analysis.kernel_classes import KernelClasses
 from traceanalyzer.analysis.steps import Steps, find_steps
@@ -102,6 +104,34 @@ class Context:
         """Which device ops are computation: kernels that are not communication, memsets, whole graphs."""
         result: Bool = ~self.is_copy & ~self.is_communication
         return result
+
+    @cached_property
+    def blocks(self) -> Bool:
+        """Which API calls made the host wait for the device."""
+        return blocking_calls(self)
+
+    @cached_property
+    def _launch_order(self) -> tuple[I64, I64]:
+        """Launch times in order, and when the device had finished the first n launches (n = 0, 1, ...)."""
+        known = np.flatnonzero(self.launch_time >= 0)
+        order = known[np.argsort(self.launch_time[known], kind="stable")]
+        reach = np.maximum.accumulate(np.append(np.int64(0), self.trace.device_ops.end[order]))
+        return self.launch_time[order], reach
+
+    def launched_before(self, time: I64) -> I64:
+        """How many device ops had been launched before each of these host times."""
+        result: I64 = np.searchsorted(self._launch_order[0], time, side="left")
+        return result
+
+    def drained_at(self, time: I64) -> I64:
+        """When the device had finished everything launched before each of these host times, ns (0: nothing)."""
+        result: I64 = self._launch_order[1][self.launched_before(time)]
+        return result
+
+    @cached_property
+    def timeline(self) -> HostTimeline:
+        """What the host was doing over time."""
+        return HostTimeline.build(self)
 
     @cached_property
     def activity(self) -> dict[int, DeviceActivity]:

@@ -111,10 +111,18 @@ def _windows(ctx: Context, found: HostSteps, of_op: I32) -> tuple[I64, I64]:
     np.minimum.at(first_start, of_op[inside], ops.start[inside])
     end = np.maximum.accumulate(np.maximum(last_end, found.end))
     begin = int(found.start[0])
-    earlier = (of_op < 0) & (ops.start < first_start[0])
-    if earlier.any():
-        begin = max(begin, min(int(ops.end[earlier].max()), int(first_start[0])))
+    if inside.any():
+        earlier = (of_op < 0) & (ops.start < first_start[0])
+        begin = _begin(max(begin, int(ops.end[earlier].max(initial=begin))), first_start, end)
     return np.concatenate((np.array([begin], np.int64), end[:-1])), end
+
+
+def _begin(idle_since: int, first_start: I64, end: I64) -> int:
+    """Start of the first step's window. The recorder's own start-up delays its first launch, so the device is
+    not taken to wait longer for it than for the first op of any later step."""
+    lead = (first_start[1:] - end[:-1])[first_start[1:] < np.iinfo(np.int64).max]
+    earliest = int(first_start[0]) - int(lead.max(initial=0)) if len(lead) else idle_since
+    return min(max(idle_since, earliest), int(first_start[0]))
 
 
 def count_warmup(duration: I64) -> int:

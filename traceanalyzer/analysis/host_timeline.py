@@ -1,0 +1,165 @@
+"""What the host was doing at any moment, as far as feeding the device is concerned.
+
+Each launching thread is cut at every start and end of a range or call; each piece has a state by its
+innermost range or call. The process's state at a moment is the most productive of its threads': a thread
+that waits for the autograd thread does not count while that one dispatches.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.api_names import ApiKind
+from traceanalyzer.analysis.intervals import EMPTY, IntervalSet, complement, covered_before, join, subtract, union
+from traceanalyzer.trace import OverheadKind, RangeKind
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.context import Context
+    from traceanalyzer.trace import I32, I64, U8, Bool
+
+
+class HostState(enum.IntEnum):
+    """What a host thread was doing, most productive first."""
+
+    DISPATCH = 0
+    """Running operators, issuing API calls, or short Python between them."""
+    SYNC = 1
+    """Blocked until device work ends."""
+    INPUT = 2
+    """Loading or waiting for input data."""
+    COMMUNICATION = 3
+    """Stuck in a communication operator."""
+    ALLOCATE = 4
+    """Allocating or freeing device or pinned memory."""
+    WORK = 5
+    """A long stretch without any operator or call: Python, I/O, or an operator computing on the CPU."""
+
+
+LONG_STRETCH_NS = 100_000
+"""A stretch without any recorded event that long is work of its own, not dispatch. In eager PyTorch 99 % of
+the pauses between operators are under this, even with a profiler attached."""
+
+INPUT_NAMES = re.compile(
+    r"data_?load|dataset|load_?batch|(next|get|fetch|read)_?batch|prefetch|\b(input|data)\b|batch_?(load|fetch|wait)",
+    re.IGNORECASE,
+)
+COMMUNICATION_NAMES = re.compile(
+    r"c10d|nccl|rccl|gloo|\bmpi_|all_?reduce|all_?gather|reduce_?scatter|broadcast|barrier|all_?to_?all",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Pieces:
+    """The timeline of launching threads cut into pieces, sorted by (thread, start)."""
+
+    start: I64
+    end: I64
+    thread: I32
+    node: I64
+    """Innermost node of the host tree, -1 outside all."""
+    state: U8
+
+
+@dataclass(frozen=True, eq=False)
+class HostTimeline:
+    """The process's state over time: one set of intervals a state, disjoint from each other."""
+
+    pieces: Pieces
+    states: dict[HostState, IntervalSet]
+    profiler: IntervalSet
+    """Time of the profiler's own work on the host; may overlap any state."""
+
+    @classmethod
+    def build(cls, ctx: Context) -> HostTimeline:
+        """Make the timeline of the threads that launch device work."""
+        pieces = _pieces(ctx)
+        taken, states = EMPTY, {}
+        for state in HostState:
+            here = pieces.state == state
+            covered = union(pieces.start[here], pieces.end[here])
+            states[state] = subtract(covered, taken)
+            taken = join(taken, covered)
+        return cls(pieces, states, _profiler_time(ctx))
+
+    def dominant_node(self, start: int, end: int) -> int:
+        """The node of the longest piece within [start, end) that was not plain dispatch, else of the longest
+        piece; -1 outside all nodes or with none."""
+        pieces = self.pieces
+        candidates = np.flatnonzero((pieces.start < end) & (pieces.end > start))
+        if not len(candidates):
+            return -1
+        overlap = np.minimum(pieces.end[candidates], end) - np.maximum(pieces.start[candidates], start)
+        return int(pieces.node[candidates[overlap.argmax()]])
+
+
+def _pieces(ctx: Context) -> Pieces:
+    tree, calls = ctx.tree, ctx.trace.api_calls
+    launching = np.unique(calls.thread[ctx.launch[ctx.launch >= 0]])
+    nodes = np.flatnonzero(np.isin(tree.thread, launching))
+    time = np.concatenate((tree.start[nodes], tree.end[nodes]))
+    thread = np.concatenate((tree.thread[nodes], tree.thread[nodes]))
+    node = np.concatenate((nodes, tree.parent[nodes]))
+    # At equal times inner ends come first, then outer starts, so that the last entry is what goes on.
+    depth = tree.depth[nodes].astype(np.int64) + 1
+    order = np.lexsort((np.concatenate((depth, -depth)), time, thread))
+    time, thread, node = time[order], thread[order], node[order]
+    keep = np.flatnonzero((thread[1:] == thread[:-1]) & (time[1:] > time[:-1]))
+    start, end, thread, node = time[keep], time[keep + 1], thread[keep], node[keep]
+    return Pieces(start, end, thread, node, _states(ctx, start, end, thread, node))
+
+
+def _states(ctx: Context, start: I64, end: I64, thread: I32, node: I64) -> U8:
+    tree, ranges = ctx.tree, ctx.trace.host_ranges
+    state = np.full(len(start), HostState.DISPATCH, np.uint8)
+    inside = node >= 0
+    call = inside.copy()
+    call[inside] = tree.is_call[node[inside]]
+    long = (end - start >= LONG_STRETCH_NS) & ~call
+    state[long] = HostState.WORK
+    communication = _name_matches(ctx, COMMUNICATION_NAMES)
+    in_range = inside & ~call
+    stuck = long & in_range
+    stuck[in_range] &= communication[ranges.name[tree.row[node[in_range]]]]
+    state[stuck] = HostState.COMMUNICATION
+    rows = tree.row[node[call]]
+    kind = ctx.api_kind[rows]
+    of_call = np.full(len(rows), HostState.DISPATCH, np.uint8)
+    of_call[(kind == ApiKind.ALLOCATE) | (kind == ApiKind.FREE)] = HostState.ALLOCATE
+    of_call[ctx.blocks[rows]] = HostState.SYNC
+    state[call] = of_call
+    state[_in_input_range(ctx, start, thread)] = HostState.INPUT
+    return state
+
+
+def _name_matches(ctx: Context, pattern: re.Pattern[str]) -> Bool:
+    """For each string of the trace whether it matches."""
+    return np.fromiter((bool(pattern.search(s)) for s in ctx.trace.strings), bool, len(ctx.trace.strings))
+
+
+def _in_input_range(ctx: Context, time: I64, thread: I32) -> Bool:
+    """Which of these moments lie inside an annotation named like input loading on the thread."""
+    ranges = ctx.trace.host_ranges
+    named = (ranges.kind == RangeKind.ANNOTATION) & _name_matches(ctx, INPUT_NAMES)[ranges.name]
+    result = np.zeros(len(time), bool)
+    for one in np.unique(ranges.thread[named]):
+        covered = union(ranges.start[named & (ranges.thread == one)], ranges.end[named & (ranges.thread == one)])
+        here = thread == one
+        result[here] = covered_before(covered, time[here] + 1) > covered_before(covered, time[here])
+    return result
+
+
+def _profiler_time(ctx: Context) -> IntervalSet:
+    """The profiler's own rows, and the time between profiler steps (its bookkeeping at the step's end)."""
+    overheads, steps = ctx.trace.overheads, ctx.steps
+    own = overheads.kind == OverheadKind.PROFILER
+    covered = union(overheads.start[own], overheads.end[own])
+    if steps.source != "profiler_step":
+        return covered
+    extent = (int(steps.host_start[0]), int(steps.host_end[-1]))
+    return join(covered, complement(extent, union(steps.host_start, steps.host_end)))
