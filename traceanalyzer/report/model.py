@@ -9,22 +9,44 @@ recording cannot support is None, and a finding or a health note says why.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from traceanalyzer.analysis.metric import metric
+from traceanalyzer.analysis.step_metrics import Budget, Idle, StepTime
+from traceanalyzer.diagnosis.finding import (
+    BottleneckClass,
+    Evidence,
+    Finding,
+    Recommendation,
+    Severity,
+    Summary,
+)
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.devices import DeviceTotals
     from traceanalyzer.analysis.host import HostStats
     from traceanalyzer.analysis.launches import LaunchStats
 
-SCHEMA_VERSION = 1
-
-BottleneckClass = Literal[
-    "compute", "memory", "launch", "communication", "sync", "input", "host", "transfer", "inconclusive"
+__all__ = [
+    "BottleneckClass",
+    "Budget",
+    "CommunicationTime",
+    "Evidence",
+    "Finding",
+    "Idle",
+    "Input",
+    "InputDevice",
+    "InputHealth",
+    "Metrics",
+    "Recommendation",
+    "Report",
+    "Severity",
+    "StepTime",
+    "Tool",
+    "Summary",
 ]
-Severity = Literal["high", "medium", "low", "info"]
 
+SCHEMA_VERSION = 1
 
 @dataclass(frozen=True)
 class Tool:
@@ -67,55 +89,6 @@ class Input:
 
 
 @dataclass(frozen=True)
-class Summary:
-    """The answer."""
-
-    bottleneck: BottleneckClass
-    confidence: float
-    headline: str
-
-
-@dataclass(frozen=True)
-class StepTime:
-    """Distribution of the steady-state steps' wall-clock times."""
-
-    count: int = metric("steady-state steps measured (warm-up excluded)")
-    mean: float = metric("mean step time", "ms")
-    median: float = metric("median step time", "ms")
-    std: float = metric("standard deviation over steps (n-1); 0 with one step", "ms")
-    min: float = metric("fastest step", "ms")
-    max: float = metric("slowest step", "ms")
-    p95: float = metric("95th percentile of the step times, linearly interpolated", "ms")
-    p99: float = metric("99th percentile of the step times, linearly interpolated", "ms")
-
-
-@dataclass(frozen=True)
-class Budget:
-    """Partition of the step's wall-clock time on the critical device; the four parts sum to the mean step time."""
-
-    compute: float = metric(
-        "time with a kernel that is not a collective, a memset or a CUDA graph on the device (union of intervals)", "ms"
-    )
-    exposed_communication: float = metric("time with a collective but no compute on the device", "ms")
-    exposed_copy: float = metric("time with a memory copy but neither compute nor collective on the device", "ms")
-    idle: float = metric("time with no work of any kind on the device", "ms")
-
-
-@dataclass(frozen=True)
-class Idle:
-    """Partition of `Budget.idle` by what the device was waiting for."""
-
-    launch: float = metric("the host was issuing work too slowly: operator dispatch and launch calls, or the "
-                           "device-side latency between queued kernels", "ms")
-    sync: float = metric("the host had waited for the device, so nothing was queued", "ms")
-    input: float = metric("the host was waiting for or preparing input data", "ms")
-    host: float = metric("other host work between launches (Python, allocation, I/O)", "ms")
-    communication: float = metric("waiting for another rank or for communication on the host", "ms")
-    profiler: float = metric("the profiler's own work", "ms")
-    other: float = metric("the recording does not tell", "ms")
-
-
-@dataclass(frozen=True)
 class CommunicationTime:
     """Communication of a step on the critical device."""
 
@@ -143,41 +116,6 @@ class Metrics:
     communication: CommunicationTime | None = metric("communication of a step; null without device work")
     launches: LaunchStats | None = metric("launching of device work; null where API calls were not recorded")
     host: HostStats | None = metric("the host threads that feed the device; null where they were not recorded")
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """A measured figure that supports a finding; `threshold` is what it was held against, if anything."""
-
-    metric: str
-    value: float | str | None
-    unit: str
-    where: str
-    threshold: float | None = None
-
-
-@dataclass(frozen=True)
-class Finding:
-    """Something that costs time, with the evidence. `headroom_ms` is counted once over all findings."""
-
-    id: str
-    cls: BottleneckClass
-    title: str
-    severity: Severity
-    headroom_ms: float | None
-    evidence: list[Evidence]
-
-
-@dataclass(frozen=True)
-class Recommendation:
-    """A concrete remedy for a finding and what it would bring at most; `basis` says how that was estimated."""
-
-    id: str
-    cls: BottleneckClass
-    action: str
-    predicted_step_ms: float | None
-    predicted_speedup: float | None
-    basis: str
 
 
 @dataclass(frozen=True)
