@@ -1,0 +1,104 @@
+"""The enumerations of an nsys export that the reader relies on.
+
+Exports before schema 3.0.0 have no `ENUM_*` tables, so these are built in. They are nsys's own numbers:
+its memory kinds differ from CUPTI's.
+"""
+
+from __future__ import annotations
+
+import enum
+
+from traceanalyzer.trace import CopyKind, MemoryKind, OverheadKind, WaitKind
+
+
+class NvtxEvent(enum.IntEnum):
+    """`NVTX_EVENTS.eventType`, as far as it is read."""
+
+    THREAD_NAME = 39
+    PUSH_POP = 59
+    START_END = 60
+    IMPORTED_PUSH_POP = 70
+    IMPORTED_START_END = 71
+    DOMAIN_CREATE = 75
+
+
+NVTX_RANGES = (
+    NvtxEvent.PUSH_POP,
+    NvtxEvent.START_END,
+    NvtxEvent.IMPORTED_PUSH_POP,
+    NvtxEvent.IMPORTED_START_END,
+)
+
+INVALID_ID = 0xFFFFFFFF
+"""What nsys writes for "no such stream" or "no such event"."""
+
+COPY_KINDS: dict[int, CopyKind] = {
+    1: CopyKind.HOST_TO_DEVICE,
+    2: CopyKind.DEVICE_TO_HOST,
+    3: CopyKind.HOST_TO_DEVICE,  # host to array
+    4: CopyKind.DEVICE_TO_HOST,  # array to host
+    5: CopyKind.DEVICE_TO_DEVICE,  # array to array
+    6: CopyKind.DEVICE_TO_DEVICE,  # array to device
+    7: CopyKind.DEVICE_TO_DEVICE,  # device to array
+    8: CopyKind.DEVICE_TO_DEVICE,
+    9: CopyKind.HOST_TO_HOST,
+    10: CopyKind.PEER_TO_PEER,
+    11: CopyKind.UNIFIED_HOST_TO_DEVICE,
+    12: CopyKind.UNIFIED_DEVICE_TO_HOST,
+    13: CopyKind.UNIFIED_DEVICE_TO_DEVICE,
+}
+"""`ENUM_CUDA_MEMCPY_OPER`."""
+
+COPY_NAMES: dict[CopyKind, str] = {
+    CopyKind.UNKNOWN: "Memcpy",
+    CopyKind.HOST_TO_DEVICE: "Memcpy HtoD",
+    CopyKind.DEVICE_TO_HOST: "Memcpy DtoH",
+    CopyKind.DEVICE_TO_DEVICE: "Memcpy DtoD",
+    CopyKind.HOST_TO_HOST: "Memcpy HtoH",
+    CopyKind.PEER_TO_PEER: "Memcpy PtoP",
+    CopyKind.UNIFIED_HOST_TO_DEVICE: "Unified Memory HtoD",
+    CopyKind.UNIFIED_DEVICE_TO_HOST: "Unified Memory DtoH",
+    CopyKind.UNIFIED_DEVICE_TO_DEVICE: "Unified Memory DtoD",
+}
+"""Names in the style of Kineto's, so that a copy is called the same whichever tool recorded it."""
+
+MEMORY_KINDS: dict[int, MemoryKind] = {
+    0: MemoryKind.PAGEABLE,
+    1: MemoryKind.PINNED,
+    2: MemoryKind.DEVICE,
+    3: MemoryKind.ARRAY,
+    4: MemoryKind.MANAGED,
+    5: MemoryKind.DEVICE,  # device, static
+    6: MemoryKind.MANAGED,  # managed, static
+}
+"""`ENUM_CUDA_MEM_KIND`."""
+
+OVERHEAD_NAMES: dict[int, str] = {
+    2: "Driver JIT compiler",
+    3: "Buffer flush",
+    4: "Instrumentation",
+    5: "Resource",
+    6: "Runtime-triggered module loading",
+    7: "Lazy function loading",
+    8: "Command buffer full",
+}
+"""`ENUM_CUPTI_OVERHEAD_TYPE`, for rows without a name of their own."""
+
+OVERHEAD_KINDS: dict[int, OverheadKind] = {
+    2: OverheadKind.DRIVER,
+    6: OverheadKind.DRIVER,
+    7: OverheadKind.DRIVER,
+    8: OverheadKind.BACK_PRESSURE,
+}
+"""The types that are the application's own cost; every other type is the profiler's."""
+
+SYNC_TYPES: tuple[tuple[tuple[int, int], dict[int, WaitKind]], ...] = (
+    (
+        (3, 25),
+        {1: WaitKind.EVENT_SYNC, 2: WaitKind.STREAM_WAIT_EVENT, 3: WaitKind.STREAM_SYNC, 4: WaitKind.CONTEXT_SYNC},
+    ),
+    ((3, 17), {1: WaitKind.EVENT_SYNC, 2: WaitKind.STREAM_SYNC, 4: WaitKind.CONTEXT_SYNC}),
+    ((3, 13), {0: WaitKind.CONTEXT_SYNC, 1: WaitKind.EVENT_SYNC, 2: WaitKind.STREAM_SYNC}),
+    ((0, 0), {1: WaitKind.CONTEXT_SYNC, 2: WaitKind.EVENT_SYNC, 3: WaitKind.STREAM_SYNC}),
+)
+"""What `syncType` means from which schema on. The file's own enumeration table is wrong before 3.25."""

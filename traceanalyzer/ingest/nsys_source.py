@@ -1,0 +1,103 @@
+"""Where the SQLite file of an nsys recording comes from: the file itself, a gzipped one, or `nsys export`."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+import zlib
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from isal import igzip
+
+from traceanalyzer.errors import UnreadableInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SQLITE_MAGIC = b"SQLite format 3\x00"
+GZIP_MAGIC = b"\x1f\x8b"
+
+REPORT_SUFFIXES = (".nsys-rep", ".qdrep")
+"""nsys's own report format has no documented magic; a name is only looked at where content says nothing."""
+
+_CHUNK_BYTES = 1 << 20
+
+_EXPORT_TIMEOUT_S = 3600
+
+
+def is_sqlite(head: bytes, path: Path) -> bool:
+    """Whether the file is an SQLite database, gzipped or not. `head`: its first bytes."""
+    if head.startswith(GZIP_MAGIC):
+        try:
+            with _decompressed(path) as stream:
+                return stream.read(len(SQLITE_MAGIC)) == SQLITE_MAGIC
+        except (OSError, EOFError, zlib.error):
+            return False
+    return head.startswith(SQLITE_MAGIC)
+
+
+@contextmanager
+def sqlite_file(path: Path) -> Iterator[tuple[Path, bool]]:
+    """The SQLite file of a recording and whether it was cut short on the way; temporary files are removed.
+
+    Raises UnreadableInputError where there is nothing to read, or `nsys` is needed and missing or fails.
+    """
+    with path.open("rb") as stream:
+        head = stream.read(len(SQLITE_MAGIC))
+    if head.startswith(SQLITE_MAGIC):
+        yield path, False
+        return
+    with tempfile.TemporaryDirectory(prefix="traceanalyzer-") as folder:
+        made = Path(folder) / "export.sqlite"
+        if head.startswith(GZIP_MAGIC):
+            yield made, not _decompress(path, made)
+        else:
+            _export(path, made)
+            yield made, False
+
+
+def _decompress(path: Path, target: Path) -> bool:
+    """Whether the gzipped file could be decompressed to its end; what came before the damage is kept."""
+    with target.open("wb") as output:
+        try:
+            with _decompressed(path) as stream:
+                while chunk := stream.read(_CHUNK_BYTES):
+                    output.write(chunk)
+        except (EOFError, zlib.error, igzip.BadGzipFile):
+            return False
+    return True
+
+
+def _decompressed(path: Path) -> IO[bytes]:
+    stream: IO[bytes] = igzip.IGzipFile(path)  # type: ignore[no-untyped-call]
+    return stream
+
+
+def _export(path: Path, target: Path) -> None:
+    """Have the installed `nsys` export its report. Its output is not shown: it may quote the environment."""
+    nsys = shutil.which("nsys")
+    if nsys is None:
+        raise UnreadableInputError(
+            f"{path}: an nsys report can only be read where `nsys` is installed; run "
+            f"`nsys export --type sqlite {path.name}` there and analyze the .sqlite file"
+        )
+    command = [nsys, "export", "--type", "sqlite", "--force-overwrite", "true", "--output", str(target)]
+    for extra in (["--include-blobs", "true"], []):  # NCCL payloads, where this nsys knows the option
+        if _run([*command, *extra, str(path)]) and target.exists():
+            return
+    raise UnreadableInputError(
+        f"{path}: the installed `nsys` could not export this report; it may be older than the one that "
+        "recorded it, or the report may be damaged"
+    )
+
+
+def _run(command: list[str]) -> bool:
+    """Whether the command succeeded."""
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=_EXPORT_TIMEOUT_S, check=False)  # noqa: S603 no shell, and a program found on the user's own PATH
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
