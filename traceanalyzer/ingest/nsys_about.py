@@ -159,9 +159,7 @@ class Gpus:
             found = self.by_id.get(ordinal)
         if found is None:
             return Device(ordinal)
-        return Device(
-            ordinal, found.name, found.sm_count, found.memory_bytes, found.compute_capability, found.uid
-        )
+        return Device(ordinal, found.name, found.sm_count, found.memory_bytes, found.compute_capability, found.uid)
 
     def ordinal(self, pid: int, gpu: int) -> int:
         """The ordinal by which a process calls the GPU with this id; the id where not recorded."""

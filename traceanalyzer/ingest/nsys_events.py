@@ -52,6 +52,20 @@ def ids(column: I64) -> I64:
     return np.where(column == INVALID_ID, -1, column)
 
 
+def distinct_rows(*columns: I64) -> list[tuple[int, ...]]:
+    """The distinct combinations of values of columns that have few distinct values, in ascending order."""
+    packed = np.zeros(len(columns[0]), np.int64)
+    values = [np.unique(column) for column in columns]
+    for column, known in zip(columns, values, strict=True):
+        packed = packed * len(known) + np.searchsorted(known, column)
+    codes = np.unique(packed)
+    digits: list[I64] = []
+    for known in reversed(values):
+        digits.append(known[codes % max(len(known), 1)])
+        codes = codes // max(len(known), 1)
+    return list(zip(*(column.tolist() for column in reversed(digits)), strict=True))
+
+
 @dataclass
 class Tally:
     """Counts and remarks of a whole file, collected while it is read."""
@@ -110,10 +124,11 @@ class Strings:
 
         Ids without a text get the code of `unnamed`.
         """
-        distinct, inverse = np.unique(column, return_inverse=True)
+        distinct = np.unique(column)
         texts = self._database.texts(int(i) for i in distinct if i >= 0)
-        codes = [self.code(rewrite(texts[int(i)]) if int(i) in texts else unnamed) for i in distinct]
-        return np.array(codes, np.int32)[inverse] if codes else np.empty(0, np.int32)
+        codes = [self.code(rewrite(texts[i]) if i in texts else unnamed) for i in distinct.tolist()]
+        result: I32 = np.array(codes, np.int32)[np.searchsorted(distinct, column)]
+        return result
 
 
 def mend_times(rows: dict[str, I64], tally: Tally, *, zero_is_missing: bool) -> Bool:

@@ -39,9 +39,7 @@ _LIBRARY_TABLES = ("CUBLAS_EVENTS", "CUDNN_EVENTS")
 
 def api_calls(database: Database, strings: Strings, tally: Tally) -> Events:
     """Runtime and driver calls, with the columns of `ApiCalls`."""
-    rows = database.integers(
-        RUNTIME, {**TIMES, "globalTid": -1, "correlationId": -1, "nameId": -1, "returnValue": 0}
-    )
+    rows = database.integers(RUNTIME, {**TIMES, "globalTid": -1, "correlationId": -1, "nameId": -1, "returnValue": 0})
     timed = mend_times(rows, tally, zero_is_missing=False)
     events = Events(
         process_of(rows["globalTid"]),
@@ -186,9 +184,7 @@ def _wait_kinds_by_shape(rows: dict[str, I64], schema: tuple[int, int]) -> I64:
     return np.where(no_event & whole, WaitKind.CONTEXT_SYNC, kind)
 
 
-def _source_streams(
-    database: Database, owners: Owners, process: I64, rows: dict[str, I64], kind: I64
-) -> I64:
+def _source_streams(database: Database, owners: Owners, process: I64, rows: dict[str, I64], kind: I64) -> I64:
     """The stream on which a waited-for event was last recorded before the wait, -1 where not recorded.
 
     Correlation ids grow with time within a process, so the record to look for is the one with the largest

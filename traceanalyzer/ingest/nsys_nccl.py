@@ -88,9 +88,7 @@ def collectives(events: Events, found: Payloads, process: int, strings: Strings)
             of_range[i] = rows.setdefault((int(names[i]), *message), len(rows))
     groups = [communicator for _, communicator, _ in rows]
     ranks = [found.ranks.get((process, group), (-1, -1))[1] for group in groups]
-    sizes = [
-        _in_and_out(strings.values[name], size, n) for (name, _, size), n in zip(rows, ranks, strict=True)
-    ]
+    sizes = [_in_and_out(strings.values[name], size, n) for (name, _, size), n in zip(rows, ranks, strict=True)]
     table = Collectives.from_columns(
         {
             "name": [name for name, _, _ in rows],

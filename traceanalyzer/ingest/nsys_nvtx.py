@@ -77,9 +77,7 @@ def nvtx_ranges(database: Database, strings: Strings, tally: Tally, *, with_rows
     return events if kept.all() else events.take(kept)
 
 
-def _numbers_and_names(
-    database: Database, columns: Mapping[str, int], names: _Names, *, cast: bool
-) -> dict[str, I64]:
+def _numbers_and_names(database: Database, columns: Mapping[str, int], names: _Names, *, cast: bool) -> dict[str, I64]:
     """The columns of all ranges, their texts taken in by `names`."""
     numbers = [array("q") for _ in columns]
     wanted: dict[str, int | bytes | None] = {**columns, "text": b""}

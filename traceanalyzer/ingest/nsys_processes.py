@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.ingest.nsys_events import UNKNOWN, Events, process_key
+from traceanalyzer.ingest.nsys_events import UNKNOWN, Events, distinct_rows, process_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -52,10 +52,10 @@ class Owners:
 
         Synchronisations of newer exports say device 0 whatever the device of their context is.
         """
-        lanes = np.stack((self.fill(self._ops.process), self._ops.columns["context"], self._ops.columns["device"]))
+        ops = self._ops.columns
         devices = recorded.copy()
-        for owner, context_id, device in np.unique(lanes, axis=1).T.tolist():
-            devices[(process == owner) & (context == context_id)] = device
+        for owner, lane, device in distinct_rows(self.fill(self._ops.process), ops["context"], ops["device"]):
+            devices[(process == owner) & (context == lane)] = device
         return devices
 
     def assign(self, events: Events, tally: Tally, what: str) -> Events:
@@ -82,7 +82,7 @@ class Owners:
 
     def _learn(self, process: I64, context: I64, stream: I64 | None = None) -> None:
         columns = [process, context] if stream is None else [process, context, stream]
-        for key, *lane in np.unique(np.stack(columns), axis=1).T.tolist() if len(process) else ():
+        for key, *lane in distinct_rows(*columns):
             self._of.setdefault(tuple(lane), set()).add(key)
             self._of.setdefault((lane[0],), set()).add(key)
 

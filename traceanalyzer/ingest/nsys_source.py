@@ -8,7 +8,7 @@ import tempfile
 import zlib
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 from isal import igzip
 
@@ -33,7 +33,7 @@ def is_sqlite(head: bytes, path: Path) -> bool:
     if head.startswith(GZIP_MAGIC):
         try:
             with _decompressed(path) as stream:
-                return stream.read(len(SQLITE_MAGIC)) == SQLITE_MAGIC
+                return bool(stream.read(len(SQLITE_MAGIC)) == SQLITE_MAGIC)
         except (OSError, EOFError, zlib.error):
             return False
     return head.startswith(SQLITE_MAGIC)
@@ -71,9 +71,8 @@ def _decompress(path: Path, target: Path) -> bool:
     return True
 
 
-def _decompressed(path: Path) -> IO[bytes]:
-    stream: IO[bytes] = igzip.IGzipFile(path)  # type: ignore[no-untyped-call]
-    return stream
+def _decompressed(path: Path) -> igzip.IGzipFile:
+    return igzip.IGzipFile(path)  # type: ignore[no-untyped-call]
 
 
 def _export(path: Path, target: Path) -> None:
