@@ -1,1 +1,63 @@
-"""Where did the GPU step's time go, why, and what is worth changing: answers from profiler recordings."""
+"""Where did the GPU step's time go, why, and what is worth changing: answers from profiler recordings.
+
+import traceanalyzer as ta
+
+run = ta.load("trace.json.gz")            # or several ranks, or a folder
+report = ta.analyze(run)                  # Summary, Metrics, Findings, Recommendations as a value
+ta.frame(run, "kernels")                  # a table as a pandas DataFrame
+run.traces[0].device_ops.to_frame(run.traces[0].strings)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    import pandas as pd
+
+    from traceanalyzer.report.model import Report
+    from traceanalyzer.trace import Run
+
+__all__ = ["analyze", "frame", "load"]
+
+
+def load(*paths: str | Path) -> Run:
+    """Read the recordings of one run (files or folders, of any kind that the tool knows).
+
+    Raises UnreadableInputError if nothing can be read; single ranks that cannot are in `Run.failures`.
+    """
+    from traceanalyzer.ingest import load as read
+
+    return read(paths)
+
+
+def analyze(recording: Run | str | Path | Sequence[str | Path]) -> Report:
+    """The report of a run, given as loaded or by its paths."""
+    from traceanalyzer.report.build import build_report
+
+    return build_report(_run(recording))
+
+
+def frame(recording: Run | str | Path | Sequence[str | Path], table: str, **narrow: Any) -> pd.DataFrame:
+    """A table (`gaps`, `ops`, `kernels`, `steps`, `syncs`, `copies`, `comm`) as a DataFrame.
+
+    `narrow` takes what `traceanalyzer.tables.table` takes: rank, device, step, top, min_us.
+    """
+    import pandas as pd
+
+    from traceanalyzer.tables import table as rows
+
+    return pd.DataFrame(rows(_run(recording), table, **narrow))
+
+
+def _run(recording: Run | str | Path | Sequence[str | Path]) -> Run:
+    from pathlib import Path
+
+    from traceanalyzer.trace import Run
+
+    if isinstance(recording, Run):
+        return recording
+    return load(recording) if isinstance(recording, str | Path) else load(*recording)

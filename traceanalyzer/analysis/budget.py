@@ -83,7 +83,7 @@ def step_rows(ctx: Context, budgets: StepBudgets | None) -> list[StepRow]:
     return [
         StepRow(
             rank=ctx.trace.rank,
-            step=i,
+            step=steps.first + i,
             name=steps.names[i],
             warmup=i < steps.warmup,
             start_ns=int(steps.start[i]),

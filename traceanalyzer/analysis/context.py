@@ -17,6 +17,7 @@ from traceanalyzer.analysis.steps import Steps, find_steps
 from traceanalyzer.trace import DeviceOpKind
 
 if TYPE_CHECKING:
+    from traceanalyzer.analysis.python_stacks import PythonStacks
     from traceanalyzer.trace import I32, I64, U8, Bool, Trace
 
 _LAUNCHING = (ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH, ApiKind.COPY, ApiKind.SET)
@@ -25,9 +26,11 @@ _LAUNCHING = (ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH, ApiKind.COPY, ApiKind.SET)
 class Context:
     """What measurements are made from. Arrays are aligned with the rows of the trace's tables."""
 
-    def __init__(self, trace: Trace, classes: KernelClasses | None = None) -> None:
+    def __init__(self, trace: Trace, classes: KernelClasses | None = None, only_step: int | None = None) -> None:
+        """`only_step` narrows every figure to the step with that index."""
         self.trace = trace
         self.classes = classes or KernelClasses.load()
+        self.only_step = only_step
 
     @cached_property
     def api_kind(self) -> U8:
@@ -106,6 +109,13 @@ class Context:
         return result
 
     @cached_property
+    def python(self) -> PythonStacks:
+        """Python frames, where stacks were recorded."""
+        from traceanalyzer.analysis.python_stacks import PythonStacks
+
+        return PythonStacks.build(self.trace)
+
+    @cached_property
     def blocks(self) -> Bool:
         """Which API calls made the host wait for the device."""
         return blocking_calls(self)
@@ -146,7 +156,8 @@ class Context:
     @cached_property
     def steps(self) -> Steps:
         """The recording's steps; one step that spans everything where it has none."""
-        return find_steps(self)
+        steps = find_steps(self)
+        return steps if self.only_step is None else steps.only(self.only_step)
 
     @cached_property
     def steady_ops(self) -> Bool:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import enum
 import re
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -88,14 +90,24 @@ class HostTimeline:
         return cls(pieces, states, _profiler_time(ctx))
 
     def dominant_node(self, start: int, end: int) -> int:
-        """The node of the longest piece within [start, end) that was not plain dispatch, else of the longest
-        piece; -1 outside all nodes or with none."""
-        pieces = self.pieces
-        candidates = np.flatnonzero((pieces.start < end) & (pieces.end > start))
-        if not len(candidates):
-            return -1
-        overlap = np.minimum(pieces.end[candidates], end) - np.maximum(pieces.start[candidates], start)
-        return int(pieces.node[candidates[overlap.argmax()]])
+        """The node of the longest piece of any launching thread within [start, end); -1 outside all nodes."""
+        pieces, best, longest = self.pieces, -1, 0
+        for first, stop in self.threads:
+            low = first + int(np.searchsorted(pieces.end[first:stop], start, side="right"))
+            high = first + int(np.searchsorted(pieces.start[first:stop], end, side="left"))
+            if high > low:
+                overlap = np.minimum(pieces.end[low:high], end) - np.maximum(pieces.start[low:high], start)
+                at = int(overlap.argmax())
+                if overlap[at] > longest:
+                    best, longest = int(pieces.node[low + at]), int(overlap[at])
+        return best
+
+    @cached_property
+    def threads(self) -> list[tuple[int, int]]:
+        """First and one-past-last piece of each thread."""
+        cuts = np.flatnonzero(np.diff(self.pieces.thread)) + 1
+        bounds = [0, *cuts.tolist(), len(self.pieces.thread)]
+        return [pair for pair in pairwise(bounds) if pair[1] > pair[0]]
 
 
 def _pieces(ctx: Context) -> Pieces:

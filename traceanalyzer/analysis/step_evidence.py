@@ -94,9 +94,7 @@ def _repeated(ctx: Context, rows: I64) -> list[I64]:
     ranges = ctx.trace.host_ranges
     groups: dict[tuple[int, str], list[int]] = {}
     base = {int(c): _DIGITS.sub("#", ctx.trace.strings[c]) for c in np.unique(ranges.name[rows])}
-    for row, code, thread in zip(
-        rows.tolist(), ranges.name[rows].tolist(), ranges.thread[rows].tolist(), strict=True
-    ):
+    for row, code, thread in zip(rows.tolist(), ranges.name[rows].tolist(), ranges.thread[rows].tolist(), strict=True):
         groups.setdefault((thread, base[code]), []).append(row)
     arrays = [np.array(g, np.int64) for g in groups.values() if len(g) >= MIN_REPEATS]
     return [g for g in arrays if np.all(ranges.start[g[1:]] >= ranges.end[g[:-1]])]

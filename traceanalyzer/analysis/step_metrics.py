@@ -46,8 +46,11 @@ class Budget:
 class Idle:
     """Partition of `Budget.idle` by what the device was waiting for."""
 
-    launch: float = metric("the host was issuing work too slowly: operator dispatch and launch calls, or the "
-                           "device-side latency between queued kernels", "ms")
+    launch: float = metric(
+        "the host was issuing work too slowly: operator dispatch and launch calls, or the "
+        "device-side latency between queued kernels",
+        "ms",
+    )
     sync: float = metric("the host had waited for the device, so nothing was queued", "ms")
     input: float = metric("the host was waiting for or preparing input data", "ms")
     host: float = metric("other host work between launches (Python, allocation, I/O)", "ms")

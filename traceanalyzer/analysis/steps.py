@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.step_evidence import HostSteps, annotated, periodic, profiler_steps
+from traceanalyzer.errors import EmptyRecordingError
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.context import Context
@@ -42,6 +43,8 @@ class Steps:
     """How many leading steps are warm-up."""
     of_op: I32
     """For each device op the index of its step, -1 outside all steps."""
+    first: int = 0
+    """Index in the recording of the first of these steps (not 0 where the rest was left out)."""
 
     def __len__(self) -> int:
         return len(self.names)
@@ -60,6 +63,24 @@ class Steps:
     def steady_count(self) -> int:
         """How many steady-state steps there are; at least 1."""
         return len(self) - self.warmup
+
+    def only(self, index: int) -> Steps:
+        """The step with this index alone, counted as steady; EmptyRecordingError if there is none."""
+        if not 0 <= index < len(self):
+            raise EmptyRecordingError(f"there is no step {index}; the recording has steps 0 to {len(self) - 1}")
+        one = slice(index, index + 1)
+        of_op = np.where(self.of_op == index, 0, -1).astype(np.int32)
+        return Steps(
+            self.source,
+            self.names[one],
+            self.host_start[one],
+            self.host_end[one],
+            self.start[one],
+            self.end[one],
+            0,
+            of_op,
+            index,
+        )
 
     @property
     def duration(self) -> I64:
@@ -80,9 +101,7 @@ def find_steps(ctx: Context) -> Steps:
 def _assemble(ctx: Context, found: HostSteps) -> Steps:
     of_op = found.of_op if found.of_op is not None else _by_launch(ctx, found)
     start, end = _windows(ctx, found, of_op)
-    return Steps(
-        found.source, found.names, found.start, found.end, start, end, count_warmup(end - start), of_op
-    )
+    return Steps(found.source, found.names, found.start, found.end, start, end, count_warmup(end - start), of_op)
 
 
 def _by_launch(ctx: Context, found: HostSteps) -> I32:

@@ -13,7 +13,6 @@ import numpy as np
 
 from traceanalyzer.analysis.intervals import IntervalSet, measure, union
 from traceanalyzer.analysis.metric import metric, ms
-from traceanalyzer.analysis.python_stacks import PythonStacks
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
@@ -73,8 +72,7 @@ def sync_rows(ctx: Context, gaps: Gaps) -> list[SyncRow]:
 
 def _place(ctx: Context, row: int) -> tuple[str, str | None, str | None]:
     calls = ctx.trace.api_calls
-    stacks: PythonStacks = ctx.python
-    frame = stacks.innermost(int(calls.thread[row]), int(calls.start[row]))
+    frame = ctx.python.innermost(int(calls.thread[row]), int(calls.start[row]))
     return ctx.trace.strings[calls.name[row]], op_path(ctx, int(ctx.tree.node_of_call[row])), frame
 
 

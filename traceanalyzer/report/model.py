@@ -42,8 +42,8 @@ __all__ = [
     "Report",
     "Severity",
     "StepTime",
-    "Tool",
     "Summary",
+    "Tool",
 ]
 
 SCHEMA_VERSION = 1

@@ -1,0 +1,132 @@
+"""Everything measured of one process, in the order of the pipeline: the list of measurements there are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from traceanalyzer.analysis.budget import StepBudgets, StepRow, step_budgets, step_rows
+from traceanalyzer.analysis.communication import (
+    CollectiveStats,
+    CommunicationTime,
+    collective_stats,
+    communication_time,
+)
+from traceanalyzer.analysis.copies import CopyStats, copy_stats
+from traceanalyzer.analysis.devices import DeviceTotals, device_totals
+from traceanalyzer.analysis.gap_rows import GapHistogramRow, gap_histogram
+from traceanalyzer.analysis.gaps import Gaps, find_gaps
+from traceanalyzer.analysis.host import HostStats, host_stats
+from traceanalyzer.analysis.kernels import ClassStats, KernelStats, class_stats, kernel_stats
+from traceanalyzer.analysis.launches import LaunchStats, measure_launches
+from traceanalyzer.analysis.ops import OpStats, op_stats
+from traceanalyzer.analysis.phases import PhaseStats, phase_stats
+from traceanalyzer.analysis.step_metrics import Budget, Idle, StepTime, mean_budget, mean_idle, step_time
+from traceanalyzer.analysis.syncs import SyncRow, sync_rows
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.context import Context
+
+
+@dataclass(frozen=True, eq=False)
+class Measurements:
+    """The measurements of a process, each made when first asked for. Lists of rows are in display order."""
+
+    ctx: Context
+
+    @cached_property
+    def gaps(self) -> Gaps:
+        """Idle gaps of all devices with their causes."""
+        return find_gaps(self.ctx)
+
+    @cached_property
+    def budgets(self) -> StepBudgets | None:
+        """Budget of each step on the device with the most work; None without device work."""
+        return None if self.ctx.device is None else step_budgets(self.ctx, self.gaps, self.ctx.device)
+
+    @cached_property
+    def step_time(self) -> StepTime | None:
+        """Distribution of the steady-state step times; None without steps."""
+        return step_time(self.ctx.steps)
+
+    @cached_property
+    def budget(self) -> Budget | None:
+        """Mean budget of a steady-state step."""
+        return self.budgets and mean_budget(self.budgets, self.ctx.steps.steady)
+
+    @cached_property
+    def idle(self) -> Idle | None:
+        """Mean idle time of a steady-state step by cause."""
+        return self.budgets and mean_idle(self.budgets, self.ctx.steps.steady)
+
+    @cached_property
+    def mean_step_ms(self) -> float:
+        """Mean time of a steady-state step (of the whole recording without steps), ms."""
+        steps = self.ctx.steps
+        return float(steps.duration[steps.steady].mean()) / 1e6
+
+    @cached_property
+    def communication(self) -> CommunicationTime | None:
+        """Communication of a step on the device with the most work."""
+        return None if self.ctx.device is None else communication_time(self.ctx, self.ctx.device)
+
+    @cached_property
+    def launches(self) -> LaunchStats | None:
+        """Launching of device work."""
+        return measure_launches(self.ctx)
+
+    @cached_property
+    def host(self) -> HostStats | None:
+        """How busy the launching threads are."""
+        return host_stats(self.ctx)
+
+    @cached_property
+    def devices(self) -> list[DeviceTotals]:
+        """What each device did over the whole recording."""
+        return device_totals(self.ctx)
+
+    @cached_property
+    def steps(self) -> list[StepRow]:
+        """The steps one by one."""
+        return step_rows(self.ctx, self.budgets)
+
+    @cached_property
+    def gap_histogram(self) -> list[GapHistogramRow]:
+        """Gaps of the steady state by length."""
+        return gap_histogram(self.ctx, self.gaps)
+
+    @cached_property
+    def syncs(self) -> list[SyncRow]:
+        """Places that wait for the device."""
+        return sync_rows(self.ctx, self.gaps)
+
+    @cached_property
+    def classes(self) -> list[ClassStats]:
+        """Device time by class of work."""
+        return class_stats(self.ctx)
+
+    @cached_property
+    def kernels(self) -> list[KernelStats]:
+        """Kernels by name."""
+        return kernel_stats(self.ctx)
+
+    @cached_property
+    def ops(self) -> list[OpStats]:
+        """Operators by name."""
+        return op_stats(self.ctx)
+
+    @cached_property
+    def copies(self) -> list[CopyStats]:
+        """Memory copies by direction and kind of memory."""
+        return copy_stats(self.ctx)
+
+    @cached_property
+    def collectives(self) -> list[CollectiveStats]:
+        """Collectives by kind, group and size."""
+        return collective_stats(self.ctx)
+
+    @cached_property
+    def phases(self) -> list[PhaseStats]:
+        """Annotated phases."""
+        return phase_stats(self.ctx)

@@ -1,0 +1,155 @@
+"""The bottleneck class: which part of the step's wall-clock time is the largest.
+
+The step's budget, its idle time taken apart by cause and its compute time taken apart by what usually limits
+the kernels, is a partition of the step. The class is the largest part (compute and memory compete as one:
+the device is the bottleneck; then the larger of the two names it). Confidence is the margin over the second
+largest part, discounted for thin evidence.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.diagnosis.finding import BottleneckClass, Summary
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.measure import Measurements
+
+MIN_DEVICE_OPS = 10
+"""With fewer device ops in the measured steps there is nothing to classify, unless they fill them."""
+MAX_CONFIDENCE = 0.95
+BASE_CONFIDENCE = 0.5
+"""Confidence of a verdict whose margin over the runner-up is nil."""
+NO_STEPS_FACTOR = 0.7
+ONE_STEP_FACTOR = 0.8
+TWO_STEPS_FACTOR = 0.9
+DAMAGED_FACTOR = 0.8
+DAMAGED_SHARE = 0.01
+"""Share of events lost from which the recording counts as damaged."""
+BY_CLASS_FACTOR = 0.9
+"""Compute or memory is told from kernel names, not yet from measured FLOPs and bytes."""
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Parts of the step, 0..1; they sum to 1."""
+
+    compute: float
+    memory: float
+    communication: float
+    transfer: float
+    launch: float
+    sync: float
+    input: float
+    host: float
+    unexplained: float
+
+    @property
+    def device(self) -> float:
+        """Computation of either kind."""
+        return self.compute + self.memory
+
+
+def step_shares(m: Measurements) -> Shares | None:
+    """The parts of the mean step; None without device work in it."""
+    if m.budget is None or m.idle is None or m.mean_step_ms <= 0:
+        return None
+    step, budget, idle = m.mean_step_ms, m.budget, m.idle
+    memory = budget.compute * memory_bound_share(m)
+    return Shares(
+        compute=(budget.compute - memory) / step,
+        memory=memory / step,
+        communication=(budget.exposed_communication + idle.communication) / step,
+        transfer=budget.exposed_copy / step,
+        launch=idle.launch / step,
+        sync=idle.sync / step,
+        input=idle.input / step,
+        host=idle.host / step,
+        unexplained=(idle.profiler + idle.other) / step,
+    )
+
+
+def memory_bound_share(m: Measurements) -> float:
+    """Share of the steady state's compute time in kernels of classes that memory bandwidth usually limits."""
+    ctx = m.ctx
+    rows = np.flatnonzero(ctx.is_compute & ctx.steady_ops)
+    time = (ctx.trace.device_ops.end - ctx.trace.device_ops.start)[rows]
+    memory = np.array([bound == "memory" for bound in ctx.classes.bound])[ctx.op_class[rows]]
+    return float(time[memory].sum() / time.sum()) if time.sum() else 0.0
+
+
+def classify(m: Measurements) -> Summary:
+    """The verdict on a process."""
+    shares = step_shares(m)
+    reason = _too_thin(m, shares)
+    if shares is None or reason:
+        return Summary("inconclusive", 0.0, reason)
+    parts = {
+        "device": shares.device,
+        "communication": shares.communication,
+        "transfer": shares.transfer,
+        "launch": shares.launch,
+        "sync": shares.sync,
+        "input": shares.input,
+        "host": shares.host,
+        "unexplained": shares.unexplained,
+    }
+    (top, share), (_, second) = sorted(parts.items(), key=lambda item: -item[1])[:2]
+    confidence = min(MAX_CONFIDENCE, BASE_CONFIDENCE + share - second) * _evidence_factor(m)
+    if top == "unexplained":
+        text = f"Inconclusive: the device idles {share:.0%} of the step for reasons this recording does not show."
+        return Summary("inconclusive", 0.0, text)
+    bottleneck = _name(top, shares)
+    if top == "device":
+        confidence *= BY_CLASS_FACTOR
+    return Summary(bottleneck, round(confidence, 2), _headline(m, bottleneck, shares))
+
+
+def _name(top: str, shares: Shares) -> BottleneckClass:
+    if top == "device":
+        return "compute" if shares.compute >= shares.memory else "memory"
+    return top  # type: ignore[return-value]  # the keys of `parts` but device and unexplained are classes
+
+
+def _too_thin(m: Measurements, shares: Shares | None) -> str:
+    """Why there can be no verdict; empty if there can."""
+    if not len(m.ctx.trace.device_ops):
+        return "Inconclusive: the recording holds no GPU work."
+    if shares is None or not m.ctx.steady_ops.any():
+        return "Inconclusive: none of the recorded GPU work belongs to a measured step."
+    if m.ctx.steady_ops.sum() < MIN_DEVICE_OPS and shares.device < BASE_CONFIDENCE:
+        return f"Inconclusive: only {int(m.ctx.steady_ops.sum())} GPU operations were recorded."
+    return ""
+
+
+def _evidence_factor(m: Measurements) -> float:
+    steps, health = m.ctx.steps, m.ctx.trace.health
+    factor = {1: ONE_STEP_FACTOR, 2: TWO_STEPS_FACTOR}.get(steps.steady_count, 1.0)
+    if not steps.found:
+        factor = NO_STEPS_FACTOR
+    if health.lost > DAMAGED_SHARE * max(health.events, 1):
+        factor *= DAMAGED_FACTOR
+    return factor
+
+
+_REASONS: dict[BottleneckClass, str] = {
+    "compute": "the GPU computes {device:.0%} of {step}, mostly in kernels limited by arithmetic",
+    "memory": "the GPU computes {device:.0%} of {step}, mostly in kernels limited by memory bandwidth",
+    "communication": "communication that no computation hides takes {communication:.0%} of {step}",
+    "transfer": "memory copies that nothing hides take {transfer:.0%} of {step}",
+    "launch": "the GPU waits {launch:.0%} of {step} for the host to issue work",
+    "sync": "the GPU idles {sync:.0%} of {step} because the host kept waiting for it and queued nothing ahead",
+    "input": "the GPU waits {input:.0%} of {step} for input data",
+    "host": "the GPU waits {host:.0%} of {step} for host work between operators",
+}
+
+
+def _headline(m: Measurements, bottleneck: BottleneckClass, shares: Shares) -> str:
+    what = "the step" if m.ctx.steps.found else "the recording"
+    step = f"{what} ({m.mean_step_ms:.3g} ms)"
+    values = {name: getattr(shares, name) for name in ("communication", "transfer", "launch", "sync", "input", "host")}
+    reason = _REASONS[bottleneck].format(step=step, device=shares.device, **values)
+    return f"{bottleneck.capitalize()}-bound: {reason}."

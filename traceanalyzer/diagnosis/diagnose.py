@@ -1,0 +1,102 @@
+"""From the rules' drafts to findings and recommendations: headroom settled once, ranked, worded alike."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from traceanalyzer.diagnosis.classify import classify
+from traceanalyzer.diagnosis.finding import Finding, Recommendation, Severity, Summary
+from traceanalyzer.diagnosis.rules import RULES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from traceanalyzer.analysis.measure import Measurements
+    from traceanalyzer.diagnosis.draft import Draft, Remedy
+
+MIN_SHARE = 0.01
+"""Findings that could win less than this share of the step are left out: it is within the spread of steps."""
+MEDIUM_SHARE = 0.05
+HIGH_SHARE = 0.2
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """Verdict, findings by headroom, recommendations by predicted gain."""
+
+    summary: Summary
+    findings: list[Finding]
+    recommendations: list[Recommendation]
+
+
+def diagnose(m: Measurements, more: Iterable[Draft] = ()) -> Diagnosis:
+    """Diagnose the process; `more` are drafts from outside it (comparison of ranks), which go first."""
+    drafts = [*more, *(draft for rule in RULES for draft in rule(m))]
+    settled = [(draft, headroom) for draft, headroom in _settle(m, drafts) if _worth_telling(m, draft, headroom)]
+    settled.sort(key=lambda pair: -1.0 if pair[1] is None else pair[1], reverse=True)
+    findings = [_finding(m, draft, headroom) for draft, headroom in settled]
+    advice = [_advice(m, d, r, headroom) for d, headroom in settled for r in d.remedies]
+    advice.sort(key=lambda a: float("inf") if a.predicted_step_ms is None else a.predicted_step_ms)
+    return Diagnosis(classify(m), findings, advice)
+
+
+def _settle(m: Measurements, drafts: list[Draft]) -> list[tuple[Draft, float | None]]:
+    """Give each draft what it claims as far as its part of the step has not been given away already."""
+    left = _parts_of_step(m)
+    result: list[tuple[Draft, float | None]] = []
+    for draft in drafts:
+        if draft.claim_ms is None:
+            result.append((draft, None))
+            continue
+        headroom = min(draft.claim_ms, left.get(draft.part, 0.0))
+        left[draft.part] = left.get(draft.part, 0.0) - headroom
+        result.append((draft, headroom))
+    return result
+
+
+def _parts_of_step(m: Measurements) -> dict[str, float]:
+    if m.budget is None or m.idle is None:
+        return {}
+    budget, idle = m.budget, m.idle
+    return {
+        "compute": budget.compute,
+        "exposed_communication": budget.exposed_communication,
+        "exposed_copy": budget.exposed_copy,
+        "idle.launch": idle.launch,
+        "idle.sync": idle.sync,
+        "idle.input": idle.input,
+        "idle.host": idle.host,
+        "idle.communication": idle.communication,
+        "idle.profiler": idle.profiler,
+        "idle.other": idle.other,
+    }
+
+
+def _worth_telling(m: Measurements, draft: Draft, headroom: float | None) -> bool:
+    """Whether a finding is large enough; one without known headroom goes by its evidence's share."""
+    if headroom is not None:
+        return headroom >= MIN_SHARE * m.mean_step_ms
+    share = draft.evidence[0].value
+    return isinstance(share, float) and share >= MEDIUM_SHARE
+
+
+def _finding(m: Measurements, draft: Draft, headroom: float | None) -> Finding:
+    return Finding(draft.id, draft.cls, draft.title, _severity(m, headroom), headroom, draft.evidence)
+
+
+def _severity(m: Measurements, headroom: float | None) -> Severity:
+    if headroom is None:
+        return "info"
+    share = headroom / m.mean_step_ms
+    return "high" if share >= HIGH_SHARE else "medium" if share >= MEDIUM_SHARE else "low"
+
+
+def _advice(m: Measurements, draft: Draft, remedy: Remedy, headroom: float | None) -> Recommendation:
+    step: float | None = None
+    speedup: float | None = None
+    if headroom is not None and m.ctx.steps.found:
+        step = max(m.mean_step_ms - headroom, remedy.floor_ms or 0.0)
+        step = min(step, m.mean_step_ms)
+        speedup = m.mean_step_ms / step if step > 0 else None
+    return Recommendation(draft.id, draft.cls, remedy.action, step, speedup, remedy.basis)

@@ -1,0 +1,53 @@
+"""What a rule hands in: a finding before its headroom is settled, with the remedy it suggests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from traceanalyzer.diagnosis.finding import Evidence
+
+if TYPE_CHECKING:
+    from traceanalyzer.diagnosis.finding import BottleneckClass
+
+Slice = Literal[
+    "compute",
+    "exposed_communication",
+    "exposed_copy",
+    "idle.launch",
+    "idle.sync",
+    "idle.input",
+    "idle.host",
+    "idle.communication",
+    "idle.profiler",
+    "idle.other",
+    "none",
+]
+"""Part of the step that a finding's headroom is taken from; each part is given away only once."""
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """What to do, and the least the step could come down to by it (None: by the headroom alone)."""
+
+    action: str
+    basis: str
+    floor_ms: float | None = None
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A finding as a rule sees it. `claim_ms` is None where the recording cannot tell what there is to win."""
+
+    id: str
+    cls: BottleneckClass
+    title: str
+    part: Slice
+    claim_ms: float | None
+    evidence: list[Evidence]
+    remedies: list[Remedy] = field(default_factory=list)
+
+
+def share(value_ms: float, step_ms: float, what: str, threshold: float | None = None) -> Evidence:
+    """Evidence that something takes a share of the step."""
+    return Evidence(what, value_ms / step_ms if step_ms else None, "share", "of the mean steady-state step", threshold)

@@ -1,0 +1,40 @@
+"""The rules, one visible list: each is `Measurements -> drafts of findings`, and states its own thresholds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from traceanalyzer.diagnosis.rules.communication import exposed_communication
+from traceanalyzer.diagnosis.rules.device import fp32_matmul, memory_chains, optimizer_passes, plain_compute
+from traceanalyzer.diagnosis.rules.idle import (
+    host_work,
+    input_wait,
+    launch_bound,
+    launch_latency,
+    profiler,
+    unexplained,
+)
+from traceanalyzer.diagnosis.rules.sync import host_waits
+from traceanalyzer.diagnosis.rules.transfer import exposed_copies
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from traceanalyzer.analysis.measure import Measurements
+    from traceanalyzer.diagnosis.draft import Draft
+
+RULES: tuple[Callable[[Measurements], Iterable[Draft]], ...] = (
+    launch_bound,
+    launch_latency,
+    host_waits,
+    input_wait,
+    host_work,
+    exposed_communication,
+    exposed_copies,
+    optimizer_passes,
+    memory_chains,
+    fp32_matmul,
+    plain_compute,
+    profiler,
+    unexplained,
+)

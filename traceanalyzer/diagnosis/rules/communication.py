@@ -1,0 +1,45 @@
+"""Findings on communication."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from traceanalyzer.diagnosis.draft import Draft, Remedy, share
+from traceanalyzer.diagnosis.finding import Evidence
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from traceanalyzer.analysis.measure import Measurements
+
+ROWS = 3
+"""Kinds of collectives named in the evidence."""
+
+
+def exposed_communication(m: Measurements) -> Iterator[Draft]:
+    """Collectives while no compute ran on the device."""
+    if m.budget is None or m.communication is None or m.budget.exposed_communication <= 0:
+        return
+    exposed = m.budget.exposed_communication
+    evidence = [
+        share(exposed, m.mean_step_ms, "communication with no compute beside it"),
+        Evidence("overlap of communication", m.communication.overlap_share, "share", "hidden by compute"),
+    ]
+    for row in sorted(m.collectives, key=lambda row: -row.exposed_ms)[:ROWS]:
+        where = f"{row.collective}, group {row.group or 'not recorded'}"
+        evidence.append(Evidence("exposed time", row.exposed_ms, "ms", where))
+    action = (
+        "Overlap or shrink communication: start gradient reduction during the backward pass (DDP buckets, FSDP "
+        "prefetch), reduce once per optimizer step when accumulating gradients (no_sync), use async collectives, "
+        "lower precision or larger messages."
+    )
+    basis = "all exposed communication hidden; it includes waiting for slower ranks, which overlap does not remove"
+    yield Draft(
+        "exposed-communication",
+        "communication",
+        "Communication is not hidden by computation",
+        "exposed_communication",
+        exposed,
+        evidence,
+        [Remedy(action, basis)],
+    )

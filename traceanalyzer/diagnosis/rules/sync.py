@@ -1,0 +1,52 @@
+"""Findings on waits of the host for the device."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from traceanalyzer.diagnosis.draft import Draft, Remedy, share
+from traceanalyzer.diagnosis.finding import Evidence
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from traceanalyzer.analysis.measure import Measurements
+
+PLACES = 3
+"""Waiting places named in the evidence."""
+
+
+def host_waits(m: Measurements) -> Iterator[Draft]:
+    """Waits that emptied the launch queue, so that the device idled until the host had caught up."""
+    if m.idle is None or m.idle.sync <= 0:
+        return
+    costly = [row for row in m.syncs if not row.benign]
+    evidence = [
+        share(m.idle.sync, m.mean_step_ms, "idle after the queue had been drained by a wait"),
+        Evidence("waits per step", sum(r.calls for r in costly), "", "calls that cost the GPU idle time"),
+    ]
+    evidence += [Evidence("idle caused", r.gpu_idle_ms, "ms", _where(r.call, r.op, r.python)) for r in costly[:PLACES]]
+    action = (
+        "Stop reading GPU values in the step: replace .item(), .cpu(), print(tensor), tensor truth tests and "
+        "cuda.synchronize() by keeping results on the GPU and reading them once every many steps; copy with "
+        "non_blocking=True to pinned memory."
+    )
+    remedies = [Remedy(action, "the host's own work without the waits is the floor", _host_floor_ms(m))]
+    yield Draft(
+        "host-waits",
+        "sync",
+        "The host waits for the GPU and leaves its queue empty",
+        "idle.sync",
+        m.idle.sync,
+        evidence,
+        remedies,
+    )
+
+
+def _where(call: str, op: str | None, python: str | None) -> str:
+    return call + (f" in {op}" if op else "") + (f" at {python}" if python else "")
+
+
+def _host_floor_ms(m: Measurements) -> float | None:
+    """What the host would still need for a step if it never waited, ms."""
+    return None if m.host is None else m.host.floor_ms

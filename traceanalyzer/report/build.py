@@ -1,0 +1,117 @@
+"""Builds the report of a run: measures every rank, diagnoses the one the others wait for."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from traceanalyzer.analysis.budget import launches_by_step
+from traceanalyzer.analysis.context import Context
+from traceanalyzer.analysis.gap_rows import gap_rows, largest_gaps
+from traceanalyzer.analysis.measure import Measurements
+from traceanalyzer.analysis.ranks import compare_ranks
+from traceanalyzer.diagnosis.diagnose import diagnose
+from traceanalyzer.diagnosis.rules.ranks import straggler
+from traceanalyzer.report.model import Input, InputDevice, InputHealth, Metrics, Report, Tool
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.kernel_classes import KernelClasses
+    from traceanalyzer.analysis.ranks import RankComparison
+    from traceanalyzer.trace import Run, Trace
+
+TOP_ROWS = 30
+"""Rows of the long tables (kernels, operators, gaps, ...) that go into a report; the commands give all."""
+
+
+def build_report(run: Run, classes: KernelClasses | None = None) -> Report:
+    """The report of a run; figures of a step are the critical rank's."""
+    measured = [Measurements(Context(trace, classes)) for trace in run.traces]
+    ranks = compare_ranks([m.ctx for m in measured])
+    critical = measured[ranks.critical]
+    diagnosis = diagnose(critical, straggler(critical, ranks))
+    return Report(
+        tool=Tool("traceanalyzer", version("traceanalyzer")),
+        inputs=[_input(trace) for trace in run.traces],
+        summary=diagnosis.summary,
+        metrics=_metrics(critical),
+        devices=[row for m in measured for row in m.devices],
+        findings=diagnosis.findings,
+        recommendations=diagnosis.recommendations,
+        tables=_tables(critical, ranks),
+        notes=[*_notes(run, critical), *ranks.notes],
+    )
+
+
+def _input(trace: Trace) -> Input:
+    health = trace.health
+    return Input(
+        path=trace.path,
+        kind=trace.source,
+        rank=trace.rank,
+        devices=[InputDevice(d.id, d.name) for d in trace.devices],
+        health=InputHealth(
+            events=health.events,
+            skipped=health.skipped,
+            repaired=health.repaired,
+            lost=health.lost,
+            clipped=health.clipped,
+            truncated=health.truncated,
+            notes=list(health.notes),
+        ),
+    )
+
+
+def _metrics(m: Measurements) -> Metrics:
+    ctx, steps = m.ctx, m.ctx.steps
+    on_device, on_host = ctx.device is not None, len(ctx.trace.api_calls) > 0
+    idle_share = m.budget.idle / m.mean_step_ms if m.budget and m.mean_step_ms else None
+    return Metrics(
+        step_time_ms=m.step_time,
+        step_source=steps.source,
+        unprofiled_step_time_ms=None,
+        warmup_steps=steps.warmup,
+        kernels_per_step=float((ctx.is_kernel & ctx.steady_ops).sum() / steps.steady_count) if on_device else None,
+        launches_per_step=float(launches_by_step(ctx)[steps.steady].mean()) if on_host else None,
+        gpu_busy_share=None if idle_share is None else 1.0 - idle_share,
+        gpu_idle_share=idle_share,
+        budget_ms=m.budget,
+        idle_ms=m.idle,
+        communication=m.communication,
+        launches=m.launches,
+        host=m.host,
+    )
+
+
+def _tables(m: Measurements, ranks: RankComparison) -> dict[str, list[Any]]:
+    longest = gap_rows(m.ctx, m.gaps, largest_gaps(m.gaps, TOP_ROWS))
+    return {
+        "ranks": list(ranks.rows) if len(ranks.rows) > 1 else [],
+        "steps": m.steps if m.ctx.steps.found else [],
+        "phases": m.phases,
+        "gaps": longest,
+        "gap_histogram": m.gap_histogram,
+        "syncs": m.syncs[:TOP_ROWS],
+        "kernel_classes": m.classes,
+        "kernels": m.kernels[:TOP_ROWS],
+        "ops": m.ops[:TOP_ROWS],
+        "copies": m.copies,
+        "collectives": m.collectives,
+    }
+
+
+def _notes(run: Run, m: Measurements) -> list[str]:
+    steps, collected = m.ctx.steps, m.ctx.trace.collected
+    notes = [f"{failure.path} could not be read: {failure.message}" for failure in run.failures]
+    if not steps.found:
+        notes.append("No steps were found; every figure is for the whole recording.")
+    if steps.warmup:
+        notes.append(f"{steps.warmup} slow leading step(s) are left out as warm-up.")
+    if m.ctx.device is None:
+        notes.append("The recording holds no GPU work: nothing is said about the GPU.")
+    elif not collected.api:
+        notes.append("API calls were not recorded: launches, waits and the causes of idle time cannot be told.")
+    notes.append(
+        "Unprofiled step time: not recorded with this trace. The profiler slows the host, so host-bound steps are "
+        "faster without it than shown here."
+    )
+    return notes

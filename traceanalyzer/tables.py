@@ -1,0 +1,94 @@
+"""The single tables people ask for, as rows of the analysis dataclasses; the commands and notebooks use these."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from traceanalyzer.analysis.context import Context
+from traceanalyzer.analysis.gap_rows import gap_rows
+from traceanalyzer.analysis.gaps import GapSide
+from traceanalyzer.analysis.measure import Measurements
+from traceanalyzer.analysis.ranks import compare_ranks
+from traceanalyzer.errors import EmptyRecordingError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from traceanalyzer.analysis.kernel_classes import KernelClasses
+    from traceanalyzer.trace import Run, Trace
+
+OF_EVERY_RANK = ("gaps", "steps", "syncs")
+"""Tables that show all ranks unless one is asked for; the others speak of the critical rank."""
+
+TABLES: dict[str, Callable[[Measurements], list[Any]]] = {
+    "ops": lambda m: m.ops,
+    "kernels": lambda m: m.kernels,
+    "steps": lambda m: m.steps,
+    "syncs": lambda m: m.syncs,
+    "copies": lambda m: m.copies,
+    "comm": lambda m: m.collectives,
+}
+
+
+def table(
+    run: Run,
+    name: str,
+    *,
+    rank: int | None = None,
+    device: int | None = None,
+    step: int | None = None,
+    top: int | None = None,
+    min_us: float = 0.0,
+    classes: KernelClasses | None = None,
+) -> list[Any]:
+    """Rows of one table: `gaps` or a key of `TABLES`.
+
+    `rank`, `device` (CUDA ordinal) and `step` (index) narrow it; `top` keeps the first rows (of gaps the
+    longest); `min_us` leaves out shorter gaps. Raises EmptyRecordingError, naming what there is, for a rank,
+    device or step that the recording does not have.
+    """
+    measured = [Measurements(Context(_of_device(t, device), classes, step)) for t in _of_rank(run, rank)]
+    if name not in OF_EVERY_RANK and len(measured) > 1:
+        measured = [measured[compare_ranks([m.ctx for m in measured]).critical]]
+    if name == "gaps":
+        return _gaps(measured, top, min_us)
+    rows = [row for m in measured for row in TABLES[name](m)]
+    return rows[:top]
+
+
+def _of_rank(run: Run, rank: int | None) -> list[Trace]:
+    traces = [t for t in run.traces if rank is None or t.rank == rank]
+    if not traces:
+        known = ", ".join(str(t.rank) for t in run.traces)
+        raise EmptyRecordingError(f"no recording of rank {rank} here; ranks: {known}")
+    return traces
+
+
+def _of_device(trace: Trace, device: int | None) -> Trace:
+    if device is None:
+        return trace
+    here = trace.device_ops.device == device
+    if not here.any():
+        known = ", ".join(str(d) for d in np.unique(trace.device_ops.device)) or "none"
+        raise EmptyRecordingError(f"{trace.path}: device {device} did nothing in this recording; devices: {known}")
+    return replace(trace, device_ops=trace.device_ops.take(here))
+
+
+def _gaps(measured: list[Measurements], top: int | None, min_us: float) -> list[Any]:
+    rows = []
+    for m in measured:
+        gaps, steps = m.gaps, m.ctx.steps
+        chosen = (gaps.side == GapSide.INSIDE) & (gaps.duration >= min_us * 1e3)
+        if m.ctx.only_step is not None:
+            chosen &= (gaps.end > steps.start[0]) & (gaps.start < steps.end[-1])
+        index = np.flatnonzero(chosen)
+        if top is not None:
+            index = np.sort(index[np.argsort(-gaps.duration[index], kind="stable")[:top]])
+        rows += gap_rows(m.ctx, gaps, index)
+    rows.sort(key=lambda row: row.start_ns)
+    if top is not None:
+        rows = sorted(sorted(rows, key=lambda row: -row.duration_ns)[:top], key=lambda row: row.start_ns)
+    return rows
