@@ -40,10 +40,11 @@ def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Tr
     `progress` is called with the share done, 0 to 1. Raises UnreadableInputError, EmptyRecordingError.
     """
     with sqlite_file(path) as (file, cut_short), open_database(file, str(path)) as database:
-        _refuse_other_databases(database, path)
+        if not _is_export(database):
+            raise _damaged(path) if cut_short else _foreign(path)
         tables = Tables.read(database, progress or _ignore)
         if not tables.processes():
-            raise _nothing(path, tables.about, damaged=bool(database.damaged) or cut_short)
+            raise _damaged(path) if database.damaged or cut_short else _nothing(path, tables.about)
         return make_traces(path, database, tables, cut_short=cut_short)
 
 
@@ -51,21 +52,26 @@ def _ignore(share: float) -> None:
     """Nobody watches the progress."""
 
 
-def _refuse_other_databases(database: Database, path: Path) -> None:
+def _is_export(database: Database) -> bool:
     ours = any(name.startswith(_TABLE_PREFIXES) or name in _TABLES for name in database.columns)
-    if not ours or not database.has("StringIds"):
-        raise UnreadableInputError(
-            f"{path}: an SQLite database, but not an Nsight Systems export; "
-            "make one with `nsys export --type sqlite REPORT`"
-        )
+    return ours and database.has("StringIds")
 
 
-def _nothing(path: Path, about: About, *, damaged: bool) -> UnreadableInputError | EmptyRecordingError:
+def _foreign(path: Path) -> UnreadableInputError:
+    return UnreadableInputError(
+        f"{path}: an SQLite database, but not an Nsight Systems export; "
+        "make one with `nsys export --type sqlite REPORT`"
+    )
+
+
+def _damaged(path: Path) -> UnreadableInputError:
+    return UnreadableInputError(
+        f"{path}: the database is damaged or cut off before its first event; export the report again"
+    )
+
+
+def _nothing(path: Path, about: About) -> EmptyRecordingError:
     """Why there is no trace to be made of the export."""
-    if damaged:
-        return UnreadableInputError(
-            f"{path}: the database is damaged or cut off before its first event; export the report again"
-        )
     if about.did_collect("Cuda"):
         why = "CUDA was traced, but nothing used it while recording"
     else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -141,6 +141,7 @@ def open_database(path: Path, shown: str) -> Iterator[Database]:
     try:
         connection = sqlite3.connect(uri, uri=True)
         connection.text_factory = _text
+        connection.execute("PRAGMA writable_schema = ON")  # of a damaged catalog, use the tables that are intact
         yield Database(connection, _catalog(connection))
     except sqlite3.DatabaseError as error:
         raise UnreadableInputError(
@@ -152,8 +153,10 @@ def open_database(path: Path, shown: str) -> Iterator[Database]:
 
 
 def _catalog(connection: sqlite3.Connection) -> dict[str, frozenset[str]]:
-    """The columns of each table."""
-    names = [row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    """The columns of each table, as far as the catalog is intact."""
+    names = []
+    with suppress(sqlite3.DatabaseError):
+        names.extend(row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'"))
     columns: dict[str, frozenset[str]] = {}
     for name in names:
         info = connection.execute("SELECT name FROM pragma_table_info(?)", (name,))

@@ -37,7 +37,7 @@ _SHORTEST_SECRET = 4
 """Values of environment variables shorter than this are left in quotes: they are words such as `on`."""
 
 
-def remarks(database: Database, about: About) -> list[str]:
+def remarks(database: Database, about: About, *, cut_short: bool) -> list[str]:
     """Notes on what was and was not collected, and what nsys itself reported."""
     notes = []
     if about.schema == (0, 0):
@@ -48,6 +48,8 @@ def remarks(database: Database, about: About) -> list[str]:
             "CUDA graphs were recorded as a whole, the kernels in them are not visible; record with "
             "--cuda-graph-trace=node to see them"
         )
+    if cut_short:
+        notes.append("The file is damaged: it ends before the database does, and tables may be missing")
     if database.damaged:
         notes.append(
             f"The database is damaged; of {', '.join(sorted(database.damaged))} only the rows before the damage "

@@ -61,7 +61,7 @@ def make_traces(path: Path, database: Database, tables: Tables, *, cut_short: bo
             skipped=tally.skipped,
             lost=tally.lost,
             clipped=tally.clipped,
-            notes=(*remarks(database, tables.about), *notes, *tally.notes),
+            notes=(*remarks(database, tables.about, cut_short=cut_short), *notes, *tally.notes),
         ),
     )
     return traces
