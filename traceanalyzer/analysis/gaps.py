@@ -144,9 +144,9 @@ def _causes(ctx: Context, start: I64, end: I64, next_op: I64) -> dict[str, U8 | 
     owners = (
         (IdleCause.SYNC, time[HostState.SYNC]),
         (IdleCause.COMMUNICATION, time[HostState.COMMUNICATION]),
-        (IdleCause.PROFILER, time_profiler),
         (IdleCause.HOST, work),
         (IdleCause.INPUT, time[HostState.INPUT]),
+        (IdleCause.PROFILER, time_profiler),
     )
     for owner, spent in owners:
         cause[late & (spent >= DOMINANT * duration)] = owner
