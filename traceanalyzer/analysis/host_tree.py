@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.nesting import levels, nest
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
-    from traceanalyzer.trace import I32, I64, Bool, Trace
-
+    from traceanalyzer.trace import I32, I64, U8, Bool, Trace
 
 @dataclass(frozen=True, eq=False)
 class HostTree:
@@ -29,6 +30,8 @@ class HostTree:
     parent: I64
     """Node of the innermost enclosing node on the same thread, -1 for a root."""
     depth: I32
+    kind: U8
+    """`RangeKind`, 0 for an API call."""
     is_call: Bool
     """Whether the node is an API call (else a host range)."""
     row: I64
@@ -47,12 +50,13 @@ class HostTree:
         start = np.concatenate((ranges.start[kept], calls.start))
         end = np.concatenate((ranges.end[kept], calls.end))
         thread = np.concatenate((ranges.thread[kept], calls.thread))
-        is_call = np.concatenate((np.zeros(len(kept), bool), np.ones(len(calls), bool)))
+        kind = np.concatenate((ranges.kind[kept], np.zeros(len(calls), np.uint8)))
         row = np.concatenate((kept, np.arange(len(calls))))
         # Of two nodes with equal times the range encloses the call.
-        order = np.lexsort((is_call, -end, start, thread))
-        start, end, thread, is_call, row = start[order], end[order], thread[order], is_call[order], row[order]
-        parent = nest(thread, start, end)
+        order = np.lexsort((kind == 0, -end, start, thread))
+        start, end, thread, kind, row = start[order], end[order], thread[order], kind[order], row[order]
+        is_call = kind == 0
+        parent, depth = nest(thread, start, end)
         node_of_range = np.full(len(ranges), -1, np.int64)
         node_of_call = np.full(len(calls), -1, np.int64)
         node_of_range[row[~is_call]] = np.flatnonzero(~is_call)
@@ -60,42 +64,52 @@ class HostTree:
         inside = parent >= 0
         repaired = int((end[inside] > end[parent[inside]]).sum())
         return cls(
-            start, end, thread, parent, depths(parent), is_call, row, node_of_call, node_of_range, repaired
+            start, end, thread, parent, depth, kind, is_call, row, node_of_call, node_of_range, repaired
         )
 
+    @cached_property
+    def subtree_end(self) -> I64:
+        """For each node the node after its last descendant: its subtree is [node, subtree_end[node])."""
+        result = np.empty(len(self.start), np.int64)
+        for here in levels(self.depth):
+            following = np.append(here[1:], len(self.start))
+            above = self.parent[here]
+            inside = above >= 0
+            following[inside] = np.minimum(following[inside], result[above[inside]])
+            result[here] = following
+        return result
 
-def nest(thread: I32, start: I64, end: I64) -> I64:
-    """The innermost enclosing interval of each interval on the same thread, -1 where there is none.
+    def subtree_sum(self, values: I64) -> I64:
+        """For each node the sum of `values` (one a node) over the node and its descendants."""
+        before = np.concatenate((np.zeros(1, np.int64), np.cumsum(values)))
+        result: I64 = before[self.subtree_end] - before[:-1]
+        return result
 
-    Intervals must be sorted by (thread, start, longest first). An interval encloses a later one if it has
-    not ended when that one starts, even where the later one ends after it (damaged recordings). Time goes
-    by the number of intervals; the work is one pass with a stack.
-    """
-    parent = np.empty(len(start), np.int64)
-    stack: list[int] = []
-    ends: list[int] = []
-    current = -1
-    for i, (t, s, e) in enumerate(zip(thread.tolist(), start.tolist(), end.tolist(), strict=True)):
-        if t != current:
-            stack.clear()
-            ends.clear()
-            current = t
-        while ends and ends[-1] <= s:
-            stack.pop()
-            ends.pop()
-        parent[i] = stack[-1] if stack else -1
-        stack.append(i)
-        ends.append(e)
-    return parent
+    def child_sum(self, values: I64) -> I64:
+        """For each node the sum of `values` (one a node) over its children; exact below 2**53."""
+        inside = self.parent >= 0
+        sums = np.bincount(self.parent[inside], weights=values[inside], minlength=len(values))
+        return sums.astype(np.int64)
 
+    def innermost(self, wanted: Bool) -> I64:
+        """For each node the nearest wanted node among itself and its ancestors, -1 where there is none."""
+        result = np.arange(len(self.start))
+        climbing = np.flatnonzero(~wanted)
+        while len(climbing):
+            result[climbing] = self.parent[result[climbing]]
+            reached = result[climbing]
+            climbing = climbing[(reached >= 0) & ~wanted[reached]]
+        return result
 
-def depths(parent: I64) -> I32:
-    """How many ancestors each node has, from parents that precede their children."""
-    depth = np.zeros(len(parent), np.int32)
-    ancestor = parent.copy()
-    while True:
-        inside = ancestor >= 0
-        if not inside.any():
-            return depth
-        depth[inside] += 1
-        ancestor[inside] = parent[ancestor[inside]]
+    def outermost(self, wanted: Bool) -> I64:
+        """For each node the farthest wanted node among itself and its ancestors, -1 where there is none."""
+        rows = np.flatnonzero(wanted)
+        if not len(rows):
+            return np.full(len(self.start), -1, np.int64)
+        reach = np.maximum.accumulate(self.subtree_end[rows])
+        top = rows[np.concatenate(([True], rows[1:] >= reach[:-1]))]
+        nodes = np.arange(len(self.start))
+        index = np.searchsorted(top, nodes, side="right") - 1
+        candidate = top[np.maximum(index, 0)]
+        result: I64 = np.where((index >= 0) & (nodes < self.subtree_end[candidate]), candidate, -1)
+        return result
