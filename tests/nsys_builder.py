@@ -84,6 +84,8 @@ def columns(schema: str) -> dict[str, str]:
     if version >= (3, 13):
         tables["CUPTI_ACTIVITY_KIND_GRAPH_TRACE"] = f"{_LANE}, graphId, graphExecId"
         tables["DIAGNOSTIC_EVENT"] = "timestamp, timestampType, source, severity, text, globalPid"
+        tables["GPU_METRICS"] = "timestamp, typeId, metricId, value"
+        tables["TARGET_INFO_GPU_METRICS"] = "typeId, sourceId, typeName, metricId, metricName"
         tables["MPI_RANKS"] = "globalTid, rank"
         tables["TARGET_INFO_CUDA_CONTEXT_INFO"] = "nullStreamId, hwId, vmId, processId, deviceId, contextId"
         tables["CUDA_GPU_MEMORY_USAGE_EVENTS"] = (
@@ -185,7 +187,7 @@ class Export:
 
 _LANE_DEFAULTS = {"deviceId": 0, "contextId": 1, "streamId": 7, "correlationId": 1, "globalPid": global_pid()}
 
-_TEXT_COLUMNS = ("value", "name", "text", "uuid", "busLocation", "utcTime", "localTime", "binaryData")
+_TEXT_COLUMNS = ("metricName", "value", "name", "text", "uuid", "busLocation", "utcTime", "localTime", "binaryData")
 
 
 def _create(db: sqlite3.Connection, table: str, names: list[str], rows: list[Row]) -> None:

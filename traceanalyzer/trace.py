@@ -274,6 +274,18 @@ class MemoryEvents(Table):
 
 
 @dataclass(frozen=True, eq=False)
+class GpuMetrics(Table):
+    """Samples of hardware counters (SM active, tensor active, DRAM, NVLink and PCIe traffic)."""
+
+    name: I32 = column(np.int32, text=True)
+    """The counter as the recorder names it, with its unit: `SMs Active [Throughput %]`."""
+    start: I64 = column(np.int64)
+    """Time of the sample."""
+    device: I32 = column(np.int32)
+    value: I64 = column(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
 class Collectives(Table):
     """Metadata of communication operations. Its rows are referred to, not timed."""
 
@@ -370,6 +382,7 @@ class Trace:
     overheads: Overheads = field(default_factory=Overheads.empty)
     device_ranges: DeviceRanges = field(default_factory=DeviceRanges.empty)
     memory_events: MemoryEvents = field(default_factory=MemoryEvents.empty)
+    gpu_metrics: GpuMetrics = field(default_factory=GpuMetrics.empty)
     collectives: Collectives = field(default_factory=Collectives.empty)
     collected: Collected = Collected()
     health: Health = Health()

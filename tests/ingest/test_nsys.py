@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import sqlite3
 import struct
 from typing import TYPE_CHECKING
 
@@ -136,8 +137,6 @@ def test_graph_events_of_either_meaning_are_no_device_work(schema: str, target: 
 
 
 def test_tables_with_a_version_suffix(target: Path) -> None:
-    import sqlite3
-
     small_run("3.24.0").write(target)
     db = sqlite3.connect(target)
     db.execute("ALTER TABLE CUPTI_ACTIVITY_KIND_KERNEL RENAME TO CUPTI_ACTIVITY_KIND_KERNEL_V2")
@@ -148,8 +147,6 @@ def test_tables_with_a_version_suffix(target: Path) -> None:
 
 
 def test_columns_may_be_missing_or_more(target: Path) -> None:
-    import sqlite3
-
     small_run("3.24.0").write(target)
     db = sqlite3.connect(target)
     db.execute("ALTER TABLE CUPTI_ACTIVITY_KIND_KERNEL DROP COLUMN correlationId")
@@ -159,6 +156,17 @@ def test_columns_may_be_missing_or_more(target: Path) -> None:
     db.close()
     (trace,) = nsys.read(target)
     assert trace.device_ops.correlation.tolist() == [-1, 3, -1, 4]
+
+
+def test_a_table_without_the_columns_that_choose_its_rows(target: Path) -> None:
+    small_run("3.24.0").write(target)
+    db = sqlite3.connect(target)
+    db.execute("ALTER TABLE NVTX_EVENTS DROP COLUMN eventType")
+    db.commit()
+    db.close()
+    (trace,) = nsys.read(target)
+    assert len(trace.host_ranges) == 0
+    assert not trace.health.truncated
 
 
 def test_text_in_a_column_of_numbers_is_read_as_a_number(target: Path) -> None:
@@ -206,19 +214,19 @@ class TestWaits:
         assert trace.health.skipped == 1
 
     @pytest.mark.parametrize(
-        ("schema", "kind"),
+        ("schema", "kinds"),
         [
-            ("3.4.0", WaitKind.EVENT_SYNC),
-            ("3.13.2", WaitKind.STREAM_SYNC),
-            ("3.24.0", WaitKind.STREAM_SYNC),
-            ("3.25.0", WaitKind.STREAM_WAIT_EVENT),
+            ("3.4.0", [WaitKind.EVENT_SYNC, WaitKind.STREAM_WAIT_EVENT]),
+            ("3.13.2", [WaitKind.STREAM_WAIT_EVENT]),
+            ("3.24.0", [WaitKind.STREAM_WAIT_EVENT]),
+            ("3.25.0", [WaitKind.STREAM_WAIT_EVENT]),
         ],
     )
     def test_without_a_call_the_type_means_what_it_did_in_that_version(
-        self, schema: str, kind: WaitKind, target: Path
+        self, schema: str, kinds: list[WaitKind], target: Path
     ) -> None:
-        export = Export(schema).kernel(1, 5).wait(12, 18, syncType=2, eventId=7)
-        assert read_one(export, target).waits.kind.tolist() == [kind]
+        export = Export(schema).kernel(1, 5).wait(12, 18, syncType=2, eventId=7).wait(22, 28, syncType=3, eventId=7)
+        assert read_one(export, target).waits.kind.tolist() == kinds
 
     def test_without_a_call_and_an_event_the_stream_decides(self, target: Path) -> None:
         export = Export().kernel(1, 5).wait(12, 18).wait(22, 28, streamId=2**32 - 1)
@@ -358,6 +366,21 @@ class TestOverheads:
         assert names(trace, "overheads") == [name]
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "epoch", "window"),
+    [
+        ("EXPORT_PARAM_TIME_SHIFT", "0", 1_700_000_000_000_000_000, (0, 10_000)),
+        ("EXPORT_PARAM_TIME_SHIFT", "500", 0, None),
+        ("EXPORT_PARAM_TIME_NORMALIZE", "true", 0, (1_700_000_000_000_000_000, 1_700_000_000_000_010_000)),
+    ],
+)
+def test_exports_with_moved_times(
+    name: str, value: str, epoch: int, window: tuple[int, int] | None, target: Path
+) -> None:
+    trace = read_one(small_run("3.24.0").add("META_DATA_EXPORT", name=name, value=value), target)
+    assert (trace.epoch_ns, trace.window) == (epoch, window)
+
+
 def test_error_codes_of_calls(target: Path) -> None:
     export = Export().kernel(1, 5).call(10, 20, "cudaMalloc_v3020", 2, returnValue=2)
     assert read_one(export, target).api_calls.error.tolist() == [2]
@@ -384,6 +407,18 @@ def test_allocations(target: Path) -> None:
     trace = read_one(export, target)
     assert trace.memory_events.bytes.tolist() == [256, -256, 256]
     assert trace.memory_events.device.tolist() == [0, 0, -1]
+
+
+def test_gpu_metrics_are_found_by_name_and_given_to_the_process_of_the_device(target: Path) -> None:
+    export = small_run("3.24.0")  # its device 0 is the host's GPU 2
+    export.add("TARGET_INFO_GPU", id=1, name="GPU B", busLocation="0000:d1:00.0", cuDevice=1)
+    for gpu in (1, 2):
+        kind = 0x1234500 + gpu
+        for number, name in ((5, "SMs Active [Throughput %]"), (6, "GPC Clock Frequency [MHz]")):
+            export.add("TARGET_INFO_GPU_METRICS", typeId=kind, metricId=number, metricName=name)
+            export.add("GPU_METRICS", timestamp=100 + gpu, typeId=kind, metricId=number, value=10 * gpu)
+    metrics = read_one(export, target).gpu_metrics
+    assert (metrics.start.tolist(), metrics.device.tolist(), metrics.value.tolist()) == ([102], [0], [20])
 
 
 class TestProcesses:
@@ -427,6 +462,17 @@ class TestProcesses:
         export = self.two().kernel(50, 60, "late", globalPid=None, contextId=2, correlationId=6)
         _, second = nsys.read(export.write(target))
         assert names(second, "device_ops") == ["void k2000()", "void late()"]
+
+    def test_work_without_a_process_is_that_of_the_only_one_that_calls_cuda(self, target: Path) -> None:
+        export = Export().kernel(30, 40, globalPid=None).call(10, 20, "cudaLaunchKernel_v7000", 1)
+        export.nvtx(10, 20, "launcher", globalTid=global_tid(3000, 3000))
+        trace = read_one(export, target)
+        assert (trace.process.pid, trace.health.lost) == (PID, 0)
+
+    def test_an_export_that_names_no_process_at_all(self, target: Path) -> None:
+        trace = read_one(Export().kernel(30, 40, globalPid=None).nvtx(10, 20, "range", globalTid=None), target)
+        assert trace.process.pid is None
+        assert (len(trace.device_ops), len(trace.host_ranges), trace.health.lost) == (1, 1, 0)
 
     def test_work_of_nobody_is_counted(self, target: Path) -> None:
         export = self.two().kernel(50, 60, globalPid=None, contextId=9, correlationId=6)

@@ -105,8 +105,9 @@ class Database:
             cursor = self.connection.execute(query)
             while batch := cursor.fetchmany(_ROWS_A_FETCH):
                 yield batch
-        except sqlite3.DatabaseError:
-            self.damaged.add(table)
+        except sqlite3.DatabaseError as error:
+            if "no such column" not in str(error):  # `where` needs it: a table of another meaning, not damage
+                self.damaged.add(table)
 
     def texts(self, ids: Iterable[int]) -> dict[int, str]:
         """The text of each id in `StringIds`; ids without one are left out. No other text is read."""
@@ -154,7 +155,7 @@ def open_database(path: Path, shown: str) -> Iterator[Database]:
 
 def _catalog(connection: sqlite3.Connection) -> dict[str, frozenset[str]]:
     """The columns of each table, as far as the catalog is intact."""
-    names = []
+    names: list[str] = []
     with suppress(sqlite3.DatabaseError):
         names.extend(row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'"))
     columns: dict[str, frozenset[str]] = {}

@@ -92,13 +92,9 @@ OVERHEAD_KINDS: dict[int, OverheadKind] = {
 }
 """The types that are the application's own cost; every other type is the profiler's."""
 
-SYNC_TYPES: tuple[tuple[tuple[int, int], dict[int, WaitKind]], ...] = (
-    (
-        (3, 25),
-        {1: WaitKind.EVENT_SYNC, 2: WaitKind.STREAM_WAIT_EVENT, 3: WaitKind.STREAM_SYNC, 4: WaitKind.CONTEXT_SYNC},
-    ),
-    ((3, 17), {1: WaitKind.EVENT_SYNC, 2: WaitKind.STREAM_SYNC, 4: WaitKind.CONTEXT_SYNC}),
-    ((3, 13), {0: WaitKind.CONTEXT_SYNC, 1: WaitKind.EVENT_SYNC, 2: WaitKind.STREAM_SYNC}),
-    ((0, 0), {1: WaitKind.CONTEXT_SYNC, 2: WaitKind.EVENT_SYNC, 3: WaitKind.STREAM_SYNC}),
+EVENT_SYNC_TYPES: tuple[tuple[tuple[int, int], dict[int, WaitKind]], ...] = (
+    ((3, 13), {1: WaitKind.EVENT_SYNC, 2: WaitKind.STREAM_WAIT_EVENT}),
+    ((0, 0), {2: WaitKind.EVENT_SYNC, 3: WaitKind.STREAM_WAIT_EVENT}),
 )
-"""What `syncType` means from which schema on. The file's own enumeration table is wrong before 3.25."""
+"""What `syncType` of a row with an event means from which schema on. The file's own enumeration table is
+wrong before 3.25; of rows without an event the type changed more often, and is not needed."""

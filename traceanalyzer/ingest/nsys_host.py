@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.ingest.nsys_enums import INVALID_ID, OVERHEAD_KINDS, OVERHEAD_NAMES, SYNC_TYPES
+from traceanalyzer.ingest.nsys_enums import EVENT_SYNC_TYPES, INVALID_ID, OVERHEAD_KINDS, OVERHEAD_NAMES
 from traceanalyzer.ingest.nsys_events import TIMES, Columns, Events, ids, mend_times, process_of, thread_of
 from traceanalyzer.trace import OverheadKind, RangeKind, WaitKind
 
@@ -174,8 +174,8 @@ def _call_names(process: I64, correlation: I64, calls: Events) -> I32:
 
 
 def _wait_kinds_by_shape(rows: dict[str, I64], schema: tuple[int, int]) -> I64:
-    """`WaitKind` from which ids a row has, and from `syncType` where these leave a choice."""
-    types = next(meanings for since, meanings in SYNC_TYPES if schema >= since)
+    """`WaitKind` from which ids a row has, and from `syncType` where it has an event, else 0."""
+    types = next(meanings for since, meanings in EVENT_SYNC_TYPES if schema >= since)
     values, inverse = np.unique(rows["syncType"], return_inverse=True)
     by_type = np.array([types.get(int(value), 0) for value in values], np.int64)[inverse]
     no_event = (rows["eventId"] == INVALID_ID) | (rows["eventId"] < 0)

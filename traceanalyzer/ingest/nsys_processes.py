@@ -9,8 +9,6 @@ import numpy as np
 from traceanalyzer.ingest.nsys_events import UNKNOWN, Events, distinct_rows, process_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from traceanalyzer.ingest.nsys_database import Database
     from traceanalyzer.ingest.nsys_events import Tally
     from traceanalyzer.trace import I64
@@ -19,12 +17,17 @@ NOBODY = 0
 """Key of the only process of an export that names none."""
 
 
+def _keys(*parts: Events) -> set[int]:
+    """The processes that rows name."""
+    return {int(key) for events in parts for key in np.unique(events.process)} - {UNKNOWN}
+
+
 class Owners:
     """The processes of an export and the CUDA contexts and streams that are known to be theirs."""
 
-    def __init__(self, database: Database, processes: Iterable[I64], ops: Events) -> None:
-        """`processes`: columns of process keys of any tables; `ops`: device work, part of it assigned."""
-        known = {int(key) for column in processes for key in np.unique(column)} - {UNKNOWN}
+    def __init__(self, database: Database, ops: Events, calls: Events, nvtx: Events) -> None:
+        """From device work, CUDA calls and ranges, of which a part names its process."""
+        known = _keys(ops, calls) or _keys(nvtx)
         self._ops = ops
         self._only = next(iter(known), NOBODY) if len(known) <= 1 else None
         self._of: dict[tuple[int, ...], set[int]] = {}

@@ -50,7 +50,7 @@ class Tables:
         nvtx = nvtx_ranges(database, strings, tally, with_rows=bool(found.messages))
         tally.skipped += nvtx_marks(database)
         progress(0.8)
-        owners = Owners(database, (ops.process, calls.process, nvtx.process), ops)
+        owners = Owners(database, ops, calls, nvtx)
         calls = owners.assign(calls, tally, "CUDA API calls")
         library, system = call_ranges(database, strings, tally)
         tables = cls(

@@ -10,6 +10,7 @@ import numpy as np
 from traceanalyzer.ingest.nsys_about import Gpus, gpus, mpi_ranks, process_names, thread_names
 from traceanalyzer.ingest.nsys_events import UNKNOWN, Events, pid_of
 from traceanalyzer.ingest.nsys_health import remarks
+from traceanalyzer.ingest.nsys_metrics import gpu_metrics, of_process
 from traceanalyzer.ingest.nsys_nccl import collectives
 from traceanalyzer.ingest.nsys_processes import NOBODY
 from traceanalyzer.trace import (
@@ -49,6 +50,10 @@ def make_traces(path: Path, database: Database, tables: Tables, *, cut_short: bo
     processes, notes = _processes(database, tables, names)
     known_gpus = gpus(database)
     traces = [_trace(path, tables.of(key), key, process, known_gpus, names) for key, process in processes.items()]
+    samples = gpu_metrics(database, tables.strings)
+    for i, (key, trace) in enumerate(zip(processes, traces, strict=True)):
+        mine = of_process(samples, pid_of(key), np.unique(trace.device_ops.device), known_gpus)
+        traces[i] = replace(trace, gpu_metrics=mine)
     traces.sort(key=lambda trace: (trace.rank or 0, trace.process.pid or 0))
     truncated = cut_short or bool(database.damaged)
     for i, trace in enumerate(traces):
