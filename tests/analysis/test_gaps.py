@@ -7,7 +7,7 @@ from traceanalyzer.analysis.budget import step_budgets
 from traceanalyzer.analysis.context import Context
 from traceanalyzer.analysis.gap_rows import gap_histogram, gap_rows, largest_gaps
 from traceanalyzer.analysis.gaps import REFILL_LAUNCHES, GapSide, IdleCause, find_gaps
-from traceanalyzer.trace import DeviceOpKind, OverheadKind
+from traceanalyzer.trace import CopyKind, DeviceOpKind, OverheadKind
 
 KERNEL_US = 5
 
@@ -127,6 +127,15 @@ def test_loading_input_owns_the_gap_also_after_a_wait() -> None:
 
 def test_a_long_stretch_without_operators_is_host_work() -> None:
     program = Program().launch().spend(800).launch()
+    assert causes(program) == ["host"]
+
+
+def test_host_work_whose_result_is_copied_to_the_device_is_input() -> None:
+    program = Program().launch().spend(800)
+    program.launch("Memcpy HtoD (Pageable -> Device)", call="cudaMemcpyAsync", kind=DeviceOpKind.MEMCPY)
+    program.rows["op"][-1] |= {"copy_kind": CopyKind.HOST_TO_DEVICE, "bytes": 1 << 20}
+    assert causes(program) == ["input"]
+    program.rows["op"][-1]["bytes"] = 8
     assert causes(program) == ["host"]
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from traceanalyzer.analysis.host_timeline import HostState
 from traceanalyzer.analysis.intervals import measure
 from traceanalyzer.analysis.metric import metric, ms
@@ -31,7 +33,9 @@ def host_stats(ctx: Context) -> HostStats | None:
     if not (ctx.launch >= 0).any():
         return None
     steps = ctx.steps
-    start, end = steps.host_start[steps.steady], steps.host_end[steps.steady]
+    end = steps.host_end[steps.steady]
+    # A host range longer than its step holds the recorder's own start-up, which the step's window leaves out.
+    start = np.maximum(steps.host_start[steps.steady], end - steps.duration[steps.steady])
     spent = {
         state: ms(measure(covered, start, end).sum() / steps.steady_count)
         for state, covered in ctx.timeline.states.items()
