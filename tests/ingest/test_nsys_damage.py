@@ -112,7 +112,7 @@ class TestReports:
     @pytest.fixture
     def report(self, tmp_path: Path) -> Path:
         path = tmp_path / "run.nsys-rep"
-        path.write_bytes(b"some report")
+        path.write_bytes(b"\x00some report\xff")
         return path
 
     def install(self, folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,7 +125,8 @@ class TestReports:
 
     def test_without_nsys(self, report: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("PATH", str(tmp_path))
-        assert nsys.recognise(b"some report", report)
+        assert nsys.recognise(report.read_bytes(), report)
+        assert not nsys.recognise(b'{"traceEvents": []}', report)
         with pytest.raises(UnreadableInputError, match=r"nsys export --type sqlite run\.nsys-rep"):
             nsys.read(report)
 

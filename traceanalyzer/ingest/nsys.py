@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from traceanalyzer.errors import EmptyRecordingError, UnreadableInputError
 from traceanalyzer.ingest.nsys_database import Database, open_database
-from traceanalyzer.ingest.nsys_source import REPORT_SUFFIXES, is_sqlite, sqlite_file
+from traceanalyzer.ingest.nsys_source import is_report, is_sqlite, sqlite_file
 from traceanalyzer.ingest.nsys_tables import Tables
 from traceanalyzer.ingest.nsys_trace import make_traces
 
@@ -31,7 +31,7 @@ def recognise(head: bytes, path: Path) -> bool:
 
     `head`: the first bytes of the file. Another tool's database is refused by `read`, which can say why.
     """
-    return is_sqlite(head, path) or path.name.endswith(REPORT_SUFFIXES)
+    return is_sqlite(head, path) or is_report(head, path)
 
 
 def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Trace]:

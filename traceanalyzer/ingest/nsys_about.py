@@ -23,6 +23,13 @@ if TYPE_CHECKING:
 
 _EXPORT_TABLES = ("META_DATA_EXPORT", "EXPORT_META_DATA")
 
+_EXPORT_KEYS = (
+    "EXPORT_SCHEMA_VERSION",
+    "EXPORT_PARAM_INCLUDE_BLOBS",
+    "EXPORT_PARAM_TIME_NORMALIZE",
+    "EXPORT_PARAM_TIME_SHIFT",
+)
+
 _CAPTURE_KEYS = ("CAPTURE_EVENT_TYPE", "DEVICE_DISPLAY_NAME")
 _CAPTURE_OPTIONS = ("CUDA_GRAPH_TRACE_OPTIONS:MODE", "COLLECT_GPU_MEMORY_USAGE")
 """Options that are prefixed with the process (`PROCESS_0:`) by some versions."""
@@ -43,6 +50,8 @@ class About:
     graph_mode: str | None
     """`Graph` or `Node`; None where the file does not say."""
     memory_usage: bool
+    has_payloads: bool
+    """False where the export was made without the binary payloads of NVTX ranges."""
     host: str | None
     epoch_ns: int
     window: tuple[int, int] | None
@@ -63,6 +72,7 @@ def about(database: Database) -> About:
         schema=_schema(export.get("EXPORT_SCHEMA_VERSION", "")),
         collected=frozenset(kinds) if kinds else None,
         graph_mode=options.get("CUDA_GRAPH_TRACE_OPTIONS:MODE"),
+        has_payloads=export.get("EXPORT_PARAM_INCLUDE_BLOBS") != "false",
         memory_usage=options.get("COLLECT_GPU_MEMORY_USAGE") == "true",
         host=options.get("DEVICE_DISPLAY_NAME") or None,
         epoch_ns=epoch,
@@ -71,7 +81,7 @@ def about(database: Database) -> About:
 
 
 def _export_metadata(database: Database) -> dict[str, str]:
-    listed = "name IN ('EXPORT_SCHEMA_VERSION', 'EXPORT_PARAM_TIME_NORMALIZE', 'EXPORT_PARAM_TIME_SHIFT')"
+    listed = "name IN ({})".format(", ".join(f"'{key}'" for key in _EXPORT_KEYS))
     for table in _EXPORT_TABLES:
         if database.has(table, "name", "value"):
             return {str(k): str(v) for k, v in database.rows(table, {"name": None, "value": None}, where=listed)}

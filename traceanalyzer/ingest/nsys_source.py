@@ -21,7 +21,9 @@ SQLITE_MAGIC = b"SQLite format 3\x00"
 GZIP_MAGIC = b"\x1f\x8b"
 
 REPORT_SUFFIXES = (".nsys-rep", ".qdrep")
-"""nsys's own report format has no documented magic; a name is only looked at where content says nothing."""
+"""nsys's own report format has no documented magic; the name is only asked where the content is binary."""
+
+_TEXT_BYTES = bytes(range(0x20, 0x7F)) + b"\t\n\r\f"
 
 _CHUNK_BYTES = 1 << 16
 """What is lost at most before the damage of a gzipped file; larger is not faster."""
@@ -42,6 +44,12 @@ def is_sqlite(head: bytes, path: Path) -> bool:
         except (OSError, EOFError, zlib.error):
             return False
     return head.startswith(SQLITE_MAGIC)
+
+
+def is_report(head: bytes, path: Path) -> bool:
+    """Whether the file may be nsys's own report: binary of no known kind, and named like one."""
+    known = head.startswith((GZIP_MAGIC, SQLITE_MAGIC))
+    return not known and bool(head.translate(None, _TEXT_BYTES)) and path.name.endswith(REPORT_SUFFIXES)
 
 
 @contextmanager

@@ -46,7 +46,7 @@ class Tables:
         progress(0.2)
         calls = api_calls(database, strings, tally)
         progress(0.4)
-        found = payloads(database)
+        found = payloads(database) if described.has_payloads else Payloads()
         nvtx = nvtx_ranges(database, strings, tally, with_rows=bool(found.messages))
         tally.skipped += nvtx_marks(database)
         progress(0.8)
