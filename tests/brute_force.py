@@ -61,8 +61,17 @@ class Figures:
     copies: int
     memsets: int
 
-    TIMES = ("span", "busy", "idle", "compute", "communication", "exposed_communication", "copy", "exposed_copy",
-             "largest_gap")
+    TIMES = (
+        "span",
+        "busy",
+        "idle",
+        "compute",
+        "communication",
+        "exposed_communication",
+        "copy",
+        "exposed_copy",
+        "largest_gap",
+    )
     COUNTS = ("gaps", "kernels", "copies", "memsets")
 
 

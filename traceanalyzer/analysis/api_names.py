@@ -29,19 +29,30 @@ class ApiKind(enum.IntEnum):
     EVENT_WAIT = 9
     """Makes a stream wait for an event; does not block the host."""
     QUERY = 10
+    """Asks for state: neither puts anything in a queue nor waits for it."""
 
 
+# In order: the first pattern found in a name decides.
 _PATTERNS: tuple[tuple[ApiKind, str], ...] = (
     (ApiKind.GRAPH_LAUNCH, r"GraphLaunch"),
-    (ApiKind.LAUNCH, r"Launch(Cooperative)?(Kernel|Host)|ModuleLaunch|cuLaunch(Grid)?(Async)?$|hipLaunchByPtr"),
-    (ApiKind.SYNC, r"(Device|Stream|Event|Ctx|Context|Thread)Synchronize|SynchronizeStream"),
-    (ApiKind.EVENT_WAIT, r"StreamWait(Event|Value)"),
-    (ApiKind.EVENT_RECORD, r"EventRecord"),
-    (ApiKind.QUERY, r"(Event|Stream)Query|PointerGetAttribute|IsCapturing|GetDevice|GetLastError|PeekAtLast"),
-    (ApiKind.COPY, r"Mem[cC]py"),
-    (ApiKind.SET, r"Mem[sS]et(?!Access|Attribute)"),
-    (ApiKind.ALLOCATE, r"Malloc|MemAlloc|HostAlloc|MemCreate|MemMap$|HostRegister|MemAddressReserve"),
-    (ApiKind.FREE, r"^(cuda|hip|mu|mc)Free|FreeHost|FreeAsync|FreeArray|^cuMemFree|MemRelease|MemUnmap|HostUnregister"),
+    # Nodes of a graph under construction (cudaGraphAddMemcpyNode, ...) do nothing on the device yet; host
+    # functions put in a stream (cudaLaunchHostFunc) are no kernels.
+    (ApiKind.OTHER, r"Graph|LaunchHostFunc|FuncGetAttribute"),
+    (
+        ApiKind.LAUNCH,
+        r"Launch(Cooperative|Multi|Multiple)?Kernel|KernelLaunch|^cu(da)?Launch(_ptsz)?$|^cuLaunchGrid(Async)?$|LaunchByPtr",
+    ),
+    (ApiKind.SYNC, r"Synchronize|^ur(EventWait|QueueFinish)$|^pi(EventsWait|QueueFinish)$"),
+    (ApiKind.EVENT_WAIT, r"StreamWait(Event|Value)|WaitExternalSemaphores|EnqueueEventsWait"),
+    (ApiKind.EVENT_RECORD, r"EventRecord|RecordEvent"),
+    (ApiKind.QUERY, r"Query|GetAttribute|IsCapturing|GetCaptureInfo|GetDevice|LastError|GetErrorString|MemGetInfo"),
+    (ApiKind.COPY, r"Mem[cC]py|AppendMemoryCopy|MemBuffer(Copy|Read|Write)"),
+    (ApiKind.SET, r"Mem[sS]et(?!Access|Attribute)|AppendMemoryFill|USMFill|MemBufferFill"),
+    (
+        ApiKind.ALLOCATE,
+        r"Malloc|MemAlloc|HostAlloc|USM(Device|Host|Shared)Alloc|MemCreate|MemMap(?!Array)|HostRegister|AddressReserve",
+    ),
+    (ApiKind.FREE, r"Free|MemRelease|MemUnmap|HostUnregister"),
 )
 _COMPILED = tuple((kind, re.compile(pattern)) for kind, pattern in _PATTERNS)
 
