@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import random
 import sqlite3
 import stat
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -170,3 +172,14 @@ def test_damage_is_named_by_table(target: Path) -> None:
 def test_an_empty_export_of_another_kind_of_event(target: Path) -> None:
     with pytest.raises(TraceAnalyzerError, match="record with"):
         nsys.read(Export().captured("CAPTURE_EVENT_TYPE", "OSRuntime").write(target))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_random_damage_never_ends_in_another_exception(seed: int, target: Path) -> None:
+    chance = random.Random(seed)  # noqa: S311 not for cryptography
+    data = bytearray(small_run("3.25.0").write(target).read_bytes())
+    for _ in range(chance.choice((1, 10, 100))):
+        data[chance.randrange(len(data))] = chance.randrange(256)
+    target.write_bytes(bytes(data))
+    with suppress(TraceAnalyzerError):
+        assert nsys.read(target)

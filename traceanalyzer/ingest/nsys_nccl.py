@@ -36,6 +36,9 @@ _FIELDS = (_COMMUNICATOR, _BYTES, _RANKS, _RANK)
 _BYTE_TYPE = "Byte"
 """PyTorch's name of the one-byte type: payloads give bytes, so elements are counted as bytes."""
 
+_TOO_MANY_BYTES = 1 << 44
+"""16 TiB: a message of this size is a damaged payload, not a message."""
+
 _Entry = tuple[str, int, struct.Struct]
 
 
@@ -69,7 +72,7 @@ def payloads(database: Database) -> Payloads:
         communicator = values.get(_COMMUNICATOR)
         if communicator is None:
             continue
-        if _BYTES in values:
+        if values.get(_BYTES, _TOO_MANY_BYTES) < _TOO_MANY_BYTES:
             found.messages[row] = (communicator, values[_BYTES])
         if _RANK in values and _RANKS in values:
             process = int(process_of(np.array([tid], np.int64))[0])
