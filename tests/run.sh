@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Passes the tests on a fresh machine: makes .venv, installs the project with its development tools, then
+# style, types and tests. WITH_TORCH=1 also installs PyTorch (large), for the comparison with its own profiler;
+# without it those tests are skipped.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+[ -x .venv/bin/python ] || python3 -m venv .venv
+.venv/bin/pip install --quiet --disable-pip-version-check -e '.[dev]'
+[ -z "${WITH_TORCH:-}" ] || .venv/bin/pip install --quiet --disable-pip-version-check torch==2.13.0
+.venv/bin/ruff check .
+.venv/bin/ruff format --check .
+.venv/bin/mypy
+.venv/bin/python -m pytest -n 2 "$@"
