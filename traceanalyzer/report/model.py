@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from traceanalyzer.analysis.communication import CommunicationTime
 from traceanalyzer.analysis.metric import metric
 from traceanalyzer.analysis.step_metrics import Budget, Idle, StepTime
 from traceanalyzer.diagnosis.finding import (
@@ -86,15 +87,6 @@ class Input:
     rank: int | None
     devices: list[InputDevice]
     health: InputHealth
-
-
-@dataclass(frozen=True)
-class CommunicationTime:
-    """Communication of a step on the critical device."""
-
-    total_ms: float = metric("time with at least one collective on the device (union of intervals)", "ms")
-    exposed_ms: float = metric("part of it without compute beside it", "ms")
-    overlap_share: float | None = metric("share of communication time hidden by compute; null without any", "share")
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,108 @@
+"""What a collective does and how large its elements are, from the names frameworks and libraries give."""
+
+from __future__ import annotations
+
+import re
+
+OTHER = "other"
+BARRIER = "barrier"
+
+KINDS = (
+    OTHER,
+    "all_reduce",
+    "all_gather",
+    "reduce_scatter",
+    "all_to_all",
+    "broadcast",
+    "reduce",
+    "gather",
+    "scatter",
+    BARRIER,
+    "send",
+    "recv",
+    "send_recv",
+)
+
+POINT_TO_POINT = frozenset({"send", "recv", "send_recv"})
+
+SYNCHRONISING = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all", BARRIER})
+"""No rank can finish one before every rank has begun it."""
+
+# Searched for in names in lower case without underscores; the first that is found decides.
+_PATTERNS = tuple(
+    (kind, re.compile(pattern))
+    for kind, pattern in (
+        ("reduce_scatter", r"reducescatter"),
+        ("all_reduce", r"allreduce"),
+        ("all_gather", r"allgather"),
+        ("all_to_all", r"alltoall|all2all|a2a"),
+        (BARRIER, r"barrier"),
+        ("broadcast", r"broadcast|bcast"),
+        ("send_recv", r"sendrecv"),
+        # Kernels of inference engines that do not say what they do: all of them reduce over all ranks.
+        ("all_reduce", r"crossdevicereduce|oneshot|twoshot|quickreduce|multimemreduce"),
+        # Expert parallelism (DeepEP and its kin) exchanges tokens between all ranks.
+        ("all_to_all", r"dispatch|combine"),
+        ("reduce", r"reduce"),
+        ("gather", r"gather"),
+        ("scatter", r"scatter"),
+        ("send", r"send"),
+        ("recv", r"recv"),
+    )
+)
+
+_BYTES = {
+    1: "byte char bool int8 uint8 qint8 quint8",
+    2: "half bfloat16 float16 short int16 uint16 bits16",
+    4: "float float32 int int32 uint32 qint32 complexhalf complex32",
+    8: "double float64 long int64 uint64 complexfloat complex64",
+    16: "complexdouble complex128",
+}
+_ELEMENT_BYTES = {name: size for size, names in _BYTES.items() for name in names.split()}
+
+
+def collective_kind(name: str) -> str:
+    """The kind (one of `KINDS`) of a collective, call or kernel with this name."""
+    plain = name.lower().replace("_", "")
+    return next((kind for kind, pattern in _PATTERNS if pattern.search(plain)), OTHER)
+
+
+def element_bytes(dtype: str) -> int | None:
+    """Size of an element of a type as PyTorch or NCCL spell it (`BFloat16`, `c10::Half`); None if not known."""
+    plain = re.sub(r"^(c10::|torch\.|nccl)", "", dtype).lower()
+    return 1 if plain.startswith("float8") else _ELEMENT_BYTES.get(plain)
+
+
+def bus_factor(kind: str, ranks: int) -> float | None:
+    """What the algorithm bandwidth is multiplied with to compare it with a link's, whatever the number of ranks.
+
+    As nccl-tests defines it (PERFORMANCE.md there), for sizes as `message_bytes` has them. None where no bus is
+    used (one rank) or where the kind has no definition.
+    """
+    if ranks < 2 or kind in (OTHER, BARRIER):
+        return None
+    if kind == "all_reduce":
+        return 2 * (ranks - 1) / ranks
+    if kind in ("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter"):
+        return (ranks - 1) / ranks
+    return 1.0
+
+
+def message_bytes(kind: str, into: int, out: int, ranks: int, size: int | None) -> int:
+    """Size of a collective's message in bytes, -1 if not known: the whole buffer over all ranks where a
+    collective gathers or scatters, else one rank's. `into` and `out` are elements (-1: not known), `size` the
+    bytes of one."""
+    if size is None or kind == BARRIER:
+        return -1
+    if kind in ("all_gather", "gather"):
+        # Ranks that do not receive (gather) put out nothing.
+        elements = out if out > 0 else _of_all(into, ranks)
+    elif kind in ("reduce_scatter", "scatter"):
+        elements = into if into > 0 else _of_all(out, ranks)
+    else:
+        elements = into if into >= 0 else out
+    return elements * size if elements >= 0 else -1
+
+
+def _of_all(elements: int, ranks: int) -> int:
+    return elements * ranks if elements >= 0 and ranks > 0 else -1
