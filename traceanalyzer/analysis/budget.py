@@ -77,8 +77,8 @@ def step_rows(ctx: Context, budgets: StepBudgets | None) -> list[StepRow]:
     kernels = np.bincount(steps.of_op[inside], minlength=count)
     launches = launches_by_step(ctx)
 
-    def part(values: I64 | None, i: int) -> float | None:
-        return None if values is None else ms(values[i])
+    def part(name: str, i: int) -> float | None:
+        return None if budgets is None else ms(getattr(budgets, name)[i])
 
     return [
         StepRow(
@@ -89,10 +89,10 @@ def step_rows(ctx: Context, budgets: StepBudgets | None) -> list[StepRow]:
             start_ns=int(steps.start[i]),
             end_ns=int(steps.end[i]),
             duration_ms=ms(steps.duration[i]),
-            compute_ms=part(budgets and budgets.compute, i),
-            exposed_communication_ms=part(budgets and budgets.exposed_communication, i),
-            exposed_copy_ms=part(budgets and budgets.exposed_copy, i),
-            idle_ms=part(budgets and budgets.idle, i),
+            compute_ms=part("compute", i),
+            exposed_communication_ms=part("exposed_communication", i),
+            exposed_copy_ms=part("exposed_copy", i),
+            idle_ms=part("idle", i),
             largest_idle_cause=_largest_cause(budgets, i),
             kernels=int(kernels[i]),
             launches=int(launches[i]),

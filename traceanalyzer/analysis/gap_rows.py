@@ -103,8 +103,8 @@ def _host_activity(ctx: Context, gaps: Gaps, i: int) -> str:
     if node < 0:
         return f"host outside operators and calls{where}"
     tree, trace = ctx.tree, ctx.trace
-    table = trace.api_calls if tree.is_call[node] else trace.host_ranges
-    name = trace.strings[table.name[tree.row[node]]]
+    names = trace.api_calls.name if tree.is_call[node] else trace.host_ranges.name
+    name = trace.strings[names[tree.row[node]]]
     path = op_path(ctx, int(tree.parent[node]))
     return f"host in {name}" + (f" (in {path})" if path else "") + where
 

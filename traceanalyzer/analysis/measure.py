@@ -53,12 +53,12 @@ class Measurements:
     @cached_property
     def budget(self) -> Budget | None:
         """Mean budget of a steady-state step."""
-        return self.budgets and mean_budget(self.budgets, self.ctx.steps.steady)
+        return None if self.budgets is None else mean_budget(self.budgets, self.ctx.steps.steady)
 
     @cached_property
     def idle(self) -> Idle | None:
         """Mean idle time of a steady-state step by cause."""
-        return self.budgets and mean_idle(self.budgets, self.ctx.steps.steady)
+        return None if self.budgets is None else mean_idle(self.budgets, self.ctx.steps.steady)
 
     @cached_property
     def mean_step_ms(self) -> float:

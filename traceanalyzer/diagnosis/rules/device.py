@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from traceanalyzer.analysis.measure import Measurements
-    from traceanalyzer.trace import I64, Bool
+    from traceanalyzer.diagnosis.finding import BottleneckClass
+    from traceanalyzer.trace import I32, I64, Bool
 
 FUSIBLE = ("elementwise", "normalisation", "softmax", "reduction", "layout", "random", "fill", "loss")
 """Classes whose kernels a compiler can merge with their neighbours; all are limited by memory bandwidth."""
@@ -100,7 +101,7 @@ def memory_chains(m: Measurements) -> Iterator[Draft]:
     )
 
 
-def _runs(fusible: Bool, stream: I64, step: I64) -> tuple[I64, int]:
+def _runs(fusible: Bool, stream: I32, step: I32) -> tuple[I64, int]:
     """Number of the run that each op is in (-1: none) and how many runs there are."""
     starts = fusible.copy()
     same = (stream[1:] == stream[:-1]) & (step[1:] == step[:-1])
@@ -139,7 +140,7 @@ def plain_compute(m: Measurements) -> Iterator[Draft]:
     shares = step_shares(m)
     if shares is None or m.budget is None or m.budget.compute <= 0:
         return
-    cls = "compute" if shares.compute >= shares.memory else "memory"
+    cls: BottleneckClass = "compute" if shares.compute >= shares.memory else "memory"
     evidence = [share(m.budget.compute, m.mean_step_ms, "the GPU computes")]
     evidence += [
         Evidence("share of compute time", c.share_of_device, "share", c.title) for c in m.classes[:TOP_KERNELS]
