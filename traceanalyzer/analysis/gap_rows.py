@@ -110,7 +110,7 @@ def _host_activity(ctx: Context, gaps: Gaps, i: int) -> str:
 
 
 def _op_name(ctx: Context, op: int) -> str:
-    return ctx.trace.strings[ctx.trace.device_ops.name[op]]
+    return ctx.trace.strings[int(ctx.trace.device_ops.name[op])]
 
 
 def _short(name: str, limit: int = 60) -> str:
