@@ -104,7 +104,7 @@ def test_every_figure_is_defined() -> None:
         ),
         ("ncclDevKernel_AllReduce_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "ncclDevKernel_AllReduce_RING_LL"),
         ("add_one(const float *, float *, int)", "add_one"),
-        ("void clover::k<PdV_kernel(bool, Buffer2D<double> &)::[lambda(int) (instance 1)]>(T)", "clover::k<PdV_kernel>"),
+        ("void clover::k<PdV_kernel(bool, Buffer2D<double> &)::[lambda(int) (instance 1)]>()", "clover::k<PdV_kernel>"),
         ("(odd)", "(odd)"),
         ("", ""),
     ],
