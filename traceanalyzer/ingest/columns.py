@@ -1,0 +1,94 @@
+"""Growing columns: rows arrive in chunks and are packed at once, so that no Python object outlives its chunk."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+Key = TypeVar("Key")
+
+_LIMITS = {"B": (0, 2**8 - 1), "i": (-(2**31), 2**31 - 1), "q": (-(2**63), 2**63 - 1)}
+_UNKNOWN = {"B": 0, "i": -1, "q": -1}
+_DTYPE: dict[str, type[np.generic]] = {"B": np.uint8, "i": np.int32, "q": np.int64}
+
+
+class Columns:
+    """Columns of equal length. `layout`: the `struct` format of each (`B`, `i` or `q`) by name."""
+
+    def __init__(self, layout: Mapping[str, str]) -> None:
+        self._layout = dict(layout)
+        self._buffers = {name: bytearray() for name in layout}
+        self.mended = 0
+        """Values that did not fit their column and became "unknown"."""
+
+    def append(self, values: Mapping[str, Sequence[int] | NDArray[Any]]) -> None:
+        """Add rows: for every column a list of ints, or an array of the column's own dtype."""
+        for name, code in self._layout.items():
+            column = values[name]
+            if isinstance(column, np.ndarray):
+                self._buffers[name] += column.astype(_DTYPE[code], copy=False).tobytes()
+            else:
+                self._buffers[name] += self._pack(code, column)
+
+    def _pack(self, code: str, values: Sequence[int]) -> bytes:
+        try:
+            return struct.pack(f"{len(values)}{code}", *values)
+        except struct.error:
+            low, high = _LIMITS[code]
+            fitting = [v if isinstance(v, int) and low <= v <= high else _UNKNOWN[code] for v in values]
+            self.mended += sum(a is not b for a, b in zip(fitting, values, strict=True))
+            return struct.pack(f"{len(values)}{code}", *fitting)
+
+    def take(self) -> dict[str, NDArray[Any]]:
+        """The columns as arrays, without copying; nothing may be appended afterwards."""
+        arrays: dict[str, NDArray[Any]] = {
+            name: np.frombuffer(buffer, dtype=_DTYPE[self._layout[name]]) for name, buffer in self._buffers.items()
+        }
+        self._buffers = {}
+        return arrays
+
+
+class Codes(dict[Key, int], Generic[Key]):
+    """Numbers distinct keys in the order in which they are first asked for: `codes[key]`."""
+
+    def __missing__(self, key: Key) -> int:
+        code = self[key] = len(self)
+        return code
+
+
+class Texts:
+    """The strings of a trace, with a code for each."""
+
+    def __init__(self) -> None:
+        self._codes: Codes[str] = Codes()
+        self._raw: dict[bytes, int] = {b"": -1}
+
+    def code(self, text: str) -> int:
+        """The code of one string."""
+        return self._codes[text]
+
+    def codes(self, texts: Iterable[str]) -> list[int]:
+        """The codes of many strings."""
+        return list(map(self._codes.__getitem__, texts))
+
+    def raw_codes(self, texts: Iterable[bytes]) -> list[int]:
+        """The codes of undecoded JSON text; -1 for empty text. Bytes are decoded once for each distinct text."""
+        known = self._raw
+        result = []
+        for text in texts:
+            code = known.get(text)
+            if code is None:
+                code = known[text] = self._codes[text.decode("utf-8", "replace")]
+            result.append(code)
+        return result
+
+    def all(self) -> list[str]:
+        """The strings, each at the index that is its code."""
+        return list(self._codes)

@@ -1,0 +1,58 @@
+"""The formats that can be read, in the order in which they are asked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from traceanalyzer.errors import UnreadableInputError
+from traceanalyzer.ingest.stream import cannot_open, head_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from traceanalyzer.trace import Trace
+
+
+class Format(Protocol):
+    """A kind of recording: one module."""
+
+    def recognise(self, head: bytes, path: Path) -> bool:
+        """Whether the file is of this kind. `head`: its first bytes, decompressed."""
+
+    def read(self, path: Path, progress: Callable[[float], None] | None = None) -> list[Trace]:
+        """A trace for each process recorded; `progress` is called with the share done, 0 to 1."""
+
+
+def formats() -> tuple[Format, ...]:
+    """Every format. Imported when first asked for: a program that reads nothing pays nothing."""
+    from traceanalyzer.ingest import kineto, nsys
+
+    return (nsys, kineto)
+
+
+def detect(path: Path) -> Format:
+    """The format of a file, from its content. Raises UnreadableInputError (missing, empty, of no known kind)."""
+    try:
+        size = path.stat().st_size
+    except OSError as error:
+        raise cannot_open(path, error) from error
+    if not size:
+        raise UnreadableInputError(f"{path}: the file is empty; record or export it again")
+    head = head_of(path)
+    for candidate in formats():
+        if candidate.recognise(head, path):
+            return candidate
+    raise UnreadableInputError(f"{path}: {_what(head)}; {_EXPECTED}")
+
+
+_EXPECTED = "give a Kineto trace (.json, .json.gz) or an Nsight Systems export (.sqlite)"
+
+
+def _what(head: bytes) -> str:
+    if not head:
+        return "a compressed file that is damaged or empty"
+    text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
+    if text.startswith((b"{", b"[")):
+        return "JSON, but not a profiler's trace (no `traceEvents`)"
+    return "a binary file of no known kind" if b"\0" in head else "not a recording of any known kind"

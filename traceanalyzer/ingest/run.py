@@ -1,0 +1,140 @@
+"""From paths to a `Run`: every recording in them, with its rank, and what could not be read."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from traceanalyzer.errors import TraceAnalyzerError, UnreadableInputError
+from traceanalyzer.ingest.detect import detect
+from traceanalyzer.ingest.stream import cannot_open
+from traceanalyzer.trace import Failure, Run, Trace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_RANK_IN_NAME = re.compile(r"(?:^|[^a-z])(?:rank|r)[-_=.]?(\d+)(?![a-z0-9])", re.IGNORECASE)
+"""`rank0`, `rank_1`, `rank-2`, `r3` as a word of a file name."""
+
+_UNRANKED = 1 << 62
+
+
+def load(paths: Sequence[str | Path], *, progress: Callable[[int, int], None] | None = None) -> Run:
+    """Read every recording in the paths (files, or folders of them) as one run, ordered by rank.
+
+    `progress` is called with the bytes done and the bytes of all files. A file that cannot be read is in
+    `Run.failures`; where none can, its error is raised (UnreadableInputError, EmptyRecordingError).
+    """
+    files, failures = _files([Path(path) for path in paths])
+    total = sum(_size(path) for path in files)
+    traces: list[Trace] = []
+    errors: list[TraceAnalyzerError] = []
+    done = 0
+    for path in files:
+        try:
+            traces += _read(path, _from(progress, done, _size(path), total), several=len(files) > 1)
+        except TraceAnalyzerError as error:
+            errors.append(error)
+            failures.append(Failure(str(path), _one_line(error)))
+        done += _size(path)
+    if not traces:
+        raise _nothing_read(paths, failures, errors)
+    return Run(tuple(_with_rank_notes(sorted(traces, key=_order))), tuple(failures))
+
+
+def _files(paths: list[Path]) -> tuple[list[Path], list[Failure]]:
+    """The files to read, folders replaced by the recordings in them, each file once."""
+    files: dict[Path, None] = {}
+    failures = []
+    for path in paths:
+        if not path.is_dir():
+            files[path] = None
+            continue
+        try:
+            inside = [file for file in sorted(path.iterdir()) if file.is_file() and _recognised(file)]
+        except OSError as error:
+            failures.append(Failure(str(path), str(cannot_open(path, error))))
+            continue
+        if not inside:
+            failures.append(Failure(str(path), f"{path}: no recording in this folder; give the files themselves"))
+        files.update(dict.fromkeys(inside))
+    return list(files), failures
+
+
+def _recognised(path: Path) -> bool:
+    try:
+        detect(path)
+    except UnreadableInputError:
+        return False
+    return True
+
+
+def _read(path: Path, progress: Callable[[float], None] | None, *, several: bool) -> list[Trace]:
+    """The traces of one file; whatever goes wrong in a reader is an error about the file, never a traceback."""
+    reader = detect(path)
+    try:
+        traces = reader.read(path, progress)
+    except TraceAnalyzerError:
+        raise
+    except OSError as error:
+        raise cannot_open(path, error) from error
+    return [_ranked(trace, path) for trace in traces] if several and len(traces) == 1 else traces
+
+
+def _ranked(trace: Trace, path: Path) -> Trace:
+    """The trace with the rank that its file's name tells, where the recording itself does not."""
+    found = _RANK_IN_NAME.findall(path.name)
+    if trace.rank is not None or not found:
+        return trace
+    return replace(trace, process=replace(trace.process, rank=int(found[-1])))
+
+
+def _with_rank_notes(traces: list[Trace]) -> list[Trace]:
+    """A health note on every trace whose rank another one claims too."""
+    claims = Counter(trace.rank for trace in traces)
+    del claims[None]
+    return [
+        trace if claims[trace.rank] < 2 else _noted(trace, f"{claims[trace.rank]} recordings claim rank {trace.rank}.")
+        for trace in traces
+    ]
+
+
+def _noted(trace: Trace, note: str) -> Trace:
+    return replace(trace, health=replace(trace.health, notes=(*trace.health.notes, note)))
+
+
+def _order(trace: Trace) -> tuple[int, str]:
+    return (_UNRANKED if trace.rank is None else trace.rank, trace.path)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _from(
+    progress: Callable[[int, int], None] | None, done: int, size: int, total: int
+) -> Callable[[float], None] | None:
+    if progress is None:
+        return None
+    return lambda share: progress(done + int(share * size), total)
+
+
+def _nothing_read(
+    paths: Sequence[str | Path], failures: list[Failure], errors: list[TraceAnalyzerError]
+) -> TraceAnalyzerError:
+    if not paths:
+        return UnreadableInputError("no input: give a recording or a folder of them")
+    if len(failures) == 1 and errors:
+        return errors[0]
+    more = f" (and {len(failures) - 1} more inputs that cannot be read)" if len(failures) > 1 else ""
+    return UnreadableInputError(failures[0].message + more)
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())

@@ -1,0 +1,73 @@
+"""The bytes of a file, decompressed where they are gzip, a piece at a time and in bounded memory."""
+
+from __future__ import annotations
+
+import zlib
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, BinaryIO, cast
+
+from isal import igzip
+
+from traceanalyzer.errors import UnreadableInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+GZIP_MAGIC = b"\x1f\x8b"
+PIECE_BYTES = 256 * 1024
+"""A piece and what is decoded from it stay in the L2 cache; 1 MB pieces are read 10 % slower, 4 MB ones 25 %."""
+
+
+@dataclass
+class ByteStream:
+    """An open file. `read` gives the next piece, b"" at the end; `damage` says why the end came early."""
+
+    _plain: BinaryIO
+    _source: BinaryIO
+    _size: int
+    _progress: Callable[[float], None] | None = None
+    damage: str = ""
+
+    def read(self) -> bytes:
+        """The next bytes of the (decompressed) file, b"" at the end or where no more can be read."""
+        if self.damage:
+            return b""
+        try:
+            piece = self._plain.read(PIECE_BYTES)
+        except EOFError:
+            self.damage = "the compressed file is cut off"
+        except (OSError, zlib.error):
+            self.damage = "the compressed file is damaged, what follows the damage is missing"
+        else:
+            if self._progress is not None and self._size:
+                self._progress(self._source.tell() / self._size)
+            return piece
+        return b""
+
+
+@contextmanager
+def open_stream(path: Path, progress: Callable[[float], None] | None = None) -> Iterator[ByteStream]:
+    """Open a file, gzip or not (told by its first bytes). Raises UnreadableInputError if that is not possible."""
+    try:
+        source = path.open("rb")
+    except OSError as error:
+        raise cannot_open(path, error) from error
+    with source:
+        is_gzip = source.read(len(GZIP_MAGIC)) == GZIP_MAGIC
+        source.seek(0)
+        plain = cast("BinaryIO", igzip.IGzipFile(fileobj=source)) if is_gzip else source  # type: ignore[no-untyped-call]
+        yield ByteStream(plain, source, path.stat().st_size, progress)
+
+
+def head_of(path: Path) -> bytes:
+    """The first bytes of the decompressed file, at most a piece; raises UnreadableInputError."""
+    with open_stream(path) as stream:
+        return stream.read()
+
+
+def cannot_open(path: Path, error: OSError) -> UnreadableInputError:
+    """The error for a file that the system does not let us read."""
+    what = (error.strerror or str(error)).lower()
+    return UnreadableInputError(f"{path}: cannot be opened ({what}); check the path and its permissions")
