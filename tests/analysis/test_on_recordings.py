@@ -1,0 +1,72 @@
+"""What must hold on every real recording, whatever is in it."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from traceanalyzer.analysis.context import Context
+from traceanalyzer.analysis.kernels import class_stats, kernel_stats
+from traceanalyzer.analysis.launches import measure_launches
+from traceanalyzer.analysis.ops import op_stats
+
+SHARED = Path(__file__).resolve().parents[3] / "shared" / "traces"
+RECORDINGS = sorted(p for p in SHARED.glob("*/*.gz") if p.parent.name != "large")
+MAX_OTHER = 0.05
+UNKNOWN_PROGRAMS = ("public_cloverleaf",)
+"""A hydrodynamics code: its kernels are of no class there is."""
+
+pytestmark = pytest.mark.skipif(not RECORDINGS, reason="the shared recordings are not here")
+
+
+@cache
+def contexts(path: Path) -> tuple[Context, ...]:
+    from traceanalyzer.ingest import load
+
+    return tuple(Context(trace) for trace in load([path]).traces)
+
+
+@pytest.fixture(params=RECORDINGS, ids=lambda p: f"{p.parent.name}/{p.name}")
+def recording(request: pytest.FixtureRequest) -> tuple[Path, tuple[Context, ...]]:
+    return request.param, contexts(request.param)
+
+
+def test_nearly_all_kernel_time_has_a_class(recording: tuple[Path, tuple[Context, ...]]) -> None:
+    path, processes = recording
+    if path.name.startswith(UNKNOWN_PROGRAMS):
+        pytest.skip("kernels of no known class")
+    for ctx in processes:
+        ops = ctx.trace.device_ops
+        kernel_time = (ops.end - ops.start)[ctx.is_kernel]
+        other = kernel_time[ctx.op_class[ctx.is_kernel] == 0]
+        assert other.sum() <= MAX_OTHER * kernel_time.sum()
+
+
+def test_all_device_time_is_in_every_table(recording: tuple[Path, tuple[Context, ...]]) -> None:
+    for ctx in recording[1]:
+        ops = ctx.trace.device_ops
+        length, per_ms = ops.end - ops.start, 1e6 * ctx.steps.steady_count
+        everything = length[ctx.steady_ops].sum() / per_ms
+        kernels = length[ctx.steady_ops & ctx.is_kernel].sum() / per_ms
+        assert sum(r.device_self_ms for r in op_stats(ctx)) == pytest.approx(everything)
+        assert sum(r.total_ms for r in class_stats(ctx)) == pytest.approx(everything)
+        assert sum(r.total_ms for r in kernel_stats(ctx) if r.cls != "graph") == pytest.approx(kernels)
+
+
+def test_figures_are_within_what_is_possible(recording: tuple[Path, tuple[Context, ...]]) -> None:
+    for ctx in recording[1]:
+        for row in op_stats(ctx):
+            assert row.device_self_ms <= row.device_total_ms + 1e-9 or row.kind == "none"
+            assert row.host_self_ms <= row.host_total_ms + 1e-9
+            assert 0 <= row.backward_share <= 1
+        for kernel in kernel_stats(ctx):
+            assert kernel.min_us <= kernel.p50_us <= kernel.p95_us <= kernel.max_us
+            assert kernel.min_us <= kernel.mean_us <= kernel.max_us + 1e-9
+        stats = measure_launches(ctx)
+        if stats is not None:
+            assert stats.launch_ms >= 0
+            assert stats.back_pressure_ms >= 0
+            assert np.isfinite(stats.launch_calls)
