@@ -10,6 +10,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from msgspec import Raw
     from numpy.typing import NDArray
 
 Key = TypeVar("Key")
@@ -63,12 +64,24 @@ class Codes(dict[Key, int], Generic[Key]):
         return code
 
 
+class _RawCodes(dict[bytes, int]):
+    """Codes of undecoded JSON text: bytes are decoded once for each distinct text."""
+
+    def __init__(self, codes: Codes[str]) -> None:
+        super().__init__({b"": -1})
+        self._codes = codes
+
+    def __missing__(self, text: bytes) -> int:
+        code = self[text] = self._codes[text.decode("utf-8", "replace")]
+        return code
+
+
 class Texts:
     """The strings of a trace, with a code for each."""
 
     def __init__(self) -> None:
         self._codes: Codes[str] = Codes()
-        self._raw: dict[bytes, int] = {b"": -1}
+        self._raw = _RawCodes(self._codes)
 
     def code(self, text: str) -> int:
         """The code of one string."""
@@ -78,16 +91,9 @@ class Texts:
         """The codes of many strings."""
         return list(map(self._codes.__getitem__, texts))
 
-    def raw_codes(self, texts: Iterable[bytes]) -> list[int]:
-        """The codes of undecoded JSON text; -1 for empty text. Bytes are decoded once for each distinct text."""
-        known = self._raw
-        result = []
-        for text in texts:
-            code = known.get(text)
-            if code is None:
-                code = known[text] = self._codes[text.decode("utf-8", "replace")]
-            result.append(code)
-        return result
+    def raw_codes(self, texts: Iterable[Raw]) -> list[int]:
+        """The codes of undecoded JSON text; -1 for empty text."""
+        return list(map(self._raw.__getitem__, map(bytes, texts)))
 
     def all(self) -> list[str]:
         """The strings, each at the index that is its code."""

@@ -155,7 +155,7 @@ class Rows:
                 "kind": np.full(len(spans), _DEVICE_KINDS[group], np.uint8),
                 "context": [a.context for a in args],
                 "correlation": [a.correlation for a in args],
-                "external_id": [max(a.external_id, a.old_external_id) for a in args],
+                "external_id": _external_ids(args),
                 "graph": [a.graph or -1 for a in args],
                 "bytes": [a.bytes for a in args],
                 "collective": self._collective_codes(args),
@@ -173,11 +173,11 @@ class Rows:
             | {
                 "kind": np.full(len(spans), _HOST_KINDS[group], np.uint8),
                 "thread": self._thread_codes(spans),
-                "external_id": [max(a.external_id, a.old_external_id) for a in args],
+                "external_id": _external_ids(args),
                 "sequence": [a.sequence for a in args],
                 "forward_thread": [a.forward_thread for a in args],
-                "shapes": self.texts.raw_codes([bytes(a.shapes) or bytes(a.old_shapes) for a in args]),
-                "dtypes": self.texts.raw_codes([bytes(a.dtypes) for a in args]),
+                "shapes": self.texts.raw_codes([a.shapes or a.old_shapes for a in args]),
+                "dtypes": self.texts.raw_codes([a.dtypes for a in args]),
                 "collective": self._collective_codes(args),
             }
         )
@@ -265,6 +265,10 @@ def _device(spans: Spans, args: list[Args]) -> dict[str, list[int]]:
         ],
         "stream": [a.stream for a in args],
     }
+
+
+def _external_ids(args: list[Args]) -> list[int]:
+    return [a.external_id if a.external_id >= 0 else a.old_external_id for a in args]
 
 
 def _json_text(raw: bytes) -> str:
