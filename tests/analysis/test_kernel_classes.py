@@ -133,6 +133,7 @@ NAMES = {
         "void thrust::cuda_cub::core::_kernel_agent<thrust::cuda_cub::__parallel_for::ParallelForAgent<int> >(int)",
         "triton_poi_fused_add_relu_0",
         "triton_poi_fused_all_gather_into_tensor_mul_wait_tensor_2",
+        "triton__0d1d2d3de",
         "_swiglu_fwd_kernel",
         "loop_add_fusion_3",
         "void scal_kernel<float, float, 1, true, 6, 5, 5, 3>(cublasTransposeParams<float>, float const*)",
@@ -145,6 +146,7 @@ NAMES = {
         "void cub::DeviceReduceKernel<cub::DeviceReducePolicy<float, float, int, cub::Sum>::Policy600>(float*)",
         "void cub::DeviceSegmentedReduceKernel<Policy600, float*, float*, int*, int*, int, cub::Sum, float>(float*)",
         "triton_red_fused_sum_12",
+        "void smallReduceKernel<float>(float*, int)",
         "triton_per_fused_mean_add_1",
         "void dot_kernel<float, 128, 0, cublasDotParams<cublasGemvTensor<float const>, float> >(int)",
         "input_reduce_fusion_2",
@@ -159,6 +161,7 @@ NAMES = {
         "void split_embedding_codegen_forward_unweighted_kernel<float, float, float, int>(float*)",
         "void vllm::reshape_and_cache_flash_kernel<__nv_bfloat16, __nv_bfloat16>(int)",
         "triton_poi_fused_embedding_0",
+        "void nonzero_kernel<float>(float const*, long*)",
     ],
     "optimizer": [
         ANON + "multi_tensor_apply_kernel<FusedOptimizerTensorListMetadata<4>, FusedAdamMathFunctor<float, 4> >(int)",
