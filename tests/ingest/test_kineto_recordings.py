@@ -1,0 +1,77 @@
+"""Every real recording, against its raw JSON."""
+
+from __future__ import annotations
+
+import gzip
+from collections import Counter
+from decimal import Decimal
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from traceanalyzer.ingest import load
+from traceanalyzer.trace import DeviceOpKind, RangeKind
+
+SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "traces"
+RECORDINGS = sorted(path for path in SHARED.glob("*/*.json.gz") if path.parent.name != "large")
+RAW = msgspec.json.Decoder(float_hook=Decimal)
+KINDS = {"kernel": DeviceOpKind.KERNEL, "gpu_memcpy": DeviceOpKind.MEMCPY, "gpu_memset": DeviceOpKind.MEMSET}
+HOST_KINDS = {"cpu_op": RangeKind.OP, "user_annotation": RangeKind.ANNOTATION, "python_function": RangeKind.PYTHON}
+
+
+def ns(value) -> int:
+    return int(Decimal(value) * 1000)
+
+
+@pytest.mark.skipif(not RECORDINGS, reason="the shared recordings are not here")
+@pytest.mark.parametrize("path", RECORDINGS, ids=lambda p: p.name.removesuffix(".json.gz"))
+def test_every_row_of_a_real_recording_is_read_exactly(path):
+    raw = RAW.decode(gzip.decompress(path.read_bytes()))
+    rows = [e for e in raw["traceEvents"] if e["ph"] == "X"]
+    (trace,) = load([path]).traces
+    texts = trace.strings
+
+    wanted = Counter(
+        (KINDS[e["cat"]], e["name"], ns(e["ts"]), ns(e["ts"]) + ns(e["dur"]), e["args"]["device"], e["args"]["stream"])
+        + (e["args"]["correlation"], e["args"].get("bytes", -1), e["args"].get("External id", -1))
+        for e in rows
+        if e["cat"] in KINDS
+    )
+    ops = trace.device_ops
+    columns = (ops.start, ops.end, ops.device, ops.stream, ops.correlation, ops.bytes, ops.external_id)
+    found = zip(ops.kind, (texts[c] for c in ops.name), *(c.tolist() for c in columns), strict=True)
+    assert Counter(found) == wanted
+
+    calls = trace.api_calls
+    wanted = Counter(
+        (e["name"], ns(e["ts"]), ns(e["dur"])) for e in rows if e["cat"] in ("cuda_runtime", "cuda_driver")
+    )
+    lengths = (calls.end - calls.start).tolist()
+    assert Counter(zip((texts[c] for c in calls.name), calls.start.tolist(), lengths, strict=True)) == wanted
+
+    ranges = trace.host_ranges
+    wanted = Counter(
+        (HOST_KINDS[e["cat"]], e["name"], ns(e["ts"]), str(e["tid"])) for e in rows if e["cat"] in HOST_KINDS
+    )
+    tids = [trace.threads[t].tid for t in ranges.thread]
+    assert (
+        Counter(zip(ranges.kind, (texts[c] for c in ranges.name), ranges.start.tolist(), tids, strict=True)) == wanted
+    )
+
+    assert len(trace.waits) == sum(e["cat"] == "cuda_sync" for e in rows)
+    assert len(trace.overheads) == sum(e["cat"] == "overhead" for e in rows)
+    assert len(trace.device_ranges) == sum(e["cat"] == "gpu_user_annotation" for e in rows)
+    assert trace.health.events == len(raw["traceEvents"])
+    health = trace.health
+    assert (health.clipped, health.lost, health.repaired, health.truncated) == (0, 0, 0, False)
+    assert trace.rank == raw.get("distributedInfo", {}).get("rank")
+    assert trace.epoch_ns == raw["baseTimeNanoseconds"]
+
+
+@pytest.mark.skipif(not RECORDINGS, reason="the shared recordings are not here")
+def test_a_large_recording_needs_no_repair():
+    (trace,) = load([SHARED / "large" / "gpt_50_steps.json.gz"]).traces
+    health = trace.health
+    assert (health.clipped, health.lost, health.repaired, health.truncated, health.notes) == (0, 0, 0, False, ())
+    assert len(trace.device_ops) == 38_850
