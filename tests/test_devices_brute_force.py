@@ -1,0 +1,101 @@
+"""The report's device figures and budgets against `brute_force`, on every real recording at hand."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import traceanalyzer
+from tests import brute_force
+
+if TYPE_CHECKING:
+    from traceanalyzer.report.model import Report
+
+TRACES = Path(__file__).resolve().parents[1].parent / "shared" / "traces"
+RECORDINGS = sorted(p for p in TRACES.glob("*/*") if p.name.endswith((".json.gz", ".sqlite.gz")))
+TOLERANCE_NS = 1
+"""The bar is a microsecond; times are integers of nanoseconds on both sides, so only the last bit may differ."""
+CAUSES = ("launch", "sync", "input", "host", "communication", "profiler", "other")
+
+pytestmark = pytest.mark.skipif(not RECORDINGS, reason="the shared recordings are not here")
+every_recording = pytest.mark.parametrize("path", RECORDINGS, ids=lambda p: str(p.relative_to(TRACES)))
+
+
+@lru_cache(maxsize=2)
+def analyzed(path: Path) -> Report:
+    return traceanalyzer.analyze([path])
+
+
+@lru_cache(maxsize=2)
+def raw(path: Path) -> dict[brute_force.Lane, list[brute_force.Op]]:
+    return brute_force.read(path)
+
+
+@every_recording
+def test_devices_are_those_of_the_raw_file(path):
+    lanes = raw(path)
+    reported = analyzed(path).devices
+    assert sorted(lane.device for lane in lanes) == sorted(d.device for d in reported)
+    # The rank of a process of an nsys export is not in its device rows, so there two lanes may be told apart by
+    # nothing but their figures: any order will do.
+    left = list(reported)
+    for lane, ops in lanes.items():
+        expected = brute_force.figures(ops)
+        candidates = [d for d in left if d.device == lane.device and lane.rank in (None, d.rank)]
+        assert candidates, f"{lane} is not reported"
+        wrong = {id(d): brute_force.same_as(d, expected, TOLERANCE_NS) for d in candidates}
+        best = min(candidates, key=lambda d: len(wrong[id(d)]))
+        assert not wrong[id(best)], f"{lane}: {'; '.join(wrong[id(best)])}"
+        left.remove(best)
+
+
+@every_recording
+def test_budget_is_a_partition_of_the_step(path):
+    metrics = analyzed(path).metrics
+    budget, idle = metrics.budget_ms, metrics.idle_ms
+    parts = [budget.compute, budget.exposed_communication, budget.exposed_copy, budget.idle]
+    assert min(parts) >= 0
+    if metrics.step_time_ms is not None:
+        assert sum(parts) == pytest.approx(metrics.step_time_ms.mean, rel=1e-3)
+        assert metrics.gpu_idle_share == pytest.approx(budget.idle / metrics.step_time_ms.mean, abs=1e-3)
+    assert metrics.gpu_busy_share + metrics.gpu_idle_share == pytest.approx(1)
+    causes = [getattr(idle, cause) for cause in CAUSES]
+    assert min(causes) >= 0
+    assert sum(causes) == pytest.approx(budget.idle, rel=1e-3, abs=1e-6)
+
+
+@every_recording
+def test_steps_hold_what_the_raw_file_holds_in_their_windows(path):
+    report, lanes = analyzed(path), raw(path)
+    if len(lanes) > 1:
+        pytest.skip("the rows of steps do not say which of several devices they are of")
+    (ops,) = lanes.values()
+    steady = []
+    for row in report.tables["steps"]:
+        inside = [op for op in ops if op.end >= row.start_ns and op.start <= row.end_ns]
+        lasted, _ = brute_force.sweep(inside, (row.start_ns, row.end_ns))
+        assert row.duration_ms * 1e6 == pytest.approx(row.end_ns - row.start_ns, abs=TOLERANCE_NS)
+        for part in ("compute", "exposed_communication", "exposed_copy", "idle"):
+            reported = getattr(row, f"{part}_ms") * 1e6
+            assert reported == pytest.approx(lasted[part], abs=TOLERANCE_NS), (row.name, part)
+        if not row.warmup:
+            steady.append(lasted)
+    for part in ("compute", "exposed_communication", "exposed_copy", "idle") if steady else ():
+        mean = sum(lasted[part] for lasted in steady) / len(steady)
+        assert getattr(report.metrics.budget_ms, part) * 1e6 == pytest.approx(mean, abs=TOLERANCE_NS), part
+
+
+@every_recording
+def test_step_windows_follow_one_another(path):
+    rows = analyzed(path).tables["steps"]
+    for before, after in pairwise(rows):
+        assert before.end_ns == after.start_ns
+    steady = [row.duration_ms for row in rows if not row.warmup]
+    if steady:
+        step = analyzed(path).metrics.step_time_ms
+        assert (step.count, step.min, step.max) == (len(steady), min(steady), max(steady))
+        assert step.mean == pytest.approx(sum(steady) / len(steady))
