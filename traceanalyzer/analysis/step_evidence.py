@@ -21,6 +21,8 @@ _DIGITS = re.compile(r"\d+")
 
 MIN_REPEATS = 3
 """Fewer instances of a name are not a rhythm."""
+MIN_COMPLETE = 2
+"""Complete periods left once the sequence has been cut at its pause."""
 MIN_COVERAGE = 0.8
 """A range is the step only if it holds nearly all launches; the forward pass or the optimizer alone do not."""
 MIN_MATCH = 0.9
@@ -48,6 +50,8 @@ def profiler_steps(ctx: Context) -> HostSteps | None:
         return None
     rows = np.flatnonzero((ranges.kind == RangeKind.ANNOTATION) & np.isin(ranges.name, codes))
     if len(rows):
+        reach = np.maximum.accumulate(ranges.end[rows])
+        rows = rows[np.concatenate(([True], ranges.start[rows][1:] >= reach[:-1]))]
         names = tuple(ctx.trace.strings[c] for c in ranges.name[rows])
         return HostSteps("profiler_step", names, ranges.start[rows], ranges.end[rows])
     return _projected_steps(ctx, codes)
@@ -150,7 +154,7 @@ def periodic(ctx: Context) -> HostSteps | None:
     first = anchor % period
     cut = first + _widest_pause(pause[first:], period)
     bounds = np.arange(cut % period, len(rows) + 1, period)
-    if len(bounds) <= MIN_REPEATS:
+    if len(bounds) <= MIN_COMPLETE:
         return None
     of_op = np.full(len(ops), -1, np.int32)
     inside = rows[bounds[0] : bounds[-1]]

@@ -130,7 +130,7 @@ def _windows(ctx: Context, found: HostSteps, of_op: I32) -> tuple[I64, I64]:
     np.minimum.at(first_start, of_op[inside], ops.start[inside])
     end = np.maximum.accumulate(np.maximum(last_end, found.end))
     begin = int(found.start[0])
-    if inside.any():
+    if (of_op == 0).any():
         earlier = (of_op < 0) & (ops.start < first_start[0])
         begin = _begin(max(begin, int(ops.end[earlier].max(initial=begin))), first_start, end)
     return np.concatenate((np.array([begin], np.int64), end[:-1])), end

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from traceanalyzer.analysis.measure import Measurements
 
 MIN_DEVICE_OPS = 10
-"""With fewer device ops in the measured steps there is nothing to classify, unless they fill them."""
+"""A recording without repeated steps and with fewer device ops than this is not classified, unless they fill
+at least `FILLED_SHARE` of it."""
+FILLED_SHARE = 0.5
 MAX_CONFIDENCE = 0.95
 BASE_CONFIDENCE = 0.5
 """Confidence of a verdict whose margin over the runner-up is nil."""
@@ -120,7 +122,9 @@ def _too_thin(m: Measurements, shares: Shares | None) -> str:
         return "Inconclusive: the recording holds no GPU work."
     if shares is None or not m.ctx.steady_ops.any():
         return "Inconclusive: none of the recorded GPU work belongs to a measured step."
-    if m.ctx.steady_ops.sum() < MIN_DEVICE_OPS and shares.device < BASE_CONFIDENCE:
+    busy = shares.device + shares.communication + shares.transfer
+    rhythm = m.ctx.steps.found and m.ctx.steps.steady_count > 1
+    if not rhythm and m.ctx.steady_ops.sum() < MIN_DEVICE_OPS and busy < FILLED_SHARE:
         return f"Inconclusive: only {int(m.ctx.steady_ops.sum())} GPU operations were recorded."
     return ""
 

@@ -29,6 +29,8 @@ foreach operator at most 4: fused, the step takes at least this many times its l
 FP32_MATMUL = re.compile(r"ffma|sgemm|simt|_f32f32_f32f32_", re.IGNORECASE)
 FUSED_OPTIMIZER = re.compile(r"fused", re.IGNORECASE)
 TOP_KERNELS = 3
+MIN_BUSY_SHARE = 0.25
+"""A GPU that computes less than this much of the step has no kernels worth looking at first."""
 
 
 def optimizer_passes(m: Measurements) -> Iterator[Draft]:
@@ -138,7 +140,7 @@ def fp32_matmul(m: Measurements) -> Iterator[Draft]:
 def plain_compute(m: Measurements) -> Iterator[Draft]:
     """Where the device is the bottleneck: what it spends its time on."""
     shares = step_shares(m)
-    if shares is None or m.budget is None or m.budget.compute <= 0:
+    if shares is None or m.budget is None or shares.device < MIN_BUSY_SHARE:
         return
     cls: BottleneckClass = "compute" if shares.compute >= shares.memory else "memory"
     evidence = [share(m.budget.compute, m.mean_step_ms, "the GPU computes")]

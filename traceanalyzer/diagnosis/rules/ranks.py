@@ -24,12 +24,11 @@ def straggler(m: Measurements, ranks: RankComparison) -> Iterator[Draft]:
     if not slow.straggler:
         return
     fair = (slow.compute_ms + sum(row.compute_ms for row in others)) / len(rows)
+    waited = max((r.waiting_ms for r in others if r.waiting_ms is not None), default=None)
     evidence = [
         Evidence("compute", slow.compute_ms, "ms", f"rank {slow.rank}, per step"),
         Evidence("compute", sum(r.compute_ms for r in others) / len(others), "ms", "mean of the other ranks, per step"),
-        Evidence(
-            "waiting for others", max(r.waiting_ms for r in others), "ms", "the rank that waits longest, per step"
-        ),
+        Evidence("waiting for others", waited, "ms", "the rank that waits longest, per step"),
     ]
     action = (
         "Give every rank the same work: balance batches by tokens or sequence length, pipeline stages and experts by "
