@@ -95,7 +95,7 @@ def find_steps(ctx: Context) -> Steps:
         found = evidence(ctx)
         if found is not None:
             return _assemble(ctx, found)
-    return _whole_recording(ctx)
+    return whole_recording(ctx)
 
 
 def _assemble(ctx: Context, found: HostSteps) -> Steps:
@@ -152,7 +152,7 @@ def count_warmup(duration: I64) -> int:
     return warmup
 
 
-def _whole_recording(ctx: Context) -> Steps:
+def whole_recording(ctx: Context) -> Steps:
     """One step: from the first to the last device op, or over all host activity where there is no device."""
     ops = ctx.trace.device_ops
     host = extent(ctx.trace.host_ranges, ctx.trace.api_calls, ops)

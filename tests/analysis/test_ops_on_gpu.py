@@ -1,0 +1,43 @@
+"""The sample traces' operators against what torch.profiler's key_averages() said on the GPU they were recorded on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from traceanalyzer.analysis.context import Context
+from traceanalyzer.analysis.ops import OpStats, op_stats
+from traceanalyzer.analysis.steps import whole_recording
+from traceanalyzer.ingest import load
+
+ROOT = Path(__file__).resolve().parents[2]
+SAID = sorted((ROOT / "tests" / "data" / "key_averages").glob("*.json"))
+ROUNDING_US = 1.0
+MS = 1e3
+
+
+def figures(row: OpStats) -> dict[str, float]:
+    return {
+        "count": row.calls,
+        "cpu_us": row.host_total_ms * MS,
+        "self_cpu_us": row.host_self_ms * MS,
+        "device_us": row.device_total_ms * MS,
+        "self_device_us": row.device_self_ms * MS,
+    }
+
+
+@pytest.mark.parametrize("path", SAID, ids=lambda p: p.stem)
+def test_operators_agree_with_key_averages(path: Path) -> None:
+    ctx = Context(load([ROOT / "sample_traces" / f"{path.stem}.json.gz"]).traces[0])
+    ctx.__dict__["steps"] = whole_recording(ctx)
+    measured = {row.name: figures(row) for row in op_stats(ctx)}
+    compared = 0
+    for said in json.loads(path.read_text()):
+        if said["name"].startswith("cu"):
+            continue  # API calls are rows of key_averages(), not of `ops`
+        expected = {k: v for k, v in said.items() if k != "name"}
+        assert measured[said["name"]] == pytest.approx(expected, rel=0.01, abs=ROUNDING_US), said["name"]
+        compared += 1
+    assert compared >= 3
