@@ -5,8 +5,10 @@ from __future__ import annotations
 import gzip
 import json
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 PID = 100
 MAIN = 100

@@ -24,6 +24,10 @@ def ns(value) -> int:
     return int(Decimal(value) * 1000)
 
 
+def placed(args) -> tuple[int, ...]:
+    return tuple(args.get(key, -1) for key in ("device", "stream", "correlation", "bytes", "External id"))
+
+
 @pytest.mark.skipif(not RECORDINGS, reason="the shared recordings are not here")
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda p: p.name.removesuffix(".json.gz"))
 def test_every_row_of_a_real_recording_is_read_exactly(path):
@@ -33,8 +37,7 @@ def test_every_row_of_a_real_recording_is_read_exactly(path):
     texts = trace.strings
 
     wanted = Counter(
-        (KINDS[e["cat"]], e["name"], ns(e["ts"]), ns(e["ts"]) + ns(e["dur"]), e["args"]["device"], e["args"]["stream"])
-        + (e["args"]["correlation"], e["args"].get("bytes", -1), e["args"].get("External id", -1))
+        (KINDS[e["cat"]], e["name"], ns(e["ts"]), ns(e["ts"]) + ns(e["dur"]), *placed(e["args"]))
         for e in rows
         if e["cat"] in KINDS
     )

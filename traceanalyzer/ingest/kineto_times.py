@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
+
+    from msgspec import Raw
 
     from traceanalyzer.trace import I64
 
@@ -37,14 +39,14 @@ def exact_ns(text: bytes) -> int:
     return ns
 
 
-def starts_ns(texts: list[bytes]) -> I64:
+def starts_ns(texts: Sequence[bytes | Raw]) -> I64:
     """Nanoseconds of many times; raises ValueError if one of them is no time."""
     joined = b",".join(texts)
     if b'"' not in joined and b"n" not in joined:
         values = np.fromstring(joined, dtype=np.float64, sep=",")
         if len(values) == len(texts) and np.abs(values).max(initial=0.0) < _EXACT_FLOAT_US:
             return to_ns(values)
-    return np.array([exact_ns(text) for text in texts], dtype=np.int64)
+    return np.array([exact_ns(bytes(text)) for text in texts], dtype=np.int64)
 
 
 def durations_ns(values: Iterable[float]) -> tuple[I64, int]:
