@@ -15,6 +15,7 @@ from traceanalyzer.analysis.collective_calls import CollectiveCalls, collective_
 from traceanalyzer.analysis.collective_names import KINDS, bus_factor
 from traceanalyzer.analysis.intervals import measure
 from traceanalyzer.analysis.metric import NS_PER_US, metric, ms
+from traceanalyzer.analysis.rows_by_key import rows_by_key
 from traceanalyzer.analysis.sharing import F64, shared_time
 
 if TYPE_CHECKING:
@@ -82,15 +83,10 @@ def collective_stats(ctx: Context) -> list[CollectiveStats]:
     """A row for each sort of collective in the steady state, by exposed, then total time."""
     calls = collective_calls(ctx)
     steady = np.flatnonzero(calls.step >= ctx.steps.warmup)
-    if not len(steady):
-        return []
-    group, ranks, size, dtype = _metadata(ctx, calls)
-    key = np.stack((calls.device, calls.kind, group, ranks, size, dtype, calls.bytes))[:, steady]
-    _, sort = np.unique(key, axis=1, return_inverse=True)
-    sort = sort.reshape(-1)
-    order = steady[np.argsort(sort, kind="stable")]
+    keys: list[I32 | I64] = [calls.device, calls.kind, calls.bytes, *_metadata(ctx, calls)]
     times = _Times(ctx, calls)
-    rows = [_row(ctx, calls, times, chosen) for chosen in np.split(order, np.cumsum(np.bincount(sort))[:-1])]
+    groups = rows_by_key(*(key[steady] for key in keys))
+    rows = [_row(ctx, calls, times, steady[group]) for group in groups]
     return sorted(rows, key=lambda row: (-row.exposed_ms, -row.total_ms))
 
 

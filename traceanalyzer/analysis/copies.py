@@ -10,6 +10,7 @@ import numpy as np
 
 from traceanalyzer.analysis.ancestors import innermost, outermost
 from traceanalyzer.analysis.metric import NS_PER_MS, metric
+from traceanalyzer.analysis.rows_by_key import rows_by_key
 from traceanalyzer.analysis.sharing import F64, shared_time
 from traceanalyzer.analysis.syncs import op_path
 from traceanalyzer.trace import CopyKind, MemoryKind, RangeKind
@@ -66,10 +67,8 @@ def copy_stats(ctx: Context) -> list[CopyStats]:
     """A row for each sort of copy, by exposed, then total time."""
     ops = ctx.trace.device_ops
     rows = np.flatnonzero(ctx.is_copy & ctx.steady_ops)
-    if not len(rows):
-        return []
     exposed = _exposed(ctx, rows)
-    columns = (
+    groups = rows_by_key(
         ops.device[rows],
         ops.copy_kind[rows],
         ops.source_memory[rows],
@@ -79,10 +78,6 @@ def copy_stats(ctx: Context) -> list[CopyStats]:
         _waited_for(ctx, rows),
         *_op_names(ctx, rows),
     )
-    key = np.stack([np.asarray(column, np.int64) for column in columns])
-    _, sort = np.unique(key, axis=1, return_inverse=True)
-    sort = sort.reshape(-1)
-    groups = np.split(np.argsort(sort, kind="stable"), np.cumsum(np.bincount(sort))[:-1])
     table = [_row(ctx, rows[group], float(exposed[group].sum())) for group in groups]
     return sorted(table, key=lambda row: (-row.exposed_ms, -row.total_ms))
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from traceanalyzer.analysis.collective_names import KINDS
 from traceanalyzer.analysis.metric import NS_PER_MS, NS_PER_US, metric
+from traceanalyzer.analysis.rows_by_key import rows_by_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,14 +59,9 @@ def skew_rows(matches: Matches, labels: Sequence[int], steps: int) -> list[Colle
     group = np.array([groups[name] for name in matches.group], np.int64)
     # Several groups may share a name: those of other ranks are other groups.
     _, members = np.unique(matches.present, axis=0, return_inverse=True)
-    key = np.stack((matches.kind, group, matches.bytes, matches.group_size, members.reshape(-1)))
     chosen = np.flatnonzero(matches.steady)
-    if not len(chosen):
-        return []
-    _, sort = np.unique(key[:, chosen], axis=1, return_inverse=True)
-    sort = sort.reshape(-1)
-    parts = np.split(chosen[np.argsort(sort, kind="stable")], np.cumsum(np.bincount(sort))[:-1])
-    rows = [_row(matches, labels, steps, part) for part in parts]
+    keys = (matches.kind, group, matches.bytes, matches.group_size, members.reshape(-1))
+    rows = [_row(matches, labels, steps, chosen[part]) for part in rows_by_key(*(key[chosen] for key in keys))]
     return sorted(rows, key=lambda row: -(row.transfer_ms + row.skew_ms))
 
 
