@@ -31,7 +31,7 @@ class SyncRow:
     rank: int | None = metric("rank of the process")
     call: str = metric("API call that waited")
     op: str | None = metric("operators around the call, outermost first")
-    python: str | None = metric("innermost Python frame, where stacks were recorded")
+    python: str | None = metric("line of the program, where stacks were recorded")
     calls: float = metric("calls a step")
     host_wait_ms: float = metric("time the host spent in these calls a step", "ms")
     device_busy_share: float | None = metric("share of the host's wait in which the device was working", "share")
@@ -72,7 +72,7 @@ def sync_rows(ctx: Context, gaps: Gaps) -> list[SyncRow]:
 
 def _place(ctx: Context, row: int) -> tuple[str, str | None, str | None]:
     calls = ctx.trace.api_calls
-    frame = ctx.python.innermost(int(calls.thread[row]), int(calls.start[row]))
+    frame = ctx.python.source_line(int(calls.thread[row]), int(calls.start[row]))
     return ctx.trace.strings[calls.name[row]], op_path(ctx, int(ctx.tree.node_of_call[row])), frame
 
 

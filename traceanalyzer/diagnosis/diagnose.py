@@ -99,4 +99,4 @@ def _advice(m: Measurements, draft: Draft, remedy: Remedy, headroom: float | Non
         step = max(m.mean_step_ms - headroom, remedy.floor_ms or 0.0)
         step = min(step, m.mean_step_ms)
         speedup = m.mean_step_ms / step if step > 0 else None
-    return Recommendation(draft.id, draft.cls, remedy.action, step, speedup, remedy.basis)
+    return Recommendation(draft.id + remedy.suffix, draft.cls, remedy.action, step, speedup, remedy.basis)

@@ -33,6 +33,8 @@ class Remedy:
     action: str
     basis: str
     floor_ms: float | None = None
+    suffix: str = ""
+    """Ending of the recommendation's id, where a finding has several remedies."""
 
 
 @dataclass(frozen=True)
