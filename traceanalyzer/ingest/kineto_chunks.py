@@ -20,6 +20,7 @@ _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _END = re.compile(rb'\}\s*,?\s*(?=\]\s*(?:,\s*"|\}|$))')
 """Where the last event may end: the array closes, and a key or the end of the object follows."""
 
+_COMMA = re.compile(rb"\}\s*,\s*(?=\{)")
 _EMPTY = re.compile(rb"\s*,?\s*(?=\])")
 _BLANK = b" \t\r\n,\x00"
 _TAIL_BYTES = 8192
@@ -114,9 +115,19 @@ def _last(buffer: bytes) -> Generator[Decoded, None, bytes | None]:
     if cut:
         yield decode(buffer[: cut.start() + 1])
         buffer = buffer[cut.end() :]
-    if rest := buffer.strip(_BLANK):
-        yield decode(rest)
+    for part in _whole_and_cut(buffer):
+        if rest := part.strip(_BLANK):
+            yield decode(rest)
     return None
+
+
+def _whole_and_cut(text: bytes) -> tuple[bytes, bytes]:
+    """The whole events in the last text of a file that is cut off, and the beginning of the one after them."""
+    commas = deque(_COMMA.finditer(text), maxlen=_MAX_CLOSINGS)
+    for comma in reversed(commas):
+        if decode_strictly(text[: comma.start() + 1]) is not None:
+            return text[: comma.start() + 1], text[comma.end() :]
+    return text, b""
 
 
 def _last_boundary(buffer: bytes, start: int) -> re.Match[bytes] | None:

@@ -16,8 +16,8 @@ import msgspec
 from traceanalyzer.ingest.kineto_events import STRICT, Event, Span
 from traceanalyzer.ingest.kineto_loose import event_of
 
-BOUNDARY = re.compile(rb'\}\s*,?\s*(?=\{\s*"(?:ph|name|cat|ts|pid|tid|args)"\s*:)')
-"""Between two events: what ends one, and what no nested object of a Kineto event starts with."""
+BOUNDARY = re.compile(rb'\}\s*,?\s*(?=\{(?:[^{}]{0,4096}?"ph"|\s*"args")\s*:)')
+"""Between two events: what ends one, and an object that has a phase, which none nested in an event's `args` has."""
 
 _COMPLETE = re.compile(rb'"ph"\s*:\s*"X"')
 _LOOSE: msgspec.json.Decoder[Any] = msgspec.json.Decoder(float_hook=str)
