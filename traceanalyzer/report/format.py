@@ -1,0 +1,134 @@
+"""Figures and texts for people: three significant digits with a unit that fits, names that cannot do harm."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+NOT_AVAILABLE = "n/a"
+ELLIPSIS = "…"
+TRUNCATED_TAIL = 0.4
+"""Share of a shortened name that is kept of its end: C++ names differ there (types, tile sizes)."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A unit to show figures in: shown = recorded * factor."""
+
+    label: str
+    factor: float
+
+
+def _ladder(base: float, steps: dict[str, float]) -> tuple[Scale, ...]:
+    return tuple(Scale(label, base / size) for label, size in steps.items())
+
+
+TIME = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
+BYTES = {"B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
+SCALES: dict[str, tuple[Scale, ...]] = {
+    **{unit: _ladder(size, TIME) for unit, size in TIME.items()},
+    "bytes": _ladder(1.0, BYTES),
+    "share": (Scale("%", 100.0),),
+}
+"""Units that are shown in another one, smallest first."""
+ZERO_UNITS = {"share": "%", "bytes": "B"}
+WORDS = {"gpu": "GPU", "cls": "class"}
+"""Words of field names that are written otherwise."""
+ROUNDS_UP = 1000
+SMALLEST = 0.001
+LARGEST = 1e15
+"""Figures beyond these are shown as such: their digits would say nothing."""
+
+
+def scale_for(largest: float, unit: str) -> Scale:
+    """The unit to show figures in of which `largest` is the largest magnitude: its figure is then 1 to 999."""
+    ladder = SCALES.get(unit, (Scale(unit, 1.0),))
+    # Compared as shown: 999.9 us are shown as 1.00 ms, not as 1,000 us.
+    return next((s for s in ladder if round(largest * s.factor) < ROUNDS_UP), ladder[-1])
+
+
+def figure(value: Any, unit: str = "") -> str:
+    """A figure with its unit, for a sentence or a list: `1.23 ms`, `45.6%`, `1,234`, `n/a`."""
+    if isinstance(value, str):
+        return plain(value)
+    if isinstance(value, bool):
+        return yes_no(value)
+    if not measured(value):
+        return NOT_AVAILABLE
+    scale = scale_for(abs(value), unit) if value else zero_scale(unit)
+    return with_unit(number(scaled(value, scale)), scale.label)
+
+
+def zero_scale(unit: str) -> Scale:
+    """The unit to show zeros in: the recorded one, not the smallest there is."""
+    return Scale(ZERO_UNITS.get(unit, unit), 1.0)
+
+
+def scaled(value: float, scale: Scale) -> float:
+    """A figure in the unit of `scale`; a whole count stays one."""
+    if scale.factor != 1.0:
+        return value * scale.factor
+    return int(value) if not scale.label and float(value).is_integer() else value
+
+
+def measured(value: Any) -> bool:
+    """Whether a value is a figure: a finite number."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def number(value: float) -> str:
+    """A figure without unit: counts in full, others with three significant digits; `n/a` if not finite."""
+    if not math.isfinite(value):
+        return NOT_AVAILABLE
+    if isinstance(value, int) or value == 0:
+        return f"{int(value):,}"
+    return f"-{_digits(-value)}" if value < 0 else _digits(value)
+
+
+def yes_no(value: bool) -> str:
+    """A flag in words."""
+    return "yes" if value else "no"
+
+
+def plain(text: str) -> str:
+    """Text on one line without control characters: no escape sequences, no right-to-left tricks, no surrogates."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else " " if c.isspace() else "\ufffd" for c in text)
+
+
+def shorten(text: str, limit: int) -> str:
+    """At most `limit` characters, the middle left out."""
+    if len(text) <= limit:
+        return text
+    tail = int(limit * TRUNCATED_TAIL)
+    return text[: limit - tail - 1] + ELLIPSIS + text[len(text) - tail :]
+
+
+def label(name: str, unit: str = "") -> str:
+    """A field's name in words, without the unit it ends in: `largest_gap_ms` is `largest gap`."""
+    stem = name
+    for suffix in ("_ms", "_us", "_ns", "_share", "_gbs", f"_{unit}"):
+        if len(suffix) > 1 and stem.endswith(suffix):
+            stem = stem.removesuffix(suffix)
+            break
+    return " ".join(WORDS.get(word, word) for word in stem.split("_"))
+
+
+def with_unit(text: str, unit: str) -> str:
+    """A figure and its unit as they are written."""
+    return text + unit if unit in ("%", "x") else f"{text} {unit}" if unit else text
+
+
+def _digits(value: float) -> str:
+    """Three significant digits of a positive figure; whole digits are all kept. Never in exponent form."""
+    if value < SMALLEST:
+        return f"<{SMALLEST}"
+    if value > LARGEST:
+        return f">{LARGEST:,.0f}"
+    for decimals in (0, 1, 2, 3, 4, 5):
+        # The rounded figure decides: 9.996 has two decimals for its size, but is shown as 10.0.
+        if round(value, decimals) >= 10 ** (2 - decimals):
+            return f"{value:,.{decimals}f}"
+    return f"{value:.5f}"

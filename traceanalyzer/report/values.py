@@ -1,0 +1,28 @@
+"""Report values as plain JSON values: the one place that decides how a figure is written for a program."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+DECIMALS = 6
+"""Of a millisecond: nanoseconds. More digits would be noise of the floating-point format."""
+RENAMED = {"cls": "class"}
+"""Fields that cannot have their published name in Python."""
+
+
+def as_plain(value: Any) -> Any:
+    """Dataclasses as dicts, floats rounded to `DECIMALS`, not finite ones as None, text as valid Unicode."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {RENAMED.get(f.name, f.name): as_plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, dict):
+        return {as_plain(key): as_plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [as_plain(item) for item in value]
+    if isinstance(value, float):
+        # + 0.0 makes -0.0 a plain zero.
+        return round(float(value), DECIMALS) + 0.0 if math.isfinite(value) else None
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode("utf-8")
+    return value
