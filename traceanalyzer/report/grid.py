@@ -1,0 +1,155 @@
+"""A table for people, before it is drawn: rows of an analysis dataclass as headers, cells and definitions.
+
+Headers and units come from the fields' `metric()`. What is the same in every row, or in none, is said once
+instead of taking a column.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from traceanalyzer.report.format import (
+    NOT_AVAILABLE,
+    Scale,
+    label,
+    measured,
+    number,
+    plain,
+    scale_for,
+    scaled,
+    yes_no,
+    zero_scale,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+NS_PER_MS = 1e6
+TIMESTAMPS = ("start_ns", "end_ns")
+"""Fields that hold a moment, not a length: three digits of it would say nothing."""
+IDENTIFIERS = ("rank", "device", "step", "id")
+"""Fields that hold an integer which is not a figure."""
+FOR_PROGRAMS = ("full_name", "end_ns")
+"""Fields that people get in a shorter form beside them: the name, start and duration."""
+NOT_RECORDED = "-"
+"""A cell without a value; most of a column may be such, so it has to be quiet."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column as shown. `unit` is the one that its cells are in."""
+
+    name: str
+    label: str
+    unit: str
+    definition: str
+    is_text: bool
+    cells: list[str]
+
+    @property
+    def header(self) -> str:
+        """Label and unit."""
+        return f"{self.label} ({self.unit})" if self.unit else self.label
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table as shown."""
+
+    columns: list[Column]
+    constant: list[tuple[str, str]]
+    """Labels and values of the fields that are the same in every row."""
+    missing: list[str]
+    """Labels of the fields that no row has a value for."""
+    origin_ns: int | None
+    """What the moments in the table count from, on the recording's clock."""
+    rows: int
+
+    @property
+    def remarks(self) -> list[str]:
+        """What has to be known to read it, in sentences."""
+        remarks = []
+        if self.constant:
+            remarks.append("In every row: " + ", ".join(f"{name} {value}" for name, value in self.constant) + ".")
+        if self.missing:
+            remarks.append("Empty in every row: " + ", ".join(self.missing) + ".")
+        if self.origin_ns is not None:
+            remarks.append(f"Moments count from {self.origin_ns} ns on the recording's clock.")
+        return remarks
+
+    def head(self, count: int) -> Grid:
+        """The first rows; what was said of every row still holds."""
+        columns = [dataclasses.replace(c, cells=c.cells[:count]) for c in self.columns]
+        return dataclasses.replace(self, columns=columns, rows=min(count, self.rows))
+
+    @property
+    def definitions(self) -> list[tuple[str, str]]:
+        """Label and definition of each column."""
+        return [(c.label, c.definition) for c in self.columns if c.definition]
+
+
+def make_grid(rows: Sequence[Any], origin_ns: int | None = None) -> Grid:
+    """The table of some rows (instances of one dataclass; at least one). `origin_ns`: what moments count from."""
+    fields = [f for f in dataclasses.fields(rows[0]) if f.name not in FOR_PROGRAMS]
+    moments = [getattr(row, f.name) for f in fields if f.name in TIMESTAMPS for row in rows]
+    if moments and origin_ns is None:
+        origin_ns = min((m for m in moments if m is not None), default=0)
+    values = {f.name: [getattr(row, f.name) for row in rows] for f in fields}
+    scales = _scales(fields, values)
+    columns, constant, missing = [], [], []
+    for f in fields:
+        if all(v is None for v in values[f.name]):
+            missing.append(label(f.name))
+        elif _said_once(f.name, values[f.name]):
+            constant.append((label(f.name), _cell(f.name, values[f.name][0])))
+        elif f.name in TIMESTAMPS:
+            columns.append(_moments(f, values[f.name], origin_ns or 0))
+        else:
+            columns.append(_column(f, values[f.name], scales))
+    return Grid(columns, constant, missing, origin_ns if moments else None, len(rows))
+
+
+def _scales(fields: list[dataclasses.Field[Any]], values: dict[str, list[Any]]) -> dict[str, Scale]:
+    """The unit to show figures in, by recorded unit: the columns of a table are read across."""
+    largest: dict[str, float] = {}
+    for f in fields:
+        unit = f.metadata.get("unit", "")
+        figures = [abs(v) for v in values[f.name] if measured(v) and f.name not in TIMESTAMPS]
+        largest[unit] = max([largest.get(unit, 0.0), *figures])
+    return {unit: scale_for(most, unit) if most else zero_scale(unit) for unit, most in largest.items()}
+
+
+def _said_once(name: str, values: list[Any]) -> bool:
+    repeats = len(values) > 1 or name == "rank"
+    return (
+        repeats and name not in TIMESTAMPS and not isinstance(values[0], float) and all(v == values[0] for v in values)
+    )
+
+
+def _moments(f: dataclasses.Field[Any], values: list[Any], origin_ns: int) -> Column:
+    cells = [NOT_RECORDED if v is None else f"{(v - origin_ns) / NS_PER_MS:,.3f}" for v in values]
+    return Column(f.name, label(f.name), "ms", f.metadata.get("definition", ""), False, cells)
+
+
+def _column(f: dataclasses.Field[Any], values: list[Any], scales: dict[str, Scale]) -> Column:
+    unit, definition = f.metadata.get("unit", ""), f.metadata.get("definition", "")
+    numeric = any(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
+    if not numeric or f.name in IDENTIFIERS:
+        return Column(f.name, label(f.name), "", definition, not numeric, [_cell(f.name, v) for v in values])
+    scale = scales[unit]
+    cells = [number(scaled(v, scale)) if measured(v) else _cell(f.name, v) for v in values]
+    return Column(f.name, label(f.name, unit), scale.label, definition, False, cells)
+
+
+def _cell(name: str, value: Any) -> str:
+    if value is None or value == "":
+        return NOT_RECORDED
+    if isinstance(value, bool):
+        return yes_no(value)
+    if isinstance(value, int) and name in IDENTIFIERS:
+        return str(value)
+    if isinstance(value, int | float):
+        return number(value) if measured(value) else NOT_AVAILABLE
+    return plain(str(value))

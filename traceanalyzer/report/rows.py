@@ -1,0 +1,60 @@
+"""Any table of measurements on its own, as the table commands print it."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+from typing import TYPE_CHECKING, Any
+
+from traceanalyzer.report.grid import make_grid
+from traceanalyzer.report.values import RENAMED, as_plain
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def rows_as_json(name: str, rows: Sequence[Any]) -> str:
+    """`{name: [row, ...]}` with every field of a row."""
+    from traceanalyzer.report.json import dump
+
+    return dump({name: rows})
+
+
+def rows_as_csv(rows: Sequence[Any], row_type: type[Any]) -> str:
+    """A header with the names of the fields, then the rows; an empty cell is a value that was not recorded."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow([RENAMED.get(f.name, f.name) for f in dataclasses.fields(row_type)])
+    writer.writerows(as_plain(row).values() for row in rows)
+    return file.getvalue()
+
+
+def rows_as_markdown(rows: Sequence[Any]) -> str:
+    """A table with its definitions below."""
+    from traceanalyzer.report.markdown_text import cell, grid_table, prose
+
+    if not rows:
+        return EMPTY
+    grid = make_grid(rows)
+    head, lines = grid_table(grid)
+    remarks = [line for remark in grid.remarks for line in ("", prose(remark))]
+    defined = [f"- **{cell(name)}**: {prose(text)}" for name, text in grid.definitions]
+    return "\n".join([*head, *lines, *remarks, "", *defined, ""])
+
+
+def rows_as_terminal(rows: Sequence[Any], width: int, colour: bool) -> str:
+    """A table with its definitions below, `width` columns wide."""
+    from traceanalyzer.report.terminal_text import Page
+
+    if not rows:
+        return EMPTY
+    page = Page(width, colour)
+    grid = make_grid(rows)
+    page.grid(grid)
+    page.line("")
+    page.facts(grid.definitions, "dim")
+    return page.text()
+
+
+EMPTY = "No rows: the recording holds none.\n"

@@ -1,0 +1,172 @@
+"""Drawing for terminals with rich: plain text in, nothing of it ever read as markup or as an escape sequence."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from traceanalyzer.report.format import plain, shorten
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import RenderableType
+
+    from traceanalyzer.report.grid import Column, Grid
+
+DEFAULT_WIDTH = 80
+SEPARATOR = 2
+INDENT = 2
+NAME_WIDTH = 28
+"""Least width of a table's first text column, which says what a row is about."""
+TEXT_WIDTH = 14
+LINES_OF_TEXT = 2
+"""Lines that a name may take in a table before its middle is left out."""
+
+
+TURNED_ROWS = 3
+"""So many rows fit beside each other in 80 columns when a table is turned."""
+
+
+class Page:
+    """Text drawn from top to bottom at a fixed width."""
+
+    def __init__(self, width: int = DEFAULT_WIDTH, colour: bool = False) -> None:
+        self.width = width
+        self._file = io.StringIO()
+        self._console = Console(
+            file=self._file,
+            width=width,
+            force_terminal=colour,
+            color_system="standard" if colour else None,
+            highlight=False,
+            markup=False,
+            emoji=False,
+            legacy_windows=False,
+        )
+
+    def text(self) -> str:
+        """What was drawn, without trailing blanks."""
+        return "\n".join(line.rstrip() for line in self._file.getvalue().split("\n"))
+
+    def heading(self, title: str) -> None:
+        """A section begins."""
+        self._console.print()
+        self._console.print(Text(title, "bold"))
+        self._console.print(Text("─" * len(title), "dim"))
+
+    def title(self, title: str) -> None:
+        """A table or a group begins."""
+        self._console.print()
+        self._console.print(Text(title, "bold"))
+
+    def line(self, text: str, style: str = "", indent: int = 0) -> None:
+        """A paragraph."""
+        self._console.print(Padding(Text(plain(text), style), (0, 0, 0, indent)))
+
+    def item(self, mark: str, text: str, style: str = "", indent: int = 0) -> None:
+        """A paragraph that hangs behind its mark."""
+        table = Table.grid(padding=(0, 1, 0, 0))
+        table.add_row(Text(mark, style), Text(plain(text), style))
+        self.draw(Padding(table, (0, 0, 0, indent)))
+
+    def facts(self, facts: Sequence[tuple[str, str]], style: str = "") -> None:
+        """Names with what they are, in two columns."""
+        table = Table.grid(padding=(0, SEPARATOR))
+        table.add_column(max_width=max(self.width // 3, TEXT_WIDTH))
+        table.add_column(ratio=1)
+        for name, value in facts:
+            table.add_row(Text(plain(name), style or "cyan"), Text(plain(value), style))
+        self.draw(Padding(table, (0, 0, 0, INDENT)))
+
+    def grid(self, grid: Grid) -> None:
+        """A table with its remarks; a table of few rows that is too wide is turned, one field a line."""
+        chosen, left_out = _fitting(grid.columns, self.width - INDENT)
+        remarks = list(grid.remarks)
+        if left_out and grid.rows <= TURNED_ROWS:
+            self.draw(Padding(_turned(grid), (0, 0, 0, INDENT)))
+        else:
+            self.draw(Padding(_table(chosen, self.width - INDENT), (0, 0, 0, INDENT)))
+            if left_out:
+                remarks.append(f"No room for: {', '.join(left_out)} (widen the terminal, or use --format csv).")
+        for remark in remarks:
+            self.line(remark, "dim", INDENT)
+
+    def draw(self, what: RenderableType) -> None:
+        """Anything rich can draw."""
+        self._console.print(what)
+
+
+def _fitting(columns: list[Column], width: int) -> tuple[list[Column], list[str]]:
+    """The columns there is room for and the labels of the others: the row's name first, then figures, then text."""
+    named = next((i for i, c in enumerate(columns) if c.is_text), -1)
+    order = sorted(range(len(columns)), key=lambda i: (i != named, columns[i].is_text, i))
+    fitting = set()
+    used = -SEPARATOR
+    for i in order:
+        needed = _least_width(columns[i], first=i == named) + SEPARATOR
+        if used + needed <= width:
+            used += needed
+            fitting.add(i)
+    chosen = [c for i, c in enumerate(columns) if i in fitting]
+    return chosen, [c.label for i, c in enumerate(columns) if i not in fitting]
+
+
+def _turned(grid: Grid) -> Table:
+    table = Table.grid(padding=(0, SEPARATOR, 0, 0))
+    for column in grid.columns:
+        table.add_row(Text(plain(column.header), "cyan"), *(Text(plain(cell)) for cell in column.cells))
+    return table
+
+
+def _table(columns: list[Column], width: int) -> Table:
+    widths = _widths(columns, width)
+    table = Table(box=None, padding=(0, SEPARATOR, 0, 0), pad_edge=False, header_style="bold")
+    for column, wide in zip(columns, widths, strict=True):
+        table.add_column(
+            Text(plain(column.header)),
+            justify="left" if column.is_text else "right",
+            width=wide,
+            overflow="fold",
+        )
+    for row in zip(*(c.cells for c in columns), strict=True):
+        table.add_row(
+            *(
+                Text(shorten(plain(cell), LINES_OF_TEXT * wide - 1)) if c.is_text else Text(cell)
+                for c, cell, wide in zip(columns, row, widths, strict=True)
+            )
+        )
+    return table
+
+
+def _widths(columns: list[Column], width: int) -> list[int]:
+    """Widths of the columns: text shares what the figures leave."""
+    widths = []
+    for i, column in enumerate(columns):
+        widths.append(_least_width(column, first=not any(c.is_text for c in columns[:i])))
+    spare = width - sum(widths) - SEPARATOR * (len(widths) - 1)
+    for i, column in enumerate(columns):
+        grown = min(max(spare, 0), _full_width(column) - widths[i]) if column.is_text else 0
+        widths[i] += grown
+        spare -= grown
+    return widths
+
+
+def _least_width(column: Column, first: bool) -> int:
+    if not column.is_text:
+        return max(_longest_word(column.header), *(cell_len(c) for c in column.cells))
+    return min(_full_width(column), NAME_WIDTH if first else TEXT_WIDTH)
+
+
+def _full_width(column: Column) -> int:
+    return max(_longest_word(column.header), *(cell_len(c) for c in column.cells))
+
+
+def _longest_word(text: str) -> int:
+    return max(cell_len(word) for word in text.split())
