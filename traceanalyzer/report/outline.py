@@ -1,0 +1,255 @@
+"""What a report says to people, before it is drawn: the same words and figures in the terminal and in Markdown."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from traceanalyzer.analysis.metric import definitions
+from traceanalyzer.report.format import NOT_AVAILABLE, figure, label, measured, plain
+from traceanalyzer.report.grid import FOR_PROGRAMS, TIMESTAMPS
+from traceanalyzer.report.model import Budget, Idle, Input, Metrics
+
+if TYPE_CHECKING:
+
+    from traceanalyzer.report.model import Evidence, Finding, Recommendation, Report
+
+NO_STEPS = "none"
+TABLE_TITLES = {
+    "ranks": "Ranks",
+    "steps": "Steps",
+    "phases": "Annotated phases",
+    "gaps": "Longest idle gaps",
+    "gap_histogram": "Idle gaps by length",
+    "syncs": "Waits for the device",
+    "kernel_classes": "Device time by kind of work",
+    "kernels": "Kernels by device time",
+    "ops": "Operators",
+    "copies": "Memory copies",
+    "collectives": "Collectives",
+}
+TABLE_COMMANDS = {
+    "steps": "steps",
+    "gaps": "gaps",
+    "syncs": "syncs",
+    "kernels": "kernels",
+    "ops": "ops",
+    "copies": "copies",
+    "collectives": "comm",
+}
+"""Commands that print all rows of a table; a report holds the first ones."""
+STEP_GROUPS = {"communication": "Communication", "launches": "Launching", "host": "Host threads that launch"}
+GLOSSARY = (
+    ("steady state", "the recorded steps without warm-up; figures of a step are means over it, of the critical rank"),
+    ("critical rank", "the rank that the others wait for; the only one, where one was recorded"),
+    ("headroom", "time a step that removing the cause would save at most; counted once over all findings"),
+    ("confidence", "margin of the bottleneck over the next cause, less for thin or damaged evidence; 0 to 100%"),
+)
+
+
+@dataclass(frozen=True)
+class Share:
+    """A part of the step's wall-clock time. `within` marks a part of the part above it."""
+
+    label: str
+    ms: float
+    share: float
+    within: bool = False
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A named figure as text."""
+
+    label: str
+    value: str
+
+
+def whole(report: Report) -> str:
+    """What the figures are of: `step`, or `recording` where no steps were found."""
+    return "recording" if report.metrics.step_source == NO_STEPS else "step"
+
+
+def verdict(report: Report) -> str:
+    """Bottleneck and confidence."""
+    summary = report.summary
+    if summary.bottleneck == "inconclusive":
+        return "inconclusive"
+    # Two digits: a confidence has no third one.
+    confidence = f"{summary.confidence:.0%}" if measured(summary.confidence) else NOT_AVAILABLE
+    return f"{summary.bottleneck} (confidence {confidence})"
+
+
+def step_sentence(report: Report) -> str:
+    """The step time in a sentence."""
+    time = report.metrics.step_time_ms
+    if time is None:
+        total = step_ms(report)
+        if total is None:
+            return "n/a: no steps and no GPU work in the recording"
+        return f"no steps found; figures are for the whole recording of {figure(total, 'ms')}"
+    text = f"{figure(time.mean, 'ms')} mean of {figure(time.count)} steps"
+    if time.count > 1:
+        text += f" (median {figure(time.median, 'ms')}, p95 {figure(time.p95, 'ms')}, std {figure(time.std, 'ms')})"
+    if report.metrics.warmup_steps:
+        text += f", {figure(report.metrics.warmup_steps)} warm-up left out"
+    unprofiled = report.metrics.unprofiled_step_time_ms
+    return text + (f"; {figure(unprofiled, 'ms')} without profiler" if unprofiled is not None else "")
+
+
+def step_ms(report: Report) -> float | None:
+    """Mean step time, of the whole recording where there are no steps."""
+    metrics = report.metrics
+    if metrics.step_time_ms is not None:
+        return metrics.step_time_ms.mean
+    return sum(dataclasses.astuple(metrics.budget_ms)) if metrics.budget_ms is not None else None
+
+
+def recording(report: Report) -> str:
+    """What was analysed, in a few words."""
+    inputs = report.inputs
+    if not inputs:
+        return "nothing"
+    gpus = sorted({plain(d.name) for i in inputs for d in i.devices if d.name})
+    what = plain(inputs[0].path) if len(inputs) == 1 else f"{len(inputs)} recordings"
+    kinds = sorted({i.kind for i in inputs})
+    return f"{what} ({', '.join([*kinds, *gpus])})"
+
+
+def budget(report: Report) -> list[Share]:
+    """The step's wall-clock time: its parts, and the causes of its idle time; empty without device work."""
+    metrics, total = report.metrics, step_ms(report)
+    if metrics.budget_ms is None or not total:
+        return []
+    parts = [_share(f.name, getattr(metrics.budget_ms, f.name), total) for f in dataclasses.fields(Budget)]
+    if metrics.idle_ms is not None:
+        causes = [_share(f.name, getattr(metrics.idle_ms, f.name), total, True) for f in dataclasses.fields(Idle)]
+        parts += sorted((c for c in causes if c.ms > 0), key=lambda c: -c.ms)
+    return parts
+
+
+def _share(name: str, ms: float, total: float, within: bool = False) -> Share:
+    return Share(label(name), ms, ms / total, within)
+
+
+def headroom(report: Report, finding: Finding) -> str:
+    """What removing the cause of a finding would save."""
+    if finding.headroom_ms is None:
+        return "headroom unknown"
+    total = step_ms(report)
+    share = f", {figure(finding.headroom_ms / total, 'share')} of the {whole(report)}" if total else ""
+    return f"headroom {figure(finding.headroom_ms, 'ms')}{share}"
+
+
+def prediction(report: Report, advice: Recommendation) -> str:
+    """What following a recommendation would bring."""
+    if advice.predicted_step_ms is None:
+        return "gain unknown"
+    faster = f", {figure(advice.predicted_speedup, 'x')}" if advice.predicted_speedup is not None else ""
+    return f"{figure(step_ms(report), 'ms')} → {figure(advice.predicted_step_ms, 'ms')} a step{faster}"
+
+
+def evidence_value(item: Evidence) -> str:
+    """A figure of evidence with what it was held against."""
+    held = "" if item.threshold is None else f" (threshold {figure(item.threshold, item.unit)})"
+    return figure(item.value, item.unit) + held
+
+
+def step_figures(report: Report) -> list[Fact]:
+    """The single figures of a step."""
+    facts = []
+    for f in dataclasses.fields(Metrics):
+        value = getattr(report.metrics, f.name)
+        if f.name not in ("step_time_ms", "budget_ms", "idle_ms", *STEP_GROUPS):
+            facts.append(_fact(f, value))
+    return facts
+
+
+def step_groups(report: Report) -> list[tuple[str, list[Fact]]]:
+    """Figures of a step that belong together, by title; a group that was not recorded says so."""
+    groups = []
+    for f in dataclasses.fields(Metrics):
+        if f.name not in STEP_GROUPS:
+            continue
+        value = getattr(report.metrics, f.name)
+        groups.append((STEP_GROUPS[f.name], _group(f, value)))
+    return groups
+
+
+def _group(f: dataclasses.Field[Any], value: Any) -> list[Fact]:
+    if value is None:
+        return [_fact(f, None)]
+    facts = [(g, getattr(value, g.name)) for g in dataclasses.fields(value)]
+    if not any(measured(number) and number for _, number in facts):
+        return [Fact(label(f.name), "none in the measured steps")]
+    return [_fact(g, number) for g, number in facts]
+
+
+def _fact(f: dataclasses.Field[Any], value: Any) -> Fact:
+    unit, definition = f.metadata.get("unit", ""), f.metadata.get("definition", "")
+    shown = figure(value, unit)
+    return Fact(label(f.name, unit), shown + why_null(definition) if shown == NOT_AVAILABLE else shown)
+
+
+def why_null(definition: str) -> str:
+    """When a figure is null, as its definition says it, in brackets; empty where it does not."""
+    reason = definition.partition("; null ")[2]
+    return f" ({reason})" if reason and reason != "otherwise" else ""
+
+
+def damage(item: Input) -> str:
+    """What the reader met in an input, in a sentence."""
+    health = item.health
+    counts = {
+        "left out on purpose": health.skipped,
+        "repaired": health.repaired,
+        "lost": health.lost,
+        "clipped": health.clipped,
+    }
+    parts = [f"{figure(health.events)} events", *(f"{figure(n)} {what}" for what, n in counts.items() if n)]
+    return ", ".join(parts) + (", the recording stops before its end" if health.truncated else "")
+
+
+def is_damaged(item: Input) -> bool:
+    """Whether something of an input is missing or had to be mended."""
+    health = item.health
+    return bool(health.repaired or health.lost or health.clipped or health.truncated)
+
+
+def moments_origin(report: Report) -> int | None:
+    """The first moment in the report's tables: what all moments in it count from."""
+    moments = [
+        value
+        for rows in report.tables.values()
+        for row in rows
+        for name in TIMESTAMPS
+        if (value := getattr(row, name, None)) is not None
+    ]
+    return min(moments, default=None)
+
+
+def table_title(name: str) -> str:
+    """A table's title."""
+    return TABLE_TITLES.get(name, name.replace("_", " ").capitalize())
+
+
+def definition_groups(report: Report) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Names and definitions of the report's single figures and of its devices, by group."""
+    nested = {"step_time_ms": "Step time", "budget_ms": "Budget", "idle_ms": "Idle by cause", **STEP_GROUPS}
+    single = [(label(d.name, d.unit), d.definition) for d in definitions(Metrics) if d.name not in nested]
+    groups = [("Words", list(GLOSSARY)), ("Figures of a step", single)]
+    for name, title in nested.items():
+        value = getattr(report.metrics, name)
+        if value is not None:
+            groups.append((title, _defined(value)))
+    return groups + ([("Devices", _defined(report.devices[0]))] if report.devices else [])
+
+
+def table_definition_groups(report: Report) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Names and definitions of the columns of the tables, by table."""
+    return [(table_title(name), _defined(rows[0])) for name, rows in report.tables.items() if rows]
+
+
+def _defined(measurement: Any) -> list[tuple[str, str]]:
+    return [(label(d.name, d.unit), d.definition) for d in definitions(type(measurement)) if d.name not in FOR_PROGRAMS]

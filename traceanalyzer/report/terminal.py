@@ -1,0 +1,156 @@
+"""The report for a terminal: the sections of the Markdown, tables cut to their first rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+from rich.text import Text
+
+from traceanalyzer.report import outline
+from traceanalyzer.report.format import figure, number, scale_for, scaled
+from traceanalyzer.report.grid import make_grid
+from traceanalyzer.report.terminal_text import DEFAULT_WIDTH, INDENT, SEPARATOR, Page
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from traceanalyzer.report.model import Finding, Recommendation, Report
+
+TABLE_ROWS = 5
+"""Rows of a table within the report; the table's own command prints all."""
+ONE_BY_ONE = ("steps", "gaps")
+"""Lists of single events, whose first rows say little; they have commands."""
+BAR_WIDTH = 24
+SEVERITY_STYLES = {"high": "bold red", "medium": "yellow", "low": "", "info": "dim"}
+
+
+def render_terminal(report: Report, width: int = DEFAULT_WIDTH, colour: bool = False) -> str:
+    """The report as text `width` columns wide."""
+    page = Page(width, colour)
+    _summary(page, report)
+    _metrics(page, report)
+    _findings(page, report)
+    _recommendations(page, report)
+    _health(page, report)
+    _definitions(page, report)
+    # After a long report the prompt stands here, not at the answer.
+    page.line("")
+    page.line(f"Bottleneck: {outline.verdict(report)}. {report.summary.headline}", "bold")
+    return page.text().lstrip("\n")
+
+
+def _summary(page: Page, report: Report) -> None:
+    page.heading("Summary")
+    page.line(f"Bottleneck: {outline.verdict(report)}", "bold")
+    page.line(report.summary.headline)
+    page.line("")
+    facts = [("Step time", outline.step_sentence(report))]
+    if report.findings:
+        top = report.findings[0]
+        facts.append(("Top finding", f"{top.title} ({outline.headroom(report, top)})"))
+    if report.recommendations:
+        first = report.recommendations[0]
+        facts.append(("Do first", f"{first.action} ({outline.prediction(report, first)})"))
+    damaged = sum(outline.is_damaged(i) for i in report.inputs)
+    if damaged:
+        facts.append(("Damaged", f"{damaged:,} of {len(report.inputs):,} recordings, see Recording health"))
+    page.facts([*facts, ("Recording", outline.recording(report))])
+    _budget(page, report)
+
+
+def _budget(page: Page, report: Report) -> None:
+    parts = outline.budget(report)
+    whole, total = outline.whole(report), outline.step_ms(report) or 0.0
+    if not parts:
+        page.line("No GPU work was measured, so there is no budget of the time.", indent=INDENT)
+        return
+    scale = scale_for(total, "ms")
+    page.title(f"Where the {whole} goes")
+    table = Table.grid(padding=(0, SEPARATOR, 0, 0))
+    for justify in ("left", "right", "right", "left"):
+        table.add_column(justify=justify)
+    for part in parts:
+        name = f"    {part.label}" if part.within else f"  {part.label}"
+        bar = Text(("░" if part.within else "█") * round(part.share * BAR_WIDTH), "dim" if part.within else "cyan")
+        table.add_row(name, f"{number(scaled(part.ms, scale))} {scale.label}", figure(part.share, "share"), bar)
+    table.add_row(f"  {whole}", figure(total, "ms"), "100%", "", style="bold")
+    page.draw(table)
+
+
+def _metrics(page: Page, report: Report) -> None:
+    page.heading("Metrics")
+    if report.metrics.step_time_ms is not None:
+        _table(page, "Step time", [report.metrics.step_time_ms], report)
+    groups = [("Figures of a step", outline.step_figures(report)), *outline.step_groups(report)]
+    for title, facts in groups:
+        page.title(title)
+        page.facts([(fact.label, fact.value) for fact in facts])
+    _table(page, "Devices, over the whole recording", report.devices, report)
+    for name, rows in report.tables.items():
+        if name not in ONE_BY_ONE:
+            _table(page, outline.table_title(name), rows, report, outline.TABLE_COMMANDS.get(name))
+
+
+def _table(page: Page, title: str, rows: Sequence[Any], report: Report, command: str | None = None) -> None:
+    if not rows:
+        return
+    page.title(title)
+    page.grid(make_grid(rows, outline.moments_origin(report)).head(TABLE_ROWS))
+    if len(rows) > TABLE_ROWS:
+        where = f"traceanalyzer {command} prints all" if command else "--format json has all"
+        page.line(f"First {TABLE_ROWS} of {len(rows):,} rows; {where}.", "dim", INDENT)
+
+
+def _findings(page: Page, report: Report) -> None:
+    page.heading("Findings")
+    if not report.findings:
+        page.line("None: no cause in this recording is large enough to be told from the spread of the steps.")
+    for position, finding in enumerate(report.findings, 1):
+        _finding(page, report, position, finding)
+
+
+def _finding(page: Page, report: Report, position: int, finding: Finding) -> None:
+    page.item(f"{position}.", finding.title, "bold")
+    about = f"{finding.severity} · {finding.cls} · {outline.headroom(report, finding)}"
+    page.line(about, SEVERITY_STYLES.get(finding.severity, ""), INDENT + 1)
+    for item in finding.evidence:
+        where = f", {item.where}" if item.where else ""
+        page.item("-", f"{item.metric}: {outline.evidence_value(item)}{where}", indent=INDENT + 1)
+    page.line("")
+
+
+def _recommendations(page: Page, report: Report) -> None:
+    page.heading("Recommendations")
+    if not report.recommendations:
+        page.line("None: a recommendation needs a finding with evidence for its cause.")
+    for position, advice in enumerate(report.recommendations, 1):
+        _advice(page, report, position, advice)
+
+
+def _advice(page: Page, report: Report, position: int, advice: Recommendation) -> None:
+    page.item(f"{position}.", advice.action, "bold")
+    page.line(outline.prediction(report, advice), "green", INDENT + 1)
+    page.line(f"Estimated as: {advice.basis}", indent=INDENT + 1)
+    page.line("")
+
+
+def _health(page: Page, report: Report) -> None:
+    page.heading("Recording health")
+    for item in report.inputs:
+        rank = "" if item.rank is None else f", rank {item.rank}"
+        page.line(
+            f"{item.path} ({item.kind}{rank}): {outline.damage(item)}", "yellow" if outline.is_damaged(item) else ""
+        )
+    for note in dict.fromkeys([*report.notes, *(note for i in report.inputs for note in i.health.notes)]):
+        page.item("-", note)
+
+
+def _definitions(page: Page, report: Report) -> None:
+    page.heading("Definitions")
+    for title, defined in outline.definition_groups(report):
+        page.title(title)
+        page.facts(defined, "dim")
+    if any(report.tables.values()):
+        page.line("")
+        page.line("Columns of the tables are defined below each table's own command and in --format markdown.", "dim")
