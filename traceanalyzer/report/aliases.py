@@ -1,0 +1,90 @@
+"""Aliases for the names that the owner of a report does not want to publish: equal names, equal aliases."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+WITHIN = " > "
+"""Between the parts of an operator path."""
+PUNCTUATION = ".,;:"
+CUT = re.compile(r"…|\.\.\.")
+
+
+class Aliases:
+    """Names that match one of the patterns, in the order they were met. Whole names are replaced, not matches."""
+
+    def __init__(self, patterns: Sequence[re.Pattern[str]]) -> None:
+        self._patterns = patterns
+        self._aliases: dict[str, str] = {}
+        self._counts: dict[str, int] = {}
+        self._known: re.Pattern[str] | None = None
+
+    def learn_kernel(self, name: str, full_name: str) -> None:
+        """Give a kernel one alias for both of its names."""
+        if self._hidden(name) or self._hidden(full_name):
+            self._aliases.setdefault(full_name, self._alias(name, "kernel"))
+
+    def in_name(self, text: str) -> str:
+        """A field that is a name or an operator path."""
+        if not self._hidden(text):
+            return text
+        parts = [self._alias(part) if self._hidden(part) else part for part in text.split(WITHIN)]
+        return WITHIN.join(parts) if WITHIN.join(parts) != text else self._alias(text)
+
+    def in_sentence(self, text: str) -> str:
+        """A text with names among other words: known names, and whatever word around a match of a pattern."""
+        if not self._hidden(text):
+            return text
+        if self._known is None:
+            longest_first = sorted(self._aliases, key=len, reverse=True)
+            self._known = re.compile("|".join(f"({re.escape(n)})" for n in longest_first) or r"(?!)")
+        done, position = [], 0
+        for match in self._known.finditer(text):
+            done += [self._words(text[position : match.start()]), self._aliases[match[0]]]
+            position = match.end()
+        return "".join([*done, self._words(text[position:])])
+
+    def _words(self, text: str) -> str:
+        for pattern in self._patterns:
+            text = _around(pattern, text, self._of_word)
+        return text
+
+    def _of_word(self, word: str) -> str:
+        bare = word.rstrip(PUNCTUATION)
+        return self._alias(self._whole(bare)) + word[len(bare) :]
+
+    def _whole(self, word: str) -> str:
+        """The known name that a word is the shortened form of, else the word."""
+        pieces = [piece for piece in CUT.split(word) if piece]
+        if len(pieces) == 1 and pieces[0] == word:
+            return word
+        return next((n for n in self._aliases if pieces and n.startswith(pieces[0]) and n.endswith(pieces[-1])), word)
+
+    def _hidden(self, text: str) -> bool:
+        return any(pattern.search(text) for pattern in self._patterns)
+
+    def _alias(self, name: str, kind: str = "name") -> str:
+        if name in self._aliases.values():
+            return name
+        if name not in self._aliases:
+            self._counts[kind] = self._counts.get(kind, 0) + 1
+            self._aliases[name] = f"{kind}-{self._counts[kind]}"
+        return self._aliases[name]
+
+
+def _around(pattern: re.Pattern[str], text: str, replace: Callable[[str], str]) -> str:
+    """Replace each match, extended to the blanks around it."""
+    done, position = [], 0
+    for match in pattern.finditer(text):
+        if match.start() < position or not match[0]:
+            continue
+        start = max(text.rfind(" ", 0, match.start()) + 1, position)
+        end = text.find(" ", match.end())
+        end = len(text) if end < 0 else end
+        done += [text[position:start], replace(text[start:end])]
+        position = end
+    return "".join([*done, text[position:]])

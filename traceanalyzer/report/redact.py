@@ -1,0 +1,95 @@
+"""A report that can be published: no paths, hosts or user names, and aliases for the names its owner marks.
+
+Every string of the report is looked at, whatever field it stands in; only the product's own vocabulary
+(classes, causes, units) stays as it is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from traceanalyzer.report.aliases import Aliases
+from traceanalyzer.report.secrets import Secrets
+
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Callable, Sequence
+
+    from traceanalyzer.report.model import Report
+
+    Change = Callable[[str, str], str]
+    """From a field's name and a text in it to the text to have there."""
+
+VOCABULARY = frozenset(
+    (
+        "tool",
+        "id",
+        "cls",
+        "severity",
+        "bottleneck",
+        "kind",
+        "step_source",
+        "unit",
+        "cause",
+        "largest_idle_cause",
+        "scale",
+        "bound",
+    )
+)
+"""Fields whose text is the product's own; to change it would break the report's contract."""
+SENTENCES = frozenset(("headline", "title", "action", "basis", "metric", "value", "where", "notes", "detail"))
+"""Fields in which names stand among other words; all others hold one name."""
+
+
+def redact(report: Report, patterns: Sequence[re.Pattern[str]] = ()) -> Report:
+    """The report without paths, hosts and users; names matching a pattern become `kernel-1`, `name-1`, ..."""
+    secrets = Secrets.of(report.inputs, _texts(report))
+    cleaned: Report = _walk(report, lambda _, text: secrets.clean(text))
+    inputs = [dataclasses.replace(i, path=alias) for i, alias in zip(cleaned.inputs, secrets.inputs, strict=True)]
+    cleaned = dataclasses.replace(cleaned, inputs=inputs)
+    return _hide_names(cleaned, patterns) if patterns else cleaned
+
+
+def _hide_names(report: Report, patterns: Sequence[re.Pattern[str]]) -> Report:
+    aliases = Aliases(patterns)
+    for row in report.tables.get("kernels", []):
+        aliases.learn_kernel(row.name, row.full_name)
+
+    def change(name: str, text: str) -> str:
+        if name == "path":
+            return text
+        return aliases.in_sentence(text) if name in SENTENCES else aliases.in_name(text)
+
+    # Names first, so that sentences can be searched for all of them.
+    _walk(report, lambda name, text: text if name in SENTENCES else change(name, text))
+    hidden: Report = _walk(report, change)
+    return hidden
+
+
+def _texts(report: Report) -> list[str]:
+    texts: list[str] = []
+
+    def keep(_: str, text: str) -> str:
+        texts.append(text)
+        return text
+
+    _walk(report, keep)
+    return texts
+
+
+def _walk(value: Any, change: Change, name: str = "") -> Any:
+    """A copy in which every text outside the vocabulary has been changed; `name` is the field it stands in."""
+    if name in VOCABULARY:
+        return value
+    if isinstance(value, str):
+        return change(name, value)
+    if isinstance(value, list):
+        return [_walk(item, change, name) for item in value]
+    if isinstance(value, dict):
+        return {key: _walk(item, change, name) for key, item in value.items()}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return dataclasses.replace(
+            value, **{f.name: _walk(getattr(value, f.name), change, f.name) for f in dataclasses.fields(value)}
+        )
+    return value
