@@ -1,1 +1,73 @@
-"""The command line: one small module a command (parse, call, print)."""
+"""The command line: the list of commands, and the one place that turns an error into an exit status.
+
+Each command is a small module of the same name that parses, calls and prints. Modules are imported when
+their command is used, and import what they need inside it, so that `--help` answers at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import NoReturn
+
+import click
+
+from traceanalyzer.errors import TraceAnalyzerError
+
+COMMANDS = ("analyze", "gaps", "ops", "kernels", "steps", "syncs", "copies", "comm", "completion")
+"""Modules of this package, in the order of `--help`; each has its command under its own name."""
+
+FAILED, USAGE, INTERRUPTED = 1, 2, 130
+
+
+class Commands(click.Group):
+    """The commands by name, each imported on use."""
+
+    def list_commands(self, _: click.Context) -> list[str]:
+        """All commands."""
+        return list(COMMANDS)
+
+    def get_command(self, _: click.Context, name: str) -> click.Command | None:
+        """The command of that name."""
+        if name not in COMMANDS:
+            return None
+        command: click.Command = getattr(import_module(f"traceanalyzer.cli.{name}"), name)
+        return command
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="traceanalyzer", prog_name="traceanalyzer", message="%(prog)s %(version)s")
+def cli() -> None:
+    """Say where the GPU step's time went, why, and what is worth changing.
+
+    Answers come from profiler recordings alone (PyTorch profiler / Kineto traces, Nsight Systems exports), on
+    any machine: no GPU is needed.
+
+    \b
+    Start with:
+      traceanalyzer analyze trace.json.gz
+    """
+
+
+def main(arguments: list[str] | None = None) -> NoReturn:
+    """Run the command line and leave with its exit status: 0 done, 1 cannot be analysed, 2 usage, 130 interrupted."""
+    try:
+        status = cli.main(arguments, prog_name="traceanalyzer", standalone_mode=False)
+    except click.UsageError as error:
+        error.show()
+        sys.exit(USAGE)
+    except click.ClickException as error:
+        _fail(error.format_message())
+    except click.Abort:
+        sys.exit(INTERRUPTED)
+    except TraceAnalyzerError as error:
+        _fail(str(error))
+    except OSError as error:
+        _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+    sys.exit(status if isinstance(status, int) else 0)
+
+
+def _fail(message: str) -> NoReturn:
+    line = " ".join(message.split()).encode("utf-8", "replace").decode()
+    click.echo(f"traceanalyzer: error: {line}", err=True)
+    sys.exit(FAILED)

@@ -1,0 +1,93 @@
+"""`traceanalyzer analyze`: the main job."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import click
+
+from traceanalyzer.cli.options import REPORT_FORMATS, output_options, recordings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from traceanalyzer.cli.options import Output
+    from traceanalyzer.report.model import Report
+
+
+def _patterns(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> list[re.Pattern[str]]:
+    try:
+        return [re.compile(text) for text in texts]
+    except re.error as error:
+        raise click.BadParameter(f"{error.pattern!r} is not a regular expression: {error}") from error
+
+
+@click.command(short_help="Say where the time went, why, and what to change.")
+@recordings
+@output_options(REPORT_FORMATS)
+@click.option("--redact", is_flag=True, help="Remove file paths, hosts and user names, to publish the report.")
+@click.option(
+    "--redact-name",
+    "hidden_names",
+    multiple=True,
+    metavar="REGEX",
+    callback=_patterns,
+    help="Also replace the kernel, operator and module names that match by kernel-1, name-1, ... "
+    "Implies --redact; may be repeated.",
+)
+def analyze(
+    paths: tuple[str, ...],
+    format_: str | None,
+    file: Path | None,
+    redact: bool,
+    hidden_names: list[re.Pattern[str]],
+) -> None:
+    """Say where the step's wall-clock time went, why, and what is worth changing.
+
+    PATH is a Kineto trace (.json, .json.gz), an nsys export (.sqlite), or several ranks of one run: their
+    files, or the folder they are in. The kind is found from the content.
+
+    \b
+    Examples:
+      traceanalyzer analyze trace.json.gz
+      traceanalyzer analyze rank*.json.gz --format markdown -o report.md
+      traceanalyzer analyze trace.json --redact --redact-name 'acme_.*'
+
+    The report begins with the answer: the bottleneck (one of compute, memory, launch, communication, sync,
+    input, host, transfer, or inconclusive), how sure that is, and the step's time as a budget of compute,
+    exposed communication, exposed copies and idle time, which sum to the step. Findings follow by headroom,
+    the time a step that removing the cause would save at most; then recommendations by predicted step time, what
+    the reader met in the recording, and the definition of every figure. Figures of a step are means over the
+    steady state (warm-up left out) of the rank that the others wait for.
+    """
+    from traceanalyzer import analyze as report_of
+    from traceanalyzer.cli.options import output_of
+    from traceanalyzer.cli.output import check_writable, warn_of_failures, write
+    from traceanalyzer.cli.read import read
+
+    output = output_of(format_, file, REPORT_FORMATS, paths)
+    check_writable(output.file)
+    run = read(paths)
+    warn_of_failures(run)
+    report = report_of(run)
+    if redact or hidden_names:
+        from traceanalyzer.report.redact import redact as redacted
+
+        report = redacted(report, hidden_names)
+    write(_drawn(report, output), output.file)
+
+
+def _drawn(report: Report, output: Output) -> str:
+    if output.format == "json":
+        from traceanalyzer.report.json import render_json
+
+        return render_json(report)
+    if output.format == "markdown":
+        from traceanalyzer.report.markdown import render_markdown
+
+        return render_markdown(report)
+    from traceanalyzer.cli.output import terminal_width, with_colour
+    from traceanalyzer.report.terminal import render_terminal
+
+    return render_terminal(report, terminal_width(), with_colour(output.file))

@@ -1,0 +1,94 @@
+"""The options that commands share, and what they mean."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+Function = TypeVar("Function", bound="Callable[..., Any]")
+
+REPORT_FORMATS = ("terminal", "markdown", "json")
+TABLE_FORMATS = ("terminal", "markdown", "json", "csv")
+FORMAT_OF_SUFFIX = {
+    ".md": "markdown",
+    ".markdown": "markdown",
+    ".json": "json",
+    ".csv": "csv",
+    ".txt": "terminal",
+    "": "terminal",
+}
+
+
+@dataclass(frozen=True)
+class Output:
+    """Where the result goes, and as what. `file` is None for standard output."""
+
+    format: str
+    file: Path | None
+
+
+def recordings(command: Function) -> Function:
+    """The recordings to read: `paths`."""
+    return click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path())(command)
+
+
+def output_options(formats: Sequence[str]) -> Callable[[Function], Function]:
+    """`--format` and `-o` as one `output`, of the formats that the command can write."""
+
+    def decorate(command: Function) -> Function:
+        chosen = click.option(
+            "--format",
+            "format_",
+            type=click.Choice(formats),
+            help="How to write it. Default: by the suffix of -o FILE, else terminal.",
+        )
+        file = click.option(
+            "-o",
+            "--output",
+            "file",
+            type=click.Path(dir_okay=False, path_type=Path),
+            metavar="FILE",
+            help="Write to a file instead of standard output.",
+        )
+        return chosen(file(command))
+
+    return decorate
+
+
+def selection_options(command: Function) -> Function:
+    """`--rank`, `--device`, `--step` and `--top`."""
+    number = click.IntRange(min=0)
+    for option in (
+        click.option(
+            "--top", type=click.IntRange(min=1), metavar="N", help="Only N rows: the first, of gaps the longest."
+        ),
+        click.option("--step", type=number, metavar="N", help="Only this step (its index, as `steps` lists it)."),
+        click.option("--device", type=number, metavar="N", help="Only this GPU (its CUDA ordinal)."),
+        click.option("--rank", type=number, metavar="N", help="Only this rank."),
+    ):
+        command = option(command)
+    return command
+
+
+def output_of(format_: str | None, file: Path | None, formats: Sequence[str], paths: Sequence[str]) -> Output:
+    """The output that the options ask for. Raises UsageError where they make no sense together."""
+    if file is not None:
+        _not_an_input(file, paths)
+    if format_ is None:
+        format_ = "terminal" if file is None else FORMAT_OF_SUFFIX.get(file.suffix.lower(), "")
+        if format_ not in formats:
+            raise click.UsageError(
+                f"cannot tell the format of {file} from its suffix; say --format {'|'.join(formats)}"
+            )
+    return Output(format_, file)
+
+
+def _not_an_input(file: Path, paths: Sequence[str]) -> None:
+    if file.resolve() in [Path(path).resolve() for path in paths]:
+        raise click.UsageError(f"-o {file} would overwrite the recording itself")

@@ -1,0 +1,86 @@
+"""Writing: results to standard output or a file, everything else to standard error."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+from traceanalyzer.errors import TraceAnalyzerError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from traceanalyzer.trace import Run
+
+BROKEN_PIPE = 141
+"""What a shell reports of a program that ends by SIGPIPE."""
+NARROWEST, WIDEST = 60, 200
+"""Columns: narrower, tables lose their meaning; wider, lines cannot be followed."""
+IN_ASCII = str.maketrans({"─": "-", "█": "#", "░": ".", "…": "~", "→": ">", "·": "-", "\ufffd": "?", "\u200b": ""})
+
+
+def write(text: str, file: Path | None) -> None:
+    """Write the result. Raises TraceAnalyzerError if the file cannot be written."""
+    if file is None:
+        _to_stdout(text)
+        return
+    try:
+        file.write_text(text, encoding="utf-8", errors="replace", newline="\n")
+    except OSError as error:
+        raise TraceAnalyzerError(f"cannot write {file}: {error.strerror}") from error
+
+
+def check_writable(file: Path | None) -> None:
+    """Refuse a file that cannot be written before the work, not after it."""
+    if file is None:
+        return
+    folder = file.parent
+    if not folder.is_dir():
+        raise TraceAnalyzerError(f"cannot write {file}: {folder} is not a folder; make it first")
+    if not os.access(file if file.exists() else folder, os.W_OK):
+        raise TraceAnalyzerError(f"cannot write {file}: Permission denied")
+
+
+def terminal_width() -> int:
+    """Columns of the terminal, 80 where there is none."""
+    return min(max(shutil.get_terminal_size().columns, NARROWEST), WIDEST)
+
+
+def with_colour(file: Path | None) -> bool:
+    """Whether the result goes to a person's terminal that shows colours."""
+    plain = "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb"
+    return file is None and sys.stdout.isatty() and not plain
+
+
+def warn_of_failures(run: Run) -> None:
+    """Say which inputs of a run could not be read; the others go on."""
+    for failure in run.failures:
+        message = " ".join(f"{failure.path} could not be read: {failure.message}".split())
+        click.echo(f"traceanalyzer: warning: {message}", err=True)
+
+
+def _to_stdout(text: str) -> None:
+    try:
+        sys.stdout.write(_encodable(text, sys.stdout.encoding or "ascii"))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _reader_left()
+
+
+def _encodable(text: str, encoding: str) -> str:
+    """The text in characters that the terminal has."""
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        return text.translate(IN_ASCII).encode(encoding, "replace").decode(encoding)
+    return text
+
+
+def _reader_left() -> NoReturn:
+    # Python flushes standard output once more when it ends, and would complain then.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(BROKEN_PIPE)

@@ -1,0 +1,54 @@
+"""What the table commands have in common: read, take the table, print it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from traceanalyzer.cli.options import TABLE_FORMATS, output_options, recordings, selection_options
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from traceanalyzer.cli.options import Output
+
+
+def table_command(command: Callable[..., None]) -> Callable[..., None]:
+    """The arguments of a table command; they arrive as `paths` and keyword options for `print_table`."""
+    return recordings(selection_options(output_options(TABLE_FORMATS)(command)))
+
+
+def print_table(
+    name: str,
+    row_type: type[Any],
+    paths: Sequence[str],
+    *,
+    format_: str | None,
+    file: Path | None,
+    **narrow: Any,
+) -> None:
+    """Print a table of `traceanalyzer.tables`; `narrow` is what that takes to narrow it."""
+    from traceanalyzer.cli.options import output_of
+    from traceanalyzer.cli.output import check_writable, warn_of_failures, write
+    from traceanalyzer.cli.read import read
+
+    output = output_of(format_, file, TABLE_FORMATS, paths)
+    check_writable(output.file)
+    run = read(paths)
+    warn_of_failures(run)
+    from traceanalyzer.tables import table
+
+    write(_drawn(name, table(run, name, **narrow), row_type, output), output.file)
+
+
+def _drawn(name: str, rows: list[Any], row_type: type[Any], output: Output) -> str:
+    from traceanalyzer.cli.output import terminal_width, with_colour
+    from traceanalyzer.report import rows as drawn
+
+    if output.format == "json":
+        return drawn.rows_as_json(name, rows)
+    if output.format == "csv":
+        return drawn.rows_as_csv(rows, row_type)
+    if output.format == "markdown":
+        return drawn.rows_as_markdown(rows)
+    return drawn.rows_as_terminal(rows, terminal_width(), with_colour(output.file))
