@@ -5,13 +5,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.analysis.collectives import ALL_REDUCE, GEMM, Ranked
 from traceanalyzer.analysis.collective_calls import collective_calls
 from traceanalyzer.analysis.collective_names import KINDS
 from traceanalyzer.analysis.communication import collective_stats, communication_time
 from traceanalyzer.analysis.context import Context
-from traceanalyzer.analysis.intervals import IntervalSet
+from traceanalyzer.analysis.intervals import IntervalSet, intersect, union
 from traceanalyzer.analysis.sharing import shared_time
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "traces"
@@ -31,6 +33,20 @@ def test_overlapping_intervals_share_their_time():
     within = IntervalSet(np.array([20]), np.array([120]))
     # 20-50 alone, 50-100 shared by two, 100-120 alone.
     assert shared_time(start, end, within).tolist() == [30 + 25, 25 + 20, 0]
+
+
+spans = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)), max_size=8)
+
+
+@given(spans, spans)
+def test_shared_time_adds_up_to_the_union(intervals, others):
+    start = np.array([a for a, _ in intervals], np.int64)
+    end = np.array([a + length for a, length in intervals], np.int64)
+    within = union(*(np.array(side, np.int64) for side in ([a for a, _ in others], [a + b for a, b in others])))
+    shared = shared_time(start, end, within)
+    assert shared.sum() == pytest.approx(intersect(union(start, end), within).total)
+    assert (shared >= 0).all()
+    assert (shared <= end - start + 1e-9).all()
 
 
 def test_metadata_comes_from_the_call_that_encloses_the_launch():
@@ -145,7 +161,8 @@ def test_rows_add_up_to_the_collectives_of_the_steady_steps(path):
     rows = collective_stats(ctx)
     steps = ctx.steps.steady_count
     assert sum(row.count for row in rows) * steps == pytest.approx(len(nccl))
-    assert sum(row.total_ms for row in rows) * steps == pytest.approx(sum(ops.end[i] - ops.start[i] for i in nccl) / 1e6)
+    total = sum(int(ops.end[i] - ops.start[i]) for i in nccl) / 1e6
+    assert sum(row.total_ms for row in rows) * steps == pytest.approx(total)
     hidden = 0
     for i in nccl:
         busy = np.zeros(int(ops.end[i] - ops.start[i]), bool)
@@ -154,9 +171,7 @@ def test_rows_add_up_to_the_collectives_of_the_steady_steps(path):
                 busy[max(ops.start[j] - ops.start[i], 0) : ops.end[j] - ops.start[i]] = True
         hidden += int(busy.sum())
     # NCCL runs collectives of one group one after the other: none is shared, so exposed is what is not hidden.
-    assert sum(row.exposed_ms for row in rows) * steps == pytest.approx(
-        sum(row.total_ms for row in rows) * steps - hidden / 1e6, abs=1e-3
-    )
+    assert sum(row.exposed_ms for row in rows) * steps == pytest.approx(total - hidden / 1e6, abs=1e-3)
 
 
 @recordings
