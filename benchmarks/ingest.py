@@ -16,7 +16,7 @@ _CHILD = """
 import json, resource, sys, time
 from pathlib import Path
 from traceanalyzer.ingest import detect, load
-detect.formats()
+list(detect.formats())
 cpu, wall = time.process_time(), time.perf_counter()
 run = load([sys.argv[1]])
 cpu, wall = time.process_time() - cpu, time.perf_counter() - wall

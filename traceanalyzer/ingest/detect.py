@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+import importlib
+from typing import TYPE_CHECKING, Protocol, cast
 
 from traceanalyzer.errors import UnreadableInputError
 from traceanalyzer.ingest.stream import cannot_open, head_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from traceanalyzer.trace import Trace
@@ -24,11 +25,14 @@ class Format(Protocol):
         """A trace for each process recorded; `progress` is called with the share done, 0 to 1."""
 
 
-def formats() -> tuple[Format, ...]:
-    """Every format. Imported when first asked for: a program that reads nothing pays nothing."""
-    from traceanalyzer.ingest import kineto, nsys
+FORMATS = ("kineto", "nsys")
+"""Modules of this package. One is imported when the ones before it did not recognise a file, and not sooner."""
 
-    return (nsys, kineto)
+
+def formats() -> Iterator[Format]:
+    """Every format, in order."""
+    for name in FORMATS:
+        yield cast("Format", importlib.import_module(f"traceanalyzer.ingest.{name}"))
 
 
 def detect(path: Path) -> Format:
