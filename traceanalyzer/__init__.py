@@ -46,11 +46,15 @@ def frame(recording: Run | str | Path | Sequence[str | Path], table: str, **narr
 
     `narrow` takes what `traceanalyzer.tables.table` takes: rank, device, step, top, min_us.
     """
+    from dataclasses import fields
+
     import pandas as pd
 
+    from traceanalyzer.tables import row_type
     from traceanalyzer.tables import table as rows
 
-    return pd.DataFrame(rows(_run(recording), table, **narrow))
+    columns = [f.name for f in fields(row_type(table))]
+    return pd.DataFrame(rows(_run(recording), table, **narrow), columns=columns)
 
 
 def _run(recording: Run | str | Path | Sequence[str | Path]) -> Run:

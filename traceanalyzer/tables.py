@@ -7,11 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from traceanalyzer.analysis.budget import StepRow
+from traceanalyzer.analysis.communication import CollectiveStats
 from traceanalyzer.analysis.context import Context
-from traceanalyzer.analysis.gap_rows import gap_rows
+from traceanalyzer.analysis.copies import CopyStats
+from traceanalyzer.analysis.gap_rows import GapRow, gap_rows
 from traceanalyzer.analysis.gaps import GapSide
+from traceanalyzer.analysis.kernels import KernelStats
 from traceanalyzer.analysis.measure import Measurements
+from traceanalyzer.analysis.ops import OpStats
 from traceanalyzer.analysis.ranks import compare_ranks
+from traceanalyzer.analysis.syncs import SyncRow
 from traceanalyzer.errors import EmptyRecordingError
 
 if TYPE_CHECKING:
@@ -23,14 +29,20 @@ if TYPE_CHECKING:
 OF_EVERY_RANK = ("gaps", "steps", "syncs")
 """Tables that show all ranks unless one is asked for; the others speak of the critical rank."""
 
-TABLES: dict[str, Callable[[Measurements], list[Any]]] = {
-    "ops": lambda m: m.ops,
-    "kernels": lambda m: m.kernels,
-    "steps": lambda m: m.steps,
-    "syncs": lambda m: m.syncs,
-    "copies": lambda m: m.copies,
-    "comm": lambda m: m.collectives,
+TABLES: dict[str, tuple[type[Any], Callable[[Measurements], list[Any]]]] = {
+    "ops": (OpStats, lambda m: m.ops),
+    "kernels": (KernelStats, lambda m: m.kernels),
+    "steps": (StepRow, lambda m: m.steps),
+    "syncs": (SyncRow, lambda m: m.syncs),
+    "copies": (CopyStats, lambda m: m.copies),
+    "comm": (CollectiveStats, lambda m: m.collectives),
 }
+"""Row type and measurement of each table but `gaps`, which has options of its own."""
+
+
+def row_type(name: str) -> type[Any]:
+    """The dataclass whose instances are the rows of a table: its columns, also where there are no rows."""
+    return GapRow if name == "gaps" else TABLES[name][0]
 
 
 def table(
@@ -55,7 +67,7 @@ def table(
         measured = [measured[compare_ranks([m.ctx for m in measured]).critical]]
     if name == "gaps":
         return _gaps(measured, top, min_us)
-    rows = [row for m in measured for row in TABLES[name](m)]
+    rows = [row for m in measured for row in TABLES[name][1](m)]
     return rows[:top]
 
 

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import traceanalyzer as ta
+from traceanalyzer.errors import EmptyRecordingError
+from traceanalyzer.tables import TABLES, table
+
+SAMPLE = Path(__file__).resolve().parents[1] / "sample_traces" / "sync_bound.json.gz"
+
+
+@pytest.fixture(scope="module")
+def run():
+    return ta.load(SAMPLE)
+
+
+@pytest.mark.parametrize("name", ["gaps", *TABLES])
+def test_every_table_is_a_frame(run, name: str) -> None:
+    frame = ta.frame(run, name)
+    assert list(frame.columns)
+    assert len(frame) == len(table(run, name))
+
+
+def test_gaps_come_in_time_order_and_can_be_narrowed(run) -> None:
+    everything = table(run, "gaps")
+    assert [g.start_ns for g in everything] == sorted(g.start_ns for g in everything)
+    long = table(run, "gaps", min_us=100)
+    assert {g.duration_ns for g in long} == {g.duration_ns for g in everything if g.duration_ns >= 100_000}
+    top = table(run, "gaps", top=3)
+    assert [g.start_ns for g in top] == sorted(g.start_ns for g in top)
+    assert sorted(g.duration_ns for g in top) == sorted(g.duration_ns for g in everything)[-3:]
+
+
+def test_gaps_fill_the_span_that_device_ops_leave(run) -> None:
+    ops = run.traces[0].device_ops
+    idle = sum(g.duration_ns for g in table(run, "gaps"))
+    (device,) = ta.analyze(run).devices
+    assert idle == pytest.approx(device.idle_ms * 1e6, abs=1)
+    assert min(g.start_ns for g in table(run, "gaps")) > ops.start[0]
+
+
+def test_one_step_alone(run) -> None:
+    (row,) = table(run, "steps", step=2)
+    assert row == table(run, "steps")[2]
+    per_step = {k.full_name: k.calls for k in table(run, "kernels", step=2)}
+    assert per_step == {k.full_name: k.calls for k in table(run, "kernels")}
+    assert {g.step for g in table(run, "gaps", step=2)} <= {1, 2, 3, None}
+
+
+def test_what_is_not_there_is_said_in_one_line(run) -> None:
+    with pytest.raises(EmptyRecordingError, match="no step 12; the recording has steps 0 to 3"):
+        table(run, "kernels", step=12)
+    with pytest.raises(EmptyRecordingError, match="device 5 did nothing"):
+        table(run, "kernels", device=5)
+    with pytest.raises(EmptyRecordingError, match="no recording of rank 3"):
+        table(run, "kernels", rank=3)
