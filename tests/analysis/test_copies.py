@@ -73,7 +73,9 @@ def test_a_copy_of_unknown_memory_says_so():
         ({"call": "cuMemcpyHtoDAsync"}, False),
         ({"call": "cudaMemcpy", "size": 1000, "direction": CopyKind.DEVICE_TO_HOST}, True),
         ({"call": "cudaMemcpy", "direction": CopyKind.DEVICE_TO_DEVICE, "source": MemoryKind.DEVICE}, False),
-        ({"returns": 125}, True),
+        ({"returns": 125}, False),
+        ({"source": MemoryKind.UNKNOWN}, False),
+        ({"source": MemoryKind.UNKNOWN, "returns": 125}, True),
     ],
 )
 def test_whether_the_host_waits(case, blocking):

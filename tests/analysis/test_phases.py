@@ -49,8 +49,9 @@ def test_the_step_and_what_holds_it_are_not_phases():
     assert set(phases(builder)) == {"forward"}
 
 
-def test_ranges_of_collectives_are_not_phases():
-    assert set(phases(stepped().annotation("nccl:all_reduce", 120, 130))) == {"forward"}
+@pytest.mark.parametrize("name", ["nccl:all_reduce", "record_param_comms", "ncclGroupEnd"])
+def test_ranges_of_collectives_are_not_phases(name):
+    assert set(phases(stepped().annotation(name, 120, 130))) == {"forward"}
 
 
 def test_phases_inside_phases_follow_them():

@@ -48,8 +48,8 @@ class CopyStats:
     call: str | None = metric("API call that made them; null where not recorded")
     op: str | None = metric("operators around the call, outermost first")
     blocking: bool | None = metric(
-        "whether the host waits for them: the call is synchronous (and not a copy to the device of up to 64,000 "
-        "bytes), is asynchronous on pageable memory, or was seen to return after the copy"
+        "whether the host waits for them: the call is synchronous, or the memory pageable, and it is not a copy to "
+        "the device of up to 64,000 bytes; where the memory is not known, whether the call returned after the copy"
     )
     count: float = metric("copies a step")
     bytes: float | None = metric("bytes copied a step", "bytes")
@@ -143,9 +143,11 @@ def _waited_for(ctx: Context, rows: I64) -> Bool:
     ordered = np.array([*(bool(_STREAM_ORDERED.search(s)) for s in trace.strings), True])[_call_names(ctx, rows)]
     staged = (ops.copy_kind[rows] == CopyKind.HOST_TO_DEVICE) & (ops.bytes[rows] <= STAGED_BYTES)
     within = ops.copy_kind[rows] == CopyKind.DEVICE_TO_DEVICE
-    pageable = (ops.source_memory[rows] == MemoryKind.PAGEABLE) | (ops.target_memory[rows] == MemoryKind.PAGEABLE)
-    seen = np.append(ctx.blocks, False)[ctx.launch[rows]]
-    result: Bool = ~staged & (pageable | (~ordered & ~within)) | seen
+    kinds = np.stack((ops.source_memory[rows], ops.target_memory[rows]))
+    pageable, unknown = (kinds == MemoryKind.PAGEABLE).any(axis=0), (kinds == MemoryKind.UNKNOWN).any(axis=0)
+    # A call on pinned memory that returned late was slow, it did not wait.
+    returned_after = np.append(ctx.blocks, False)[ctx.launch[rows]]
+    result: Bool = ~staged & (pageable | (~ordered & ~within)) | (unknown & returned_after)
     return result
 
 

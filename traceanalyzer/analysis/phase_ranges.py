@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 BLOCKED_NS = LONG_STRETCH_NS
 """Shorter pauses are Python between operators: a thread in one works for itself."""
 
-COMMUNICATION_RANGE = re.compile(r"^(nccl|rccl|gloo|mpi|ucc|xccl):")
-"""What torch.distributed names around every collective: not a phase, communication has figures of its own."""
+COMMUNICATION_RANGE = re.compile(r"^((nccl|rccl|gloo|mpi|ucc|xccl):|record_param_comms$|[nr]ccl[A-Z])")
+"""What torch.distributed and NCCL name around every collective: not a phase, communication has figures of its
+own."""
 
 
 @dataclass(frozen=True, eq=False)
