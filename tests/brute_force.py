@@ -146,7 +146,7 @@ def figures(ops: list[Op]) -> Figures:
         exposed_communication=covered["exposed_communication"],
         copy=covered["copy"],
         exposed_copy=covered["exposed_copy"],
-        largest_gap=max(gaps, default=0),
+        largest_gap=max((length for _, length in gaps), default=0),
         gaps=len(gaps),
         kernels=counts["kernel"] + counts["collective"],
         copies=counts["copy"],
@@ -154,10 +154,15 @@ def figures(ops: list[Op]) -> Figures:
     )
 
 
-def sweep(ops: list[Op], window: tuple[int, int]) -> tuple[Counter[str], list[int]]:
+def gaps_of(ops: list[Op]) -> list[tuple[int, int]]:
+    """Start and length of every stretch of the device's span with no device op, ns."""
+    return sweep(ops, (min(op.start for op in ops), max(op.end for op in ops)))[1]
+
+
+def sweep(ops: list[Op], window: tuple[int, int]) -> tuple[Counter[str], list[tuple[int, int]]]:
     """Walk over the window from edge to edge, keeping count of what runs.
 
-    Returns how long each state lasted (ns) and the lengths of the stretches in which nothing ran.
+    Returns how long each state lasted (ns), and where each stretch in which nothing ran began and its length.
     """
     edges: dict[int, list[tuple[str, int]]] = defaultdict(list)
     edges[window[0]] += ()
@@ -167,7 +172,7 @@ def sweep(ops: list[Op], window: tuple[int, int]) -> tuple[Counter[str], list[in
         edges[op.end].append((op.kind, -1))
     running: Counter[str] = Counter()
     lasted: Counter[str] = Counter()
-    gaps: list[int] = []
+    gaps: list[tuple[int, int]] = []
     gap = 0
     previous = None
     for time in sorted(edges):
@@ -178,13 +183,13 @@ def sweep(ops: list[Op], window: tuple[int, int]) -> tuple[Counter[str], list[in
             if "idle" in states:
                 gap += time - previous
             elif gap:
-                gaps.append(gap)
+                gaps.append((previous - gap, gap))
                 gap = 0
         for kind, change in edges[time]:
             running[kind] += change
         previous = time
     if gap:
-        gaps.append(gap)
+        gaps.append((window[1] - gap, gap))
     return lasted, gaps
 
 

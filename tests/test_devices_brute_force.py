@@ -54,6 +54,15 @@ def test_devices_are_those_of_the_raw_file(path):
 
 
 @every_recording
+def test_gaps_are_those_of_the_raw_file(path):
+    expected = sorted((lane.device, *gap) for lane, ops in raw(path).items() for gap in brute_force.gaps_of(ops))
+    gaps = traceanalyzer.frame(path, "gaps")
+    assert sorted(zip(gaps.device, gaps.start_ns, gaps.duration_ns, strict=True)) == expected
+    assert gaps.start_ns.is_monotonic_increasing
+    assert set(gaps.cause) <= set(CAUSES)
+
+
+@every_recording
 def test_budget_is_a_partition_of_the_step(path):
     metrics = analyzed(path).metrics
     budget, idle = metrics.budget_ms, metrics.idle_ms
