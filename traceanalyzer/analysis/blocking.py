@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from traceanalyzer.analysis.context import Context
     from traceanalyzer.trace import I64, Bool
 
+HELD_SHARE = 0.5
+"""A copy call that lasts through this much of its copy fed it from pageable memory, or waited for it."""
+
 RETURN_LATENCY_NS = 50_000
 """A call that ends this soon after the work it waited for has ended returned because of it."""
 
@@ -19,8 +22,8 @@ RETURN_LATENCY_NS = 50_000
 def blocking_calls(ctx: Context) -> Bool:
     """For each API call whether it waits for device work.
 
-    Synchronising calls always do. Copies do when the call returns only after its own copy has ended (pageable
-    memory, `cudaMemcpy`), frees and allocations when they begin while earlier work still runs and end just
+    Synchronising calls always do. Copies do when the call lasts as long as its own copy (pageable memory,
+    `cudaMemcpy`), frees and allocations when they begin while earlier work still runs and end just
     after all of it has. What the profiler itself adds at the end of its window does not count.
     """
     calls, ops, kind = ctx.trace.api_calls, ctx.trace.device_ops, ctx.api_kind
@@ -28,8 +31,9 @@ def blocking_calls(ctx: Context) -> Bool:
     copying = np.flatnonzero(ctx.is_copy & (ctx.launch >= 0))
     launcher = ctx.launch[copying]
     is_copy_call = kind[launcher] == ApiKind.COPY
-    returned_after = is_copy_call & (calls.end[launcher] >= ops.end[copying])
-    blocks[launcher[returned_after]] = True
+    beside = np.minimum(calls.end[launcher], ops.end[copying]) - np.maximum(calls.start[launcher], ops.start[copying])
+    held = (calls.end[launcher] >= ops.end[copying]) | (beside >= HELD_SHARE * (ops.end - ops.start)[copying])
+    blocks[launcher[is_copy_call & held]] = True
     memory = np.flatnonzero((kind == ApiKind.FREE) | (kind == ApiKind.ALLOCATE))
     drained = ctx.drained_at(calls.end[memory])
     blocks[memory] = (drained > calls.start[memory]) & (calls.end[memory] - drained < RETURN_LATENCY_NS)
