@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]
+F64 = NDArray[np.float64]
 U8 = NDArray[np.uint8]
 Bool = NDArray[np.bool_]
 
@@ -300,6 +301,27 @@ class Collectives(Table):
     ranks: I32 = column(np.int32, text=True)
 
 
+@dataclass(frozen=True, eq=False)
+class StepTimings(Table):
+    """Steps timed by the program itself (a timing log), one row a logged step. Unknown values are -1."""
+
+    step: I64 = column(np.int64)
+    """Number of the step as logged."""
+    start: I64 = column(np.int64, fill=0)
+    """Sum of the durations before it, ns: logs have no common clock, and need not hold every step."""
+    duration: I64 = column(np.int64)
+    """Time of the step, ns; where only every n-th step is logged possibly the mean over n steps."""
+    data: I64 = column(np.int64)
+    """Time of it spent waiting for data, ns."""
+    samples: I64 = column(np.int64)
+    tokens: I64 = column(np.int64)
+    samples_per_s: F64 = column(np.float64)
+    """Throughput as logged."""
+    tokens_per_s: F64 = column(np.float64)
+    mfu: F64 = column(np.float64)
+    """Model FLOP/s utilisation as logged, 0..1."""
+
+
 @dataclass(frozen=True)
 class Thread:
     """A host thread."""
@@ -345,6 +367,15 @@ class Collected:
 
 
 @dataclass(frozen=True)
+class Condition:
+    """One fact about the recording's circumstances. `spoils` says what it does to the figures, if anything."""
+
+    name: str
+    value: str
+    spoils: str = ""
+
+
+@dataclass(frozen=True)
 class Health:
     """What the reader met. Counts are of events (rows) in the recording."""
 
@@ -384,6 +415,12 @@ class Trace:
     memory_events: MemoryEvents = field(default_factory=MemoryEvents.empty)
     gpu_metrics: GpuMetrics = field(default_factory=GpuMetrics.empty)
     collectives: Collectives = field(default_factory=Collectives.empty)
+    step_timings: StepTimings = field(default_factory=StepTimings.empty)
+    """The timing log of the same process, or all there is where `source` is `timing_log`."""
+    unprofiled_step_ns: int | None = None
+    """Median step time of the same process without a profiler, where the capture carries it."""
+    conditions: tuple[Condition, ...] = ()
+    """What is known of the machine and the settings under which it was recorded."""
     collected: Collected = Collected()
     health: Health = Health()
     epoch_ns: int = 0
@@ -414,3 +451,5 @@ class Run:
 
     traces: tuple[Trace, ...]
     failures: tuple[Failure, ...] = ()
+    logs: tuple[Trace, ...] = ()
+    """Timing logs that were joined with the traces of the same ranks."""

@@ -25,7 +25,7 @@ class Format(Protocol):
         """A trace for each process recorded; `progress` is called with the share done, 0 to 1."""
 
 
-FORMATS = ("kineto", "nsys")
+FORMATS = ("kineto", "nsys", "timing_log")
 """Modules of this package. One is imported when the ones before it did not recognise a file, and not sooner."""
 
 
@@ -50,7 +50,7 @@ def detect(path: Path) -> Format:
     raise UnreadableInputError(f"{path}: {_what(head)}; {_EXPECTED}")
 
 
-_EXPECTED = "give a Kineto trace (.json, .json.gz) or an Nsight Systems export (.sqlite)"
+_EXPECTED = "give a Kineto trace (.json, .json.gz), an Nsight Systems export (.sqlite) or a log of step times"
 
 
 def _what(head: bytes) -> str:

@@ -1,0 +1,52 @@
+"""The lines of a log file as text: gzip, UTF-16, progress bars and terminal colours dealt with."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from traceanalyzer.ingest.stream import ByteStream
+
+_ESCAPE = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
+"""Terminal control sequences: colours, cursor movements, titles."""
+_BREAK = re.compile(r"\r\n|[\n\r]")
+"""A progress bar goes back to the start of its line instead of to the next one."""
+MAX_LINE = 1 << 16
+"""No step line is this long; a file without line breaks is not held in memory whole."""
+
+
+def encoding_of(head: bytes) -> str:
+    """The text encoding by its byte-order mark; Windows shells redirect to UTF-16."""
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    return "utf-8-sig"
+
+
+def pieces_of(stream: ByteStream) -> Iterator[bytes]:
+    """The pieces of an open file."""
+    while piece := stream.read():
+        yield piece
+
+
+def lines_of(pieces: Iterable[bytes], cut: Callable[[], None] | None = None) -> Iterator[str]:
+    """The lines, without terminal control sequences. `cut` is called before a last line that has no end."""
+    decoder = None
+    rest = ""
+    for piece in pieces:
+        decoder = decoder or codecs.getincrementaldecoder(encoding_of(piece))("replace")
+        rest += decoder.decode(piece)
+        *lines, rest = _BREAK.split(rest)
+        yield from map(_plain, lines)
+        rest = rest[-MAX_LINE:]
+    if rest.strip():
+        if cut is not None:
+            cut()
+        yield _plain(rest)
+
+
+def _plain(line: str) -> str:
+    return _ESCAPE.sub("", line) if "\x1b" in line else line
