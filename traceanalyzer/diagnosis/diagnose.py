@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from traceanalyzer.diagnosis.classify import classify
@@ -38,7 +38,11 @@ def diagnose(m: Measurements, more: Iterable[Draft] = ()) -> Diagnosis:
     findings = [_finding(m, draft, headroom) for draft, headroom in settled]
     advice = [_advice(m, d, r, headroom) for d, headroom in settled for r in d.remedies]
     advice.sort(key=lambda a: float("inf") if a.predicted_step_ms is None else a.predicted_step_ms)
-    return Diagnosis(classify(m), findings, advice)
+    summary = classify(m)
+    across = [f.title for f in findings if f.id == "straggler"]
+    return Diagnosis(
+        replace(summary, headline=" ".join([summary.headline, *(f"{t}." for t in across)])), findings, advice
+    )
 
 
 def _settle(m: Measurements, drafts: list[Draft]) -> list[tuple[Draft, float | None]]:

@@ -96,6 +96,7 @@ def _tables(m: Measurements, ranks: RankComparison) -> dict[str, list[Any]]:
         "ops": m.ops[:TOP_ROWS],
         "copies": m.copies,
         "collectives": m.collectives,
+        "skew": list(ranks.collectives),
     }
 
 

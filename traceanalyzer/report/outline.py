@@ -28,6 +28,7 @@ TABLE_TITLES = {
     "ops": "Operators",
     "copies": "Memory copies",
     "collectives": "Collectives",
+    "skew": "Collectives across ranks: transfer and waiting",
 }
 TABLE_COMMANDS = {
     "steps": "steps",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from traceanalyzer.diagnosis.draft import Draft, Remedy
+from traceanalyzer.diagnosis.draft import Draft, Remedy, share
 from traceanalyzer.diagnosis.finding import Evidence
 
 if TYPE_CHECKING:
@@ -14,33 +14,38 @@ if TYPE_CHECKING:
     from traceanalyzer.analysis.ranks import RankComparison
 
 
+BALANCE = (
+    "Give every rank the same work: balance batches by tokens or sequence length, pipeline stages and experts by "
+    "measured cost; rule out a slower GPU (clocks, temperature, other processes)."
+)
+UNBLOCK = "Find what holds the host of rank {rank} (its idle gaps say where): the other ranks pay for it, too."
+MIN_WAIT_SHARE = 0.05
+"""Share of the step that another rank must wait before one rank is said to hold up the run."""
+
+
 def straggler(m: Measurements, ranks: RankComparison) -> Iterator[Draft]:
-    """One rank computes longer than the others, which wait for it in their collectives."""
+    """One rank is late at the collectives: because it computes longer, or because its device idles."""
     rows = list(ranks.rows)
-    if len(rows) < 2:
+    if len(rows) < 2 or not rows[ranks.critical].straggler:
         return
     slow = rows[ranks.critical]
     others = [row for i, row in enumerate(rows) if i != ranks.critical]
-    if not slow.straggler:
+    waited = max((r.waiting_ms for r in others if r.waiting_ms is not None), default=0.0)
+    if waited < MIN_WAIT_SHARE * m.mean_step_ms:
         return
-    fair = (slow.compute_ms + sum(row.compute_ms for row in others)) / len(rows)
-    waited = max((r.waiting_ms for r in others if r.waiting_ms is not None), default=None)
+    mean = sum(row.compute_ms for row in others) / len(others)
+    where = f"rank {slow.rank}, per step"
     evidence = [
-        Evidence("compute", slow.compute_ms, "ms", f"rank {slow.rank}, per step"),
-        Evidence("compute", sum(r.compute_ms for r in others) / len(others), "ms", "mean of the other ranks, per step"),
-        Evidence("waiting for others", waited, "ms", "the rank that waits longest, per step"),
+        share(waited, m.mean_step_ms, "waiting of the rank that waits longest", MIN_WAIT_SHARE),
+        Evidence("compute", slow.compute_ms, "ms", where),
+        Evidence("compute", mean, "ms", "mean of the other ranks, per step"),
+        Evidence("idle", slow.idle_ms, "ms", where),
     ]
-    action = (
-        "Give every rank the same work: balance batches by tokens or sequence length, pipeline stages and experts by "
-        "measured cost; rule out a slower GPU (clocks, temperature, other processes)."
-    )
-    remedy = Remedy(action, "the work spread evenly over the ranks")
-    yield Draft(
-        "straggler",
-        "compute",
-        f"Rank {slow.rank} holds up the others",
-        "compute",
-        max(slow.compute_ms - fair, 0.0),
-        evidence,
-        [remedy],
-    )
+    title = f"Rank {slow.rank} holds up the others"
+    excess = (slow.compute_ms - mean) * len(others) / len(rows)
+    if excess > MIN_WAIT_SHARE * m.mean_step_ms:
+        remedy = Remedy(BALANCE, "the work spread evenly over the ranks")
+        yield Draft("straggler", "compute", f"{title}: it computes longer", "compute", excess, evidence, [remedy])
+    else:
+        remedy = Remedy(UNBLOCK.format(rank=slow.rank), "counted in the findings on idle time")
+        yield Draft("straggler", "host", f"{title}: its GPU idles", "none", None, evidence, [remedy])
