@@ -14,7 +14,7 @@ import click
 
 from traceanalyzer.errors import TraceAnalyzerError
 
-COMMANDS = ("analyze", "gaps", "ops", "kernels", "steps", "syncs", "copies", "comm", "completion")
+COMMANDS = ("analyze", "gaps", "ops", "kernels", "steps", "syncs", "copies", "comm", "collect", "completion")
 """Modules of this package, in the order of `--help`; each has its command under its own name."""
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130

@@ -1,0 +1,52 @@
+"""Runs `traceanalyzer collect` on the small scripts beside this file."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+SCRIPTS = Path(__file__).parent / "scripts"
+SMALL = ("--wait", "2", "--unprofiled-steps", "5", "--warmup", "1", "--active", "2")
+"""A recording of ten steps."""
+ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1"}
+
+
+def collect_command(*arguments: object) -> list[str]:
+    code = "from traceanalyzer.cli import main; main()"
+    return [sys.executable, "-c", code, "collect", *map(str, arguments)]
+
+
+def collect(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = collect_command(*arguments)
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=60, env=ONE_THREAD | environment, check=False
+    )
+
+
+def trace_events(path: Path) -> list[dict[str, Any]]:
+    with gzip.open(path) as file:
+        return json.load(file)["traceEvents"]
+
+
+def recorded_steps(path: Path) -> int:
+    return sum(
+        event.get("ph") == "X" and event.get("name", "").startswith("ProfilerStep#") for event in trace_events(path)
+    )
+
+
+def alive(marker: str) -> list[str]:
+    """Command lines of running processes that mention the marker."""
+    found = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            text = file.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if marker in text and int(file.parent.name) != os.getpid():
+            found.append(text)
+    return found

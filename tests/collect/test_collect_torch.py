@@ -1,0 +1,57 @@
+"""`collect torch` on scripts that know nothing of it."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+from tests.collect.running import SCRIPTS, SMALL, collect, recorded_steps
+
+pytest.importorskip("torch")
+TRAIN = SCRIPTS / "train.py"
+
+
+@pytest.mark.parametrize(("ending", "status"), [("", 0), ("exit", 7), ("crash", 1)])
+def test_steps_are_recorded_and_the_script_keeps_its_output_and_status(tmp_path, ending, status):
+    done = collect("torch", "-o", tmp_path, *SMALL, "--", sys.executable, TRAIN, 12, ending)
+    assert done.returncode == status
+    assert done.stdout == "started\ntrained\n"
+    assert recorded_steps(tmp_path / "trace.rank0.json.gz") == 2
+    timed = json.loads((tmp_path / "unprofiled.rank0.json").read_text())
+    assert timed["steps"] == 5
+    assert timed["clock"] == "host"
+    assert timed["step_time_ms"] == pytest.approx(timed["wall_mean_ms"], rel=0.5)
+    assert "next: traceanalyzer analyze" in done.stderr
+    assert {file.name for file in tmp_path.iterdir()} == {
+        "trace.rank0.json.gz",
+        "unprofiled.rank0.json",
+        "environment.json",
+    }
+
+
+def test_a_recording_cut_short_keeps_the_steps_it_has(tmp_path):
+    options = (*SMALL[:-1], "50")
+    done = collect("torch", "-o", tmp_path, *options, "--", sys.executable, TRAIN, 14, "crash")
+    assert done.returncode == 1
+    assert recorded_steps(tmp_path / "trace.rank0.json.gz") >= 5
+
+
+def test_too_few_steps_say_how_many_are_needed(tmp_path):
+    done = collect("torch", "-o", tmp_path, *SMALL, "--", sys.executable, TRAIN, 4)
+    assert done.returncode == 0
+    assert "it ended after 4 steps, a recording needs 10" in done.stderr
+
+
+def test_a_script_without_steps_is_told_so(tmp_path):
+    done = collect("torch", "-o", tmp_path, "--", sys.executable, TRAIN, 0, "exit")
+    assert done.returncode == 7
+    assert "no step was found" in done.stderr
+
+
+def test_a_script_without_torch_is_told_so(tmp_path):
+    done = collect("torch", "-o", tmp_path, "--", sys.executable, "-c", "print(1)")
+    assert done.returncode == 0
+    assert done.stdout == "1\n"
+    assert "no process of the command imported torch" in done.stderr

@@ -1,0 +1,164 @@
+"""Ties a recorder to the steps of the script in this process, once the script has imported torch.
+
+Nothing here may change what the script does: a failure of ours is reported and ends the recording, no more.
+"""
+
+from __future__ import annotations
+
+import atexit
+import importlib.util
+import os
+import signal
+import sys
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Protocol
+
+from traceanalyzer.collect import processes
+from traceanalyzer.collect.plan import Plan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from importlib.machinery import ModuleSpec
+
+    from traceanalyzer.collect.step_finder import Finder
+
+
+class Recorder(Protocol):
+    """What is told of every step's end."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing more will be recorded."""
+
+    def step(self) -> None:
+        """A step has ended."""
+
+    def record_now(self) -> None:
+        """Record at the next step."""
+
+    def close(self) -> None:
+        """Keep what there is."""
+
+    def discard(self) -> None:
+        """Take back what there is."""
+
+    def abandon(self) -> None:
+        """Forget everything: this process is a fork of the recorded one."""
+
+
+class Attached:
+    """A recorder and a step finder at work in this process."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._steps = 0
+        self._phase = "attached"
+        self._recorder = _recorder(plan, self._enter)
+        self._finder = _finder(plan, self._step, self._start_over)
+
+    def begin(self) -> None:
+        """Start looking for steps."""
+        self._finder.install()
+        atexit.register(self._report)
+        os.register_at_fork(after_in_child=self._forked)
+        main = threading.current_thread() is threading.main_thread()
+        if main and signal.getsignal(signal.SIGUSR2) is signal.SIG_DFL:
+            signal.signal(signal.SIGUSR2, self._asked)
+        self._report()
+
+    def _step(self) -> None:
+        self._steps += 1
+        try:
+            self._recorder.step()
+        except Exception as error:
+            self._fail(error)
+        if self._recorder.finished and not self._plan.on_signal:
+            self._finder.remove()
+
+    def _start_over(self) -> None:
+        self._recorder.discard()
+        self._recorder = _recorder(self._plan, self._enter)
+        self._steps = 0
+        self._enter("attached")
+
+    def _enter(self, phase: str) -> None:
+        self._phase = phase
+        self._report()
+
+    def _report(self) -> None:
+        with suppress(OSError):
+            processes.report(self._plan.path, self._phase, self._steps)
+
+    def _fail(self, error: Exception) -> None:
+        self._finder.remove()
+        with suppress(Exception):
+            self._recorder.close()
+        self._enter(f"failed: {type(error).__name__}: {error}")
+
+    def _asked(self, number: int, frame: Any) -> None:
+        self._finder.remove()
+        self._recorder.record_now()
+        self._finder.install()
+
+    def _forked(self) -> None:
+        self._finder.remove()
+        self._recorder.abandon()
+        atexit.unregister(self._report)
+
+
+def _recorder(plan: Plan, on_phase: Callable[[str], None]) -> Recorder:
+    if plan.recorder == "timing":
+        from traceanalyzer.collect.step_log import StepLog
+
+        return StepLog(plan, on_phase)
+    if plan.recorder == "nsys":
+        from traceanalyzer.collect.profiler_range import ProfilerRange
+
+        return ProfilerRange(plan, on_phase)
+    from traceanalyzer.collect.torch_profiler import TorchRecording
+
+    return TorchRecording(plan, on_phase)
+
+
+def _finder(plan: Plan, on_step: Callable[[], None], on_training: Callable[[], None]) -> Finder:
+    if plan.step_on:
+        from traceanalyzer.collect.step_function import FunctionCalls
+
+        return FunctionCalls(plan.step_on, on_step)
+    from traceanalyzer.collect.step_finder import StepFinder
+
+    return StepFinder(on_step, on_training)
+
+
+class _TorchImport:
+    """A finder for `sys.meta_path` that lets the others find torch and runs `after` when it has been imported."""
+
+    def __init__(self, after: Callable[[], None]) -> None:
+        self._after = after
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        """Find torch itself with the other finders; nothing else."""
+        if name != "torch" or self not in sys.meta_path:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        if spec is None or spec.loader is None:
+            return spec
+        # the loader keeps its type, so that resources and sources are still found through it
+        execute = spec.loader.exec_module
+
+        def execute_then_attach(module: Any) -> None:
+            execute(module)
+            with suppress(Exception):
+                self._after()
+
+        spec.loader.exec_module = execute_then_attach  # type: ignore[method-assign]
+        return spec
+
+
+def attach_on_import() -> None:
+    """Attach this process as its environment says, as soon as it has imported torch."""
+    plan = Plan.from_environment()
+    if plan is not None:
+        sys.meta_path.insert(0, _TorchImport(lambda: Attached(plan).begin()))

@@ -1,0 +1,60 @@
+"""The little of CUDA that recorders need, safe to call in a process that has no GPU or has not touched it yet."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+POLL_SECONDS = 0.01
+
+
+def in_use() -> bool:
+    """Whether this process has a CUDA context. Never creates one: that would break a later fork."""
+    import torch
+
+    return bool(torch.cuda.is_available() and torch.cuda.is_initialized())
+
+
+def capturing() -> bool:
+    """Whether a CUDA graph is being captured: recording an event or waiting would end the capture with an error."""
+    import torch
+
+    return bool(torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing())
+
+
+def synchronize() -> None:
+    """Wait for the device, if there is one in use."""
+    import torch
+
+    if in_use():
+        torch.cuda.synchronize()
+
+
+def wait_at_most(seconds: float) -> bool:
+    """Wait for the current stream, but not for ever: a collective whose peer died never ends. True if it is idle."""
+    import torch
+
+    if not in_use():
+        return True
+    deadline = time.monotonic() + seconds
+    while not torch.cuda.current_stream().query():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(POLL_SECONDS)
+    return True
+
+
+def new_events(count: int) -> list[Any]:
+    """CUDA events for timing, empty without CUDA. The first `record` of each creates it on the device."""
+    import torch
+
+    return [torch.cuda.Event(enable_timing=True) for _ in range(count)] if in_use() else []
+
+
+def timing_events(count: int) -> list[Any]:
+    """CUDA events that exist on the device already, so that `record` costs the least; waits for the device."""
+    events = new_events(count)
+    for event in events:
+        event.record()
+    synchronize()
+    return events

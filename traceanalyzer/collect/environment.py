@@ -1,0 +1,132 @@
+"""`environment.json`: where and under which conditions a capture was made.
+
+Of the environment variables only those of `ALLOWED_VARIABLES` are kept, and of the command only the program's name:
+the rest may hold secrets.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+from importlib import metadata
+from typing import TYPE_CHECKING, Any
+
+from traceanalyzer.collect import nvml
+from traceanalyzer.collect.export import write_json
+from traceanalyzer.collect.ranks import current_rank
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from traceanalyzer.collect.plan import Plan
+
+FILE = "environment.json"
+
+ALLOWED_VARIABLES = (
+    "CUDA_DEVICE_MAX_CONNECTIONS",
+    "CUDA_DEVICE_ORDER",
+    "CUDA_LAUNCH_BLOCKING",
+    "CUDA_MODULE_LOADING",
+    "CUDA_VISIBLE_DEVICES",
+    "LOCAL_RANK",
+    "LOCAL_WORLD_SIZE",
+    "MKL_NUM_THREADS",
+    "NCCL_ALGO",
+    "NCCL_BUFFSIZE",
+    "NCCL_DEBUG",
+    "NCCL_IB_DISABLE",
+    "NCCL_MAX_NCHANNELS",
+    "NCCL_MIN_NCHANNELS",
+    "NCCL_NVLS_ENABLE",
+    "NCCL_P2P_DISABLE",
+    "NCCL_PROTO",
+    "NCCL_SHM_DISABLE",
+    "NVIDIA_TF32_OVERRIDE",
+    "OMP_NUM_THREADS",
+    "PYTORCH_ALLOC_CONF",
+    "PYTORCH_CUDA_ALLOC_CONF",
+    "PYTORCH_NO_CUDA_MEMORY_CACHING",
+    "RANK",
+    "TORCHINDUCTOR_MAX_AUTOTUNE",
+    "TORCH_COMPILE_DISABLE",
+    "TORCH_NCCL_ASYNC_ERROR_HANDLING",
+    "TORCH_NCCL_BLOCKING_WAIT",
+    "WORLD_SIZE",
+)
+"""Switches and numbers that change how fast a step is; no name here ever holds a path, a host or a secret."""
+
+PACKAGES = ("torch", "triton", "transformers", "lightning", "deepspeed", "vllm", "flash-attn", "numpy")
+
+
+def describe(plan: Plan) -> dict[str, Any]:
+    """Everything that can be told in this process; what PyTorch knows only where the script has imported it."""
+    return {
+        "schema_version": 1,
+        "command": plan.command,
+        "git_revision": plan.git_revision,
+        "python": platform.python_version(),
+        "system": platform.system(),
+        "cpu": {"model": _cpu_model(), "count": os.cpu_count(), "usable": len(os.sched_getaffinity(0))},
+        "packages": _versions(),
+        "torch": _torch() if "torch" in sys.modules else None,
+        "gpus": nvml.describe(),
+        "variables": {name: os.environ[name] for name in ALLOWED_VARIABLES if name in os.environ},
+    }
+
+
+def write(plan: Plan) -> None:
+    """Write `environment.json`, once a capture: the process of rank 0 does."""
+    path = plan.path / FILE
+    if current_rank() == 0 and not path.exists():
+        write_json(path, describe(plan))
+
+
+def git_revision(folder: Path) -> str | None:
+    """The commit that is checked out, with `-dirty` where tracked files differ; None outside a repository."""
+    command = ["git", "-C", str(folder), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=5, check=False)  # noqa: S603
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return answer.stdout.strip() or None
+
+
+def _torch() -> dict[str, Any]:
+    import torch
+
+    cuda = torch.cuda.is_available()
+    return {
+        "version": torch.__version__,
+        "cuda": torch.version.cuda,
+        "hip": torch.version.hip,
+        "cudnn": torch.backends.cudnn.version() if cuda else None,
+        "nccl": ".".join(map(str, torch.cuda.nccl.version())) if cuda else None,
+        "devices": torch.cuda.device_count() if cuda else 0,
+        "threads": torch.get_num_threads(),
+        "debug_build": bool(torch.version.debug),
+        "anomaly_mode": torch.is_anomaly_enabled(),
+        "deterministic": torch.are_deterministic_algorithms_enabled(),
+        "cudnn_benchmark": torch.backends.cudnn.benchmark,
+        "float32_matmul_precision": torch.get_float32_matmul_precision(),
+        "launch_blocking": os.environ.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0"),
+    }
+
+
+def _cpu_model() -> str | None:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
+            return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), None)
+    except OSError:
+        return platform.processor() or None
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for name in PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found

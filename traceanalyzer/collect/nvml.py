@@ -1,0 +1,128 @@
+"""What NVML says of the GPUs: once for `environment.json`, and sampled in a thread. Without NVML, nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+BITS = {
+    0x1: "idle",
+    0x2: "application_clocks",
+    0x4: "software_power_cap",
+    0x8: "hardware_slowdown",
+    0x10: "sync_boost",
+    0x20: "software_thermal",
+    0x40: "hardware_thermal",
+    0x80: "hardware_power_brake",
+    0x100: "display_clocks",
+}
+"""NVML's `nvmlClocksEventReasons`."""
+
+SLOWING = frozenset(BITS.values()) - {"idle", "display_clocks", "application_clocks"}
+"""Reasons that make a measurement slower than the GPU is."""
+
+
+def reasons(mask: int) -> list[str]:
+    """Names of the clock reasons in NVML's bit mask."""
+    return [name for bit, name in BITS.items() if mask & bit]
+
+
+@contextlib.contextmanager
+def _library() -> Iterator[Any]:
+    """pynvml, initialised; None where it or the driver is missing."""
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+    except Exception:
+        yield None
+        return
+    try:
+        yield pynvml
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def _ask(function: Any, *arguments: Any) -> Any:
+    """NVML's answer, None where this GPU or driver has none."""
+    try:
+        answer = function(*arguments)
+    except Exception:
+        return None
+    return answer.decode() if isinstance(answer, bytes) else answer
+
+
+def describe() -> list[dict[str, Any]] | None:
+    """Each GPU of the host: name, memory, driver, clocks, reasons for lower clocks, other processes. None: no NVML."""
+    with _library() as library:
+        if library is None:
+            return None
+        driver = _ask(library.nvmlSystemGetDriverVersion)
+        return [_describe(library, i, driver) for i in range(_ask(library.nvmlDeviceGetCount) or 0)]
+
+
+def _describe(library: Any, index: int, driver: str | None) -> dict[str, Any]:
+    handle = library.nvmlDeviceGetHandleByIndex(index)
+    memory = _ask(library.nvmlDeviceGetMemoryInfo, handle)
+    mask = _ask(library.nvmlDeviceGetCurrentClocksThrottleReasons, handle)
+    processes = _ask(library.nvmlDeviceGetComputeRunningProcesses, handle)
+    return {
+        "index": index,
+        "name": _ask(library.nvmlDeviceGetName, handle),
+        "driver": driver,
+        "memory_bytes": memory.total if memory else None,
+        "sm_clock_mhz": _ask(library.nvmlDeviceGetClockInfo, handle, library.NVML_CLOCK_SM),
+        "sm_clock_max_mhz": _ask(library.nvmlDeviceGetMaxClockInfo, handle, library.NVML_CLOCK_SM),
+        "memory_clock_mhz": _ask(library.nvmlDeviceGetClockInfo, handle, library.NVML_CLOCK_MEM),
+        "throttle_reasons": None if mask is None else [r for r in reasons(mask) if r in SLOWING],
+        "processes": None if processes is None else len(processes),
+    }
+
+
+class Sampler:
+    """Writes a JSON line a GPU every `interval` seconds, from a daemon thread, until closed."""
+
+    def __init__(self, path: Path, interval: float) -> None:
+        self._path = path
+        self._interval = interval
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop sampling and wait for the last line."""
+        self._stopped.set()
+        self._thread.join(timeout=5)
+
+    def _run(self) -> None:
+        with _library() as library:
+            if library is None:
+                return
+            handles = [library.nvmlDeviceGetHandleByIndex(i) for i in range(library.nvmlDeviceGetCount())]
+            with self._path.open("w") as lines:
+                while not self._stopped.wait(self._interval):
+                    for index, handle in enumerate(handles):
+                        lines.write(json.dumps({"gpu": index, **_sample(library, handle)}) + "\n")
+                    lines.flush()
+
+
+def _sample(library: Any, handle: Any) -> dict[str, Any]:
+    utilization = _ask(library.nvmlDeviceGetUtilizationRates, handle)
+    memory = _ask(library.nvmlDeviceGetMemoryInfo, handle)
+    power = _ask(library.nvmlDeviceGetPowerUsage, handle)
+    mask = _ask(library.nvmlDeviceGetCurrentClocksThrottleReasons, handle)
+    return {
+        "time_ns": time.time_ns(),
+        "gpu_utilization": utilization.gpu if utilization else None,
+        "memory_used_bytes": memory.used if memory else None,
+        "power_w": None if power is None else power / 1000,
+        "sm_clock_mhz": _ask(library.nvmlDeviceGetClockInfo, handle, library.NVML_CLOCK_SM),
+        "throttle_reasons": None if mask is None else [r for r in reasons(mask) if r in SLOWING],
+    }

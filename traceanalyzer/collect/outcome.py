@@ -1,0 +1,73 @@
+"""What a recorded command came to, in one or two lines for stderr."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from traceanalyzer.collect import processes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from traceanalyzer.collect.plan import Plan
+
+MADE_BY = {"torch": "trace.rank*.json.gz", "timing": "timings.rank*.jsonl", "nsys": "nsys.sqlite"}
+KIB = 1024
+
+
+def describe(plan: Plan, returned: int) -> list[str]:
+    """Lines that say what was recorded, or why nothing was; removes the processes' own notes."""
+    seen = processes.read(plan.path)
+    processes.forget(plan.path)
+    made = sorted(plan.path.glob(MADE_BY[plan.recorder]))
+    lines = [*_ending(returned), *_failures(seen)]
+    if made:
+        lines += [*(f"{_file(file)}{_unprofiled(file)}" for file in made)]
+        return [*lines, f"next: traceanalyzer analyze {plan.folder}"]
+    return [*lines, f"nothing was recorded: {_reason(plan, seen)}"]
+
+
+def _ending(returned: int) -> Iterator[str]:
+    if returned < 0:
+        yield f"the command was ended by signal {-returned}"
+    elif returned:
+        yield f"the command ended with status {returned}"
+
+
+def _failures(seen: list[processes.Progress]) -> Iterator[str]:
+    for process in seen:
+        if process.phase.startswith("failed"):
+            yield f"rank {process.rank}: recording {process.phase}"
+
+
+def _file(file: Path) -> str:
+    return f"{file} ({max(file.stat().st_size // KIB, 1):,} KiB)"
+
+
+def _unprofiled(trace: Path) -> str:
+    rank = trace.name.split(".")[1]
+    timed = trace.parent / f"unprofiled.{rank}.json"
+    if not timed.exists():
+        return ""
+    return f", unprofiled step {json.loads(timed.read_text())['step_time_ms']:.3f} ms"
+
+
+def _reason(plan: Plan, seen: list[processes.Progress]) -> str:
+    if not seen:
+        return "no process of the command imported torch (or Python ran with -I, -E or -S)"
+    furthest = max(seen, key=lambda p: p.steps)
+    if furthest.steps == 0:
+        if plan.step_on:
+            return f"no function that matches --step-on {plan.step_on!r} was called"
+        return "no step was found (no optimizer step, no module called repeatedly); name the step: --step-on REGEX"
+    if plan.on_signal and furthest.phase == "attached":
+        return "no SIGUSR2 came"
+    if furthest.phase == "recording":
+        return f"it ended while recording, at step {furthest.steps}, before the profiler could be stopped"
+    return (
+        f"it ended after {furthest.steps} steps, a recording needs {plan.steps_needed}"
+        f" (--wait {plan.wait}, --unprofiled-steps {plan.unprofiled_steps}, --warmup {plan.warmup},"
+        f" --active {plan.active}): lower them or run longer"
+    )

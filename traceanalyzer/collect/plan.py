@@ -1,0 +1,75 @@
+"""What to record, as one value that travels through an environment variable to every process of the command."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+VARIABLE = "TRACEANALYZER_COLLECT"
+"""Environment variable that carries the plan."""
+
+WAIT = 10
+"""Steps left out before anything is measured: compilation, cuDNN's search, allocator growth, first batches."""
+
+UNPROFILED_STEPS = 20
+"""Enough for a median within 1 % where single steps vary by 4 %."""
+
+WARMUP = 2
+"""Steps with the profiler on whose events are thrown away: switching CUPTI on slows the first ones."""
+
+ACTIVE = 4
+"""Steady state shows in four steps; more make the file larger and not the answer better."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Options of one recording."""
+
+    folder: str
+    recorder: str = "torch"
+    """`torch`, `timing` or `nsys`."""
+    wait: int = WAIT
+    unprofiled_steps: int = UNPROFILED_STEPS
+    warmup: int = WARMUP
+    active: int = ACTIVE
+    repeat: int = 1
+    shapes: bool = True
+    stacks: bool = False
+    memory: bool = False
+    modules: bool = False
+    memory_snapshot: bool = False
+    time_limit: float | None = None
+    """Seconds after which a recording in progress ends at the next step."""
+    step_on: str | None = None
+    """Regular expression for the qualified name of the function that is a step."""
+    on_signal: bool = False
+    """Record only when SIGUSR2 asks for it."""
+    nvml_interval: float | None = None
+    """Seconds between NVML samples; None takes none."""
+    command: str | None = None
+    """Program name of the command, without its arguments: those may hold secrets."""
+    git_revision: str | None = None
+
+    @property
+    def steps_needed(self) -> int:
+        """Steps until the first recording is complete."""
+        return self.wait + self.unprofiled_steps + self.warmup + self.active
+
+    @property
+    def path(self) -> Path:
+        """The capture directory."""
+        return Path(self.folder)
+
+    def to_text(self) -> str:
+        """The value of `VARIABLE`."""
+        return json.dumps(dataclasses.asdict(self))
+
+    @classmethod
+    def from_environment(cls) -> Self | None:
+        """The plan that this process was started with, None without one."""
+        text = os.environ.get(VARIABLE)
+        return cls(**json.loads(text)) if text else None

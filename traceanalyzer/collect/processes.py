@@ -1,0 +1,46 @@
+"""What each process of a recorded command came to: small files by which `traceanalyzer collect` knows what happened."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from traceanalyzer.collect.export import write_json
+from traceanalyzer.collect.ranks import current_rank
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FOLDER = ".processes"
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far one process got."""
+
+    pid: int
+    rank: int
+    phase: str
+    """`attached`, `timing`, `recording`, `recorded`, or `failed: why`."""
+    steps: int
+
+
+def report(folder: Path, phase: str, steps: int) -> None:
+    """Say how far this process is."""
+    (folder / FOLDER).mkdir(exist_ok=True)
+    value = {"pid": os.getpid(), "rank": current_rank(), "phase": phase, "steps": steps}
+    write_json(folder / FOLDER / f"{os.getpid()}.json", value)
+
+
+def read(folder: Path) -> list[Progress]:
+    """What the processes said so far, by rank."""
+    files = (folder / FOLDER).glob("[0-9]*.json")
+    return sorted((Progress(**json.loads(file.read_text())) for file in files), key=lambda p: (p.rank, p.pid))
+
+
+def forget(folder: Path) -> None:
+    """Remove the files."""
+    shutil.rmtree(folder / FOLDER, ignore_errors=True)

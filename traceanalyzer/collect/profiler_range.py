@@ -1,0 +1,101 @@
+"""Marks the chosen steps for Nsight Systems (`collect nsys`): switches its capture on and off, an NVTX range a step."""
+
+from __future__ import annotations
+
+import atexit
+from typing import TYPE_CHECKING
+
+from traceanalyzer.collect import cuda, environment
+from traceanalyzer.collect.export import write_json
+from traceanalyzer.collect.ranks import own_file
+from traceanalyzer.collect.step_clock import StepClock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from traceanalyzer.collect.plan import Plan
+
+
+class ProfilerRange:
+    """Wait, time without capture, then `cudaProfilerStart`, `warmup + active` steps, `cudaProfilerStop`."""
+
+    def __init__(self, plan: Plan, on_phase: Callable[[str], None] = lambda phase: None) -> None:
+        self._plan = plan
+        self._on_phase = on_phase
+        self._clock = StepClock(plan.unprofiled_steps) if plan.unprofiled_steps else None
+        self._step = 0
+        self._capture_from = plan.wait + plan.unprofiled_steps
+        self._range_open = False
+        self.finished = False
+
+    def step(self) -> None:
+        """A step has ended."""
+        self._step += 1
+        if self.finished:
+            return
+        if self._range_open:
+            self._next_range()
+        elif self._step >= self._capture_from:
+            self._finish_timing()
+            self._start()
+        elif self._clock is not None and self._step == self._plan.wait:
+            self._clock.start()
+        elif self._clock is not None and self._step > self._plan.wait:
+            self._clock.lap()
+
+    def record_now(self) -> None:
+        """Capture from the next step on."""
+        self._clock, self._capture_from, self.finished = None, 0, False
+
+    def close(self) -> None:
+        """Switch the capture off."""
+        self.finished = True
+        if self._range_open:
+            self._range_open = False
+            self._switch(on=False)
+            atexit.unregister(self.close)
+            self._on_phase("recorded")
+
+    def discard(self) -> None:
+        """End; what nsys has captured stays its own."""
+        self.close()
+
+    def abandon(self) -> None:
+        """Forget the capture, which is another process's."""
+        self.finished, self._range_open = True, False
+        atexit.unregister(self.close)
+
+    def _finish_timing(self) -> None:
+        if self._clock is not None and self._clock.lap():
+            write_json(own_file(self._plan.path, "unprofiled", ".json"), self._clock.measured())
+        self._clock = None
+
+    def _start(self) -> None:
+        self._on_phase("recording")
+        environment.write(self._plan)
+        self._range_open = True
+        self._capture_from = self._step
+        atexit.register(self.close)
+        self._switch(on=True)
+        self._push()
+
+    def _next_range(self) -> None:
+        import torch
+
+        torch.cuda.nvtx.range_pop()
+        if self._step - self._capture_from >= self._plan.warmup + self._plan.active:
+            self.close()
+        else:
+            self._push()
+
+    def _push(self) -> None:
+        import torch
+
+        torch.cuda.nvtx.range_push(f"step {self._step}")
+
+    def _switch(self, *, on: bool) -> None:
+        import torch
+
+        cuda.synchronize()
+        runtime = torch.cuda.cudart()
+        runtime.cudaProfilerStart() if on else runtime.cudaProfilerStop()

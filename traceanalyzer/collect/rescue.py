@@ -1,0 +1,82 @@
+"""Ends a recording that is cut short: the script returns, raises, or gets SIGTERM while the profiler is on.
+
+Python runs a signal handler only between bytecodes of the main thread. A rank that waits in CUDA for a peer that
+died never gets there, and without us SIGTERM would have killed it at once; so a thread woken by the signal itself
+(`signal.set_wakeup_fd`) ends the process by the same signal if the handler has not done so in time.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import signal
+import socket
+import threading
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+GRACE_SECONDS = 20.0
+"""From SIGTERM until the process is ended without its capture; torchrun kills its workers after 30 s."""
+
+
+class Rescue:
+    """While armed, `finish` runs on exit and on SIGTERM, then the process ends as it would have."""
+
+    def __init__(self, finish: Callable[[], None]) -> None:
+        self._finish = finish
+        self._handling = False
+        self._previous_fd = -1
+        self._sockets: tuple[socket.socket, socket.socket] | None = None
+
+    def arm(self) -> None:
+        """Watch from now on. SIGTERM is left alone where the script handles it, or in another thread."""
+        atexit.register(self._finish)
+        main = threading.current_thread() is threading.main_thread()
+        if main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            self._watch()
+            signal.signal(signal.SIGTERM, self._on_sigterm)
+            self._handling = True
+
+    def disarm(self) -> None:
+        """Give everything back; nothing to do unless armed."""
+        atexit.unregister(self._finish)
+        if not self._handling or threading.current_thread() is not threading.main_thread():
+            return
+        self._handling = False
+        if signal.getsignal(signal.SIGTERM) == self._on_sigterm:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.set_wakeup_fd(self._previous_fd)
+        if self._sockets is not None:
+            self._sockets[1].close()
+            self._sockets = None
+
+    def _on_sigterm(self, number: int, frame: Any) -> None:
+        try:
+            self._finish()
+        finally:
+            die_by(number)
+
+    def _watch(self) -> None:
+        self._sockets = socket.socketpair()
+        self._sockets[1].setblocking(False)
+        self._previous_fd = signal.set_wakeup_fd(self._sockets[1].fileno(), warn_on_full_buffer=False)
+        threading.Thread(target=_end_in_time, args=(self._sockets[0],), daemon=True).start()
+
+
+def _end_in_time(woken: socket.socket) -> None:
+    """Wait for SIGTERM's byte, then for the handler's work; end the process if that takes too long."""
+    with woken:
+        while received := woken.recv(1):
+            if received[0] == signal.SIGTERM:
+                threading.Event().wait(GRACE_SECONDS)
+                die_by(signal.SIGTERM)
+
+
+def die_by(number: int) -> None:
+    """End this process by the signal's default action, so that its parent sees the signal. Works in any thread."""
+    # signal.signal() is refused outside the main thread
+    ctypes.CDLL(None).signal(number, None)
+    os.kill(os.getpid(), number)

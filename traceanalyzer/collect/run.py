@@ -1,0 +1,88 @@
+"""Runs the command to be recorded and tells what came of it. Its exit status is the command's."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from traceanalyzer.collect import environment, processes
+from traceanalyzer.collect.plan import VARIABLE, Plan
+from traceanalyzer.errors import TraceAnalyzerError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+INJECTED = Path(__file__).parent / "injected"
+FORWARDED = (signal.SIGTERM, signal.SIGHUP)
+CAPTURED = ("trace.rank*", "timings.rank*", "nsys.*")
+
+
+class CannotRecordError(TraceAnalyzerError):
+    """The recording cannot be started; the message says why and what to do."""
+
+
+def as_command(words: Sequence[str]) -> list[str]:
+    """The command line; `script.py ...` and `-m module ...` are given to this Python."""
+    if words[0] == "-m" or (words[0].endswith(".py") and not os.access(words[0], os.X_OK)):
+        return [sys.executable, *words]
+    if shutil.which(words[0]) is None:
+        raise CannotRecordError(f"cannot run {words[0]}: no such program; is it spelt right and on PATH?")
+    return list(words)
+
+
+def prepare(plan: Plan) -> None:
+    """Make the capture directory; refuse one that holds a capture, whose files would be mixed up with the new."""
+    held = [file.name for pattern in CAPTURED for file in plan.path.glob(pattern)]
+    if held:
+        raise CannotRecordError(f"{plan.folder} holds a capture already ({held[0]}): give another folder with -o")
+    plan.path.mkdir(parents=True, exist_ok=True)
+    (plan.path / environment.FILE).unlink(missing_ok=True)
+
+
+def injected_environment(plan: Plan) -> dict[str, str]:
+    """The environment in which every Python process of the command attaches itself."""
+    paths = [str(INJECTED), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, VARIABLE: plan.to_text(), "PYTHONPATH": os.pathsep.join(paths)}
+
+
+def run(command: Sequence[str], plan: Plan) -> int:
+    """Run the command attached; its return code, negative for a signal as `subprocess` has it."""
+    prepare(plan)
+    child = subprocess.Popen(command, env=injected_environment(plan))  # noqa: S603
+    before = {number: signal.signal(number, handler) for number, handler in _handlers(child, plan)}
+    try:
+        returned = child.wait()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if not (plan.path / environment.FILE).exists():
+        environment.write(plan)
+    return returned
+
+
+def _handlers(child: subprocess.Popen[bytes], plan: Plan) -> Iterator[tuple[signal.Signals, Any]]:
+    for forwarded in FORWARDED:
+        yield forwarded, lambda number, frame: child.send_signal(number)
+    # the terminal sends Ctrl-C to the command as well; we stay to tell what was recorded
+    yield signal.SIGINT, lambda number, frame: None if sys.stdin.isatty() else child.send_signal(number)
+    yield signal.SIGUSR2, lambda number, frame: _ask_all(plan, number)
+
+
+def _ask_all(plan: Plan, number: int) -> None:
+    for process in processes.read(plan.path):
+        os.kill(process.pid, number)
+
+
+def exit_as(returned: int) -> None:
+    """End this process as the command ended: with its status, or by its signal."""
+    if returned >= 0:
+        raise SystemExit(returned)
+    signal.signal(-returned, signal.SIG_DFL) if -returned not in (signal.SIGKILL, signal.SIGSTOP) else None
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.kill(os.getpid(), -returned)

@@ -1,0 +1,152 @@
+"""Finds where a script's steps end, without a change to the script.
+
+A training step ends with the optimizer's step. A script without optimizer steps (inference) is stepped by its
+outermost module: the one called while no other module runs.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any, Protocol
+
+from traceanalyzer.collect import cuda
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+REPEATS = 3
+"""Calls after which a module is taken for the outermost one of every step: set-up calls come once or twice."""
+
+PATIENCE = 16
+"""Calls with gradients on for which an optimizer step is awaited: gradient accumulation is rarely over 16."""
+
+STRANGERS = 50
+"""Steps of other optimizers, none of the first one's, after which the first one is taken to be gone."""
+
+
+class Finder(Protocol):
+    """Calls back at the end of every step while installed."""
+
+    def install(self) -> None:
+        """Start looking."""
+
+    def remove(self) -> None:
+        """Stop looking; the script then runs as if nothing had been there."""
+
+
+class OptimizerSteps:
+    """Ends of the steps of one optimizer. Others (a GAN's second, one a parameter) step along with it."""
+
+    def __init__(self, on_step: Callable[[], None]) -> None:
+        self._on_step = on_step
+        self._leader: weakref.ref[Any] | None = None
+        self._strangers = 0
+        self._handle: Any = None
+
+    def install(self) -> None:
+        """Register torch's hook for all optimizers."""
+        from torch.optim.optimizer import register_optimizer_step_post_hook
+
+        self._handle = register_optimizer_step_post_hook(self._stepped)
+
+    def remove(self) -> None:
+        """Remove the hook."""
+        if self._handle is not None:
+            self._handle.remove()
+            self._handle = None
+
+    def _stepped(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        import torch
+
+        # a compiled optimizer traces this hook: it must end here without breaking the graph
+        if torch.compiler.is_compiling() or cuda.capturing():
+            return
+        leader = self._leader() if self._leader else None
+        if leader is not optimizer:
+            self._strangers += 1
+            if leader is not None and self._strangers < STRANGERS:
+                return
+            self._leader = weakref.ref(optimizer)
+        self._strangers = 0
+        self._on_step()
+
+
+class ModuleCalls:
+    """Ends of the calls of the outermost module.
+
+    A global hook on all modules would slow each of them. This one is only there between two outermost calls: the
+    first module to meet it takes it away, and gets a hook of its own until its call has ended.
+    """
+
+    def __init__(self, on_step: Callable[[], None]) -> None:
+        self._on_step = on_step
+        self._handle: Any = None
+        self._calls: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self._with_gradients = 0
+
+    def install(self) -> None:
+        """Wait for the next outermost call."""
+        from torch.nn.modules.module import register_module_forward_pre_hook
+
+        self._handle = register_module_forward_pre_hook(self._entered)
+
+    def remove(self) -> None:
+        """Remove whichever hook is there."""
+        if self._handle is not None:
+            self._handle.remove()
+            self._handle = None
+
+    def _entered(self, module: Any, args: Any) -> None:
+        import torch
+
+        if torch.compiler.is_compiling():
+            return
+        self.remove()
+        self._handle = module.register_forward_hook(self._left, always_call=True)
+
+    def _left(self, module: Any, args: Any, output: Any) -> None:
+        import torch
+
+        if torch.compiler.is_compiling() or cuda.capturing():
+            return
+        self._calls[module] = self._calls.get(module, 0) + 1
+        if self._calls[module] < REPEATS:
+            self.remove()
+            self.install()
+        if torch.is_grad_enabled() and self._with_gradients < PATIENCE:
+            self._with_gradients += 1
+            return
+        self._on_step()
+
+
+class StepFinder:
+    """Optimizer steps, and until the first of them module calls.
+
+    `on_training` is called when module calls had been taken for steps (an evaluation before training) and the first
+    optimizer step shows that they were not.
+    """
+
+    def __init__(self, on_step: Callable[[], None], on_training: Callable[[], None]) -> None:
+        self._on_step = on_step
+        self._on_training = on_training
+        self._optimizer = OptimizerSteps(self._optimizer_stepped)
+        self._modules: ModuleCalls | None = ModuleCalls(on_step)
+
+    def install(self) -> None:
+        """Start looking."""
+        self._optimizer.install()
+        if self._modules is not None:
+            self._modules.install()
+
+    def remove(self) -> None:
+        """Stop looking."""
+        self._optimizer.remove()
+        if self._modules is not None:
+            self._modules.remove()
+
+    def _optimizer_stepped(self) -> None:
+        if self._modules is not None:
+            self._modules.remove()
+            self._modules = None
+            self._on_training()
+        self._on_step()
