@@ -308,11 +308,15 @@ def test_impossible_durations_are_clipped_and_counted(read):
     assert (trace.device_ops.end - trace.device_ops.start)[[4, 9]].tolist() == [100_000, 100_000]
 
 
-def test_an_impossible_last_kernel_ends_with_the_recording(read):
+@pytest.mark.parametrize("marker", ["span", "instant"])
+def test_an_impossible_last_kernel_ends_with_the_recording(read, marker):
     t = KinetoTrace()
     t.kernel("a", 0, 10)
     t.kernel("b", 20, 1e9)
-    t.window(0, 100)
+    if marker == "span":
+        t.window(0, 100)
+    else:
+        t.add({"ph": "i", "s": "g", "name": "Record Window End", "pid": "", "tid": "", "ts": 100})
     trace = read(t)
     assert trace.health.clipped == 1
     assert trace.device_ops.end.max() == 100_000

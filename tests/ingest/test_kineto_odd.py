@@ -305,6 +305,13 @@ def test_one_event_larger_than_a_chunk(read):
     assert health(read(t.json())) == (KERNELS, 0, 0, False)
 
 
+def test_a_long_stretch_of_garbage(read):
+    content = kineto_text(kernels()).replace(b"},\n  {", b"},\n" + b"\0garbage" * 4_000_000 + b"  {", 1)
+    trace = read(content)
+    assert len(trace.device_ops) == KERNELS - 1 or trace.health.lost
+    assert len(trace.device_ops) >= KERNELS - 2
+
+
 def test_nested_objects_in_arguments(read):
     t = kernels(4000)
     for row in t.rows:

@@ -33,6 +33,9 @@ _MAX_METADATA_BYTES = 64 * 1024 * 1024
 _OVERLAP_BYTES = 4096
 """What of the text already searched is searched again, so that nothing is missed across two pieces."""
 
+_MAX_EVENT_BYTES = 16 * 1024 * 1024
+"""No event is longer; text without an end of an event for so long is damage, and is not collected further."""
+
 _MAX_CLOSINGS = 8
 """Places tried as the end of the array in one chunk; each costs a decode."""
 
@@ -85,8 +88,12 @@ def _array(stream: ByteStream, buffer: bytes) -> Generator[Decoded, None, bytes 
     while piece := stream.read():
         buffer += piece
         cut = _last_boundary(buffer, max(0, searched - _OVERLAP_BYTES))
-        if cut is None:
+        if cut is None and len(buffer) < _MAX_EVENT_BYTES:
             searched = len(buffer)
+            continue
+        if cut is None:
+            yield decode(buffer)
+            buffer, searched = b"", 0
             continue
         chunk = buffer[: cut.start() + 1]
         events = decode_strictly(chunk)

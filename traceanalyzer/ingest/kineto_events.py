@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import functools
 import operator
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import msgspec
 from msgspec import Raw, Struct
@@ -161,7 +161,10 @@ _SKIPPED = [
 
 Event = Span | Instant | Meta | Skipped
 
-STRICT: msgspec.json.Decoder[list[Event]] = msgspec.json.Decoder(
-    list[functools.reduce(operator.or_, [Instant, Meta, *_SKIPPED], Span)]  # type: ignore[misc]
-)
+_EVENTS: Any = list[functools.reduce(operator.or_, [Instant, Meta, *_SKIPPED], Span)]  # type: ignore[misc]
+
+STRICT: msgspec.json.Decoder[list[Event]] = msgspec.json.Decoder(_EVENTS)
 """Decodes a JSON array of events; raises `msgspec.DecodeError` on text, `ValidationError` on types it does not know."""
+
+LAX: msgspec.json.Decoder[list[Event]] = msgspec.json.Decoder(_EVENTS, strict=False)
+"""The same, and takes numbers written as text."""

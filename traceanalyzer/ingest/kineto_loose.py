@@ -13,6 +13,8 @@ from traceanalyzer.ingest.kineto_times import exact_ns
 
 _TEXT_ARGS = ("collective", "dtype", "sync_kind")
 _RAW_ARGS = ("shapes", "old_shapes", "dtypes", "group_name", "group_description", "ranks")
+_ARGS = {f.encode_name: f for f in msgspec.structs.fields(Args)}
+_MEMORY_ARGS = msgspec.structs.fields(MemoryArgs)
 
 
 def event_of(row: Any) -> tuple[Event | None, bool]:
@@ -56,16 +58,16 @@ def _instant(row: dict[str, Any]) -> Event:
         return Skipped()
     if not isinstance(args, dict):
         return Instant(_text(row.get("name")), Raw(start))
-    values = {f.name: _integer(args.get(f.encode_name), f.default) for f in msgspec.structs.fields(MemoryArgs)}
+    values = {f.name: _integer(args.get(f.encode_name), f.default) for f in _MEMORY_ARGS}
     return Instant(_text(row.get("name")), Raw(start), MemoryArgs(**values))
 
 
 def _args(values: dict[str, Any]) -> Args:
     made: dict[str, Any] = {}
-    for f in msgspec.structs.fields(Args):
-        if f.encode_name not in values:
+    for key, value in values.items():
+        f = _ARGS.get(key)
+        if f is None:
             continue
-        value = values[f.encode_name]
         if f.name in _RAW_ARGS:
             made[f.name] = _raw(value)
         elif f.name in _TEXT_ARGS:

@@ -1,8 +1,8 @@
 """Damaged JSON text of a few events: mend what is mendable, contain the rest.
 
-A chunk is tried strictly, then loosely (any JSON types), then with its text mended, then event by event. What
-each attempt kept and lost is counted, and after mending the rows are held against the raw text, so that no two
-events merge and none vanishes unnoticed.
+A chunk is tried strictly, then with numbers as text, with NaN and Infinity taken out, with any JSON types, and last
+event by event with the text of those mended that need it: from cheap to dear. What that kept and lost is counted, and
+the rows are held against the raw text, so that no two events merge and none vanishes unnoticed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from traceanalyzer.ingest.kineto_events import STRICT, Event, Span
+from traceanalyzer.ingest.kineto_events import LAX, STRICT, Event, Span
 from traceanalyzer.ingest.kineto_loose import event_of
 
 BOUNDARY = re.compile(rb'\}\s*,?\s*(?=\{(?:[^{}]{0,4096}?"ph"|\s*"args")\s*:)')
@@ -21,6 +21,9 @@ BOUNDARY = re.compile(rb'\}\s*,?\s*(?=\{(?:[^{}]{0,4096}?"ph"|\s*"args")\s*:)')
 
 _COMPLETE = re.compile(rb'"ph"\s*:\s*"X"')
 _LOOSE: msgspec.json.Decoder[Any] = msgspec.json.Decoder(float_hook=str)
+
+_NOT_FINITE = re.compile(rb'((?<!\\)"\s*:\s*)-?(?:nan|inf(?:inity)?)\b(?:\((?:ind|snan)\))?', re.IGNORECASE)
+"""NaN or Infinity as the value of a key; inside a string the quote before the colon would be escaped."""
 
 _STRING_VALUE = re.compile(rb'(:\s*")(.*?)("(?=\s*(?:,\s*"[^"\n]{1,60}"\s*:|[}\]])))', re.DOTALL)
 """A text value up to the first quote after which another key, or the end of the object, follows."""
@@ -51,15 +54,32 @@ def decode(text: bytes) -> Decoded:
     strict = decode_strictly(text)
     if strict is not None:
         return Decoded(strict)
-    return _loosely(text) or _mended(text) or _one_by_one(text)
+    return _as_numbers(text) or _finite(text) or _loosely(text) or _one_by_one(text)
 
 
 def decode_strictly(text: bytes) -> list[Event] | None:
     """The events of an undamaged chunk, None if it is not one."""
+    return _typed(STRICT, text)
+
+
+def _typed(decoder: msgspec.json.Decoder[list[Event]], text: bytes) -> list[Event] | None:
     try:
-        return STRICT.decode(b"[" + text + b"]")
+        return decoder.decode(b"[" + text + b"]")
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
+
+
+def _as_numbers(text: bytes) -> Decoded | None:
+    """The chunk with numbers as text accepted."""
+    events = _typed(LAX, text)
+    return None if events is None else Decoded(events)
+
+
+def _finite(text: bytes) -> Decoded | None:
+    """The chunk with null for NaN and Infinity."""
+    finite, replaced = _NOT_FINITE.subn(rb"\1null", text)
+    events = _typed(LAX, finite) if replaced else None
+    return None if events is None else Decoded(events, repaired=replaced)
 
 
 def _loosely(text: bytes) -> Decoded | None:
@@ -78,17 +98,6 @@ def _loosely(text: bytes) -> Decoded | None:
     return result
 
 
-def _mended(text: bytes) -> Decoded | None:
-    """The chunk with its text mended, None if that does not help or loses rows."""
-    result = _loosely(mend(text))
-    if result is None:
-        return None
-    if _spans(result) + result.lost < _count(text):
-        return None
-    result.repaired = max(result.repaired, 1)
-    return result
-
-
 def _one_by_one(text: bytes) -> Decoded:
     """Each event by itself; rows that the raw text promises and that did not come out are lost."""
     result = Decoded()
@@ -97,14 +106,12 @@ def _one_by_one(text: bytes) -> Decoded:
         if strict is not None:
             result.events += strict
             continue
-        found = _loosely(piece) or _loosely(mend(piece))
-        if found is None:
-            result.lost += 1
-        else:
-            result.events += found.events
-            result.lost += found.lost
-            result.repaired += max(found.repaired, len(found.events))
-    result.lost = max(result.lost, _count(text) - _spans(result))
+        found = _finite(piece) or _loosely(piece) or _loosely(mend(piece)) or Decoded(lost=1)
+        result.events += found.events
+        result.lost += found.lost
+        result.repaired += max(found.repaired, len(found.events))
+    spans = sum(type(event) is Span for event in result.events)
+    result.lost = max(result.lost, len(_COMPLETE.findall(text)) - spans)
     return result
 
 
@@ -115,14 +122,6 @@ def _pieces(text: bytes) -> list[bytes]:
         start = match.end()
     pieces.append(text[start:])
     return [stripped for piece in pieces if (stripped := piece.strip(b" \t\r\n,\x00"))]
-
-
-def _spans(result: Decoded) -> int:
-    return sum(type(event) is Span for event in result.events)
-
-
-def _count(text: bytes) -> int:
-    return len(_COMPLETE.findall(text))
 
 
 def mend(text: bytes) -> bytes:

@@ -33,6 +33,8 @@ _HOST_KINDS = {
 _CPU_DEVICE_TYPE = 0
 """c10::DeviceType::CPU in `Device Type` of allocator events."""
 
+_WINDOW_END = "Record Window End"
+
 Id = int | str
 Spans = list[Span]
 
@@ -73,6 +75,8 @@ class Rows:
         self.memory = Columns({"start": "q", "device": "i", "bytes": "q", "allocated": "q", "reserved": "q"})
         self.memory_events = 0
         self.window: tuple[int, int] | None = None
+        self.window_end = 0
+        """Time of the marker at the end of the recording, 0 if there is none."""
         self.names: dict[tuple[str, Id, Id], str] = {}
         """Text of the metadata rows by (`process_name` or `thread_name`, pid, tid)."""
         self.events = self.skipped = self.repaired = self.lost = 0
@@ -223,6 +227,7 @@ class Rows:
     def _add_instants(self, instants: list[Instant]) -> None:
         found = [event for event in instants if event.args is not None and event.name == "[memory]"]
         self.skipped += len(instants) - len(found)
+        self.window_end = max([self.window_end, *(_marked(event) for event in instants if event.name == _WINDOW_END)])
         if not found:
             return
         found = self._with_time(found)
@@ -281,6 +286,10 @@ def _json_text(raw: bytes) -> str:
         except msgspec.DecodeError:
             return raw.decode("utf-8", "replace")
     return raw.decode("utf-8", "replace")
+
+
+def _marked(event: Instant) -> int:
+    return exact_ns(bytes(event.ts)) if _is_time(event.ts) else 0
 
 
 def _is_time(text: Any) -> bool:

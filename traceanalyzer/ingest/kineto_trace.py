@@ -45,7 +45,7 @@ def make_trace(path: Path, file: KinetoFile, rows: Rows, damage: str) -> Trace:
     metadata = parse_metadata(file.metadata)
     api, host = ApiCalls.from_columns(rows.api.take()), HostRanges.from_columns(rows.host.take())
     pids = _pids(rows, np.bincount(api.thread, minlength=len(rows.threads)) + _op_counts(rows, host))
-    window_end = None if rows.window is None else rows.window[1]
+    window_end = rows.window[1] if rows.window else rows.window_end or None
     ops, clipped = _device_ops(rows, window_end, one_process=len(pids) < 2)
     health = make_health(path, file, rows, damage, clipped=clipped, ops=ops, api=api, pids=pids)
     return Trace(
