@@ -28,7 +28,6 @@ SMALL = TRACES / "kineto" / "tiny_mlp_infer.base.json.gz"
 HTA_REQUIREMENTS = ["HolisticTraceAnalysis"]
 HTA_SIZES = 2
 """HTA is run on the first sizes only: it takes minutes and several times the file in memory on the largest."""
-TRACELENS_REQUIREMENTS = ["TraceLens"]
 
 _LOAD = """
 import sys, time, traceanalyzer
@@ -71,7 +70,7 @@ def environment(folder: Path, requirements: list[str]) -> Path:
     ready = folder / "ready"
     if not ready.exists():
         venv.create(folder, with_pip=True, clear=True)
-        subprocess.run([str(python), "-m", "pip", "install", "--quiet", *requirements], check=True)
+        subprocess.run([str(python), "-m", "pip", "install", "-qq", *requirements], check=True)
         ready.touch()
     return python
 
@@ -93,15 +92,6 @@ def run_hta(folder: Path, paths: list[Path]) -> list[Cost]:
         )
         row(f"HTA {result['version']}", path, cost, stages)
     return costs
-
-
-def run_tracelens(folder: Path, path: Path) -> None:
-    """TraceLens's performance report."""
-    python = environment(folder / "tracelens", TRACELENS_REQUIREMENTS)
-    command = [str(python.with_name("TraceLens_generate_perf_report_pytorch")), "--profile_json_path", str(path)]
-    command += ["--output_xlsx_path", str(folder / "tracelens.xlsx")]
-    cost = measure(command)
-    row("TraceLens", path, cost, cost.outcome)
 
 
 def run_analyze(paths: list[Path], repeats: int) -> list[Cost]:
@@ -188,7 +178,6 @@ def main() -> None:
     parser.add_argument("--replicas-mb", type=float, nargs="*", default=[500, 1000])
     parser.add_argument("--repeats", type=int, default=3, help="runs of traceanalyzer, of which the fastest counts")
     parser.add_argument("--no-hta", action="store_true")
-    parser.add_argument("--tracelens", action="store_true", help="run TraceLens on the smallest recording too")
     options = parser.parse_args()
     if not LARGE.exists():
         sys.exit("the shared recordings are not beside the repository")
@@ -198,8 +187,6 @@ def main() -> None:
     run_load(paths[0])
     ours = run_analyze(paths, options.repeats)
     hta = [] if options.no_hta else run_hta(options.folder, paths[:HTA_SIZES])
-    if options.tracelens:
-        run_tracelens(options.folder, paths[0])
     compare(paths, ours, hta)
 
 
