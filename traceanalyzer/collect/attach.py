@@ -74,7 +74,7 @@ class Attached:
         except Exception as error:
             self._fail(error)
         if self._recorder.finished and not self._plan.on_signal:
-            self._finder.remove()
+            self._finder.rest()
 
     def _start_over(self) -> None:
         self._recorder.discard()

@@ -30,6 +30,9 @@ class Finder(Protocol):
     def install(self) -> None:
         """Start looking."""
 
+    def rest(self) -> None:
+        """Nothing more is to be recorded of these steps: cost nothing for as long as they go on."""
+
     def remove(self) -> None:
         """Stop looking; the script then runs as if nothing had been there."""
 
@@ -137,6 +140,13 @@ class StepFinder:
         self._optimizer.install()
         if self._modules is not None:
             self._modules.install()
+
+    def rest(self) -> None:
+        """Stop looking, but notice a training that begins after what was taken for inference."""
+        if self._modules is not None:
+            self._modules.remove()
+        else:
+            self._optimizer.remove()
 
     def remove(self) -> None:
         """Stop looking."""

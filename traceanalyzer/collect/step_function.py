@@ -37,6 +37,10 @@ class FunctionCalls:
         sys.setprofile(self._watch)
         threading.setprofile(self._watch)
 
+    def rest(self) -> None:
+        """Stop counting."""
+        self.remove()
+
     def remove(self) -> None:
         """Stop watching, and give the function its code back."""
         self._stop_watching()

@@ -1,0 +1,49 @@
+"""`collect torch -- torchrun`: every rank its own file, whatever becomes of the ranks."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.collect.running import ONE_THREAD, SCRIPTS, SMALL, alive, collect, collect_command, recorded_steps
+
+pytest.importorskip("torch")
+DISTRIBUTED = SCRIPTS / "distributed.py"
+TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
+LONG = (*SMALL[:-1], "1000")
+"""A recording that is still going on when the script ends."""
+
+
+def test_each_rank_writes_its_file_and_a_crash_keeps_its_status(tmp_path):
+    folder = tmp_path / "capture"
+    done = collect("torch", "-o", folder, *LONG, "--", *TORCHRUN, DISTRIBUTED, 15, "crash")
+    assert done.returncode == 1
+    for rank in (0, 1):
+        assert recorded_steps(folder / f"trace.rank{rank}.json.gz") >= 5, "rank 0 is ended by torchrun's SIGTERM"
+    assert not alive(str(DISTRIBUTED))
+    assert not (folder / ".processes").exists()
+
+
+@pytest.mark.parametrize("script", ["distributed", "train"])
+def test_sigterm_leaves_a_capture_and_ends_everything(tmp_path, script):
+    folder = tmp_path / "capture"
+    command = (*TORCHRUN, DISTRIBUTED, 15, "hang") if script == "distributed" else (SCRIPTS / "train.py", 15, "hang")
+    with subprocess.Popen(
+        collect_command("torch", "-o", folder, *LONG, "--", *command),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=ONE_THREAD,
+    ) as running:
+        marker = "stepped" if script == "distributed" else "trained"
+        assert any(marker in line for line in running.stdout)
+        time.sleep(0.2)
+        running.send_signal(signal.SIGTERM)
+        _, said = running.communicate(timeout=30)
+    assert running.returncode == (1 if script == "distributed" else -signal.SIGTERM), said
+    assert recorded_steps(folder / "trace.rank0.json.gz") >= 5
+    assert not alive(str(folder))
