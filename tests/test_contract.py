@@ -1,0 +1,154 @@
+"""The JSON of `analyze` as other programs were promised it, on every real recording at hand."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from functools import lru_cache
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from traceanalyzer.cli import cli
+
+TRACES = Path(__file__).resolve().parents[1].parent / "shared" / "traces"
+SINGLE = [p for p in TRACES.glob("*/*") if p.name.endswith((".json.gz", ".sqlite.gz")) and ".rank" not in p.name]
+RUNS = sorted({p.name.split(".rank")[0] for p in TRACES.glob("*/*.rank*.json.gz")})
+INPUTS = [[p] for p in sorted(SINGLE)] + [sorted(TRACES.glob(f"*/{run}.rank*.json.gz")) for run in RUNS]
+
+CLASSES = {"compute", "memory", "launch", "communication", "sync", "input", "host", "transfer", "inconclusive"}
+SOURCES = {"profiler_step", "nvtx", "annotation", "periodicity", "timing_log", "none"}
+DEVICE = {"rank", "device", "name", "span_ms", "busy_ms", "idle_ms", "compute_ms", "communication_ms",
+          "exposed_communication_ms", "copy_ms", "exposed_copy_ms", "kernels", "copies", "memsets", "gaps",
+          "largest_gap_ms"}  # fmt: skip
+ISSUE_LIMIT = 65_536
+"""Characters of a GitHub issue."""
+
+pytestmark = pytest.mark.skipif(not INPUTS, reason="the shared recordings are not here")
+every_input = pytest.mark.parametrize("paths", INPUTS, ids=lambda paths: paths[0].name.split(".json")[0])
+
+
+def run(*arguments: str) -> str:
+    result = CliRunner().invoke(cli, list(arguments), catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+@lru_cache(maxsize=4)
+def _report(*paths: Path) -> dict:
+    def refuse(constant: str) -> None:
+        raise AssertionError(f"{constant} is no JSON")
+
+    return json.loads(run("analyze", *map(str, paths), "--format", "json"), parse_constant=refuse)
+
+
+def numbers(value, where=""):
+    """Every number of a document with its place."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from numbers(item, f"{where}.{key}")
+    elif isinstance(value, list):
+        for item in value:
+            yield from numbers(item, f"{where}[]")
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield where, value
+
+
+@every_input
+def test_every_promised_key_is_there(paths):
+    report = _report(*paths)
+    assert report["schema_version"] == 1
+    assert set(report["tool"]) >= {"name", "version"}
+    assert len(report["inputs"]) >= len(paths)
+    for item in report["inputs"]:
+        assert set(item) >= {"path", "kind", "rank", "devices", "health"}
+        assert item["kind"] in {"kineto", "nsys", "timing_log"}
+        assert set(item["health"]) >= {"events", "skipped", "repaired", "lost", "clipped", "truncated", "notes"}
+    assert set(report["summary"]) >= {"bottleneck", "confidence", "headline"}
+    assert report["summary"]["bottleneck"] in CLASSES
+    metrics = report["metrics"]
+    assert metrics["step_source"] in SOURCES
+    assert set(metrics) >= {"step_time_ms", "unprofiled_step_time_ms", "kernels_per_step", "launches_per_step",
+                            "gpu_busy_share", "gpu_idle_share", "budget_ms", "idle_ms", "communication"}  # fmt: skip
+    assert set(metrics["budget_ms"]) == {"compute", "exposed_communication", "exposed_copy", "idle"}
+    assert set(metrics["idle_ms"]) == {"launch", "sync", "input", "host", "communication", "profiler", "other"}
+    assert set(metrics["communication"]) >= {"total_ms", "exposed_ms", "overlap_share"}
+    if metrics["step_time_ms"]:
+        assert set(metrics["step_time_ms"]) >= {"count", "mean", "median", "std", "min", "max", "p95", "p99"}
+    for row in report["devices"]:
+        assert set(row) >= DEVICE
+
+
+@every_input
+def test_figures_are_possible(paths):
+    report = _report(*paths)
+    assert 0 <= report["summary"]["confidence"] <= 1
+    for where, value in numbers(report):
+        assert math.isfinite(value), where
+        if where.endswith("_share"):
+            assert -1e-9 <= value <= 1 + 1e-9, where
+        if where.endswith(("_ms", "_us", "_bytes")):
+            assert value >= 0, where
+    step = report["metrics"]["step_time_ms"]
+    if step:
+        assert step["min"] <= step["median"] <= step["p95"] <= step["p99"] <= step["max"]
+
+
+@every_input
+def test_findings_share_one_step_and_come_in_order(paths):
+    report = _report(*paths)
+    step = report["metrics"]["step_time_ms"]
+    headroom = [finding["headroom_ms"] for finding in report["findings"]]
+    known = [value for value in headroom if value is not None]
+    assert known == sorted(known, reverse=True)
+    assert None not in headroom[: len(known)]
+    if step:
+        assert sum(known) <= step["mean"] * (1 + 1e-9)
+    for finding in report["findings"]:
+        assert finding["class"] in CLASSES
+        assert finding["evidence"]
+        for evidence in finding["evidence"]:
+            assert set(evidence) >= {"metric", "value", "unit", "where"}
+    ids = [finding["id"] for finding in report["findings"]]
+    assert len(set(ids)) == len(ids)
+
+
+@every_input
+def test_recommendations_are_of_findings_and_come_in_order(paths):
+    report = _report(*paths)
+    step = report["metrics"]["step_time_ms"]
+    classes = {finding["class"] for finding in report["findings"]}
+    predicted = [item["predicted_step_ms"] for item in report["recommendations"]]
+    known = [value for value in predicted if value is not None]
+    assert known == sorted(known)
+    for item in report["recommendations"]:
+        assert set(item) >= {"id", "class", "action", "predicted_step_ms", "predicted_speedup", "basis"}
+        assert item["class"] in classes
+        assert item["action"]
+        assert item["basis"]
+        if item["predicted_step_ms"] is not None:
+            assert 0 < item["predicted_step_ms"] <= step["mean"]
+            assert item["predicted_speedup"] == pytest.approx(step["mean"] / item["predicted_step_ms"], rel=1e-3)
+
+
+@every_input
+def test_markdown_fits_an_issue_and_reads_well(paths):
+    text = run("analyze", *map(str, paths), "--format", "markdown")
+    assert len(text) <= ISSUE_LIMIT
+    for heading in ("Summary", "Metrics", "Findings", "Recommendations"):
+        assert re.search(rf"^#+ {heading}", text, re.MULTILINE), heading
+    assert not re.search(r"\b(nan|inf|None)\b", text)
+    assert not re.search(r"\d\.\d{8,}", text), "a float with all its digits"
+
+
+@every_input
+def test_gaps_have_the_promised_shape(paths):
+    gaps = json.loads(run("gaps", *map(str, paths), "--format", "json", "--min-us", "10"))["gaps"]
+    for gap in gaps:
+        assert set(gap) == {"rank", "device", "start_ns", "duration_ns", "step", "cause", "detail"}
+        assert gap["duration_ns"] >= 10_000
+        assert isinstance(gap["start_ns"], int)
+    starts = [gap["start_ns"] for gap in gaps]
+    assert starts == sorted(starts)
