@@ -218,6 +218,10 @@ class HostRanges(Table):
     """Input shapes as JSON text."""
     dtypes: I32 = column(np.int32, text=True)
     """Input types as JSON text."""
+    strides: I32 = column(np.int32, text=True)
+    """Input strides, in elements, as JSON text."""
+    concrete: I32 = column(np.int32, text=True)
+    """Values of the inputs that are no tensors (`'[1, 1]'`, `'True'`), each as text, as JSON text."""
     collective: I32 = column(np.int32)
     """Row of `Trace.collectives`, else -1."""
 

@@ -84,6 +84,8 @@ class Args(Struct, gc=False):
     shapes: Raw = msgspec.field(default=Raw(), name="Input Dims")
     old_shapes: Raw = msgspec.field(default=Raw(), name="Input dims")
     dtypes: Raw = msgspec.field(default=Raw(), name="Input type")
+    strides: Raw = msgspec.field(default=Raw(), name="Input Strides")
+    concrete: Raw = msgspec.field(default=Raw(), name="Concrete Inputs")
     graph: int = msgspec.field(default=-1, name="graph id")
     collective: str = msgspec.field(default="", name="Collective name")
     in_elements: int = msgspec.field(default=-1, name="In msg nelems")

@@ -64,7 +64,7 @@ class Rows:
         self.api = Columns({**_TIMED, "thread": "i", "correlation": "q"})
         self.host = Columns(
             {"kind": "B", **_TIMED, "thread": "i", "external_id": "q", "sequence": "q", "forward_thread": "i"}
-            | {"shapes": "i", "dtypes": "i", "collective": "i"}
+            | {"shapes": "i", "dtypes": "i", "strides": "i", "concrete": "i", "collective": "i"}
         )
         self.waits = Columns(
             {"kind": "B", "start": "q", "end": "q", "device": "i", "context": "i", "stream": "i"}
@@ -182,6 +182,8 @@ class Rows:
                 "forward_thread": [a.forward_thread for a in args],
                 "shapes": self.texts.raw_codes([a.shapes or a.old_shapes for a in args]),
                 "dtypes": self.texts.raw_codes([a.dtypes for a in args]),
+                "strides": self.texts.raw_codes([a.strides for a in args]),
+                "concrete": self.texts.raw_codes([a.concrete for a in args]),
                 "collective": self._collective_codes(args),
             }
         )
