@@ -12,6 +12,9 @@ WITHIN = " > "
 """Between the parts of an operator path."""
 PUNCTUATION = ".,;:"
 CUT = re.compile(r"…|\.\.\.")
+"""Where the end of a name was left out."""
+CUT_LEAST = 6
+"""Characters that a shortened name has at least in common with the name."""
 
 
 class Aliases:
@@ -42,6 +45,7 @@ class Aliases:
         if self._known is None:
             longest_first = sorted(self._aliases, key=len, reverse=True)
             self._known = re.compile("|".join(f"({re.escape(n)})" for n in longest_first) or r"(?!)")
+        text = self._uncut(text)
         done, position = [], 0
         for match in self._known.finditer(text):
             done += [self._words(text[position : match.start()]), self._aliases[match[0]]]
@@ -55,14 +59,18 @@ class Aliases:
 
     def _of_word(self, word: str) -> str:
         bare = word.rstrip(PUNCTUATION)
-        return self._alias(self._whole(bare)) + word[len(bare) :]
+        return self._alias(bare) + word[len(bare) :]
 
-    def _whole(self, word: str) -> str:
-        """The known name that a word is the shortened form of, else the word."""
-        pieces = [piece for piece in CUT.split(word) if piece]
-        if len(pieces) == 1 and pieces[0] == word:
-            return word
-        return next((n for n in self._aliases if pieces and n.startswith(pieces[0]) and n.endswith(pieces[-1])), word)
+    def _uncut(self, text: str) -> str:
+        """The text with known names in full where it has them with their ends cut off."""
+        for cut in reversed(list(CUT.finditer(text))):
+            before = text[: cut.start()]
+            for name in self._aliases:
+                start = before.rfind(name[:CUT_LEAST])
+                if start >= 0 and name.startswith(before[start:]):
+                    text = before[:start] + name + text[cut.end() :]
+                    break
+        return text
 
     def _hidden(self, text: str) -> bool:
         return any(pattern.search(text) for pattern in self._patterns)

@@ -32,7 +32,6 @@ SCALES: dict[str, tuple[Scale, ...]] = {
     "share": (Scale("%", 100.0),),
 }
 """Units that are shown in another one, smallest first."""
-ZERO_UNITS = {"share": "%", "bytes": "B"}
 WORDS = {"gpu": "GPU", "cls": "class"}
 """Words of field names that are written otherwise."""
 ROUNDS_UP = 1000
@@ -56,13 +55,13 @@ def figure(value: Any, unit: str = "") -> str:
         return yes_no(value)
     if not measured(value):
         return NOT_AVAILABLE
-    scale = scale_for(abs(value), unit) if value else zero_scale(unit)
+    scale = scale_for(abs(value), unit) if value else recorded_scale(unit)
     return with_unit(number(scaled(value, scale)), scale.label)
 
 
-def zero_scale(unit: str) -> Scale:
-    """The unit to show zeros in: the recorded one, not the smallest there is."""
-    return Scale(ZERO_UNITS.get(unit, unit), 1.0)
+def recorded_scale(unit: str) -> Scale:
+    """The unit that figures were recorded in, as people write it."""
+    return Scale(unit, 1.0) if unit in TIME else SCALES.get(unit, (Scale(unit, 1.0),))[0]
 
 
 def scaled(value: float, scale: Scale) -> float:

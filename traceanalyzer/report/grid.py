@@ -17,10 +17,10 @@ from traceanalyzer.report.format import (
     measured,
     number,
     plain,
+    recorded_scale,
     scale_for,
     scaled,
     yes_no,
-    zero_scale,
 )
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ IDENTIFIERS = ("rank", "device", "step", "id")
 """Fields that hold an integer which is not a figure."""
 FOR_PROGRAMS = ("full_name", "end_ns")
 """Fields that people get in a shorter form beside them: the name, start and duration."""
+LEAST_LARGEST, MOST_LARGEST = 1, 10_000
+"""A column whose largest figure lies outside is shown in another unit."""
 NOT_RECORDED = "-"
 """A cell without a value; most of a column may be such, so it has to be quiet."""
 
@@ -44,7 +46,6 @@ class Column:
     name: str
     label: str
     unit: str
-    definition: str
     is_text: bool
     cells: list[str]
 
@@ -66,6 +67,8 @@ class Grid:
     origin_ns: int | None
     """What the moments in the table count from, on the recording's clock."""
     rows: int
+    definitions: list[tuple[str, str]]
+    """Label and definition of each field that is shown."""
 
     @property
     def remarks(self) -> list[str]:
@@ -84,11 +87,6 @@ class Grid:
         columns = [dataclasses.replace(c, cells=c.cells[:count]) for c in self.columns]
         return dataclasses.replace(self, columns=columns, rows=min(count, self.rows))
 
-    @property
-    def definitions(self) -> list[tuple[str, str]]:
-        """Label and definition of each column."""
-        return [(c.label, c.definition) for c in self.columns if c.definition]
-
 
 def make_grid(rows: Sequence[Any], origin_ns: int | None = None) -> Grid:
     """The table of some rows (instances of one dataclass; at least one). `origin_ns`: what moments count from."""
@@ -101,14 +99,19 @@ def make_grid(rows: Sequence[Any], origin_ns: int | None = None) -> Grid:
     columns, constant, missing = [], [], []
     for f in fields:
         if all(v is None for v in values[f.name]):
-            missing.append(label(f.name))
+            missing += [label(f.name)] if f.name != "rank" else []
         elif _said_once(f.name, values[f.name]):
             constant.append((label(f.name), _cell(f.name, values[f.name][0])))
         elif f.name in TIMESTAMPS:
             columns.append(_moments(f, values[f.name], origin_ns or 0))
         else:
             columns.append(_column(f, values[f.name], scales))
-    return Grid(columns, constant, missing, origin_ns if moments else None, len(rows))
+    defined = [
+        (label(f.name, f.metadata.get("unit", "")), f.metadata["definition"])
+        for f in fields
+        if f.metadata.get("definition") and any(v is not None for v in values[f.name])
+    ]
+    return Grid(columns, constant, missing, origin_ns if moments else None, len(rows), defined)
 
 
 def _scales(fields: list[dataclasses.Field[Any]], values: dict[str, list[Any]]) -> dict[str, Scale]:
@@ -118,7 +121,12 @@ def _scales(fields: list[dataclasses.Field[Any]], values: dict[str, list[Any]]) 
         unit = f.metadata.get("unit", "")
         figures = [abs(v) for v in values[f.name] if measured(v) and f.name not in TIMESTAMPS]
         largest[unit] = max([largest.get(unit, 0.0), *figures])
-    return {unit: scale_for(most, unit) if most else zero_scale(unit) for unit, most in largest.items()}
+    return {unit: recorded_scale(unit) if _fits(most) else scale_for(most, unit) for unit, most in largest.items()}
+
+
+def _fits(largest: float) -> bool:
+    """Whether figures are readable in the unit they were recorded in, which other tables use as well."""
+    return largest == 0 or LEAST_LARGEST <= largest < MOST_LARGEST
 
 
 def _said_once(name: str, values: list[Any]) -> bool:
@@ -130,17 +138,17 @@ def _said_once(name: str, values: list[Any]) -> bool:
 
 def _moments(f: dataclasses.Field[Any], values: list[Any], origin_ns: int) -> Column:
     cells = [NOT_RECORDED if v is None else f"{(v - origin_ns) / NS_PER_MS:,.3f}" for v in values]
-    return Column(f.name, label(f.name), "ms", f.metadata.get("definition", ""), False, cells)
+    return Column(f.name, label(f.name), "ms", False, cells)
 
 
 def _column(f: dataclasses.Field[Any], values: list[Any], scales: dict[str, Scale]) -> Column:
-    unit, definition = f.metadata.get("unit", ""), f.metadata.get("definition", "")
+    unit = f.metadata.get("unit", "")
     numeric = any(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
     if not numeric or f.name in IDENTIFIERS:
-        return Column(f.name, label(f.name), "", definition, not numeric, [_cell(f.name, v) for v in values])
+        return Column(f.name, label(f.name), "", not numeric, [_cell(f.name, v) for v in values])
     scale = scales[unit]
     cells = [number(scaled(v, scale)) if measured(v) else _cell(f.name, v) for v in values]
-    return Column(f.name, label(f.name, unit), scale.label, definition, False, cells)
+    return Column(f.name, label(f.name, unit), scale.label, False, cells)
 
 
 def _cell(name: str, value: Any) -> str:

@@ -144,7 +144,7 @@ def _titled(title: str, head: list[str], rows: list[str], after: list[str], fold
 def _findings(report: Report) -> Iterator[Block]:
     before = ["## Findings", ""]
     if not report.findings:
-        before.append("None: no cause in this recording is large enough to be told from the spread of the steps.")
+        before.append("No finding: the recording supports none.")
     yield Block(before, [_finding(report, i, f) for i, f in enumerate(report.findings, 1)], noun="findings")
 
 
@@ -164,7 +164,7 @@ def _finding(report: Report, position: int, finding: Finding) -> str:
 def _recommendations(report: Report) -> Iterator[Block]:
     before = ["## Recommendations", ""]
     if not report.recommendations:
-        before.append("None: a recommendation needs a finding with evidence for its cause.")
+        before.append("No recommendation: it needs a finding with evidence for its cause.")
     titles = {f.id: f.title for f in report.findings}
     rows = []
     for position, advice in enumerate(report.recommendations, 1):

@@ -24,11 +24,13 @@ Lines = list[str]
 
 BREAK = "\u200b"
 """A zero-width space after a trigger disarms it and is not seen."""
-SAFE_CELL = re.compile(r"(?!.*:\w+:)(?:[\w ,.;:()/+%='-](?<!_))*")
+SAFE_CELL = re.compile(r"(?!.*:\w+:)(?:<(?=\d))?(?:[\w ,.;:()/+%='-](?<!_))*")
 
 
 def prose(text: str) -> str:
     """Text within a sentence: shown as it is, on one line."""
+    if not text.strip():
+        return BREAK
     escaped = SPECIAL.sub(r"\\\1", shorten(plain(text), PROSE_LIMIT).strip())
     return LINE_START.sub(rf"\1{BREAK}", TRIGGERS.sub(rf"\1{BREAK}", escaped))
 

@@ -12,7 +12,6 @@ from traceanalyzer.report.grid import FOR_PROGRAMS, TIMESTAMPS
 from traceanalyzer.report.model import Budget, Idle, Input, Metrics
 
 if TYPE_CHECKING:
-
     from traceanalyzer.report.model import Evidence, Finding, Recommendation, Report
 
 NO_STEPS = "none"
@@ -40,7 +39,12 @@ TABLE_COMMANDS = {
     "collectives": "comm",
 }
 """Commands that print all rows of a table; a report holds the first ones."""
-STEP_GROUPS = {"communication": "Communication", "launches": "Launching", "host": "Host threads that launch"}
+STEP_GROUPS = {
+    "communication": "Communication",
+    "launches": "Launching",
+    "host": "Host threads that launch",
+    "timing": "Timing log",
+}
 GLOSSARY = (
     ("steady state", "the recorded steps without warm-up; figures of a step are means over it, of the critical rank"),
     ("critical rank", "the rank that the others wait for; the only one, where one was recorded"),

@@ -105,7 +105,7 @@ def _table(page: Page, title: str, rows: Sequence[Any], report: Report, command:
 def _findings(page: Page, report: Report) -> None:
     page.heading("Findings")
     if not report.findings:
-        page.line("None: no cause in this recording is large enough to be told from the spread of the steps.")
+        page.line("No finding: the recording supports none.")
     for position, finding in enumerate(report.findings, 1):
         _finding(page, report, position, finding)
 
@@ -123,7 +123,7 @@ def _finding(page: Page, report: Report, position: int, finding: Finding) -> Non
 def _recommendations(page: Page, report: Report) -> None:
     page.heading("Recommendations")
     if not report.recommendations:
-        page.line("None: a recommendation needs a finding with evidence for its cause.")
+        page.line("No recommendation: it needs a finding with evidence for its cause.")
     for position, advice in enumerate(report.recommendations, 1):
         _advice(page, report, position, advice)
 

@@ -30,8 +30,8 @@ LINES_OF_TEXT = 2
 """Lines that a name may take in a table before its middle is left out."""
 
 
-TURNED_ROWS = 3
-"""So many rows fit beside each other in 80 columns when a table is turned."""
+TURNED_ROWS = 2
+"""So many rows fit beside each other in 80 columns when a table is turned, names included."""
 
 
 class Page:
@@ -120,6 +120,8 @@ def _fitting(columns: list[Column], width: int) -> tuple[list[Column], list[str]
 
 def _turned(grid: Grid) -> Table:
     table = Table.grid(padding=(0, SEPARATOR, 0, 0))
+    for _ in range(grid.rows + 1):
+        table.add_column(overflow="fold")
     for column in grid.columns:
         table.add_row(Text(plain(column.header), "cyan"), *(Text(plain(cell)) for cell in column.cells))
     return table
