@@ -1,0 +1,55 @@
+"""Commands without the machinery behind them: what they read and compute is written by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+import traceanalyzer
+import traceanalyzer.ingest
+import traceanalyzer.tables
+from tests.report.reports import full, tables
+from traceanalyzer.cli import main
+from traceanalyzer.trace import Failure, Run
+
+
+class Asked:
+    """What the commands asked for."""
+
+    def __init__(self):
+        self.paths: list[tuple[str, ...]] = []
+        self.narrow: dict[str, object] = {}
+        self.failures: tuple[Failure, ...] = ()
+        self.rows = {**tables(), "comm": tables()["collectives"]}
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """The pipeline replaced by hand-made rows and a hand-made report."""
+    asked = Asked()
+
+    def load(paths, *, progress=None):
+        asked.paths.append(tuple(paths))
+        progress(1, 2)
+        return Run((), asked.failures)
+
+    def table(run, name, **narrow):
+        asked.narrow = narrow
+        return asked.rows[name]
+
+    monkeypatch.setattr(traceanalyzer.ingest, "load", load)
+    monkeypatch.setattr(traceanalyzer, "analyze", lambda run: full())
+    monkeypatch.setattr(traceanalyzer.tables, "table", table)
+    return asked
+
+
+@pytest.fixture
+def run(capsys):
+    """Runs a command line; gives exit status, standard output and standard error."""
+
+    def run(*arguments):
+        with pytest.raises(SystemExit) as left:
+            main([str(a) for a in arguments])
+        captured = capsys.readouterr()
+        return left.value.code, captured.out, captured.err
+
+    return run

@@ -1,0 +1,185 @@
+"""What each command prints, where, and with which status it ends."""
+
+import csv
+import io
+import json
+
+import click
+import pytest
+
+from traceanalyzer.cli import COMMANDS, cli
+from traceanalyzer.errors import EmptyRecordingError
+from traceanalyzer.trace import Failure
+
+TABLES = ("gaps", "ops", "kernels", "steps", "syncs", "copies", "comm")
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_as_json_has_its_name(asked, run, name):
+    status, out, err = run(name, "trace.json", "--format", "json")
+    assert (status, err) == (0, "")
+    assert list(json.loads(out)) == [name]
+    assert len(json.loads(out)[name]) == len(asked.rows[name])
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_as_csv_has_the_fields_of_its_rows_even_if_empty(asked, run, name):
+    fields = run(name, "trace.json", "--format", "csv")[1].splitlines()[0]
+    assert list(csv.DictReader(io.StringIO(fields))) == []
+    asked.rows[name] = []
+    assert run(name, "trace.json", "--format", "csv") == (0, fields + "\n", "")
+
+
+@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("form", ["terminal", "markdown"])
+def test_a_table_for_people_has_definitions(asked, run, name, form):
+    status, out, _ = run(name, "trace.json", "--format", form)
+    assert status == 0
+    assert "rank of the process" in out or "step" in out
+    assert "\x1b" not in out
+
+
+def test_gaps_follow_the_contract(asked, run):
+    gap = json.loads(run("gaps", "trace.json", "--format", "json")[1])["gaps"][0]
+    assert list(gap) == ["rank", "device", "start_ns", "duration_ns", "step", "cause", "detail"]
+
+
+def test_options_narrow_a_table(asked, run):
+    options = ("--rank", 1, "--device", 2, "--step", 3, "--top", 4, "--min-us", 5.5)
+    assert run("gaps", "a.json", "b.json", *options)[0] == 0
+    assert asked.paths == [("a.json", "b.json")]
+    assert asked.narrow == {"rank": 1, "device": 2, "step": 3, "top": 4, "min_us": 5.5}
+
+
+@pytest.mark.parametrize(
+    ("form", "begins"), [("terminal", "Summary\n"), ("markdown", "## Summary\n"), ("json", '{\n  "schema_version"')]
+)
+def test_analyze_prints_the_report(asked, run, form, begins):
+    status, out, err = run("analyze", "trace.json", "--format", form)
+    assert (status, err) == (0, "")
+    assert out.startswith(begins)
+
+
+@pytest.mark.parametrize(
+    ("suffix", "begins"), [(".md", "## Summary"), (".json", "{"), (".txt", "Summary"), ("", "Summary")]
+)
+def test_the_suffix_of_the_file_tells_the_format(asked, run, tmp_path, suffix, begins):
+    file = tmp_path / f"report{suffix}"
+    assert run("analyze", "trace.json", "-o", file) == (0, "", "")
+    assert file.read_text(encoding="utf-8").startswith(begins)
+
+
+def test_a_format_that_is_given_beats_the_suffix(asked, run, tmp_path):
+    file = tmp_path / "report.md"
+    assert run("kernels", "trace.json", "-o", file, "--format", "csv")[0] == 0
+    assert file.read_text(encoding="utf-8").startswith("rank,name,")
+
+
+@pytest.mark.parametrize(
+    "arguments", [("--format", "csv"), ("-o", "report.csv"), ("-o", "report.xyz"), ("--redact-name", "(")]
+)
+def test_what_analyze_cannot_do_is_a_usage_error(asked, run, arguments):
+    status, out, err = run("analyze", "trace.json", *arguments)
+    assert (status, out) == (2, "")
+    assert err.startswith("Usage: traceanalyzer analyze")
+    assert asked.paths == []
+
+
+def test_the_recording_is_not_overwritten(asked, run, tmp_path):
+    recording = tmp_path / "trace.json"
+    recording.write_text("{}")
+    status, _, err = run("analyze", recording, "-o", tmp_path / "." / "trace.json")
+    assert status == 2
+    assert "would overwrite the recording itself" in err
+    assert recording.read_text() == "{}"
+
+
+def test_redaction(asked, run):
+    out = run("analyze", "trace.json", "--format", "json", "--redact")[1]
+    assert "alice" not in out
+    assert "sm90_xmma" in out
+    out = run("analyze", "trace.json", "--format", "json", "--redact-name", "xmma")[1]
+    assert "alice" not in out
+    assert "sm90_xmma" not in out
+    assert "kernel-1" in out
+
+
+def test_an_input_that_cannot_be_read_is_a_warning_beside_the_result(asked, run):
+    asked.failures = (Failure("rank3.json", "holds no\nevent"),)
+    status, out, err = run("kernels", "runs", "--format", "json")
+    assert status == 0
+    assert json.loads(out)
+    assert err == "traceanalyzer: warning: rank3.json could not be read: holds no event\n"
+
+
+def test_an_error_is_one_line_and_status_1(asked, run, monkeypatch):
+    def fail(*_, **__):
+        raise EmptyRecordingError("trace.json: no\nGPU work; record again")
+
+    monkeypatch.setattr("traceanalyzer.ingest.load", fail)
+    assert run("analyze", "x.json") == (1, "", "traceanalyzer: error: trace.json: no GPU work; record again\n")
+
+
+@pytest.mark.parametrize("command", ["analyze", "kernels"])
+def test_a_file_that_cannot_be_written_is_refused_before_the_work(asked, run, tmp_path, command):
+    status, out, err = run(command, "trace.json", "-o", tmp_path / "nowhere" / "report.md")
+    assert (status, out) == (1, "")
+    assert err.startswith("traceanalyzer: error: cannot write ")
+    assert err.count("\n") == 1
+    assert asked.paths == []
+
+
+def test_an_operating_system_error_is_one_line(asked, run, monkeypatch):
+    def fail(*_, **__):
+        raise PermissionError(13, "Permission denied", "trace.json")
+
+    monkeypatch.setattr("traceanalyzer.ingest.load", fail)
+    assert run("ops", "trace.json") == (1, "", "traceanalyzer: error: trace.json: Permission denied\n")
+
+
+def test_an_interruption_is_quiet(asked, run, monkeypatch):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("traceanalyzer.ingest.load", interrupt)
+    status, out, err = run("analyze", "trace.json")
+    assert (status, out, err.strip()) == (130, "", "")
+
+
+@pytest.mark.parametrize(
+    "arguments", [(), ("nonsense",), ("gaps",), ("gaps", "x", "--top", "0"), ("gaps", "x", "--rank", "-1")]
+)
+def test_usage_errors(asked, run, arguments):
+    status, out, err = run(*arguments)
+    assert (status, out) == (2, "")
+    assert "Usage: traceanalyzer" in err
+
+
+LEAVES = [name for name in COMMANDS if not isinstance(cli.get_command(None, name), click.Group)]
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_help_says_what_a_command_does_shows_an_example_and_what_comes_out(run, name):
+    status, out, _ = run(name, "--help")
+    assert status == 0
+    assert f"\n    traceanalyzer {name} " in out
+    assert "Example" in out
+    command = cli.get_command(None, name)
+    summary, _, rest = command.help.partition("\n")
+    assert summary.endswith(".")
+    assert len(rest.split()) > 25
+    assert len(command.get_short_help_str(80)) <= 60
+    for option in command.params:
+        assert option.param_type_name == "argument" or option.help, option.name
+
+
+def test_the_list_of_commands_is_complete(run):
+    out = run("--help")[1]
+    assert [line.split()[0] for line in out.partition("Commands:\n")[2].splitlines()] == list(COMMANDS)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion(run, shell):
+    status, out, _ = run("completion", shell)
+    assert status == 0
+    assert "_TRACEANALYZER_COMPLETE" in out

@@ -1,0 +1,66 @@
+"""The command line as a process: what is imported, pipes, odd terminals."""
+
+import os
+import subprocess
+import sys
+
+HEAVY = ("numpy", "pandas", "rich", "torch", "plotly", "orjson", "msgspec", "sqlite_utils")
+HELP = [sys.executable, "-m", "traceanalyzer", "--help"]
+PRINT_REPORT = """
+import sys
+from tests.report.reports import {report}
+from traceanalyzer.cli.output import write
+from traceanalyzer.report.terminal import render_terminal
+write(render_terminal({report}()) * {times}, None)
+"""
+
+
+def python(code, **options):
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, check=False, **options)
+
+
+def test_help_imports_nothing_heavy():
+    code = f"""
+import sys
+import traceanalyzer.cli
+try:
+    traceanalyzer.cli.main(["--help"])
+except SystemExit:
+    pass
+print([name for name in {HEAVY} if name in sys.modules], file=sys.stderr)
+"""
+    done = python(code)
+    assert done.stderr.strip() == b"[]"
+    assert b"analyze" in done.stdout
+
+
+def test_the_module_runs():
+    done = subprocess.run(HELP, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.startswith(b"Usage: traceanalyzer ")
+
+
+def test_a_missing_file_is_one_line():
+    command = [sys.executable, "-m", "traceanalyzer", "analyze", "no such file.json"]
+    done = subprocess.run(command, capture_output=True, check=False, text=True)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("traceanalyzer: error: no such file.json: ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_terminal_without_unicode_gets_something_readable():
+    done = python(PRINT_REPORT.format(report="hostile", times=1), env={**os.environ, "PYTHONIOENCODING": "ascii"})
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"Summary\n-------\n" in done.stdout
+
+
+def test_a_reader_that_leaves_is_no_error():
+    code = PRINT_REPORT.format(report="full", times=100)
+    # Unbuffered, Python drops the rest of a write that a closed pipe cut short, and nobody learns of it.
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", code], env=buffered, **pipes) as process:
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait() == 141

@@ -1,0 +1,267 @@
+"""Reports written by hand: one with everything, one that knows nothing, one whose names are out to do harm."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from traceanalyzer.analysis.budget import StepRow
+from traceanalyzer.analysis.communication import CollectiveStats
+from traceanalyzer.analysis.copies import CopyStats
+from traceanalyzer.analysis.devices import DeviceTotals
+from traceanalyzer.analysis.gap_rows import GapHistogramRow, GapRow
+from traceanalyzer.analysis.host import HostStats
+from traceanalyzer.analysis.kernels import ClassStats, KernelStats
+from traceanalyzer.analysis.launches import LaunchStats
+from traceanalyzer.analysis.metric import metric
+from traceanalyzer.analysis.ops import OpStats
+from traceanalyzer.analysis.syncs import SyncRow
+from traceanalyzer.report.model import (
+    Budget,
+    CommunicationTime,
+    Evidence,
+    Finding,
+    Idle,
+    Input,
+    InputDevice,
+    InputHealth,
+    Metrics,
+    Recommendation,
+    Report,
+    StepTime,
+    Summary,
+    Tool,
+)
+
+EPOCH_NS = 1_754_000_000_123_456_789
+HOSTILE = (
+    "<script>alert(1)</script>",
+    "a|b\\|c\\",
+    "`tick` ``two``",
+    "line\nbreak\r\nand\ttab",
+    "\x1b[31mred\x1b[0m\x07",
+    "[link](javascript:alert(1)) ![img](http://evil.example/x.png)",
+    "@octocat fixes #1 GH-2 :tada: www.evil.example",
+    "[bold red]rich markup[/bold red] [/]",
+    "</details><h1>out</h1>",
+    "\u202eright-to-left\u202c",
+    "\ud800 lone surrogate",
+    "**bold** _it_ ~~gone~~ $x^2$ &amp;",
+    "void k<" + "std::tuple<float, float>, " * 400 + ">",
+    "=1+1",
+    "",
+)
+
+
+def full() -> Report:
+    """A training step on one GPU that waits in `.item()`, of a slightly damaged recording."""
+    return Report(
+        tool=Tool("traceanalyzer", "0.1.0"),
+        inputs=[
+            Input(
+                "/home/alice/runs/gpu-node-07_4242.1754000000.pt.trace.json.gz",
+                "kineto",
+                0,
+                [InputDevice(0, "NVIDIA H200")],
+                InputHealth(184_233, 12_004, 3, 1, 0, True, ["The file stops in the middle of an event."]),
+            )
+        ],
+        summary=Summary(
+            "sync", 0.82, "The GPU idles 41% of the step because the host waits for it and leaves its queue empty."
+        ),
+        metrics=METRICS,
+        devices=[
+            DeviceTotals(
+                0, 0, "NVIDIA H200", 812.4, 468.1, 344.3, 458.2, 0.0, 0.0, 11.2, 9.9, 61_204, 512, 88, 9_871, 4.1
+            )
+        ],
+        findings=[
+            Finding(
+                "host-waits",
+                "sync",
+                "The host waits for the GPU and leaves its queue empty",
+                "high",
+                6.4912345,
+                [
+                    Evidence("idle after the queue had been drained by a wait", 0.4093, "share", "of the mean step"),
+                    Evidence("waits per step", 48.0, "", "calls that cost the GPU idle time"),
+                    Evidence("idle caused", 5.9, "ms", "cudaStreamSynchronize in aten::item at train.py(118): step"),
+                ],
+            ),
+            Finding(
+                "exposed-copies",
+                "transfer",
+                "Memory copies run while the GPU computes nothing",
+                "low",
+                0.198,
+                [Evidence("achieved bandwidth", 11.3, "GB/s", "host to device, pageable to device", 20.0)],
+            ),
+        ],
+        recommendations=[
+            Recommendation(
+                "host-waits",
+                "sync",
+                "Stop reading GPU values in the step: keep results on the GPU and read them once every many steps.",
+                9.37,
+                1.693,
+                "the host's own work without the waits is the floor",
+            ),
+            Recommendation(
+                "exposed-copies",
+                "transfer",
+                "Pin the host memory (pin_memory=True) and copy with non_blocking=True.",
+                15.66,
+                1.013,
+                "copies completely hidden behind compute",
+            ),
+        ],
+        tables=tables(),
+        notes=["2 slow leading step(s) are left out as warm-up.", "Python stacks were not recorded."],
+    )
+
+
+METRICS = Metrics(
+    step_time_ms=StepTime(48, 15.8612, 15.79, 0.312345678, 15.2, 17.4, 16.5, 17.2),
+    step_source="profiler_step",
+    unprofiled_step_time_ms=None,
+    warmup_steps=2,
+    kernels_per_step=1224.08,
+    launches_per_step=1224.0,
+    gpu_busy_share=0.5691,
+    gpu_idle_share=0.4309,
+    budget_ms=Budget(8.83, 0.0, 0.198, 6.8332),
+    idle_ms=Idle(0.21, 6.4912345, 0.0, 0.1, 0.0, 0.0, 0.032),
+    communication=CommunicationTime(0.0, 0.0, None),
+    launches=LaunchStats(1224.08, 1224.0, 6.3, 5.15, 4.81, 7.9, 0.0, 11.2, 48.3, 0.713, 7.2, 0.0, None, 10.2, 1.8, 0.0),
+    host=HostStats(8.9, 6.1, 0.0, 0.0, 0.1, 0.3, 9.37),
+)
+
+GEMM = "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1_execute_segment_k_off_kernel"
+ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, std::array<char*, 3ul>>"
+
+
+def kernel(name: str, total_ms: float, op: str | None = "aten::addmm") -> KernelStats:
+    """A row of the kernel table."""
+    return KernelStats(
+        None, name, name + "(Params)", "gemm", 96.0, total_ms, total_ms / 15.86, 0.3, 32.1, 31.9, 36.0, 29.8, 41.0, op
+    )
+
+
+def tables() -> dict[str, list[object]]:
+    """Every table with a few rows."""
+    step = StepRow(
+        0, 0, "ProfilerStep#12", True, EPOCH_NS, EPOCH_NS + 31_000_000, 31.0, 9.1, 0.0, 0.2, 21.7, "sync", 1224, 1224
+    )
+    gap = GapRow(0, 0, EPOCH_NS + 1_234_567, 182_411, 3, "sync", "cudaStreamSynchronize in aten::item; ended by add")
+    return {
+        "ranks": [],
+        "steps": [replace(step, step=i, start_ns=EPOCH_NS + i * 15_861_234, warmup=i < 2) for i in range(50)],
+        "gaps": [
+            replace(gap, start_ns=gap.start_ns + i * 7_000_123, duration_ns=182_411 // (i + 1)) for i in range(30)
+        ],
+        "gap_histogram": [
+            GapHistogramRow("under 2 us", "micro", 812.0, 0.91, 0.9, 0.0, 0.01),
+            GapHistogramRow("100 us to 1 ms", "macro", 47.5, 5.92, 0.1, 5.8, 0.02),
+        ],
+        "syncs": [SyncRow(0, "cudaStreamSynchronize", "MyModel > aten::item", None, 48.0, 6.1, 0.31, 5.9, False)],
+        "kernel_classes": [ClassStats(0, "gemm", "matrix multiplication", "compute", 96.0, 3.1, 0.2, 0.35)],
+        "kernels": [kernel(GEMM, 3.08), kernel(ADD, 1.2, None), *(kernel(f"{GEMM}_{i}", 0.01) for i in range(28))],
+        "ops": [
+            OpStats(
+                0,
+                "aten::addmm",
+                "op",
+                "[[4096], [64, 1024]]",
+                96.0,
+                1.1,
+                0.8,
+                3.2,
+                3.1,
+                0.2,
+                33.0,
+                32.0,
+                36.0,
+                1.0,
+                0.0,
+                6.1,
+            )
+        ],
+        "copies": [
+            CopyStats(
+                0,
+                0,
+                "host to device",
+                "pageable",
+                "device",
+                "1 to 10 MB",
+                "cudaMemcpyAsync",
+                "aten::copy_",
+                True,
+                2.0,
+                8_388_608.0,
+                0.74,
+                0.198,
+                11.3,
+            )
+        ],
+        "collectives": [
+            CollectiveStats(
+                0,
+                0,
+                "all_reduce",
+                "default_pg",
+                None,
+                8,
+                "float32",
+                26_214_400,
+                12.0,
+                1.9,
+                0.4,
+                0.79,
+                158.0,
+                150.0,
+                190.0,
+                166.0,
+                290.5,
+                "20",
+                False,
+            )
+        ],
+    }
+
+
+def empty() -> Report:
+    """A recording that holds nothing to speak of."""
+    return Report(
+        tool=Tool("traceanalyzer", "0.1.0"),
+        inputs=[],
+        summary=Summary("inconclusive", 0.0, "Inconclusive: the recording holds no GPU work."),
+        metrics=Metrics(None, "none", None, 0, None, None, None, None, None, None, None, None, None),
+        devices=[],
+        findings=[],
+        recommendations=[],
+    )
+
+
+@dataclass(frozen=True)
+class OddRow:
+    """A row of a table that no one has thought of yet."""
+
+    name: str = metric("whatever the recording says")
+    total_ms: float = metric("time", "ms")
+
+
+def hostile() -> Report:
+    """Every text in it is an attack, every figure is not one."""
+    nan, inf = float("nan"), float("inf")
+    bad = " ".join(HOSTILE)
+    return replace(
+        full(),
+        inputs=[Input(name, "kineto", None, [InputDevice(0, name)], full().inputs[0].health) for name in HOSTILE],
+        summary=Summary("host", nan, bad),
+        findings=[
+            Finding(n, "host", n, "high", inf, [Evidence(n, nan, "ms", n), Evidence(n, n, n, n)]) for n in HOSTILE
+        ],
+        recommendations=[Recommendation(n, "host", n, nan, -inf, n) for n in HOSTILE],
+        tables={"kernels": [kernel(n, nan, n) for n in HOSTILE], "odd": [OddRow(n, inf) for n in HOSTILE]},
+        notes=list(HOSTILE),
+    )

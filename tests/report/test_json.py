@@ -1,0 +1,54 @@
+"""The JSON contract."""
+
+import json
+
+from tests.report.reports import empty, full, hostile
+from traceanalyzer.report.json import render_json
+
+
+def test_keys_are_those_of_the_contract():
+    report = json.loads(render_json(full()))
+    assert list(report) == [
+        "schema_version",
+        "tool",
+        "inputs",
+        "summary",
+        "metrics",
+        "devices",
+        "findings",
+        "recommendations",
+        "notes",
+        "tables",
+    ]
+    assert report["schema_version"] == 1
+    assert report["tool"] == {"name": "traceanalyzer", "version": "0.1.0"}
+    assert list(report["inputs"][0]) == ["path", "kind", "rank", "devices", "health"]
+    assert report["inputs"][0]["health"]["notes"] == ["The file stops in the middle of an event."]
+    assert set(report["summary"]) == {"bottleneck", "confidence", "headline"}
+    assert set(report["metrics"]["budget_ms"]) == {"compute", "exposed_communication", "exposed_copy", "idle"}
+    assert set(report["findings"][0]) == {"id", "class", "title", "severity", "headroom_ms", "evidence"}
+    assert {"metric", "value", "unit", "where"} <= set(report["findings"][0]["evidence"][0])
+    assert report["recommendations"][0]["class"] == "sync"
+
+
+def test_floats_have_six_decimals():
+    report = json.loads(render_json(full()))
+    assert report["metrics"]["step_time_ms"]["std"] == 0.312346
+    assert report["findings"][0]["headroom_ms"] == 6.491235
+
+
+def test_what_is_unknown_is_null():
+    report = json.loads(render_json(empty()))
+    assert report["metrics"]["step_time_ms"] is None
+    assert report["metrics"]["budget_ms"] is None
+    assert report["tables"] == {}
+
+
+def test_no_text_breaks_it_and_no_figure_is_nan_or_infinite():
+    def refuse(constant):
+        raise AssertionError(constant)
+
+    report = json.loads(render_json(hostile()), parse_constant=refuse)
+    assert report["findings"][0]["headroom_ms"] is None
+    assert report["findings"][0]["title"] == "<script>alert(1)</script>"
+    assert report["tables"]["odd"][0]["total_ms"] is None

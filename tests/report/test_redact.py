@@ -1,0 +1,132 @@
+"""Nothing that was to be hidden is left, in any format; and the report still reads as one."""
+
+import json
+import re
+from dataclasses import replace
+
+import pytest
+
+from tests.report.reports import empty, full, hostile, kernel
+from traceanalyzer.analysis.gap_rows import GapRow
+from traceanalyzer.analysis.syncs import SyncRow
+from traceanalyzer.report.json import render_json
+from traceanalyzer.report.markdown import render_markdown
+from traceanalyzer.report.model import Evidence, Input
+from traceanalyzer.report.redact import redact
+from traceanalyzer.report.terminal import render_terminal
+
+FORMATS = {"json": render_json, "markdown": render_markdown, "terminal": lambda report: render_terminal(report, 200)}
+SECRETS = (
+    "alice",
+    "gpu-node-07",
+    "4242",
+    "projects",
+    "acme",
+    "John",
+    "Smith",
+    "bob",
+    "10.1.2.3",
+    "secretmodel",
+    "token",
+)
+PATTERNS = [re.compile("acme"), re.compile("(?i)SecretModel")]
+OWN_KERNEL = "void acme::attention_fwd<128, Params<float>>"
+
+
+def secret():
+    """A report with something to hide in every kind of field."""
+    base = full()
+    paths = [base.inputs[0].path, "gpu-node-07_4243.1.pt.trace.json", "C:\\Users\\alice\\acme.nsys"]
+    inputs = [
+        Input(path, kind, rank, base.inputs[0].devices, replace(base.inputs[0].health, notes=[f"{path} is damaged"]))
+        for rank, (path, kind) in enumerate(zip(paths, ("kineto", "kineto", "nsys"), strict=True))
+    ]
+    where = "cudaStreamSynchronize in SecretModel > aten::item at /home/alice/projects/train.py(118): step"
+    finding = replace(base.findings[0], title="acme_step waits", evidence=[Evidence("idle", 5.9, "ms", where)])
+    gap = GapRow(0, 0, 1, 2, 3, "sync", f"ended by {OWN_KERNEL}")
+    return replace(
+        base,
+        inputs=inputs,
+        findings=[finding],
+        tables={
+            "gaps": [gap, replace(gap, detail="ended by void acme::attention_fwd<12…")],
+            "syncs": [
+                SyncRow(0, "call", "SecretModel > aten::item", "projects/acme/train.py(3): f", 1, 1, 0, 1, False)
+            ],
+            "kernels": [kernel(OWN_KERNEL, 1.0, "SecretModel"), kernel("gemm", 1.0)],
+        },
+        notes=[
+            "/home/John Smith/projects/x.json could not be read: gone",
+            "gpu-node-07_9.9.pt.trace.json could not be read",
+            "copied from bob@gpu-node-07 (10.1.2.3) over https://acme.example/?token=1",
+            "gpu-node-07 was slow, says alice",
+        ],
+    )
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_nothing_leaks(form):
+    text = FORMATS[form](redact(secret(), PATTERNS))
+    assert [s for s in SECRETS if s.lower() in text.lower()] == []
+
+
+def test_without_patterns_names_stay_and_paths_go():
+    text = render_json(redact(secret()))
+    assert "SecretModel" in text
+    assert "alice" not in text
+    assert "projects" not in text
+
+
+def test_inputs_are_numbered_by_kind():
+    assert [i.path for i in redact(secret()).inputs] == ["input-1.json", "input-2.json", "input-3.sqlite"]
+    assert redact(secret()).inputs[0].health.notes == ["input-1.json is damaged"]
+
+
+def test_a_name_has_one_alias_wherever_it_stands():
+    report = redact(secret(), PATTERNS)
+    assert report.tables["kernels"][0].name == report.tables["kernels"][0].full_name == "kernel-1"
+    assert [g.detail for g in report.tables["gaps"]] == ["ended by kernel-1"] * 2
+    module = report.tables["kernels"][0].op
+    assert module == "name-1"
+    assert report.tables["syncs"][0].op == f"{module} > aten::item"
+    assert (
+        report.findings[0].evidence[0].where == f"cudaStreamSynchronize in {module} > aten::item at train.py(118): step"
+    )
+
+
+def test_what_is_not_marked_stays():
+    report = redact(secret(), PATTERNS)
+    assert report.tables["kernels"][1].name == "gemm"
+    assert report.metrics == secret().metrics
+    assert report.devices == secret().devices
+
+
+def test_the_vocabulary_of_the_contract_stays_whatever_the_pattern():
+    before, after = json.loads(render_json(full())), json.loads(render_json(redact(full(), [re.compile(".")])))
+    assert after["summary"]["bottleneck"] == "sync"
+    assert [f["class"] for f in after["findings"]] == [f["class"] for f in before["findings"]]
+    assert after["tool"] == before["tool"]
+    assert after["metrics"]["step_source"] == "profiler_step"
+
+
+@pytest.mark.parametrize(
+    ("text", "cleaned"),
+    [
+        ("torch/nn/modules/module.py(1518): _call_impl", "module.py(1518): _call_impl"),
+        ("autograd::engine::evaluate_function: AddmmBackward0", "autograd::engine::evaluate_function: AddmmBackward0"),
+        ("11.3 GB/s of 20 GB/s, forward / backward, n/a", "11.3 GB/s of 20 GB/s, forward / backward, n/a"),
+        ("void at::native::kernel<4, float>(int, float*)", "void at::native::kernel<4, float>(int, float*)"),
+        ("\\\\server\\share\\run.txt", "<path>"),
+        ("at /opt/x (copy)/z.py:3", "at z.py:3"),
+        ("~/runs/one two", "<path> two"),
+        ("file:/srv/data/model.pt", "file:<path>"),
+    ],
+)
+def test_paths_go_and_what_only_looks_like_one_stays(text, cleaned):
+    assert redact(replace(empty(), notes=[text])).notes == [cleaned]
+
+
+def test_hostile_text_is_no_trouble():
+    redact(hostile(), PATTERNS)
+    slow = "/a b" * 20_000 + "@" * 20_000 + "." * 20_000
+    redact(replace(empty(), notes=[slow]), PATTERNS)

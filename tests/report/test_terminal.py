@@ -1,0 +1,55 @@
+"""The report in a terminal."""
+
+from itertools import pairwise
+
+import pytest
+
+from tests.report.reports import empty, full, hostile
+from tests.report.snapshots import matches_snapshot
+from traceanalyzer.report.terminal import render_terminal
+
+SECTIONS = ["Summary", "Metrics", "Findings", "Recommendations", "Recording health", "Definitions"]
+
+
+def test_a_full_report():
+    text = render_terminal(full())
+    assert matches_snapshot(text[: text.index("\nDefinitions\n")], "full.txt")
+
+
+def test_a_report_that_knows_nothing():
+    assert matches_snapshot(render_terminal(empty()), "empty.txt")
+
+
+@pytest.mark.parametrize("report", [full(), empty(), hostile()], ids=["full", "empty", "hostile"])
+@pytest.mark.parametrize("width", [60, 80, 140])
+def test_sections_come_in_order_and_fit(report, width):
+    lines = render_terminal(report, width).splitlines()
+    assert [line for line, below in pairwise(lines) if set(below) == {"─"}] == SECTIONS
+    assert max(map(len, lines)) <= width
+
+
+def test_the_first_and_the_last_screen_hold_the_answer():
+    lines = render_terminal(full()).splitlines()
+    first, last = "\n".join(lines[:24]), "\n".join(lines[-3:])
+    assert "Bottleneck: sync (confidence 82%)" in first
+    assert "headroom\n               6.49 ms" in first
+    assert "Bottleneck: sync (confidence 82%)" in last
+
+
+def test_colour_only_when_asked_for():
+    assert "\x1b" not in render_terminal(full())
+    assert "\x1b[" in render_terminal(full(), colour=True)
+
+
+def test_names_are_neither_markup_nor_escape_sequences():
+    text = render_terminal(hostile(), width=120)
+    assert "\x1b" not in text
+    assert "\x07" not in text
+    assert "\u202e" not in text
+    assert "[bold red]rich markup[/bold red] [/]" in text
+    text.encode("utf-8")
+
+
+@pytest.mark.parametrize("report", [full(), empty(), hostile()], ids=["full", "empty", "hostile"])
+def test_there_is_no_nan(report):
+    assert not {"nan", "inf", "None"} & set(render_terminal(report).split())
