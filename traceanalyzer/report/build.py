@@ -11,7 +11,6 @@ from traceanalyzer.analysis.gap_rows import gap_rows, largest_gaps
 from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.analysis.ranks import compare_ranks
 from traceanalyzer.diagnosis.diagnose import diagnose
-from traceanalyzer.diagnosis.rules.conditions import profiler_note
 from traceanalyzer.diagnosis.rules.ranks import straggler
 from traceanalyzer.report.model import Input, InputDevice, InputHealth, Metrics, Report, Tool
 
@@ -23,11 +22,6 @@ if TYPE_CHECKING:
 TOP_ROWS = 30
 """Rows of the long tables (kernels, operators, gaps, ...) that go into a report; the commands give all."""
 
-NOT_TIMED = (
-    "Unprofiled step time: not recorded with this trace. The profiler slows the host, so host-bound steps are "
-    "faster without it than shown here."
-)
-
 
 def build_report(run: Run, classes: KernelClasses | None = None) -> Report:
     """The report of a run; figures of a step are the critical rank's."""
@@ -37,7 +31,7 @@ def build_report(run: Run, classes: KernelClasses | None = None) -> Report:
     diagnosis = diagnose(critical, straggler(critical, ranks))
     return Report(
         tool=Tool("traceanalyzer", version("traceanalyzer")),
-        inputs=[_input(trace) for trace in (*run.traces, *run.logs)],
+        inputs=[_input(trace) for trace in run.traces],
         summary=diagnosis.summary,
         metrics=_metrics(critical),
         devices=[row for m in measured for row in m.devices],
@@ -74,7 +68,7 @@ def _metrics(m: Measurements) -> Metrics:
     return Metrics(
         step_time_ms=m.step_time,
         step_source=steps.source,
-        unprofiled_step_time_ms=m.unprofiled_step_ms,
+        unprofiled_step_time_ms=None,
         warmup_steps=steps.warmup,
         kernels_per_step=float((ctx.is_kernel & ctx.steady_ops).sum() / steps.steady_count) if on_device else None,
         launches_per_step=float(launches_by_step(ctx)[steps.steady].mean()) if on_host else None,
@@ -85,7 +79,6 @@ def _metrics(m: Measurements) -> Metrics:
         communication=m.communication,
         launches=m.launches,
         host=m.host,
-        timing=m.timing,
     )
 
 
@@ -104,7 +97,6 @@ def _tables(m: Measurements, ranks: RankComparison) -> dict[str, list[Any]]:
         "copies": m.copies,
         "collectives": m.collectives,
         "skew": list(ranks.collectives),
-        "conditions": list(m.ctx.trace.conditions),
     }
 
 
@@ -119,6 +111,8 @@ def _notes(run: Run, m: Measurements) -> list[str]:
         notes.append("The recording holds no GPU work: nothing is said about the GPU.")
     elif not collected.api:
         notes.append("API calls were not recorded: launches, waits and the causes of idle time cannot be told.")
-    if m.ctx.trace.source != "timing_log":
-        notes.append(profiler_note(m) or NOT_TIMED)
+    notes.append(
+        "Unprofiled step time: not recorded with this trace. The profiler slows the host, so host-bound steps are "
+        "faster without it than shown here."
+    )
     return notes

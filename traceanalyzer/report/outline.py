@@ -43,7 +43,6 @@ STEP_GROUPS = {
     "communication": "Communication",
     "launches": "Launching",
     "host": "Host threads that launch",
-    "timing": "Timing log",
 }
 GLOSSARY = (
     ("steady state", "the recorded steps without warm-up; figures of a step are means over it, of the critical rank"),
