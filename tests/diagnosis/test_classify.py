@@ -7,7 +7,8 @@ import pytest
 from tests.analysis.test_gaps import Program
 from traceanalyzer.analysis.context import Context
 from traceanalyzer.analysis.measure import Measurements
-from traceanalyzer.diagnosis.classify import classify, step_shares
+from traceanalyzer.diagnosis.classify import classify
+from traceanalyzer.diagnosis.shares import step_shares
 from traceanalyzer.trace import DeviceOpKind, Health
 
 if TYPE_CHECKING:

@@ -48,6 +48,7 @@ class LaunchStats:
     copy_calls: float = metric("calls of a step that copy memory")
     memset_calls: float = metric("calls of a step that set memory")
     without_launch: float = metric("device ops of a step whose launch call was not recorded")
+    fruitless_share: float | None = metric("share of the launch calls whose kernels are not in the recording", "share")
 
 
 def measure_launches(ctx: Context) -> LaunchStats | None:
@@ -82,6 +83,7 @@ def measure_launches(ctx: Context) -> LaunchStats | None:
         copy_calls=float((steady & (ctx.api_kind == ApiKind.COPY)).sum()) / steps,
         memset_calls=float((steady & (ctx.api_kind == ApiKind.SET)).sum()) / steps,
         without_launch=float((ctx.steady_ops & (ctx.launch < 0)).sum()) / steps,
+        fruitless_share=float(1.0 - np.mean(_bore_work(ctx)[launching])) if len(launching) else None,
     )
 
 
@@ -96,6 +98,17 @@ def _nested(ctx: Context) -> Bool:
     tree = ctx.tree
     parent = tree.parent[tree.node_of_call]
     result: Bool = (parent >= 0) & tree.is_call[parent]
+    return result
+
+
+def _bore_work(ctx: Context) -> Bool:
+    """Which API calls, or the calls they made, launched a device op that is in the recording."""
+    tree = ctx.tree
+    calls = np.unique(ctx.launch[ctx.launch >= 0])
+    parent = tree.parent[tree.node_of_call[calls]]
+    outer = tree.row[parent[(parent >= 0) & tree.is_call[parent]]]
+    result = np.zeros(len(ctx.trace.api_calls), bool)
+    result[calls] = result[outer] = True
     return result
 
 

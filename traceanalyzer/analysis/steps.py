@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.logged_steps import logged_steps
 from traceanalyzer.analysis.step_evidence import HostSteps, annotated, periodic, profiler_steps
 from traceanalyzer.errors import EmptyRecordingError
 
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 WARMUP_RATIO = 1.5
 """A leading step this much slower than the median of the later ones is warm-up (compilation, autotuning,
 allocator growth cost whole factors; the spread of steady steps is tens of percent)."""
+
+COMPLETE_SHARE = 0.95
+"""A step of a cut-off recording with fewer of the fullest step's device ops has lost some."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,8 +94,8 @@ class Steps:
 
 def find_steps(ctx: Context) -> Steps:
     """The steps of a recording, from the best evidence it has: profiler steps, a repeated annotation that
-    holds nearly all launches, the ends of optimizer steps, else the period of the device work."""
-    for evidence in (profiler_steps, annotated, periodic):
+    holds nearly all launches, the ends of optimizer steps, else the period of the device work, else a log's lines."""
+    for evidence in (profiler_steps, annotated, periodic, logged_steps):
         found = evidence(ctx)
         if found is not None:
             return _assemble(ctx, found)
@@ -101,6 +105,10 @@ def find_steps(ctx: Context) -> Steps:
 def _assemble(ctx: Context, found: HostSteps) -> Steps:
     of_op = found.of_op if found.of_op is not None else _by_launch(ctx, found)
     start, end = _windows(ctx, found, of_op)
+    if ctx.trace.health.truncated:
+        whole = _complete(of_op, len(found.names))
+        found = HostSteps(found.source, found.names[:whole], found.start[:whole], found.end[:whole])
+        start, end, of_op = start[:whole], end[:whole], np.where(of_op < whole, of_op, -1).astype(np.int32)
     return Steps(found.source, found.names, found.start, found.end, start, end, count_warmup(end - start), of_op)
 
 
@@ -142,6 +150,13 @@ def _begin(idle_since: int, first_start: I64, end: I64) -> int:
     lead = (first_start[1:] - end[:-1])[first_start[1:] < np.iinfo(np.int64).max]
     earliest = int(first_start[0]) - int(lead.max(initial=0)) if len(lead) else idle_since
     return min(max(idle_since, earliest), int(first_start[0]))
+
+
+def _complete(of_op: I32, count: int) -> int:
+    """How many leading steps of a cut-off recording have (nearly) as many device ops as the fullest; at least 1."""
+    ops = np.bincount(of_op[of_op >= 0], minlength=count)
+    short = np.flatnonzero(ops < COMPLETE_SHARE * ops.max())
+    return max(int(short[0]), 1) if len(short) else count
 
 
 def count_warmup(duration: I64) -> int:

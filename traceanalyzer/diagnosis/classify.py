@@ -8,20 +8,19 @@ largest part, discounted for thin evidence.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from traceanalyzer.diagnosis.finding import BottleneckClass, Summary
+from traceanalyzer.diagnosis.rules.timing import timing_summary
+from traceanalyzer.diagnosis.shares import Shares, missing_kernels, step_shares
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.measure import Measurements
 
 MIN_DEVICE_OPS = 10
-"""A recording without repeated steps and with fewer device ops than this is not classified, unless they fill
-at least `FILLED_SHARE` of it."""
-FILLED_SHARE = 0.5
+"""A recording without repeated steps and with fewer device ops than this is not classified."""
+TOO_MANY_MISSING = 0.1
+"""With more of the launches' kernels missing, what looks idle may have been busy."""
 MAX_CONFIDENCE = 0.95
 BASE_CONFIDENCE = 0.5
 """Confidence of a verdict whose margin over the runner-up is nil."""
@@ -35,56 +34,10 @@ BY_CLASS_FACTOR = 0.9
 """Compute or memory is told from kernel names, not yet from measured FLOPs and bytes."""
 
 
-@dataclass(frozen=True)
-class Shares:
-    """Parts of the step, 0..1; they sum to 1."""
-
-    compute: float
-    memory: float
-    communication: float
-    transfer: float
-    launch: float
-    sync: float
-    input: float
-    host: float
-    unexplained: float
-
-    @property
-    def device(self) -> float:
-        """Computation of either kind."""
-        return self.compute + self.memory
-
-
-def step_shares(m: Measurements) -> Shares | None:
-    """The parts of the mean step; None without device work in it."""
-    if m.budget is None or m.idle is None or m.mean_step_ms <= 0:
-        return None
-    step, budget, idle = m.mean_step_ms, m.budget, m.idle
-    memory = budget.compute * memory_bound_share(m)
-    return Shares(
-        compute=(budget.compute - memory) / step,
-        memory=memory / step,
-        communication=(budget.exposed_communication + idle.communication) / step,
-        transfer=budget.exposed_copy / step,
-        launch=idle.launch / step,
-        sync=idle.sync / step,
-        input=idle.input / step,
-        host=idle.host / step,
-        unexplained=(idle.profiler + idle.other) / step,
-    )
-
-
-def memory_bound_share(m: Measurements) -> float:
-    """Share of the steady state's compute time in kernels of classes that memory bandwidth usually limits."""
-    ctx = m.ctx
-    rows = np.flatnonzero(ctx.is_compute & ctx.steady_ops)
-    time = (ctx.trace.device_ops.end - ctx.trace.device_ops.start)[rows]
-    memory = np.array([bound == "memory" for bound in ctx.classes.bound])[ctx.op_class[rows]]
-    return float(time[memory].sum() / time.sum()) if time.sum() else 0.0
-
-
 def classify(m: Measurements) -> Summary:
     """The verdict on a process."""
+    if m.ctx.trace.source == "timing_log":
+        return timing_summary(m)
     shares = step_shares(m)
     reason = _too_thin(m, shares)
     if shares is None or reason:
@@ -122,10 +75,10 @@ def _too_thin(m: Measurements, shares: Shares | None) -> str:
         return "Inconclusive: the recording holds no GPU work."
     if shares is None or not m.ctx.steady_ops.any():
         return "Inconclusive: none of the recorded GPU work belongs to a measured step."
-    busy = shares.device + shares.communication + shares.transfer
-    rhythm = m.ctx.steps.found and m.ctx.steps.steady_count > 1
-    if not rhythm and m.ctx.steady_ops.sum() < MIN_DEVICE_OPS and busy < FILLED_SHARE:
+    if m.ctx.steps.steady_count == 1 and m.ctx.steady_ops.sum() < MIN_DEVICE_OPS:
         return f"Inconclusive: only {int(m.ctx.steady_ops.sum())} GPU operations were recorded."
+    if missing_kernels(m) > TOO_MANY_MISSING:
+        return f"Inconclusive: the kernels of {missing_kernels(m):.0%} of the launches are not in the recording."
     return ""
 
 
@@ -134,7 +87,8 @@ def _evidence_factor(m: Measurements) -> float:
     factor = {1: ONE_STEP_FACTOR, 2: TWO_STEPS_FACTOR}.get(steps.steady_count, 1.0)
     if not steps.found:
         factor = NO_STEPS_FACTOR
-    if health.lost > DAMAGED_SHARE * max(health.events, 1):
+    factor *= 1.0 - missing_kernels(m)
+    if health.truncated or health.lost > DAMAGED_SHARE * max(health.events, 1):
         factor *= DAMAGED_FACTOR
     return factor
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.metric import ms
-from traceanalyzer.diagnosis.classify import step_shares
 from traceanalyzer.diagnosis.draft import Draft, Remedy, share
 from traceanalyzer.diagnosis.finding import Evidence
+from traceanalyzer.diagnosis.shares import step_shares
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,0 +1,64 @@
+"""The step taken apart: its budget, idle time by cause, compute by what usually limits the kernels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.measure import Measurements
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Parts of the step, 0..1; they sum to 1."""
+
+    compute: float
+    memory: float
+    communication: float
+    transfer: float
+    launch: float
+    sync: float
+    input: float
+    host: float
+    unexplained: float
+
+    @property
+    def device(self) -> float:
+        """Computation of either kind."""
+        return self.compute + self.memory
+
+
+def step_shares(m: Measurements) -> Shares | None:
+    """The parts of the mean step; None without device work in it."""
+    if m.budget is None or m.idle is None or m.mean_step_ms <= 0:
+        return None
+    step, budget, idle = m.mean_step_ms, m.budget, m.idle
+    memory = budget.compute * memory_bound_share(m)
+    return Shares(
+        compute=(budget.compute - memory) / step,
+        memory=memory / step,
+        communication=(budget.exposed_communication + idle.communication) / step,
+        transfer=budget.exposed_copy / step,
+        launch=idle.launch / step,
+        sync=idle.sync / step,
+        input=idle.input / step,
+        host=idle.host / step,
+        unexplained=(idle.profiler + idle.other) / step,
+    )
+
+
+def memory_bound_share(m: Measurements) -> float:
+    """Share of the steady state's compute time in kernels of classes that memory bandwidth usually limits."""
+    ctx = m.ctx
+    rows = np.flatnonzero(ctx.is_compute & ctx.steady_ops)
+    time = (ctx.trace.device_ops.end - ctx.trace.device_ops.start)[rows]
+    memory = np.array([bound == "memory" for bound in ctx.classes.bound])[ctx.op_class[rows]]
+    return float(time[memory].sum() / time.sum()) if time.sum() else 0.0
+
+
+def missing_kernels(m: Measurements) -> float:
+    """Share of the launches of the measured steps whose kernels are not in the recording."""
+    return (m.launches and m.launches.fruitless_share) or 0.0
