@@ -43,6 +43,7 @@ STEP_GROUPS = {
     "communication": "Communication",
     "launches": "Launching",
     "host": "Host threads that launch",
+    "timing": "Timing log",
 }
 GLOSSARY = (
     ("steady state", "the recorded steps without warm-up; figures of a step are means over it, of the critical rank"),
@@ -243,10 +244,10 @@ def definition_groups(report: Report) -> list[tuple[str, list[tuple[str, str]]]]
     nested = {"step_time_ms": "Step time", "budget_ms": "Budget", "idle_ms": "Idle by cause", **STEP_GROUPS}
     single = [(label(d.name, d.unit), d.definition) for d in definitions(Metrics) if d.name not in nested]
     groups = [("Words", list(GLOSSARY)), ("Figures of a step", single)]
-    for name, title in nested.items():
-        value = getattr(report.metrics, name)
-        if value is not None:
-            groups.append((title, _defined(value)))
+    for f in dataclasses.fields(Metrics):
+        value = getattr(report.metrics, f.name)
+        if f.name in nested and value is not None:
+            groups.append((nested[f.name], _defined(value)))
     return groups + ([("Devices", _defined(report.devices[0]))] if report.devices else [])
 
 
