@@ -142,7 +142,7 @@ def main() -> None:
     parser.add_argument("target", type=Path)
     parser.add_argument("--mb", type=float, default=500, help="repeat until the file has at least so many megabytes")
     options = parser.parse_args()
-    size = sum(len(event) + 2 for event in events(options.source))
+    size = sum(len(event) + 2 for event in events(options.source) if not _HOUSEKEEPING.search(event))
     replicate(options.source, options.target, -(-int(options.mb * MB) // size))
     print(f"{options.target}: {options.target.stat().st_size / MB:.0f} MB")
 
