@@ -1,0 +1,132 @@
+"""The hardware table: complete, dense, and found by what a recording says of a device, or not at all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from traceanalyzer.errors import UnreadableInputError
+from traceanalyzer.hardware import PRECISIONS, HardwareTable
+from traceanalyzer.trace import Device
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TABLE = HardwareTable.load()
+GIB = 1 << 30
+
+
+def find(name: str | None, sms: int | None = None, memory: float | None = None) -> str | None:
+    found = TABLE.find(Device(0, name, sms, None if memory is None else int(memory)))
+    return found.name if found else None
+
+
+@pytest.mark.parametrize(
+    ("name", "sms", "memory", "expected"),
+    [
+        ("NVIDIA H200", 132, 150109880320, "H200 SXM"),
+        ("NVIDIA H100 80GB HBM3", 132, 79.1 * GIB, "H100 SXM"),
+        ("NVIDIA H100 PCIe", 114, 79.2 * GIB, "H100 PCIe"),
+        ("NVIDIA H100 NVL", 132, 93.1 * GIB, "H100 NVL"),
+        ("NVIDIA A100-SXM4-40GB", 108, 39.4 * GIB, "A100 40GB SXM"),
+        ("A100-SXM4-80GB", 108, 79.2 * GIB, "A100 80GB SXM"),
+        ("NVIDIA A100 80GB PCIe", 108, 79.2 * GIB, "A100 80GB PCIe"),
+        ("Tesla V100-SXM2-16GB", 80, 15.8 * GIB, "V100 SXM2"),
+        ("Tesla T4", 40, 14.6 * GIB, "T4"),
+        ("NVIDIA B200", 148, 178 * GIB, "B200"),
+        ("NVIDIA GH200 480GB", 132, 95 * GIB, "GH200 96GB"),
+        ("NVIDIA GeForce RTX 4090", 128, 23.5 * GIB, "GeForce RTX 4090"),
+        ("AMD Instinct MI300X", 304, 191.7 * GIB, "Instinct MI300X"),
+        ("AMD Instinct MI250X", 110, 64 * GIB, "Instinct MI250X (one of two dies)"),
+        ("NVIDIA L40S", None, None, "L40S"),
+    ],
+)
+def test_device_is_found_from_its_name_sms_and_memory(name, sms, memory, expected) -> None:
+    assert find(name, sms, memory) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "sms", "memory"),
+    [
+        (None, 132, 150109880320),
+        ("", None, None),
+        ("NVIDIA H200", 60, 70 * GIB),  # a MIG slice
+        ("NVIDIA H200", 132, 70 * GIB),
+        ("NVIDIA H300", 132, 150109880320),
+        ("NVIDIA GeForce RTX 4090 Laptop GPU", 76, 16 * GIB),
+        ("NVIDIA GeForce RTX 4090 D", 114, 24 * GIB),
+        ("NVIDIA A10G", 80, 22 * GIB),
+        ("NVIDIA L40", 142, 24 * GIB),
+    ],
+)
+def test_unknown_device_is_not_taken_for_its_nearest_relative(name, sms, memory) -> None:
+    assert find(name, sms, memory) is None
+
+
+@pytest.mark.parametrize("gpu", TABLE.gpus, ids=lambda gpu: gpu.name)
+def test_entries_are_complete_and_dense(gpu) -> None:
+    assert gpu.source
+    assert gpu.memory_gb
+    assert gpu.vector["fp32"] > 0
+    assert gpu.tensor["fp16"] > gpu.vector["fp32"] / 2
+    if "bf16" in gpu.tensor:
+        assert gpu.tensor["bf16"] == gpu.tensor["fp16"]
+    # A sparse figure among dense ones would break the ratio of two between precisions.
+    if "tf32" in gpu.tensor and gpu.vector["fp32"] < gpu.tensor["tf32"]:
+        assert gpu.tensor["fp16"] == pytest.approx(2 * gpu.tensor["tf32"], rel=0.02)
+    if "fp8" in gpu.tensor:
+        assert gpu.tensor["fp8"] == pytest.approx(2 * gpu.tensor["fp16"], rel=0.03)
+    assert 5 < gpu.tensor["fp16"] / gpu.bandwidth < 1000
+
+
+def test_every_gpu_of_the_list_is_there() -> None:
+    names = " ".join(gpu.name for gpu in TABLE.gpus)
+    wanted = "V100 T4 A10 A30 A40 A100 L4 L40 L40S H100 H200 H20 GH200 B100 B200 GB200 B300 A6000 6000 3090 4090 5090"
+    assert all(f"{name}" in names.split() for name in wanted.split())
+    amd = "MI210 MI250 MI250X MI300A MI300X MI325X MI350X MI355X"
+    assert all(name in names.split() for name in amd.split())
+
+
+def test_own_entries_go_first(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(
+        '[[gpu]]\nname = "mine"\nmatch = ["H200"]\nsource = "measured"\nmemory_gb = 141\nbandwidth_gbs = 4100\n'
+        "vector = { fp32 = 60 }\n"
+    )
+    found = HardwareTable.load(file).find(Device(0, "NVIDIA H200", 132, 150109880320))
+    assert found is not None
+    assert (found.name, found.bandwidth, found.matrix_peak("bf16"), found.matrix_peak("fp32")) == (
+        "mine",
+        4.1e12,
+        None,
+        6e13,
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "not toml [",
+        '[[gpu]]\nname = "x"\n',
+        '[[gpu]]\nname = "x"\nmatch = ["("]\nsource = "s"\nbandwidth_gbs = 1\nvector = {}\n',
+        '[[gpu]]\nname = "x"\nmatch = ["x"]\nsource = "s"\nbandwidth_gbs = 1\nvector = { fp33 = 1 }\n',
+        '[[gpu]]\nname = "x"\nmatch = ["x"]\nsource = "s"\nbandwidth_gbs = 1\nvector = {}\nbandwith = 1\n',
+        '[[gpu]]\nname = "x"\nmatch = ["x"]\nsource = "s"\nbandwidth_gbs = "much"\nvector = {}\n',
+    ],
+)
+def test_bad_file_is_named_with_the_reason(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(text)
+    with pytest.raises(UnreadableInputError, match=r"mine\.toml: not a valid hardware table"):
+        HardwareTable.load(file)
+
+
+def test_resident_blocks_are_limited_by_threads_registers_and_shared_memory() -> None:
+    h200 = TABLE.find(Device(0, "NVIDIA H200"))
+    assert h200 is not None
+    assert h200.resident_blocks(1024, 32, 0) == 2
+    assert h200.resident_blocks(256, 255, 0) == 1
+    assert h200.resident_blocks(128, 32, 100 * 1024) == 2
+    assert h200.resident_blocks(0, 0, 0) is None
+    assert set(PRECISIONS) >= set(h200.tensor) | set(h200.vector)

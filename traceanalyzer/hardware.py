@@ -1,0 +1,171 @@
+"""What known GPUs can do at most: the table of `hardware.toml`, and which of its entries a recorded device is."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from traceanalyzer.errors import UnreadableInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from traceanalyzer.trace import Device
+
+PRECISIONS = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "fp4", "int8")
+TERA, GIGA, MEBI, KIBI = 1e12, 1e9, 1 << 20, 1 << 10
+REGISTERS_PER_SM = 65_536
+"""32-bit registers of an SM, the same for every NVIDIA GPU since Kepler (CUDA C++ programming guide)."""
+MEMORY_RANGE = (0.85, 1.12)
+"""Recorded over nominal memory: makers' gigabytes are sometimes 2**30 bytes (7 % more), and ECC, the driver and
+MIG's bookkeeping keep up to a tenth. Sizes of different products and MIG slices lie further apart."""
+
+_MAKER = re.compile(r"^(?:NVIDIA|AMD|Tesla|Graphics Device)\s+", re.IGNORECASE)
+_NUMBERS = ("sms", "bandwidth_gbs", "cache_mb", "link_gbs", "host_gbs", "threads_per_sm", "shared_kb_per_sm")
+_KEYS = frozenset({*_NUMBERS, "name", "match", "source", "memory_gb", "launch_floor_us", "tensor", "vector"})
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """The limits of one GPU, dense; None where its maker does not publish them. Rates are per second."""
+
+    name: str
+    source: str
+    """The datasheet the figures are from."""
+    match: tuple[re.Pattern[str], ...]
+    memory_gb: tuple[float, ...]
+    """Sizes of memory that it is sold with."""
+    bandwidth: float
+    """Device memory, bytes/s."""
+    tensor: Mapping[str, float]
+    """FLOP/s on tensor cores by precision."""
+    vector: Mapping[str, float]
+    """FLOP/s on the ordinary cores by precision."""
+    sms: int | None = None
+    cache_bytes: int | None = None
+    """Last cache before the device memory."""
+    link: float | None = None
+    """To other GPUs, all links together, each direction, bytes/s."""
+    host: float | None = None
+    """To the host, each direction, bytes/s."""
+    threads_per_sm: int | None = None
+    shared_per_sm: int | None = None
+    """Bytes of shared memory of an SM."""
+    launch_floor_ns: float | None = None
+    """Shortest kernel that profilers record, where it was measured."""
+
+    def describes(self, device: Device) -> bool:
+        """Whether a recorded device is this GPU: by name, and nothing else that was recorded speaks against it
+        (a MIG slice has the name of the whole GPU, but fewer SMs and less memory)."""
+        name = _MAKER.sub("", _MAKER.sub("", (device.name or "").strip()))
+        if not any(pattern.fullmatch(name) for pattern in self.match):
+            return False
+        if device.sm_count and self.sms and device.sm_count != self.sms:
+            return False
+        low, high = MEMORY_RANGE
+        size = (device.memory_bytes or 0) / GIGA
+        return not size or any(low * nominal <= size <= high * nominal for nominal in self.memory_gb)
+
+    def matrix_peak(self, precision: str) -> float | None:
+        """FLOP/s that a matrix product in this precision can reach: on tensor cores where they do it, else on the
+        ordinary ones; None where neither is known."""
+        return self.tensor.get(precision) or self.vector.get(precision)
+
+    def resident_blocks(self, threads: int, registers: int, shared_bytes: int) -> int | None:
+        """Blocks of this shape that one SM holds at a time (0: none fit); None where the limits are not known.
+
+        The least of what its threads, registers and shared memory allow (CUDA C++ best practices guide, occupancy).
+        """
+        if self.threads_per_sm is None or threads <= 0:
+            return None
+        limits = [self.threads_per_sm // threads]
+        if registers > 0:
+            limits.append(REGISTERS_PER_SM // (registers * threads))
+        if shared_bytes > 0 and self.shared_per_sm is not None:
+            limits.append(self.shared_per_sm // shared_bytes)
+        return min(limits)
+
+
+@dataclass(frozen=True)
+class HardwareTable:
+    """Known GPUs; of several that describe a device the first counts."""
+
+    gpus: tuple[Hardware, ...]
+
+    @classmethod
+    def load(cls, extra: Path | None = None) -> HardwareTable:
+        """The built-in table, preceded by a user's file of the same form (UnreadableInputError if it is not valid)."""
+        if extra is None:
+            return _builtin()
+        try:
+            added = _parse(extra.read_text(encoding="utf-8"))
+        except (
+            OSError,
+            UnicodeDecodeError,
+            tomllib.TOMLDecodeError,
+            KeyError,
+            ValueError,
+            TypeError,
+            re.error,
+        ) as error:
+            raise UnreadableInputError(f"{extra}: not a valid hardware table: {error}") from error
+        return cls((*added, *_builtin().gpus))
+
+    def find(self, device: Device | None) -> Hardware | None:
+        """The GPU that a recorded device is; None where the table does not have it, never the nearest one."""
+        if device is None:
+            return None
+        return next((gpu for gpu in self.gpus if gpu.describes(device)), None)
+
+
+@lru_cache(maxsize=1)
+def _builtin() -> HardwareTable:
+    return HardwareTable(_parse((files("traceanalyzer") / "hardware.toml").read_text(encoding="utf-8")))
+
+
+def _parse(text: str) -> tuple[Hardware, ...]:
+    return tuple(_hardware(entry) for entry in tomllib.loads(text).get("gpu", []))
+
+
+def _hardware(entry: dict[str, Any]) -> Hardware:
+    """One entry of a file. Raises KeyError, TypeError or ValueError where it makes no sense."""
+    _check(entry)
+    cache, shared, floor = entry.get("cache_mb"), entry.get("shared_kb_per_sm"), entry.get("launch_floor_us")
+    link, host, sizes = entry.get("link_gbs"), entry.get("host_gbs"), entry.get("memory_gb", [])
+    return Hardware(
+        name=entry["name"],
+        source=entry["source"],
+        match=tuple(re.compile(pattern, re.IGNORECASE) for pattern in entry["match"]),
+        memory_gb=tuple(float(size) for size in (sizes if isinstance(sizes, list) else [sizes])),
+        bandwidth=entry["bandwidth_gbs"] * GIGA,
+        tensor=_peaks(entry["name"], entry.get("tensor", {})),
+        vector=_peaks(entry["name"], entry["vector"]),
+        sms=entry.get("sms"),
+        cache_bytes=None if cache is None else int(cache * MEBI),
+        link=None if link is None else link * GIGA,
+        host=None if host is None else host * GIGA,
+        threads_per_sm=entry.get("threads_per_sm"),
+        shared_per_sm=None if shared is None else int(shared * KIBI),
+        launch_floor_ns=None if floor is None else floor * 1e3,
+    )
+
+
+def _check(entry: dict[str, Any]) -> None:
+    unknown = entry.keys() - _KEYS
+    if unknown:
+        raise ValueError(f"{entry.get('name')}: unknown key {', '.join(sorted(unknown))}")
+    for key in _NUMBERS:
+        if key in entry and not entry[key] > 0:
+            raise ValueError(f"{entry.get('name')}: {key} is not above 0")
+
+
+def _peaks(name: str, rates: dict[str, float]) -> dict[str, float]:
+    unknown = rates.keys() - set(PRECISIONS)
+    if unknown:
+        raise ValueError(f"{name}: unknown precision {', '.join(sorted(unknown))}; known: {', '.join(PRECISIONS)}")
+    return {precision: rate * TERA for precision, rate in rates.items()}
