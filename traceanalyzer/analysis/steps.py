@@ -49,6 +49,8 @@ class Steps:
     """For each device op the index of its step, -1 outside all steps."""
     first: int = 0
     """Index in the recording of the first of these steps (not 0 where the rest was left out)."""
+    incomplete: int = 0
+    """How many steps at the end of a cut-off recording were left out because they miss device ops."""
 
     def __len__(self) -> int:
         return len(self.names)
@@ -105,11 +107,14 @@ def find_steps(ctx: Context) -> Steps:
 def _assemble(ctx: Context, found: HostSteps) -> Steps:
     of_op = found.of_op if found.of_op is not None else _by_launch(ctx, found)
     start, end = _windows(ctx, found, of_op)
+    incomplete = 0
     if ctx.trace.health.truncated:
         whole = _complete(of_op, len(found.names))
         found = HostSteps(found.source, found.names[:whole], found.start[:whole], found.end[:whole])
+        incomplete = len(start) - whole
         start, end, of_op = start[:whole], end[:whole], np.where(of_op < whole, of_op, -1).astype(np.int32)
-    return Steps(found.source, found.names, found.start, found.end, start, end, count_warmup(end - start), of_op)
+    warmup = count_warmup(end - start)
+    return Steps(found.source, found.names, found.start, found.end, start, end, warmup, of_op, incomplete=incomplete)
 
 
 def _by_launch(ctx: Context, found: HostSteps) -> I32:
