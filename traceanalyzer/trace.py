@@ -374,9 +374,9 @@ class Collected:
 class Condition:
     """One fact about the recording's circumstances. `spoils` says what it does to the figures, if anything."""
 
-    name: str
-    value: str
-    spoils: str = ""
+    name: str = field(metadata={"definition": "what is known", "unit": ""})
+    value: str = field(metadata={"definition": "as the recorder found it", "unit": ""})
+    spoils: str = field(default="", metadata={"definition": "what it does to the figures, if anything", "unit": ""})
 
 
 @dataclass(frozen=True)

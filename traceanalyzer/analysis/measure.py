@@ -24,6 +24,7 @@ from traceanalyzer.analysis.ops import OpStats, op_stats
 from traceanalyzer.analysis.phases import PhaseStats, phase_stats
 from traceanalyzer.analysis.step_metrics import Budget, Idle, StepTime, mean_budget, mean_idle, step_time
 from traceanalyzer.analysis.syncs import SyncRow, sync_rows
+from traceanalyzer.analysis.timing import TimingStats, timing_stats, unprofiled_step_ms
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.context import Context
@@ -125,6 +126,16 @@ class Measurements:
     def collectives(self) -> list[CollectiveStats]:
         """Collectives by kind, group and size."""
         return collective_stats(self.ctx)
+
+    @cached_property
+    def timing(self) -> TimingStats | None:
+        """The program's own step times; None without a timing log."""
+        return timing_stats(self.ctx.trace.step_timings)
+
+    @cached_property
+    def unprofiled_step_ms(self) -> float | None:
+        """Step time without the profiler, where the capture carries it, ms."""
+        return unprofiled_step_ms(self.ctx.trace)
 
     @cached_property
     def phases(self) -> list[PhaseStats]:

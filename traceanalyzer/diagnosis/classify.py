@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from traceanalyzer.diagnosis.finding import BottleneckClass, Summary
-from traceanalyzer.diagnosis.rules.timing import timing_summary
 from traceanalyzer.diagnosis.shares import Shares, missing_kernels, step_shares
+from traceanalyzer.diagnosis.timing import timing_summary
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.measure import Measurements

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from traceanalyzer.diagnosis.classify import classify
 from traceanalyzer.diagnosis.finding import Finding, Recommendation, Severity, Summary
 from traceanalyzer.diagnosis.rules import RULES
+from traceanalyzer.diagnosis.timing import timing_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -61,7 +62,7 @@ def _settle(m: Measurements, drafts: list[Draft]) -> list[tuple[Draft, float | N
 
 def _parts_of_step(m: Measurements) -> dict[str, float]:
     if m.budget is None or m.idle is None:
-        return {}
+        return timing_parts(m)
     budget, idle = m.budget, m.idle
     return {
         "compute": budget.compute,
@@ -78,11 +79,12 @@ def _parts_of_step(m: Measurements) -> dict[str, float]:
 
 
 def _worth_telling(m: Measurements, draft: Draft, headroom: float | None) -> bool:
-    """Whether a finding is large enough; one without known headroom goes by its evidence's share."""
+    """Whether a finding is large enough; one without known headroom goes by its evidence's
+    share, or is a plain fact (text) about the recording."""
     if headroom is not None:
         return headroom >= MIN_SHARE * m.mean_step_ms
     share = draft.evidence[0].value
-    return isinstance(share, float) and share >= MEDIUM_SHARE
+    return isinstance(share, str) or (isinstance(share, float) and share >= MEDIUM_SHARE)
 
 
 def _finding(m: Measurements, draft: Draft, headroom: float | None) -> Finding:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from traceanalyzer.errors import TraceAnalyzerError, UnreadableInputError
+from traceanalyzer.ingest.capture import join
 from traceanalyzer.ingest.detect import detect
 from traceanalyzer.ingest.stream import cannot_open
 from traceanalyzer.trace import Failure, Run, Trace
@@ -42,7 +43,7 @@ def load(paths: Sequence[str | Path], *, progress: Callable[[int, int], None] | 
         done += _size(path)
     if not traces:
         raise _nothing_read(paths, failures, errors)
-    return Run(tuple(_with_rank_notes(sorted(traces, key=_order))), tuple(failures))
+    return join(Run(tuple(_with_rank_notes(sorted(traces, key=_order))), tuple(failures)))
 
 
 def _files(paths: list[Path]) -> tuple[list[Path], list[Failure]]:

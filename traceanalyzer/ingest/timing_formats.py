@@ -217,7 +217,7 @@ def _hf_summary(line: str) -> Entry | None:
 _BAR_MEANS = "A progress bar shows a running mean of the last steps: single slow steps and the spread are smoothed."
 
 FORMATS: tuple[LineFormat, ...] = (
-    LineFormat("JSONL", "{", _json_line, 1),
+    LineFormat("JSONL", "{", _json_line, 2),
     _regex(
         "Megatron-LM",
         "elapsed time per iteration (ms)",

@@ -11,7 +11,9 @@ from traceanalyzer.analysis.gap_rows import gap_rows, largest_gaps
 from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.analysis.ranks import compare_ranks
 from traceanalyzer.diagnosis.diagnose import diagnose
+from traceanalyzer.diagnosis.rules.conditions import profiler_note
 from traceanalyzer.diagnosis.rules.ranks import straggler
+from traceanalyzer.diagnosis.shares import missing_kernels
 from traceanalyzer.report.model import Input, InputDevice, InputHealth, Metrics, Report, Tool
 
 if TYPE_CHECKING:
@@ -22,6 +24,15 @@ if TYPE_CHECKING:
 TOP_ROWS = 30
 """Rows of the long tables (kernels, operators, gaps, ...) that go into a report; the commands give all."""
 
+NOT_TIMED = (
+    "Unprofiled step time: not recorded with this trace. The profiler slows the host, so host-bound steps are "
+    "faster without it than shown here."
+)
+
+
+NOTED_MISSING = 0.001
+"""Share of launches without their kernels that is worth a note."""
+
 
 def build_report(run: Run, classes: KernelClasses | None = None) -> Report:
     """The report of a run; figures of a step are the critical rank's."""
@@ -31,7 +42,7 @@ def build_report(run: Run, classes: KernelClasses | None = None) -> Report:
     diagnosis = diagnose(critical, straggler(critical, ranks))
     return Report(
         tool=Tool("traceanalyzer", version("traceanalyzer")),
-        inputs=[_input(trace) for trace in run.traces],
+        inputs=[_input(trace) for trace in (*run.traces, *run.logs)],
         summary=diagnosis.summary,
         metrics=_metrics(critical),
         devices=[row for m in measured for row in m.devices],
@@ -68,7 +79,7 @@ def _metrics(m: Measurements) -> Metrics:
     return Metrics(
         step_time_ms=m.step_time,
         step_source=steps.source,
-        unprofiled_step_time_ms=None,
+        unprofiled_step_time_ms=m.unprofiled_step_ms,
         warmup_steps=steps.warmup,
         kernels_per_step=float((ctx.is_kernel & ctx.steady_ops).sum() / steps.steady_count) if on_device else None,
         launches_per_step=float(launches_by_step(ctx)[steps.steady].mean()) if on_host else None,
@@ -79,6 +90,7 @@ def _metrics(m: Measurements) -> Metrics:
         communication=m.communication,
         launches=m.launches,
         host=m.host,
+        timing=m.timing,
     )
 
 
@@ -97,6 +109,7 @@ def _tables(m: Measurements, ranks: RankComparison) -> dict[str, list[Any]]:
         "copies": m.copies,
         "collectives": m.collectives,
         "skew": list(ranks.collectives),
+        "conditions": list(m.ctx.trace.conditions),
     }
 
 
@@ -107,12 +120,19 @@ def _notes(run: Run, m: Measurements) -> list[str]:
         notes.append("No steps were found; every figure is for the whole recording.")
     if steps.warmup:
         notes.append(f"{steps.warmup} slow leading step(s) are left out as warm-up.")
+    if steps.incomplete:
+        notes.append(
+            f"The recording is cut off: its last {steps.incomplete} step(s) miss device work and are left out."
+        )
     if m.ctx.device is None:
         notes.append("The recording holds no GPU work: nothing is said about the GPU.")
     elif not collected.api:
         notes.append("API calls were not recorded: launches, waits and the causes of idle time cannot be told.")
-    notes.append(
-        "Unprofiled step time: not recorded with this trace. The profiler slows the host, so host-bound steps are "
-        "faster without it than shown here."
-    )
+    if m.ctx.trace.source != "timing_log":
+        notes.append(profiler_note(m) or NOT_TIMED)
+    if missing_kernels(m) > NOTED_MISSING:
+        notes.append(
+            f"The kernels of {missing_kernels(m):.1%} of the launches are missing (lost, or cut off): "
+            "idle time is overstated by them."
+        )
     return notes

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from traceanalyzer.analysis.devices import DeviceTotals
     from traceanalyzer.analysis.host import HostStats
     from traceanalyzer.analysis.launches import LaunchStats
+    from traceanalyzer.analysis.timing import TimingStats
 
 __all__ = [
     "BottleneckClass",
@@ -48,6 +49,7 @@ __all__ = [
 ]
 
 SCHEMA_VERSION = 1
+
 
 @dataclass(frozen=True)
 class Tool:
@@ -108,6 +110,7 @@ class Metrics:
     communication: CommunicationTime | None = metric("communication of a step; null without device work")
     launches: LaunchStats | None = metric("launching of device work; null where API calls were not recorded")
     host: HostStats | None = metric("the host threads that feed the device; null where they were not recorded")
+    timing: TimingStats | None = metric("the program's own step times; null without a timing log")
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from traceanalyzer.diagnosis.rules.communication import exposed_communication
+from traceanalyzer.diagnosis.rules.conditions import profiler_cost, spoiled
 from traceanalyzer.diagnosis.rules.device import fp32_matmul, memory_chains, optimizer_passes, plain_compute
 from traceanalyzer.diagnosis.rules.idle import (
     host_work,
@@ -15,6 +16,7 @@ from traceanalyzer.diagnosis.rules.idle import (
     unexplained,
 )
 from traceanalyzer.diagnosis.rules.sync import host_waits
+from traceanalyzer.diagnosis.rules.timing import drifting, slow_input, slow_outliers, two_kinds
 from traceanalyzer.diagnosis.rules.transfer import exposed_copies
 
 if TYPE_CHECKING:
@@ -37,4 +39,10 @@ RULES: tuple[Callable[[Measurements], Iterable[Draft]], ...] = (
     plain_compute,
     profiler,
     unexplained,
+    slow_input,
+    two_kinds,
+    slow_outliers,
+    drifting,
+    profiler_cost,
+    spoiled,
 )

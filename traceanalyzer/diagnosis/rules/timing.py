@@ -1,0 +1,126 @@
+"""Findings on step times alone (a timing log): waiting for data, outliers, two kinds of steps, drift."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from traceanalyzer.diagnosis.draft import Draft, Remedy
+from traceanalyzer.diagnosis.finding import Evidence
+from traceanalyzer.diagnosis.timing import INPUT_SHARE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from traceanalyzer.analysis.measure import Measurements
+    from traceanalyzer.analysis.timing import TimingStats
+    from traceanalyzer.diagnosis.draft import Slice
+
+DRIFT_SHARE = 0.05
+OUTLIER_SHARE = 0.01
+"""Drift and outliers that cost less are within the spread of steps."""
+
+
+def slow_input(m: Measurements) -> Iterator[Draft]:
+    """The step waits for its data."""
+    stats = m.timing
+    if stats is None or stats.data_time_ms is None or stats.data_share is None or stats.data_share <= INPUT_SHARE:
+        return
+    if m.ctx.trace.source != "timing_log":
+        return  # the trace shows what of the waiting the GPU noticed
+    where = _where(m, stats)
+    action = (
+        "Load ahead of the step: DataLoader(num_workers>0, pin_memory=True, persistent_workers=True, prefetch_factor), "
+        "cheaper or GPU-side preprocessing, a faster or local copy of the data."
+    )
+    remedy = Remedy(
+        action, "logged time waiting for data; assumes that loading can be hidden behind the step completely"
+    )
+    evidence = [
+        Evidence("time waiting for data", stats.data_share, "share", where, INPUT_SHARE),
+        Evidence("time waiting for data", stats.data_time_ms, "ms", where),
+    ]
+    yield Draft(
+        "slow-input",
+        "input",
+        "The step waits for its data",
+        "idle.input",
+        _claim(m, stats.data_time_ms),
+        evidence,
+        [remedy],
+    )
+
+
+def slow_outliers(m: Measurements) -> Iterator[Draft]:
+    """Single steps take much longer than the others."""
+    stats = m.timing
+    if stats is None or stats.outlier_excess_share < OUTLIER_SHARE:
+        return
+    where = _where(m, stats)
+    evidence = [
+        Evidence(
+            "time outliers take beyond the median step", stats.outlier_excess_share, "share", where, OUTLIER_SHARE
+        ),
+        Evidence("outliers", stats.outliers, "", where),
+    ]
+    action = (
+        "See what happens at the slow steps: checkpoints and evaluation, Python's garbage collection "
+        "(gc.disable() and gc.collect() at fixed steps), allocator growth, recompilation, an exhausted input queue."
+    )
+    remedy = Remedy(action, "logged time of outliers beyond the median step")
+    claim = _claim(m, stats.outlier_excess_share * m.mean_step_ms)
+    yield _regularity(
+        "slow-outliers", f"{stats.outliers} steps are much slower than the others", claim, evidence, remedy
+    )
+
+
+def two_kinds(m: Measurements) -> Iterator[Draft]:
+    """The steps are of two kinds, fast and slow."""
+    stats = m.timing
+    if stats is None or stats.fast_mode_ms is None or stats.slow_mode_ms is None or stats.slow_steps_share is None:
+        return
+    where = _where(m, stats)
+    excess = stats.slow_steps_share * (stats.slow_mode_ms - stats.fast_mode_ms)
+    evidence = [
+        Evidence("slow steps", stats.slow_steps_share, "share", where),
+        Evidence("fast steps", stats.fast_mode_ms, "ms", "median"),
+        Evidence("slow steps", stats.slow_mode_ms, "ms", "median"),
+    ]
+    action = (
+        "Find what every slow step has in common: input shapes or lengths (bucket or pad them), gradient "
+        "accumulation, logging or a synchronisation every n steps, two sets of nodes."
+    )
+    remedy = Remedy(
+        action, "logged: all steps as fast as the fast ones, an upper bound where the slow ones do more work"
+    )
+    yield _regularity(
+        "two-kinds-of-steps", "Steps are of two kinds, fast and slow", _claim(m, excess), evidence, remedy
+    )
+
+
+def drifting(m: Measurements) -> Iterator[Draft]:
+    """Steps become slower over the run."""
+    stats = m.timing
+    if stats is None or stats.drift_share is None or stats.drift_share < DRIFT_SHARE:
+        return
+    where = f"from the first to the last of {stats.steps} logged steps"
+    evidence = [Evidence("growth of the step time", stats.drift_share, "share", where, DRIFT_SHARE)]
+    action = (
+        "Watch clocks and temperature (throttling), memory (fragmentation, growing caches or lists, retained "
+        "graphs) and sequence lengths over the run."
+    )
+    remedy = Remedy(action, "logged trend; the step at the start of the log shows what is possible")
+    yield _regularity("drift", "Steps become slower over the run", None, evidence, remedy)
+
+
+def _regularity(id: str, title: str, claim: float | None, evidence: list[Evidence], remedy: Remedy) -> Draft:  # noqa: A002
+    part: Slice = "none" if claim is None else "idle.other"
+    return Draft(id, "inconclusive", title, part, claim, evidence, [remedy])
+
+
+def _claim(m: Measurements, ms: float) -> float | None:
+    """Headroom in the step of a timing log; beside a trace, the trace's own parts are what there is to give."""
+    return ms if m.ctx.trace.source == "timing_log" else None
+
+
+def _where(m: Measurements, stats: TimingStats) -> str:
+    return f"{stats.steps} logged steps" + ("" if m.ctx.trace.source == "timing_log" else ", without profiler")

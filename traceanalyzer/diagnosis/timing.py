@@ -1,0 +1,56 @@
+"""The verdict that step times alone allow (a timing log).
+
+They say that time is lost and how regularly, not why; only time spent waiting for data names its cause.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from traceanalyzer.diagnosis.finding import Summary
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.measure import Measurements
+    from traceanalyzer.analysis.timing import TimingStats
+
+INPUT_SHARE = 0.2
+"""Above this share of the iteration, waiting for data is an input bottleneck. A loader that keeps up costs a few
+percent (taking a batch from its queue), and a fifth of the step is more than most remedies elsewhere bring."""
+INPUT_CONFIDENCE = 0.5
+"""At the threshold. The host may wait for data while the GPU still works, which a log does not show."""
+MAX_CONFIDENCE = 0.8
+"""However large the share: the log shows the host's time, not the GPU's."""
+FIND_OUT = "Record a few steps with `traceanalyzer collect torch` and analyse the trace."
+
+
+def timing_summary(m: Measurements) -> Summary:
+    """The verdict on a run of which only step times are known."""
+    stats = m.timing
+    if stats is None or stats.median_ms is None:
+        return Summary(
+            "inconclusive", 0.0, f"Inconclusive: the log holds no step times.{_throughput(stats)} {FIND_OUT}"
+        )
+    if stats.data_share is not None and stats.data_share > INPUT_SHARE:
+        confidence = INPUT_CONFIDENCE + (MAX_CONFIDENCE - INPUT_CONFIDENCE) * min(stats.data_share, 1.0)
+        text = f"Input-bound: the step ({m.mean_step_ms:.3g} ms) waits {stats.data_share:.0%} of its time for data."
+        return Summary("input", round(confidence, 2), text)
+    data = "" if stats.data_share is None else f", {stats.data_share:.0%} of it waiting for data"
+    text = f"Inconclusive: a step takes {m.mean_step_ms:.3g} ms{data}; step times alone do not tell why. {FIND_OUT}"
+    return Summary("inconclusive", 0.0, text)
+
+
+def _throughput(stats: TimingStats | None) -> str:
+    if stats is None:
+        return ""
+    if stats.tokens_per_s is not None:
+        return f" It says {stats.tokens_per_s:,.0f} tokens/s."
+    return "" if stats.samples_per_s is None else f" It says {stats.samples_per_s:,.4g} samples/s."
+
+
+def timing_parts(m: Measurements) -> dict[str, float]:
+    """Parts of the step that headroom may be taken from where only a log is known, ms."""
+    stats = m.timing
+    if stats is None or not m.ctx.steps.found:
+        return {}
+    data = min(stats.data_time_ms or 0.0, m.mean_step_ms)
+    return {"idle.input": data, "idle.other": m.mean_step_ms - data}
