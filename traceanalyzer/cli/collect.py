@@ -14,6 +14,8 @@ from traceanalyzer.collect.plan import ACTIVE, UNPROFILED_STEPS, WAIT, WARMUP
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from traceanalyzer.collect.nsys import NsysOptions
+
 F = TypeVar("F", bound="Callable[..., Any]")
 
 COMMAND = {"ignore_unknown_options": True, "allow_interspersed_args": False}
@@ -68,8 +70,48 @@ def collect_torch(words: tuple[str, ...], output: str | None, **options: Any) ->
     _record("torch", words, output, options)
 
 
-def _record(recorder: str, words: tuple[str, ...], output: str | None, options: dict[str, Any]) -> None:
-    from traceanalyzer.collect import environment, outcome, run
+@collect.command("timing", context_settings=COMMAND)
+@_common
+def collect_timing(words: tuple[str, ...], output: str | None, **options: Any) -> None:
+    """Time every step, without a profiler: collect timing -- python train.py.
+
+    Writes a JSON line a step: the step's time on the device (on the host without CUDA), the host's own, and how long
+    it waited for a DataLoader. The device is never waited for.
+    """
+    _record("timing", words, output, options)
+
+
+@collect.command("nsys", context_settings=COMMAND)
+@_common
+@_count("--unprofiled-steps", UNPROFILED_STEPS, "Steps timed without capture.", least=0)
+@_count("--warmup", WARMUP, "Steps captured before those that count.", least=0)
+@_count("--active", ACTIVE, "Steps captured.", least=1)
+@click.option("--whole-run", is_flag=True, help="Capture from start to end, also a program without PyTorch.")
+@click.option("--sample-cpu", is_flag=True, help="Also sample the CPU (slows the host).")
+@click.option("--memory", is_flag=True, help="GPU memory usage.")
+@click.option("--keep-report", is_flag=True, help="Keep the .nsys-rep: it holds environment, arguments and output.")
+def collect_nsys(
+    words: tuple[str, ...], output: str | None, whole_run: bool, sample_cpu: bool, keep_report: bool, **options: Any
+) -> None:
+    """Record Nsight Systems: collect nsys -- python train.py.
+
+    Captures the chosen steps, exports SQLite, and removes from it the environment, the arguments, the output and the
+    paths that nsys stores.
+    """
+    from traceanalyzer.collect import nsys
+
+    chosen = nsys.NsysOptions(whole_run, sample_cpu, options["memory"], keep_report)
+    _record("nsys", words, output, options, chosen)
+
+
+def _record(
+    recorder: str,
+    words: tuple[str, ...],
+    output: str | None,
+    options: dict[str, Any],
+    chosen: NsysOptions | None = None,
+) -> None:
+    from traceanalyzer.collect import environment, nsys, outcome, run
     from traceanalyzer.collect.plan import Plan
 
     command = run.as_command(words)
@@ -80,7 +122,13 @@ def _record(recorder: str, words: tuple[str, ...], output: str | None, options: 
         git_revision=environment.git_revision(Path.cwd()),
         **options,
     )
-    returned = run.run(command, plan)
-    for line in outcome.describe(plan, returned):
+    trouble = None
+    if chosen is None:
+        returned = run.run(command, plan)
+    else:
+        program = nsys.find_nsys()
+        returned = run.run(nsys.profile_command(program, plan.path, chosen, command), plan)
+        trouble = nsys.export(program, plan.path, chosen)
+    for line in [*filter(None, [trouble]), *outcome.describe(plan, returned)]:
         click.echo(f"traceanalyzer: {line}", err=True)
     run.exit_as(returned)

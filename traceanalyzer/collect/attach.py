@@ -58,8 +58,9 @@ class Attached:
         self._finder = _finder(plan, self._step, self._start_over)
 
     def begin(self) -> None:
-        """Start looking for steps."""
-        self._finder.install()
+        """Start looking for steps, or where the recording waits for a signal, for that."""
+        if not self._plan.on_signal:
+            self._finder.install()
         atexit.register(self._report)
         os.register_at_fork(after_in_child=self._forked)
         main = threading.current_thread() is threading.main_thread()
@@ -73,7 +74,7 @@ class Attached:
             self._recorder.step()
         except Exception as error:
             self._fail(error)
-        if self._recorder.finished and not self._plan.on_signal:
+        if self._recorder.finished:
             self._finder.rest()
 
     def _start_over(self) -> None:

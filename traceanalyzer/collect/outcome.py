@@ -58,12 +58,12 @@ def _reason(plan: Plan, seen: list[processes.Progress]) -> str:
     if not seen:
         return "no process of the command imported torch (or Python ran with -I, -E or -S)"
     furthest = max(seen, key=lambda p: p.steps)
+    if furthest.steps == 0 and plan.on_signal:
+        return "no SIGUSR2 came, or no step after it"
     if furthest.steps == 0:
         if plan.step_on:
             return f"no function that matches --step-on {plan.step_on!r} was called"
         return "no step was found (no optimizer step, no module called repeatedly); name the step: --step-on REGEX"
-    if plan.on_signal and furthest.phase == "attached":
-        return "no SIGUSR2 came"
     if furthest.phase == "recording":
         return f"it ended while recording, at step {furthest.steps}, before the profiler could be stopped"
     return (

@@ -71,6 +71,8 @@ class ProfilerRange:
         self._clock = None
 
     def _start(self) -> None:
+        if not cuda.in_use():
+            raise RuntimeError("the script does not use CUDA, there is nothing to capture (--whole-run captures all)")
         self._on_phase("recording")
         environment.write(self._plan)
         self._range_open = True

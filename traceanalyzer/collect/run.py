@@ -10,8 +10,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from traceanalyzer.collect import environment, processes
+from traceanalyzer.collect import environment, nvml, processes
 from traceanalyzer.collect.plan import VARIABLE, Plan
+from traceanalyzer.collect.ranks import own_file
 from traceanalyzer.errors import TraceAnalyzerError
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ def injected_environment(plan: Plan) -> dict[str, str]:
 def run(command: Sequence[str], plan: Plan) -> int:
     """Run the command attached; its return code, negative for a signal as `subprocess` has it."""
     prepare(plan)
+    sampler = _sampler(plan)
     child = subprocess.Popen(command, env=injected_environment(plan))  # noqa: S603
     before = {number: signal.signal(number, handler) for number, handler in _handlers(child, plan)}
     try:
@@ -60,9 +62,18 @@ def run(command: Sequence[str], plan: Plan) -> int:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        if sampler is not None:
+            sampler.close()
     if not (plan.path / environment.FILE).exists():
         environment.write(plan)
     return returned
+
+
+def _sampler(plan: Plan) -> nvml.Sampler | None:
+    """Samples the GPUs from here, so that the script is not slowed."""
+    if plan.nvml_interval is None:
+        return None
+    return nvml.Sampler(own_file(plan.path, "nvml", ".jsonl"), plan.nvml_interval)
 
 
 def _handlers(child: subprocess.Popen[bytes], plan: Plan) -> Iterator[tuple[signal.Signals, Any]]:

@@ -1,0 +1,105 @@
+"""Times the steps of a loop by hand, waiting for data apart from the rest.
+
+    timer = StepTimer(warmup=10)
+    for batch in timer.batches(loader):
+        train_step(batch)
+        timer.step(samples=len(batch))
+    print(timer.summary())
+
+The device is never waited for: a CUDA event marks the end of each step, and the host's clock where there is no CUDA.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from traceanalyzer.collect.plan import WAIT
+from traceanalyzer.collect.step_series import Lap, StepSeries
+from traceanalyzer.collect.summary import summarize
+from traceanalyzer.collect.units import Amounts, Rates, rates
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class TimerSummary:
+    """What the timed steps took. Times in ms."""
+
+    iter_ms: dict[str, float]
+    data_ms: dict[str, float]
+    data_share: float
+    """Waiting for data over the whole, 0..1."""
+    rates: Rates
+
+
+class StepTimer:
+    """Times every step after the first `warmup` ones (at least one: its end starts the clock)."""
+
+    def __init__(
+        self, *, warmup: int = WAIT, path: str | Path | None = None, peak_flops_per_s: float | None = None
+    ) -> None:
+        if warmup < 1:
+            raise ValueError("warmup must be at least 1: the end of a first step starts the clock")
+        self._warmup = warmup
+        self._path = Path(path) if path else None
+        self._peak = peak_flops_per_s
+        self._series = StepSeries(warmup)
+        self._steps = 0
+        self._data_ns = 0
+        self._laps: list[Lap] = []
+        self._amounts: list[Amounts] = []
+
+    def batches(self, source: Iterable[T]) -> Iterator[T]:
+        """The same batches; the wait for each is its step's data time."""
+        batches = iter(source)
+        with suppress(StopIteration):
+            while True:
+                begin = time.perf_counter_ns()
+                batch = next(batches)
+                self._data_ns += time.perf_counter_ns() - begin
+                yield batch
+
+    def step(
+        self,
+        *,
+        samples: float | None = None,
+        tokens: float | None = None,
+        padded_tokens: float | None = None,
+        flops: float | None = None,
+    ) -> None:
+        """A step has ended that worked through these amounts."""
+        self._steps += 1
+        if self._steps >= self._warmup:
+            if self._steps > self._warmup:
+                self._amounts.append(Amounts(samples, tokens, padded_tokens, flops))
+            self._series.end_step(self._data_ns)
+            self._laps += self._series.finished_laps()
+        self._data_ns = 0
+
+    def laps(self) -> list[Lap]:
+        """Every timed step; waits for the last one. Writes them to `path`, a JSON line each, if one was given."""
+        self._laps += self._series.finished_laps(at_end=True)
+        if self._path is not None:
+            self._path.write_text("".join(json.dumps(asdict(lap)) + "\n" for lap in self._laps))
+        return list(self._laps)
+
+    def summary(self) -> TimerSummary:
+        """Statistics of the timed steps. Raises ValueError where there is none."""
+        laps = self.laps()
+        if not laps:
+            raise ValueError(f"no step was timed: {self._steps} steps, of which the first {self._warmup} are warm-up")
+        elapsed = sum(lap.iter_ms for lap in laps)
+        return TimerSummary(
+            iter_ms=summarize([lap.iter_ms for lap in laps]),
+            data_ms=summarize([lap.data_ms for lap in laps]),
+            data_share=sum(lap.data_ms for lap in laps) / elapsed,
+            rates=rates(elapsed, len(laps), sum(self._amounts[: len(laps)], Amounts()), self._peak),
+        )

@@ -1,0 +1,62 @@
+"""What a step time means for the task: rates per second, model FLOP/s and their share of the peak."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+MS_PER_S = 1e3
+FLOP_PER_TFLOP = 1e12
+
+
+@dataclass(frozen=True)
+class Amounts:
+    """What one step works through, on all devices together. None: does not apply."""
+
+    samples: float | None = None
+    tokens: float | None = None
+    """Tokens that carry content: without padding."""
+    padded_tokens: float | None = None
+    """Tokens computed, padding included."""
+    flops: float | None = None
+    """Floating-point operations that the model needs, without recomputation."""
+
+    def __add__(self, other: Amounts) -> Amounts:
+        """Sums; what is None on both sides stays None."""
+        pairs = {f.name: (getattr(self, f.name), getattr(other, f.name)) for f in fields(self)}
+        return Amounts(**{name: None if a is b is None else (a or 0) + (b or 0) for name, (a, b) in pairs.items()})
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Work per second; None where the amount was not given."""
+
+    steps_per_s: float
+    samples_per_s: float | None
+    tokens_per_s: float | None
+    """Effective: padding left out."""
+    padded_tokens_per_s: float | None
+    tflops_per_s: float | None
+    mfu: float | None
+    """Model FLOP/s utilisation, 0..1: FLOPs that the model needs over what the devices could do in the time
+    (Chowdhery et al. 2022, PaLM, appendix B)."""
+
+
+def rates(elapsed_ms: float, steps: int, amounts: Amounts, peak_flops_per_s: float | None = None) -> Rates:
+    """Rates of `steps` steps that took `elapsed_ms` together and worked through `amounts` together.
+
+    `peak_flops_per_s` is the peak of all devices together at the model's dtype.
+    """
+    seconds = elapsed_ms / MS_PER_S
+
+    def per_second(amount: float | None) -> float | None:
+        return None if amount is None else amount / seconds
+
+    flops_per_s = per_second(amounts.flops)
+    return Rates(
+        steps_per_s=steps / seconds,
+        samples_per_s=per_second(amounts.samples),
+        tokens_per_s=per_second(amounts.tokens),
+        padded_tokens_per_s=per_second(amounts.padded_tokens),
+        tflops_per_s=None if flops_per_s is None else flops_per_s / FLOP_PER_TFLOP,
+        mfu=None if flops_per_s is None or not peak_flops_per_s else flops_per_s / peak_flops_per_s,
+    )
