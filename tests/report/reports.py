@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from typing import TypeVar
 
 from traceanalyzer.analysis.budget import StepRow
 from traceanalyzer.analysis.communication import CollectiveStats
@@ -31,6 +32,8 @@ from traceanalyzer.report.model import (
     Summary,
     Tool,
 )
+
+T = TypeVar("T")
 
 EPOCH_NS = 1_754_000_000_123_456_789
 HOSTILE = (
@@ -119,7 +122,13 @@ def full() -> Report:
     )
 
 
-METRICS = Metrics(
+def known(measurement: type[T], **figures: object) -> T:
+    """A measurement of which only some figures are known; all others are None."""
+    return measurement(**{f.name: figures.get(f.name) for f in fields(measurement)})
+
+
+METRICS = known(
+    Metrics,
     step_time_ms=StepTime(48, 15.8612, 15.79, 0.312345678, 15.2, 17.4, 16.5, 17.2),
     step_source="profiler_step",
     unprofiled_step_time_ms=None,
@@ -131,7 +140,18 @@ METRICS = Metrics(
     budget_ms=Budget(8.83, 0.0, 0.198, 6.8332),
     idle_ms=Idle(0.21, 6.4912345, 0.0, 0.1, 0.0, 0.0, 0.032),
     communication=CommunicationTime(0.0, 0.0, None),
-    launches=LaunchStats(1224.08, 1224.0, 6.3, 5.15, 4.81, 7.9, 0.0, 11.2, 48.3, 0.713, 7.2, 0.0, None, 10.2, 1.8, 0.0),
+    launches=known(
+        LaunchStats,
+        kernels=1224.08,
+        launch_calls=1224.0,
+        launch_ms=6.3,
+        launch_mean_us=5.15,
+        launch_p95_us=7.9,
+        back_pressure_ms=0.0,
+        queue_delay_p50_us=11.2,
+        short_kernel_share=0.713,
+        copy_calls=10.2,
+    ),
     host=HostStats(8.9, 6.1, 0.0, 0.0, 0.1, 0.3, 9.37),
 )
 
@@ -235,7 +255,7 @@ def empty() -> Report:
         tool=Tool("traceanalyzer", "0.1.0"),
         inputs=[],
         summary=Summary("inconclusive", 0.0, "Inconclusive: the recording holds no GPU work."),
-        metrics=Metrics(None, "none", None, 0, None, None, None, None, None, None, None, None, None),
+        metrics=known(Metrics, step_source="none", warmup_steps=0),
         devices=[],
         findings=[],
         recommendations=[],

@@ -28,6 +28,7 @@ TABLE_TITLES = {
     "copies": "Memory copies",
     "collectives": "Collectives",
     "skew": "Collectives across ranks: transfer and waiting",
+    "conditions": "Conditions of the recording",
 }
 TABLE_COMMANDS = {
     "steps": "steps",
@@ -45,6 +46,8 @@ STEP_GROUPS = {
     "host": "Host threads that launch",
     "timing": "Timing log",
 }
+OF_SOME_INPUTS = ("timing",)
+"""Groups that only some kinds of input have; a report of others need not say that they are missing."""
 GLOSSARY = (
     ("steady state", "the recorded steps without warm-up; figures of a step are means over it, of the critical rank"),
     ("critical rank", "the rank that the others wait for; the only one, where one was recorded"),
@@ -175,9 +178,9 @@ def step_groups(report: Report) -> list[tuple[str, list[Fact]]]:
     """Figures of a step that belong together, by title; a group that was not recorded says so."""
     groups = []
     for f in dataclasses.fields(Metrics):
-        if f.name not in STEP_GROUPS:
-            continue
         value = getattr(report.metrics, f.name)
+        if f.name not in STEP_GROUPS or (value is None and f.name in OF_SOME_INPUTS):
+            continue
         groups.append((STEP_GROUPS[f.name], _group(f, value)))
     return groups
 
