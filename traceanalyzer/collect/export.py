@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 COMPRESSION = 1
 """Level 9 (torch's own) takes ten times as long for a tenth less, while the script waits."""
 
+UNFINISHED = b'"unfinished step"'
+
 
 def write_json(path: Path, value: Any) -> None:
     """Write a JSON file at once."""
@@ -22,14 +24,21 @@ def write_json(path: Path, value: Any) -> None:
     partial.replace(path)
 
 
-def write_trace(profiler: Any, path: Path) -> None:
-    """Export a stopped torch.profiler as a gzipped chrome trace."""
+def write_trace(profiler: Any, path: Path, unfinished_step: str | None = None) -> None:
+    """Export a stopped torch.profiler as a gzipped chrome trace.
+
+    The range of a step that was cut short is renamed, so that it does not pass for a step.
+    """
     plain = path.with_name(f".{path.name}.partial.json")
     packed = path.with_name(f".{path.name}.partial")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         profiler.export_chrome_trace(str(plain))
     with plain.open("rb") as source, gzip.open(packed, "wb", compresslevel=COMPRESSION) as target:
-        shutil.copyfileobj(source, target, 1 << 20)
+        if unfinished_step is None:
+            shutil.copyfileobj(source, target, 1 << 20)
+        else:
+            name = f'"{unfinished_step}"'.encode()
+            target.writelines(line.replace(name, UNFINISHED) for line in source)
     plain.unlink()
     packed.replace(path)

@@ -43,6 +43,7 @@ class TorchRecording:
         self._profiler: Any = None
         self._rescue = Rescue(self.close)
         self._deadline = float("inf")
+        self._cut_short = False
         self._files: list[Path] = []
         self._part = 0
         self._timed = plan.unprofiled_steps == 0
@@ -68,7 +69,11 @@ class TorchRecording:
             self._phase = self._begin
 
     def close(self) -> None:
-        """End a recording in progress, keeping what it has. Safe to call at any time, and twice."""
+        """End a recording in progress, keeping the steps it has. Safe to call at any time, and twice."""
+        self._cut_short = True
+        self._end()
+
+    def _end(self) -> None:
         self._phase = self._idle
         profiler, self._profiler = self._profiler, None
         if profiler is not None:
@@ -86,6 +91,12 @@ class TorchRecording:
         self._phase = self._idle
         self._profiler = None
         self._rescue.disarm()
+
+    def _write(self, profiler: Any) -> None:
+        unfinished = f"ProfilerStep#{profiler.step_num}" if self._cut_short else None
+        write_trace(profiler, self._own("trace", ".json.gz"), unfinished)
+        if self._plan.memory_snapshot and cuda.in_use():
+            _dump_memory(self._own("memory", ".pickle"))
 
     def _own(self, stem: str, suffix: str) -> Path:
         file = own_file(self._plan.path, stem, suffix, max(self._part, 1))
@@ -121,7 +132,7 @@ class TorchRecording:
         environment.write(self._plan)
         self._part += 1
         self._left = self._plan.warmup + self._plan.active
-        self._profiler = _profiler(self._plan, self._own)
+        self._profiler = _profiler(self._plan, self._write)
         self._rescue.arm()
         if self._plan.time_limit is not None:
             self._deadline = time.monotonic() + self._plan.time_limit
@@ -133,31 +144,23 @@ class TorchRecording:
         if self._left > 0 and time.monotonic() < self._deadline:
             self._profiler.step()
             return
-        self.close()
+        self._end()
         self._on_phase("recorded")
         if self._part < self._plan.repeat:
             self._left = self._plan.wait
             self._phase = self._wait
 
 
-def _profiler(plan: Plan, own: Callable[[str, str], Path]) -> Any:
-    """A torch.profiler that writes its files, named by `own`, when it stops."""
+def _profiler(plan: Plan, write: Callable[[Any], None]) -> Any:
+    """A torch.profiler that calls `write` when it has been stopped."""
     import torch
     from torch.profiler import ProfilerActivity, profile, schedule
 
     activities = [ProfilerActivity.CPU]
     if torch.cuda.is_available():
         activities.append(ProfilerActivity.CUDA)
-    snapshot = plan.memory_snapshot and cuda.in_use()
-    if snapshot:
+    if plan.memory_snapshot and cuda.in_use():
         torch.cuda.memory._record_memory_history()
-
-    def write(profiler: Any) -> None:
-        write_trace(profiler, own("trace", ".json.gz"))
-        if snapshot:
-            torch.cuda.memory._dump_snapshot(str(own("memory", ".pickle")))
-            torch.cuda.memory._record_memory_history(enabled=None)
-
     return profile(
         activities=activities,
         schedule=schedule(wait=0, warmup=plan.warmup, active=plan.active, repeat=1),
@@ -168,6 +171,13 @@ def _profiler(plan: Plan, own: Callable[[str, str], Path]) -> Any:
         with_modules=plan.modules,
         experimental_config=_experimental_config(),
     )
+
+
+def _dump_memory(path: Path) -> None:
+    import torch
+
+    torch.cuda.memory._dump_snapshot(str(path))
+    torch.cuda.memory._record_memory_history(enabled=None)
 
 
 def _experimental_config() -> Any:
