@@ -39,6 +39,7 @@ def _version(schema: str) -> tuple[int, int]:
     return (int(major), int(minor))
 
 
+_LAUNCH = "gridX, gridY, gridZ, blockX, blockY, blockZ, registersPerThread, staticSharedMemory, dynamicSharedMemory"
 _LANE = "start, end, deviceId, contextId, streamId, correlationId, globalPid"
 
 
@@ -48,7 +49,7 @@ def columns(schema: str) -> dict[str, str]:
     green = ", greenContextId" if version >= (3, 13) else ""
     tables = {
         "StringIds": "id, value",
-        "CUPTI_ACTIVITY_KIND_KERNEL": f"{_LANE}{green}, demangledName, shortName, graphNodeId, gridX, blockX"
+        "CUPTI_ACTIVITY_KIND_KERNEL": f"{_LANE}{green}, demangledName, shortName, graphNodeId, {_LAUNCH}"
         + (", mangledName" if version else "")
         + (", graphId" if version >= (3, 24) else "")
         + (", tensorSizeMinusOneElements" if version >= (3, 25) else ""),

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]
+I16 = NDArray[np.int16]
 F64 = NDArray[np.float64]
 U8 = NDArray[np.uint8]
 Bool = NDArray[np.bool_]
@@ -184,6 +185,16 @@ class DeviceOps(Table):
     target_memory: U8 = column(np.uint8, fill=0)
     collective: I32 = column(np.int32)
     """Row of `Trace.collectives` where the kernel itself carries the metadata, else -1."""
+    blocks: I64 = column(np.int64)
+    """Thread blocks of a kernel's grid, -1 unknown."""
+    threads: I32 = column(np.int32)
+    """Threads of each of its blocks."""
+    registers: I32 = column(np.int32)
+    """Registers of each of its threads."""
+    shared_bytes: I32 = column(np.int32)
+    """Shared memory of each of its blocks, static and dynamic."""
+    occupancy: I16 = column(np.int16)
+    """Share of an SM's warps that the recorder expects to be resident, percent."""
 
 
 @dataclass(frozen=True, eq=False)

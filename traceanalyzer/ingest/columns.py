@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 Key = TypeVar("Key")
 
-_LIMITS = {"B": (0, 2**8 - 1), "i": (-(2**31), 2**31 - 1), "q": (-(2**63), 2**63 - 1)}
-_UNKNOWN = {"B": 0, "i": -1, "q": -1}
-_DTYPE: dict[str, type[np.generic]] = {"B": np.uint8, "i": np.int32, "q": np.int64}
+_LIMITS = {"B": (0, 2**8 - 1), "h": (-(2**15), 2**15 - 1), "i": (-(2**31), 2**31 - 1), "q": (-(2**63), 2**63 - 1)}
+_UNKNOWN = {"B": 0, "h": -1, "i": -1, "q": -1}
+_DTYPE: dict[str, type[np.generic]] = {"B": np.uint8, "h": np.int16, "i": np.int32, "q": np.int64}
 
 
 class Columns:
-    """Columns of equal length. `layout`: the `struct` format of each (`B`, `i` or `q`) by name."""
+    """Columns of equal length. `layout`: the `struct` format of each (`B`, `h`, `i` or `q`) by name."""
 
     def __init__(self, layout: Mapping[str, str]) -> None:
         self._layout = dict(layout)

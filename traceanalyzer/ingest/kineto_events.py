@@ -98,6 +98,11 @@ class Args(Struct, gc=False):
     sync_kind: str = msgspec.field(default="", name="cuda_sync_kind")
     wait_event: int = msgspec.field(default=-1, name="wait_on_cuda_event_id")
     wait_stream: int = msgspec.field(default=-1, name="wait_on_stream")
+    grid: Raw = Raw()
+    block: Raw = Raw()
+    registers: int = msgspec.field(default=-1, name="registers per thread")
+    shared_bytes: int = msgspec.field(default=-1, name="shared memory")
+    occupancy: int | float = msgspec.field(default=-1, name="est. achieved occupancy %")
 
 
 NO_ARGS = Args()

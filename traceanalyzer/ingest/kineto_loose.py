@@ -12,7 +12,7 @@ from traceanalyzer.ingest.kineto_events import Args, Event, Instant, MemoryArgs,
 from traceanalyzer.ingest.kineto_times import exact_ns
 
 _TEXT_ARGS = ("collective", "dtype", "sync_kind")
-_RAW_ARGS = ("shapes", "old_shapes", "dtypes", "strides", "concrete", "group_name", "group_description", "ranks")
+_RAW_ARGS = frozenset(f.name for f in msgspec.structs.fields(Args) if f.type is Raw)
 _ARGS = {f.encode_name: f for f in msgspec.structs.fields(Args)}
 _MEMORY_ARGS = msgspec.structs.fields(MemoryArgs)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -15,6 +16,8 @@ from traceanalyzer.trace import DeviceOpKind, RangeKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from msgspec import Raw
 
     from traceanalyzer.ingest.kineto_repair import Decoded
     from traceanalyzer.trace import I64
@@ -35,6 +38,8 @@ _CPU_DEVICE_TYPE = 0
 
 _WINDOW_END = "Record Window End"
 
+_DIMENSIONS: msgspec.json.Decoder[tuple[int, int, int]] = msgspec.json.Decoder(tuple[int, int, int])
+
 Id = int | str
 Spans = list[Span]
 
@@ -50,6 +55,22 @@ class _Sorter(dict[str, list[Any]]):
         return made
 
 
+class _Sizes(dict[bytes, int]):
+    """Product of the three dimensions of a grid or block, by their JSON text; -1 for anything else."""
+
+    def __missing__(self, text: bytes) -> int:
+        try:
+            size = math.prod(_DIMENSIONS.decode(text)) if text else -1
+        except msgspec.DecodeError:
+            size = -1
+        self[text] = size
+        return size
+
+    def of(self, texts: list[Raw]) -> list[int]:
+        """The products of many."""
+        return list(map(self.__getitem__, map(bytes, texts)))
+
+
 class Rows:
     """Takes decoded chunks; the columns of each table, its strings, threads and collectives are the result."""
 
@@ -60,6 +81,7 @@ class Rows:
         self.device = Columns(
             {"kind": "B", **_TIMED, "device": "i", "context": "i", "stream": "i", "correlation": "q"}
             | {"external_id": "q", "graph": "q", "bytes": "q", "collective": "i"}
+            | {"blocks": "q", "threads": "i", "registers": "i", "shared_bytes": "i", "occupancy": "h"}
         )
         self.api = Columns({**_TIMED, "thread": "i", "correlation": "q"})
         self.host = Columns(
@@ -74,6 +96,7 @@ class Rows:
         self.device_ranges = Columns({**_TIMED, "device": "i", "stream": "i"})
         self.memory = Columns({"start": "q", "device": "i", "bytes": "q", "allocated": "q", "reserved": "q"})
         self.memory_events = 0
+        self._sizes = _Sizes()
         self.window: tuple[int, int] | None = None
         self.window_end = 0
         """Time of the marker at the end of the recording, 0 if there is none."""
@@ -163,6 +186,11 @@ class Rows:
                 "graph": [a.graph or -1 for a in args],
                 "bytes": [a.bytes for a in args],
                 "collective": self._collective_codes(args),
+                "blocks": self._sizes.of([a.grid for a in args]),
+                "threads": self._sizes.of([a.block for a in args]),
+                "registers": [a.registers for a in args],
+                "shared_bytes": [a.shared_bytes for a in args],
+                "occupancy": [int(a.occupancy) for a in args],
             }
         )
 

@@ -24,6 +24,9 @@ DEVICE_TABLES = (KERNEL, MEMCPY, MEMSET, GRAPH_TRACE)
 
 _COMMON = {**TIMES, "deviceId": -1, "contextId": -1, "streamId": -1, "correlationId": -1, "globalPid": -1}
 
+_GRID, _BLOCK = ("gridX", "gridY", "gridZ"), ("blockX", "blockY", "blockZ")
+_LAUNCH = (*_GRID, *_BLOCK, "registersPerThread", "staticSharedMemory", "dynamicSharedMemory")
+
 _FREE = 1
 """`memoryOperationType` of a free; 0 is an allocation."""
 
@@ -62,9 +65,33 @@ def memory_events(database: Database) -> Events:
 
 def _kernels(database: Database, strings: Strings, tally: Tally) -> Events:
     extra = {"demangledName": -1, "shortName": -1, "graphId": -1, "graphNodeId": -1}
-    rows = _read(database, KERNEL, extra, tally)
+    rows = _read(database, KERNEL, {**extra, **dict.fromkeys(_LAUNCH, -1)}, tally)
     name = np.where(rows["demangledName"] >= 0, rows["demangledName"], rows["shortName"])
+    rows.update(_launch(rows))
     return _events(rows, DeviceOpKind.KERNEL, strings.of_ids(name, "unnamed kernel"))
+
+
+def _launch(rows: dict[str, I64]) -> dict[str, I64]:
+    """Launch configuration of kernels; -1 where the schema does not have it."""
+    static, dynamic = rows["staticSharedMemory"], rows["dynamicSharedMemory"]
+    return {
+        "blocks": _product(rows, *_GRID),
+        "threads": _small(_product(rows, *_BLOCK)),
+        "registers": _small(rows["registersPerThread"]),
+        "shared_bytes": _small(np.where(dynamic < 0, static, np.maximum(static, 0) + dynamic)),
+    }
+
+
+def _small(column: I64) -> I64:
+    """The column with -1 for what cannot be: figures of a thread or a block."""
+    result: I64 = np.where((column < 0) | (column >= 2**31), -1, column)
+    return result
+
+
+def _product(rows: dict[str, I64], *names: str) -> I64:
+    sizes = np.stack([rows[name] for name in names])
+    result: I64 = np.where((sizes < 0).any(axis=0), -1, sizes.prod(axis=0))
+    return result
 
 
 def _copies(database: Database, strings: Strings, tally: Tally) -> Events:
@@ -119,6 +146,7 @@ def _events(rows: dict[str, I64], kind: DeviceOpKind, name: I32) -> Events:
         "copy_kind": rows.get("copy_kind", nothing),
         "source_memory": rows.get("source_memory", nothing),
         "target_memory": rows.get("target_memory", nothing),
+        **{name: rows.get(name, nothing - 1) for name in ("blocks", "threads", "registers", "shared_bytes")},
     }
     return Events(process_of(rows["globalPid"]), columns)
 
