@@ -1,0 +1,217 @@
+"""A capture directory as a whole, and a timing log given with a trace."""
+
+import json
+
+import pytest
+
+from tests.analysis.build import TraceBuilder
+from traceanalyzer import analyze, load
+from traceanalyzer.ingest.capture import join
+from traceanalyzer.trace import Process, Run
+
+ENVIRONMENT = {
+    "schema_version": 1,
+    "command": "train.py",
+    "git_revision": "abc-dirty",
+    "python": "3.11.4",
+    "cpu": {"model": "EPYC", "count": 64, "usable": 8},
+    "torch": {
+        "version": "2.7.0",
+        "cuda": "12.8",
+        "debug_build": False,
+        "anomaly_mode": False,
+        "launch_blocking": False,
+        "cudnn_benchmark": False,
+        "float32_matmul_precision": "highest",
+    },
+    "gpus": [
+        {"index": 0, "name": "NVIDIA H200", "driver": "570", "sm_clock_mhz": 1980, "sm_clock_max_mhz": 1980,
+         "throttle_reasons": [], "processes": 1}
+    ],
+    "variables": {"OMP_NUM_THREADS": "8"},
+}  # fmt: skip
+
+
+def event(category, name, start, duration, tid, **args):
+    return {"ph": "X", "cat": category, "name": name, "pid": 0, "tid": tid, "ts": start, "dur": duration, "args": args}
+
+
+def kineto(rank=None):
+    """Five steps of 2 ms."""
+    events = []
+    for i in range(5):
+        at = i * 2000
+        events.append(event("user_annotation", f"ProfilerStep#{i}", at, 2000, 1))
+        events.append(event("cuda_runtime", "cudaLaunchKernel", at + 10, 5, 1, correlation=i + 1))
+        events.append(event("kernel", "gemm", at + 20, 1900, 7, correlation=i + 1, device=0, stream=7))
+    trace = {"schemaVersion": 1, "traceEvents": events}
+    if rank is not None:
+        trace["distributedInfo"] = {"backend": "nccl", "rank": rank, "world_size": 2}
+    return json.dumps(trace)
+
+
+def capture(folder, *, ranks=1, environment=ENVIRONMENT, unprofiled=1.6):
+    for rank in range(ranks):
+        (folder / f"trace.rank{rank}.json").write_text(kineto(rank))
+        if unprofiled is not None:
+            value = {"steps": 20, "step_time_ms": unprofiled + rank, "clock": "host", "wall_mean_ms": 1.7}
+            (folder / f"unprofiled.rank{rank}.json").write_text(json.dumps(value, indent=1))
+    if environment is not None:
+        (folder / "environment.json").write_text(json.dumps(environment))
+    return folder
+
+
+def environment(**changes):
+    changed = json.loads(json.dumps(ENVIRONMENT))
+    changed["torch"].update(changes.pop("torch", {}))
+    changed["gpus"][0].update(changes.pop("gpu", {}))
+    changed["variables"].update(changes.pop("variables", {}))
+    return changed
+
+
+def test_the_unprofiled_step_and_what_the_profiler_cost(tmp_path):
+    report = analyze(capture(tmp_path))
+    assert report.metrics.unprofiled_step_time_ms == 1.6
+    assert report.metrics.step_time_ms.mean == pytest.approx(2.0)
+    assert "The profiler costs 25.0%: 2 ms a step as recorded (mean), 1.6 ms without it (median)." in report.notes
+    assert "profiler-cost" in [f.id for f in report.findings]
+
+
+def test_a_cheap_profiler_is_a_note_only(tmp_path):
+    report = analyze(capture(tmp_path, unprofiled=1.98))
+    assert "profiler-cost" not in [f.id for f in report.findings]
+    assert any("The profiler costs 1.0%" in note for note in report.notes)
+
+
+def test_the_trace_alone_finds_what_lies_beside_it(tmp_path):
+    capture(tmp_path)
+    assert analyze(tmp_path / "trace.rank0.json").metrics.unprofiled_step_time_ms == 1.6
+
+
+def test_each_rank_has_its_own(tmp_path):
+    run = load(capture(tmp_path, ranks=2))
+    assert [t.unprofiled_step_ns for t in run.traces] == [1_600_000, 2_600_000]
+
+
+def test_another_process_and_a_second_cycle_of_a_rank(tmp_path):
+    capture(tmp_path)
+    for name in ("rank0.part2", "rank0.pid12"):
+        (tmp_path / f"trace.{name}.json").write_text(kineto(0))
+    (tmp_path / "unprofiled.rank0.pid12.json").write_text('{"step_time_ms": 3}')
+    found = {t.path.rsplit("/", 1)[1]: t.unprofiled_step_ns for t in load(tmp_path).traces}
+    assert found == {
+        "trace.rank0.json": 1_600_000,
+        "trace.rank0.part2.json": 1_600_000,
+        "trace.rank0.pid12.json": 3_000_000,
+    }
+
+
+def test_nothing_beside_the_trace(tmp_path):
+    report = analyze(capture(tmp_path, environment=None, unprofiled=None))
+    assert report.metrics.unprofiled_step_time_ms is None
+    assert report.tables["conditions"] == []
+    assert any("not recorded with this trace" in note for note in report.notes)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"step_time_ms": "x"}', '{"step_time_ms": -1}', '{"step_time_ms": true}']
+)
+def test_a_damaged_unprofiled_file_is_noted(tmp_path, text):
+    capture(tmp_path)
+    (tmp_path / "unprofiled.rank0.json").write_text(text)
+    (trace,) = load(tmp_path).traces
+    assert trace.unprofiled_step_ns is None
+    assert any("holds no step time" in note for note in trace.health.notes)
+
+
+def test_a_timing_log_given_with_a_trace_is_its_unprofiled_run(tmp_path):
+    capture(tmp_path, unprofiled=None)
+    lines = "".join(f'{{"step": {i}, "iter_ms": 1.5, "data_ms": 0.1}}\n' for i in range(30))
+    (tmp_path / "timings.rank0.jsonl").write_text(lines)
+    report = analyze(tmp_path)
+    assert report.metrics.unprofiled_step_time_ms == 1.5
+    assert report.metrics.step_source == "profiler_step"
+    assert report.metrics.timing.steps == 30
+    assert [i.kind for i in report.inputs] == ["kineto", "timing_log"]
+
+
+def test_logs_join_the_trace_of_their_rank():
+    def trace(source, rank):
+        return TraceBuilder().kernel("k", 0, 1).build(process=Process(rank=rank)) if source == "kineto" else log(rank)
+
+    def log(rank):
+        from traceanalyzer.trace import StepTimings, Trace
+
+        steps = StepTimings.from_columns({"duration": [(rank or 0) + 5]})
+        return Trace("log", "timing_log", [], process=Process(rank=rank), step_timings=steps)
+
+    run = join(Run((trace("kineto", 0), trace("kineto", 1), log(0), log(1))))
+    assert [t.step_timings.duration.tolist() for t in run.traces] == [[5], [6]]
+    assert len(run.logs) == 2
+    alone = join(Run((trace("kineto", None), log(None))))
+    assert alone.traces[0].step_timings.duration.tolist() == [5]
+    other = join(Run((trace("kineto", 0), log(1))))
+    assert len(other.traces[0].step_timings) == 0
+
+
+def test_a_capture_of_timings_alone(tmp_path):
+    (tmp_path / "environment.json").write_text(json.dumps(ENVIRONMENT))
+    for rank in range(2):
+        text = "".join(f'{{"step": {i}, "iter_ms": {10 + rank}, "data_ms": 1.0}}\n' for i in range(20))
+        (tmp_path / f"timings.rank{rank}.jsonl").write_text(text)
+    report = analyze(tmp_path)
+    assert report.metrics.step_source == "timing_log"
+    assert report.metrics.step_time_ms.mean == pytest.approx(11)
+    assert report.metrics.unprofiled_step_time_ms is None
+    assert len(report.tables["ranks"]) == 2
+    assert report.tables["conditions"]
+
+
+def test_conditions_are_shown_and_sound_ones_are_no_finding(tmp_path):
+    report = analyze(capture(tmp_path))
+    shown = {c.name: c.value for c in report.tables["conditions"]}
+    assert shown["PyTorch"] == "2.7.0"
+    assert shown["GPU 0"] == "NVIDIA H200, driver 570, SM clock 1980 of 1980 MHz"
+    assert shown["OMP_NUM_THREADS"] == "8"
+    assert not [f for f in report.findings if f.id.startswith("condition-")]
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        ({"torch": {"debug_build": True}}, "condition-pytorch-debug-build"),
+        ({"torch": {"anomaly_mode": True}}, "condition-autograd-anomaly-mode"),
+        ({"torch": {"launch_blocking": True}}, "condition-cuda-launch-blocking"),
+        ({"variables": {"CUDA_LAUNCH_BLOCKING": "1"}}, "condition-cuda-launch-blocking"),
+        ({"variables": {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}}, "condition-pytorch-no-cuda-memory-caching"),
+        ({"gpu": {"throttle_reasons": ["hardware_thermal"]}}, "condition-gpu-0-throttling"),
+        ({"gpu": {"processes": 3}}, "condition-gpu-0-processes"),
+    ],
+)
+def test_conditions_that_spoil_the_measurement_are_findings(tmp_path, change, name):
+    report = analyze(capture(tmp_path, environment=environment(**change)))
+    found = [f for f in report.findings if f.id.startswith("condition-")]
+    assert [(f.id, f.severity, f.headroom_ms) for f in found] == [(name, "info", None)]
+
+
+def test_throttling_during_the_recording(tmp_path):
+    capture(tmp_path)
+    samples = [
+        {"gpu": 0, "time_ns": i, "sm_clock_mhz": 1200 + i, "throttle_reasons": ["software_power_cap"] * (i % 2)}
+        for i in range(4)
+    ]
+    (tmp_path / "nvml.rank0.jsonl").write_text("\n".join(map(json.dumps, samples)) + '\n{"gpu": 0, "ti')
+    report = analyze(tmp_path)
+    shown = {c.name: c.value for c in report.tables["conditions"]}
+    assert shown["GPU 0 SM clock"] == "1200 to 1203 MHz in 4 samples"
+    assert shown["GPU 0 throttling"] == "software_power_cap in 50% of the samples"
+    assert "condition-gpu-0-throttling" in [f.id for f in report.findings]
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"torch": 3, "gpus": [1, {"processes": "x"}], "variables": []}'])
+def test_an_odd_environment_file(tmp_path, text):
+    capture(tmp_path)
+    (tmp_path / "environment.json").write_text(text)
+    report = analyze(tmp_path)
+    if not text.startswith('{"'):
+        assert any("environment.json cannot be read" in n for n in report.inputs[0].health.notes)
