@@ -9,6 +9,7 @@ import math
 from typing import TYPE_CHECKING
 
 from traceanalyzer.analysis.op_models.call import UnmodelledError, Work, read, written
+from traceanalyzer.analysis.op_models.shapes import broadcast
 from traceanalyzer.analysis.op_models.tensors import DType
 
 if TYPE_CHECKING:
@@ -137,13 +138,6 @@ def addbmm(call: Call) -> Work:
     base, a, b = call.tensor(0), call.tensor(1), call.tensor(2)
     result = a.shape[1] * b.shape[2]
     return Work(2.0 * a.numel * b.shape[2], read(base, a, b) + written(result, a.dtype), a.dtype.precision)
-
-
-def broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape of operands broadcast against each other."""
-    width = max(map(len, shapes), default=0)
-    padded = [(1,) * (width - len(shape)) + shape for shape in shapes]
-    return tuple(next((n for n in sizes if n != 1), 1) for sizes in zip(*padded, strict=True))
 
 
 def _product(a: Tensor, b: Tensor, extra: float = 0.0) -> Work:

@@ -29,18 +29,28 @@ class Precision(enum.IntEnum):
     INT8 = 8
 
 
+class Kind(enum.IntEnum):
+    """Families of element types, in the order in which they win when types meet."""
+
+    BOOL = 0
+    INTEGER = 1
+    FLOAT = 2
+    COMPLEX = 3
+
+
 @dataclass(frozen=True)
 class DType:
     """An element type. `bytes` is NaN where it is not known."""
 
     bytes: float
     precision: Precision = Precision.UNKNOWN
+    kind: Kind = Kind.FLOAT
 
 
 UNKNOWN = DType(NAN)
 FLOAT = DType(4, Precision.FP32)
-LONG = DType(8)
-BOOL = DType(1)
+LONG = DType(8, kind=Kind.INTEGER)
+BOOL = DType(1, kind=Kind.BOOL)
 
 DTYPES = {
     "double": DType(8, Precision.FP64),
@@ -54,24 +64,24 @@ DTYPES = {
     "c10::Float8_e8m0fnu": DType(1, Precision.FP8),
     # Two values share a byte, and shapes count bytes.
     "c10::Float4_e2m1fn_x2": DType(1, Precision.FP4),
-    "c10::complex<float>": DType(8, Precision.FP32),
-    "c10::complex<double>": DType(16, Precision.FP64),
-    "c10::complex<c10::Half>": DType(4, Precision.FP16),
+    "c10::complex<float>": DType(8, Precision.FP32, Kind.COMPLEX),
+    "c10::complex<double>": DType(16, Precision.FP64, Kind.COMPLEX),
+    "c10::complex<c10::Half>": DType(4, Precision.FP16, Kind.COMPLEX),
     "long int": LONG,
     "long": LONG,
     "long long": LONG,
-    "int": DType(4),
-    "short int": DType(2),
-    "short": DType(2),
-    "signed char": DType(1, Precision.INT8),
-    "unsigned char": DType(1, Precision.INT8),
-    "unsigned short": DType(2),
-    "unsigned int": DType(4),
+    "int": DType(4, kind=Kind.INTEGER),
+    "short int": DType(2, kind=Kind.INTEGER),
+    "short": DType(2, kind=Kind.INTEGER),
+    "signed char": DType(1, Precision.INT8, Kind.INTEGER),
+    "unsigned char": DType(1, Precision.INT8, Kind.INTEGER),
+    "unsigned short": DType(2, kind=Kind.INTEGER),
+    "unsigned int": DType(4, kind=Kind.INTEGER),
     "unsigned long": LONG,
     "bool": BOOL,
-    "c10::qint8": DType(1, Precision.INT8),
-    "c10::quint8": DType(1, Precision.INT8),
-    "c10::qint32": DType(4),
+    "c10::qint8": DType(1, Precision.INT8, Kind.INTEGER),
+    "c10::quint8": DType(1, Precision.INT8, Kind.INTEGER),
+    "c10::qint32": DType(4, kind=Kind.INTEGER),
 }
 """Type names in `Input type`: `scalarTypeToTypeMeta(t).name()` of PyTorch (c10/core/ScalarType.h)."""
 
@@ -129,6 +139,21 @@ class Tensor:
     def dense_bytes(self) -> float:
         """Bytes of a fresh tensor of its shape and type."""
         return self.numel * self.dtype.bytes
+
+
+def promoted(*tensors: Tensor) -> DType:
+    """The type of a result: the highest family wins, within it the widest; those without dimensions only by family.
+
+    PyTorch's rule (torch.result_type); half and bfloat16 together make float.
+    """
+    kinds = [t.dtype.kind for t in tensors]
+    highest = max(kinds, default=Kind.FLOAT)
+    rivals = [t for t in tensors if t.dtype.kind is highest]
+    rivals = [t for t in rivals if t.shape] or rivals
+    types = {t.dtype for t in rivals}
+    if {DTYPES["c10::Half"], DTYPES["c10::BFloat16"]} <= types:
+        return FLOAT
+    return max(types, key=lambda dtype: dtype.bytes, default=UNKNOWN)
 
 
 TensorList = tuple[Tensor, ...]
