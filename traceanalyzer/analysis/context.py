@@ -14,11 +14,14 @@ from traceanalyzer.analysis.host_timeline import HostTimeline
 from traceanalyzer.analysis.host_tree import HostTree
 from traceanalyzer.analysis.kernel_classes import KernelClasses
 from traceanalyzer.analysis.steps import Steps, find_steps
+from traceanalyzer.hardware import HardwareTable
 from traceanalyzer.trace import DeviceOpKind
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.python_stacks import PythonStacks
-    from traceanalyzer.trace import I32, I64, U8, Bool, Trace
+    from traceanalyzer.analysis.roofline import Roofline
+    from traceanalyzer.hardware import Hardware
+    from traceanalyzer.trace import F64, I32, I64, U8, Bool, Trace
 
 _LAUNCHING = (ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH, ApiKind.COPY, ApiKind.SET)
 
@@ -26,11 +29,18 @@ _LAUNCHING = (ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH, ApiKind.COPY, ApiKind.SET)
 class Context:
     """What measurements are made from. Arrays are aligned with the rows of the trace's tables."""
 
-    def __init__(self, trace: Trace, classes: KernelClasses | None = None, only_step: int | None = None) -> None:
-        """`only_step` narrows every figure to the step with that index."""
+    def __init__(
+        self,
+        trace: Trace,
+        classes: KernelClasses | None = None,
+        only_step: int | None = None,
+        hardware: HardwareTable | None = None,
+    ) -> None:
+        """`only_step` narrows every figure to the step with that index; `hardware` is what is known of GPUs."""
         self.trace = trace
         self.classes = classes or KernelClasses.load()
         self.only_step = only_step
+        self.hardware = hardware or HardwareTable.load()
 
     @cached_property
     def api_kind(self) -> U8:
@@ -107,6 +117,28 @@ class Context:
         """Which device ops are computation: kernels that are not communication, memsets, whole graphs."""
         result: Bool = ~self.is_copy & ~self.is_communication
         return result
+
+    @cached_property
+    def gpus(self) -> dict[int, Hardware | None]:
+        """What the hardware table has of each device that did work, by CUDA ordinal."""
+        described = {device.id: device for device in self.trace.devices}
+        return {int(d): self.hardware.find(described.get(int(d))) for d in np.unique(self.trace.device_ops.device)}
+
+    def limit(self, name: str) -> F64:
+        """For each device op that figure of `Hardware` of its device, NaN where it is not known."""
+        result = np.full(len(self.trace.device_ops), np.nan)
+        for device, gpu in self.gpus.items():
+            value = getattr(gpu, name) if gpu else None
+            if value is not None:
+                result[self.trace.device_ops.device == device] = value
+        return result
+
+    @cached_property
+    def roofline(self) -> Roofline:
+        """What each device op could reach on its GPU."""
+        from traceanalyzer.analysis.roofline import build_roofline
+
+        return build_roofline(self)
 
     @cached_property
     def python(self) -> PythonStacks:

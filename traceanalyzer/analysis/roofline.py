@@ -1,0 +1,204 @@
+"""What each device op could reach at most, and what keeps it from more: the roofline.
+
+Work W (FLOPs) and traffic Q (bytes) of an operation come from its model (`op_models`), the ceilings from the
+hardware table. Attainable time is `max(W / peak, Q / bandwidth)`, the speed of light (SOL) is attainable over
+recorded time, arithmetic intensity W / Q. (Williams, Waterman, Patterson: Roofline, CACM 52(4), 2009.)
+
+The kernels of one modelled operator share its work by their time, FLOPs of matrix products among the matrix kernels
+alone; so each has the operator's SOL. Copies and memsets move the bytes that were recorded. Everything is NaN or
+UNKNOWN where no model describes the operation or the GPU is not in the table, and nothing is spread over the rest.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.kernel_precision import effective_precision, is_matrix, tensor_cores_of_ops
+from traceanalyzer.analysis.link_limits import collective_traffic, copy_traffic, share_of_group
+from traceanalyzer.analysis.op_models import Precision, model_ops
+from traceanalyzer.trace import CopyKind, DeviceOpKind
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from traceanalyzer.analysis.context import Context
+    from traceanalyzer.analysis.op_models import OpWork
+    from traceanalyzer.hardware import Hardware
+    from traceanalyzer.trace import F64, I64, U8, Bool
+
+NS = 1e9
+SHORT_NS = 2_000
+"""Attainable time under which start-up, the first DRAM round trips (0.5-1 us each on current GPUs) and the drain of
+the last blocks take most of any kernel, whatever it does."""
+LOW_SOL = 0.5
+"""A small kernel that still reaches half of its roofline is limited by that, not by its size."""
+
+
+class Bound(enum.IntEnum):
+    """What limits a device op."""
+
+    UNKNOWN = 0
+    COMPUTE = 1
+    MEMORY = 2
+    LATENCY = 3
+    """Too small to fill the GPU."""
+    LINK = 4
+    """PCIe, NVLink or another connection."""
+
+    @property
+    def label(self) -> str | None:
+        """As reports name it; None where it is not known."""
+        return None if self is Bound.UNKNOWN else self.name.lower()
+
+
+@dataclass(frozen=True, eq=False)
+class Roofline:
+    """Figures of each device op; NaN where not known."""
+
+    flops: F64
+    bytes: F64
+    """Least traffic with the memory (or link, see `bound`) that its data needs."""
+    attainable: F64
+    """Least time that work and traffic need on this GPU, ns."""
+    bound: U8
+    """`Bound` of each."""
+    precision: NDArray[np.int8]
+    """`Precision` in which it calculates."""
+    tensor: NDArray[np.int8]
+    """Whether a matrix kernel uses tensor cores: 1, 0, -1 unknown or no matrix kernel."""
+    waves: F64
+    """Blocks over the blocks that the GPU holds at a time."""
+    row: I64
+    """Host range whose model describes it, -1 none."""
+
+    @property
+    def modelled(self) -> Bool:
+        """Which device ops have work or traffic known."""
+        result: Bool = np.isfinite(self.flops) | np.isfinite(self.bytes)
+        return result
+
+    @property
+    def rated(self) -> Bool:
+        """Which have an attainable time: modelled, on a known GPU."""
+        return np.isfinite(self.attainable)
+
+
+def build_roofline(ctx: Context, work: OpWork | None = None) -> Roofline:
+    """The roofline of every device op; `work` is what `model_ops` says unless given."""
+    work = model_ops(ctx) if work is None else work
+    row = np.where(ctx.is_kernel & ~ctx.is_communication, work.of_device_op, -1)
+    flops, traffic, precision = _share_out(ctx, work, row)
+    tensor = tensor_cores_of_ops(ctx)
+    precision = effective_precision(precision, tensor)
+    rate = ctx.limit("bandwidth").copy()
+    for carried, carrier in (copy_traffic(ctx), collective_traffic(ctx)):
+        moved = np.isfinite(carried)
+        traffic[moved], rate[moved], flops[moved] = carried[moved], carrier[moved], 0.0
+    arithmetic = flops / _peaks(ctx, precision, tensor, flops) * NS
+    transfer = traffic / rate * NS
+    attainable = _together(arithmetic, transfer, flops, row)
+    waves = _waves(ctx)
+    bound = _bounds(ctx, arithmetic, transfer, attainable, waves)
+    return Roofline(flops, traffic, attainable, bound, precision, tensor, waves, row)
+
+
+def _share_out(ctx: Context, work: OpWork, row: I64) -> tuple[F64, F64, NDArray[np.int8]]:
+    """FLOPs, bytes and precision of each kernel from the operator that it is part of."""
+    ops, count = ctx.trace.device_ops, len(row)
+    flops, traffic = np.full(count, np.nan), np.full(count, np.nan)
+    precision = np.zeros(count, np.int8)
+    rows = np.flatnonzero(row >= 0)
+    if not len(rows):
+        return flops, traffic, precision
+    duration, matrix = ops.end - ops.start, is_matrix(ctx)
+    _, group = np.unique(row[rows], return_inverse=True)
+    has_matrix = np.bincount(group, weights=matrix[rows]) > 0
+    weighed = np.where(has_matrix[group] & ~matrix[rows], 0, duration[rows])
+    by_time = np.zeros(count, np.int64)
+    by_time[rows] = weighed
+    flops[rows] = work.flops[row[rows]] * share_of_group(by_time, rows, group)
+    traffic[rows] = work.bytes[row[rows]] * share_of_group(duration, rows, group)
+    precision[rows] = work.precision[row[rows]]
+    return flops, traffic, precision
+
+
+def _peaks(ctx: Context, precision: NDArray[np.int8], tensor: NDArray[np.int8], flops: F64) -> F64:
+    """FLOP/s that each kernel can reach: matrix kernels that of the unit and format they use, others that of the
+    ordinary cores (which calculate in fp32 whatever the tensors' type, fp64 aside)."""
+    ops = ctx.trace.device_ops
+    seconds = np.maximum(ops.end - ops.start, 1) / NS
+    matrix = is_matrix(ctx)
+    result = np.full(len(ops), np.nan)
+    for device, gpu in ctx.gpus.items():
+        here = ops.device == device
+        if gpu is None:
+            continue
+        for code in np.unique(precision[here]):
+            chosen = here & (precision == code)
+            plain = gpu.vector.get("fp64" if code == Precision.FP64 else "fp32", np.nan)
+            result[chosen] = np.where(
+                matrix[chosen] | (flops[chosen] > plain * seconds[chosen]), _matrix_peak(gpu, Precision(code)), plain
+            )
+            if code in (Precision.FP16, Precision.BF16):
+                slow = chosen & (tensor == 0)
+                result[slow] = plain
+    return result
+
+
+def _matrix_peak(gpu: Hardware, precision: Precision) -> float:
+    return gpu.matrix_peak(precision.name.lower()) or np.nan
+
+
+def _together(arithmetic: F64, transfer: F64, flops: F64, row: I64) -> F64:
+    """Attainable time of each op, ns: of the kernels of one operator the greater of their sums, shared alike."""
+    counted = np.where(np.isfinite(flops) & (flops == 0), 0.0, arithmetic)
+    result: F64 = np.fmax(counted, transfer)
+    rows = np.flatnonzero(row >= 0)
+    if not len(rows):
+        return result
+    _, group = np.unique(row[rows], return_inverse=True)
+    sums = [np.bincount(group, weights=np.nan_to_num(part[rows])) for part in (counted, transfer)]
+    known = [np.bincount(group, weights=np.isfinite(part[rows])) > 0 for part in (counted, transfer)]
+    total = np.where(known[0] & known[1], np.maximum(*sums), np.where(known[0], sums[0], sums[1]))
+    total[~(known[0] | known[1])] = np.nan
+    share = np.nan_to_num(transfer[rows]) / np.where(sums[1][group] > 0, sums[1][group], 1)
+    even = 1 / np.bincount(group)[group]
+    result[rows] = total[group] * np.where(sums[1][group] > 0, share, even)
+    return result
+
+
+def _waves(ctx: Context) -> F64:
+    """Blocks of each kernel over the blocks that the GPU holds at a time, NaN where not known."""
+    ops = ctx.trace.device_ops
+    result = np.full(len(ops), np.nan)
+    rows = np.flatnonzero((ops.blocks > 0) & (ops.threads > 0))
+    if not len(rows):
+        return result
+    shapes = np.stack((ops.device, ops.threads, ops.registers, ops.shared_bytes))[:, rows]
+    distinct, inverse = np.unique(shapes, axis=1, return_inverse=True)
+    capacity = np.full(distinct.shape[1], np.nan)
+    for i, (device, threads, registers, shared) in enumerate(distinct.T.tolist()):
+        gpu = ctx.gpus.get(device)
+        resident = gpu.resident_blocks(threads, registers, shared) if gpu else None
+        if gpu and gpu.sms and resident:
+            capacity[i] = gpu.sms * resident
+    result[rows] = ops.blocks[rows] / capacity[inverse.reshape(-1)]
+    return result
+
+
+def _bounds(ctx: Context, arithmetic: F64, transfer: F64, attainable: F64, waves: F64) -> U8:
+    ops = ctx.trace.device_ops
+    rated = np.isfinite(attainable)
+    result = np.where(np.nan_to_num(arithmetic) > np.nan_to_num(transfer), Bound.COMPUTE, Bound.MEMORY)
+    within = np.isin(ops.copy_kind, (CopyKind.DEVICE_TO_DEVICE, CopyKind.UNKNOWN))
+    linked = ctx.is_communication | ((ops.kind == DeviceOpKind.MEMCPY) & ~within)
+    result[linked] = Bound.LINK
+    sms = ctx.limit("sms")
+    small = (attainable < SHORT_NS) | ((ops.blocks > 0) & (ops.blocks < sms))
+    slow = attainable < LOW_SOL * (ops.end - ops.start)
+    result[small & slow] = Bound.LATENCY
+    return np.where(rated, result, Bound.UNKNOWN).astype(np.uint8)
