@@ -265,3 +265,22 @@ def test_a_pattern_that_matches_nothing(tmp_path):
 def test_data_time_beside_the_iteration_is_added_to_it(tmp_path):
     text = "".join(f'{{"step": {i}, "iter_ms": 10, "data_ms": 30}}\n' for i in range(4))
     assert steps_of(log(tmp_path, text)).duration.tolist() == [40_000_000] * 4
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"step": 99999999999999999999999, "iter_ms": 5}',
+        '{"a":' * 5000,
+        '{"step": 1e300, "iter_ms": 5, "samples": 1e300, "rank": -1}',
+        "5% " * 30000,
+        "iter 4: loss 3, time 1e400ms",
+        "[2022-99-11 02:06:58,985] [Rank 0] 0/40, SamplesPerSec=-nan",
+        "iter 5: loss\0 3, time 5ms",
+    ],
+)
+def test_nonsense_among_good_lines_does_no_harm(tmp_path, line):
+    for good in ("own.jsonl", "nanogpt_old.log", "steps.csv"):
+        text = (DATA / good).read_text()
+        (trace,) = read_timing_log(log(tmp_path, text + line + "\n" + text.splitlines()[-1] + "\n"))
+        assert (trace.step_timings.duration > 0).sum() >= 3

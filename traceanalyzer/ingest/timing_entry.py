@@ -35,6 +35,8 @@ class Entry:
     """Steps that the series has."""
 
 
+MAX_COUNT = 2.0**53
+"""Larger numbers are no step; a float does not count them one by one either."""
 UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "sec": 1.0, "secs": 1.0, "second": 1.0, "seconds": 1.0}
 _ITERATION = r"(?:iter|iteration|step|batch|train_step)(?:_?time|_duration|_latency)?"
 _BARE = r"time|duration|latency"
@@ -111,8 +113,10 @@ def entry(values: Mapping[str, Any]) -> Entry | None:
     _percent(found, values)
     _positive(found)
     for field in ("step", "rank", "total"):
-        if field in found:
+        if field in found and 0 <= found[field] < MAX_COUNT:
             found[field] = int(found[field])
+        else:
+            found.pop(field, None)
     timed = found.keys() & {"iter_s", "samples_per_s", "tokens_per_s"} or {"step", "when_s"} <= found.keys()
     return Entry(**found) if timed else None
 

@@ -64,7 +64,7 @@ def pattern_format(pattern: str) -> LineFormat:
 def csv_format(header: str) -> LineFormat | None:
     """The format of a table whose first line is `header`; None if that names no time or rate of a step."""
     delimiter = next((d for d in (",", "\t", ";") if d in header), ",")
-    names = [name.strip() for name in next(csv.reader([header.lstrip("# ")], delimiter=delimiter), [])]
+    names = [name.strip() for name in _cells(header.lstrip("# "), delimiter)]
     fields = [(meaning(name) or ("", 1.0))[0] for name in names]
     if not {"iter_s", "samples_per_s", "tokens_per_s", "its_per_s"} & set(fields) and not {"step", "bare_s"} <= set(
         fields
@@ -73,12 +73,19 @@ def csv_format(header: str) -> LineFormat | None:
         return None if missing is None else LineFormat("CSV", delimiter, _refusing(missing, delimiter), 1)
 
     def parse(line: str) -> Entry | None:
-        cells = next(csv.reader([line], delimiter=delimiter), [])
+        cells = _cells(line, delimiter)
         if len(cells) != len(names):
             raise ValueError("not as many cells as the header has names")
         return entry(dict(zip(names, cells, strict=True)))
 
     return LineFormat("CSV", delimiter if len(names) > 1 else "", parse, 1)
+
+
+def _cells(line: str, delimiter: str) -> list[str]:
+    try:
+        return next(csv.reader([line], delimiter=delimiter), [])
+    except csv.Error:
+        return []
 
 
 class UnitlessError(ValueError):
@@ -108,7 +115,7 @@ def _json_line(line: str) -> Entry | None:
 def _json(text: str) -> dict[str, Any]:
     try:
         values = msgspec.json.decode(text)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise ValueError("not JSON") from error
     if not isinstance(values, dict):
         raise ValueError("not a JSON object")

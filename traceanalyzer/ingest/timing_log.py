@@ -20,7 +20,7 @@ from traceanalyzer.ingest.timing_formats import (
     read_line,
 )
 from traceanalyzer.ingest.timing_steps import step_timings
-from traceanalyzer.ingest.timing_text import lines_of, pieces_of
+from traceanalyzer.ingest.timing_text import MAX_LINE, lines_of, pieces_of
 from traceanalyzer.trace import Health, Process, Trace
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class _Found:
     unitless: str = ""
 
     def chosen(self) -> LineFormat | None:
-        """The preferred format of which there are enough lines: the first of the list, rates only last."""
+        """The preferred format of which there are enough lines: the first of the list."""
         sure = [form for form, entries in self.entries.items() if len(entries) >= form.minimum]
         order = {form: i for i, form in enumerate(FORMATS)}
         return min(sure, key=lambda form: order.get(form, -1), default=None)
@@ -121,15 +121,25 @@ def _parse(
         if not line.strip():
             continue
         found.lines += 1
-        if found.lines == 1 and not known:
+        if found.lines == 1 and not known and len(line) <= MAX_LINE:
             table = csv_format(line)
             forms = forms if table is None else (table,)
             if table is not None:
                 continue
-        read = [found.add(form, line) for form in forms]
+        read = [found.add(form, line) for form in forms] if len(line) <= MAX_LINE else []
+        if any(read):
+            forms = _still_open(forms, found)
         if cut is not None and cut.seen:
             found.truncated = not any(read) and _began(forms, found, line)
     return found
+
+
+def _still_open(forms: tuple[LineFormat, ...], found: _Found) -> tuple[LineFormat, ...]:
+    """The formats that may yet be chosen: up to the first of which there are enough lines."""
+    for i, form in enumerate(forms):
+        if len(found.entries.get(form, ())) >= form.minimum:
+            return forms[: i + 1]
+    return forms
 
 
 def _began(forms: Iterable[LineFormat], found: _Found, line: str) -> bool:

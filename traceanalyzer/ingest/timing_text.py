@@ -15,8 +15,8 @@ _ESCAPE = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\
 """Terminal control sequences: colours, cursor movements, titles."""
 _BREAK = re.compile(r"\r\n|[\n\r]")
 """A progress bar goes back to the start of its line instead of to the next one."""
-MAX_LINE = 1 << 16
-"""No step line is this long; a file without line breaks is not held in memory whole."""
+MAX_LINE = 4096
+"""No step line is longer (Megatron's have 500 characters): longer ones are not searched, nor held in memory whole."""
 
 
 def encoding_of(head: bytes) -> str:
