@@ -17,6 +17,7 @@ from traceanalyzer.analysis.ancestors import outermost
 from traceanalyzer.analysis.attribution import launch_nodes
 from traceanalyzer.analysis.grouping import Groups
 from traceanalyzer.analysis.op_models.call import Call, Link, UnmodelledError, Work
+from traceanalyzer.analysis.op_models.kernel_types import element_type
 from traceanalyzer.analysis.op_models.tensors import NAN, parse_inputs, parse_values
 from traceanalyzer.trace import RangeKind
 
@@ -26,11 +27,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from traceanalyzer.analysis.context import Context
+    from traceanalyzer.analysis.op_models.tensors import DType
     from traceanalyzer.trace import F64, I64, Bool, Trace
 
     Model = Callable[[Call], Work]
+    Found = dict[int, tuple[Model, bool]]
+    """The model of a name by its code, and whether it is composite."""
 
 UNMODELLED = Work(NAN, NAN)
+MOST = 0.5
+"""Of a composite operator's FLOPs: below this share its children are its preparation, not its work."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,20 +79,32 @@ class Models:
 def apply_models(ctx: Context, models: Models) -> OpWork:
     """Model every recorded operator that `models` knows."""
     ranges, count = ctx.trace.host_ranges, len(ctx.trace.host_ranges)
-    flops, traffic, precision = np.full(count, NAN), np.full(count, NAN), np.zeros(count, np.int8)
+    table = np.full((count, 3), (NAN, NAN, 0.0))
     composite = np.zeros(count, np.bool_)
     found = _models_of_names(ctx.trace, models)
-    rows = np.flatnonzero((ranges.kind == RangeKind.OP) & np.isin(ranges.name, list(found)) & (ranges.shapes >= 0))
+    rows = np.flatnonzero((ranges.kind == RangeKind.OP) & np.isin(ranges.name, list(found)))
     groups = _distinct_calls(ctx.trace, rows)
-    work = [_work(ctx.trace, int(row), found[int(ranges.name[row])][0]) for row in rows[groups.first]]
-    for values, column in ((flops, 0), (traffic, 1), (precision, 2)):
-        values[rows] = np.array([w[column] for w in work], values.dtype)[groups.index]
-    composite[rows] = np.array([found[int(code)][1] for code in ranges.name[rows]], np.bool_)
-    counts, of_device_op = _cover(ctx, np.isfinite(flops), composite)
-    return OpWork(flops, traffic, precision, counts, of_device_op)
+    table[rows] = np.array([_work(ctx.trace, row, found) for row in rows[groups.first]]).reshape(-1, 3)[groups.index]
+    composite[rows] = np.array([found[code][1] for code in ranges.name[rows].tolist()], np.bool_)
+    counts, of_device_op = _cover(ctx, table[:, 0], composite)
+    _type_lists(ctx.trace, table, of_device_op, found)
+    return OpWork(table[:, 0], table[:, 1], table[:, 2].astype(np.int8), counts, of_device_op)
 
 
-def _models_of_names(trace: Trace, models: Models) -> dict[int, tuple[Model, bool]]:
+def _type_lists(trace: Trace, table: F64, of_device_op: I64, found: Found) -> None:
+    """Model calls on lists of tensors again with the type that the kernel they launched first tells."""
+    covered = np.flatnonzero(of_device_op >= 0)
+    rows, first = np.unique(of_device_op[covered], return_index=True)
+    wanted = np.isnan(table[rows, 1])
+    rows, kernel = rows[wanted], trace.device_ops.name[covered[first[wanted]]]
+    if not len(rows):
+        return
+    groups = Groups.of(_distinct_calls(trace, rows).index, kernel)
+    typed = [_work(trace, int(rows[i]), found, element_type(trace.text(int(kernel[i])) or "")) for i in groups.first]
+    table[rows] = np.array(typed)[groups.index]
+
+
+def _models_of_names(trace: Trace, models: Models) -> Found:
     """The model of each distinct range name that has one, by the name's code."""
     codes = np.unique(trace.host_ranges.name)
     named = {int(code): models.find(trace.strings[code]) for code in codes if code >= 0}
@@ -102,13 +120,14 @@ def _distinct_calls(trace: Trace, rows: I64) -> Groups:
     return groups
 
 
-def _work(trace: Trace, row: int, model: Model) -> Work:
-    """What the model says of this row; nothing where the recording does not suffice."""
+def _work(trace: Trace, row: int, found: Found, list_type: DType | None = None) -> Work:
+    """What its model says of this row; nothing where the recording does not suffice."""
     call = _call(trace, row)
     if call is None:
         return UNMODELLED
+    model = found[int(trace.host_ranges.name[row])][0]
     try:
-        work = model(call)
+        work = model(call.with_list_dtype(list_type) if list_type else call)
         return Work(float(work.flops), float(work.bytes), work.precision)
     except (UnmodelledError, IndexError, ArithmeticError):
         return UNMODELLED
@@ -117,7 +136,7 @@ def _work(trace: Trace, row: int, model: Model) -> Work:
 def _call(trace: Trace, row: int) -> Call | None:
     ranges = trace.host_ranges
     shapes = trace.text(ranges.shapes[row])
-    inputs = parse_inputs(shapes or "", trace.text(ranges.dtypes[row]), trace.text(ranges.strides[row]))
+    inputs = parse_inputs(shapes or "[]", trace.text(ranges.dtypes[row]), trace.text(ranges.strides[row]))
     if inputs is None:
         return None
     values = parse_values(trace.text(ranges.concrete[row]))
@@ -137,15 +156,15 @@ def _link(trace: Trace, row: int) -> Link | None:
     )
 
 
-def _cover(ctx: Context, modelled: Bool, composite: Bool) -> tuple[Bool, I64]:
+def _cover(ctx: Context, flops: F64, composite: Bool) -> tuple[Bool, I64]:
     """Which host ranges stand for work, and for each device op the one whose work it is part of."""
     tree = ctx.tree
     row = np.where(tree.is_call, -1, tree.row)
-    model_here = _at(modelled, row)
-    working = model_here & ~_at(composite, row)
-    alone = model_here & ~working & (tree.subtree_sum(working.astype(np.int64)) == 0)
-    covering = outermost(tree, working | alone)
-    counts = np.zeros(len(modelled), np.bool_)
+    here = np.append(flops, NAN)[row]
+    working = np.isfinite(here) & ~np.append(composite, False)[row]
+    whole = np.isfinite(here) & ~working & ~_done_below(ctx, np.where(working, here, 0.0), working, here)
+    covering = outermost(tree, working | whole)
+    counts = np.zeros(len(flops), np.bool_)
     counts[tree.row[np.flatnonzero(covering == np.arange(len(covering)))]] = True
     of_device_op = np.full(len(ctx.trace.device_ops), -1, np.int64)
     node = launch_nodes(ctx)
@@ -155,9 +174,12 @@ def _cover(ctx: Context, modelled: Bool, composite: Bool) -> tuple[Bool, I64]:
     return counts, of_device_op
 
 
-def _at(of_range: Bool, row: I64) -> Bool:
-    """A property of host ranges at the nodes of the tree; false at API calls."""
-    result = np.zeros(len(row), np.bool_)
-    inside = row >= 0
-    result[inside] = of_range[row[inside]]
-    return result
+def _done_below(ctx: Context, flops: F64, working: Bool, own: F64) -> Bool:
+    """For each node whether working operators beneath it do what its own model says: most of its FLOPs, or, where
+    it has none, anything. (A transposed convolution that clears its result has a child, but that is not the work.)"""
+    end = ctx.tree.subtree_end
+    before = np.concatenate(([0.0], np.cumsum(flops)))
+    many = np.concatenate(([0], np.cumsum(working)))
+    start = np.arange(len(end))
+    done: Bool = (many[end] > many[start]) & (before[end] - before[start] >= own * MOST)
+    return done
