@@ -11,16 +11,17 @@ from traceanalyzer.analysis.attribution import launch_nodes, owner_nodes
 from traceanalyzer.analysis.grouping import Groups
 from traceanalyzer.analysis.kernel_names import short_name
 from traceanalyzer.analysis.metric import NS_PER_US, metric, ms
+from traceanalyzer.analysis.roofline_rows import Rated, RooflineSums, by_group
 from traceanalyzer.trace import DeviceOpKind
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.context import Context
-    from traceanalyzer.trace import I64
+    from traceanalyzer.trace import F64, I64
 
 
 @dataclass(frozen=True)
-class KernelStats:
-    """Kernels of one name in a mean steady step."""
+class KernelTimes:
+    """Times of the kernels of one name in a mean steady step."""
 
     rank: int | None = metric("rank of the process")
     name: str = metric("kernel name, shortened")
@@ -36,6 +37,26 @@ class KernelStats:
     min_us: float = metric("shortest", "us")
     max_us: float = metric("longest", "us")
     op: str | None = metric("operator that launches most of them; null where launches were not recorded")
+
+
+@dataclass(frozen=True)
+class KernelStats(Rated, KernelTimes):
+    """Kernels of one name in a mean steady step, held against the roofline."""
+
+    tensor_cores: bool | None = metric(
+        "whether matrix kernels use tensor cores; null for others and where the name does not tell",
+        default=None,
+        kw_only=True,
+    )
+    waves: float | None = metric(
+        "mean of blocks over the blocks that the GPU holds at a time: far below 1 it is not filled, just above a whole "
+        "number the last wave runs nearly empty",
+        default=None,
+        kw_only=True,
+    )
+    occupancy_share: float | None = metric(
+        "mean share of the SMs' warps that the recorder expected to be resident", "share", default=None, kw_only=True
+    )
 
 
 @dataclass(frozen=True)
@@ -62,6 +83,9 @@ def kernel_stats(ctx: Context) -> list[KernelStats]:
     low, middle, high, top = groups.quantiles(length, 0, 0.5, 0.95, 1)
     all_ns, steps = max(float(length.sum()), 1.0), ctx.steps.steady_count
     classes = ctx.op_class[rows][groups.first]
+    sums = RooflineSums(ctx, by_group(groups.index, rows, len(groups)))
+    waves, occupancy = _mean(groups, ctx.roofline.waves[rows]), _mean(groups, _occupancy(ctx)[rows])
+    tensor = ctx.roofline.tensor[rows][groups.first]
     return [
         KernelStats(
             rank=ctx.trace.rank,
@@ -78,6 +102,10 @@ def kernel_stats(ctx: Context) -> list[KernelStats]:
             min_us=float(low[g]) / NS_PER_US,
             max_us=float(top[g]) / NS_PER_US,
             op=ctx.trace.text(int(op[g])),
+            tensor_cores=None if tensor[g] < 0 else bool(tensor[g]),
+            waves=_known(waves[g]),
+            occupancy_share=_known(occupancy[g]),
+            **sums.columns(int(g)),
         )
         for g in np.argsort(-total, kind="stable")
         for name in [ctx.trace.text(int(ops.name[rows[groups.first[g]]])) or "(no name)"]
@@ -106,6 +134,26 @@ def class_stats(ctx: Context) -> list[ClassStats]:
         for c in np.argsort(-total, kind="stable")
         if count[c]
     ]
+
+
+def _occupancy(ctx: Context) -> F64:
+    """Expected occupancy of each device op, NaN where not recorded."""
+    recorded = ctx.trace.device_ops.occupancy
+    result: F64 = np.where(recorded >= 0, recorded / 100, np.nan)
+    return result
+
+
+def _mean(groups: Groups, values: F64) -> F64:
+    """Mean of each group's finite values, NaN where it has none."""
+    known = np.isfinite(values)
+    count = np.bincount(groups.index, weights=known, minlength=len(groups))
+    total = np.bincount(groups.index, weights=np.where(known, values, 0), minlength=len(groups))
+    result: F64 = np.where(count > 0, total / np.maximum(count, 1), np.nan)
+    return result
+
+
+def _known(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
 
 
 def _share_of_step(ctx: Context, total_ns: float) -> float | None:

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 
-def metric(definition: str, unit: str = "") -> Any:
-    """A dataclass field for a measured figure. `unit` is `ms`, `us`, `share`, `bytes`, `GB/s`, ... or empty."""
-    return field(metadata={"definition": definition, "unit": unit})
+def metric(definition: str, unit: str = "", **options: Any) -> Any:
+    """A dataclass field for a measured figure. `unit` is `ms`, `us`, `share`, `bytes`, `GB/s`, ... or empty;
+    `options` are those of `dataclasses.field`."""
+    return field(metadata={"definition": definition, "unit": unit}, **options)
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from traceanalyzer.analysis.attribution import launch_nodes, owner_nodes
 from traceanalyzer.analysis.backward import backward_time, in_backward
 from traceanalyzer.analysis.grouping import Groups
 from traceanalyzer.analysis.metric import NS_PER_US, metric, ms
+from traceanalyzer.analysis.roofline_rows import Rated, RooflineSums, by_subtree
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
@@ -39,8 +40,8 @@ UNATTRIBUTED = "(launched by no recorded operator)"
 
 
 @dataclass(frozen=True)
-class OpStats:
-    """Operators of one name (and input shapes, where asked for) in a mean steady step."""
+class OpTimes:
+    """Times of the operators of one name (and input shapes, where asked for) in a mean steady step."""
 
     rank: int | None = metric("rank of the process")
     name: str = metric("operator or annotation")
@@ -64,6 +65,11 @@ class OpStats:
     backward_device_ms: float | None = metric(
         "device total a step, nested calls once, of the autograd nodes they gave rise to; null without any", "ms"
     )
+
+
+@dataclass(frozen=True)
+class OpStats(Rated, OpTimes):
+    """Operators of one name in a mean steady step; what they launched anywhere inside held against the roofline."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,6 +188,9 @@ def _rows(ctx: Context, calls: _Calls, groups: Groups) -> list[OpStats]:
     device_once = groups.sum(calls.device_total * outer)
     shapes = groups.most_common(trace.host_ranges.shapes[rows])
     is_op = trace.host_ranges.kind[rows][groups.first] == RangeKind.OP
+    last = ctx.tree.subtree_end[calls.node]
+    launched_at = np.where(ctx.steady_ops, launch_nodes(ctx), -1)
+    sums = RooflineSums(ctx, by_subtree(launched_at, calls.node, last, groups.index, len(groups)))
     return [
         OpStats(
             rank=trace.rank,
@@ -200,6 +209,7 @@ def _rows(ctx: Context, calls: _Calls, groups: Groups) -> list[OpStats]:
             kernels_per_call=float(kernels[g] / count[g]),
             backward_share=float(backward[g] / count[g]),
             backward_device_ms=ms(backward_device[g]) / steps if joined[g] else None,
+            **sums.columns(g),
         )
         for g in range(len(groups))
         for name in [trace.strings[calls.name[groups.first[g]]]]
