@@ -19,11 +19,6 @@ KINETO = Path(__file__).resolve().parents[1].parent / "shared" / "traces" / "kin
 needs_recordings = pytest.mark.skipif(not KINETO.exists(), reason="the shared recordings are not here")
 
 
-def defect(what: str) -> pytest.MarkDecorator:
-    """Known to be wrong and not yet mended."""
-    return pytest.mark.xfail(strict=False, reason=f"known defect: {what}")
-
-
 def content(name: str) -> bytes:
     return gzip.decompress((KINETO / f"{name}.json.gz").read_bytes())
 
@@ -74,7 +69,6 @@ def test_one_kernel_says_nothing(tmp_path):
     assert traceanalyzer.analyze(path).summary.bottleneck == "inconclusive"
 
 
-@defect("idle time is given as headroom where none of the device work belongs to a measured step")
 def test_a_step_without_device_work_of_its_own_is_not_predicted_to_take_no_time():
     recording = TraceBuilder()
     recording.kernel("gemm", 0, 30)
@@ -87,7 +81,6 @@ def test_a_step_without_device_work_of_its_own_is_not_predicted_to_take_no_time(
 
 
 @needs_recordings
-@defect("an inconclusive report recommends, and says that the step would take 2.9 ms of 106")
 def test_nothing_is_promised_where_nothing_is_known(tmp_path):
     whole = content("gpt_large_batch.base")
     path = tmp_path / "cut.json"
@@ -98,7 +91,6 @@ def test_nothing_is_promised_where_nothing_is_known(tmp_path):
 
 
 @needs_recordings
-@defect("a recording without a rank is given one in the table of ranks")
 def test_ranks_are_those_of_the_recordings():
     paths = [KINETO.parent / "ranks2" / "straggler.base.rank0.json.gz", KINETO / "gemm_fp32.base.json.gz"]
     report = traceanalyzer.analyze(paths)
@@ -107,7 +99,6 @@ def test_ranks_are_those_of_the_recordings():
 
 
 @needs_recordings
-@defect("recordings of different runs are compared as ranks of one, and a straggler is named")
 def test_recordings_of_different_runs_have_no_straggler():
     runs = ("straggler.base", "tensor_parallel.base", "ddp_accum_sync.base")
     paths = [KINETO.parent / "ranks2" / f"{run}.rank{rank}.json.gz" for run in runs for rank in (0, 1)]

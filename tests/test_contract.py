@@ -129,8 +129,11 @@ def test_recommendations_are_of_findings_and_come_in_order(paths):
         assert item["action"]
         assert item["basis"]
         if item["predicted_step_ms"] is not None:
-            assert 0 < item["predicted_step_ms"] <= step["mean"]
-            assert item["predicted_speedup"] == pytest.approx(step["mean"] / item["predicted_step_ms"], rel=1e-3)
+            assert item["predicted_step_ms"] > 0
+            assert item["predicted_speedup"] >= 1 - 1e-6
+            before = item["predicted_speedup"] * item["predicted_step_ms"]
+            unprofiled = report["metrics"]["unprofiled_step_time_ms"]
+            assert any(before == pytest.approx(t, rel=1e-3) for t in (step["mean"], unprofiled) if t is not None)
 
 
 @every_input

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +18,16 @@ from traceanalyzer.analysis.kernels import KernelStats
 from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.analysis.ops import OpStats
 from traceanalyzer.analysis.ranks import compare_ranks
+from traceanalyzer.analysis.replay.scenarios import Scenario, faster
+from traceanalyzer.analysis.replay.tape import launched_by
 from traceanalyzer.analysis.syncs import SyncRow
 from traceanalyzer.errors import EmptyRecordingError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from traceanalyzer.analysis.kernel_classes import KernelClasses
+    from traceanalyzer.analysis.replay.whatif import WhatIf
     from traceanalyzer.trace import Run, Trace
 
 OF_EVERY_RANK = ("gaps", "steps", "syncs")
@@ -104,3 +108,32 @@ def _gaps(measured: list[Measurements], top: int | None, min_us: float) -> list[
     if top is not None:
         rows = sorted(sorted(rows, key=lambda row: -row.duration_ns)[:top], key=lambda row: row.start_ns)
     return rows
+
+
+def predictions(
+    run: Run,
+    *,
+    rank: int | None = None,
+    speedups: Sequence[tuple[str, float]] = (),
+    classes: KernelClasses | None = None,
+) -> WhatIf:
+    """What the step of a rank (the critical one unless one is asked for) would take under each scenario.
+
+    `speedups` are pairs of a regular expression and a factor: device ops whose name matches, or that an operator
+    whose name matches launched, become that many times faster. Raises EmptyRecordingError where the recording
+    has no steps, launches or device work to replay.
+    """
+    measured = [Measurements(Context(trace, classes)) for trace in _of_rank(run, rank)]
+    m = measured[compare_ranks([m.ctx for m in measured]).critical]
+    if m.replay is None:
+        raise EmptyRecordingError(
+            f"{m.ctx.trace.path}: nothing to replay: it needs steps, API calls and device work; "
+            "record some steps with CPU and CUDA activities"
+        )
+    return m.replay.what_if([_faster(m.ctx, name, factor) for name, factor in speedups])
+
+
+def _faster(ctx: Context, name: str, factor: float) -> Scenario:
+    pattern = re.compile(name)
+    matches = np.array([bool(pattern.search(text)) for text in ctx.trace.strings] or [False])
+    return Scenario(f"{name}={factor:g}", faster(launched_by(ctx, matches), factor), f"{name} {factor:g} times faster")

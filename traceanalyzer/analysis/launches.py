@@ -58,7 +58,7 @@ def measure_launches(ctx: Context) -> LaunchStats | None:
         return None
     steady = ctx.steady_host(calls.start) & ~_nested(ctx)
     launching = np.flatnonzero(steady & _launches(ctx))
-    blocked = _blocked(ctx, launching)
+    blocked = blocked_time(ctx, launching)
     spent = calls.end[launching] - calls.start[launching] - blocked
     kernels = ctx.is_kernel & ctx.steady_ops
     length = (ops.end - ops.start)[kernels]
@@ -112,8 +112,8 @@ def _bore_work(ctx: Context) -> Bool:
     return result
 
 
-def _blocked(ctx: Context, launching: I64) -> I64:
-    """How long each of these launch calls was blocked by a full queue, ns."""
+def blocked_time(ctx: Context, launching: I64) -> I64:
+    """How long each of these API calls was blocked by a full launch queue, ns."""
     calls = ctx.trace.api_calls
     start, end = calls.start[launching], calls.end[launching]
     recorded = measure(_recorded_back_pressure(ctx), start, end)

@@ -22,6 +22,7 @@ from traceanalyzer.analysis.kernels import ClassStats, KernelStats, class_stats,
 from traceanalyzer.analysis.launches import LaunchStats, measure_launches
 from traceanalyzer.analysis.ops import OpStats, op_stats
 from traceanalyzer.analysis.phases import PhaseStats, phase_stats
+from traceanalyzer.analysis.replay.whatif import Replay
 from traceanalyzer.analysis.step_metrics import Budget, Idle, StepTime, mean_budget, mean_idle, step_time
 from traceanalyzer.analysis.syncs import SyncRow, sync_rows
 from traceanalyzer.analysis.timing import TimingStats, timing_stats, unprofiled_step_ms
@@ -81,6 +82,11 @@ class Measurements:
     def host(self) -> HostStats | None:
         """How busy the launching threads are."""
         return host_stats(self.ctx)
+
+    @cached_property
+    def replay(self) -> Replay | None:
+        """The steady steps ready to be replayed; None without steps, launches or device work."""
+        return Replay.of(self.ctx, self.unprofiled_step_ms)
 
     @cached_property
     def devices(self) -> list[DeviceTotals]:

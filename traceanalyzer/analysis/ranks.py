@@ -15,6 +15,7 @@ from traceanalyzer.analysis.collective_matches import Matches, match_collectives
 from traceanalyzer.analysis.intervals import measure, union
 from traceanalyzer.analysis.metric import NS_PER_US, metric, ms
 from traceanalyzer.analysis.skew import CollectiveSkew, arrivals, skew_rows
+from traceanalyzer.analysis.steps import extent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +38,7 @@ LISTED_RANKS = 8
 class RankRow:
     """One rank of the run in a mean steady step, on the device that did most of its work."""
 
-    rank: int = metric("rank of the process; where not recorded its position among the inputs")
+    rank: int | None = metric("rank of the process; where no rank was recorded its position among the inputs")
     device: int | None = metric("CUDA ordinal of the device; null without device work")
     step_mean_ms: float | None = metric("mean step time; null without steps", "ms")
     step_median_ms: float | None = metric("median step time; null without steps", "ms")
@@ -51,6 +52,14 @@ class RankRow:
     )
     idle_ms: float | None = metric("time a step without work on the device; null without device work", "ms")
     straggler: bool = metric("whether it holds up the run: its step is the longest, or the others wait for it")
+
+
+CLOCK_TOLERANCE_NS = 10 * 10**9
+"""Hosts' clocks differ by less than this."""
+NOT_ONE_RUN = (
+    "These recordings are not of one run ({doubt}): they are not compared as ranks, and the figures of a step are "
+    "those of the recording with the longest step."
+)
 
 
 @dataclass(frozen=True)
@@ -71,6 +80,10 @@ def compare_ranks(contexts: Sequence[Context]) -> RankComparison:
     noise; else (collectives keep steps equally long) the one that waits least for the others, where they wait
     markedly longer; else the first.
     """
+    doubt = why_not_one_run(contexts)
+    if doubt:
+        rows = [_row(ctx, ctx.trace.rank, None, None, False) for ctx in contexts]
+        return RankComparison(tuple(rows), _slowest(contexts) or 0, (), (NOT_ONE_RUN.format(doubt=doubt),))
     labels = [i if ctx.trace.rank is None else ctx.trace.rank for i, ctx in enumerate(contexts)]
     matches = match_collectives(contexts) if len(contexts) > 1 else None
     spent: list[tuple[float | None, float | None]] = [(None, None)] * len(contexts)
@@ -86,7 +99,25 @@ def compare_ranks(contexts: Sequence[Context]) -> RankComparison:
     return RankComparison(tuple(rows), critical or 0, tuple(skew), tuple(notes))
 
 
-def _row(ctx: Context, label: int, waiting: float | None, transfer: float | None, straggler: bool) -> RankRow:
+def why_not_one_run(contexts: Sequence[Context]) -> str:
+    """What tells that the recordings are not ranks of one run; empty if nothing does."""
+    if len(contexts) < 2:
+        return ""
+    traces = [ctx.trace for ctx in contexts]
+    ranks = [trace.rank for trace in traces]
+    if len({rank is None for rank in ranks}) > 1:
+        return "only some of them have a rank"
+    if None not in ranks and len(set(ranks)) < len(ranks):
+        return "several say they are the same rank"
+    if len({trace.process.world_size for trace in traces} - {None}) > 1:
+        return "they state different numbers of ranks"
+    spans = [extent(t.host_ranges, t.api_calls, t.device_ops) for t in traces]
+    begin = max(span[0] + trace.epoch_ns for span, trace in zip(spans, traces, strict=True))
+    end = min(span[1] + trace.epoch_ns for span, trace in zip(spans, traces, strict=True))
+    return "they were recorded at different times" if begin > end + CLOCK_TOLERANCE_NS else ""
+
+
+def _row(ctx: Context, label: int | None, waiting: float | None, transfer: float | None, straggler: bool) -> RankRow:
     steps = ctx.steps
     start, end, duration = steps.start[steps.steady], steps.end[steps.steady], steps.duration[steps.steady]
     activity = None if ctx.device is None else ctx.activity[ctx.device]

@@ -14,7 +14,20 @@ import click
 
 from traceanalyzer.errors import TraceAnalyzerError
 
-COMMANDS = ("analyze", "gaps", "ops", "kernels", "steps", "syncs", "copies", "comm", "collect", "completion")
+COMMANDS = (
+    "analyze",
+    "gaps",
+    "ops",
+    "kernels",
+    "steps",
+    "syncs",
+    "copies",
+    "comm",
+    "whatif",
+    "collect",
+    "doctor",
+    "completion",
+)
 """Modules of this package, in the order of `--help`; each has its command under its own name."""
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130

@@ -55,7 +55,7 @@ def classify(m: Measurements) -> Summary:
     (top, share), (_, second) = sorted(parts.items(), key=lambda item: -item[1])[:2]
     confidence = min(MAX_CONFIDENCE, BASE_CONFIDENCE + share - second) * _evidence_factor(m)
     if top == "unexplained":
-        text = f"Inconclusive: the device idles {share:.0%} of the step for reasons this recording does not show."
+        text = f"the device idles {share:.0%} of the step for reasons this recording does not show."
         return Summary("inconclusive", 0.0, text)
     bottleneck = _name(top, shares)
     if top == "device":
@@ -72,13 +72,13 @@ def _name(top: str, shares: Shares) -> BottleneckClass:
 def _too_thin(m: Measurements, shares: Shares | None) -> str:
     """Why there can be no verdict; empty if there can."""
     if not len(m.ctx.trace.device_ops):
-        return "Inconclusive: the recording holds no GPU work."
+        return "the recording holds no GPU work."
     if shares is None or not m.ctx.steady_ops.any():
-        return "Inconclusive: none of the recorded GPU work belongs to a measured step."
+        return "none of the recorded GPU work belongs to a measured step."
     if m.ctx.steps.steady_count == 1 and m.ctx.steady_ops.sum() < MIN_DEVICE_OPS:
-        return f"Inconclusive: only {int(m.ctx.steady_ops.sum())} GPU operations were recorded."
+        return f"only {int(m.ctx.steady_ops.sum())} GPU operations were recorded."
     if missing_kernels(m) > TOO_MANY_MISSING:
-        return f"Inconclusive: the kernels of {missing_kernels(m):.0%} of the launches are not in the recording."
+        return f"the kernels of {missing_kernels(m):.0%} of the launches are not in the recording."
     return ""
 
 

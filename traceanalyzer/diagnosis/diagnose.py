@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from traceanalyzer.analysis.replay.scenarios import Scenario, less_compute
 from traceanalyzer.diagnosis.classify import classify
 from traceanalyzer.diagnosis.finding import Finding, Recommendation, Severity, Summary
 from traceanalyzer.diagnosis.rules import RULES
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 MIN_SHARE = 0.01
 """Findings that could win less than this share of the step are left out: it is within the spread of steps."""
 MEDIUM_SHARE = 0.05
+RANGE_SHARE = 0.02
+"""Ranges of predictions narrower than this share of the step are not worth reading."""
 HIGH_SHARE = 0.2
 
 
@@ -37,9 +40,10 @@ def diagnose(m: Measurements, more: Iterable[Draft] = ()) -> Diagnosis:
     settled = [(draft, headroom) for draft, headroom in _settle(m, drafts) if _worth_telling(m, draft, headroom)]
     settled.sort(key=lambda pair: -1.0 if pair[1] is None else pair[1], reverse=True)
     findings = [_finding(m, draft, headroom) for draft, headroom in settled]
-    advice = [_advice(m, d, r, headroom) for d, headroom in settled for r in d.remedies]
-    advice.sort(key=lambda a: float("inf") if a.predicted_step_ms is None else a.predicted_step_ms)
     summary = classify(m)
+    known = summary.bottleneck != "inconclusive"
+    advice = [_advice(m, d, r, headroom) for d, headroom in settled for r in d.remedies] if known else []
+    advice.sort(key=lambda a: float("inf") if a.predicted_step_ms is None else a.predicted_step_ms)
     across = [f.title for f in findings if f.id == "straggler"]
     return Diagnosis(
         replace(summary, headline=" ".join([summary.headline, *(f"{t}." for t in across)])), findings, advice
@@ -100,9 +104,23 @@ def _severity(m: Measurements, headroom: float | None) -> Severity:
 
 def _advice(m: Measurements, draft: Draft, remedy: Remedy, headroom: float | None) -> Recommendation:
     step: float | None = None
-    speedup: float | None = None
-    if headroom is not None and m.ctx.steps.found:
-        step = max(m.mean_step_ms - headroom, remedy.floor_ms or 0.0)
-        step = min(step, m.mean_step_ms)
-        speedup = m.mean_step_ms / step if step > 0 else None
-    return Recommendation(draft.id + remedy.suffix, draft.cls, remedy.action, step, speedup, remedy.basis)
+    base, basis = m.mean_step_ms, remedy.basis
+    scenario = remedy.scenario or _shorter_compute(m, draft, headroom)
+    if scenario is not None and m.replay is not None and m.replay.faithful:
+        prediction = m.replay.predict(scenario)
+        base, step = m.replay.base_ms, prediction.step_ms
+        basis = f"replayed from {base:.3g} ms without the profiler: {scenario.basis}"
+        if prediction.high_ms - prediction.low_ms > RANGE_SHARE * base:
+            basis += f" (range {prediction.low_ms:.3g} to {prediction.high_ms:.3g} ms)"
+    elif headroom is not None and m.ctx.steps.found:
+        step = m.mean_step_ms - headroom
+    speedup = base / step if step else None
+    return Recommendation(draft.id + remedy.suffix, draft.cls, remedy.action, step, speedup, basis)
+
+
+def _shorter_compute(m: Measurements, draft: Draft, headroom: float | None) -> Scenario | None:
+    """The scenario of a finding on the computation: shorter by its headroom, the remedy's basis says why."""
+    if draft.part != "compute" or not headroom or m.budget is None:
+        return None
+    basis = "; ".join(remedy.basis for remedy in draft.remedies)
+    return Scenario(draft.id, less_compute(headroom / m.budget.compute), basis)

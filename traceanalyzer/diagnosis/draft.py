@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from traceanalyzer.diagnosis.finding import Evidence
 
 if TYPE_CHECKING:
+    from traceanalyzer.analysis.replay.scenarios import Scenario
     from traceanalyzer.diagnosis.finding import BottleneckClass
 
 Slice = Literal[
@@ -28,11 +29,11 @@ Slice = Literal[
 
 @dataclass(frozen=True)
 class Remedy:
-    """What to do, and the least the step could come down to by it (None: by the headroom alone)."""
+    """What to do. `scenario` is replayed to predict the step; without one the headroom bounds it, as `basis` says."""
 
     action: str
     basis: str
-    floor_ms: float | None = None
+    scenario: Scenario | None = None
     suffix: str = ""
     """Ending of the recommendation's id, where a finding has several remedies."""
 

@@ -24,10 +24,7 @@ if TYPE_CHECKING:
 TOP_ROWS = 30
 """Rows of the long tables (kernels, operators, gaps, ...) that go into a report; the commands give all."""
 
-NOT_TIMED = (
-    "Unprofiled step time: not recorded with this trace. The profiler slows the host, so host-bound steps are "
-    "faster without it than shown here."
-)
+NOT_TIMED = "The step was not timed without the profiler, which slows the host: host-bound steps are faster without it."
 
 
 NOTED_MISSING = 0.001
@@ -79,7 +76,8 @@ def _metrics(m: Measurements) -> Metrics:
     return Metrics(
         step_time_ms=m.step_time,
         step_source=steps.source,
-        unprofiled_step_time_ms=m.unprofiled_step_ms,
+        unprofiled_step_time_ms=m.unprofiled_step_ms or (m.replay.base_ms if m.replay else None),
+        unprofiled_source="measured" if m.unprofiled_step_ms else "estimated" if m.replay else None,
         warmup_steps=steps.warmup,
         kernels_per_step=float((ctx.is_kernel & ctx.steady_ops).sum() / steps.steady_count) if on_device else None,
         launches_per_step=float(launches_by_step(ctx)[steps.steady].mean()) if on_host else None,
@@ -129,10 +127,24 @@ def _notes(run: Run, m: Measurements) -> list[str]:
     elif not collected.api:
         notes.append("API calls were not recorded: launches, waits and the causes of idle time cannot be told.")
     if m.ctx.trace.source != "timing_log":
-        notes.append(profiler_note(m) or NOT_TIMED)
+        notes.append(profiler_note(m) or _estimate_note(m))
     if missing_kernels(m) > NOTED_MISSING:
         notes.append(
             f"The kernels of {missing_kernels(m):.1%} of the launches are missing (lost, or cut off): "
             "idle time is overstated by them."
         )
     return notes
+
+
+def _estimate_note(m: Measurements) -> str:
+    """What the step would take without the profiler, as far as the replay can tell."""
+    replay = m.replay
+    if replay is None:
+        return NOT_TIMED
+    off = f"the replay of the unchanged recording is off by {replay.fidelity_error:+.1%}"
+    if not replay.faithful:
+        return f"{NOT_TIMED} No predictions are made from a replay: {off}."
+    return (
+        f"{NOT_TIMED} Replayed with the profiler's usual cost taken out it takes about {replay.base_ms:.3g} ms; "
+        f"predictions start from there ({off})."
+    )

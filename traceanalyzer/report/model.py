@@ -98,8 +98,11 @@ class Metrics:
     step_time_ms: StepTime | None = metric("wall-clock time of the steady-state steps; null without steps", "ms")
     step_source: str = metric("what the steps were found from")
     unprofiled_step_time_ms: float | None = metric(
-        "step time without a profiler, where the capture carries it; null otherwise", "ms"
+        "step time without a profiler: measured, where the capture carries it, else estimated by replaying the steps "
+        "with the profiler's usual cost taken out of the host's dispatch; null where neither can be done",
+        "ms",
     )
+    unprofiled_source: str | None = metric("whether that is `measured` or `estimated`")
     warmup_steps: int = metric("recorded steps excluded as warm-up")
     kernels_per_step: float | None = metric("kernels launched by a step (kernels of a CUDA graph counted singly)")
     launches_per_step: float | None = metric("kernel and graph launch calls of a step")

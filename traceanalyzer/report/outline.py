@@ -103,7 +103,10 @@ def step_sentence(report: Report) -> str:
     if report.metrics.warmup_steps:
         text += f", {figure(report.metrics.warmup_steps)} warm-up left out"
     unprofiled = report.metrics.unprofiled_step_time_ms
-    return text + (f"; {figure(unprofiled, 'ms')} without profiler" if unprofiled is not None else "")
+    if unprofiled is None:
+        return text
+    about = "about " if report.metrics.unprofiled_source == "estimated" else ""
+    return f"{text}; {about}{figure(unprofiled, 'ms')} without the profiler"
 
 
 def step_ms(report: Report) -> float | None:
@@ -155,7 +158,8 @@ def prediction(report: Report, advice: Recommendation) -> str:
     if advice.predicted_step_ms is None:
         return "gain unknown"
     faster = f", {figure(advice.predicted_speedup, 'x')}" if advice.predicted_speedup is not None else ""
-    return f"{figure(step_ms(report), 'ms')} → {figure(advice.predicted_step_ms, 'ms')} a step{faster}"
+    before = advice.predicted_step_ms * (advice.predicted_speedup or 1.0)
+    return f"{figure(before, 'ms')} → {figure(advice.predicted_step_ms, 'ms')} a step{faster}"
 
 
 def evidence_value(item: Evidence) -> str:

@@ -30,6 +30,7 @@ VOCABULARY = frozenset(
         "bottleneck",
         "kind",
         "step_source",
+        "unprofiled_source",
         "unit",
         "cause",
         "largest_idle_cause",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from traceanalyzer.analysis.replay.scenarios import COMMUNICATION_OVERLAPPED
 from traceanalyzer.diagnosis.draft import Draft, Remedy, share
 from traceanalyzer.diagnosis.finding import Evidence
 
@@ -41,5 +42,5 @@ def exposed_communication(m: Measurements) -> Iterator[Draft]:
         "exposed_communication",
         exposed,
         evidence,
-        [Remedy(action, basis)],
+        [Remedy(action, basis, COMMUNICATION_OVERLAPPED)],
     )

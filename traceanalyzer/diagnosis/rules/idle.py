@@ -10,6 +10,7 @@ from traceanalyzer.analysis.gap_rows import detail
 from traceanalyzer.analysis.gaps import IdleCause
 from traceanalyzer.analysis.intervals import measure, union
 from traceanalyzer.analysis.metric import ms
+from traceanalyzer.analysis.replay.scenarios import GAPS_CLOSED, INPUT_READY, LAUNCHES_FREE, NO_HOST_WORK
 from traceanalyzer.diagnosis.draft import Draft, Remedy, share
 from traceanalyzer.diagnosis.finding import Evidence
 
@@ -36,7 +37,7 @@ def launch_bound(m: Measurements) -> Iterator[Draft]:
         "Give the GPU more work per launch: capture the step in a CUDA graph (torch.compile(mode='reduce-overhead') "
         "or torch.cuda.graph), compile or fuse small operators, use fused/foreach optimizers, or raise the batch size."
     )
-    remedy = Remedy(action, PROFILED_HOST)
+    remedy = Remedy(action, PROFILED_HOST, LAUNCHES_FREE)
     yield Draft(
         "launch-bound",
         "launch",
@@ -57,7 +58,7 @@ def launch_latency(m: Measurements) -> Iterator[Draft]:
     action = (
         "Fuse short kernels (torch.compile, a fused operator) or enlarge them; queued kernels cost about 1 us each."
     )
-    remedy = Remedy(action, "pauses between queued kernels, an upper bound")
+    remedy = Remedy(action, "pauses between queued kernels, an upper bound", GAPS_CLOSED)
     yield Draft(
         "launch-latency",
         "launch",
@@ -110,7 +111,7 @@ def input_wait(m: Measurements) -> Iterator[Draft]:
         "idle.input",
         m.idle.input,
         evidence,
-        [Remedy(action, basis)],
+        [Remedy(action, basis, INPUT_READY)],
     )
 
 
@@ -135,7 +136,7 @@ def host_work(m: Measurements) -> Iterator[Draft]:
         "idle.host",
         m.idle.host,
         evidence,
-        [Remedy(action, PROFILED_HOST)],
+        [Remedy(action, PROFILED_HOST, NO_HOST_WORK)],
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from traceanalyzer.analysis.replay.scenarios import COPIES_HIDDEN
 from traceanalyzer.diagnosis.draft import Draft, Remedy, share
 from traceanalyzer.diagnosis.finding import Evidence
 
@@ -40,5 +41,5 @@ def exposed_copies(m: Measurements) -> Iterator[Draft]:
         "exposed_copy",
         m.budget.exposed_copy,
         evidence,
-        [Remedy(action, basis)],
+        [Remedy(action, basis, COPIES_HIDDEN)],
     )

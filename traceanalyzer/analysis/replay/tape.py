@@ -1,0 +1,255 @@
+"""A recording's steady steps as a tape: host events in order, the device ops they launch, and dependencies.
+
+The launching threads are taken as one sequence of events: the thread that waits for another does nothing, so
+at any moment one of them drives the device. Between two events the host works, either on dispatch (which the
+profiler slows) or on long stretches of its own (which it hardly does). An op starts when it has been launched,
+its stream is free and the ops of other streams that it waits for have ended.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.gaps import INPUT_BYTES
+from traceanalyzer.analysis.host_timeline import HostState
+from traceanalyzer.analysis.intervals import IntervalSet, intersect, measure, union
+from traceanalyzer.analysis.launches import blocked_time
+from traceanalyzer.analysis.replay.dependencies import Dependencies, find_dependencies
+from traceanalyzer.trace import CopyKind, RangeKind
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.context import Context
+    from traceanalyzer.trace import I32, I64, Bool
+
+READS = frozenset({"aten::item", "aten::_local_scalar_dense", "aten::is_nonzero"})
+"""Operators that exist only to bring a value to the host; without the read they are gone, too."""
+QUEUED_GAP_NS = 20_000
+"""A queued op that starts later than this after its stream's last one waited for something else."""
+DEFAULT_LATENCY_NS = 8_000
+"""From a launch call's start to its op's, where no launch to an idle stream was recorded."""
+DEFAULT_GAP_NS = 1_000
+OUTLIER_RATIO = 1.5
+"""A step this much slower than the median met something that is not the program's (a host hiccup)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Tape:
+    """Arrays of host events (one entry an event, in time order) and of device ops (in launch order)."""
+
+    steps: int
+    dispatch: I64
+    """Host time before each event on dispatch, ns, waits left out."""
+    work: I64
+    """Host time before each event on other work of its own, ns."""
+    loading: I64
+    """Host time before each event on input data, ns."""
+    reading: I64
+    """Part of `dispatch` inside operators that only read a value."""
+    profiling: I64
+    """Host time before each event on the profiler's own work, ns."""
+    waits: Bool
+    """Whether the event waits until what was launched before it has ended."""
+    reads: Bool
+    """Whether the event belongs to an operator that only reads a value."""
+    tail: tuple[int, int, int, int]
+    """Dispatch, work, loading and profiling after the last event, ns."""
+    event: I64
+    """For each op the event that launches it."""
+    stream: I32
+    duration: I64
+    alone: I64
+    """What it would take without a collective beside it, ns."""
+    latency: I64
+    """From the start of the launch to the earliest start of the op, ns."""
+    gap: I64
+    """Least pause after the op before it on its stream, ns."""
+    dependencies: Dependencies
+    communication: Bool
+    copy: Bool
+    row: I64
+    """Row of `Trace.device_ops`."""
+
+
+def make_tape(ctx: Context) -> Tape | None:
+    """The tape of the steady steps; None where launches or device work were not recorded."""
+    ops, calls, steps = ctx.trace.device_ops, ctx.trace.api_calls, ctx.steps
+    chosen = np.flatnonzero(ctx.steady_ops & (ctx.launch >= 0))
+    chosen = chosen[typical_steps(ctx)[steps.of_op[chosen]]]
+    if not len(chosen):
+        return None
+    kept = _host_windows(ctx)
+    inside = _inside(kept, calls.start)
+    launching = np.zeros(len(calls), bool)
+    launching[ctx.launch[chosen]] = True
+    rows = np.flatnonzero((launching | ctx.blocks) & inside)
+    chosen = chosen[np.isin(ctx.launch[chosen], rows)]
+    if not len(rows) or not len(chosen):
+        return None
+    event_of_call = np.full(len(calls), -1, np.int64)
+    event_of_call[rows] = np.arange(len(rows))
+    chosen = chosen[np.lexsort((ops.start[chosen], event_of_call[ctx.launch[chosen]]))]
+    event = event_of_call[ctx.launch[chosen]]
+    stream = _streams(ctx, chosen)
+    latency, gap = _timing(ctx, chosen, stream)
+    host = _host_time(ctx, rows, kept)
+    reads = _inside(_read_ranges(ctx), calls.start[rows])
+    return Tape(
+        steps=int(typical_steps(ctx).sum()),
+        dispatch=host.dispatch[:-1],
+        work=host.work[:-1],
+        loading=host.loading[:-1],
+        reading=host.reading[:-1],
+        profiling=host.profiling[:-1],
+        waits=ctx.blocks[rows],
+        reads=reads,
+        tail=(int(host.dispatch[-1]), int(host.work[-1]), int(host.loading[-1]), int(host.profiling[-1])),
+        event=event,
+        stream=stream,
+        duration=(ops.end - ops.start)[chosen],
+        alone=_alone(ctx, chosen),
+        latency=latency,
+        gap=gap,
+        dependencies=find_dependencies(ctx, chosen, stream),
+        communication=ctx.is_communication[chosen],
+        copy=ctx.is_copy[chosen],
+        row=chosen,
+    )
+
+
+def typical_steps(ctx: Context) -> Bool:
+    """For each step whether the tape holds it: steady, and not an outlier that took far longer than the median."""
+    steps = ctx.steps
+    typical: Bool = steps.duration <= OUTLIER_RATIO * np.median(steps.duration[steps.steady])
+    typical[: steps.warmup] = False
+    return typical
+
+
+def _host_windows(ctx: Context) -> IntervalSet:
+    """Host time of the tape's steps, each with what follows it up to the next; a step's host range is cut to the
+    length of its window, because the recorder's own start-up is not the step's."""
+    steps, typical = ctx.steps, typical_steps(ctx)
+    begin = np.maximum(steps.host_start, steps.host_end - steps.duration)
+    until = np.append(np.maximum(steps.host_start[1:], steps.host_end[:-1]), steps.host_end[-1])
+    return union(begin[typical], until[typical])
+
+
+def _alone(ctx: Context, chosen: I64) -> I64:
+    """Duration of each op, for compute beside a collective that of its like (same name) without one, ns."""
+    ops = ctx.trace.device_ops
+    duration = (ops.end - ops.start)[chosen]
+    collective = union(ops.start[ctx.is_communication], ops.end[ctx.is_communication])
+    beside = measure(collective, ops.start[chosen], ops.end[chosen]) * 2 > duration
+    slowed = beside & ~ctx.is_communication[chosen]
+    result = duration.copy()
+    for name in np.unique(ops.name[chosen[slowed]]).tolist():
+        like = ops.name[chosen] == name
+        free = like & ~beside
+        if free.any():
+            result[like & slowed] = np.minimum(duration[like & slowed], int(np.median(duration[free])))
+    return result
+
+
+def _streams(ctx: Context, chosen: I64) -> I32:
+    ops = ctx.trace.device_ops
+    keys = np.stack((ops.device[chosen], ops.context[chosen], ops.stream[chosen]), axis=1)
+    _, stream = np.unique(keys, axis=0, return_inverse=True)
+    return stream.astype(np.int32).reshape(-1)
+
+
+def _timing(ctx: Context, chosen: I64, stream: I32) -> tuple[I64, I64]:
+    """Launch latency and least gap of each op."""
+    ops, calls = ctx.trace.device_ops, ctx.trace.api_calls
+    start, end, call = ops.start[chosen], ops.end[chosen], ctx.launch[chosen]
+    order = np.lexsort((start, stream))
+    before = np.full(len(chosen), np.iinfo(np.int64).min // 2)
+    same = stream[order][1:] == stream[order][:-1]
+    before[order[1:][same]] = end[order[:-1][same]]
+    queued = calls.end[call] <= before
+    latency = start - calls.start[call]
+    first = np.append(True, call[1:] != call[:-1])
+    alone = first & ~queued & (latency >= 0)
+    usual = int(np.median(latency[alone])) if alone.any() else DEFAULT_LATENCY_NS
+    latency = np.where(alone, np.minimum(latency, 2 * usual), usual)
+    pause = start - before
+    short = queued & (pause >= 0) & (pause < QUEUED_GAP_NS)
+    usual_gap = int(np.median(pause[short])) if short.any() else DEFAULT_GAP_NS
+    return latency, np.where(short, pause, usual_gap)
+
+
+@dataclass(frozen=True, eq=False)
+class _HostTime:
+    """Host time before each event and, last, after all of them, ns."""
+
+    dispatch: I64
+    work: I64
+    loading: I64
+    reading: I64
+    profiling: I64
+
+
+def _host_time(ctx: Context, rows: I64, kept: IntervalSet) -> _HostTime:
+    calls = ctx.trace.api_calls
+    start = np.append(kept.start[0], calls.start[rows])
+    end = np.append(calls.start[rows], kept.end[-1])
+    states = {state: intersect(covered, kept) for state, covered in ctx.timeline.states.items()}
+    profiling = measure(intersect(ctx.timeline.profiler, kept), start, end)
+    loading = measure(states[HostState.INPUT], start, end)
+    work = sum(measure(states[s], start, end) for s in (HostState.WORK, HostState.ALLOCATE, HostState.COMMUNICATION))
+    waited = np.append(0, waited_time(ctx, rows) + blocked_time(ctx, rows))
+    work = np.maximum(work - profiling, 0)
+    dispatch = np.maximum(measure(kept, start, end) - loading - work - profiling - waited, 0)
+    brings = np.append(_brings_input(ctx, rows), False)
+    loading, work = np.where(brings, loading + work, loading), np.where(brings, 0, work)
+    reading = np.minimum(measure(_read_ranges(ctx), start, end), dispatch)
+    return _HostTime(dispatch, work, loading, reading, profiling)
+
+
+def waited_time(ctx: Context, rows: I64) -> I64:
+    """How long each of these calls waited for the device, ns: until what was launched before it had ended."""
+    calls, ops = ctx.trace.api_calls, ctx.trace.device_ops
+    target = ctx.drained_at(calls.start[rows] + 1)
+    own = np.zeros(len(calls), np.int64)
+    copying = np.flatnonzero(ctx.is_copy & (ctx.launch >= 0))
+    own[ctx.launch[copying]] = ops.end[copying]
+    target = np.maximum(target, own[rows])
+    waited = np.clip(np.minimum(target, calls.end[rows]) - calls.start[rows], 0, None)
+    return np.where(ctx.blocks[rows], waited, 0)
+
+
+def _brings_input(ctx: Context, rows: I64) -> Bool:
+    """Which events copy data from the host: what the host did before was to prepare it."""
+    ops = ctx.trace.device_ops
+    result = np.zeros(len(ctx.trace.api_calls), bool)
+    data = (ops.copy_kind == CopyKind.HOST_TO_DEVICE) & (ops.bytes >= INPUT_BYTES) & (ctx.launch >= 0)
+    result[ctx.launch[data]] = True
+    return result[rows]
+
+
+def _read_ranges(ctx: Context) -> IntervalSet:
+    ranges = ctx.trace.host_ranges
+    codes = [i for i, name in enumerate(ctx.trace.strings) if name in READS]
+    rows = np.isin(ranges.name, codes) & (ranges.kind == RangeKind.OP)
+    return union(ranges.start[rows], ranges.end[rows])
+
+
+def _inside(a: IntervalSet, time: I64) -> Bool:
+    return measure(a, time, time + 1) > 0
+
+
+def launched_by(ctx: Context, names: Bool) -> Bool:
+    """Device ops whose own name, or that of an operator or annotation around their launch, is one of the names
+    (a flag for each string of the trace)."""
+    ops, tree, ranges = ctx.trace.device_ops, ctx.tree, ctx.trace.host_ranges
+    chosen: Bool = names[ops.name]
+    is_range = ~tree.is_call
+    named = np.zeros(len(tree.start), bool)
+    named[is_range] = names[ranges.name[tree.row[is_range]]]
+    for node, parent in enumerate(tree.parent.tolist()):
+        if parent >= 0 and named[parent]:
+            named[node] = True
+    launched = ctx.launch >= 0
+    chosen[launched] |= named[tree.node_of_call[ctx.launch[launched]]]
+    return chosen

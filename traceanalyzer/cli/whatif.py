@@ -1,0 +1,95 @@
+"""`traceanalyzer whatif`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from traceanalyzer.cli.options import TABLE_FORMATS, output_options, recordings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from traceanalyzer.analysis.replay.whatif import WhatIf
+    from traceanalyzer.cli.options import Output
+
+
+@click.command(short_help="Predict the step time if something were different.")
+@recordings
+@click.option("--rank", type=click.IntRange(min=0), metavar="N", help="Only this rank.")
+@click.option(
+    "--speedup", "speedups", multiple=True, metavar="REGEX=N",
+    help="Also predict the ops and kernels whose name matches N times faster; may be repeated.",
+)  # fmt: skip
+@output_options(TABLE_FORMATS)
+def whatif(
+    paths: tuple[str, ...], rank: int | None, speedups: tuple[str, ...], format_: str | None, file: Path | None
+) -> None:
+    """Predict the step time under each of several scenarios, by replaying the recording.
+
+    \b
+    Examples:
+      traceanalyzer whatif trace.json.gz
+      traceanalyzer whatif trace.json.gz --speedup 'aten::bmm=2' --format json
+
+    The steady steps are replayed event by event with their causes: what the host did before each launch, what it
+    waited for, streams and what they wait for. How far the replay of the unchanged recording is off is said as
+    fidelity. The profiler's cost is taken out (or fitted to a measured step time), then each scenario changes one
+    thing. The range comes from how much the profiler's cost varies.
+    """
+    from traceanalyzer.cli.options import output_of
+    from traceanalyzer.cli.output import check_writable, warn_of_failures, write
+    from traceanalyzer.cli.read import read
+
+    wanted = [_speedup(text) for text in speedups]
+    output = output_of(format_, file, TABLE_FORMATS, paths)
+    check_writable(output.file)
+    run = read(paths)
+    warn_of_failures(run)
+    from traceanalyzer.tables import predictions
+
+    write(_drawn(predictions(run, rank=rank, speedups=wanted), output), output.file)
+
+
+def _speedup(text: str) -> tuple[str, float]:
+    import re
+
+    name, _, factor = text.rpartition("=")
+    try:
+        re.compile(name)
+        value = float(factor)
+    except (re.error, ValueError) as error:
+        raise click.BadParameter(f"{text!r}: {error}", param_hint="--speedup") from error
+    if not name or not value > 0:
+        raise click.BadParameter(f"{text!r} is not REGEX=N with N above 0", param_hint="--speedup")
+    return name, value
+
+
+def _drawn(result: WhatIf, output: Output) -> str:
+    from traceanalyzer.analysis.replay.whatif import Prediction
+    from traceanalyzer.cli.output import terminal_width, with_colour
+    from traceanalyzer.report import rows as drawn
+    from traceanalyzer.report.json import dump
+
+    if output.format == "json":
+        return dump(result)
+    if output.format == "csv":
+        return drawn.rows_as_csv(result.scenarios, Prediction)
+    rows: list[Any] = result.scenarios
+    if output.format == "markdown":
+        return f"{_heading(result)}\n\n{drawn.rows_as_markdown(rows)}"
+    return f"{_heading(result)}\n\n{drawn.rows_as_terminal(rows, terminal_width(), with_colour(output.file))}"
+
+
+def _heading(result: WhatIf) -> str:
+    from traceanalyzer.analysis.replay.whatif import FAITHFUL
+
+    text = (
+        f"Recorded {result.recorded_step_ms:.4g} ms a step, replayed {result.replayed_step_ms:.4g} ms "
+        f"(fidelity {result.fidelity_error:+.1%}); without the profiler {result.unprofiled_step_ms:.4g} ms "
+        f"({result.unprofiled_low_ms:.4g} to {result.unprofiled_high_ms:.4g})."
+    )
+    if abs(result.fidelity_error) > FAITHFUL:
+        text += " The replay is too far from the recording for these predictions to be relied on."
+    return text
