@@ -5,10 +5,15 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import signal
 import subprocess
 import sys
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 SCRIPTS = Path(__file__).parent / "scripts"
 SMALL = ("--wait", "2", "--unprofiled-steps", "5", "--warmup", "1", "--active", "2")
@@ -26,6 +31,25 @@ def collect(*arguments: object, **environment: str) -> subprocess.CompletedProce
     return subprocess.run(
         command, capture_output=True, text=True, timeout=60, env=ONE_THREAD | environment, check=False
     )
+
+
+@contextmanager
+def running(*arguments: object) -> Iterator[subprocess.Popen[str]]:
+    """`collect` in the background; what is left of it is killed at the end."""
+    command = collect_command(*arguments)
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=ONE_THREAD,
+        start_new_session=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 def trace_events(path: Path) -> list[dict[str, Any]]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 import sys
 import time
 
 import pytest
 
-from tests.collect.running import ONE_THREAD, SCRIPTS, SMALL, alive, collect, collect_command, recorded_steps
+from tests.collect.running import SCRIPTS, SMALL, alive, collect, recorded_steps, running
 
 pytest.importorskip("torch")
 DISTRIBUTED = SCRIPTS / "distributed.py"
@@ -32,18 +31,12 @@ def test_each_rank_writes_its_file_and_a_crash_keeps_its_status(tmp_path):
 def test_sigterm_leaves_a_capture_and_ends_everything(tmp_path, script):
     folder = tmp_path / "capture"
     command = (*TORCHRUN, DISTRIBUTED, 15, "hang") if script == "distributed" else (SCRIPTS / "train.py", 15, "hang")
-    with subprocess.Popen(
-        collect_command("torch", "-o", folder, *LONG, "--", *command),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=ONE_THREAD,
-    ) as running:
+    with running("torch", "-o", folder, *LONG, "--", *command) as process:
         marker = "stepped" if script == "distributed" else "trained"
-        assert any(marker in line for line in running.stdout)
+        assert any(marker in line for line in process.stdout)
         time.sleep(0.2)
-        running.send_signal(signal.SIGTERM)
-        _, said = running.communicate(timeout=30)
-    assert running.returncode == (1 if script == "distributed" else -signal.SIGTERM), said
+        process.send_signal(signal.SIGTERM)
+        _, said = process.communicate(timeout=30)
+    assert process.returncode == (1 if script == "distributed" else -signal.SIGTERM), said
     assert recorded_steps(folder / "trace.rank0.json.gz") >= 5
     assert not alive(str(folder))

@@ -22,9 +22,16 @@ COMMAND = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 """Everything after the first word that is no option of ours belongs to the command."""
 
 
-@click.group("collect")
+@click.group("collect", short_help="Record a command on the GPU host.")
 def collect() -> None:
     """Record a command on the GPU host, without a change to its script.
+
+    \b
+    Examples:
+      traceanalyzer collect torch -- python train.py --epochs 1
+      traceanalyzer collect torch -o run1 --stacks -- torchrun --nproc-per-node 8 train.py
+      traceanalyzer collect timing --step-on 'Engine.step$' -- -m serve
+      traceanalyzer collect nsys -- python train.py
 
     Steps are found by themselves: the optimizer's, or for inference the calls of the outermost module. The
     command's output and exit status are its own.

@@ -78,8 +78,12 @@ class Attached:
             self._finder.rest()
 
     def _start_over(self) -> None:
+        if not self._steps:
+            return
         self._recorder.discard()
         self._recorder = _recorder(self._plan, self._enter)
+        if self._plan.on_signal:
+            self._recorder.record_now()
         self._steps = 0
         self._enter("attached")
 

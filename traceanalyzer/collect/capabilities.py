@@ -1,0 +1,94 @@
+"""What is installed here and what can be recorded with it."""
+
+from __future__ import annotations
+
+import importlib.util
+import platform
+import shutil
+import subprocess
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from traceanalyzer.collect import nvml
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+GIB = 1 << 30
+
+
+@dataclass(frozen=True)
+class Check:
+    """One line of `doctor`."""
+
+    name: str
+    ok: bool
+    said: str
+    """What was found, or what is missing and how to get it."""
+
+
+def checks() -> Iterator[Check]:
+    """Each thing that recording needs, in the order in which it is needed."""
+    yield Check("python", True, platform.python_version())
+    for check in CHECKS:
+        try:
+            yield check()
+        except Exception as error:
+            yield Check(check.__name__.strip("_"), False, f"{type(error).__name__}: {error}")
+
+
+def _torch() -> Check:
+    if importlib.util.find_spec("torch") is None:
+        return Check("torch", False, "not installed: `collect torch` and `collect timing` need it in this environment")
+    import torch
+
+    built = f"CUDA {torch.version.cuda}" if torch.version.cuda else "CPU only"
+    return Check("torch", True, f"{torch.__version__} ({built})")
+
+
+def _cuda() -> Check:
+    if importlib.util.find_spec("torch") is None:
+        return Check("cuda", False, "unknown without torch")
+    import torch
+
+    if not torch.cuda.is_available():
+        return Check("cuda", False, "no GPU that torch can use: steps are timed and recorded on the CPU only")
+    names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    return Check("cuda", True, ", ".join(names))
+
+
+def _device_activities() -> Check:
+    name = "device activities"
+    if importlib.util.find_spec("torch") is None:
+        return Check(name, False, "unknown without torch")
+    from torch.profiler import ProfilerActivity, supported_activities
+
+    if ProfilerActivity.CUDA not in supported_activities():
+        return Check(name, False, "this torch cannot record kernels (no CUPTI); host operators only")
+    return Check(name, True, "kernels, copies and API calls can be recorded (CUPTI)")
+
+
+def _nsys() -> Check:
+    found = shutil.which("nsys")
+    if found is None:
+        return Check("nsys", False, "not on PATH: only `collect nsys` and reading .nsys-rep need it")
+    answer = subprocess.run([found, "--version"], capture_output=True, text=True, timeout=30, check=False)  # noqa: S603
+    return Check("nsys", answer.returncode == 0, answer.stdout.strip().rsplit(" ", 1)[-1] or "does not answer")
+
+
+def _nvml() -> Check:
+    gpus = nvml.describe()
+    if gpus is None:
+        return Check("nvml", False, "no pynvml or no driver: clocks, power and throttling are not recorded")
+    return Check("nvml", bool(gpus), "; ".join(map(_gpu, gpus)) or "no GPU")
+
+
+def _gpu(gpu: dict[str, object]) -> str:
+    memory = gpu["memory_bytes"]
+    size = f"{memory / GIB:.0f} GiB" if isinstance(memory, int) else "memory unknown"
+    reasons = gpu["throttle_reasons"]
+    slowed = f", slowed by {', '.join(map(str, reasons))}" if isinstance(reasons, list) and reasons else ""
+    return f"{gpu['name']}, {size}, driver {gpu['driver']}{slowed}"
+
+
+CHECKS: tuple[Callable[[], Check], ...] = (_torch, _cuda, _device_activities, _nvml, _nsys)
