@@ -96,6 +96,13 @@ class Call:
         except ValueError as error:
             raise UnmodelledError(f"input {index} is no integer") from error
 
+    def number(self, index: int) -> float:
+        """A floating-point input."""
+        try:
+            return float(self.value(index))
+        except ValueError as error:
+            raise UnmodelledError(f"input {index} is no number") from error
+
     def integers(self, index: int) -> list[int]:
         """A list of integers."""
         try:
@@ -126,6 +133,10 @@ class Call:
                 for given in self.inputs
             ),
         )
+
+    def with_lists(self, tensors: TensorList) -> Call:
+        """The call with these tensors for each list that the recorder left out."""
+        return replace(self, inputs=tuple(tensors if given == () else given for given in self.inputs))
 
 
 def read(*tensors: Tensor | None) -> float:

@@ -1,14 +1,14 @@
 """Operators on lists of tensors and fused optimizer steps: every list read once, what is updated written.
 
-Recordings name the type of a list only as `TensorList`; it is taken from the kernel's name (`work.py`). A list of
-more than 30 tensors is left out of a recording and its operator stays unmodelled.
+Recordings name the type of a list only as `TensorList`; it is taken from the kernel's name (`kernel_types.py`). A
+list of more than 30 tensors is left out of a recording; `left_out.py` says when it is known all the same.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from traceanalyzer.analysis.op_models.call import UnmodelledError, Work
+from traceanalyzer.analysis.op_models.call import Work
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,16 +59,24 @@ def unscale(call: Call) -> Work:
 
 
 def adam(call: Call) -> Work:
-    """`_fused_adam_(parameters, gradients, first, second, largest, steps, ..)`: reads all, writes all but gradients."""
+    """`_fused_adam_(parameters, gradients, first, second, largest, steps, ..)`: reads all, writes all but gradients.
+
+    The largest second moments are kept where `amsgrad` (input 11) is set. Source: native_functions.yaml.
+    """
     parameters, gradients, first, second = (call.tensor_list(i) for i in range(4))
-    state = _bytes(parameters, first, second) + _bytes(_optional(call, 4))
+    largest = call.tensor_list(4) if call.flag(11) else ()
+    state = _bytes(parameters, first, second, largest)
     return _updated(parameters, read=_bytes(gradients) + state, written=state, flops=ADAM_FLOPS)
 
 
 def sgd(call: Call) -> Work:
-    """`_fused_sgd_(parameters, gradients, momentum, ..)`: reads all, writes all but gradients."""
+    """`_fused_sgd_(parameters, gradients, buffers, *, weight_decay, momentum, ..)`: reads all, gradients stay.
+
+    Without momentum (input 4) there are no buffers.
+    """
     parameters, gradients = call.tensor_list(0), call.tensor_list(1)
-    state = _bytes(parameters) + _bytes(_optional(call, 2))
+    momentum = call.tensor_list(2) if call.number(4) else ()
+    state = _bytes(parameters, momentum)
     return _updated(parameters, read=_bytes(gradients) + state, written=state, flops=SGD_FLOPS)
 
 
@@ -81,13 +89,6 @@ def adagrad(call: Call) -> Work:
 
 def _updated(tensors: TensorList, *, read: float, written: float, flops: float) -> Work:
     return Work(flops * sum(t.numel for t in tensors), read + written, tensors[0].dtype.precision)
-
-
-def _optional(call: Call, index: int) -> TensorList:
-    try:
-        return call.tensor_list(index)
-    except UnmodelledError:
-        return ()
 
 
 def _bytes(*lists: TensorList) -> float:

@@ -9,6 +9,7 @@ usually call others (`aten::linear`) are only used where nothing beneath them is
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +19,7 @@ from traceanalyzer.analysis.attribution import launch_nodes
 from traceanalyzer.analysis.grouping import Groups
 from traceanalyzer.analysis.op_models.call import Call, Link, UnmodelledError, Work
 from traceanalyzer.analysis.op_models.kernel_types import element_type
+from traceanalyzer.analysis.op_models.left_out import ON_PARAMETERS, parameters_of
 from traceanalyzer.analysis.op_models.tensors import NAN, parse_inputs, parse_values
 from traceanalyzer.trace import RangeKind
 
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from traceanalyzer.analysis.context import Context
-    from traceanalyzer.analysis.op_models.tensors import DType
     from traceanalyzer.trace import F64, I64, Bool, Trace
 
     Model = Callable[[Call], Work]
@@ -86,9 +87,19 @@ def apply_models(ctx: Context, models: Models) -> OpWork:
     groups = _distinct_calls(ctx.trace, rows)
     table[rows] = np.array([_work(ctx.trace, row, found) for row in rows[groups.first]]).reshape(-1, 3)[groups.index]
     composite[rows] = np.array([found[code][1] for code in ranges.name[rows].tolist()], np.bool_)
+    _fill_lists(ctx, table, found)
     counts, of_device_op = _cover(ctx, table[:, 0], composite)
     _type_lists(ctx.trace, table, of_device_op, found)
     return OpWork(table[:, 0], table[:, 1], table[:, 2].astype(np.int8), counts, of_device_op)
+
+
+def _fill_lists(ctx: Context, table: F64, found: Found) -> None:
+    """Model optimizer calls whose lists were left out of the recording with the parameters known elsewhere."""
+    trace = ctx.trace
+    codes = [code for code in found if trace.strings[code] in ON_PARAMETERS]
+    rows = np.flatnonzero(np.isin(trace.host_ranges.name, codes) & np.isnan(table[:, 0]))
+    for row, parameters in parameters_of(ctx, rows).items():
+        table[row] = _work(trace, row, found, partial(Call.with_lists, tensors=parameters))
 
 
 def _type_lists(trace: Trace, table: F64, of_device_op: I64, found: Found) -> None:
@@ -100,8 +111,10 @@ def _type_lists(trace: Trace, table: F64, of_device_op: I64, found: Found) -> No
     if not len(rows):
         return
     groups = Groups.of(_distinct_calls(trace, rows).index, kernel)
-    typed = [_work(trace, int(rows[i]), found, element_type(trace.text(int(kernel[i])) or "")) for i in groups.first]
-    table[rows] = np.array(typed)[groups.index]
+    for group, i in enumerate(groups.first.tolist()):
+        dtype = element_type(trace.text(int(kernel[i])) or "")
+        work = _work(trace, int(rows[i]), found, partial(Call.with_list_dtype, dtype=dtype))
+        table[rows[groups.index == group]] = work
 
 
 def _models_of_names(trace: Trace, models: Models) -> Found:
@@ -120,14 +133,14 @@ def _distinct_calls(trace: Trace, rows: I64) -> Groups:
     return groups
 
 
-def _work(trace: Trace, row: int, found: Found, list_type: DType | None = None) -> Work:
+def _work(trace: Trace, row: int, found: Found, amend: Callable[[Call], Call] | None = None) -> Work:
     """What its model says of this row; nothing where the recording does not suffice."""
     call = _call(trace, row)
     if call is None:
         return UNMODELLED
     model = found[int(trace.host_ranges.name[row])][0]
     try:
-        work = model(call.with_list_dtype(list_type) if list_type else call)
+        work = model(amend(call) if amend else call)
         return Work(float(work.flops), float(work.bytes), work.precision)
     except (UnmodelledError, IndexError, ArithmeticError):
         return UNMODELLED
