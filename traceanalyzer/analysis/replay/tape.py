@@ -31,6 +31,8 @@ QUEUED_GAP_NS = 20_000
 DEFAULT_LATENCY_NS = 8_000
 """From a launch call's start to its op's, where no launch to an idle stream was recorded."""
 DEFAULT_GAP_NS = 1_000
+MAX_STEPS = 16
+"""Steps on a tape at most: more of the same say nothing new and cost time."""
 OUTLIER_RATIO = 1.5
 """A step this much slower than the median met something that is not the program's (a host hiccup)."""
 
@@ -120,10 +122,15 @@ def make_tape(ctx: Context) -> Tape | None:
 
 
 def typical_steps(ctx: Context) -> Bool:
-    """For each step whether the tape holds it: steady, and not an outlier that took far longer than the median."""
+    """For each step whether the tape holds it: steady, no outlier that took far longer than the median, and of a long
+    recording the steps in its middle."""
     steps = ctx.steps
     typical: Bool = steps.duration <= OUTLIER_RATIO * np.median(steps.duration[steps.steady])
     typical[: steps.warmup] = False
+    chosen = np.flatnonzero(typical)
+    surplus = max(len(chosen) - MAX_STEPS, 0)
+    typical[chosen[: surplus // 2]] = False
+    typical[chosen[len(chosen) - (surplus - surplus // 2) :]] = False
     return typical
 
 
