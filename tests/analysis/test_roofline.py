@@ -11,8 +11,11 @@ import pytest
 from tests.analysis.build import TraceBuilder
 from traceanalyzer.analysis.context import Context
 from traceanalyzer.analysis.kernel_precision import NO, UNKNOWN, YES, tensor_cores
+from traceanalyzer.analysis.kernels import kernel_stats
 from traceanalyzer.analysis.op_models import Precision
+from traceanalyzer.analysis.ops import op_stats
 from traceanalyzer.analysis.roofline import Bound
+from traceanalyzer.analysis.roofline_step import roofline_step
 from traceanalyzer.hardware import Hardware, HardwareTable
 from traceanalyzer.trace import CopyKind, Device, DeviceOpKind
 
@@ -150,3 +153,57 @@ def test_unmodelled_kernel_gets_nothing() -> None:
 )
 def test_tensor_cores_are_told_from_the_name(name: str, use: int) -> None:
     assert tensor_cores(name) == use
+
+
+def test_step_adds_up_and_says_what_it_does_not_know() -> None:
+    b = TraceBuilder()
+    mm(b, 1000, (GEMM, 20, 60, {}))
+    op(b, "mine::op", 100, "[[8]]", '["float"]', ("my_kernel", 120, 160, {}))
+    step = roofline_step(context(b))
+    assert step is not None
+    assert step.gpu == "round"
+    assert step.modelled_share == pytest.approx(0.5)
+    assert (step.unmodelled_ms, step.compute_bound_ms) == (pytest.approx(0.04), pytest.approx(0.04))
+    assert step.ideal_ms == pytest.approx(0.02 + 0.04)
+    assert step.headroom_ms == pytest.approx(0.02)
+    assert step.tflop == pytest.approx(0.002)
+    assert step.mfu == pytest.approx(2e9 / 100e12 / 140e-6)
+    assert step.hfu is None
+    assert step.bandwidth_share == pytest.approx(6e6 / 1e12 / 140e-6)
+
+
+def test_forward_operators_in_the_backward_pass_count_for_hfu_alone() -> None:
+    b = TraceBuilder()
+    mm(b, 1000, (GEMM, 20, 60, {}))
+    b.op("autograd::engine::evaluate_function: CheckpointFunctionBackward", 90, 130)
+    b.op("aten::linear", 95, 115)
+    mm(b, 1000, (GEMM, 120, 160, {}), at=100)
+    step = roofline_step(context(b))
+    assert step is not None
+    assert step.hfu == pytest.approx(2 * 2e9 / 100e12 / 140e-6)
+    assert step.mfu == pytest.approx(step.hfu / 2)
+
+
+def test_unknown_gpu_has_work_but_no_ideal_time() -> None:
+    b = TraceBuilder()
+    mm(b, 1000, (GEMM, 20, 60, {}))
+    step = roofline_step(context(b, "square"))
+    assert step is not None
+    assert (step.gpu, step.ideal_ms, step.mfu, step.compute_bound_ms) == (None, None, None, None)
+    assert step.tflop == pytest.approx(0.002)
+    assert step.unmodelled_ms == pytest.approx(0.04)
+
+
+def test_rows_of_kernels_and_operators_carry_the_roofline() -> None:
+    b = TraceBuilder()
+    mm(b, 1000, (GEMM, 20, 60, {"blocks": 30, "threads": 1024, "occupancy": 50}))
+    ctx = context(b)
+    (kernel,), (operator,) = kernel_stats(ctx), op_stats(ctx)
+    for row in (kernel, operator):
+        assert row.bound_by == "compute"
+        assert row.sol == pytest.approx(0.5)
+        assert row.gflop == pytest.approx(2)
+        assert row.tflops == pytest.approx(50)
+        assert row.headroom_ms == pytest.approx(0.02)
+        assert row.intensity == pytest.approx(2e9 / 6e6)
+    assert (kernel.tensor_cores, kernel.waves, kernel.occupancy_share) == (True, pytest.approx(1.5), 0.5)

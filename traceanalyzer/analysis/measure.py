@@ -23,6 +23,7 @@ from traceanalyzer.analysis.launches import LaunchStats, measure_launches
 from traceanalyzer.analysis.ops import OpStats, op_stats
 from traceanalyzer.analysis.phases import PhaseStats, phase_stats
 from traceanalyzer.analysis.replay.whatif import Replay
+from traceanalyzer.analysis.roofline_step import RooflineStep, roofline_step
 from traceanalyzer.analysis.step_metrics import Budget, Idle, StepTime, mean_budget, mean_idle, step_time
 from traceanalyzer.analysis.syncs import SyncRow, sync_rows
 from traceanalyzer.analysis.timing import TimingStats, timing_stats, unprofiled_step_ms
@@ -142,6 +143,11 @@ class Measurements:
     def unprofiled_step_ms(self) -> float | None:
         """Step time without the profiler, where the capture carries it, ms."""
         return unprofiled_step_ms(self.ctx.trace)
+
+    @cached_property
+    def roofline(self) -> RooflineStep | None:
+        """The step against what the GPU can do at most."""
+        return roofline_step(self.ctx)
 
     @cached_property
     def phases(self) -> list[PhaseStats]:

@@ -32,7 +32,7 @@ class Rated:
         "null where no model or no known GPU tells",
         default=None,
     )
-    sol_share: float | None = metric(
+    sol: float | None = metric(
         "speed of light: time that the roofline allows over the time taken, of what has a model; above 1 where data "
         "came from a cache or the model does not fit",
         "share",
@@ -75,7 +75,7 @@ class RooflineSums:
                 intensity=float(pair_flops / pair_bytes) if pair_bytes else None,
                 tflops=float(self.flops[group] / flop_time) / 1e3 if flop_time else None,
                 traffic_gbs=float(self.bytes[group] / byte_time) if byte_time else None,
-                sol_share=float(self.attainable[group] / rated) if rated else None,
+                sol=float(self.attainable[group] / rated) if rated else None,
                 headroom_ms=ms(self.headroom[group]) / self.steps if rated else None,
             )
         )

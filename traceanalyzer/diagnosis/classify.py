@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from traceanalyzer.diagnosis.finding import BottleneckClass, Summary
-from traceanalyzer.diagnosis.shares import Shares, missing_kernels, step_shares
+from traceanalyzer.diagnosis.shares import Shares, missing_kernels, rated_share, step_shares
 from traceanalyzer.diagnosis.timing import timing_summary
 
 if TYPE_CHECKING:
@@ -31,7 +31,9 @@ DAMAGED_FACTOR = 0.8
 DAMAGED_SHARE = 0.01
 """Share of events lost from which the recording counts as damaged."""
 BY_CLASS_FACTOR = 0.9
-"""Compute or memory is told from kernel names, not yet from measured FLOPs and bytes."""
+"""Compute or memory is told from kernel names where FLOPs, bytes or the GPU's limits are not known."""
+RATED_SHARE = 0.9
+"""Share of the compute time from which the roofline, not the names, tells compute from memory."""
 
 
 def classify(m: Measurements) -> Summary:
@@ -58,7 +60,7 @@ def classify(m: Measurements) -> Summary:
         text = f"the device idles {share:.0%} of the step for reasons this recording does not show."
         return Summary("inconclusive", 0.0, text)
     bottleneck = _name(top, shares)
-    if top == "device":
+    if top == "device" and rated_share(m) < RATED_SHARE:
         confidence *= BY_CLASS_FACTOR
     return Summary(bottleneck, round(confidence, 2), _headline(m, bottleneck, shares))
 

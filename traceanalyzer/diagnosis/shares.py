@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.roofline import Bound
+
 if TYPE_CHECKING:
     from traceanalyzer.analysis.measure import Measurements
+    from traceanalyzer.trace import I64
 
 
 @dataclass(frozen=True)
@@ -51,12 +54,26 @@ def step_shares(m: Measurements) -> Shares | None:
 
 
 def memory_bound_share(m: Measurements) -> float:
-    """Share of the steady state's compute time in kernels of classes that memory bandwidth usually limits."""
+    """Share of the steady state's compute time that memory bandwidth limits: by the roofline where it says compute
+    or memory, else (no model, unknown GPU, too small to tell) by what usually limits kernels of the class."""
     ctx = m.ctx
-    rows = np.flatnonzero(ctx.is_compute & ctx.steady_ops)
-    time = (ctx.trace.device_ops.end - ctx.trace.device_ops.start)[rows]
-    memory = np.array([bound == "memory" for bound in ctx.classes.bound])[ctx.op_class[rows]]
+    rows, time = _compute(m)
+    by_class = np.array([bound == "memory" for bound in ctx.classes.bound])[ctx.op_class[rows]]
+    bound = ctx.roofline.bound[rows]
+    memory = np.where(np.isin(bound, (Bound.COMPUTE, Bound.MEMORY)), bound == Bound.MEMORY, by_class)
     return float(time[memory].sum() / time.sum()) if time.sum() else 0.0
+
+
+def rated_share(m: Measurements) -> float:
+    """Share of the steady state's compute time that the roofline says something about."""
+    rows, time = _compute(m)
+    return float(time[m.ctx.roofline.rated[rows]].sum() / time.sum()) if time.sum() else 0.0
+
+
+def _compute(m: Measurements) -> tuple[I64, I64]:
+    """The steady state's compute ops and their durations, ns."""
+    ops, rows = m.ctx.trace.device_ops, np.flatnonzero(m.ctx.is_compute & m.ctx.steady_ops)
+    return rows, (ops.end - ops.start)[rows]
 
 
 def missing_kernels(m: Measurements) -> float:

@@ -88,6 +88,7 @@ def _metrics(m: Measurements) -> Metrics:
         communication=m.communication,
         launches=m.launches,
         host=m.host,
+        roofline=m.roofline,
         timing=m.timing,
     )
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from traceanalyzer.analysis.devices import DeviceTotals
     from traceanalyzer.analysis.host import HostStats
     from traceanalyzer.analysis.launches import LaunchStats
+    from traceanalyzer.analysis.roofline_step import RooflineStep
     from traceanalyzer.analysis.timing import TimingStats
 
 __all__ = [
@@ -113,6 +114,11 @@ class Metrics:
     communication: CommunicationTime | None = metric("communication of a step; null without device work")
     launches: LaunchStats | None = metric("launching of device work; null where API calls were not recorded")
     host: HostStats | None = metric("the host threads that feed the device; null where they were not recorded")
+    roofline: RooflineStep | None = metric(
+        "the step against what the GPU can do at most; null without models of the recorded operators",
+        default=None,
+        kw_only=True,
+    )
     timing: TimingStats | None = metric("the program's own step times; null without a timing log")
 
 

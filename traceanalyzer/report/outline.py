@@ -44,9 +44,10 @@ STEP_GROUPS = {
     "communication": "Communication",
     "launches": "Launching",
     "host": "Host threads that launch",
+    "roofline": "Roofline",
     "timing": "Timing log",
 }
-OF_SOME_INPUTS = ("timing",)
+OF_SOME_INPUTS = ("roofline", "timing")
 """Groups that only some kinds of input have; a report of others need not say that they are missing."""
 GLOSSARY = (
     ("steady state", "the recorded steps without warm-up; figures of a step are means over it, of the critical rank"),
