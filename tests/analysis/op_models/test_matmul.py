@@ -40,11 +40,6 @@ def test_linear_and_its_bias():
     assert work("aten::linear", [7, 2, 3], [5, 3], [5]) == (7 * 60, 4 * (42 + 15 + 5 + 70), Precision.FP32)
 
 
-def test_einsum():
-    found = work("aten::einsum", "bij,bjk->bik", [[4, 2, 3], [4, 3, 5]])
-    assert found.flops == 4 * 60
-
-
 def test_scaled_mm_counts_in_eight_bits():
     e4m3 = "c10::Float8_e4m3fn"
     found = work("aten::_scaled_mm", ([2, 3], e4m3), ([3, 5], e4m3), [], [], "", "", "15")

@@ -183,7 +183,6 @@ MODELS = Models(
         **_aten("_embedding_bag _embedding_bag_forward_only", indexing.embedding_bag),
         **_aten("index_select", indexing.index_select),
         **_aten("gather", indexing.gather),
-        **_aten("index", indexing.index),
         **_aten("index_put _index_put_impl_", indexing.index_put),
         **_aten("scatter index_copy", indexing.scatter),
         **_aten("scatter_add index_add scatter_reduce", indexing.scatter_add),
@@ -246,7 +245,6 @@ MODELS = Models(
     composite={
         **_aten("linear", matmul.linear),
         **_aten("matmul", matmul.matmul),
-        **_aten("einsum", matmul.einsum),
         **_aten("convolution _convolution", convolution.forward(convolution.GENERAL)),
         **_aten("conv1d conv2d conv3d", convolution.forward(convolution.CONV_ND)),
         **_aten(

@@ -6,12 +6,9 @@ rows that come again are taken to hit the cache.
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 from traceanalyzer.analysis.op_models.call import UnmodelledError, Work, read
-from traceanalyzer.analysis.op_models.shapes import broadcast
-from traceanalyzer.analysis.op_models.tensors import LONG
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.op_models.call import Call
@@ -51,23 +48,19 @@ def gather(call: Call) -> Work:
     return _looked_up(call.tensor(0), call.tensor(2), call.tensor(2).numel)
 
 
-def index(call: Call) -> Work:
-    """`x[i, j, ..]`: the indices broadcast against each other; dimensions without one are taken whole."""
-    x = call.tensor(0)
-    indices = call.tensor_list(1)
-    elements = _indexed(x, indices)
-    traffic = sum(i.stored for i in indices) * LONG.bytes
-    return Work(0.0, traffic + (min(elements, x.stored) + elements) * x.dtype.bytes, x.dtype.precision)
-
-
 def index_put(call: Call) -> Work:
-    """`x[i, j, ..] = values` or `+=`: reads indices and values, writes what is touched; adding reads it too."""
-    x, indices, values = call.tensor(0), call.tensor_list(1), call.tensor(2)
-    adds = len(call.values) > 3 and call.values[3].lower() == "true"
-    elements = _indexed(x, indices)
-    touched = min(elements, x.stored) * x.dtype.bytes
-    traffic = sum(i.stored for i in indices) * LONG.bytes + read(values) + touched * (2 if adds else 1)
-    return Work(float(elements) if adds else 0.0, traffic, x.dtype.precision)
+    """`x[i, ..] = values` or `+=`: reads the values, writes as many elements of x; adding reads those too.
+
+    Lists of index tensors are in no recording, so values that are broadcast over what they are written to, and
+    all of `x[i, ..]` read, have no model. The indices' own bytes are left out.
+    """
+    x, values = call.tensor(0), call.tensor(2)
+    if not values.shape:
+        raise UnmodelledError("how much is written was not recorded")
+    touched = min(values.numel, x.stored) * x.dtype.bytes
+    adds = call.flag(3)
+    traffic = read(values) + touched * (2 if adds else 1)
+    return Work(float(values.numel) if adds else 0.0, traffic, x.dtype.precision)
 
 
 def scatter(call: Call) -> Work:
@@ -89,12 +82,3 @@ def _scattered(call: Call, flops: float, passes: int) -> Work:
 
 def _looked_up(x: Tensor, places: Tensor, elements: int) -> Work:
     return Work(0.0, read(places) + (min(elements, x.stored) + elements) * x.dtype.bytes, x.dtype.precision)
-
-
-def _indexed(x: Tensor, indices: tuple[Tensor, ...]) -> int:
-    """Elements that a list of index tensors names. One with no dimensions is a dimension taken whole."""
-    given = [i.shape for i in indices if i.shape]
-    if not given or len(indices) > len(x.shape) or any(len(s) > 1 and s == x.shape[: len(s)] for s in given):
-        raise UnmodelledError("a mask, or nothing: how much it names was not recorded")
-    whole = [n for position, n in enumerate(x.shape) if position >= len(indices) or not indices[position].shape]
-    return math.prod(broadcast(*given)) * math.prod(whole)

@@ -78,24 +78,6 @@ def linear(call: Call) -> Work:
     return Work(2.0 * x.numel * columns, traffic, x.dtype.precision)
 
 
-def einsum(call: Call) -> Work:
-    """`einsum(equation, operands)` of two operands: 2 · the product of the sizes of all letters."""
-    equation, operands = call.value(0).replace(" ", ""), call.tensor_list(1)
-    left, _, right = equation.partition("->")
-    terms = left.split(",")
-    if len(operands) != 2 or len(terms) != len(operands) or "." in equation:
-        raise UnmodelledError("only products of two operands with named dimensions")
-    size = {
-        letter: n
-        for term, operand in zip(terms, operands, strict=True)
-        for letter, n in zip(term, operand.shape, strict=False)
-    }
-    kept = right or [letter for letter in size if left.count(letter) == 1]
-    result = math.prod(size.get(letter, 1) for letter in kept)
-    dtype = operands[0].dtype
-    return Work(2.0 * math.prod(size.values()), read(*operands) + written(result, dtype), dtype.precision)
-
-
 def scaled_mm(call: Call) -> Work:
     """`_scaled_mm(a[m,k], b[k,n], scales.., out_dtype)`: 2·m·n·k FLOPs in the operands' format.
 

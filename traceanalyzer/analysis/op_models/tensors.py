@@ -144,14 +144,16 @@ class Tensor:
 def promoted(*tensors: Tensor) -> DType:
     """The type of a result: the highest family wins, within it the widest; those without dimensions only by family.
 
-    PyTorch's rule (torch.result_type); half and bfloat16 together make float.
+    PyTorch's rule (torch.result_type); half and bfloat16 together make float, and so does a Python number (a
+    double without dimensions) with integers.
     """
     kinds = [t.dtype.kind for t in tensors]
     highest = max(kinds, default=Kind.FLOAT)
     rivals = [t for t in tensors if t.dtype.kind is highest]
+    wins_by_family = all(not t.shape for t in rivals) and any(t.shape for t in tensors)
     rivals = [t for t in rivals if t.shape] or rivals
     types = {t.dtype for t in rivals}
-    if {DTYPES["c10::Half"], DTYPES["c10::BFloat16"]} <= types:
+    if (wins_by_family and highest is Kind.FLOAT) or {DTYPES["c10::Half"], DTYPES["c10::BFloat16"]} <= types:
         return FLOAT
     return max(types, key=lambda dtype: dtype.bytes, default=UNKNOWN)
 
