@@ -42,7 +42,8 @@ def parameters_of(ctx: Context, rows: I64) -> dict[int, TensorList]:
     passes = _backward_passes(trace, gradients, int(ranges.thread[rows[0]]))
     before = np.searchsorted(ranges.start[gradients], ranges.start[rows]) - 1
     of_row = np.where(before >= 0, passes[before], -1)
-    known = {n: _tensors(trace, gradients[passes == n]) for n in np.unique(of_row).tolist()}
+    read: dict[bytes, TensorList] = {}
+    known = {n: _tensors(trace, gradients[passes == n], read) for n in np.unique(of_row).tolist()}
     chunks = {n: sum(-(-t.numel // CHUNK) for t in tensors) for n, tensors in known.items()}
     blocks = _blocks(ctx, rows).tolist()
     return {
@@ -72,15 +73,17 @@ def _backward_passes(trace: Trace, gradients: I64, thread: int) -> I64:
     return result
 
 
-def _tensors(trace: Trace, rows: I64) -> TensorList:
-    """The gradients' tensors; none if one of them cannot be read."""
-    ranges, found = trace.host_ranges, []
-    for row in rows.tolist():
-        inputs = parse_inputs(trace.text(ranges.shapes[row]) or "[]", trace.text(ranges.dtypes[row]), None)
-        if not inputs or not isinstance(inputs[0], Tensor):
-            return ()
-        found.append(inputs[0])
-    return tuple(found)
+def _tensors(trace: Trace, rows: I64, read: dict[bytes, TensorList]) -> TensorList:
+    """The gradients' tensors; none if one of them cannot be read. Steps that are alike (`read`) share one tuple."""
+    ranges = trace.host_ranges
+    shapes, dtypes = ranges.shapes[rows], ranges.dtypes[rows]
+    key = shapes.tobytes() + dtypes.tobytes()
+    if key not in read:
+        texts = zip(map(trace.text, shapes.tolist()), map(trace.text, dtypes.tolist()), strict=True)
+        inputs = [(parse_inputs(shape or "[]", dtype, None) or (None,))[0] for shape, dtype in texts]
+        tensors = tuple(t for t in inputs if isinstance(t, Tensor))
+        read[key] = tensors if len(tensors) == len(inputs) else ()
+    return read[key]
 
 
 def _code(trace: Trace, text: str) -> int:

@@ -98,8 +98,15 @@ def _fill_lists(ctx: Context, table: F64, found: Found) -> None:
     trace = ctx.trace
     codes = [code for code in found if trace.strings[code] in ON_PARAMETERS]
     rows = np.flatnonzero(np.isin(trace.host_ranges.name, codes) & np.isnan(table[:, 0]))
+    if not len(rows):
+        return
+    alike = dict(zip(rows.tolist(), _distinct_calls(trace, rows).index.tolist(), strict=True))
+    known: dict[tuple[int, int], Work] = {}
     for row, parameters in parameters_of(ctx, rows).items():
-        table[row] = _work(trace, row, found, partial(Call.with_lists, tensors=parameters))
+        key = alike[row], id(parameters)
+        if key not in known:
+            known[key] = _work(trace, row, found, partial(Call.with_lists, tensors=parameters))
+        table[row] = known[key]
 
 
 def _type_lists(trace: Trace, table: F64, of_device_op: I64, found: Found) -> None:
