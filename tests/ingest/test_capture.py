@@ -72,6 +72,7 @@ def environment(**changes):
 def test_the_unprofiled_step_and_what_the_profiler_cost(tmp_path):
     report = analyze(capture(tmp_path))
     assert report.metrics.unprofiled_step_time_ms == 1.6
+    assert report.metrics.unprofiled_source == "measured"
     assert report.metrics.step_time_ms.mean == pytest.approx(2.0)
     assert "The profiler costs 25.0%: 2 ms a step as recorded (mean), 1.6 ms without it (median)." in report.notes
     assert "profiler-cost" in [f.id for f in report.findings]
@@ -108,7 +109,7 @@ def test_another_process_and_a_second_cycle_of_a_rank(tmp_path):
 
 def test_nothing_beside_the_trace(tmp_path):
     report = analyze(capture(tmp_path, environment=None, unprofiled=None))
-    assert report.metrics.unprofiled_step_time_ms is None
+    assert report.metrics.unprofiled_source != "measured"
     assert report.tables["conditions"] == []
     assert any("not recorded with this trace" in note for note in report.notes)
 
