@@ -34,17 +34,20 @@ def load(*paths: str | Path) -> Run:
     return read(paths)
 
 
-def analyze(recording: Run | str | Path | Sequence[str | Path]) -> Report:
-    """The report of a run, given as loaded or by its paths."""
+def analyze(recording: Run | str | Path | Sequence[str | Path], **narrow: Any) -> Report:
+    """The report of a run, given as loaded or by its paths.
+
+    `narrow` takes what `traceanalyzer.report.build.build_report` takes: rank, device, step, top, classes.
+    """
     from traceanalyzer.report.build import build_report
 
-    return build_report(_run(recording))
+    return build_report(_run(recording), **narrow)
 
 
 def frame(recording: Run | str | Path | Sequence[str | Path], table: str, **narrow: Any) -> pd.DataFrame:
     """A table (`gaps`, `ops`, `kernels`, `steps`, `syncs`, `copies`, `comm`) as a DataFrame.
 
-    `narrow` takes what `traceanalyzer.tables.table` takes: rank, device, step, top, min_us.
+    `narrow` takes what `traceanalyzer.tables.table` takes: rank, device, step, top, min_us, classes.
     """
     from dataclasses import fields
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from traceanalyzer.analysis.ops import OpStats
 from traceanalyzer.analysis.ranks import compare_ranks
 from traceanalyzer.analysis.replay.scenarios import Scenario, faster
 from traceanalyzer.analysis.replay.tape import launched_by
+from traceanalyzer.analysis.selection import only_device, only_rank
 from traceanalyzer.analysis.syncs import SyncRow
 from traceanalyzer.errors import EmptyRecordingError
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from traceanalyzer.analysis.kernel_classes import KernelClasses
     from traceanalyzer.analysis.replay.whatif import WhatIf
-    from traceanalyzer.trace import Run, Trace
+    from traceanalyzer.trace import Run
 
 OF_EVERY_RANK = ("gaps", "steps", "syncs")
 """Tables that show all ranks unless one is asked for; the others speak of the critical rank."""
@@ -66,31 +66,13 @@ def table(
     longest); `min_us` leaves out shorter gaps. Raises EmptyRecordingError, naming what there is, for a rank,
     device or step that the recording does not have.
     """
-    measured = [Measurements(Context(_of_device(t, device), classes, step)) for t in _of_rank(run, rank)]
+    measured = [Measurements(Context(only_device(t, device), classes, step)) for t in only_rank(run, rank)]
     if name not in OF_EVERY_RANK and len(measured) > 1:
         measured = [measured[compare_ranks([m.ctx for m in measured]).critical]]
     if name == "gaps":
         return _gaps(measured, top, min_us)
     rows = [row for m in measured for row in TABLES[name][1](m)]
     return rows[:top]
-
-
-def _of_rank(run: Run, rank: int | None) -> list[Trace]:
-    traces = [t for t in run.traces if rank is None or t.rank == rank]
-    if not traces:
-        known = ", ".join(str(t.rank) for t in run.traces)
-        raise EmptyRecordingError(f"no recording of rank {rank} here; ranks: {known}")
-    return traces
-
-
-def _of_device(trace: Trace, device: int | None) -> Trace:
-    if device is None:
-        return trace
-    here = trace.device_ops.device == device
-    if not here.any():
-        known = ", ".join(str(d) for d in np.unique(trace.device_ops.device)) or "none"
-        raise EmptyRecordingError(f"{trace.path}: device {device} did nothing in this recording; devices: {known}")
-    return replace(trace, device_ops=trace.device_ops.take(here))
 
 
 def _gaps(measured: list[Measurements], top: int | None, min_us: float) -> list[Any]:
@@ -123,7 +105,7 @@ def predictions(
     whose name matches launched, become that many times faster. Raises EmptyRecordingError where the recording
     has no steps, launches or device work to replay.
     """
-    measured = [Measurements(Context(trace, classes)) for trace in _of_rank(run, rank)]
+    measured = [Measurements(Context(trace, classes)) for trace in only_rank(run, rank)]
     m = measured[compare_ranks([m.ctx for m in measured]).critical]
     if m.replay is None:
         raise EmptyRecordingError(

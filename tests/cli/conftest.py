@@ -37,7 +37,7 @@ def asked(monkeypatch):
         return asked.rows[name]
 
     monkeypatch.setattr(traceanalyzer.ingest, "load", load)
-    monkeypatch.setattr(traceanalyzer, "analyze", lambda run: full())
+    monkeypatch.setattr(traceanalyzer, "analyze", lambda run, **_: full())
     monkeypatch.setattr(traceanalyzer.tables, "table", table)
     return asked
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from traceanalyzer.cli.options import REPORT_FORMATS, output_options, recordings
+from traceanalyzer.cli.options import REPORT_FORMATS, output_options, recordings, selection_options
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,6 +25,7 @@ def _patterns(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> 
 
 @click.command(short_help="Say where the time went, why, and what to change.")
 @recordings
+@selection_options
 @output_options(REPORT_FORMATS)
 @click.option("--redact", is_flag=True, help="Remove file paths, hosts and user names, to publish the report.")
 @click.option(
@@ -42,6 +43,8 @@ def analyze(
     file: Path | None,
     redact: bool,
     hidden_names: list[re.Pattern[str]],
+    top: int | None,
+    **narrow: Any,
 ) -> None:
     """Say where the step's wall-clock time went, why, and what is worth changing.
 
@@ -70,7 +73,7 @@ def analyze(
     check_writable(output.file)
     run = read(paths)
     warn_of_failures(run)
-    report = report_of(run)
+    report = report_of(run, **narrow) if top is None else report_of(run, top=top, **narrow)
     if redact or hidden_names:
         from traceanalyzer.report.redact import redact as redacted
 

@@ -21,7 +21,7 @@ SELF_TEST_SECONDS = 120
 """The self-test takes about ten; a cold file system many more."""
 
 
-@click.command(short_help="Say what is installed and what can be recorded here; test it.")
+@click.command(short_help="Say what is installed and can be recorded here; test it.")
 @click.option("--self-test/--no-self-test", default=True, show_default=True, help="Record and analyse a small run.")
 def doctor(self_test: bool) -> None:
     """Say what is installed and what can be recorded here, and test it.

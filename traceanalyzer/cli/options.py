@@ -61,10 +61,27 @@ def output_options(formats: Sequence[str]) -> Callable[[Function], Function]:
     return decorate
 
 
+def _kernel_classes(_: click.Context, __: click.Parameter, file: Path | None) -> Any:
+    """The rules of a user's file before the built-in ones; None without a file."""
+    if file is None:
+        return None
+    from traceanalyzer.analysis.kernel_classes import KernelClasses
+
+    return KernelClasses.load(file)
+
+
 def selection_options(command: Function) -> Function:
-    """`--rank`, `--device`, `--step` and `--top`."""
+    """`--rank`, `--device`, `--step`, `--top` and `--kernel-classes` (as `classes`)."""
     number = click.IntRange(min=0)
     for option in (
+        click.option(
+            "--kernel-classes",
+            "classes",
+            type=click.Path(dir_okay=False, path_type=Path),
+            callback=_kernel_classes,
+            metavar="FILE",
+            help="Rules of your own for what kind of work kernels are (TOML); they go before the built-in ones.",
+        ),
         click.option(
             "--top", type=click.IntRange(min=1), metavar="N", help="Only N rows: the first, of gaps the longest."
         ),

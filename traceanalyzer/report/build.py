@@ -10,6 +10,7 @@ from traceanalyzer.analysis.context import Context
 from traceanalyzer.analysis.gap_rows import gap_rows, largest_gaps
 from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.analysis.ranks import compare_ranks
+from traceanalyzer.analysis.selection import only_device, only_rank
 from traceanalyzer.diagnosis.diagnose import diagnose
 from traceanalyzer.diagnosis.rules.conditions import profiler_note
 from traceanalyzer.diagnosis.rules.ranks import straggler
@@ -31,9 +32,21 @@ NOTED_MISSING = 0.001
 """Share of launches without their kernels that is worth a note."""
 
 
-def build_report(run: Run, classes: KernelClasses | None = None) -> Report:
-    """The report of a run; figures of a step are the critical rank's."""
-    measured = [Measurements(Context(trace, classes)) for trace in run.traces]
+def build_report(
+    run: Run,
+    *,
+    rank: int | None = None,
+    device: int | None = None,
+    step: int | None = None,
+    top: int = TOP_ROWS,
+    classes: KernelClasses | None = None,
+) -> Report:
+    """The report of a run, or of one rank, device (CUDA ordinal) or step (index) of it.
+
+    Figures of a step are the critical rank's; `top` is how many rows its long tables have. Raises
+    EmptyRecordingError for a rank, device or step that the recording does not have.
+    """
+    measured = [Measurements(Context(only_device(t, device), classes, step)) for t in only_rank(run, rank)]
     ranks = compare_ranks([m.ctx for m in measured])
     critical = measured[ranks.critical]
     diagnosis = diagnose(critical, straggler(critical, ranks))
@@ -45,7 +58,7 @@ def build_report(run: Run, classes: KernelClasses | None = None) -> Report:
         devices=[row for m in measured for row in m.devices],
         findings=diagnosis.findings,
         recommendations=diagnosis.recommendations,
-        tables=_tables(critical, ranks),
+        tables=_tables(critical, ranks, top),
         notes=[*_notes(run, critical), *ranks.notes],
     )
 
@@ -93,18 +106,18 @@ def _metrics(m: Measurements) -> Metrics:
     )
 
 
-def _tables(m: Measurements, ranks: RankComparison) -> dict[str, list[Any]]:
-    longest = gap_rows(m.ctx, m.gaps, largest_gaps(m.gaps, TOP_ROWS))
+def _tables(m: Measurements, ranks: RankComparison, top: int) -> dict[str, list[Any]]:
+    longest = gap_rows(m.ctx, m.gaps, largest_gaps(m.gaps, top))
     return {
         "ranks": list(ranks.rows) if len(ranks.rows) > 1 else [],
         "steps": m.steps if m.ctx.steps.found else [],
         "phases": m.phases,
         "gaps": longest,
         "gap_histogram": m.gap_histogram,
-        "syncs": m.syncs[:TOP_ROWS],
+        "syncs": m.syncs[:top],
         "kernel_classes": m.classes,
-        "kernels": m.kernels[:TOP_ROWS],
-        "ops": m.ops[:TOP_ROWS],
+        "kernels": m.kernels[:top],
+        "ops": m.ops[:top],
         "copies": m.copies,
         "collectives": m.collectives,
         "skew": list(ranks.collectives),
