@@ -67,7 +67,15 @@ def _reason(plan: Plan, seen: list[processes.Progress]) -> str:
     if furthest.phase == "recording":
         return f"it ended while recording, at step {furthest.steps}, before the profiler could be stopped"
     return (
-        f"it ended after {furthest.steps} steps, a recording needs {plan.steps_needed}"
-        f" (--wait {plan.wait}, --unprofiled-steps {plan.unprofiled_steps}, --warmup {plan.warmup},"
-        f" --active {plan.active}): lower them or run longer"
+        f"it ended after {furthest.steps} steps, a recording needs {plan.steps_needed} ({_settings(plan)}):"
+        " lower them or run longer"
+    )
+
+
+def _settings(plan: Plan) -> str:
+    if plan.recorder == "timing":
+        return f"--wait {plan.wait}"
+    return (
+        f"--wait {plan.wait}, --unprofiled-steps {plan.unprofiled_steps}, --warmup {plan.warmup},"
+        f" --active {plan.active}"
     )

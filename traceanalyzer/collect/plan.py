@@ -56,7 +56,9 @@ class Plan:
 
     @property
     def steps_needed(self) -> int:
-        """Steps until the first recording is complete."""
+        """Steps until the first recording is complete, or the first step has been timed."""
+        if self.recorder == "timing":
+            return self.wait + 1
         return self.wait + self.unprofiled_steps + self.warmup + self.active
 
     @property

@@ -13,13 +13,17 @@ import os
 import signal
 import socket
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+START_SECONDS = 5.0
+"""From SIGTERM until the handler must have begun. If it has not, the main thread hangs and never will."""
+
 GRACE_SECONDS = 20.0
-"""From SIGTERM until the process is ended without its capture; torchrun kills its workers after 30 s."""
+"""From then until the capture must have been written; torchrun kills its workers after 30 s."""
 
 
 class Rescue:
@@ -29,6 +33,7 @@ class Rescue:
         self._finish = finish
         self._handling = False
         self._previous_fd = -1
+        self._begun = threading.Event()
         self._sockets: tuple[socket.socket, socket.socket] | None = None
 
     def arm(self) -> None:
@@ -54,6 +59,7 @@ class Rescue:
             self._sockets = None
 
     def _on_sigterm(self, number: int, frame: Any) -> None:
+        self._begun.set()
         try:
             self._finish()
         finally:
@@ -63,15 +69,16 @@ class Rescue:
         self._sockets = socket.socketpair()
         self._sockets[1].setblocking(False)
         self._previous_fd = signal.set_wakeup_fd(self._sockets[1].fileno(), warn_on_full_buffer=False)
-        threading.Thread(target=_end_in_time, args=(self._sockets[0],), daemon=True).start()
+        threading.Thread(target=_end_in_time, args=(self._sockets[0], self._begun), daemon=True).start()
 
 
-def _end_in_time(woken: socket.socket) -> None:
+def _end_in_time(woken: socket.socket, begun: threading.Event) -> None:
     """Wait for SIGTERM's byte, then for the handler's work; end the process if that takes too long."""
     with woken:
         while received := woken.recv(1):
             if received[0] == signal.SIGTERM:
-                threading.Event().wait(GRACE_SECONDS)
+                if begun.wait(START_SECONDS):
+                    time.sleep(GRACE_SECONDS)
                 die_by(signal.SIGTERM)
 
 

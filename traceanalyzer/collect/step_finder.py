@@ -6,6 +6,7 @@ outermost module: the one called while no other module runs.
 
 from __future__ import annotations
 
+import warnings
 import weakref
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -22,6 +23,8 @@ PATIENCE = 16
 
 STRANGERS = 50
 """Steps of other optimizers, none of the first one's, after which the first one is taken to be gone."""
+
+COMPILE_WARNING = r"Using `torch\.compile\(module\)` when there are global hooks"
 
 
 class Finder(Protocol):
@@ -91,6 +94,8 @@ class ModuleCalls:
         """Wait for the next outermost call."""
         from torch.nn.modules.module import register_module_forward_pre_hook
 
+        # our hook is gone before the compiled module could call it a second time
+        warnings.filterwarnings("ignore", message=COMPILE_WARNING)
         self._handle = register_module_forward_pre_hook(self._entered)
 
     def remove(self) -> None:

@@ -76,8 +76,11 @@ class TorchRecording:
     def _end(self) -> None:
         self._phase = self._idle
         profiler, self._profiler = self._profiler, None
-        if profiler is not None:
+        if profiler is None:
+            return
+        try:
             _stop(profiler)
+        finally:
             self._rescue.disarm()
 
     def discard(self) -> None:
@@ -132,12 +135,13 @@ class TorchRecording:
         environment.write(self._plan)
         self._part += 1
         self._left = self._plan.warmup + self._plan.active
-        self._profiler = _profiler(self._plan, self._write)
-        self._rescue.arm()
+        profiler = _profiler(self._plan, self._write)
         if self._plan.time_limit is not None:
             self._deadline = time.monotonic() + self._plan.time_limit
+        profiler.start()
+        self._profiler = profiler
         self._phase = self._profile
-        self._profiler.start()
+        self._rescue.arm()
 
     def _profile(self) -> None:
         self._left -= 1

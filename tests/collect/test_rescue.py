@@ -1,0 +1,41 @@
+"""A process that hangs while its recording is cut short still ends by the signal that it was sent."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+HANGS = """
+import ctypes, sys, time
+from traceanalyzer.collect import rescue
+rescue.START_SECONDS = rescue.GRACE_SECONDS = 0.2
+def finish():
+    print("finishing", flush=True)
+    if sys.argv[1] == "finish":
+        time.sleep(30)
+rescue.Rescue(finish).arm()
+print("armed", flush=True)
+if sys.argv[1] == "main thread":
+    # locked twice it waits for ever in C, without the GIL, and no signal interrupts it: as a CUDA call would
+    libc, mutex = ctypes.CDLL(None), ctypes.create_string_buffer(64)
+    libc.pthread_mutex_lock(mutex)
+    libc.pthread_mutex_lock(mutex)
+time.sleep(30)
+"""
+
+
+@pytest.mark.parametrize(("where", "finishes"), [("finish", True), ("nowhere", True), ("main thread", False)])
+def test_it_ends_by_sigterm(where, finishes):
+    with subprocess.Popen([sys.executable, "-c", HANGS, where], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "armed\n"
+        time.sleep(0.1)
+        begun = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        out, _ = process.communicate(timeout=10)
+    assert process.returncode == -signal.SIGTERM
+    assert out == ("finishing\n" if finishes else "")
+    assert time.monotonic() - begun < 5
