@@ -34,6 +34,16 @@ def foreach(flops: float) -> Callable[[Call], Work]:
     return model
 
 
+def foreach_addcmul(call: Call) -> Work:
+    """`_foreach_addcmul_(list, a, b, value)`: reads list and a, writes the list; 3 FLOPs an element.
+
+    Recordings do not say whether a and b are the same tensors. Optimizers square a gradient with it
+    (`exp_avg_sq.addcmul_(grad, grad)`), so b is not counted: the least that may move.
+    """
+    first, second = call.tensor_list(0), call.tensor_list(1)
+    return _updated(first, read=_bytes(first, second), written=_bytes(first), flops=3.0)
+
+
 def foreach_fill(call: Call) -> Work:
     """`_foreach_zero_(list)`: writes it."""
     first = call.tensor_list(0)
