@@ -38,13 +38,6 @@ def test_a_signal_records_now_and_again_beside_forked_workers(tmp_path):
     assert not alive(str(stop))
 
 
-def test_without_the_signal_nothing_is_recorded(tmp_path):
-    pytest.importorskip("torch")
-    done = collect("torch", "-o", tmp_path, "--on-signal", "--", SCRIPTS / "train.py", 50)
-    assert done.returncode == 0
-    assert "no SIGUSR2 came" in done.stderr
-
-
 def test_the_sitecustomize_that_we_hide_still_runs_and_ours_leaves_no_trace(tmp_path):
     (tmp_path / "sitecustomize.py").write_text("print('theirs')")
     # the first one greets `traceanalyzer` itself

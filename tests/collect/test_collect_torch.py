@@ -13,10 +13,9 @@ pytest.importorskip("torch")
 TRAIN = SCRIPTS / "train.py"
 
 
-@pytest.mark.parametrize(("ending", "status"), [("", 0), ("exit", 7), ("crash", 1)])
-def test_steps_are_recorded_and_the_script_keeps_its_output_and_status(tmp_path, ending, status):
-    done = collect("torch", "-o", tmp_path, *SMALL, "--", sys.executable, TRAIN, 12, ending)
-    assert done.returncode == status
+def test_steps_are_recorded_and_the_script_keeps_its_output_and_status(tmp_path):
+    done = collect("torch", "-o", tmp_path, *SMALL, "--", sys.executable, TRAIN, 12, "exit")
+    assert done.returncode == 7
     assert done.stdout == "started\ntrained\n"
     assert recorded_steps(tmp_path / "trace.rank0.json.gz") == 2
     timed = json.loads((tmp_path / "unprofiled.rank0.json").read_text())
@@ -36,12 +35,6 @@ def test_a_recording_cut_short_keeps_the_steps_it_has(tmp_path):
     done = collect("torch", "-o", tmp_path, *options, "--", sys.executable, TRAIN, 14, "crash")
     assert done.returncode == 1
     assert recorded_steps(tmp_path / "trace.rank0.json.gz") >= 5
-
-
-def test_too_few_steps_say_how_many_are_needed(tmp_path):
-    done = collect("torch", "-o", tmp_path, *SMALL, "--", sys.executable, TRAIN, 4)
-    assert done.returncode == 0
-    assert "it ended after 4 steps, a recording needs 10" in done.stderr
 
 
 def test_a_script_without_steps_is_told_so(tmp_path):

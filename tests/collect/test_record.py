@@ -42,6 +42,8 @@ def test_steps_are_timed_then_recorded_with_their_phases(tmp_path):
         assert phases.count("outer") == phases.count("inner") == 2
     assert json.loads((tmp_path / "new" / "unprofiled.rank0.json").read_text())["steps"] == 3
     assert signal.getsignal(signal.SIGTERM) is handler
+    with pytest.raises(FileExistsError, match="holds a capture already"), record(tmp_path / "new"):
+        pass
 
 
 def test_leaving_the_block_keeps_what_is_recorded_also_after_an_error(tmp_path):

@@ -47,8 +47,8 @@ def _file(file: Path) -> str:
 
 
 def _unprofiled(trace: Path) -> str:
-    rank = trace.name.split(".")[1]
-    timed = trace.parent / f"unprofiled.{rank}.json"
+    process = trace.name.split(".", 1)[1].split(".part")[0].removesuffix(".json.gz")
+    timed = trace.parent / f"unprofiled.{process}.json"
     if not timed.exists():
         return ""
     return f", unprofiled step {json.loads(timed.read_text())['step_time_ms']:.3f} ms"
@@ -64,6 +64,8 @@ def _reason(plan: Plan, seen: list[processes.Progress]) -> str:
         if plan.step_on:
             return f"no function that matches --step-on {plan.step_on!r} was called"
         return "no step was found (no optimizer step, no module called repeatedly); name the step: --step-on REGEX"
+    if furthest.phase.startswith("failed"):
+        return f"recording failed at step {furthest.steps}"
     if furthest.phase == "recording":
         return f"it ended while recording, at step {furthest.steps}, before the profiler could be stopped"
     return (

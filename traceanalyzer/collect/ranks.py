@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -11,6 +12,9 @@ if TYPE_CHECKING:
 
 RANK_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 """torchrun, Slurm, Open MPI, MPICH: the first that is set."""
+
+STEMS = ("trace", "timings", "unprofiled", "memory")
+"""Files that a process writes of its own steps."""
 
 
 def current_rank() -> int:
@@ -24,8 +28,14 @@ def current_rank() -> int:
     return 0
 
 
+@functools.cache
+def _claim(folder: Path, rank: int, pid: int) -> str:
+    """The middle of this process's file names: the rank alone, unless another process has used it."""
+    taken = any(True for stem in STEMS for _ in folder.glob(f"{stem}.rank{rank}.*"))
+    return f"rank{rank}.pid{pid}" if taken else f"rank{rank}"
+
+
 def own_file(folder: Path, stem: str, suffix: str, part: int = 1) -> Path:
-    """`stem.rank{N}suffix` in the folder; another process's file of that name is left alone."""
-    name = f"{stem}.rank{current_rank()}" + (f".part{part}" if part > 1 else "")
-    path = folder / f"{name}{suffix}"
-    return folder / f"{name}.pid{os.getpid()}{suffix}" if path.exists() else path
+    """`stem.rank{N}suffix` in the folder; a second process of the rank gets `.pid{P}` in the names of its files."""
+    claimed = _claim(folder, current_rank(), os.getpid())
+    return folder / f"{stem}.{claimed}{f'.part{part}' if part > 1 else ''}{suffix}"

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from traceanalyzer.collect import cuda, environment
 from traceanalyzer.collect.export import write_json, write_trace
 from traceanalyzer.collect.plan import ACTIVE, UNPROFILED_STEPS, WAIT, WARMUP, Plan
-from traceanalyzer.collect.ranks import own_file
+from traceanalyzer.collect.ranks import current_rank, own_file
 from traceanalyzer.collect.rescue import Rescue
 from traceanalyzer.collect.step_clock import StepClock
 
@@ -230,6 +230,7 @@ def record(
 
     The first `wait` steps are left out, `unprofiled_steps` are timed without the profiler, `warmup` are profiled
     and thrown away, `active` are kept; `repeat` cycles. `time_limit` (seconds) ends a recording at the next step.
+    Raises FileExistsError if the folder holds a capture of this rank.
     """
     recording = _begin(
         folder,
@@ -273,5 +274,7 @@ def record_calls(folder: str | Path, **options: Any) -> Callable[[Callable[P, R]
 
 def _begin(folder: str | Path, **options: Any) -> TorchRecording:
     plan = Plan(folder=str(folder), **options)
+    if list(plan.path.glob(f"trace.rank{current_rank()}.*")):
+        raise FileExistsError(f"{folder} holds a capture already: give another folder")
     plan.path.mkdir(parents=True, exist_ok=True)
     return TorchRecording(plan)
