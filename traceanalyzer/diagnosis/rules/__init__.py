@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from traceanalyzer.diagnosis.rules.communication import exposed_communication
+from traceanalyzer.diagnosis.rules.computation import above_roofline, computation
 from traceanalyzer.diagnosis.rules.conditions import profiler_cost, spoiled
-from traceanalyzer.diagnosis.rules.device import fp32_matmul, memory_chains, optimizer_passes, plain_compute
+from traceanalyzer.diagnosis.rules.device import plain_compute
 from traceanalyzer.diagnosis.rules.idle import (
     host_work,
     input_wait,
@@ -33,10 +34,9 @@ RULES: tuple[Callable[[Measurements], Iterable[Draft]], ...] = (
     host_work,
     exposed_communication,
     exposed_copies,
-    optimizer_passes,
-    memory_chains,
-    fp32_matmul,
+    computation,
     plain_compute,
+    above_roofline,
     profiler,
     unexplained,
     slow_input,

@@ -1,0 +1,100 @@
+"""What rules on kernels share: which device ops, their time, their names; and a claim on the time of some of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.metric import ms
+
+if TYPE_CHECKING:
+    import re
+
+    from traceanalyzer.analysis.measure import Measurements
+    from traceanalyzer.diagnosis.draft import Draft
+    from traceanalyzer.trace import F64, I32, I64, Bool
+
+TOP_KERNELS = 3
+TITLE_CHARACTERS = 80
+
+
+@dataclass(frozen=True, eq=False)
+class Claim:
+    """A draft and the device ops whose time it would save: no later rule may claim these too."""
+
+    draft: Draft
+    rows: Bool
+
+
+def steady(m: Measurements) -> Bool:
+    """The steady state's device ops on the device that the step's figures speak of."""
+    result: Bool = m.ctx.steady_ops & (m.ctx.trace.device_ops.device == (-1 if m.ctx.device is None else m.ctx.device))
+    return result
+
+
+def of_class(m: Measurements, *names: str) -> Bool:
+    """Device ops of these classes."""
+    result: Bool = np.isin(m.ctx.op_class, [m.ctx.classes.index(name) for name in names])
+    return result
+
+
+def named(m: Measurements, pattern: re.Pattern[str]) -> Bool:
+    """Device ops in whose names the pattern is found."""
+    return with_text(m, m.ctx.trace.device_ops.name, pattern)
+
+
+def with_text(m: Measurements, column: I32 | I64, pattern: re.Pattern[str]) -> Bool:
+    """Entries of a column of text codes in which the pattern is found."""
+    codes, inverse = np.unique(column, return_inverse=True)
+    found = np.array([bool(c >= 0 and pattern.search(m.ctx.trace.strings[c])) for c in codes], bool)
+    return found[inverse] if len(codes) else np.zeros(0, bool)
+
+
+def operators(m: Measurements) -> I64:
+    """Name code of the modelled operator that each device op is part of, -1 without one."""
+    row = m.ctx.roofline.row
+    names = np.append(m.ctx.trace.host_ranges.name, np.int32(-1))
+    return names[row].astype(np.int64)
+
+
+def duration(m: Measurements) -> I64:
+    """Duration of each device op, ns."""
+    return m.ctx.trace.device_ops.end - m.ctx.trace.device_ops.start
+
+
+def per_step(m: Measurements, values: I64 | F64) -> float:
+    """The sum of these times (ns) as milliseconds a step."""
+    return ms(values.sum()) / m.ctx.steps.steady_count
+
+
+def top_kernels(m: Measurements, rows: Bool) -> list[tuple[str, float]]:
+    """The names with the most time a step among the device ops, with that time in ms."""
+    names, inverse = np.unique(m.ctx.trace.device_ops.name[rows], return_inverse=True)
+    time = np.bincount(inverse, weights=duration(m)[rows], minlength=len(names)) / m.ctx.steps.steady_count
+    order = np.argsort(-time, kind="stable")[:TOP_KERNELS]
+    return [(title(m, int(names[i])), ms(time[i])) for i in order]
+
+
+def title(m: Measurements, code: int) -> str:
+    """A name, cut where it is long."""
+    name = m.ctx.trace.strings[code]
+    return name if len(name) <= TITLE_CHARACTERS else name[: TITLE_CHARACTERS - 1] + "…"
+
+
+def in_stream_order(m: Measurements, rows: Bool) -> I64:
+    """These device ops by step, stream and start."""
+    ops, chosen = m.ctx.trace.device_ops, np.flatnonzero(rows)
+    return chosen[np.lexsort((ops.start[chosen], ops.stream[chosen], m.ctx.steps.of_op[chosen]))]
+
+
+def runs(m: Measurements, order: I64, inside: Bool) -> tuple[I64, int]:
+    """Number of the run of neighbours (same step and stream, all `inside`) of each op of `order`, -1 outside of
+    any; and how many runs there are."""
+    stream, step = m.ctx.trace.device_ops.stream[order], m.ctx.steps.of_op[order]
+    starts = inside.copy()
+    starts[1:] &= ~(inside[:-1] & (stream[1:] == stream[:-1]) & (step[1:] == step[:-1]))
+    run = np.cumsum(starts) - 1
+    run[~inside] = -1
+    return run, int(starts.sum())
