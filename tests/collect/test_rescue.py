@@ -12,13 +12,15 @@ import pytest
 HANGS = """
 import ctypes, sys, time
 from traceanalyzer.collect import rescue
-rescue.START_SECONDS = rescue.GRACE_SECONDS = 0.2
+rescue.START_SECONDS = rescue.GRACE_SECONDS = rescue.EXIT_SECONDS = 0.2
 def finish():
     print("finishing", flush=True)
-    if sys.argv[1] == "finish":
+    if sys.argv[1] in ("finish", "exit"):
         time.sleep(30)
 rescue.Rescue(finish).arm()
 print("armed", flush=True)
+if sys.argv[1] == "exit":
+    sys.exit()
 if sys.argv[1] == "main thread":
     # locked twice it waits for ever in C, without the GIL, and no signal interrupts it: as a CUDA call would
     libc, mutex = ctypes.CDLL(None), ctypes.create_string_buffer(64)
@@ -39,3 +41,11 @@ def test_it_ends_by_sigterm(where, finishes):
     assert process.returncode == -signal.SIGTERM
     assert out == ("finishing\n" if finishes else "")
     assert time.monotonic() - begun < 5
+
+
+def test_a_process_that_ends_by_itself_does_not_hang_either():
+    done = subprocess.run(
+        [sys.executable, "-c", HANGS, "exit"], capture_output=True, text=True, timeout=10, check=False
+    )
+    assert done.stdout == "armed\nfinishing\n"
+    assert done.returncode == 1

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import time
+import threading
 from typing import Any
-
-POLL_SECONDS = 0.01
 
 
 def in_use() -> bool:
     """Whether this process has a CUDA context. Never creates one: that would break a later fork."""
     import torch
 
-    return bool(torch.cuda.is_available() and torch.cuda.is_initialized())
+    return bool(torch.cuda.is_initialized())
 
 
 def capturing() -> bool:
@@ -31,17 +29,19 @@ def synchronize() -> None:
 
 
 def wait_at_most(seconds: float) -> bool:
-    """Wait for the current stream, but not for ever: a collective whose peer died never ends. True if it is idle."""
+    """Wait for the device, but not for ever: a collective whose peer died never ends. True if it is idle."""
     import torch
 
     if not in_use():
         return True
-    deadline = time.monotonic() + seconds
-    while not torch.cuda.current_stream().query():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(POLL_SECONDS)
-    return True
+    # a thread, because CUDA can be asked without waiting for a stream but not for the device
+    waiting = threading.Thread(target=torch.cuda.synchronize, args=(torch.cuda.current_device(),), daemon=True)
+    try:
+        waiting.start()
+    except RuntimeError:  # Python 3.12 starts no threads while it ends
+        return bool(torch.cuda.current_stream().query())
+    waiting.join(seconds)
+    return not waiting.is_alive()
 
 
 def new_events(count: int) -> list[Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import faulthandler
 import os
 import signal
 import socket
@@ -25,6 +26,9 @@ START_SECONDS = 5.0
 GRACE_SECONDS = 20.0
 """From then until the capture must have been written; torchrun kills its workers after 30 s."""
 
+EXIT_SECONDS = 120.0
+"""The same for a process that ends by itself: nobody waits to kill it, so a large capture may take its time."""
+
 
 class Rescue:
     """While armed, `finish` runs on exit and on SIGTERM, then the process ends as it would have."""
@@ -38,7 +42,7 @@ class Rescue:
 
     def arm(self) -> None:
         """Watch from now on. SIGTERM is left alone where the script handles it, or in another thread."""
-        atexit.register(self._finish)
+        atexit.register(self._at_exit)
         main = threading.current_thread() is threading.main_thread()
         if main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
             self._watch()
@@ -47,7 +51,7 @@ class Rescue:
 
     def disarm(self) -> None:
         """Give everything back; nothing to do unless armed."""
-        atexit.unregister(self._finish)
+        atexit.unregister(self._at_exit)
         if not self._handling or threading.current_thread() is not threading.main_thread():
             return
         self._handling = False
@@ -57,6 +61,14 @@ class Rescue:
         if self._sockets is not None:
             self._sockets[1].close()
             self._sockets = None
+
+    def _at_exit(self) -> None:
+        with open(os.devnull, "w") as nowhere:
+            faulthandler.dump_traceback_later(EXIT_SECONDS, exit=True, file=nowhere)
+            try:
+                self._finish()
+            finally:
+                faulthandler.cancel_dump_traceback_later()
 
     def _on_sigterm(self, number: int, frame: Any) -> None:
         self._begun.set()
