@@ -27,7 +27,7 @@ def asked(monkeypatch):
     """The pipeline replaced by hand-made rows and a hand-made report."""
     asked = Asked()
 
-    def load(paths, *, progress=None):
+    def load(paths, *, progress=None, pattern=None):
         asked.paths.append(tuple(paths))
         progress(1, 2)
         return Run((), asked.failures)

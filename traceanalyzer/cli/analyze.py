@@ -27,6 +27,12 @@ def _patterns(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> 
 @recordings
 @selection_options
 @output_options(REPORT_FORMATS)
+@click.option(
+    "--pattern",
+    metavar="REGEX",
+    help="What lines of a timing log of no known kind look like, with named groups: iter_ms or iter_s, data_ms, step, "
+    "samples_per_s, tokens_per_s, mfu.",
+)
 @click.option("--redact", is_flag=True, help="Remove file paths, hosts and user names, to publish the report.")
 @click.option(
     "--redact-name",
@@ -41,6 +47,7 @@ def analyze(
     paths: tuple[str, ...],
     format_: str | None,
     file: Path | None,
+    pattern: str | None,
     redact: bool,
     hidden_names: list[re.Pattern[str]],
     top: int | None,
@@ -48,8 +55,8 @@ def analyze(
 ) -> None:
     """Say where the step's wall-clock time went, why, and what is worth changing.
 
-    PATH is a Kineto trace (.json, .json.gz), an nsys export (.sqlite), or several ranks of one run: their
-    files, or the folder they are in. The kind is found from the content.
+    PATH is a Kineto trace (.json, .json.gz), an nsys export (.sqlite), a log of step times, a capture folder, or
+    several ranks of one run: their files, or the folder they are in. The kind is found from the content.
 
     \b
     Examples:
@@ -71,7 +78,7 @@ def analyze(
 
     output = output_of(format_, file, REPORT_FORMATS, paths)
     check_writable(output.file)
-    run = read(paths)
+    run = read(paths, pattern)
     warn_of_failures(run)
     report = report_of(run, **narrow) if top is None else report_of(run, top=top, **narrow)
     if redact or hidden_names:

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from traceanalyzer.trace import Run
 
 
-def read(paths: Sequence[str]) -> Run:
-    """The run in the given files and folders. Raises TraceAnalyzerError."""
+def read(paths: Sequence[str], pattern: str | None = None) -> Run:
+    """The run in the given files and folders; `pattern` describes lines of timing logs. Raises TraceAnalyzerError."""
     from traceanalyzer.ingest import load
 
     with progress("Reading") as report_progress:
-        return load(paths, progress=report_progress)
+        return load(paths, progress=report_progress, pattern=pattern)

@@ -29,13 +29,16 @@ FORMATS = ("kineto", "nsys", "timing_log")
 """Modules of this package. One is imported when the ones before it did not recognise a file, and not sooner."""
 
 
-def formats() -> Iterator[Format]:
-    """Every format, in order."""
+def formats(pattern: str | None = None) -> Iterator[Format]:
+    """Every format, in order; with a `pattern` for the lines of a timing log that comes before the known ones."""
     for name in FORMATS:
-        yield cast("Format", importlib.import_module(f"traceanalyzer.ingest.{name}"))
+        module = importlib.import_module(f"traceanalyzer.ingest.{name}")
+        if name == "timing_log" and pattern is not None:
+            yield module.PatternLog(pattern)
+        yield cast("Format", module)
 
 
-def detect(path: Path) -> Format:
+def detect(path: Path, pattern: str | None = None) -> Format:
     """The format of a file, from its content. Raises UnreadableInputError (missing, empty, of no known kind)."""
     try:
         size = path.stat().st_size
@@ -44,7 +47,7 @@ def detect(path: Path) -> Format:
     if not size:
         raise UnreadableInputError(f"{path}: the file is empty; record or export it again")
     head = head_of(path)
-    for candidate in formats():
+    for candidate in formats(pattern):
         if candidate.recognise(head, path):
             return candidate
     raise UnreadableInputError(f"{path}: {_what(head)}; {_EXPECTED}")

@@ -23,20 +23,26 @@ _RANK_IN_NAME = re.compile(r"(?:^|[^a-z])(?:rank|r)[-_=.]?(\d+)(?![a-z0-9])", re
 _UNRANKED = 1 << 62
 
 
-def load(paths: Sequence[str | Path], *, progress: Callable[[int, int], None] | None = None) -> Run:
+def load(
+    paths: Sequence[str | Path],
+    *,
+    progress: Callable[[int, int], None] | None = None,
+    pattern: str | None = None,
+) -> Run:
     """Read every recording in the paths (files, or folders of them) as one run, ordered by rank.
 
-    `progress` is called with the bytes done and the bytes of all files. A file that cannot be read is in
+    `progress` is called with the bytes done and the bytes of all files; `pattern` is a regular expression with
+    named groups for the lines of timing logs that are of no known kind. A file that cannot be read is in
     `Run.failures`; where none can, its error is raised (UnreadableInputError, EmptyRecordingError).
     """
-    files, failures = _files([Path(path) for path in paths])
+    files, failures = _files([Path(path) for path in paths], pattern)
     total = sum(_size(path) for path in files)
     traces: list[Trace] = []
     errors: list[TraceAnalyzerError] = []
     done = 0
     for path in files:
         try:
-            traces += _read(path, _from(progress, done, _size(path), total), several=len(files) > 1)
+            traces += _read(path, _from(progress, done, _size(path), total), pattern, several=len(files) > 1)
         except TraceAnalyzerError as error:
             errors.append(error)
             failures.append(Failure(str(path), _one_line(error)))
@@ -46,7 +52,7 @@ def load(paths: Sequence[str | Path], *, progress: Callable[[int, int], None] | 
     return join(Run(tuple(_with_rank_notes(sorted(traces, key=_order))), tuple(failures)))
 
 
-def _files(paths: list[Path]) -> tuple[list[Path], list[Failure]]:
+def _files(paths: list[Path], pattern: str | None) -> tuple[list[Path], list[Failure]]:
     """The files to read, folders replaced by the recordings in them, each file once."""
     files: dict[Path, None] = {}
     failures = []
@@ -55,7 +61,7 @@ def _files(paths: list[Path]) -> tuple[list[Path], list[Failure]]:
             files[path] = None
             continue
         try:
-            inside = [file for file in sorted(path.iterdir()) if file.is_file() and _recognised(file)]
+            inside = [file for file in sorted(path.iterdir()) if file.is_file() and _recognised(file, pattern)]
         except OSError as error:
             failures.append(Failure(str(path), str(cannot_open(path, error))))
             continue
@@ -65,17 +71,19 @@ def _files(paths: list[Path]) -> tuple[list[Path], list[Failure]]:
     return list(files), failures
 
 
-def _recognised(path: Path) -> bool:
+def _recognised(path: Path, pattern: str | None) -> bool:
     try:
-        detect(path)
+        detect(path, pattern)
     except UnreadableInputError:
         return False
     return True
 
 
-def _read(path: Path, progress: Callable[[float], None] | None, *, several: bool) -> list[Trace]:
+def _read(
+    path: Path, progress: Callable[[float], None] | None, pattern: str | None, *, several: bool
+) -> list[Trace]:
     """The traces of one file; whatever goes wrong in a reader is an error about the file, never a traceback."""
-    reader = detect(path)
+    reader = detect(path, pattern)
     try:
         traces = reader.read(path, progress)
     except TraceAnalyzerError:

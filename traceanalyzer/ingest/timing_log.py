@@ -53,6 +53,21 @@ def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Tr
     return read_timing_log(path, progress=progress)
 
 
+@dataclass(frozen=True)
+class PatternLog:
+    """A log whose lines a user's pattern describes: any text that is no profiler's recording."""
+
+    pattern: str
+
+    def recognise(self, head: bytes, path: Path) -> bool:
+        """Whether the file is text."""
+        return b"\0" not in head
+
+    def read(self, path: Path, progress: Callable[[float], None] | None = None) -> list[Trace]:
+        """As `read_timing_log`."""
+        return read_timing_log(path, self.pattern, progress)
+
+
 def read_timing_log(
     path: Path, pattern: str | None = None, progress: Callable[[float], None] | None = None
 ) -> list[Trace]:
