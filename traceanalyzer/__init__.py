@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from traceanalyzer.report.model import Report
     from traceanalyzer.trace import Run
 
-__all__ = ["analyze", "frame", "load"]
+__version__ = "0.1.0"
+
+__all__ = ["analyze", "annotate", "frame", "load"]
 
 
 def load(*paths: str | Path) -> Run:
@@ -37,7 +39,8 @@ def load(*paths: str | Path) -> Run:
 def analyze(recording: Run | str | Path | Sequence[str | Path], **narrow: Any) -> Report:
     """The report of a run, given as loaded or by its paths.
 
-    `narrow` takes what `traceanalyzer.report.build.build_report` takes: rank, device, step, top, classes.
+    `narrow` takes what `traceanalyzer.report.build.build_report` takes: rank, device, step, top, classes,
+    hardware, counters.
     """
     from traceanalyzer.report.build import build_report
 
@@ -47,7 +50,8 @@ def analyze(recording: Run | str | Path | Sequence[str | Path], **narrow: Any) -
 def frame(recording: Run | str | Path | Sequence[str | Path], table: str, **narrow: Any) -> pd.DataFrame:
     """A table (`gaps`, `ops`, `kernels`, `steps`, `syncs`, `copies`, `comm`) as a DataFrame.
 
-    `narrow` takes what `traceanalyzer.tables.table` takes: rank, device, step, top, min_us, classes.
+    `narrow` takes what `traceanalyzer.tables.table` takes: rank, device, step, top, min_us, classes,
+    hardware, counters.
     """
     from dataclasses import fields
 
@@ -58,6 +62,15 @@ def frame(recording: Run | str | Path | Sequence[str | Path], table: str, **narr
 
     columns = [f.name for f in fields(row_type(table))]
     return pd.DataFrame(rows(_run(recording), table, **narrow), columns=columns)
+
+
+def __getattr__(name: str) -> Any:
+    """`annotate` labels a phase for every recorder; imported on use, because it looks for torch."""
+    if name != "annotate":
+        raise AttributeError(f"module 'traceanalyzer' has no attribute {name!r}")
+    from traceanalyzer.collect.annotate import annotate
+
+    return annotate
 
 
 def _run(recording: Run | str | Path | Sequence[str | Path]) -> Run:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     from traceanalyzer.analysis.kernel_classes import KernelClasses
     from traceanalyzer.analysis.replay.whatif import WhatIf
+    from traceanalyzer.hardware import HardwareTable
+    from traceanalyzer.kernel_counters import KernelCounters
     from traceanalyzer.trace import Run
 
 OF_EVERY_RANK = ("gaps", "steps", "syncs")
@@ -59,6 +61,8 @@ def table(
     top: int | None = None,
     min_us: float = 0.0,
     classes: KernelClasses | None = None,
+    hardware: HardwareTable | None = None,
+    counters: Sequence[KernelCounters] = (),
 ) -> list[Any]:
     """Rows of one table: `gaps` or a key of `TABLES`.
 
@@ -66,7 +70,9 @@ def table(
     longest); `min_us` leaves out shorter gaps. Raises EmptyRecordingError, naming what there is, for a rank,
     device or step that the recording does not have.
     """
-    measured = [Measurements(Context(only_device(t, device), classes, step)) for t in only_rank(run, rank)]
+    measured = [
+        Measurements(Context(only_device(t, device), classes, step, hardware, counters)) for t in only_rank(run, rank)
+    ]
     if name not in OF_EVERY_RANK and len(measured) > 1:
         measured = [measured[compare_ranks([m.ctx for m in measured]).critical]]
     if name == "gaps":

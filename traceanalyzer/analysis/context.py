@@ -18,9 +18,12 @@ from traceanalyzer.hardware import HardwareTable
 from traceanalyzer.trace import DeviceOpKind
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from traceanalyzer.analysis.python_stacks import PythonStacks
     from traceanalyzer.analysis.roofline import Roofline
     from traceanalyzer.hardware import Hardware
+    from traceanalyzer.kernel_counters import KernelCounters
     from traceanalyzer.trace import F64, I32, I64, U8, Bool, Trace
 
 _LAUNCHING = (ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH, ApiKind.COPY, ApiKind.SET)
@@ -35,12 +38,15 @@ class Context:
         classes: KernelClasses | None = None,
         only_step: int | None = None,
         hardware: HardwareTable | None = None,
+        counters: Sequence[KernelCounters] = (),
     ) -> None:
-        """`only_step` narrows every figure to the step with that index; `hardware` is what is known of GPUs."""
+        """`only_step` narrows every figure to the step with that index; `hardware` is what is known of GPUs;
+        `counters` are kernels of the same program as a kernel profiler measured them."""
         self.trace = trace
         self.classes = classes or KernelClasses.load()
         self.only_step = only_step
-        self.hardware = hardware or HardwareTable.load()
+        self._hardware = hardware
+        self.counters = counters
 
     @cached_property
     def api_kind(self) -> U8:
@@ -122,7 +128,8 @@ class Context:
     def gpus(self) -> dict[int, Hardware | None]:
         """What the hardware table has of each device that did work, by CUDA ordinal."""
         described = {device.id: device for device in self.trace.devices}
-        return {int(d): self.hardware.find(described.get(int(d))) for d in np.unique(self.trace.device_ops.device)}
+        table = self._hardware or HardwareTable.load()
+        return {int(d): table.find(described.get(int(d))) for d in np.unique(self.trace.device_ops.device)}
 
     def limit(self, name: str) -> F64:
         """For each device op that figure of `Hardware` of its device, NaN where it is not known."""
@@ -136,9 +143,11 @@ class Context:
     @cached_property
     def roofline(self) -> Roofline:
         """What each device op could reach on its GPU."""
+        from traceanalyzer.analysis.counted import with_counters
         from traceanalyzer.analysis.roofline import build_roofline
 
-        return build_roofline(self)
+        estimated = build_roofline(self)
+        return with_counters(self, estimated, self.counters) if self.counters else estimated
 
     @cached_property
     def python(self) -> PythonStacks:

@@ -70,10 +70,45 @@ def _kernel_classes(_: click.Context, __: click.Parameter, file: Path | None) ->
     return KernelClasses.load(file)
 
 
+def _hardware(_: click.Context, __: click.Parameter, file: Path | None) -> Any:
+    """The GPUs of a user's file before the built-in ones; None without a file."""
+    if file is None:
+        return None
+    from traceanalyzer.hardware import HardwareTable
+
+    return HardwareTable.load(file)
+
+
+def _counters(_: click.Context, __: click.Parameter, file: Path | None) -> Any:
+    """The kernels of an Nsight Compute report; none without a file."""
+    if file is None:
+        return ()
+    from traceanalyzer.ingest.ncu import read_counters
+
+    return read_counters(file)
+
+
 def selection_options(command: Function) -> Function:
-    """`--rank`, `--device`, `--step`, `--top` and `--kernel-classes` (as `classes`)."""
+    """`--rank`, `--device`, `--step`, `--top`, `--kernel-classes` (as `classes`), `--hardware` and `--ncu` (as
+    `counters`)."""
     number = click.IntRange(min=0)
     for option in (
+        click.option(
+            "--ncu",
+            "counters",
+            type=click.Path(dir_okay=False, path_type=Path),
+            callback=_counters,
+            metavar="FILE",
+            help="Nsight Compute's report of the same kernels (ncu --csv, pages raw or details; .ncu-rep where ncu is "
+            "installed): what it measured replaces the estimates.",
+        ),
+        click.option(
+            "--hardware",
+            type=click.Path(dir_okay=False, path_type=Path),
+            callback=_hardware,
+            metavar="FILE",
+            help="What GPUs of your own can do at most (TOML); they go before the built-in ones.",
+        ),
         click.option(
             "--kernel-classes",
             "classes",

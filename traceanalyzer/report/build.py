@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+from traceanalyzer import __version__
 from traceanalyzer.analysis.budget import launches_by_step
 from traceanalyzer.analysis.context import Context
 from traceanalyzer.analysis.gap_rows import gap_rows, largest_gaps
@@ -18,8 +18,12 @@ from traceanalyzer.diagnosis.shares import missing_kernels
 from traceanalyzer.report.model import Input, InputDevice, InputHealth, Metrics, Report, Tool
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from traceanalyzer.analysis.kernel_classes import KernelClasses
     from traceanalyzer.analysis.ranks import RankComparison
+    from traceanalyzer.hardware import HardwareTable
+    from traceanalyzer.kernel_counters import KernelCounters
     from traceanalyzer.trace import Run, Trace
 
 TOP_ROWS = 30
@@ -40,18 +44,22 @@ def build_report(
     step: int | None = None,
     top: int = TOP_ROWS,
     classes: KernelClasses | None = None,
+    hardware: HardwareTable | None = None,
+    counters: Sequence[KernelCounters] = (),
 ) -> Report:
     """The report of a run, or of one rank, device (CUDA ordinal) or step (index) of it.
 
     Figures of a step are the critical rank's; `top` is how many rows its long tables have. Raises
     EmptyRecordingError for a rank, device or step that the recording does not have.
     """
-    measured = [Measurements(Context(only_device(t, device), classes, step)) for t in only_rank(run, rank)]
+    measured = [
+        Measurements(Context(only_device(t, device), classes, step, hardware, counters)) for t in only_rank(run, rank)
+    ]
     ranks = compare_ranks([m.ctx for m in measured])
     critical = measured[ranks.critical]
     diagnosis = diagnose(critical, straggler(critical, ranks))
     return Report(
-        tool=Tool("traceanalyzer", version("traceanalyzer")),
+        tool=Tool("traceanalyzer", __version__),
         inputs=[_input(trace) for trace in (*run.traces, *run.logs)],
         summary=diagnosis.summary,
         metrics=_metrics(critical),

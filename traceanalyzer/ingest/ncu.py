@@ -1,0 +1,164 @@
+"""Nsight Compute reports: what `ncu --csv` prints, as the pages `raw` (a row a kernel) or `details` (a row a metric).
+
+An `.ncu-rep` is exported with `ncu` itself, where that is installed. Names and units of metrics are those of the
+Nsight Compute documentation ("Profiling Guide", metrics decoder; `--csv`, `--page`, `--print-units`).
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+import shutil
+import subprocess
+from typing import TYPE_CHECKING
+
+from traceanalyzer.errors import UnreadableInputError
+from traceanalyzer.kernel_counters import KernelCounters
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+EXPORT_SECONDS = 600
+"""Reports of a few thousand kernels are exported in seconds."""
+
+Metrics = dict[str, float]
+
+_NAMES = {
+    "duration": ("gpu__time_duration.sum", "gpu__time_duration.avg", "duration"),
+    "dram": ("dram__bytes.sum",),
+    "dram_read": ("dram__bytes_read.sum",),
+    "dram_written": ("dram__bytes_write.sum",),
+    "compute": ("sm__throughput.avg.pct_of_peak_sustained_elapsed", "compute (sm) throughput"),
+    "memory": (
+        "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed",
+        "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
+        "memory throughput",
+    ),
+    "dram_share": (
+        "dram__throughput.avg.pct_of_peak_sustained_elapsed",
+        "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
+        "dram throughput",
+    ),
+    "tensor": (
+        "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed",
+        "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
+        "sm__inst_executed_pipe_tensor.avg.pct_of_peak_sustained_active",
+        "sm__pipe_tensor_op_hmma_cycles_active.avg.pct_of_peak_sustained_active",
+    ),
+    "occupancy": ("sm__warps_active.avg.pct_of_peak_sustained_active", "achieved occupancy"),
+}
+"""Metrics by what they are, the first found counts. Names of the page `details` are in lower case here."""
+
+_KNOWN = {name for names in _NAMES.values() for name in names}
+_SCALES = {"": 1.0, "%": 1.0, "byte": 1.0, "ns": 1.0, "nsecond": 1.0, "us": 1e3, "usecond": 1e3, "ms": 1e6}
+_SCALES |= {"msecond": 1e6, "s": 1e9, "second": 1e9, "kbyte": 1e3, "mbyte": 1e6, "gbyte": 1e9, "tbyte": 1e12}
+_DIMENSION = re.compile(r"\d+")
+
+
+def read_counters(path: Path) -> list[KernelCounters]:
+    """The kernels of a report. Raises UnreadableInputError where it is none, or holds no kernel."""
+    try:
+        lines = _exported(path) if path.suffix == ".ncu-rep" else path.read_text("utf-8-sig", "replace").splitlines()
+        kernels = [_counters(head, metrics) for head, metrics in _kernels(lines)]
+    except (OSError, csv.Error) as error:
+        raise UnreadableInputError(f"{path}: cannot be read: {error}") from error
+    if not kernels:
+        raise UnreadableInputError(
+            f"{path}: holds no kernels; write it with: ncu --csv --page raw --import report.ncu-rep > report.csv"
+        )
+    return kernels
+
+
+def _exported(path: Path) -> list[str]:
+    tool = shutil.which("ncu")
+    if tool is None:
+        raise UnreadableInputError(
+            f"{path}: reading an .ncu-rep needs Nsight Compute (ncu), which is not installed here; export it where it "
+            "is: ncu --csv --page raw --import report.ncu-rep > report.csv"
+        )
+    command = [tool, "--csv", "--page", "raw", "--import", str(path)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=EXPORT_SECONDS, check=True)  # noqa: S603
+    except subprocess.SubprocessError as error:
+        raise UnreadableInputError(f"{path}: ncu could not export it: {error}") from error
+    return done.stdout.splitlines()
+
+
+def _kernels(lines: list[str]) -> Iterator[tuple[dict[str, str], Metrics]]:
+    """Columns and metrics of each kernel. What a program printed before the table is passed over."""
+    start = next(
+        (i for i, line in enumerate(lines) if "Kernel Name" in line and line.lstrip().startswith('"ID"')), None
+    )
+    if start is None:
+        return
+    rows = csv.reader(line for line in lines[start:] if not line.startswith("=="))
+    header = next(rows)
+    if "Metric Name" in header:
+        yield from _details(header, rows)
+        return
+    units = next(rows, [])
+    for row in rows:
+        if len(row) == len(header):
+            columns = dict(zip(header, row, strict=True))
+            yield columns, _metrics((n, u, columns[n]) for n, u in zip(header, units, strict=False))
+
+
+def _details(header: list[str], rows: Iterator[list[str]]) -> Iterator[tuple[dict[str, str], Metrics]]:
+    """The page `details`: rows of one kernel share its ID."""
+    found: dict[str, tuple[dict[str, str], list[tuple[str, str, str]]]] = {}
+    for row in rows:
+        if len(row) == len(header):
+            columns = dict(zip(header, row, strict=True))
+            kernel = found.setdefault(columns["ID"], (columns, []))
+            kernel[1].append((columns["Metric Name"], columns["Metric Unit"], columns["Metric Value"]))
+    for columns, metrics in found.values():
+        yield columns, _metrics(iter(metrics))
+
+
+def _metrics(values: Iterator[tuple[str, str, str]]) -> Metrics:
+    """The metrics that are of use, in %, ns and bytes. A rate under a name that also is a share is left out."""
+    result: Metrics = {}
+    for name, unit, text in values:
+        key, scale = name.lower(), _SCALES.get(unit.lower())
+        number = _number(text)
+        if key in _KNOWN and scale is not None and number is not None and key not in result:
+            result[key] = number * scale
+    return result
+
+
+def _number(text: str) -> float | None:
+    try:
+        value = float(text.replace(",", ""))
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def _counters(columns: dict[str, str], metrics: Metrics) -> KernelCounters:
+    values = {what: next((metrics[n] for n in names if n in metrics), None) for what, names in _NAMES.items()}
+    read, written = values["dram_read"], values["dram_written"]
+    both = read + written if read is not None and written is not None else None
+    return KernelCounters(
+        name=columns["Kernel Name"],
+        blocks=_product(columns.get("Grid Size", "")),
+        threads=_product(columns.get("Block Size", "")),
+        duration_ns=values["duration"],
+        dram_bytes=values["dram"] if values["dram"] is not None else both,
+        compute_share=_share(values["compute"]),
+        memory_share=_share(values["memory"]),
+        dram_share=_share(values["dram_share"]),
+        tensor_share=_share(values["tensor"]),
+        occupancy_share=_share(values["occupancy"]),
+    )
+
+
+def _share(percent: float | None) -> float | None:
+    return None if percent is None else percent / 100
+
+
+def _product(text: str) -> int:
+    """Size of a grid or block written as `(320, 1, 1)`, -1 where it is not."""
+    numbers = [int(n) for n in _DIMENSION.findall(text)]
+    return math.prod(numbers) if numbers else -1
