@@ -48,7 +48,8 @@ def test_options_narrow_a_table(asked, run):
     options = ("--rank", 1, "--device", 2, "--step", 3, "--top", 4, "--min-us", 5.5)
     assert run("gaps", "a.json", "b.json", *options)[0] == 0
     assert asked.paths == [("a.json", "b.json")]
-    assert asked.narrow == {"rank": 1, "device": 2, "step": 3, "top": 4, "min_us": 5.5, "classes": None}
+    files = {"classes": None, "hardware": None, "counters": ()}
+    assert asked.narrow == {"rank": 1, "device": 2, "step": 3, "top": 4, "min_us": 5.5, **files}
 
 
 @pytest.mark.parametrize(

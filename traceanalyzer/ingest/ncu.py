@@ -41,16 +41,12 @@ _NAMES = {
         "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
         "dram throughput",
     ),
-    "tensor": (
-        "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed",
-        "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
-        "sm__inst_executed_pipe_tensor.avg.pct_of_peak_sustained_active",
-        "sm__pipe_tensor_op_hmma_cycles_active.avg.pct_of_peak_sustained_active",
-    ),
     "occupancy": ("sm__warps_active.avg.pct_of_peak_sustained_active", "achieved occupancy"),
 }
 """Metrics by what they are, the first found counts. Names of the page `details` are in lower case here."""
 
+_TENSOR = re.compile(r"^sm__(?:pipe|inst_executed_pipe)_tensor.*pct_of_peak")
+"""Activity of the tensor pipes, which each generation of GPUs names and divides anew."""
 _KNOWN = {name for names in _NAMES.values() for name in names}
 _SCALES = {"": 1.0, "%": 1.0, "byte": 1.0, "ns": 1.0, "nsecond": 1.0, "us": 1e3, "usecond": 1e3, "ms": 1e6}
 _SCALES |= {"msecond": 1e6, "s": 1e9, "second": 1e9, "kbyte": 1e3, "mbyte": 1e6, "gbyte": 1e9, "tbyte": 1e12}
@@ -123,7 +119,7 @@ def _metrics(values: Iterator[tuple[str, str, str]]) -> Metrics:
     for name, unit, text in values:
         key, scale = name.lower(), _SCALES.get(unit.lower())
         number = _number(text)
-        if key in _KNOWN and scale is not None and number is not None and key not in result:
+        if (key in _KNOWN or _TENSOR.match(key)) and scale is not None and number is not None and key not in result:
             result[key] = number * scale
     return result
 
@@ -138,6 +134,7 @@ def _number(text: str) -> float | None:
 
 def _counters(columns: dict[str, str], metrics: Metrics) -> KernelCounters:
     values = {what: next((metrics[n] for n in names if n in metrics), None) for what, names in _NAMES.items()}
+    tensor = max((value for name, value in metrics.items() if _TENSOR.match(name)), default=None)
     read, written = values["dram_read"], values["dram_written"]
     both = read + written if read is not None and written is not None else None
     return KernelCounters(
@@ -149,7 +146,7 @@ def _counters(columns: dict[str, str], metrics: Metrics) -> KernelCounters:
         compute_share=_share(values["compute"]),
         memory_share=_share(values["memory"]),
         dram_share=_share(values["dram_share"]),
-        tensor_share=_share(values["tensor"]),
+        tensor_share=_share(tensor),
         occupancy_share=_share(values["occupancy"]),
     )
 

@@ -11,7 +11,7 @@ from traceanalyzer.diagnosis.draft import Draft
 from traceanalyzer.diagnosis.finding import Evidence
 from traceanalyzer.diagnosis.rules.attention import written_out_attention
 from traceanalyzer.diagnosis.rules.device import memory_chains, optimizer_passes
-from traceanalyzer.diagnosis.rules.kernel_rows import duration, steady, title
+from traceanalyzer.diagnosis.rules.kernel_rows import duration, title
 from traceanalyzer.diagnosis.rules.layout import channels_last, layout_copies, repeated_casts
 from traceanalyzer.diagnosis.rules.matrix import fp32_matmul, misaligned, small_products, wave_quantisation
 
@@ -37,8 +37,6 @@ CLAIMS: tuple[Callable[[Measurements, Bool], Iterable[Claim]], ...] = (
 """In this order: what removes whole kernels goes before what makes them faster, and the sure before the likely. Those
 that claim no headroom come last, and see what is left."""
 
-TOLERANCE = 1.02
-"""Clocks above the nominal boost and rounding of the recorder's times reach this far above a roofline."""
 SHOWN = 3
 
 
@@ -55,14 +53,14 @@ def computation(m: Measurements) -> Iterator[Draft]:
 def above_roofline(m: Measurements) -> Iterator[Draft]:
     """Kernels faster than their roofline: their data was in a cache, or their model does not fit."""
     r, time = m.ctx.roofline, duration(m)
-    rows = steady(m) & r.rated & (r.attainable > TOLERANCE * time)
+    rows = m.ctx.steady_ops & r.rated & (r.attainable > time)
     if not rows.any():
         return
     cached = rows & (r.bytes <= m.ctx.limit("cache_bytes")) & (r.bound != Bound.COMPUTE)
     names = [title(m, int(code)) for code in _by_time(m, rows)]
     evidence = [
         Evidence("kernels", ", ".join(names), "", "with the most time above their roofline"),
-        Evidence("share of the kernels' time", _share(m, rows), "share", "above the roofline"),
+        Evidence("share of device time", _share(m, rows), "share", "above the roofline"),
         Evidence("highest", float((r.attainable[rows] / time[rows]).max()), "", "least time over recorded time"),
         Evidence("of it from cache", _share(m, cached), "share", "their data fits the last cache, written just before"),
         Evidence(
@@ -85,4 +83,4 @@ def _by_time(m: Measurements, rows: Bool) -> list[int]:
 
 def _share(m: Measurements, rows: Bool) -> float:
     time = duration(m)
-    return float(time[rows].sum() / time[steady(m) & m.ctx.is_kernel].sum())
+    return float(time[rows].sum() / max(time[m.ctx.steady_ops].sum(), 1))

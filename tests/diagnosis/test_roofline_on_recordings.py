@@ -1,0 +1,44 @@
+"""The roofline on every shared recording with shapes: nearly all is modelled, and what is above it is explained."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import traceanalyzer
+from traceanalyzer.ingest import load
+
+SHARED = Path(__file__).resolve().parents[3] / "shared" / "traces"
+RECORDINGS = [path for folder in ("kineto", "ranks2") for path in sorted((SHARED / folder).glob("*.json.gz"))]
+
+pytestmark = pytest.mark.skipif(not RECORDINGS, reason="the shared recordings are not here")
+
+MODELLED = 0.9
+"""Share of compute-kernel time that has FLOPs and bytes (the bar)."""
+
+
+@pytest.mark.parametrize("path", RECORDINGS, ids=lambda p: p.name)
+def test_every_recording(path: Path) -> None:
+    report = traceanalyzer.analyze(load([path]))
+    roofline = report.metrics.roofline
+    if roofline is None:
+        assert "tiny_mlp_infer.fix" in path.name  # a CUDA graph: its kernels belong to no operator
+        return
+    assert roofline.gpu == "H200 SXM"
+    assert roofline.modelled_share >= MODELLED or "tiny_mlp_infer.fix" in path.name
+    assert roofline.ideal_ms is not None
+    assert roofline.headroom_ms is not None
+    assert 0 <= (roofline.mfu or 0) <= 1
+    assert 0 <= (roofline.bandwidth_share or 0) <= 1
+    above = [row.name for row in report.tables["kernels"] if row.sol is not None and row.sol > 1]
+    told = {finding.id for finding in report.findings}
+    assert not above or "above-roofline" in told
+    assert sum(f.headroom_ms or 0 for f in report.findings) <= report.metrics.step_time_ms.mean * (1 + 1e-6)
+
+
+def test_products_in_tf32_are_predicted() -> None:
+    """The recorded fix took 5.35 ms a step (manifest)."""
+    report = traceanalyzer.analyze(load([SHARED / "kineto" / "gemm_fp32.base.json.gz"]))
+    (advice,) = [r for r in report.recommendations if r.id == "fp32-matmul"]
+    assert advice.predicted_step_ms == pytest.approx(5.35, rel=0.1)
