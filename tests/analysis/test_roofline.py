@@ -17,7 +17,7 @@ from traceanalyzer.analysis.ops import op_stats
 from traceanalyzer.analysis.roofline import Bound
 from traceanalyzer.analysis.roofline_step import roofline_step
 from traceanalyzer.hardware import Hardware, HardwareTable
-from traceanalyzer.trace import CopyKind, Device, DeviceOpKind
+from traceanalyzer.trace import Collectives, CopyKind, Device, DeviceOpKind
 
 GPU = Hardware(
     name="round",
@@ -207,3 +207,29 @@ def test_rows_of_kernels_and_operators_carry_the_roofline() -> None:
         assert row.headroom_ms == pytest.approx(0.02)
         assert row.intensity == pytest.approx(2e9 / 6e6)
     assert (kernel.tensor_cores, kernel.waves, kernel.occupancy_share) == (True, pytest.approx(1.5), 0.5)
+
+
+def test_a_step_that_is_mostly_unmodelled_has_no_ideal_time() -> None:
+    b = TraceBuilder()
+    mm(b, 1000, (GEMM, 20, 60, {}))
+    op(b, "mine::op", 100, "[[8]]", '["float"]', ("my_kernel", 120, 220, {}))
+    step = roofline_step(context(b))
+    assert step is not None
+    assert (step.ideal_ms, step.mfu, step.bandwidth_share) == (None, None, None)
+    assert step.headroom_ms == pytest.approx(0.02)
+
+
+def test_collectives_are_held_against_the_links_and_use_few_blocks_on_purpose() -> None:
+    b = TraceBuilder()
+    columns = {"collective": 0, "blocks": 2, "threads": 512}
+    b.kernel("ncclDevKernel_AllReduce_Sum_bf16_RING_LL", 0, 100, **columns)
+    b.kernel("ncclDevKernel_AllReduce_Sum_bf16_RING_LL", 200, 220, **columns | {"collective": 1})
+    codes = [b.code(text) for text in ("allreduce", "BFloat16")]
+    table = {"name": codes[:1] * 2, "in_elements": [10**6] * 2, "out_elements": [10**6] * 2, "dtype": codes[1:] * 2}
+    trace = b.build(
+        devices=(Device(0, "round"),), collectives=Collectives.from_columns(table | {"group_size": [2, 64]})
+    )
+    r = Context(trace, hardware=TABLE).roofline
+    assert r.bytes[0] == pytest.approx(2e6)  # 2(n-1)/n of 2 MB
+    assert r.attainable[0] == pytest.approx(20_000)
+    assert r.bound.tolist() == [Bound.LINK, Bound.UNKNOWN]

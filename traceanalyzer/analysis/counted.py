@@ -41,6 +41,7 @@ def with_counters(ctx: Context, roofline: Roofline, counters: Iterable[KernelCou
         attainable=roofline.attainable.copy(),
         bound=roofline.bound.copy(),
         tensor=roofline.tensor.copy(),
+        counted=roofline.counted.copy(),
     )
     for group, first in enumerate(rows[groups.first].tolist()):
         key = (_name(ctx.trace.text(int(ops.name[first])) or ""), int(ops.blocks[first]), int(ops.threads[first]))
@@ -68,6 +69,7 @@ def _replace(
     traffic, tensor = _mean(found, lambda k: k.dram_bytes), _mean(found, lambda k: k.tensor_share)
     compute, memory = _mean(found, lambda k: k.compute_share), _mean(found, lambda k: k.memory_share)
     ops = ctx.trace.device_ops
+    made.counted[rows] = True
     if traffic is not None:
         made.bytes[rows] = traffic
     if tensor is not None:

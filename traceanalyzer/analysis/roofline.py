@@ -74,6 +74,8 @@ class Roofline:
     """Blocks over the blocks that the GPU holds at a time."""
     row: I64
     """Host range whose model describes it, -1 none."""
+    counted: Bool
+    """Whether a kernel profiler measured it."""
 
     @property
     def modelled(self) -> Bool:
@@ -103,7 +105,7 @@ def build_roofline(ctx: Context, work: OpWork | None = None) -> Roofline:
     attainable = _together(arithmetic, transfer, flops, row)
     waves = _waves(ctx)
     bound = _bounds(ctx, arithmetic, transfer, attainable, waves)
-    return Roofline(flops, traffic, attainable, bound, precision, tensor, waves, row)
+    return Roofline(flops, traffic, attainable, bound, precision, tensor, waves, row, np.zeros(len(row), bool))
 
 
 def _share_out(ctx: Context, work: OpWork, row: I64) -> tuple[F64, F64, NDArray[np.int8]]:
@@ -198,7 +200,8 @@ def _bounds(ctx: Context, arithmetic: F64, transfer: F64, attainable: F64, waves
     linked = ctx.is_communication | ((ops.kind == DeviceOpKind.MEMCPY) & ~within)
     result[linked] = Bound.LINK
     sms = ctx.limit("sms")
-    small = (attainable < SHORT_NS) | ((ops.blocks > 0) & (ops.blocks < sms))
+    # Collectives run on few blocks on purpose: their link needs no more.
+    small = (attainable < SHORT_NS) | ((ops.blocks > 0) & (ops.blocks < sms) & ~linked)
     slow = attainable < LOW_SOL * (ops.end - ops.start)
     result[small & slow] = Bound.LATENCY
     return np.where(rated, result, Bound.UNKNOWN).astype(np.uint8)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from traceanalyzer.hardware import Hardware
     from traceanalyzer.trace import F64, Bool
 
+ENOUGH_SHARE = 0.5
+"""With less of the computation modelled, figures of the whole step would speak of what is not known."""
 FORWARD_ONLY = (
     "aten::linear",
     "aten::conv1d",
@@ -41,7 +43,7 @@ class RooflineStep:
     modelled_share: float = metric("share of the kernels' time (collectives left out) that has a model", "share")
     ideal_ms: float | None = metric(
         "time of the step's computation at the roofline: of what has a model the least time that work and traffic "
-        "need, of the rest the recorded time",
+        "need, of the rest the recorded time; this and utilisation are null where less than half has a model",
         "ms",
     )
     headroom_ms: float | None = metric("recorded time of what has a model less its time at the roofline", "ms")
@@ -65,8 +67,9 @@ def roofline_step(ctx: Context) -> RooflineStep | None:
     ops, r = ctx.trace.device_ops, ctx.roofline
     here = ctx.steady_ops & ctx.is_compute & (ops.device == (-1 if ctx.device is None else ctx.device))
     time = np.where(here, ops.end - ops.start, 0).astype(np.float64)
-    if ctx.device is None or not time.sum() or not (r.modelled & here).any():
+    if ctx.device is None or not time.sum() or not (r.modelled & here & ctx.is_kernel).any():
         return None
+    modelled_share = float(time[r.modelled].sum() / time.sum())
     gpu, steps = ctx.gpus[ctx.device], ctx.steps.steady_count
     step_ns = float(ctx.steps.duration[ctx.steps.steady].mean())
     rated, counted = here & r.rated, here & np.isfinite(r.flops)
@@ -74,7 +77,7 @@ def roofline_step(ctx: Context) -> RooflineStep | None:
     traffic = float(np.where(here & np.isfinite(r.bytes), r.bytes, 0).sum()) / steps
     again = recomputed(ctx) & counted
     used, repeated = _utilisation(ctx, gpu, counted, step_ns * steps), _utilisation(ctx, gpu, again, step_ns * steps)
-    known = gpu is not None
+    known, enough = gpu is not None, gpu is not None and modelled_share >= ENOUGH_SHARE
 
     def per_step(mask: Bool) -> float:
         return ms(time[mask].sum()) / steps
@@ -82,18 +85,18 @@ def roofline_step(ctx: Context) -> RooflineStep | None:
     return RooflineStep(
         gpu=gpu.name if gpu else None,
         datasheet=gpu.source if gpu else None,
-        modelled_share=float(time[r.modelled].sum() / time.sum()),
-        ideal_ms=ms(attained.sum() + time[~rated].sum()) / steps if known else None,
+        modelled_share=modelled_share,
+        ideal_ms=ms(attained.sum() + time[~rated].sum()) / steps if enough else None,
         headroom_ms=ms(time[rated].sum() - attained.sum()) / steps if known else None,
         compute_bound_ms=per_step(r.bound == Bound.COMPUTE) if known else None,
         memory_bound_ms=per_step(r.bound == Bound.MEMORY) if known else None,
         latency_bound_ms=per_step(r.bound == Bound.LATENCY) if known else None,
         unmodelled_ms=per_step(~rated),
         tflop=float(r.flops[counted].sum()) / 1e12 / steps if counted.any() else None,
-        mfu=None if used is None else used - (repeated or 0.0),
-        hfu=used if again.any() else None,
+        mfu=used - (repeated or 0.0) if used is not None and enough else None,
+        hfu=used if again.any() and enough else None,
         traffic_gb=traffic / 1e9 if traffic else None,
-        bandwidth_share=traffic / (gpu.bandwidth * step_ns / 1e9) if gpu and step_ns and traffic else None,
+        bandwidth_share=traffic / (gpu.bandwidth * step_ns / 1e9) if gpu and step_ns and traffic and enough else None,
     )
 
 

@@ -133,6 +133,22 @@ def _tables(m: Measurements, ranks: RankComparison, top: int) -> dict[str, list[
     }
 
 
+def _roofline_notes(m: Measurements) -> list[str]:
+    """Why there is no roofline, and how far measured kernels replace its estimates."""
+    ctx, notes = m.ctx, []
+    if ctx.device is not None and ctx.gpus[ctx.device] is None:
+        name = next((d.name for d in ctx.trace.devices if d.id == ctx.device), None)
+        notes.append(
+            f"{name or 'The GPU (its name was not recorded)'} is not in the hardware table, or not as it was recorded: "
+            "nothing is said about its limits (--hardware FILE adds a GPU)."
+        )
+    if ctx.counters:
+        measured = ctx.roofline.counted & ctx.steady_ops
+        share = measured.sum() / max((ctx.is_kernel & ctx.steady_ops).sum(), 1)
+        notes.append(f"Nsight Compute's report has {share:.0%} of the kernels; the others' rooflines are estimates.")
+    return notes
+
+
 def _notes(run: Run, m: Measurements) -> list[str]:
     steps, collected = m.ctx.steps, m.ctx.trace.collected
     notes = [f"{failure.path} could not be read: {failure.message}" for failure in run.failures]
@@ -148,6 +164,7 @@ def _notes(run: Run, m: Measurements) -> list[str]:
         notes.append("The recording holds no GPU work: nothing is said about the GPU.")
     elif not collected.api:
         notes.append("API calls were not recorded: launches, waits and the causes of idle time cannot be told.")
+    notes += _roofline_notes(m)
     if m.ctx.trace.source != "timing_log":
         notes.append(profiler_note(m) or _estimate_note(m))
     if missing_kernels(m) > NOTED_MISSING:
