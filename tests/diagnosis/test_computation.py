@@ -188,3 +188,12 @@ def test_nothing_above_the_roofline_no_finding() -> None:
     b = TraceBuilder()
     product(b, 0, "[1000,1000],[1000,1000]", BF16, GEMM, 50)
     assert not list(above_roofline(measured(b)))
+
+
+@pytest.mark.parametrize(("last", "told"), [(1_000_000, True), (1_000, True), (700_000, False)])
+def test_kernels_on_other_tensors_are_no_chain(last: int, told: bool) -> None:
+    b = TraceBuilder()
+    for i, size in enumerate((1_000_000, 1_000_000, last)):
+        shapes = f"[[{size}],[{size}],[]]"
+        op(b, "aten::add", i * 20, shapes, '["float","float","Scalar"]', (ADD, 100 + i * 20, 120 + i * 20, {}))
+    assert ("memory-chains" in found(b)) is told

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.metric import ms
+from traceanalyzer.analysis.op_models.tensors import Tensor, parse_inputs
 from traceanalyzer.diagnosis.draft import Draft, Remedy, share
 from traceanalyzer.diagnosis.finding import Evidence
 from traceanalyzer.diagnosis.rules.kernel_rows import (
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from traceanalyzer.analysis.measure import Measurements
+    from traceanalyzer.analysis.op_models.tensors import Input
     from traceanalyzer.diagnosis.finding import BottleneckClass
     from traceanalyzer.trace import F64, I64, Bool
 
@@ -36,6 +38,8 @@ FUSIBLE = ("elementwise", "normalisation", "softmax", "reduction", "layout", "ra
 """Classes whose kernels a compiler can merge with their neighbours; all are limited by memory bandwidth."""
 MIN_CHAIN = 3
 """Shorter runs of such kernels are the residual adds and activations of any model, with little to merge."""
+ASIDE = 64
+"""An operand this many times smaller than another is a statistic or a parameter beside it, not data of its own."""
 FUSED_PASS_RATIO = 7 / 4
 """A fused Adam step touches 7 tensors (parameter, gradient, two moments; three are written back), a single
 foreach operator at most 4: fused, the step takes at least this many times its longest operator."""
@@ -72,7 +76,7 @@ def memory_chains(m: Measurements, free: Bool) -> Iterator[Claim]:
     """Runs of memory-bound kernels one after the other, which one kernel could do in a single pass."""
     order = in_stream_order(m, steady(m))
     fusible = of_class(m, *FUSIBLE) & m.ctx.is_kernel & free
-    run, number = runs(m, order, fusible[order])
+    run, number = _of_same_data(m, order, *runs(m, order, fusible[order]))
     count = np.bincount(run[run >= 0], minlength=number)
     if not (count >= MIN_CHAIN).any():
         return
@@ -97,6 +101,33 @@ def memory_chains(m: Measurements, free: Bool) -> Iterator[Claim]:
     claim = total - per_step(m, _most(duration(m)[chained], run))
     title_ = "Chains of memory-bound kernels could be one kernel each"
     yield Claim(Draft("memory-chains", "memory", title_, "compute", claim, evidence, [Remedy(action, basis)]), rows)
+
+
+def _of_same_data(m: Measurements, order: I64, run: I64, number: int) -> tuple[I64, int]:
+    """The runs, ended also where the largest operand changes its size: the kernels then work on different tensors.
+    Operands that are far smaller (the row means of a normalisation) go with the run."""
+    size = _elements(m)[order]
+    result, current, last, count = np.full(len(run), -1, np.int64), 0, -1, -1
+    for i in np.flatnonzero(run >= 0).tolist():
+        here = int(size[i])
+        differs = bool(here and current and here != current and max(here, current) < ASIDE * min(here, current))
+        if run[i] != last or differs:
+            count, current = count + 1, 0
+        result[i], last, current = count, int(run[i]), max(current, here)
+    return result, count + 1 if number else 0
+
+
+def _elements(m: Measurements) -> I64:
+    """Elements of the largest operand of the operator that each device op is part of, 0 where not known."""
+    trace, row = m.ctx.trace, m.ctx.roofline.row
+    codes = np.append(trace.host_ranges.shapes, np.int32(-1))[row]
+    known, inverse = np.unique(codes, return_inverse=True)
+    sizes = [_largest(parse_inputs(trace.text(int(code)) or "", None, None)) for code in known]
+    return np.array(sizes, np.int64)[inverse] if len(known) else np.zeros(0, np.int64)
+
+
+def _largest(inputs: tuple[Input, ...] | None) -> int:
+    return max((operand.numel for operand in inputs or () if isinstance(operand, Tensor)), default=0)
 
 
 def _traffic_saved(m: Measurements, chained: I64, run: I64) -> Iterator[Evidence]:
