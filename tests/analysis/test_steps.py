@@ -53,6 +53,17 @@ def test_work_of_earlier_steps_that_drains_inside_the_window_is_not_the_first_st
     assert steps.of_op.tolist() == [-1, 0, 1, 2, 3]
 
 
+def test_the_recorders_shutdown_is_not_the_last_steps() -> None:
+    """The profiler stops, and waits for the device, before the last step's range is closed."""
+    b = TraceBuilder()
+    for i in range(4):
+        b.annotation(f"ProfilerStep#{i}", i * 100, (i + 1) * 100 + (3000 if i == 3 else 0))
+        b.call("cudaLaunchKernel", i * 100 + 80, i * 100 + 85, i + 1)
+        b.kernel("k", i * 100 + 86, i * 100 + 96, i + 1)
+    b.call("cudaDeviceSynchronize", 700, 3300)
+    assert steps_of(b).duration.tolist() == [100_000] * 4
+
+
 def test_ops_without_a_launch_belong_with_the_op_before_them() -> None:
     b = device_behind()
     b.kernel("lost launch", 150, 160)

@@ -9,19 +9,23 @@ of a run are contiguous either way. (Dividing the recorded window by the number 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.api_names import ApiKind
 from traceanalyzer.analysis.logged_steps import logged_steps
 from traceanalyzer.analysis.step_evidence import HostSteps, annotated, periodic, profiler_steps
 from traceanalyzer.errors import EmptyRecordingError
+from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.context import Context
-    from traceanalyzer.trace import I32, I64, ApiCalls, DeviceOps, HostRanges
+    from traceanalyzer.trace import I32, I64, ApiCalls, Bool, DeviceOps, HostRanges
 
+DEVICE_WAIT = re.compile(r"(Device|Ctx)Synchronize")
 WARMUP_RATIO = 1.5
 """A leading step this much slower than the median of the later ones is warm-up (compilation, autotuning,
 allocator growth cost whole factors; the spread of steady steps is tens of percent)."""
@@ -141,12 +145,42 @@ def _windows(ctx: Context, found: HostSteps, of_op: I32) -> tuple[I64, I64]:
     inside = of_op >= 0
     np.maximum.at(last_end, of_op[inside], ops.end[inside])
     np.minimum.at(first_start, of_op[inside], ops.start[inside])
-    end = np.maximum.accumulate(np.maximum(last_end, found.end))
+    end = np.maximum.accumulate(np.maximum(last_end, _without_shutdown(ctx, found)))
     begin = int(found.start[0])
     if (of_op == 0).any():
         earlier = (of_op < 0) & (ops.start < first_start[0])
         begin = _begin(max(begin, int(ops.end[earlier].max(initial=begin))), first_start, end)
     return np.concatenate((np.array([begin], np.int64), end[:-1])), end
+
+
+def _without_shutdown(ctx: Context, found: HostSteps) -> I64:
+    """Ends of the host ranges, the last one's without the recorder's shutdown: after its last operator or call the
+    host is not taken to go on for longer than in any earlier step."""
+    if len(found.names) < 2:
+        return found.end
+    calls, ranges = ctx.trace.api_calls, ctx.trace.host_ranges
+    kept = ~_recorders_waits(ctx)
+    ops = ranges.kind == RangeKind.OP
+    time = np.concatenate((calls.end[kept], ranges.end[ops]))
+    index = np.searchsorted(found.start, time, side="right") - 1
+    inside = (index >= 0) & (time <= found.end[np.maximum(index, 0)])
+    active = np.full(len(found.names), -1, np.int64)
+    np.maximum.at(active, index[inside], time[inside])
+    tails = (found.end - active)[:-1][active[:-1] >= 0]
+    end = found.end.copy()
+    if len(tails) and active[-1] >= 0:
+        end[-1] = min(end[-1], active[-1] + tails.max())
+    return end
+
+
+def _recorders_waits(ctx: Context) -> Bool:
+    """Waits for the whole device after the last launch, in a program that does not wait so itself before."""
+    calls = ctx.trace.api_calls
+    whole = np.array([bool(DEVICE_WAIT.search(name)) for name in ctx.trace.strings] or [False])[calls.name]
+    launching = np.isin(ctx.api_kind, (ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH, ApiKind.COPY, ApiKind.SET))
+    last_launch = int(calls.start[launching].max(initial=0))
+    result: Bool = whole & (calls.start > last_launch)
+    return np.zeros(len(calls), bool) if (whole & ~result).any() else result
 
 
 def _begin(idle_since: int, first_start: I64, end: I64) -> int:

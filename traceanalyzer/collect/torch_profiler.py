@@ -200,6 +200,7 @@ def _stop(profiler: Any) -> None:
     """Stop the profiler; where the device hangs, without the wait for it that torch does first."""
     import torch
 
+    _close_step(profiler)
     if cuda.wait_at_most(DRAIN_SECONDS):
         profiler.stop()
         return
@@ -209,6 +210,14 @@ def _stop(profiler: Any) -> None:
         profiler.stop()
     finally:
         torch.cuda.synchronize = waiting
+
+
+def _close_step(profiler: Any) -> None:
+    """End the last `ProfilerStep` now, so that waiting for the device and stopping are not part of the step."""
+    annotation = getattr(profiler, "step_rec_fn", None)
+    if annotation is not None:
+        profiler.step_rec_fn = None
+        annotation.__exit__(None, None, None)
 
 
 @contextmanager
