@@ -4,4 +4,4 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 [ -x .venv/bin/python ] || python3 -m venv .venv
 .venv/bin/pip install --quiet --disable-pip-version-check -e .
-.venv/bin/traceanalyzer analyze sample_traces/sync_bound.json.gz "$@"
+.venv/bin/traceanalyzer analyze sample_traces/sync_bound "$@"

@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 COMMANDS = sorted({line.split("#")[0].strip() for line in README.splitlines() if line.startswith("traceanalyzer ")})
 SCRIPTS = re.findall(r"^bash (\S+)", README, re.MULTILINE)
-SAMPLE = ROOT / "sample_traces" / "sync_bound.json.gz"
+SAMPLE = ROOT / "tests" / "data" / "gpu" / "sync_bound.json.gz"
 
 
 @pytest.fixture(scope="module")

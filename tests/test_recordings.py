@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared" / "traces"
-SAMPLES = sorted((ROOT / "sample_traces").glob("*.json.gz"))
+SAMPLES = sorted((ROOT / "tests" / "data" / "gpu").glob("*.json.gz"))
 RECORDINGS = [
     *SAMPLES,
     *sorted(p for p in SHARED.glob("*/*") if p.suffix == ".gz" and "large" not in p.parts),
 ]
 CLASSES = {
-    "sample_traces/launch_bound.json.gz": "launch",
-    "sample_traces/sync_bound.json.gz": "sync",
-    "sample_traces/input_bound.json.gz": "input",
-    "sample_traces/host_bound.json.gz": "host",
-    "sample_traces/compute_bound.json.gz": "compute",
-    "sample_traces/memory_bound.json.gz": "memory",
-    "sample_traces/transfer_bound.json.gz": "transfer",
-    "sample_traces/compiled.json.gz": "launch",
+    "tests/data/gpu/launch_bound.json.gz": "launch",
+    "tests/data/gpu/sync_bound.json.gz": "sync",
+    "tests/data/gpu/input_bound.json.gz": "input",
+    "tests/data/gpu/host_bound.json.gz": "host",
+    "tests/data/gpu/compute_bound.json.gz": "compute",
+    "tests/data/gpu/memory_bound.json.gz": "memory",
+    "tests/data/gpu/transfer_bound.json.gz": "transfer",
+    "tests/data/gpu/compiled.json.gz": "launch",
     "kineto/slow_dataloader.base.json.gz": "input",
     "kineto/item_every_layer.base.json.gz": "sync",
     "kineto/tiny_mlp_infer.base.json.gz": "launch",
@@ -49,7 +49,7 @@ CLASSES = {
 
 
 def recording(name: str) -> Path:
-    path = ROOT / name if name.startswith("sample_traces") else SHARED / name
+    path = ROOT / name if name.startswith("tests/") else SHARED / name
     if not path.exists():
         pytest.skip("the shared recordings are not here")
     return path
@@ -129,8 +129,8 @@ def test_both_tools_see_the_same_program(tool: str) -> None:
 
 def test_the_samples_say_their_truth() -> None:
     """GPU-bound samples take as long with the profiler as without it."""
-    manifest = json.loads((ROOT / "sample_traces" / "manifest.json").read_text())
+    manifest = json.loads((ROOT / "tests" / "data" / "gpu" / "manifest.json").read_text())
     for name in ("compute_bound", "memory_bound"):
-        step = ta.analyze(ROOT / "sample_traces" / f"{name}.json.gz").metrics.step_time_ms
+        step = ta.analyze(ROOT / "tests" / "data" / "gpu" / f"{name}.json.gz").metrics.step_time_ms
         assert step is not None
         assert step.median == pytest.approx(manifest[name]["step_ms_unprofiled"], rel=0.05)

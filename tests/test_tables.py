@@ -8,7 +8,7 @@ import traceanalyzer as ta
 from traceanalyzer.errors import EmptyRecordingError
 from traceanalyzer.tables import TABLES, table
 
-SAMPLE = Path(__file__).resolve().parents[1] / "sample_traces" / "sync_bound.json.gz"
+SAMPLE = Path(__file__).resolve().parents[1] / "tests" / "data" / "gpu" / "sync_bound.json.gz"
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""The sample traces' operators against what torch.profiler's key_averages() said on the GPU they were recorded on."""
+"""Recordings' operators against what torch.profiler's key_averages() said on the GPU they were recorded on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from traceanalyzer.analysis.steps import whole_recording
 from traceanalyzer.ingest import load
 
 ROOT = Path(__file__).resolve().parents[2]
-SAID = sorted((ROOT / "tests" / "data" / "key_averages").glob("*.json"))
+GPU = ROOT / "tests" / "data" / "gpu"
+SAID = sorted(path for path in GPU.glob("*.json") if path.name != "manifest.json")
 ROUNDING_US = 1.0
 MS = 1e3
 
@@ -30,7 +31,7 @@ def figures(row: OpStats) -> dict[str, float]:
 
 @pytest.mark.parametrize("path", SAID, ids=lambda p: p.stem)
 def test_operators_agree_with_key_averages(path: Path) -> None:
-    ctx = Context(load([ROOT / "sample_traces" / f"{path.stem}.json.gz"]).traces[0])
+    ctx = Context(load([GPU / f"{path.stem}.json.gz"]).traces[0])
     ctx.__dict__["steps"] = whole_recording(ctx)
     measured = {row.name: figures(row) for row in op_stats(ctx)}
     compared = 0

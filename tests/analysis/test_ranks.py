@@ -181,7 +181,7 @@ def test_one_rank_alone_is_critical_and_says_what_is_missing():
 
 
 def test_the_same_rank_twice_is_noted():
-    assert "rank 0" in compare(rank_trace(0, compute=200), rank_trace(0, compute=210)).notes[0]
+    assert "same rank" in compare(rank_trace(0, compute=200), rank_trace(0, compute=210)).notes[0]
 
 
 def test_a_rank_without_device_work_does_not_stop_the_others():

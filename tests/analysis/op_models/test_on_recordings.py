@@ -17,7 +17,7 @@ from traceanalyzer.trace import RangeKind
 
 ROOT = Path(__file__).resolve().parents[3]
 RECORDINGS = [
-    *sorted((ROOT / "sample_traces").glob("*.json.gz")),
+    *sorted((ROOT / "tests" / "data" / "gpu").glob("*.json.gz")),
     *sorted((ROOT.parent / "shared" / "traces").glob("*/*.json.gz")),
 ]
 LEAST_SHARE = 0.9

@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# Records the samples on a GPU host: sample_traces/record.sh OUTPUT [one|two]   (needs `traceanalyzer` and torch;
+# nsys samples where nsys is on the PATH; `two` needs two GPUs).
+set -u
+out=$1
+here=$(cd "$(dirname "$0")" && pwd)
+step=(--step-on 'one_step$')
+mkdir -p "$out"
+if [ "${2:-one}" = two ]; then
+  for name in tensor_parallel communication_bound straggler; do
+    traceanalyzer collect torch -o "$out/$name" "${step[@]}" -- \
+      torchrun --standalone --nproc-per-node=2 "$here/workloads.py" "$name"
+  done
+  python3 "$here/scrub.py" "$out"
+  exit
+fi
+for name in launch_bound cuda_graph sync_bound input_bound host_bound compute_bound memory_bound transfer_bound; do
+  traceanalyzer collect torch -o "$out/$name" "${step[@]}" -- python3 "$here/workloads.py" "$name"
+done
+traceanalyzer collect torch -o "$out/compiled" "${step[@]}" --memory -- python3 "$here/workloads.py" compiled
+traceanalyzer collect torch -o "$out/sync_bound_stacks" "${step[@]}" --stacks -- python3 "$here/workloads.py" sync_bound
+traceanalyzer collect timing -o "$out/timing_input_bound" "${step[@]}" -- python3 "$here/workloads.py" input_bound
+if command -v nsys >/dev/null; then
+  for name in sync_bound input_bound cuda_graph; do
+    traceanalyzer collect nsys -o "$out/nsys_$name" "${step[@]}" -- python3 "$here/workloads.py" "$name"
+    gzip -9n "$out/nsys_$name"/*.sqlite
+  done
+fi
+python3 "$here/scrub.py" "$out"

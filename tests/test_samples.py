@@ -1,0 +1,58 @@
+"""The samples: recorded by our collectors on real GPUs, small, without a trace of the machine, and well diagnosed."""
+
+from __future__ import annotations
+
+import gzip
+import re
+from pathlib import Path
+
+import pytest
+
+import traceanalyzer as ta
+
+FOLDER = Path(__file__).resolve().parents[1] / "sample_traces"
+SAMPLES = sorted(path for path in FOLDER.iterdir() if path.is_dir() and path.name != "__pycache__")
+CLASSES = {
+    "compiled": "launch",
+    "compute_bound": "compute",
+    "cuda_graph": "compute",
+    "host_bound": "host",
+    "input_bound": "input",
+    "launch_bound": "launch",
+    "memory_bound": "memory",
+    "nsys_cuda_graph": "compute",
+    "nsys_input_bound": "input",
+    "nsys_sync_bound": "sync",
+    "straggler": "compute",
+    "sync_bound": "sync",
+    "sync_bound_stacks": "sync",
+    "tensor_parallel": "communication",
+    "timing_input_bound": "input",
+    "transfer_bound": "transfer",
+}
+MACHINE = re.compile(rb"/(?:root|home|tmp|opt|work|usr|mnt)/|LD_LIBRARY_PATH|PYTHONPATH|HOSTNAME")
+
+
+def test_there_is_a_sample_of_every_kind() -> None:
+    assert {path.name for path in SAMPLES} == set(CLASSES)
+    assert sum(f.stat().st_size for path in SAMPLES for f in path.iterdir()) < 10e6
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=lambda p: p.name)
+def test_what_the_analyzer_says_of_it(path: Path) -> None:
+    report = ta.analyze(path)
+    assert report.summary.bottleneck == CLASSES[path.name]
+    if report.inputs[0].kind != "timing_log":
+        assert report.metrics.unprofiled_source == "measured"
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=lambda p: p.name)
+def test_it_holds_nothing_of_the_machine_it_was_recorded_on(path: Path) -> None:
+    for file in path.iterdir():
+        content = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
+        assert not MACHINE.search(content), file.name
+
+
+def test_the_readme_has_a_row_for_each() -> None:
+    text = (FOLDER / "README.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `(\w+)/`", text, re.MULTILINE)) == set(CLASSES)
