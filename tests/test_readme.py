@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 COMMANDS = sorted({line.split("#")[0].strip() for line in README.splitlines() if line.startswith("traceanalyzer ")})
 SCRIPTS = re.findall(r"^bash (\S+)", README, re.MULTILINE)
+CAPTURE = ROOT / "sample_traces" / "sync_bound"
 SAMPLE = ROOT / "tests" / "data" / "gpu" / "sync_bound.json.gz"
 
 
@@ -29,6 +30,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("trace.json.gz", "rank0.json.gz", "rank1.json.gz"):
         shutil.copy(SAMPLE, folder / name)
     (folder / "trace.json").write_bytes(gzip.decompress(SAMPLE.read_bytes()))
+    shutil.copytree(CAPTURE, folder / "capture-2026-01-01-120000")
     small_run("3.24.0").write(folder / "run.sqlite")
     return folder
 
@@ -39,8 +41,8 @@ def test_every_command_of_the_readme_runs(command: str, folder: Path, monkeypatc
     arguments = []
     for word in shlex.split(command)[1:]:
         arguments += sorted(p.name for p in folder.glob(word)) if "*" in word and "/" not in word else [word]
-    if arguments[0] == "collect":
-        arguments = [arguments[0], arguments[1], "--help"]
+    if arguments[0] in ("collect", "doctor"):
+        arguments = [*arguments[:2], "--help"]
     result = CliRunner().invoke(cli, arguments, catch_exceptions=False)
     assert result.exit_code == 0, result.output
 

@@ -11,9 +11,10 @@ import pytest
 import traceanalyzer as ta
 
 FOLDER = Path(__file__).resolve().parents[1] / "sample_traces"
-SAMPLES = sorted(path for path in FOLDER.iterdir() if path.is_dir() and path.name != "__pycache__")
+SAMPLES = sorted(path for path in FOLDER.iterdir() if (path / "environment.json").exists())
 CLASSES = {
     "compiled": "launch",
+    "communication_bound": "communication",
     "compute_bound": "compute",
     "cuda_graph": "compute",
     "host_bound": "host",
@@ -26,7 +27,7 @@ CLASSES = {
     "straggler": "compute",
     "sync_bound": "sync",
     "sync_bound_stacks": "sync",
-    "tensor_parallel": "communication",
+    "tensor_parallel": "compute",
     "timing_input_bound": "input",
     "transfer_bound": "transfer",
 }

@@ -12,6 +12,7 @@ from typing import NoReturn
 
 import click
 
+from traceanalyzer import __version__
 from traceanalyzer.errors import TraceAnalyzerError
 
 COMMANDS = (
@@ -49,7 +50,7 @@ class Commands(click.Group):
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="traceanalyzer", prog_name="traceanalyzer", message="%(prog)s %(version)s")
+@click.version_option(__version__, prog_name="traceanalyzer", message="%(prog)s %(version)s")
 def cli() -> None:
     """Say where the GPU step's time went, why, and what is worth changing.
 
