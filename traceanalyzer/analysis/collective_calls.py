@@ -130,9 +130,7 @@ def _enclosing_records(ctx: Context, kernels: I64, messages: _Messages) -> I64:
     return result
 
 
-def _claimed_records(
-    ctx: Context, kernels: I64, record: I64, named: I32, messages: _Messages
-) -> tuple[I64, I64]:
+def _claimed_records(ctx: Context, kernels: I64, record: I64, named: I32, messages: _Messages) -> tuple[I64, I64]:
     """Host ranges with metadata that launched nothing, and the kernel (index in `kernels`) that the next launch
     on their thread, itself in no such range, started on their behalf."""
     ranges, calls = ctx.trace.host_ranges, ctx.trace.api_calls
@@ -176,5 +174,3 @@ def _kinds_of_names(trace: Trace, names: I32) -> I32:
     codes, inverse = np.unique(names, return_inverse=True)
     kinds = [KINDS.index(collective_kind(trace.text(int(c)) or "")) for c in codes]
     return np.array(kinds, np.int32)[inverse] if len(codes) else np.empty(0, np.int32)
-
-

@@ -85,9 +85,7 @@ def match_collectives(contexts: Sequence[Context]) -> Matches:
 
 def _entries(ctx: Context) -> _Entries:
     calls, table, trace = collective_calls(ctx), ctx.trace.collectives, ctx.trace
-    rows = np.flatnonzero(
-        (calls.step >= 0) & (calls.device == ctx.device) & ~np.isin(calls.kind, _POINT_TO_POINT)
-    )
+    rows = np.flatnonzero((calls.step >= 0) & (calls.device == ctx.device) & ~np.isin(calls.kind, _POINT_TO_POINT))
     groups = [(trace.text(g) or "", trace.text(r) or "") for g, r in zip(table.group, table.ranks, strict=True)]
     groups.append(("", ""))
     names = ctx.steps.names
@@ -101,9 +99,7 @@ def _entries(ctx: Context) -> _Entries:
     return _Entries(calls, rows, block, ordinal, frozenset(names))
 
 
-def _complete(
-    ranks: list[_Entries], blocks: list[tuple[tuple[str, str], str]], present: Bool, block_of: I64
-) -> Bool:
+def _complete(ranks: list[_Entries], blocks: list[tuple[tuple[str, str], str]], present: Bool, block_of: I64) -> Bool:
     """Which collectives belong to a group and step of which all ranks concerned recorded equally many."""
     members = {(group, r) for r, entries in enumerate(ranks) for group, _ in set(entries.block)}
     expected = np.array(

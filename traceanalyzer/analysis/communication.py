@@ -60,7 +60,8 @@ class CollectiveStats:
     )
     bus_gbs: float | None = metric(
         "algorithm bandwidth times NCCL's factor for n ranks (2(n-1)/n for all_reduce, (n-1)/n for all_gather, "
-        "reduce_scatter, all_to_all, 1 for the others): comparable with a link's bandwidth", "GB/s"
+        "reduce_scatter, all_to_all, 1 for the others): comparable with a link's bandwidth",
+        "GB/s",
     )
     streams: str | None = metric("streams they ran on")
     on_compute_stream: bool | None = metric("whether one of those streams also runs compute")

@@ -14,6 +14,7 @@ from traceanalyzer.trace import RangeKind
 if TYPE_CHECKING:
     from traceanalyzer.trace import I32, I64, U8, Bool, Trace
 
+
 @dataclass(frozen=True, eq=False)
 class HostTree:
     """Host ranges (operators, annotations, library calls; not Python frames) and API calls as one forest.
@@ -63,9 +64,7 @@ class HostTree:
         node_of_call[row[is_call]] = np.flatnonzero(is_call)
         inside = parent >= 0
         repaired = int((end[inside] > end[parent[inside]]).sum())
-        return cls(
-            start, end, thread, parent, depth, kind, is_call, row, node_of_call, node_of_range, repaired
-        )
+        return cls(start, end, thread, parent, depth, kind, is_call, row, node_of_call, node_of_range, repaired)
 
     @cached_property
     def subtree_end(self) -> I64:

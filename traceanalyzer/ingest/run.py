@@ -79,9 +79,7 @@ def _recognised(path: Path, pattern: str | None) -> bool:
     return True
 
 
-def _read(
-    path: Path, progress: Callable[[float], None] | None, pattern: str | None, *, several: bool
-) -> list[Trace]:
+def _read(path: Path, progress: Callable[[float], None] | None, pattern: str | None, *, several: bool) -> list[Trace]:
     """The traces of one file; whatever goes wrong in a reader is an error about the file, never a traceback."""
     reader = detect(path, pattern)
     try:
