@@ -113,17 +113,23 @@ class HostTimeline:
 def _pieces(ctx: Context) -> Pieces:
     tree, calls = ctx.tree, ctx.trace.api_calls
     launching = np.unique(calls.thread[ctx.launch[ctx.launch >= 0]])
-    nodes = np.flatnonzero(np.isin(tree.thread, launching))
-    time = np.concatenate((tree.start[nodes], tree.end[nodes]))
-    thread = np.concatenate((tree.thread[nodes], tree.thread[nodes]))
-    node = np.concatenate((nodes, tree.parent[nodes]))
-    # At equal times inner ends come first, then outer starts, so that the last entry is what goes on.
-    depth = tree.depth[nodes].astype(np.int64) + 1
-    order = np.lexsort((np.concatenate((depth, -depth)), time, thread))
-    time, thread, node = time[order], thread[order], node[order]
-    keep = np.flatnonzero((thread[1:] == thread[:-1]) & (time[1:] > time[:-1]))
-    start, end, thread, node = time[keep], time[keep + 1], thread[keep], node[keep]
+    parts = [_cut(ctx, np.flatnonzero(tree.thread == one)) for one in launching.tolist()]
+    start, end, node = (np.concatenate([part[i] for part in parts] or [np.empty(0, np.int64)]) for i in range(3))
+    thread = np.repeat(launching, [len(part[0]) for part in parts]).astype(np.int32)
     return Pieces(start, end, thread, node, _states(ctx, start, end, thread, node))
+
+
+def _cut(ctx: Context, nodes: I64) -> tuple[I64, I64, I64]:
+    """Start, end and innermost node of the pieces of one thread, whose nodes are given in order."""
+    tree = ctx.tree
+    # At equal times inner ends come first, then outer starts, so that the last entry is what goes on: the sort
+    # is stable, and inner nodes follow outer ones. Ends in reverse are nearly sorted, which makes it quick.
+    time = np.concatenate((tree.end[nodes][::-1], tree.start[nodes]))
+    node = np.concatenate((tree.parent[nodes][::-1], nodes))
+    order = np.argsort(time, kind="stable")
+    time, node = time[order], node[order]
+    keep = np.flatnonzero(time[1:] > time[:-1])
+    return time[keep], time[keep + 1], node[keep]
 
 
 def _states(ctx: Context, start: I64, end: I64, thread: I32, node: I64) -> U8:
