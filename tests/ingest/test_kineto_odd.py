@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.kineto_builder import KinetoTrace, span
@@ -149,6 +149,7 @@ def test_a_missing_closing_bracket(read):
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, 10**6))
+@example(5396)
 def test_a_file_cut_anywhere(tmp_path, where):
     content = kineto_text(kernels())
     cut = content[: where % len(content)]

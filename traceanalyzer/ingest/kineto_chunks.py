@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
-_END = re.compile(rb'\}\s*,?\s*(?=\]\s*(?:,\s*"|\}|$))')
+_END = re.compile(rb'\}\s*,?\s*(?=\]\s*(?:,\s*(?:"|$)|\}|$))')
 """Where the last event may end: the array closes, and a key or the end of the object follows."""
 
 _COMMA = re.compile(rb"\}\s*,\s*(?=\{)")
