@@ -15,7 +15,7 @@ from traceanalyzer.analysis.host_tree import HostTree
 from traceanalyzer.analysis.kernel_classes import KernelClasses
 from traceanalyzer.analysis.steps import Steps, find_steps
 from traceanalyzer.hardware import HardwareTable
-from traceanalyzer.trace import DeviceOpKind
+from traceanalyzer.trace import CopyKind, DeviceOpKind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from traceanalyzer.kernel_counters import KernelCounters
     from traceanalyzer.trace import F64, I32, I64, U8, Bool, Trace
 
+INPUT_BYTES = 4096
+"""A host-to-device copy of at least this many bytes carries data; smaller ones carry scalars and pointers."""
 _LAUNCHING = (ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH, ApiKind.COPY, ApiKind.SET)
 
 
@@ -116,6 +118,13 @@ class Context:
     def is_copy(self) -> Bool:
         """Which device ops are memory copies."""
         result: Bool = self.trace.device_ops.kind == DeviceOpKind.MEMCPY
+        return result
+
+    @cached_property
+    def brings_input(self) -> Bool:
+        """Which device ops copy data from the host: what the host did before was to prepare it."""
+        ops = self.trace.device_ops
+        result: Bool = (ops.copy_kind == CopyKind.HOST_TO_DEVICE) & (ops.bytes >= INPUT_BYTES)
         return result
 
     @cached_property

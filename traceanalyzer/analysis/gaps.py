@@ -15,7 +15,7 @@ import numpy as np
 
 from traceanalyzer.analysis.host_timeline import HostState
 from traceanalyzer.analysis.intervals import complement, measure, union
-from traceanalyzer.trace import CopyKind, Table, column
+from traceanalyzer.trace import Table, column
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.context import Context
@@ -55,9 +55,6 @@ are; a host that is faster than the device is ahead again after about this many.
 QUEUED_LATENCY_NS = 100_000
 """A queued op starts within this after the one before it (kernel to kernel about 1 us, into a CUDA graph tens);
 a longer wait is for something the recording does not show."""
-
-INPUT_BYTES = 4096
-"""A host-to-device copy of at least this many bytes carries data; smaller ones carry scalars and pointers."""
 
 DOMINANT = 0.5
 """A cause owns a gap if it filled at least this share of it."""
@@ -153,17 +150,8 @@ def _causes(ctx: Context, start: I64, end: I64, next_op: I64) -> dict[str, U8 | 
     )
     for owner, spent in owners:
         cause[late & (spent >= DOMINANT * duration)] = owner
-    cause[(cause == IdleCause.HOST) & _brings_input(ctx, next_op)] = IdleCause.INPUT
+    cause[(cause == IdleCause.HOST) & (next_op >= 0) & ctx.brings_input[next_op]] = IdleCause.INPUT
     return {"cause": cause, "queued": queued.astype(np.uint8), "sync": np.where(cause == IdleCause.SYNC, sync, -1)}
-
-
-def _brings_input(ctx: Context, next_op: I64) -> Bool:
-    """Which of the ops are copies of data from the host: what the host did before was to prepare it."""
-    ops = ctx.trace.device_ops
-    result: Bool = (
-        (next_op >= 0) & (ops.copy_kind[next_op] == CopyKind.HOST_TO_DEVICE) & (ops.bytes[next_op] >= INPUT_BYTES)
-    )
-    return result
 
 
 def _drained_by(ctx: Context, launch: I64) -> I64:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.intervals import IntervalSet, measure, union
+from traceanalyzer.analysis.intervals import measure
 from traceanalyzer.analysis.metric import metric, ms
 from traceanalyzer.trace import RangeKind
 
@@ -103,9 +103,3 @@ def _device_busy(ctx: Context, start: I64, end: I64) -> I64:
     if ctx.device is None:
         return np.zeros(len(start), np.int64)
     return measure(ctx.activity[ctx.device].busy, start, end)
-
-
-def waiting_time(ctx: Context) -> IntervalSet:
-    """When any thread was inside a call that waits for the device."""
-    calls = ctx.trace.api_calls
-    return union(calls.start[ctx.blocks], calls.end[ctx.blocks])

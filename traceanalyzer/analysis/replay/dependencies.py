@@ -53,12 +53,18 @@ def find_dependencies(ctx: Context, chosen: I64, stream: I32) -> Dependencies:
     return Dependencies(source, delay, second)
 
 
-def _just_ended(start: I64, end: I64, stream: I32) -> I64:
-    """The op of another stream, launched earlier, whose end let each op start; -1 where none did."""
+def stream_free_since(start: I64, end: I64, stream: I32) -> I64:
+    """When the op before each op on its stream had ended, ns; far in the past for the first one."""
     order = np.lexsort((start, stream))
     before = np.full(len(start), np.iinfo(np.int64).min // 2)
     same = stream[order][1:] == stream[order][:-1]
     before[order[1:][same]] = end[order[:-1][same]]
+    return before
+
+
+def _just_ended(start: I64, end: I64, stream: I32) -> I64:
+    """The op of another stream, launched earlier, whose end let each op start; -1 where none did."""
+    before = stream_free_since(start, end, stream)
     by_end = np.argsort(end, kind="stable")
     result = np.full(len(start), -1, np.int64)
     if len(np.unique(stream)) == 1:

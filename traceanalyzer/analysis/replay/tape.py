@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.gaps import INPUT_BYTES
 from traceanalyzer.analysis.host_timeline import HostState
 from traceanalyzer.analysis.intervals import IntervalSet, intersect, measure, union
 from traceanalyzer.analysis.launches import blocked_time
-from traceanalyzer.analysis.replay.dependencies import Dependencies, find_dependencies
-from traceanalyzer.trace import CopyKind, RangeKind
+from traceanalyzer.analysis.replay.dependencies import Dependencies, find_dependencies, stream_free_since
+from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.context import Context
@@ -170,10 +169,7 @@ def _timing(ctx: Context, chosen: I64, stream: I32) -> tuple[I64, I64]:
     """Launch latency and least gap of each op."""
     ops, calls = ctx.trace.device_ops, ctx.trace.api_calls
     start, end, call = ops.start[chosen], ops.end[chosen], ctx.launch[chosen]
-    order = np.lexsort((start, stream))
-    before = np.full(len(chosen), np.iinfo(np.int64).min // 2)
-    same = stream[order][1:] == stream[order][:-1]
-    before[order[1:][same]] = end[order[:-1][same]]
+    before = stream_free_since(start, end, stream)
     queued = calls.end[call] <= before
     latency = start - calls.start[call]
     first = np.append(True, call[1:] != call[:-1])
@@ -227,11 +223,9 @@ def waited_time(ctx: Context, rows: I64) -> I64:
 
 
 def _brings_input(ctx: Context, rows: I64) -> Bool:
-    """Which events copy data from the host: what the host did before was to prepare it."""
-    ops = ctx.trace.device_ops
+    """Which events launch a copy that brings input."""
     result = np.zeros(len(ctx.trace.api_calls), bool)
-    data = (ops.copy_kind == CopyKind.HOST_TO_DEVICE) & (ops.bytes >= INPUT_BYTES) & (ctx.launch >= 0)
-    result[ctx.launch[data]] = True
+    result[ctx.launch[ctx.brings_input & (ctx.launch >= 0)]] = True
     return result[rows]
 
 
