@@ -14,7 +14,7 @@ from traceanalyzer.ingest.nsys_events import TIMES, UNKNOWN, Events, mend_times,
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from traceanalyzer.ingest.nsys_database import Database
     from traceanalyzer.ingest.nsys_events import Strings, Tally
@@ -148,7 +148,7 @@ class _Names:
         lines = _LINE.findall(b"\n".join(texts).decode("utf-8", "replace"))
         if len(lines) == len(texts):
             heads, sequences, numbers = zip(*lines, strict=True)
-            self._learn(set(heads))
+            self._learn(dict.fromkeys(heads))
             self._numbered.update(head for head, number in zip(heads, numbers, strict=True) if number)
             self._code.extend(map(self._codes.__getitem__, heads))
             self._sequence.extend([int(text) if text else -1 for text in sequences])
@@ -157,15 +157,17 @@ class _Names:
             for text in texts:
                 self._add(text.decode("utf-8", "replace"))
 
-    def _learn(self, names: set[str]) -> None:
-        for name in names - self._codes.keys():
-            self._codes[name] = self._strings.code(name)
+    def _learn(self, names: Iterable[str]) -> None:
+        """Number new names in the order of their first appearance, so that every run reads the same."""
+        for name in names:
+            if name not in self._codes:
+                self._codes[name] = self._strings.code(name)
 
     def _add(self, text: str) -> None:
         """Take in one text of any form."""
         match = _EMITTED.fullmatch(text)
         name = match["name"] if match else text
-        self._learn({name})
+        self._learn((name,))
         if match and name != text:
             self._numbered.add(name)
         self._code.append(self._codes[name])
