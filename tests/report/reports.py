@@ -150,7 +150,10 @@ METRICS = known(
         back_pressure_ms=0.0,
         queue_delay_p50_us=11.2,
         short_kernel_share=0.713,
+        graph_launches=0.0,
         copy_calls=10.2,
+        memset_calls=0.0,
+        without_launch=0.0,
     ),
     host=HostStats(8.9, 6.1, 0.0, 0.0, 0.1, 0.3, 9.37),
 )

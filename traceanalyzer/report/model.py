@@ -9,11 +9,17 @@ recording cannot support is None, and a finding or a health note says why.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from traceanalyzer.analysis.communication import CommunicationTime
+from traceanalyzer.analysis.devices import DeviceTotals
+from traceanalyzer.analysis.host import HostStats
+from traceanalyzer.analysis.launches import LaunchStats
 from traceanalyzer.analysis.metric import metric
+from traceanalyzer.analysis.roofline_step import RooflineStep
 from traceanalyzer.analysis.step_metrics import Budget, Idle, StepTime
+from traceanalyzer.analysis.step_parts import StepPart
+from traceanalyzer.analysis.timing import TimingStats
 from traceanalyzer.diagnosis.finding import (
     BottleneckClass,
     Evidence,
@@ -23,29 +29,28 @@ from traceanalyzer.diagnosis.finding import (
     Summary,
 )
 
-if TYPE_CHECKING:
-    from traceanalyzer.analysis.devices import DeviceTotals
-    from traceanalyzer.analysis.host import HostStats
-    from traceanalyzer.analysis.launches import LaunchStats
-    from traceanalyzer.analysis.roofline_step import RooflineStep
-    from traceanalyzer.analysis.timing import TimingStats
-
 __all__ = [
     "BottleneckClass",
     "Budget",
     "CommunicationTime",
+    "DeviceTotals",
     "Evidence",
     "Finding",
+    "HostStats",
     "Idle",
     "Input",
     "InputDevice",
     "InputHealth",
+    "LaunchStats",
     "Metrics",
     "Recommendation",
     "Report",
+    "RooflineStep",
     "Severity",
+    "StepPart",
     "StepTime",
     "Summary",
+    "TimingStats",
     "Tool",
 ]
 
@@ -90,6 +95,10 @@ class Input:
     rank: int | None
     devices: list[InputDevice]
     health: InputHealth
+    world_size: int | None = None
+    """Processes of the run that it is one of; None where it does not say."""
+    collected: list[str] | None = None
+    """What the recorder was asked for (`Collected`); None in reports saved before this was kept."""
 
 
 @dataclass(frozen=True)
@@ -136,6 +145,8 @@ class Report:
     tables: dict[str, list[Any]] = field(default_factory=dict)
     """In order of display: ranks, steps, gaps (largest), idle_histogram, syncs, kernels, ops, copies,
     collectives, phases, ..."""
+    step_parts: list[StepPart] = field(default_factory=list, kw_only=True)
+    """The steady step in its smallest named parts, a partition: what a comparison subtracts."""
     notes: list[str] = field(default_factory=list)
     """Sentences about the whole run: unreadable ranks, missing data, what could not be measured and why."""
     schema_version: int = SCHEMA_VERSION

@@ -1,0 +1,129 @@
+"""Opening a history file: whose it is, which schema it has, and one clear line for whatever is wrong with it.
+
+Writers queue: each takes the write lock for its one transaction (`BEGIN IMMEDIATE`) and waits for the others.
+The file stays in SQLite's ordinary journal mode, not WAL: it is then one file, which can be copied, and lies
+safely on the network file systems that clusters share.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING
+
+from traceanalyzer.errors import TraceAnalyzerError, UnreadableInputError
+from traceanalyzer.history.migrations import MIGRATIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from sqlite_utils import Database
+
+PATIENCE_S = 60.0
+"""A run is written in milliseconds; whoever holds the lock for a minute has stopped."""
+APPLICATION_ID = 0x5472416E
+"""`TrAn` in the file's header: tells a history from other SQLite files."""
+WRONG = {
+    "SQLITE_NOTADB": "not an SQLite database",
+    "SQLITE_CORRUPT": "the database is damaged; restore a copy, or name another file",
+    "SQLITE_BUSY": f"another program has kept the database locked for {PATIENCE_S:.0f} s",
+    "SQLITE_READONLY": "the database cannot be written",
+    "SQLITE_CANTOPEN": "the database cannot be opened",
+    "SQLITE_FULL": "the disk is full",
+    "SQLITE_IOERR": "the database cannot be read or written (input/output error)",
+}
+"""What SQLite's result codes mean for a user; extended codes begin with these."""
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[Database]:
+    """The history in a file, to be read. Raises UnreadableInputError where there is none."""
+    if not path.is_file():
+        raise UnreadableInputError(f"{path}: no such history; analyze --store {path} makes one")
+    with _errors_of(path):
+        with _connection(path, "ro") as db:
+            _check_owner(db, path)
+            if _version(db) == len(MIGRATIONS):
+                yield db
+                return
+        with writing(path) as db:
+            yield db
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[Database]:
+    """The history in a file, made where there is none, in one transaction of the only writer.
+
+    Raises TraceAnalyzerError where the file cannot be written or is something else.
+    """
+    with _errors_of(path), _connection(path, "rwc") as db:
+        db.execute("BEGIN IMMEDIATE")
+        try:
+            _check_owner(db, path)
+            _migrate(db)
+            yield db
+            db.execute("COMMIT")
+        finally:
+            if db.conn.in_transaction:
+                db.execute("ROLLBACK")
+
+
+def check_storable(path: Path) -> None:
+    """Refuse a file that no run can be stored in before the work, not after it; makes no file."""
+    if path.exists():
+        with writing(path):
+            return
+    if not path.parent.is_dir():
+        raise TraceAnalyzerError(f"cannot write {path}: {path.parent} is not a folder; make it first")
+    if not os.access(path.parent, os.W_OK):
+        raise TraceAnalyzerError(f"cannot write {path}: Permission denied")
+
+
+@contextmanager
+def _connection(path: Path, mode: str) -> Iterator[Database]:
+    from sqlite_utils import Database
+
+    # No implicit transactions: where one begins and ends is said here.
+    uri = f"{path.resolve().as_uri()}?mode={mode}"
+    with closing(sqlite3.connect(uri, uri=True, timeout=PATIENCE_S, isolation_level=None)) as connection:
+        connection.execute("PRAGMA foreign_keys = ON")
+        yield Database(connection, execute_plugins=False)
+
+
+@contextmanager
+def _errors_of(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        code = getattr(error, "sqlite_errorname", "")
+        wrong = next((text for name, text in WRONG.items() if code.startswith(name)), str(error))
+        raise TraceAnalyzerError(f"{path}: {wrong}") from error
+
+
+def _check_owner(db: Database, path: Path) -> None:
+    """Raises UnreadableInputError where the file is somebody else's, or a newer version's."""
+    owner = db.execute("PRAGMA application_id").fetchone()[0]
+    if owner != APPLICATION_ID and (owner or db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]):
+        raise UnreadableInputError(f"{path}: a database of something else; a history needs a file of its own")
+    if _version(db) > len(MIGRATIONS):
+        raise UnreadableInputError(
+            f"{path}: written by a newer traceanalyzer (schema {_version(db)}, this version knows {len(MIGRATIONS)}): "
+            "update traceanalyzer"
+        )
+
+
+def _version(db: Database) -> int:
+    return int(db.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _migrate(db: Database) -> None:
+    """Bring the schema up to date, within the caller's transaction."""
+    had = _version(db)
+    if had == len(MIGRATIONS):
+        return
+    for migration in MIGRATIONS[had:]:
+        migration(db)
+    db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    db.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")

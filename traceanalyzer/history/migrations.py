@@ -1,0 +1,170 @@
+"""The schema of a history file, as the steps that lead to it.
+
+`PRAGMA user_version` is the number of steps a file has had. A released step never changes: what comes next is
+one more function in `MIGRATIONS`. The schema is explained in docs/history.md, and by the comments that SQLite keeps.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sqlite_utils import Database
+
+RUNS = """
+CREATE TABLE runs (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, -- never used again, also where the run is deleted
+    stored_at TEXT NOT NULL, -- UTC, ISO 8601
+    tool_version TEXT NOT NULL,
+    schema_version INTEGER NOT NULL, -- of the JSON in reports
+    bottleneck TEXT NOT NULL,
+    confidence REAL, -- 0 to 1
+    headline TEXT NOT NULL,
+    step_source TEXT NOT NULL,
+    step_time_ms REAL, -- mean; null without steps
+    unprofiled_step_time_ms REAL,
+    gpu_idle_share REAL, -- 0 to 1
+    gpu TEXT, -- names of the GPUs
+    ranks INTEGER NOT NULL, -- recordings read
+    selection TEXT, -- the options that narrowed the report; null for all of the recording
+    fingerprint TEXT -- SHA-256 over the recordings: equal where the same files were analysed
+)"""
+TABLES = (
+    RUNS,
+    "CREATE INDEX runs_by_fingerprint ON runs(fingerprint)",
+    """
+CREATE TABLE tags (
+    run_id INTEGER NOT NULL REFERENCES runs(id) ON DELETE CASCADE,
+    key TEXT NOT NULL,
+    value TEXT NOT NULL,
+    PRIMARY KEY (run_id, key)
+)""",
+    "CREATE INDEX tags_by_value ON tags(key, value)",
+    """
+CREATE TABLE inputs (
+    run_id INTEGER NOT NULL REFERENCES runs(id) ON DELETE CASCADE,
+    position INTEGER NOT NULL,
+    path TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    rank INTEGER,
+    events INTEGER NOT NULL,
+    lost INTEGER NOT NULL, -- events that could not be read
+    truncated INTEGER NOT NULL, -- 1 where the recording stops before its end
+    PRIMARY KEY (run_id, position)
+)""",
+    """
+CREATE TABLE metrics (
+    run_id INTEGER NOT NULL REFERENCES runs(id) ON DELETE CASCADE,
+    name TEXT NOT NULL, -- its place in the report's metrics: budget_ms.idle
+    value REAL NOT NULL, -- what the recording cannot tell has no row
+    unit TEXT NOT NULL,
+    PRIMARY KEY (run_id, name)
+)""",
+    "CREATE INDEX metrics_by_name ON metrics(name, run_id)",
+    """
+CREATE TABLE findings (
+    run_id INTEGER NOT NULL REFERENCES runs(id) ON DELETE CASCADE,
+    position INTEGER NOT NULL, -- 1 has the most headroom
+    id TEXT NOT NULL,
+    class TEXT NOT NULL,
+    title TEXT NOT NULL,
+    severity TEXT NOT NULL,
+    headroom_ms REAL,
+    PRIMARY KEY (run_id, position)
+)""",
+    """
+CREATE TABLE recommendations (
+    run_id INTEGER NOT NULL REFERENCES runs(id) ON DELETE CASCADE,
+    position INTEGER NOT NULL, -- 1 gains the most
+    id TEXT NOT NULL, -- of its finding
+    class TEXT NOT NULL,
+    action TEXT NOT NULL,
+    predicted_step_ms REAL,
+    predicted_speedup REAL,
+    basis TEXT NOT NULL,
+    PRIMARY KEY (run_id, position)
+)""",
+    """
+CREATE TABLE kernels (
+    run_id INTEGER NOT NULL REFERENCES runs(id) ON DELETE CASCADE,
+    position INTEGER NOT NULL, -- 1 takes the most time
+    name TEXT NOT NULL,
+    full_name TEXT NOT NULL,
+    class TEXT NOT NULL,
+    op TEXT, -- operator that launches most of them
+    calls REAL, -- a step
+    total_ms REAL, -- a step
+    share_of_step REAL,
+    mean_us REAL,
+    bound_by TEXT,
+    PRIMARY KEY (run_id, position)
+)""",
+    """
+CREATE TABLE ops (
+    run_id INTEGER NOT NULL REFERENCES runs(id) ON DELETE CASCADE,
+    position INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    shapes TEXT,
+    calls REAL, -- a step
+    host_total_ms REAL, -- a step, like all of these
+    host_self_ms REAL,
+    device_total_ms REAL,
+    device_self_ms REAL,
+    share_of_step REAL,
+    PRIMARY KEY (run_id, position)
+)""",
+    """
+CREATE TABLE conditions (
+    run_id INTEGER NOT NULL REFERENCES runs(id) ON DELETE CASCADE,
+    position INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    value TEXT NOT NULL,
+    spoils TEXT NOT NULL, -- what it does to the figures; empty where nothing
+    PRIMARY KEY (run_id, position)
+)""",
+    """
+CREATE TABLE reports (
+    run_id INTEGER PRIMARY KEY REFERENCES runs(id) ON DELETE CASCADE,
+    json TEXT NOT NULL -- the whole report, as analyze --format json writes it
+)""",
+)
+VIEWS = (
+    """
+CREATE VIEW run_overview AS
+SELECT
+    runs.id AS run_id, stored_at, bottleneck, confidence, step_time_ms, unprofiled_step_time_ms, gpu_idle_share, gpu,
+    ranks, selection,
+    (SELECT group_concat(key || '=' || value, ' ') FROM tags WHERE run_id = runs.id) AS tags,
+    (SELECT min(earlier.id) FROM runs AS earlier
+        WHERE earlier.fingerprint = runs.fingerprint AND earlier.id < runs.id) AS same_recording_as,
+    headline
+FROM runs""",
+    """
+CREATE VIEW metric_history AS
+SELECT metrics.name AS metric, metrics.run_id, overview.stored_at, overview.tags, metrics.value, metrics.unit
+FROM metrics JOIN run_overview AS overview ON overview.run_id = metrics.run_id""",
+    """
+CREATE VIEW finding_history AS
+SELECT findings.id AS finding, findings.run_id, overview.stored_at, overview.tags, findings.class, findings.severity,
+    findings.headroom_ms, findings.headroom_ms / overview.step_time_ms AS share_of_step, findings.title
+FROM findings JOIN run_overview AS overview ON overview.run_id = findings.run_id""",
+)
+
+
+def _tables(db: Database) -> None:
+    """Runs, and what a report says of each."""
+    for statement in TABLES:
+        db.execute(statement)
+
+
+def _views(db: Database) -> None:
+    """What people look for first: runs with their tags, a metric or a finding over runs."""
+    for statement in VIEWS:
+        db.execute(statement)
+
+
+MIGRATIONS: tuple[Callable[[Database], None], ...] = (_tables, _views)
+"""In the order in which they are applied; a file's `user_version` counts those it has had."""

@@ -1,0 +1,107 @@
+"""Storing a report: one transaction that adds a run and everything the report says of it."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from traceanalyzer.history.database import writing
+from traceanalyzer.report.json import render_json
+from traceanalyzer.report.values import as_plain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from sqlite_utils import Database
+
+    from traceanalyzer.report.model import Input, Report
+
+
+def store_report(
+    path: Path,
+    report: Report,
+    *,
+    tags: Mapping[str, str] | None = None,
+    fingerprint: str | None = None,
+    selection: str | None = None,
+) -> int:
+    """Add a run to the history in a file, made where there is none; gives the run's number.
+
+    Every call adds a run: what was analysed twice is there twice, with the same `fingerprint`. `selection` says
+    what the report was narrowed to. Raises TraceAnalyzerError where the file cannot be written or is something else.
+    """
+    run = _run(report) | {"fingerprint": fingerprint, "selection": selection}
+    with writing(path) as db:
+        key: Any = db.table("runs").insert(run).last_pk
+        number = int(key)
+        db.table("tags").insert_all(
+            {"run_id": number, "key": name, "value": value} for name, value in (tags or {}).items()
+        )
+        db.table("metrics").insert_all({"run_id": number, **row} for row in _metrics(report.metrics))
+        for table, rows in _tables(report).items():
+            _insert(db, table, number, rows)
+        json = orjson.dumps(orjson.loads(render_json(report))).decode()
+        db.table("reports").insert({"run_id": number, "json": json})
+    return number
+
+
+def _run(report: Report) -> dict[str, Any]:
+    metrics, summary = report.metrics, report.summary
+    gpus = sorted({device.name for item in report.inputs for device in item.devices if device.name})
+    plain: dict[str, Any] = as_plain(
+        {
+            "stored_at": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            "tool_version": report.tool.version,
+            "schema_version": report.schema_version,
+            "bottleneck": summary.bottleneck,
+            "confidence": summary.confidence,
+            "headline": summary.headline,
+            "step_source": metrics.step_source,
+            "step_time_ms": metrics.step_time_ms.mean if metrics.step_time_ms else None,
+            "unprofiled_step_time_ms": metrics.unprofiled_step_time_ms,
+            "gpu_idle_share": metrics.gpu_idle_share,
+            "gpu": ", ".join(gpus) or None,
+            "ranks": len(report.inputs),
+        }
+    )
+    return plain
+
+
+def _tables(report: Report) -> dict[str, Sequence[Any]]:
+    """Rows by the table of the history that holds them; of their figures it takes those that it has columns for."""
+    return {
+        "inputs": [_input(item) for item in report.inputs],
+        "findings": report.findings,
+        "recommendations": report.recommendations,
+        "kernels": report.tables.get("kernels", []),
+        "ops": report.tables.get("ops", []),
+        "conditions": report.tables.get("conditions", []),
+    }
+
+
+def _input(item: Input) -> dict[str, Any]:
+    health = item.health
+    return {"path": item.path, "kind": item.kind, "rank": item.rank, "events": health.events, "lost": health.lost,
+            "truncated": health.truncated}  # fmt: skip
+
+
+def _insert(db: Database, table: str, run: int, rows: Sequence[Any]) -> None:
+    columns = db.table(table).columns_dict
+    db.table(table).insert_all(
+        {"run_id": run, "position": n} | {name: value for name, value in as_plain(row).items() if name in columns}
+        for n, row in enumerate(rows, 1)
+    )
+
+
+def _metrics(measurement: Any, within: str = "") -> Iterator[dict[str, Any]]:
+    """Every figure of the report's metrics with its place and unit; what is None has none."""
+    for f in dataclasses.fields(measurement):
+        value, name = getattr(measurement, f.name), f"{within}{f.name}"
+        if dataclasses.is_dataclass(value):
+            yield from _metrics(value, f"{name}.")
+        elif isinstance(value, int | float) and (plain := as_plain(value)) is not None:
+            yield {"name": name, "value": plain, "unit": f.metadata.get("unit", "")}

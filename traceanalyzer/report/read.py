@@ -1,0 +1,80 @@
+"""A saved report read back: the JSON of `analyze --format json` as the same value that was written."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import cache
+from typing import Any, get_args, get_type_hints
+
+import msgspec
+import orjson
+
+from traceanalyzer.errors import UnreadableInputError
+from traceanalyzer.report.model import SCHEMA_VERSION, Report
+from traceanalyzer.report.table_rows import TABLE_ROWS
+from traceanalyzer.report.values import RENAMED
+
+
+def report_from_json(text: str | bytes, source: str = "the report") -> Report:
+    """The report in the text; `source` names it in messages.
+
+    A figure that was added after the report was saved is None, and so is every figure that could not be measured;
+    tables that this version does not know are left out. Raises UnreadableInputError where the text is no report,
+    or one of a newer `schema_version`.
+    """
+    try:
+        saved = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise UnreadableInputError(f"{source}: not JSON ({error})") from error
+    if not is_report(saved):
+        raise UnreadableInputError(f"{source}: JSON, but no report: write one with analyze --format json")
+    _check_version(saved, source)
+    try:
+        report = msgspec.convert(_named(saved | {"tables": {}}, Report), Report)
+        rows = {name: _rows(name, table) for name, table in saved.get("tables", {}).items() if name in TABLE_ROWS}
+    except (msgspec.ValidationError, AttributeError, TypeError) as error:
+        raise UnreadableInputError(f"{source}: a damaged report ({error}); analyse the recording again") from error
+    return dataclasses.replace(report, tables=rows)
+
+
+def is_report(saved: Any) -> bool:
+    """Whether decoded JSON is a report, of whatever version."""
+    return isinstance(saved, dict) and {"schema_version", "tool", "metrics"} <= saved.keys()
+
+
+def _check_version(saved: dict[str, Any], source: str) -> None:
+    version, tool = saved["schema_version"], saved["tool"]
+    if not isinstance(version, int):
+        raise UnreadableInputError(f"{source}: a damaged report: its schema_version is no number")
+    if version > SCHEMA_VERSION:
+        made_by = f" by traceanalyzer {tool['version']}" if isinstance(tool, dict) and "version" in tool else ""
+        raise UnreadableInputError(
+            f"{source}: written{made_by} with schema_version {version}; this version reads {SCHEMA_VERSION}: "
+            "update traceanalyzer"
+        )
+
+
+def _rows(name: str, table: Any) -> list[Any]:
+    row = TABLE_ROWS[name]
+    return [msgspec.convert(_named(item, row), row) for item in table]
+
+
+def _named(value: Any, kind: Any) -> Any:
+    """JSON under the names that the dataclass has in Python, with None for the fields it lacks that can be None."""
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind) and isinstance(value, dict):
+        types = _types(kind)
+        present = {name: RENAMED.get(name, name) for name in types}
+        return {
+            name: _named(value.get(saved), types[name])
+            for name, saved in present.items()
+            if saved in value or type(None) in get_args(types[name])
+        }
+    if isinstance(value, list):
+        return [_named(item, *get_args(kind)[:1]) for item in value]
+    inner = next((part for part in get_args(kind) if dataclasses.is_dataclass(part)), None)
+    return value if inner is None else _named(value, inner)
+
+
+@cache
+def _types(kind: type[Any]) -> dict[str, Any]:
+    return get_type_hints(kind)
