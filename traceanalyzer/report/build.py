@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from traceanalyzer import __version__
@@ -16,6 +17,7 @@ from traceanalyzer.diagnosis.rules.conditions import profiler_note
 from traceanalyzer.diagnosis.rules.ranks import straggler
 from traceanalyzer.diagnosis.shares import missing_kernels
 from traceanalyzer.report.model import Input, InputDevice, InputHealth, Metrics, Report, Tool
+from traceanalyzer.trace import Collected
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,38 +38,63 @@ NOTED_MISSING = 0.001
 """Share of launches without their kernels that is worth a note."""
 
 
-def build_report(
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """A run with its ranks measured and compared: what its report and its charts are made from."""
+
+    run: Run
+    each: list[Measurements]
+    ranks: RankComparison
+
+    @property
+    def critical(self) -> Measurements:
+        """The rank that figures of a step speak of."""
+        return self.each[self.ranks.critical]
+
+
+def measure_run(
     run: Run,
     *,
     rank: int | None = None,
     device: int | None = None,
     step: int | None = None,
-    top: int = TOP_ROWS,
     classes: KernelClasses | None = None,
     hardware: HardwareTable | None = None,
     counters: Sequence[KernelCounters] = (),
-) -> Report:
-    """The report of a run, or of one rank, device (CUDA ordinal) or step (index) of it.
+) -> Measured:
+    """Measure a run, or one rank, device (CUDA ordinal) or step (index) of it.
 
-    Figures of a step are the critical rank's; `top` is how many rows its long tables have. Raises
-    EmptyRecordingError for a rank, device or step that the recording does not have.
+    Raises EmptyRecordingError for a rank, device or step that the recording does not have.
     """
-    measured = [
+    each = [
         Measurements(Context(only_device(t, device), classes, step, hardware, counters)) for t in only_rank(run, rank)
     ]
-    ranks = compare_ranks([m.ctx for m in measured])
-    critical = measured[ranks.critical]
+    return Measured(run, each, compare_ranks([m.ctx for m in each]))
+
+
+def build_report(run: Run, *, top: int = TOP_ROWS, **narrow: Any) -> Report:
+    """The report of a run, or of the part of it that `narrow` says (as `measure_run` takes it, and raises).
+
+    Figures of a step are the critical rank's; `top` is how many rows its long tables have.
+    """
+    return report_of(measure_run(run, **narrow), top)
+
+
+def report_of(measured: Measured, top: int = TOP_ROWS) -> Report:
+    """The report of a measured run."""
+    run, ranks, critical = measured.run, measured.ranks, measured.critical
     diagnosis = diagnose(critical, straggler(critical, ranks))
     return Report(
         tool=Tool("traceanalyzer", __version__),
         inputs=[_input(trace) for trace in (*run.traces, *run.logs)],
         summary=diagnosis.summary,
         metrics=_metrics(critical),
-        devices=[row for m in measured for row in m.devices],
+        devices=[row for m in measured.each for row in m.devices],
         findings=diagnosis.findings,
         recommendations=diagnosis.recommendations,
         tables=_tables(critical, ranks, top),
         notes=[*_notes(run, critical), *ranks.notes],
+        step_parts=critical.step_parts,
     )
 
 
@@ -87,6 +114,8 @@ def _input(trace: Trace) -> Input:
             truncated=health.truncated,
             notes=list(health.notes),
         ),
+        world_size=trace.process.world_size,
+        collected=[f.name for f in fields(Collected) if getattr(trace.collected, f.name)],
     )
 
 
