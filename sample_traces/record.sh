@@ -14,12 +14,13 @@ if [ "${2:-one}" = two ]; then
   python3 "$here/scrub.py" "$out"
   exit
 fi
-for name in launch_bound cuda_graph sync_bound input_bound host_bound compute_bound memory_bound transfer_bound; do
+for name in launch_bound cuda_graph sync_bound input_bound host_bound compute_bound memory_bound transfer_bound wasteful_kernels; do
   traceanalyzer collect torch -o "$out/$name" "${step[@]}" -- python3 "$here/workloads.py" "$name"
 done
 traceanalyzer collect torch -o "$out/compiled" "${step[@]}" --memory -- python3 "$here/workloads.py" compiled
 traceanalyzer collect torch -o "$out/sync_bound_stacks" "${step[@]}" --stacks -- python3 "$here/workloads.py" sync_bound
 traceanalyzer collect timing -o "$out/timing_input_bound" "${step[@]}" -- python3 "$here/workloads.py" input_bound
+traceanalyzer collect timing -o "$out/timing_irregular" "${step[@]}" -- python3 "$here/workloads.py" irregular 300
 if command -v nsys >/dev/null; then
   for name in sync_bound input_bound cuda_graph; do
     traceanalyzer collect nsys -o "$out/nsys_$name" "${step[@]}" -- python3 "$here/workloads.py" "$name"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
+import tempfile
 import time
 from typing import TYPE_CHECKING
 
@@ -173,6 +175,60 @@ def compiled() -> Callable[[], object]:
     return step
 
 
+def wasteful_kernels() -> Callable[[], object]:
+    """A busy GPU whose kernels could all do better: attention written out, sizes that are no multiple of 8, images
+    with channels first, a foreach optimizer, small products one by one, the same weight cast again and again."""
+    half = torch.bfloat16
+    query, key, value = (torch.randn(8, 16, 1024, 64, device=DEVICE, dtype=half) for _ in range(3))
+    odd, odd_weight = (torch.randn(4093, 4099, device=DEVICE, dtype=half).t() for _ in range(2))
+    convolutions = nn.Sequential(*(nn.Conv2d(128, 128, 3, padding=1) for _ in range(3))).to(DEVICE)
+    images = torch.randn(24, 128, 56, 56, device=DEVICE)
+    heads, small = (
+        torch.randn(32, 192, 192, device=DEVICE, dtype=half),
+        torch.randn(192, 192, device=DEVICE, dtype=half),
+    )
+    weight, rows = torch.randn(8192, 4096, device=DEVICE), torch.randn(256, 4096, device=DEVICE, dtype=half)
+    state = nn.Parameter(torch.randn(24_000_000, device=DEVICE))
+    optimizer = torch.optim.Adam([state, *convolutions.parameters()], foreach=True)
+
+    def step() -> None:
+        scores = torch.matmul(query, key.transpose(-2, -1)) * 0.125
+        attended = torch.matmul(torch.softmax(scores, dim=-1), value)
+        attended.transpose(1, 2).contiguous().add(value.transpose(1, 2)).transpose(1, 2).contiguous()
+        for _ in range(2):
+            torch.matmul(odd.t(), odd_weight)
+        for head in heads:
+            torch.matmul(head, small)
+        for _ in range(6):
+            torch.matmul(rows, weight.to(half).t())
+        for _ in range(4):
+            weight.t().contiguous()
+        loss = convolutions(images).square().mean() + state.square().mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+def irregular() -> Callable[[], object]:
+    """Every fourth step has twice the work, a checkpoint is written every 60th, and the work grows by a fifth."""
+    a = torch.randn(4096, 4096, device=DEVICE, dtype=torch.bfloat16)
+    weights = torch.randn(4096, 4096)
+    done = itertools.count()
+
+    def step() -> None:
+        number = next(done)
+        for _ in range((20 + number * 4 // 300) * (2 if number % 4 == 0 else 1)):
+            torch.matmul(a, a)
+        if number % 60 == 30:
+            torch.cuda.synchronize()
+            with tempfile.TemporaryFile() as file:
+                torch.save(weights, file)
+
+    return step
+
+
 def tensor_parallel() -> Callable[[], object]:
     """Two ranks: a matrix product halved between them and an all_reduce, eight times (torchrun)."""
     rank = _join()
@@ -230,7 +286,7 @@ WORKLOADS: dict[str, Callable[[], Callable[[], object]]] = {
     f.__name__: f
     for f in (
         launch_bound, cuda_graph, sync_bound, input_bound, host_bound, compute_bound, memory_bound, transfer_bound,
-        compiled, tensor_parallel, communication_bound, straggler,
+        compiled, wasteful_kernels, irregular, tensor_parallel, communication_bound, straggler,
     )
 }  # fmt: skip
 
