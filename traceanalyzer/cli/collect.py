@@ -14,6 +14,7 @@ from traceanalyzer.collect.plan import ACTIVE, UNPROFILED_STEPS, WAIT, WARMUP
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from traceanalyzer.collect.ncu import NcuOptions
     from traceanalyzer.collect.nsys import NsysOptions
 
 F = TypeVar("F", bound="Callable[..., Any]")
@@ -32,6 +33,7 @@ def collect() -> None:
       traceanalyzer collect torch -o run1 --stacks -- torchrun --nproc-per-node 8 train.py
       traceanalyzer collect timing --step-on 'Engine.step$' -- -m serve
       traceanalyzer collect nsys -- python train.py
+      traceanalyzer collect ncu --trace run1 -- python train.py
 
     Steps are found by themselves: the optimizer's, or for inference the calls of the outermost module. The
     command's output and exit status are its own.
@@ -111,14 +113,67 @@ def collect_nsys(
     _record("nsys", words, output, options, chosen)
 
 
+@collect.command("ncu", context_settings=COMMAND)
+@_common
+@click.option(
+    "--trace", metavar="FILE", type=click.Path(), help="Measure the kernels that took most time in this recording."
+)
+@click.option("--kernel", metavar="REGEX", help="Measure kernels whose function has such a name.")
+@_count("--top", 10, "Kernels of the recording.", least=1)
+@_count("--launches", 10, "Launches measured of each launch shape.", least=1)
+@click.option("--whole-run", is_flag=True, help="From the start, also of a program without PyTorch.")
+def collect_ncu(
+    words: tuple[str, ...],
+    output: str | None,
+    trace: str | None,
+    kernel: str | None,
+    top: int,
+    launches: int,
+    whole_run: bool,
+    **options: Any,
+) -> None:
+    """Measure kernels by Nsight Compute: collect ncu --trace run.json -- python train.py.
+
+    Measures the kernels of one step that took most time in a recording of the same program (collectives never: they
+    cannot be run again alone), each many times over, and writes ncu.csv for `analyze --ncu`.
+    """
+    from traceanalyzer.collect import ncu
+
+    if (trace is None) == (kernel is None):
+        raise click.UsageError("give --trace FILE or --kernel REGEX")
+    functions = _top_functions(trace, top) if trace is not None else ()
+    chosen = ncu.NcuOptions(functions, kernel, launches, whole_run)
+    _record("ncu", words, output, {**options, "unprofiled_steps": 0, "warmup": 0, "active": 1}, chosen)
+
+
+def _top_functions(recording: str, top: int) -> tuple[str, ...]:
+    """The functions of the kernels with the most time in a recording, collectives left out."""
+    import traceanalyzer
+    from traceanalyzer.analysis.context import Context
+    from traceanalyzer.analysis.kernels import kernel_stats
+    from traceanalyzer.collect.ncu import function_name
+    from traceanalyzer.collect.run import CannotRecordError
+
+    total: dict[str, float] = {}
+    for trace in traceanalyzer.load(recording).traces:
+        ctx = Context(trace)
+        for row in kernel_stats(ctx):
+            if not ctx.classes.is_communication[ctx.classes.index(row.cls)]:
+                total[row.full_name] = total.get(row.full_name, 0.0) + row.total_ms
+    if not total:
+        raise CannotRecordError(f"{recording}: holds no kernels to choose from")
+    longest = sorted(total, key=total.__getitem__, reverse=True)[:top]
+    return tuple(dict.fromkeys(map(function_name, longest)))
+
+
 def _record(
     recorder: str,
     words: tuple[str, ...],
     output: str | None,
     options: dict[str, Any],
-    chosen: NsysOptions | None = None,
+    chosen: NsysOptions | NcuOptions | None = None,
 ) -> None:
-    from traceanalyzer.collect import environment, nsys, outcome, run
+    from traceanalyzer.collect import environment, ncu, nsys, outcome, run
     from traceanalyzer.collect.plan import Plan
 
     command = run.as_command(words)
@@ -132,6 +187,9 @@ def _record(
     trouble = None
     if chosen is None:
         returned = run.run(command, plan)
+    elif isinstance(chosen, ncu.NcuOptions):
+        returned = run.run(ncu.profile_command(ncu.find_ncu(), plan.path, chosen, command), plan)
+        trouble = ncu.finish(plan.path)
     else:
         program = nsys.find_nsys()
         returned = run.run(nsys.profile_command(program, plan.path, chosen, command), plan)

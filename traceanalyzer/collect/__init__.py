@@ -1,6 +1,6 @@
 """Recording on the GPU host: the one room that imports torch, and only inside functions.
 
-`traceanalyzer collect torch|timing|nsys -- COMMAND` runs a command unchanged. A `sitecustomize` put in front of
+`traceanalyzer collect torch|timing|nsys|ncu -- COMMAND` runs a command unchanged. A `sitecustomize` put in front of
 Python's search path waits for `import torch` in every process of the command (`injected/`, `attach.py`), finds the
 steps (`step_finder.py`, `step_function.py`) and hands each step's end to a recorder (`torch_profiler.py`,
 `step_log.py`, `profiler_range.py`).
@@ -13,6 +13,7 @@ The capture directory
 | `unprofiled.rank{N}.json` | step time of the same process, timed before the profiler was switched on | the same |
 | `timings.rank{N}.jsonl` | one line a step: `step`, `iter_ms`, `host_ms`, `data_ms` | `collect timing`, `StepTimer` |
 | `nsys.sqlite`, `nsys.nsys-rep` | Nsight Systems export without environment, arguments and paths | `collect nsys` |
+| `ncu.csv` | Counters of the kernels with the most time, for `analyze --ncu` | `collect ncu` |
 | `environment.json` | hardware, software, conditions, settings that spoil measurements | all |
 | `nvml.rank{N}.jsonl` | one line a sample: utilisation, power, clocks, memory | `--nvml` |
 | `memory.rank{N}.pickle` | CUDA allocator snapshot, for https://pytorch.org/memory_viz | `--memory-snapshot` |

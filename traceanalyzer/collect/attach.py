@@ -117,7 +117,7 @@ def _recorder(plan: Plan, on_phase: Callable[[str], None]) -> Recorder:
         from traceanalyzer.collect.step_log import StepLog
 
         return StepLog(plan, on_phase)
-    if plan.recorder == "nsys":
+    if plan.recorder in ("nsys", "ncu"):
         from traceanalyzer.collect.profiler_range import ProfilerRange
 
         return ProfilerRange(plan, on_phase)

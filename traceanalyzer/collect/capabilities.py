@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import platform
+import re
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 GIB = 1 << 30
+VERSION = re.compile(r"\d{4}(?:\.[\w-]+)+")
+"""Of NVIDIA's profilers: 2025.3.1.90-253135822126v0."""
 
 
 @dataclass(frozen=True)
@@ -69,11 +72,20 @@ def _device_activities() -> Check:
 
 
 def _nsys() -> Check:
-    found = shutil.which("nsys")
+    return _program("nsys", "only `collect nsys` and reading .nsys-rep need it")
+
+
+def _ncu() -> Check:
+    return _program("ncu", "only `collect ncu` and reading .ncu-rep need it")
+
+
+def _program(name: str, need: str) -> Check:
+    found = shutil.which(name)
     if found is None:
-        return Check("nsys", False, "not on PATH: only `collect nsys` and reading .nsys-rep need it")
+        return Check(name, False, f"not on PATH: {need}")
     answer = subprocess.run([found, "--version"], capture_output=True, text=True, timeout=30, check=False)  # noqa: S603
-    return Check("nsys", answer.returncode == 0, answer.stdout.strip().rsplit(" ", 1)[-1] or "does not answer")
+    version = VERSION.search(answer.stdout)
+    return Check(name, answer.returncode == 0, version[0] if version else "does not answer")
 
 
 def _nvml() -> Check:
@@ -91,4 +103,4 @@ def _gpu(gpu: dict[str, object]) -> str:
     return f"{gpu['name']}, {size}, driver {gpu['driver']}{slowed}"
 
 
-CHECKS: tuple[Callable[[], Check], ...] = (_torch, _cuda, _device_activities, _nvml, _nsys)
+CHECKS: tuple[Callable[[], Check], ...] = (_torch, _cuda, _device_activities, _nvml, _nsys, _ncu)

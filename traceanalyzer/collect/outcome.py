@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from traceanalyzer.collect.plan import Plan
 
-MADE_BY = {"torch": "trace.rank*.json.gz", "timing": "timings.rank*.jsonl", "nsys": "nsys.sqlite"}
+MADE_BY = {"torch": "trace.rank*.json.gz", "timing": "timings.rank*.jsonl", "nsys": "nsys.sqlite", "ncu": "ncu.csv"}
 KIB = 1024
 
 
@@ -25,8 +25,12 @@ def describe(plan: Plan, returned: int) -> list[str]:
     lines = [*_ending(returned), *_failures(seen)]
     if made:
         lines += [*(f"{_file(file)}{_unprofiled(file)}" for file in made)]
-        return [*lines, f"next: traceanalyzer analyze {plan.folder}"]
+        return [*lines, f"next: traceanalyzer analyze {_next(plan)}"]
     return [*lines, f"nothing was recorded: {_reason(plan, seen)}"]
+
+
+def _next(plan: Plan) -> str:
+    return f"TRACE --ncu {plan.path / MADE_BY['ncu']}" if plan.recorder == "ncu" else plan.folder
 
 
 def _ending(returned: int) -> Iterator[str]:

@@ -31,7 +31,7 @@ class Plan:
 
     folder: str
     recorder: str = "torch"
-    """`torch`, `timing` or `nsys`."""
+    """`torch`, `timing`, `nsys` or `ncu`."""
     wait: int = WAIT
     unprofiled_steps: int = UNPROFILED_STEPS
     warmup: int = WARMUP

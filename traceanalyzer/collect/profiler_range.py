@@ -1,4 +1,4 @@
-"""Marks the chosen steps for Nsight Systems (`collect nsys`): switches its capture on and off, an NVTX range a step."""
+"""Marks the chosen steps for NVIDIA's profilers (`collect nsys`, `ncu`): switches them on and off, a range a step."""
 
 from __future__ import annotations
 

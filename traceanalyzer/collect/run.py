@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 INJECTED = Path(__file__).parent / "injected"
 FORWARDED = (signal.SIGTERM, signal.SIGHUP)
-CAPTURED = ("trace.rank*", "timings.rank*", "nsys.*")
+CAPTURED = ("trace.rank*", "timings.rank*", "nsys.*", "ncu.*")
 
 
 class CannotRecordError(TraceAnalyzerError):

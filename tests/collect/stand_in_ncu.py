@@ -1,0 +1,45 @@
+"""Stands in for `ncu`: runs the command and leaves a log with a table, or with an error."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from traceanalyzer.collect.ncu import METRICS
+
+SECRET = "hunter2"  # noqa: S105
+PERMISSION = (
+    "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU Performance Counters\n"
+)
+COLUMNS = ("ID", "Process ID", "Process Name", "Host Name", "Kernel Name", "Context", "Block Size", "Grid Size", "CC")
+KERNEL = ("0", "7", SECRET, SECRET, "void softmax<4>(int)", "1", "(128, 1, 1)", "(8, 2, 1)", "9.0")
+
+
+def unit(metric):
+    return "%" if "pct" in metric else "ns" if "duration" in metric else "byte"
+
+
+def table():
+    rows = ((*COLUMNS, *METRICS), (*("" for _ in COLUMNS), *map(unit, METRICS)), (*KERNEL, *("50" for _ in METRICS)))
+    return "".join(",".join(f'"{cell}"' for cell in row) + "\n" for row in rows)
+
+
+def main():
+    words = sys.argv[1:]
+    Path(os.environ["STAND_IN_LOG"]).write_text(json.dumps(words))
+    command = (
+        words.index("--profile-from-start") + 2 if "--profile-from-start" in words else words.index("--metrics") + 2
+    )
+    status = subprocess.call(words[command:])
+    said = f"==PROF== Connected to process 7 (/home/{SECRET}/bin/python)\n"
+    said += {"permission": PERMISSION, "error": "==ERROR== no such metric\n", "none": ""}.get(
+        os.environ.get("STAND_IN_SAYS", ""), table()
+    )
+    if os.environ.get("STAND_IN_SAYS") != "nothing":
+        Path(words[words.index("--log-file") + 1]).write_text(said)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

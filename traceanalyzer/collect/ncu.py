@@ -1,0 +1,139 @@
+"""Runs a command under an installed Nsight Compute, on a few kernels of one step, and leaves what it measured as CSV.
+
+Nsight Compute runs a kernel again and again, once for each group of counters, with its memory restored in between: a
+second or so a kernel. Only kernels that were named are measured, and of each launch shape only the first few. A
+collective that is run again waits for ever for the other ranks, so these are never among them.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from traceanalyzer.collect.run import CannotRecordError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
+
+REPORT = "ncu.csv"
+
+METRICS = (
+    "gpu__time_duration.sum",
+    "dram__bytes_read.sum",
+    "dram__bytes_write.sum",
+    "dram__throughput.avg.pct_of_peak_sustained_elapsed",
+    "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed",
+    "sm__throughput.avg.pct_of_peak_sustained_elapsed",
+    "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed",
+    "sm__warps_active.avg.pct_of_peak_sustained_active",
+)
+"""What `analyze --ncu` reads, no more: each further one is another run of every kernel."""
+
+MISSING = (
+    "ncu is not installed (or not on PATH): it comes with the CUDA toolkit (package cuda-nsight-compute), or from "
+    "https://developer.nvidia.com/nsight-compute"
+)
+NO_PERMISSION = (
+    "the driver lets only root read the GPU's counters (ERR_NVGPUCTRPERM): run as root, in a container with "
+    "--cap-add=SYS_ADMIN, or let all users by the module option NVreg_RestrictProfilingToAdminUsers=0 of the nvidia "
+    "kernel module (https://developer.nvidia.com/ERR_NVGPUCTRPERM)"
+)
+NOT_KEPT = ("Process ID", "Process Name", "Host Name")
+"""Columns that say where it ran."""
+
+LAUNCHES = 10
+"""Kernels of one function and launch shape differ in what they calculate (`elementwise_kernel`), so that one is not
+enough; a step repeats each many times, which tells nothing new."""
+UNITS = 2
+"""Rows before the first kernel's: names and units."""
+
+_NESTED = re.compile(r"<[^<>]*>|\([^()]*\)|\{[^{}]*\}")
+_NAME = re.compile(r"([A-Za-z_]\w*)\s*$")
+_ERROR = re.compile(r"^==ERROR==\s*(.+)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class NcuOptions:
+    """Which kernels are measured."""
+
+    functions: tuple[str, ...] = ()
+    """Names of their functions, without namespace, arguments and template arguments."""
+    pattern: str | None = None
+    """Regular expression for these names, instead."""
+    launches: int = LAUNCHES
+    """At most so many launches of each launch shape."""
+    whole_run: bool = False
+    """From the start, not in the chosen step."""
+
+    @property
+    def regex(self) -> str:
+        """What Nsight Compute looks for in the names."""
+        return self.pattern if self.pattern is not None else f"^({'|'.join(map(re.escape, self.functions))})$"
+
+
+def find_ncu() -> str:
+    """The program's path. Raises CannotRecordError, which says where to get it."""
+    found = shutil.which("ncu")
+    if found is None:
+        raise CannotRecordError(MISSING)
+    return found
+
+
+def function_name(kernel: str) -> str:
+    """What Nsight Compute filters by, the function's own name: `softmax` of `void at::native::softmax<4>(int)`."""
+    plain, nested = kernel.replace("(anonymous namespace)", ""), 1
+    while nested:
+        plain, nested = _NESTED.subn("", plain)
+    plain = re.split(r"[<({\[]", plain)[0]
+    found = _NAME.search(plain)
+    return found[1] if found else kernel
+
+
+def profile_command(ncu: str, folder: Path, options: NcuOptions, command: Sequence[str]) -> list[str]:
+    """The command line that runs the command under ncu."""
+    flags = [
+        *("--csv", "--page", "raw", "--print-units", "base", "--log-file", str(folder / REPORT)),
+        # kernels as the program runs them: at the clock they have there
+        *("--target-processes", "all", "--clock-control", "none"),
+        *("--kernel-name", f"regex:{options.regex}"),
+        *("--filter-mode", "per-launch-config", "--launch-count", str(options.launches)),
+        *("--metrics", ",".join(METRICS)),
+    ]
+    if not options.whole_run:
+        flags += ["--profile-from-start", "off"]
+    return [ncu, *flags, *command]
+
+
+def finish(folder: Path) -> str | None:
+    """Leave only the table in the report, without the columns that say where it ran. What went wrong, or None."""
+    report = folder / REPORT
+    if not report.exists():
+        return "ncu left no report: it could not start"
+    text = report.read_text("utf-8", "replace")
+    rows = list(_kept(csv.reader(line for line in text.splitlines() if line.startswith('"'))))
+    if len(rows) <= UNITS:
+        report.unlink()
+        return _reason(text)
+    with report.open("w", newline="") as file:
+        csv.writer(file, quoting=csv.QUOTE_ALL).writerows(rows)
+    return None
+
+
+def _kept(rows: Iterable[list[str]]) -> Iterator[list[str]]:
+    kept: list[int] | None = None
+    for row in rows:
+        kept = [i for i, name in enumerate(row) if name not in NOT_KEPT] if kept is None else kept
+        yield [row[i] for i in kept if i < len(row)]
+
+
+def _reason(text: str) -> str:
+    """Why ncu measured nothing."""
+    if "ERR_NVGPUCTRPERM" in text:
+        return NO_PERMISSION
+    if error := _ERROR.search(text):
+        return f"ncu: {error[1].strip()}"
+    return "ncu saw none of these kernels: the chosen step was not reached, or it runs others than the trace"
