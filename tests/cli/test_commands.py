@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from dataclasses import replace
 
 import click
 import pytest
@@ -103,6 +104,30 @@ def test_redaction(asked, run):
     assert "alice" not in out
     assert "sm90_xmma" not in out
     assert "kernel-1" in out
+
+
+@pytest.mark.parametrize("form", ["json", "csv", "markdown", "terminal"])
+def test_redaction_of_a_table(asked, run, form):
+    row = replace(asked.rows["syncs"][0], op="AcmeModel > aten::item", python="/home/alice/acme/train.py(3): step")
+    asked.rows["syncs"] = [row]
+    assert "alice" in run("syncs", "t.json", "--format", form)[1]
+    out = run("syncs", "t.json", "--format", form, "--redact")[1]
+    assert "alice" not in out
+    assert "train.py" in out
+    assert "AcmeModel" in out
+    out = run("syncs", "t.json", "--format", form, "--redact-name", "(?i)acme")[1]
+    assert "acme" not in out.lower()
+    assert "name-1 > aten::item" in out
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_table_can_be_redacted(asked, run, name):
+    assert run(name, "t.json", "--redact", "--redact-name", "gemm")[0] == 0
+
+
+def test_a_kernel_has_one_alias_for_both_of_its_names(asked, run):
+    out = run("kernels", "t.json", "--format", "json", "--redact-name", "gemm", "--top", 1)[1]
+    assert {(row["name"], row["full_name"]) for row in json.loads(out)["kernels"]} >= {("kernel-1", "kernel-1")}
 
 
 def test_an_input_that_cannot_be_read_is_a_warning_beside_the_result(asked, run):

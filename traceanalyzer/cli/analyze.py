@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from traceanalyzer.cli.options import REPORT_FORMATS, output_options, recordings, selection_options
+from traceanalyzer.cli.options import REPORT_FORMATS, output_options, recordings, redact_options, selection_options
 
 if TYPE_CHECKING:
+    import re
     from pathlib import Path
 
     from traceanalyzer.cli.options import Output
     from traceanalyzer.report.model import Report
-
-
-def _patterns(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> list[re.Pattern[str]]:
-    try:
-        return [re.compile(text) for text in texts]
-    except re.error as error:
-        raise click.BadParameter(f"{error.pattern!r} is not a regular expression: {error}") from error
 
 
 @click.command(short_help="Say where the time went, why, and what to change.")
@@ -33,16 +26,7 @@ def _patterns(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> 
     help="What lines of a timing log of no known kind look like, with named groups: iter_ms or iter_s, data_ms, step, "
     "samples_per_s, tokens_per_s, mfu.",
 )
-@click.option("--redact", is_flag=True, help="Remove file paths, hosts and user names, to publish the report.")
-@click.option(
-    "--redact-name",
-    "hidden_names",
-    multiple=True,
-    metavar="REGEX",
-    callback=_patterns,
-    help="Also replace the kernel, operator and module names that match by kernel-1, name-1, ... "
-    "Implies --redact; may be repeated.",
-)
+@redact_options()
 def analyze(
     paths: tuple[str, ...],
     format_: str | None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -126,6 +127,32 @@ def selection_options(command: Function) -> Function:
     ):
         command = option(command)
     return command
+
+
+def _patterns(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> list[re.Pattern[str]]:
+    try:
+        return [re.compile(text) for text in texts]
+    except re.error as error:
+        raise click.BadParameter(f"{error.pattern!r} is not a regular expression: {error}") from error
+
+
+def redact_options(*, by_default: bool = False) -> Callable[[Function], Function]:
+    """`--redact` (as `redact`) and `--redact-name` (as `hidden_names`); `by_default`, `--no-redact` switches it off."""
+    help_ = "Remove file paths, hosts and user names, to publish the result."
+    names = click.option(
+        "--redact-name",
+        "hidden_names",
+        multiple=True,
+        metavar="REGEX",
+        callback=_patterns,
+        help="Also replace the kernel, operator and module names that match by kernel-1, name-1, ... "
+        "Implies --redact; may be repeated.",
+    )
+    if by_default:
+        chosen = click.option("--redact/--no-redact", default=True, help=f"{help_} Done unless switched off.")
+    else:
+        chosen = click.option("--redact", is_flag=True, help=help_)
+    return lambda command: chosen(names(command))
 
 
 def output_of(format_: str | None, file: Path | None, formats: Sequence[str], paths: Sequence[str]) -> Output:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from traceanalyzer.cli.options import TABLE_FORMATS, output_options, recordings, selection_options
+from traceanalyzer.cli.options import TABLE_FORMATS, output_options, recordings, redact_options, selection_options
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 def table_command(command: Callable[..., None]) -> Callable[..., None]:
     """The arguments of a table command; they arrive as `paths` and keyword options for `print_table`."""
-    return recordings(selection_options(output_options(TABLE_FORMATS)(command)))
+    return recordings(selection_options(redact_options()(output_options(TABLE_FORMATS)(command))))
 
 
 def print_table(
@@ -25,6 +26,8 @@ def print_table(
     *,
     format_: str | None,
     file: Path | None,
+    redact: bool,
+    hidden_names: list[re.Pattern[str]],
     **narrow: Any,
 ) -> None:
     """Print a table of `traceanalyzer.tables`; `narrow` is what that takes to narrow it."""
@@ -38,7 +41,12 @@ def print_table(
     warn_of_failures(run)
     from traceanalyzer.tables import table
 
-    write(_drawn(name, table(run, name, **narrow), row_type, output), output.file)
+    rows = table(run, name, **narrow)
+    if redact or hidden_names:
+        from traceanalyzer.report.redact import redact_rows
+
+        rows = redact_rows(rows, run, hidden_names)
+    write(_drawn(name, rows, row_type, output), output.file)
 
 
 def _drawn(name: str, rows: list[Any], row_type: type[Any], output: Output) -> str:

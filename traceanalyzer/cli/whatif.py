@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from traceanalyzer.cli.options import TABLE_FORMATS, output_options, recordings
+from traceanalyzer.cli.options import TABLE_FORMATS, output_options, recordings, redact_options
 
 if TYPE_CHECKING:
+    import re
     from pathlib import Path
 
     from traceanalyzer.analysis.replay.whatif import WhatIf
@@ -22,9 +23,16 @@ if TYPE_CHECKING:
     "--speedup", "speedups", multiple=True, metavar="REGEX=N",
     help="Also predict the ops and kernels whose name matches N times faster; may be repeated.",
 )  # fmt: skip
+@redact_options()
 @output_options(TABLE_FORMATS)
 def whatif(
-    paths: tuple[str, ...], rank: int | None, speedups: tuple[str, ...], format_: str | None, file: Path | None
+    paths: tuple[str, ...],
+    rank: int | None,
+    speedups: tuple[str, ...],
+    redact: bool,
+    hidden_names: list[re.Pattern[str]],
+    format_: str | None,
+    file: Path | None,
 ) -> None:
     """Predict the step time under each of several scenarios, by replaying the recording.
 
@@ -49,7 +57,12 @@ def whatif(
     warn_of_failures(run)
     from traceanalyzer.tables import predictions
 
-    write(_drawn(predictions(run, rank=rank, speedups=wanted), output), output.file)
+    result = predictions(run, rank=rank, speedups=wanted)
+    if redact or hidden_names:
+        from traceanalyzer.report.redact import redact_rows
+
+        result = redact_rows(result, run, hidden_names)
+    write(_drawn(result, output), output.file)
 
 
 def _speedup(text: str) -> tuple[str, float]:

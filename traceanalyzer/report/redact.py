@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from traceanalyzer.report.model import Report
+    from traceanalyzer.trace import Run
 
     Change = Callable[[str, str], str]
     """From a field's name and a text in it to the text to have there."""
@@ -36,6 +37,8 @@ VOCABULARY = frozenset(
         "largest_idle_cause",
         "scale",
         "bound",
+        "part",
+        "collected",
     )
 )
 """Fields whose text is the product's own; to change it would break the report's contract."""
@@ -45,16 +48,25 @@ SENTENCES = frozenset(("headline", "title", "action", "basis", "metric", "value"
 
 def redact(report: Report, patterns: Sequence[re.Pattern[str]] = ()) -> Report:
     """The report without paths, hosts and users; names matching a pattern become `kernel-1`, `name-1`, ..."""
-    secrets = Secrets.of(report.inputs, _texts(report))
+    secrets = Secrets.of([(item.path, item.kind) for item in report.inputs], _texts(report))
     cleaned: Report = _walk(report, lambda _, text: secrets.clean(text))
     inputs = [dataclasses.replace(i, path=alias) for i, alias in zip(cleaned.inputs, secrets.inputs, strict=True)]
     cleaned = dataclasses.replace(cleaned, inputs=inputs)
-    return _hide_names(cleaned, patterns) if patterns else cleaned
+    return _hide_names(cleaned, report.tables.get("kernels", []), patterns) if patterns else cleaned
 
 
-def _hide_names(report: Report, patterns: Sequence[re.Pattern[str]]) -> Report:
+def redact_rows(rows: Any, run: Run, patterns: Sequence[re.Pattern[str]] = ()) -> Any:
+    """The rows of a table of `run` (or any measurement of it), cleaned like a report."""
+    recordings = [(trace.path, trace.source) for trace in (*run.traces, *run.logs)]
+    secrets = Secrets.of(recordings, _texts(rows))
+    cleaned = _walk(rows, lambda _, text: secrets.clean(text))
+    named = [row for row in cleaned if hasattr(row, "full_name")] if isinstance(cleaned, list) else []
+    return _hide_names(cleaned, named, patterns) if patterns else cleaned
+
+
+def _hide_names(value: Any, kernels: Sequence[Any], patterns: Sequence[re.Pattern[str]]) -> Any:
     aliases = Aliases(patterns)
-    for row in report.tables.get("kernels", []):
+    for row in kernels:
         aliases.learn_kernel(row.name, row.full_name)
 
     def change(name: str, text: str) -> str:
@@ -63,12 +75,11 @@ def _hide_names(report: Report, patterns: Sequence[re.Pattern[str]]) -> Report:
         return aliases.in_sentence(text) if name in SENTENCES else aliases.in_name(text)
 
     # Names first, so that sentences can be searched for all of them.
-    _walk(report, lambda name, text: text if name in SENTENCES else change(name, text))
-    hidden: Report = _walk(report, change)
-    return hidden
+    _walk(value, lambda name, text: text if name in SENTENCES else change(name, text))
+    return _walk(value, change)
 
 
-def _texts(report: Report) -> list[str]:
+def _texts(report: Any) -> list[str]:
     texts: list[str] = []
 
     def keep(_: str, text: str) -> str:

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from traceanalyzer.report.model import Input
-
 USER, HOST, LINK, FILE = "<user>", "<host>", "<url>", "<path>"
 SUFFIXES = {"kineto": ".json", "nsys": ".sqlite", "timing_log": ".log"}
 MIN_NAME = 3
@@ -45,8 +43,8 @@ class Secrets:
     replacements: tuple[tuple[re.Pattern[str], str], ...]
 
     @classmethod
-    def of(cls, inputs: Sequence[Input], texts: Iterable[str]) -> Secrets:
-        """The secrets in the inputs' paths and in all the texts."""
+    def of(cls, inputs: Sequence[tuple[str, str]], texts: Iterable[str]) -> Secrets:
+        """The secrets in the inputs (path and kind of each) and in all the texts."""
         users: set[str] = set()
         hosts: set[str] = set()
         for text in texts:
@@ -55,10 +53,10 @@ class Secrets:
             for user, host in ACCOUNTS.findall(text):
                 users.add(user)
                 hosts |= {host, host.split(".")[0]}
-        aliases = [f"input-{n}{SUFFIXES.get(item.kind, '')}" for n, item in enumerate(inputs, 1)]
+        aliases = [f"input-{n}{SUFFIXES.get(kind, '')}" for n, (_, kind) in enumerate(inputs, 1)]
         literals: dict[str, str] = {}
-        for item, alias in zip(inputs, aliases, strict=True):
-            literals |= {item.path: alias, re.split(r"[/\\]", item.path)[-1]: alias}
+        for (path, _), alias in zip(inputs, aliases, strict=True):
+            literals |= {path: alias, re.split(r"[/\\]", path)[-1]: alias}
         ordered = sorted((path for path in literals if len(path) >= MIN_NAME), key=len, reverse=True)
         return cls(
             aliases,
