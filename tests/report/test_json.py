@@ -19,10 +19,11 @@ def test_keys_are_those_of_the_contract():
         "recommendations",
         "notes",
         "tables",
+        "step_parts",
     ]
     assert report["schema_version"] == 1
     assert report["tool"] == {"name": "traceanalyzer", "version": "0.1.0"}
-    assert list(report["inputs"][0]) == ["path", "kind", "rank", "devices", "health"]
+    assert list(report["inputs"][0]) == ["path", "kind", "rank", "devices", "health", "world_size", "collected"]
     assert report["inputs"][0]["health"]["notes"] == ["The file stops in the middle of an event."]
     assert set(report["summary"]) == {"bottleneck", "confidence", "headline"}
     assert set(report["metrics"]["budget_ms"]) == {"compute", "exposed_communication", "exposed_copy", "idle"}

@@ -39,7 +39,7 @@ class Groups:
     def __len__(self) -> int:
         return len(self.count)
 
-    def sum(self, values: I64 | Bool) -> F64:
+    def sum(self, values: I64 | F64 | Bool) -> F64:
         """Sum of the values in each group; exact below 2**53."""
         result: F64 = np.bincount(self.index, weights=values, minlength=len(self)).astype(np.float64)
         return result

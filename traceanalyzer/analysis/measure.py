@@ -25,6 +25,7 @@ from traceanalyzer.analysis.phases import PhaseStats, phase_stats
 from traceanalyzer.analysis.replay.whatif import Replay
 from traceanalyzer.analysis.roofline_step import RooflineStep, roofline_step
 from traceanalyzer.analysis.step_metrics import Budget, Idle, StepTime, mean_budget, mean_idle, step_time
+from traceanalyzer.analysis.step_parts import StepPart, step_parts
 from traceanalyzer.analysis.syncs import SyncRow, sync_rows
 from traceanalyzer.analysis.timing import TimingStats, timing_stats, unprofiled_step_ms
 
@@ -57,6 +58,11 @@ class Measurements:
     def budget(self) -> Budget | None:
         """Mean budget of a steady-state step."""
         return None if self.budgets is None else mean_budget(self.budgets, self.ctx.steps.steady)
+
+    @cached_property
+    def step_parts(self) -> list[StepPart]:
+        """The mean steady step in its smallest named parts."""
+        return step_parts(self.ctx, self.gaps)
 
     @cached_property
     def idle(self) -> Idle | None:

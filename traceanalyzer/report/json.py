@@ -22,6 +22,7 @@ KEYS = (
     "recommendations",
     "notes",
     "tables",
+    "step_parts",
 )
 """In order of interest to someone who opens the file."""
 
