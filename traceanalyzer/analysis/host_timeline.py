@@ -50,6 +50,7 @@ INPUT_NAMES = re.compile(
     r"data_?load|dataset|load_?batch|(next|get|fetch|read)_?batch|prefetch|\b(input|data)\b|batch_?(load|fetch|wait)",
     re.IGNORECASE,
 )
+"""Annotations of such names are taken for loading of input; PyTorch names its own `enumerate(DataLoader)#...`."""
 COMMUNICATION_NAMES = re.compile(
     r"c10d|nccl|rccl|gloo|\bmpi_|all_?reduce|all_?gather|reduce_?scatter|broadcast|barrier|all_?to_?all",
     re.IGNORECASE,

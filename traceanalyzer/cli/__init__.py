@@ -25,6 +25,7 @@ COMMANDS = (
     "copies",
     "comm",
     "whatif",
+    "explain",
     "collect",
     "doctor",
     "completion",

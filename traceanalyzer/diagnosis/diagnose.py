@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 MIN_SHARE = 0.01
 """Findings that could win less than this share of the step are left out: it is within the spread of steps."""
 MEDIUM_SHARE = 0.05
+"""Findings of unknown headroom are told from this share of the step on; known ones are `medium` from here."""
 RANGE_SHARE = 0.02
 """Ranges of predictions narrower than this share of the step are not worth reading."""
 HIGH_SHARE = 0.2

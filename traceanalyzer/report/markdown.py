@@ -152,7 +152,7 @@ def _finding(report: Report, position: int, finding: Finding) -> str:
     lines = [
         f"### {position}. {prose(finding.title)}",
         "",
-        f"{finding.severity} · {finding.cls} · {outline.headroom(report, finding)}",
+        f"{finding.severity} · {finding.cls} · {cell(finding.id)} · {outline.headroom(report, finding)}",
     ]
     if finding.evidence:
         rows = [(e.metric, outline.evidence_value(e), e.where) for e in finding.evidence]

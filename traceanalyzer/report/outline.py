@@ -49,6 +49,7 @@ STEP_GROUPS = {
 }
 OF_SOME_INPUTS = ("roofline", "timing")
 """Groups that only some kinds of input have; a report of others need not say that they are missing."""
+EXPLAINED = "traceanalyzer explain {} says what it means and how it was decided."
 GLOSSARY = (
     ("steady state", "the recorded steps without warm-up; figures of a step are means over it, of the critical rank"),
     ("critical rank", "the rank that the others wait for; the only one, where one was recorded"),

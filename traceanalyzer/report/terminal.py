@@ -108,11 +108,13 @@ def _findings(page: Page, report: Report) -> None:
         page.line("No finding: the recording supports none.")
     for position, finding in enumerate(report.findings, 1):
         _finding(page, report, position, finding)
+    if report.findings:
+        page.line(outline.EXPLAINED.format(report.findings[0].id), "dim")
 
 
 def _finding(page: Page, report: Report, position: int, finding: Finding) -> None:
     page.item(f"{position}.", finding.title, "bold")
-    about = f"{finding.severity} · {finding.cls} · {outline.headroom(report, finding)}"
+    about = f"{finding.severity} · {finding.cls} · {finding.id} · {outline.headroom(report, finding)}"
     page.line(about, SEVERITY_STYLES.get(finding.severity, ""), INDENT + 1)
     for item in finding.evidence:
         where = f", {item.where}" if item.where else ""

@@ -31,7 +31,9 @@ CHANNELS = re.compile(r"nchwToNhwc|nhwcToNchw|nchw_?to_?nhwc|nhwc_?to_?nchw|tens
 """cuDNN's and MIOpen's kernels between channels first and channels last."""
 CONVOLUTION = re.compile(r"conv", re.IGNORECASE)
 CAST = re.compile(r"^aten::(?:_to_copy|to)$")
+"""Operators that make a tensor of another type."""
 COPY = re.compile(r"^aten::(?:contiguous|clone)$")
+"""Operators that copy a tensor as it is."""
 
 
 def channels_last(m: Measurements, free: Bool) -> Iterator[Claim]:

@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from traceanalyzer.diagnosis.draft import Slice
 
 DRIFT_SHARE = 0.05
+"""A smaller trend is that of clocks and temperature."""
 OUTLIER_SHARE = 0.01
-"""Drift and outliers that cost less are within the spread of steps."""
+"""Outliers that cost less are within the spread of steps."""
 
 
 def slow_input(m: Measurements) -> Iterator[Draft]:

@@ -1,0 +1,241 @@
+"""Writes what the documentation takes from the code, and puts right the output that it shows.
+
+    python -m docs.generate
+
+Pages are Markdown written by hand, with two kinds of places that are not:
+
+- Between `<!-- NAME ARGUMENTS -->` and `<!-- end -->` stands what the function of that name in `FILLS` returns.
+- In ```console blocks, lines after `$ traceanalyzer ...` are lines that the command prints, in that order; `...` stands
+  for others. A line that it no longer prints is replaced by the one most like it.
+
+`tests/test_docs.py` fails where a page is not as this writes it.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import difflib
+import importlib
+import inspect
+import itertools
+import re
+import shlex
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from click.testing import CliRunner
+
+from traceanalyzer.cli import COMMANDS, cli
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import click
+
+ROOT = Path(__file__).resolve().parents[1]
+FINDINGS = ROOT / "traceanalyzer" / "report" / "findings"
+WIDTH = 100
+"""Columns of the output that pages show."""
+HELP_WIDTH = 80
+LEFT_OUT = "..."
+FILLED = re.compile(r"(<!-- (\w+)(.*?) -->\n).*?(<!-- end -->)", re.DOTALL)
+CONSOLE = re.compile(r"(?<=^```console\n)(.*?)(?=^```)", re.DOTALL | re.MULTILINE)
+ALIKE = 0.5
+"""Lines less alike than this are not the same line with another figure."""
+BREACH = 3
+"""Exit status of a check that found what it was asked to look for; all others but 0 are mistakes of the page."""
+
+
+def pages() -> list[Path]:
+    """All Markdown files of the documentation."""
+    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted(FINDINGS.glob("*.md"))]
+
+
+def filled(text: str) -> str:
+    """The page with what the code says."""
+    return FILLED.sub(lambda m: f"{m[1]}{FILLS[m[2]](*shlex.split(m[3]))}\n{m[4]}", text)
+
+
+def with_output(text: str) -> str:
+    """The page with the output that its commands print now."""
+    with folder() as here:
+        return CONSOLE.sub(lambda block: _put_right(block[1], here), text)
+
+
+def _put_right(block: str, here: Path) -> str:
+    lines = []
+    for command, shown in commands_shown(block):
+        printed = output(command, here, WIDTH).splitlines()
+        lines += [f"$ {command}", *(_printed(line, printed) for line in shown)]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _printed(line: str, printed: list[str]) -> str:
+    if line == LEFT_OUT or line in printed:
+        return line
+    return next(iter(difflib.get_close_matches(line, printed, 1, ALIKE)), line)
+
+
+def commands_shown(block: str) -> Iterator[tuple[str, list[str]]]:
+    """Commands of a console block, each with the lines shown of its output."""
+    for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+        command, *shown = part.rstrip("\n").split("\n")
+        yield command, shown
+
+
+def missing(shown: list[str], printed: str) -> list[str]:
+    """Lines shown of an output that it does not have, or not after the ones before them."""
+    rest, lost = iter(printed.splitlines()), []
+    for line in shown:
+        if line != LEFT_OUT and line not in rest:
+            lost.append(line)
+            rest = iter(printed.splitlines())
+    return lost
+
+
+@contextlib.contextmanager
+def folder() -> Iterator[Path]:
+    """An empty folder with the sample traces in it, for the commands of a page."""
+    with tempfile.TemporaryDirectory() as name:
+        (Path(name) / "sample_traces").symlink_to(ROOT / "sample_traces")
+        yield Path(name)
+
+
+def output(command: str, here: Path, width: int) -> str:
+    """What a `traceanalyzer` command prints, run in a folder. Raises RuntimeError where it fails."""
+    program, *words = shlex.split(command)
+    if program != "traceanalyzer":
+        raise RuntimeError(f"not a command of ours: {command}")
+    with contextlib.chdir(here):
+        result = CliRunner().invoke(cli, words, env={"COLUMNS": str(width)}, prog_name="traceanalyzer")
+    if result.exit_code not in (0, BREACH):
+        raise RuntimeError(f"{command}: {result.output}{result.exception!r}")
+    return result.output
+
+
+def commands() -> str:
+    """Every command's `--help`."""
+    return "\n\n".join(part for name in COMMANDS for part in _help(name, cli.get_command(None, name)))  # type: ignore[arg-type]
+
+
+def _help(path: str, command: click.Command | None) -> Iterator[str]:
+    with folder() as here:
+        text = output(f"traceanalyzer {path} --help", here, HELP_WIDTH).rstrip()
+    yield f"{'#' * (2 + path.count(' '))} traceanalyzer {path}\n\n```text\n{text}\n```"
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from _help(f"{path} {name}", inner)
+
+
+def figures(*measurements: str) -> str:
+    """Figures of dataclasses (`package.module.Class`) with units and definitions."""
+    from traceanalyzer.analysis.metric import definitions
+
+    rows = [d for name in measurements for d in definitions(_named(name))]
+    return _table(("figure", "unit", "what it is"), [(f"`{d.name}`", d.unit, d.definition) for d in rows])
+
+
+def tables() -> str:
+    """The columns of the report's tables."""
+    from traceanalyzer.analysis.metric import definitions
+    from traceanalyzer.report.outline import TABLE_COMMANDS, table_title
+    from traceanalyzer.report.table_rows import TABLE_ROWS
+
+    parts = []
+    for name, row in TABLE_ROWS.items():
+        command = f"; all rows: `traceanalyzer {TABLE_COMMANDS[name]}`" if name in TABLE_COMMANDS else ""
+        rows = [(f"`{d.name}`", d.unit, d.definition) for d in definitions(row)]
+        about = f"`tables.{name}`{command}. {_first_sentence(row)}"
+        parts.append(f"### {table_title(name)}\n{about}\n\n{_table(('column', 'unit', 'what it is'), rows)}")
+    return "\n\n".join(parts)
+
+
+def thresholds(*names: str) -> str:
+    """Constants (`package.module.NAME`) with their values and reasons."""
+    return "\n".join(_threshold(*name.rsplit(".", 1)) for name in names)
+
+
+def _threshold(module: str, name: str) -> str:
+    code = importlib.import_module(f"traceanalyzer.{module}")
+    value = getattr(code, name)
+    shown = value.pattern if isinstance(value, re.Pattern) else ", ".join(value) if isinstance(value, tuple) else value
+    shown = f"{shown:,}" if isinstance(shown, int) else shown
+    return f"- `{name}` = `{shown}`: {_reason(inspect.getsource(code), name)}".rstrip()
+
+
+def _reason(source: str, name: str) -> str:
+    """The docstring below a constant."""
+    body = ast.parse(source).body
+    for node, below in itertools.pairwise(body):
+        if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == name for t in node.targets):
+            text = below.value.value if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant) else ""
+            return " ".join(str(text).split())
+    raise LookupError(name)
+
+
+def finding(recording: str, finding_id: str) -> str:
+    """A finding of a recording, and what is recommended for it, as the report has them."""
+    import traceanalyzer as ta
+    from traceanalyzer.report.terminal import render_terminal
+
+    report = ta.analyze(ROOT / recording)
+    text = render_terminal(report, WIDTH)
+    shown = [
+        item
+        for title, entries in (("Findings", report.findings), ("Recommendations", report.recommendations))
+        for entry, item in zip(entries, _items(text, title), strict=False)
+        if f"{entry.id}-".startswith(f"{finding_id}-")  # type: ignore[attr-defined]
+    ]
+    if not shown:
+        raise LookupError(f"{recording} has no finding {finding_id}")
+    body = "\n\n".join(shown).replace(f"{ROOT}/", "")
+    return f"`traceanalyzer analyze {recording}`\n```text\n{body}\n```"
+
+
+def _items(text: str, title: str) -> list[str]:
+    """The entries of a section of a report."""
+    section = text.partition(f"\n{title}\n{'─' * len(title)}\n")[2]
+    return [item.rstrip() for item in re.split(r"\n\n(?=\S)", section) if re.match(r"\d+\. ", item)]
+
+
+def findings() -> str:
+    """The findings there are, each with a link to its page."""
+    from traceanalyzer.report.explain import finding_pages
+
+    rows = [(f"[`{page.id}`](../{FINDINGS.relative_to(ROOT)}/{page.id}.md)", page.title) for page in finding_pages()]
+    return _table(("id", "what it says"), rows)
+
+
+def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    lines = [head, ("---",) * len(head), *(tuple(cell.replace("|", "\\|") for cell in row) for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _named(path: str) -> type[Any]:
+    module, _, name = path.rpartition(".")
+    found: type[Any] = getattr(importlib.import_module(f"traceanalyzer.{module}"), name)
+    return found
+
+
+def _first_sentence(what: type[Any]) -> str:
+    return " ".join((inspect.getdoc(what) or "").split("\n\n")[0].split())
+
+
+FILLS: dict[str, Callable[..., str]] = {
+    "commands": commands,
+    "figures": figures,
+    "tables": tables,
+    "thresholds": thresholds,
+    "finding": finding,
+    "findings": findings,
+}
+
+
+if __name__ == "__main__":
+    for path in pages():
+        before = path.read_text(encoding="utf-8")
+        after = with_output(filled(before))
+        if after != before:
+            path.write_text(after, encoding="utf-8")
+            print(path.relative_to(ROOT))

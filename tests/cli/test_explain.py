@@ -1,0 +1,31 @@
+"""`traceanalyzer explain`."""
+
+from __future__ import annotations
+
+from click.testing import CliRunner
+
+from traceanalyzer.cli import cli
+
+
+def explain(*words: str) -> tuple[int, str]:
+    result = CliRunner().invoke(cli, ["explain", *words])
+    return result.exit_code, result.output
+
+
+def test_a_finding_is_explained_without_the_marks_of_the_generator() -> None:
+    status, text = explain("condition-gpu-0-throttling")
+    assert status == 0
+    assert text.startswith("# condition\n")
+    assert "<!--" not in text
+
+
+def test_all_findings_are_listed() -> None:
+    status, text = explain()
+    assert status == 0
+    assert "launch-bound" in {line.split()[0] for line in text.splitlines()}
+
+
+def test_an_unknown_finding_is_a_usage_error() -> None:
+    status, text = explain("slowness")
+    assert status == 2
+    assert "there is no finding 'slowness'" in text

@@ -1,0 +1,174 @@
+"""The documentation says what the program does: its commands run, the output it shows is theirs, its definitions are
+the code's, its links lead somewhere, and every finding has a page."""
+
+from __future__ import annotations
+
+import ast
+import gzip
+import re
+import shlex
+import shutil
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from docs import generate
+from tests.nsys_builder import small_run
+from traceanalyzer.cli import COMMANDS, cli
+from traceanalyzer.report.explain import FindingPage, finding_page, finding_pages
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = generate.ROOT
+README = ROOT / "README.md"
+RULES = ROOT / "traceanalyzer" / "diagnosis" / "rules"
+SAMPLE = ROOT / "tests" / "data" / "gpu" / "sync_bound.json.gz"
+PAGES = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in generate.pages()}
+WITH_OUTPUT = [name for name, text in PAGES.items() if "```console\n" in text]
+WRITTEN = [name for name, text in PAGES.items() if generate.FILLED.search(text)]
+TO_TYPE = sorted(
+    {
+        line.split(" #")[0].strip()
+        for text in PAGES.values()
+        for block in re.findall(r"^```bash\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+        for line in block.splitlines()
+        if line.startswith("traceanalyzer ")
+    }
+)
+ONLY_HELP = ("collect", "doctor", "attach")
+"""Commands that need a GPU host or write to the world: of these the options are tried."""
+EXPLAINED = {page.id for page in finding_pages()}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The files that examples name."""
+    folder = tmp_path_factory.mktemp("recordings")
+    for name in ("trace.json.gz", "rank0.json.gz", "rank1.json.gz"):
+        shutil.copy(SAMPLE, folder / name)
+    (folder / "trace.json").write_bytes(gzip.decompress(SAMPLE.read_bytes()))
+    shutil.copytree(ROOT / "sample_traces" / "sync_bound", folder / "capture-2026-01-01-120000")
+    (folder / "sample_traces").symlink_to(ROOT / "sample_traces")
+    small_run("3.24.0").write(folder / "run.sqlite")
+    return folder
+
+
+@pytest.mark.parametrize("command", TO_TYPE)
+def test_what_can_be_typed_can_be_typed(command: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    arguments = []
+    for word in shlex.split(command)[1:]:
+        arguments += sorted(p.name for p in folder.glob(word)) if "*" in word and "/" not in word else [word]
+    if arguments[0] in ONLY_HELP:
+        arguments = [*(word for word in arguments[:2] if re.fullmatch("[a-z]+", word)), "--help"]
+    result = CliRunner().invoke(cli, arguments, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+
+
+def test_there_are_commands_to_type() -> None:
+    assert len(TO_TYPE) >= 8
+
+
+@pytest.mark.parametrize("name", WITH_OUTPUT)
+def test_output_that_is_shown_is_what_the_command_prints(name: str) -> None:
+    with generate.folder() as here:
+        for block in generate.CONSOLE.findall(PAGES[name]):
+            for command, shown in generate.commands_shown(block):
+                printed = generate.output(command, here, generate.WIDTH)
+                assert generate.missing(shown, printed) == [], f"{command}: run python -m docs.generate"
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_what_the_code_says_is_up_to_date(name: str) -> None:
+    assert generate.filled(PAGES[name]) == PAGES[name], "run python -m docs.generate"
+
+
+def test_every_option_that_is_named_exists() -> None:
+    ours = ("--", "traceanalyzer ", *(f"{name} " for name in COMMANDS))
+    spans = [
+        span for text in PAGES.values() for span in re.findall(r"(?<!`)`([^`\n]+)`", text) if span.startswith(ours)
+    ]
+    named = {option for span in spans for option in re.findall(r"(?<!\S)--[a-z][a-z-]+", span.split(" -- ")[0])}
+    known = {option for command in _commands(cli) for parameter in command.params for option in parameter.opts}
+    assert named - known - {"--help"} == set()
+
+
+def _commands(group: click.Command) -> Iterator[click.Command]:
+    """A command and those below it."""
+    yield group
+    names = COMMANDS if group is cli else getattr(group, "commands", {})
+    for name in names:
+        inner = group.get_command(click.Context(group), name) if isinstance(group, click.Group) else None
+        if inner is not None:
+            yield from _commands(inner)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_links_lead_somewhere(name: str) -> None:
+    here = (ROOT / name).parent
+    for target in re.findall(r"\]\(([^)\s]+)\)", PAGES[name]):
+        path, _, anchor = target.partition("#")
+        if not target.startswith("http"):
+            page = (here / path).resolve() if path else ROOT / name
+            assert page.exists(), target
+            assert not anchor or anchor in _anchors(page.read_text(encoding="utf-8")), target
+    for path in re.findall(r"`(docs/[\w./-]+)`", PAGES[name]):
+        assert (ROOT / path).exists(), path
+
+
+def _anchors(text: str) -> set[str]:
+    titles = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def test_every_page_is_in_the_index() -> None:
+    index = PAGES["docs/README.md"]
+    pages = {Path(name).relative_to("docs") for name in PAGES if name.startswith("docs/")} - {Path("README.md")}
+    assert {str(page) for page in pages if f"({page})" not in index} == set()
+
+
+def test_the_readmes_scripts_are_there_and_can_be_run() -> None:
+    scripts = re.findall(r"^bash (\S+)", PAGES["README.md"], re.MULTILINE)
+    assert scripts == ["sample_traces/try.sh", "tests/run.sh"]
+    assert all((ROOT / script).stat().st_mode & stat.S_IXUSR for script in scripts)
+
+
+def test_the_reference_has_every_command() -> None:
+    titles = re.findall(r"^##+ traceanalyzer (.*)$", PAGES["docs/cli.md"], re.MULTILINE)
+    assert [title for title in titles if " " not in title] == list(COMMANDS)
+
+
+def test_every_finding_has_a_page_and_every_page_a_finding() -> None:
+    made = set().union(*(_ids(path) for path in RULES.glob("*.py")))
+    assert made == EXPLAINED
+
+
+@pytest.mark.parametrize("page", finding_pages(), ids=lambda page: page.id)
+def test_a_page_says_all_there_is_to_say(page: FindingPage) -> None:
+    headings = re.findall(r"^## (.*)$", page.text, re.MULTILINE)
+    assert page.text.startswith(f"# {page.id}\n\n**")
+    assert headings == ["What it means", "How it was decided", "What to do", "Example"]
+    assert "<!--" not in page.text
+    assert not re.search(r"^- `[A-Z_]+` = .*`:$", page.text, re.MULTILINE), "a threshold without its reason"
+
+
+def test_a_finding_is_found_by_its_longer_ids() -> None:
+    for longer, short in (("condition-gpu-0-throttling", "condition"), ("host-waits-and-launches", "host-waits")):
+        page = finding_page(longer)
+        assert page is not None
+        assert page.id == short
+    assert finding_page("launch") is None
+    assert finding_page("launch-bounded") is None
+
+
+def _ids(path: Path) -> set[str]:
+    """The ids of the findings that a module of rules makes: of formatted ones what stands before the first hole."""
+    calls = [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Call)]
+    makers = [c for c in calls if isinstance(c.func, ast.Name) and c.func.id in ("Draft", "_regularity") and c.args]
+    texts = [c.args[0].values[0] if isinstance(c.args[0], ast.JoinedStr) else c.args[0] for c in makers]
+    return {str(text.value).rstrip("-") for text in texts if isinstance(text, ast.Constant)}
