@@ -391,6 +391,16 @@ class Condition:
 
 
 @dataclass(frozen=True)
+class Ceilings:
+    """What the GPU was measured to reach just before the recording."""
+
+    bandwidth: float
+    """Of a large copy, bytes/s read and written."""
+    matmul: dict[str, float]
+    """Large matrix products, FLOP/s by number format (`bf16`, `tf32`, ..)."""
+
+
+@dataclass(frozen=True)
 class Health:
     """What the reader met. Counts are of events (rows) in the recording."""
 
@@ -436,6 +446,7 @@ class Trace:
     """Median step time of the same process without a profiler, where the capture carries it."""
     conditions: tuple[Condition, ...] = ()
     """What is known of the machine and the settings under which it was recorded."""
+    ceilings: Ceilings | None = None
     collected: Collected = Collected()
     health: Health = Health()
     epoch_ns: int = 0

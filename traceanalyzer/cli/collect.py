@@ -53,6 +53,7 @@ def _common(command: F) -> F:
         _count("--wait", WAIT, "Steps left out at the start.", least=1),
         click.option("--step-on", metavar="REGEX", help="Function whose calls are the steps: module.Class.method."),
         click.option("--nvml", "nvml_interval", type=float, metavar="SECONDS", help="Sample the GPUs through NVML."),
+        click.option("--ceilings", is_flag=True, help="First measure what the GPU reaches: a copy, matrix products."),
     ]
     return functools.reduce(lambda made, option: option(made), reversed(options), command)
 
@@ -177,11 +178,13 @@ def _record(
     from traceanalyzer.collect.plan import Plan
 
     command = run.as_command(words)
+    reached = _ceilings() if options.pop("ceilings") else None
     plan = Plan(
         folder=str(Path(output or time.strftime("capture-%Y%m%d-%H%M%S")).absolute()),
         recorder=recorder,
         command=Path(words[0]).name,
         git_revision=environment.git_revision(Path.cwd()),
+        ceilings=reached,
         **options,
     )
     trouble = None
@@ -197,3 +200,17 @@ def _record(
     for line in [*filter(None, [trouble]), *outcome.describe(plan, returned)]:
         click.echo(f"traceanalyzer: {line}", err=True)
     run.exit_as(returned)
+
+
+def _ceilings() -> dict[str, Any] | None:
+    """What the GPU reaches, said on stderr; None where it cannot be measured."""
+    from traceanalyzer.collect import ceilings
+
+    reached, trouble = ceilings.measured_apart()
+    if reached is None:
+        click.echo(f"traceanalyzer: ceilings were not measured: {trouble}", err=True)
+        return None
+    products = ", ".join(f"{name} {rate:.0f}" for name, rate in reached["matmul_tflops"].items())
+    said = f"{reached['gpu']}: copy {reached['copy_gbs']:.0f} GB/s, matrix products {products} TFLOP/s"
+    click.echo(f"traceanalyzer: {said}", err=True)
+    return reached

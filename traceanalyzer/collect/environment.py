@@ -72,6 +72,7 @@ def describe(plan: Plan) -> dict[str, Any]:
         "packages": _versions(),
         "torch": _torch() if "torch" in sys.modules else None,
         "gpus": nvml.describe(),
+        "ceilings": plan.ceilings,
         "variables": {name: os.environ[name] for name in ALLOWED_VARIABLES if name in os.environ},
     }
 

@@ -7,7 +7,7 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 VARIABLE = "TRACEANALYZER_COLLECT"
 """Environment variable that carries the plan."""
@@ -53,6 +53,8 @@ class Plan:
     command: str | None = None
     """Program name of the command, without its arguments: those may hold secrets."""
     git_revision: str | None = None
+    ceilings: dict[str, Any] | None = None
+    """What the GPU was measured to reach before the command, as `ceilings.measure` has it."""
 
     @property
     def steps_needed(self) -> int:

@@ -9,14 +9,14 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from traceanalyzer.ingest.conditions import environment_conditions, sampled_conditions
+from traceanalyzer.ingest.conditions import environment_conditions, measured_ceilings, sampled_conditions
 
 if TYPE_CHECKING:
-    from traceanalyzer.trace import Condition, Run, Trace
+    from traceanalyzer.trace import Ceilings, Condition, Run, Trace
 
 ENVIRONMENT = "environment.json"
 _RANK = re.compile(r"\.(rank(\d+)(?:\.\w+)*?)\.(?:json|jsonl|sqlite)(?:\.gz)?$")
@@ -24,11 +24,19 @@ _RANK = re.compile(r"\.(rank(\d+)(?:\.\w+)*?)\.(?:json|jsonl|sqlite)(?:\.gz)?$")
 _NS_PER_MS = 1e6
 
 
+class Environment(NamedTuple):
+    """What `environment.json` states, and what is wrong with it."""
+
+    conditions: tuple[Condition, ...] = ()
+    ceilings: Ceilings | None = None
+    notes: tuple[str, ...] = ()
+
+
 def join(run: Run) -> Run:
     """The run with its timing logs and what lies beside its recordings. A run of timing logs alone stays as it is."""
     logs = [trace for trace in run.traces if trace.source == "timing_log"]
     recordings = [trace for trace in run.traces if trace.source != "timing_log"]
-    environments: dict[Path, tuple[tuple[Condition, ...], tuple[str, ...]]] = {}
+    environments: dict[Path, Environment] = {}
     if not recordings:
         return replace(run, traces=tuple(_with_neighbours(log, environments) for log in logs))
     joined = [_with_log(_with_neighbours(trace, environments), logs) for trace in recordings]
@@ -43,12 +51,12 @@ def _with_log(trace: Trace, logs: list[Trace]) -> Trace:
     return replace(trace, step_timings=mine[0].step_timings)
 
 
-def _with_neighbours(trace: Trace, environments: dict[Path, tuple[tuple[Condition, ...], tuple[str, ...]]]) -> Trace:
+def _with_neighbours(trace: Trace, environments: dict[Path, Environment]) -> Trace:
     path = Path(trace.path)
     folder = path.parent
     if folder not in environments:
         environments[folder] = _environment(folder)
-    conditions, notes = environments[folder]
+    conditions, ceilings, notes = environments[folder]
     if trace.source != "timing_log":
         unprofiled, more = _unprofiled(path, trace.rank)
         trace, notes = replace(trace, unprofiled_step_ns=unprofiled), (*notes, *more)
@@ -56,17 +64,17 @@ def _with_neighbours(trace: Trace, environments: dict[Path, tuple[tuple[Conditio
     if samples is not None:
         conditions = (*conditions, *sampled_conditions(_lines(samples)))
     health = replace(trace.health, notes=(*trace.health.notes, *notes))
-    return replace(trace, conditions=conditions, health=health)
+    return replace(trace, conditions=conditions, ceilings=ceilings, health=health)
 
 
-def _environment(folder: Path) -> tuple[tuple[Condition, ...], tuple[str, ...]]:
+def _environment(folder: Path) -> Environment:
     path = folder / ENVIRONMENT
     if not path.is_file():
-        return (), ()
+        return Environment()
     values = _object(path)
     if values is None:
-        return (), (f"{ENVIRONMENT} cannot be read: the conditions of the recording are not known.",)
-    return environment_conditions(values), ()
+        return Environment(notes=(f"{ENVIRONMENT} cannot be read: the conditions of the recording are not known.",))
+    return Environment(environment_conditions(values), measured_ceilings(values))
 
 
 def _unprofiled(path: Path, rank: int | None) -> tuple[int | None, tuple[str, ...]]:

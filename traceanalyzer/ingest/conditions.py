@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
-from traceanalyzer.trace import Condition
+from traceanalyzer.trace import Ceilings, Condition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 THROTTLED = "the GPU ran below its clocks: device time is longer than it need be"
 CROWDED = "other work shared the GPU: times are not the program's own"
+
+TERA, GIGA = 1e12, 1e9
 
 _SETTINGS: tuple[tuple[str, str, str], ...] = (
     ("debug_build", "PyTorch debug build", "a debug build is slower everywhere: host and launch times do not count"),
@@ -33,7 +35,26 @@ def environment_conditions(environment: Mapping[str, Any]) -> tuple[Condition, .
     gpus = environment.get("gpus")
     for gpu in gpus if isinstance(gpus, list) else []:
         found += _gpu(_mapping(gpu))
-    return tuple(found)
+    return (*found, *_reached(measured_ceilings(environment)))
+
+
+def measured_ceilings(environment: Mapping[str, Any]) -> Ceilings | None:
+    """What the GPU was measured to reach (`collect --ceilings`), None where that is missing or malformed."""
+    stated = _mapping(environment.get("ceilings"))
+    copied = stated.get("copy_gbs")
+    matmul = {str(k): v * TERA for k, v in _mapping(stated.get("matmul_tflops")).items() if _is_rate(v)}
+    return Ceilings(copied * GIGA, matmul) if _is_rate(copied) else None
+
+
+def _reached(ceilings: Ceilings | None) -> Iterable[Condition]:
+    if ceilings is not None:
+        yield Condition("measured copy", f"{ceilings.bandwidth / GIGA:.0f} GB/s")
+        for name, rate in ceilings.matmul.items():
+            yield Condition(f"measured {name} matrix product", f"{rate / TERA:.0f} TFLOP/s")
+
+
+def _is_rate(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < float("inf")
 
 
 def sampled_conditions(samples: Sequence[Mapping[str, Any]]) -> tuple[Condition, ...]:
