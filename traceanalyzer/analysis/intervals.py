@@ -78,14 +78,19 @@ def subtract(a: IntervalSet, b: IntervalSet) -> IntervalSet:
 
 def intersect(a: IntervalSet, b: IntervalSet) -> IntervalSet:
     """What is in both sets."""
+    return overlaps(a, b)[1]
+
+
+def overlaps(a: IntervalSet, b: IntervalSet) -> tuple[I64, IntervalSet]:
+    """What is in both sets, and for each interval of it the one of `a` in which it lies. Intervals of `a` may touch."""
     if not len(a.start) or not len(b.start):
-        return EMPTY
+        return np.empty(0, np.int64), EMPTY
     first = np.searchsorted(b.end, a.start, side="right")
     stop = np.searchsorted(b.start, a.end, side="left")
     count = np.maximum(stop - first, 0)
     of_a = np.repeat(np.arange(len(a.start)), count)
     of_b = np.arange(len(of_a)) - np.repeat(np.cumsum(count) - count, count) + np.repeat(first, count)
-    return IntervalSet(np.maximum(a.start[of_a], b.start[of_b]), np.minimum(a.end[of_a], b.end[of_b]))
+    return of_a, IntervalSet(np.maximum(a.start[of_a], b.start[of_b]), np.minimum(a.end[of_a], b.end[of_b]))
 
 
 def covered_before(a: IntervalSet, times: I64) -> I64:

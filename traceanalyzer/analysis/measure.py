@@ -22,6 +22,8 @@ from traceanalyzer.analysis.kernels import ClassStats, KernelStats, class_stats,
 from traceanalyzer.analysis.launches import LaunchStats, measure_launches
 from traceanalyzer.analysis.ops import OpStats, op_stats
 from traceanalyzer.analysis.phases import PhaseStats, phase_stats
+from traceanalyzer.analysis.replay.critical_path import CriticalPath, find_critical_path
+from traceanalyzer.analysis.replay.path_rows import PathRow, PathTime, path_rows, path_time
 from traceanalyzer.analysis.replay.whatif import Replay
 from traceanalyzer.analysis.roofline_step import RooflineStep, roofline_step
 from traceanalyzer.analysis.step_metrics import Budget, Idle, StepTime, mean_budget, mean_idle, step_time
@@ -94,6 +96,21 @@ class Measurements:
     def replay(self) -> Replay | None:
         """The steady steps ready to be replayed; None without steps, launches or device work."""
         return Replay.of(self.ctx, self.unprofiled_step_ms)
+
+    @cached_property
+    def critical_path(self) -> CriticalPath:
+        """The chain of causes that is as long as the steady steps; empty without device work."""
+        return find_critical_path(self.ctx)
+
+    @cached_property
+    def path_time(self) -> PathTime | None:
+        """The critical path of a step by kind; None without device work."""
+        return path_time(self.ctx, self.critical_path) if len(self.critical_path) else None
+
+    @cached_property
+    def path(self) -> list[PathRow]:
+        """What carries the critical path."""
+        return path_rows(self.ctx, self.critical_path)
 
     @cached_property
     def devices(self) -> list[DeviceTotals]:

@@ -1,0 +1,231 @@
+"""The critical path of the steady state: the one chain of causes that is as long as its steps together.
+
+Walked back from the end of the last step, from each device op to what let it start (`binding`) and from each
+launch along the host to the last wait that held it, and through that to the device again. The segments touch and
+do not overlap: each moment of the steady steps belongs to exactly one. Making a segment shorter makes the step
+shorter, until another chain of causes is as long.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from traceanalyzer.analysis.host_timeline import HostState
+from traceanalyzer.analysis.intervals import IntervalSet
+from traceanalyzer.analysis.replay.binding import PAUSE_NS, Bound, find_bindings, host_waits
+from traceanalyzer.analysis.replay.driving import NO_STATE, PROFILER_STATE, driving
+from traceanalyzer.trace import Table, column
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.context import Context
+    from traceanalyzer.analysis.replay.binding import Bindings, HostWaits
+    from traceanalyzer.trace import I64, U8, Bool
+
+
+class PathKind(enum.IntEnum):
+    """What a stretch of the critical path is; in the order of display."""
+
+    COMPUTE = 0
+    """A kernel, memset or graph."""
+    COMMUNICATION = 1
+    """A collective, or the host stuck in a communication operator."""
+    COPY = 2
+    LAUNCH = 3
+    """Dispatch of operators, launch calls, and the device's latency from a launch or the op before."""
+    WAIT = 4
+    """From the end of the device work that the host waited for to the moment it went on."""
+    INPUT = 5
+    HOST = 6
+    """Other work of the host."""
+    PROFILER = 7
+    OTHER = 8
+    """The recording does not tell."""
+
+    @property
+    def label(self) -> str:
+        """The kind's name in reports."""
+        return self.name.lower()
+
+
+class Part(enum.IntEnum):
+    """What of the chain of causes a segment is."""
+
+    OP = 0
+    """A device op runs."""
+    LATENCY = 1
+    """From the start of a launch call to its op."""
+    PAUSE = 2
+    """From the end of an op to the start of the one that waited for it."""
+    UNKNOWN = 3
+    """Up to an op before which the recording shows no cause."""
+    RETURN = 4
+    """From the end of an op, or the start of one that made room in the queue, to the return of the call that waited."""
+    HOST = 5
+    """The host goes on, up to a launch or the end of the last step."""
+
+
+@dataclass(frozen=True, eq=False)
+class CriticalPath(Table):
+    """Segments in time order; each begins where the one before it ends. Together they are the steady steps."""
+
+    start: I64 = column(np.int64)
+    end: I64 = column(np.int64)
+    kind: U8 = column(np.uint8, fill=PathKind.OTHER)
+    part: U8 = column(np.uint8, fill=Part.HOST)
+    op: I64 = column(np.int64)
+    """Device op that runs, that the host waited for, or that the segment leads to; -1: none."""
+    node: I64 = column(np.int64)
+    """Node of the host tree: where the host is, or the call that launches or waits; -1 outside all."""
+    step: I64 = column(np.int64)
+    """Index (see `Steps`) of the step in whose window it lies; segments are cut at the windows' edges."""
+
+    @property
+    def duration(self) -> I64:
+        """Length of each segment, ns."""
+        return self.end - self.start
+
+
+@dataclass(frozen=True, eq=False)
+class Chain(Table):
+    """Segments of the chain of causes, in time order."""
+
+    start: I64 = column(np.int64)
+    end: I64 = column(np.int64)
+    part: U8 = column(np.uint8, fill=Part.HOST)
+    op: I64 = column(np.int64)
+    """As in `CriticalPath`."""
+    wait: I64 = column(np.int64)
+    """Row of the host waits, -1: none."""
+
+    def cut_at(self, edges: I64) -> Chain:
+        """The segments cut at these times."""
+        crossed = np.searchsorted(self.end, edges, side="right")
+        inside = crossed < len(self)
+        inside[inside] = self.start[crossed[inside]] < edges[inside]
+        crossed, edges = crossed[inside], edges[inside]
+        cut = self.take(np.sort(np.append(np.arange(len(self)), crossed)))
+        first = crossed + np.arange(len(crossed))
+        start, end = cut.start.copy(), cut.end.copy()
+        end[first] = start[first + 1] = edges
+        return replace(cut, start=start, end=end)
+
+
+_KINDS = {
+    HostState.DISPATCH: PathKind.LAUNCH,
+    HostState.SYNC: PathKind.WAIT,
+    HostState.INPUT: PathKind.INPUT,
+    HostState.COMMUNICATION: PathKind.COMMUNICATION,
+    HostState.ALLOCATE: PathKind.HOST,
+    HostState.WORK: PathKind.HOST,
+    PROFILER_STATE: PathKind.PROFILER,
+    NO_STATE: PathKind.HOST,
+}
+KIND_OF_STATE = np.array([_KINDS[state] for state in range(len(_KINDS))], np.uint8)
+"""`PathKind` of a stretch of the host by its state."""
+
+
+def find_critical_path(ctx: Context) -> CriticalPath:
+    """The critical path of the steady steps (of the recording without steps); empty without device work."""
+    ops, steps = ctx.trace.device_ops, ctx.steps
+    if not len(ops):
+        return CriticalPath.empty()
+    waits = host_waits(ctx)
+    edges = np.append(steps.start[steps.steady], steps.end[-1])
+    chain = walk(find_bindings(ctx), waits, ops.start, ops.end, (int(edges[0]), int(edges[-1])))
+    chain = chain.cut_at(edges[1:-1])
+    on_host = chain.part == Part.HOST
+    device, host = _on_device(ctx, chain.take(~on_host), waits), _on_host(ctx, chain.take(on_host))
+    path = {name: np.concatenate((device[name], host[name])) for name in device}
+    order = np.argsort(path["start"], kind="stable")
+    path = {name: values[order] for name, values in path.items()}
+    count = np.diff(np.searchsorted(path["start"], edges[:-1]), append=len(order))
+    return CriticalPath.from_columns(path | {"step": steps.warmup + np.repeat(np.arange(len(count)), count)})
+
+
+def walk(bindings: Bindings, waits: HostWaits, start: I64, end: I64, window: tuple[int, int]) -> Chain:
+    """The chain of causes from the end of the window back to its start; `start` and `end` are the device ops'."""
+    begin, finish = window
+    count = len(start)
+    # One op more stands for the end of the window: without length, and waiting for the host alone.
+    by, before = np.append(bindings.by, Bound.LAUNCH), np.append(bindings.op, -1)
+    since, start, end = (np.append(a, finish) for a in (bindings.since, start, end))
+    wait = np.where(by == Bound.LAUNCH, waits.before(since), -1)
+    waited_for = np.append(waits.op, -1)[wait]
+    wait[waited_for >= np.arange(count + 1)] = -1
+    following = np.where(wait >= 0, waited_for, before)
+    done = np.flatnonzero(end[:count] == finish)
+    chain = _follow(following, start, int(done[-1]) if len(done) else count, begin)
+    wait, by, since = wait[chain], by[chain], since[chain]
+    launched = by == Bound.LAUNCH
+    returned = np.where(wait >= 0, np.append(waits.end, begin)[wait], begin)
+    left = np.where(launched, returned, start[chain])
+    until = np.minimum(end[chain], np.append(finish, left[:-1]))
+    reached = np.append(until[1:], begin)
+    going_on, launch = np.where(launched, returned, reached), np.where(launched, since, reached)
+    pause = np.select([launched, before[chain] >= 0], [Part.LATENCY, Part.PAUSE], Part.UNKNOWN)
+    edges = np.clip(np.stack((reached, going_on, launch, start[chain], until)), begin, finish)
+    op = np.stack((np.append(chain[1:], -1), chain, chain, chain))
+    part = np.stack(
+        (np.full_like(pause, Part.RETURN), np.full_like(pause, Part.HOST), pause, np.full_like(pause, Part.OP))
+    )
+    columns = {"start": edges[:-1], "end": edges[1:], "part": part, "op": op, "wait": np.broadcast_to(wait, op.shape)}
+    kept = (edges[1:] > edges[:-1]).T[::-1].ravel()
+    ordered = {name: values.T[::-1].ravel()[kept] for name, values in columns.items()}
+    return Chain.from_columns(ordered | {"op": np.where(ordered["op"] < count, ordered["op"], -1)})
+
+
+def _follow(following: I64, start: I64, first: int, begin: int) -> I64:
+    """The ops of the chain, latest first, back to the one that runs when the window begins."""
+    before, begun = following.tolist(), (start <= begin).tolist()
+    chain, op = [], first
+    while op >= 0:
+        chain.append(op)
+        op = -1 if begun[op] else before[op]
+    return np.array(chain, np.int64)
+
+
+def _on_device(ctx: Context, chain: Chain, waits: HostWaits) -> dict[str, Any]:
+    """Kinds and nodes of the segments in which the host does not matter, or waits."""
+    running = np.select([ctx.is_communication, ctx.is_copy], [PathKind.COMMUNICATION, PathKind.COPY], PathKind.COMPUTE)
+    queued = (chain.part == Part.PAUSE) & (chain.end - chain.start < PAUSE_NS)
+    kind = np.select(
+        [chain.part == Part.OP, queued | (chain.part == Part.LATENCY), chain.part == Part.RETURN],
+        [np.append(running, PathKind.OTHER)[chain.op], PathKind.LAUNCH, PathKind.WAIT],
+        PathKind.OTHER,
+    )
+    call = np.where(
+        chain.part == Part.RETURN, np.append(waits.call, -1)[chain.wait], np.append(ctx.launch, -1)[chain.op]
+    )
+    return _columns(chain, kind, np.where(call >= 0, np.append(ctx.tree.node_of_call, -1)[call], -1))
+
+
+def _on_host(ctx: Context, chain: Chain) -> dict[str, Any]:
+    """The stretches of the host, cut by what the host did."""
+    stretches = driving(ctx, IntervalSet(chain.start, chain.end))
+    count = np.diff(np.searchsorted(stretches.start, chain.start), append=len(stretches))
+    cut = replace(chain.take(np.repeat(np.arange(len(chain)), count)), start=stretches.start, end=stretches.end)
+    kind = KIND_OF_STATE[stretches.state]
+    kind = np.where((kind == PathKind.HOST) & _prepares_input(ctx, stretches.end), np.uint8(PathKind.INPUT), kind)
+    return _columns(cut, kind, stretches.node)
+
+
+def _prepares_input(ctx: Context, time: I64) -> Bool:
+    """Whether what the host does up to each of these times is followed by a copy that brings input."""
+    calls = ctx.trace.api_calls
+    brings = np.zeros(len(calls), bool)
+    brings[ctx.launch[ctx.brings_input & (ctx.launch >= 0)]] = True
+    launching = ctx.blocks.copy()
+    launching[ctx.launch[ctx.launch >= 0]] = True
+    rows = np.flatnonzero(launching)
+    following = np.searchsorted(calls.start[rows], time)
+    result: Bool = np.append(brings[rows], False)[following]
+    return result
+
+
+def _columns(chain: Chain, kind: U8, node: I64) -> dict[str, Any]:
+    kept = {name: getattr(chain, name) for name in ("start", "end", "part", "op")}
+    return kept | {"kind": kind, "node": node}

@@ -1,0 +1,60 @@
+"""Which launching thread drives the device at a moment, and in which range or call it then is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.host_timeline import HostState
+from traceanalyzer.analysis.intervals import IntervalSet, intersect, overlaps, subtract, union
+from traceanalyzer.trace import Table, column
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.context import Context
+    from traceanalyzer.trace import I64, U8
+
+PROFILER_STATE = len(HostState)
+"""State of a stretch that is the profiler's own."""
+NO_STATE = PROFILER_STATE + 1
+"""State of a stretch for which no launching thread has anything recorded."""
+
+
+@dataclass(frozen=True, eq=False)
+class Stretches(Table):
+    """Stretches of the host's time, in time order and disjoint."""
+
+    start: I64 = column(np.int64)
+    end: I64 = column(np.int64)
+    state: U8 = column(np.uint8, fill=NO_STATE)
+    """`HostState` of the process, `PROFILER_STATE` or `NO_STATE`."""
+    node: I64 = column(np.int64)
+    """Innermost node of the host tree of the thread that is in this state; -1 outside all."""
+
+
+def driving(ctx: Context, within: IntervalSet) -> Stretches:
+    """The intervals cut into stretches of one state and node; nothing of them is left out.
+
+    At each moment the most productive launching thread counts (see `HostTimeline`).
+    """
+    pieces, profiler = ctx.timeline.pieces, intersect(within, ctx.timeline.profiler)
+    left = subtract(within, profiler)
+    parts = [(profiler, PROFILER_STATE, np.full(len(profiler.start), -1))]
+    for state in HostState:
+        for first, stop in ctx.timeline.threads:
+            rows = first + np.flatnonzero(pieces.state[first:stop] == state)
+            own = IntervalSet(pieces.start[rows], pieces.end[rows])
+            claimed = union(*own)
+            of, found = overlaps(own, intersect(claimed, left))
+            parts.append((found, state, pieces.node[rows[of]]))
+            left = subtract(left, claimed)
+    parts.append((left, NO_STATE, np.full(len(left.start), -1)))
+    return Stretches.from_columns(
+        {
+            "start": np.concatenate([found.start for found, _, _ in parts]),
+            "end": np.concatenate([found.end for found, _, _ in parts]),
+            "state": np.repeat([state for _, state, _ in parts], [len(node) for _, _, node in parts]),
+            "node": np.concatenate([node for _, _, node in parts]),
+        }
+    )
