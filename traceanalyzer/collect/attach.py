@@ -14,7 +14,7 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
-from traceanalyzer.collect import processes
+from traceanalyzer.collect import cuda, processes
 from traceanalyzer.collect.plan import Plan
 
 if TYPE_CHECKING:
@@ -30,6 +30,10 @@ class Recorder(Protocol):
     @property
     def finished(self) -> bool:
         """Whether nothing more will be recorded."""
+
+    @property
+    def waiting(self) -> bool:
+        """Whether the end of the next step is only counted."""
 
     def step(self) -> None:
         """A step has ended."""
@@ -69,6 +73,9 @@ class Attached:
         self._report()
 
     def _step(self) -> None:
+        # what is called while a CUDA graph is captured runs later; to ask costs microseconds
+        if not self._recorder.waiting and cuda.capturing():
+            return
         self._steps += 1
         try:
             self._recorder.step()

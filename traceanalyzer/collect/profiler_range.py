@@ -28,6 +28,11 @@ class ProfilerRange:
         self._range_open = False
         self.finished = False
 
+    @property
+    def waiting(self) -> bool:
+        """Whether the end of the next step is only counted."""
+        return self._step + 1 < self._plan.wait and self._step + 1 < self._capture_from
+
     def step(self) -> None:
         """A step has ended."""
         self._step += 1

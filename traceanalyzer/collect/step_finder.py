@@ -10,8 +10,6 @@ import warnings
 import weakref
 from typing import TYPE_CHECKING, Any, Protocol
 
-from traceanalyzer.collect import cuda
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -65,7 +63,7 @@ class OptimizerSteps:
         import torch
 
         # a compiled optimizer traces this hook: it must end here without breaking the graph
-        if torch.compiler.is_compiling() or cuda.capturing():
+        if torch.compiler.is_compiling():
             return
         leader = self._leader() if self._leader else None
         if leader is not optimizer:
@@ -88,12 +86,14 @@ class ModuleCalls:
         self._on_step = on_step
         self._handle: Any = None
         self._calls: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self._settled = False
         self._with_gradients = 0
 
     def install(self) -> None:
         """Wait for the next outermost call."""
         from torch.nn.modules.module import register_module_forward_pre_hook
 
+        self._settled = False
         # our hook is gone before the compiled module could call it a second time
         warnings.filterwarnings("ignore", message=COMPILE_WARNING)
         self._handle = register_module_forward_pre_hook(self._entered)
@@ -115,16 +115,23 @@ class ModuleCalls:
     def _left(self, module: Any, args: Any, output: Any) -> None:
         import torch
 
-        if torch.compiler.is_compiling() or cuda.capturing():
+        if torch.compiler.is_compiling():
             return
-        self._calls[module] = self._calls.get(module, 0) + 1
-        if self._calls[module] < REPEATS:
-            self.remove()
-            self.install()
+        if not self._settled:
+            self._settle(module)
         if torch.is_grad_enabled() and self._with_gradients < PATIENCE:
             self._with_gradients += 1
             return
         self._on_step()
+
+    def _settle(self, module: Any) -> None:
+        """Look for another outermost module, until this one has been it often enough."""
+        self._calls[module] = self._calls.get(module, 0) + 1
+        if self._calls[module] < REPEATS:
+            self.remove()
+            self.install()
+        else:
+            self._settled = True
 
 
 class StepFinder:

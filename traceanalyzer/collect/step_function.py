@@ -14,8 +14,6 @@ import threading
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
-from traceanalyzer.collect import cuda
-
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
@@ -66,12 +64,8 @@ class FunctionCalls:
     def _replace(self, code: CodeType) -> None:
         for function in gc.get_referrers(code):
             if isinstance(function, FunctionType) and function.__code__ is code:
-                function.__code__ = _counting(function, self._ended)
+                function.__code__ = _counting(function, self._on_step)
                 self._replaced.append((function, code))
-
-    def _ended(self) -> None:
-        if not cuda.capturing():
-            self._on_step()
 
 
 def _template(*args: Any, **kwargs: Any) -> Any:

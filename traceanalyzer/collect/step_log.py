@@ -36,6 +36,11 @@ class StepLog:
         self._lines: TextIO | None = None
         self._path: Path | None = None
 
+    @property
+    def waiting(self) -> bool:
+        """Whether the end of the next step is only counted."""
+        return self._steps < self._plan.wait
+
     def step(self) -> None:
         """A step has ended."""
         self._steps += 1

@@ -59,6 +59,11 @@ class TorchRecording:
         """Whether nothing more will be recorded."""
         return self._phase == self._idle
 
+    @property
+    def waiting(self) -> bool:
+        """Whether the end of the next step is only counted."""
+        return self._left > 1 and self._phase == self._wait
+
     def step(self) -> None:
         """A step has ended."""
         self._phase()
