@@ -17,6 +17,7 @@ from traceanalyzer.analysis.kernels import KernelStats
 from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.analysis.ops import OpStats
 from traceanalyzer.analysis.ranks import compare_ranks
+from traceanalyzer.analysis.replay.path_rows import PathRow
 from traceanalyzer.analysis.replay.scenarios import Scenario, faster
 from traceanalyzer.analysis.replay.tape import launched_by
 from traceanalyzer.analysis.selection import only_device, only_rank
@@ -40,6 +41,7 @@ TABLES: dict[str, tuple[type[Any], Callable[[Measurements], list[Any]]]] = {
     "kernels": (KernelStats, lambda m: m.kernels),
     "steps": (StepRow, lambda m: m.steps),
     "syncs": (SyncRow, lambda m: m.syncs),
+    "path": (PathRow, lambda m: m.path),
     "copies": (CopyStats, lambda m: m.copies),
     "comm": (CollectiveStats, lambda m: m.collectives),
 }

@@ -15,6 +15,7 @@ from traceanalyzer.analysis.kernels import ClassStats, KernelStats
 from traceanalyzer.analysis.launches import LaunchStats
 from traceanalyzer.analysis.metric import metric
 from traceanalyzer.analysis.ops import OpStats
+from traceanalyzer.analysis.replay.path_rows import PathRow, PathTime
 from traceanalyzer.analysis.syncs import SyncRow
 from traceanalyzer.report.model import (
     Budget,
@@ -140,6 +141,7 @@ METRICS = known(
     budget_ms=Budget(8.83, 0.0, 0.198, 6.8332),
     idle_ms=Idle(0.21, 6.4912345, 0.0, 0.1, 0.0, 0.0, 0.032),
     communication=CommunicationTime(0.0, 0.0, None),
+    critical_path=PathTime(6.1, 0.0, 0.22, 3.5, 5.9412, 0.0, 0.1, 0.0, 0.0),
     launches=known(
         LaunchStats,
         kernels=1224.08,
@@ -178,6 +180,11 @@ def tables() -> dict[str, list[object]]:
     return {
         "ranks": [],
         "steps": [replace(step, step=i, start_ns=EPOCH_NS + i * 15_861_234, warmup=i < 2) for i in range(50)],
+        "critical_path": [
+            PathRow(0, "compute", "sm90_xmma_gemm", "aten::linear", 96.0, 6.1, 0.3846),
+            PathRow(0, "wait", "cudaStreamSynchronize", "aten::item", 48.0, 5.9412, 0.3746),
+            PathRow(0, "launch", "(from launch to start)", None, 48.0, 0.4, 0.0252),
+        ],
         "gaps": [
             replace(gap, start_ns=gap.start_ns + i * 7_000_123, duration_ns=182_411 // (i + 1)) for i in range(30)
         ],

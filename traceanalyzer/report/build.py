@@ -138,6 +138,7 @@ def _metrics(m: Measurements) -> Metrics:
         communication=m.communication,
         launches=m.launches,
         host=m.host,
+        critical_path=m.path_time,
         roofline=m.roofline,
         timing=m.timing,
     )
@@ -148,6 +149,7 @@ def _tables(m: Measurements, ranks: RankComparison, top: int) -> dict[str, list[
     return {
         "ranks": list(ranks.rows) if len(ranks.rows) > 1 else [],
         "steps": m.steps if m.ctx.steps.found else [],
+        "critical_path": m.path[:top],
         "phases": m.phases,
         "gaps": longest,
         "gap_histogram": m.gap_histogram,

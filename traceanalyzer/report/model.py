@@ -16,6 +16,7 @@ from traceanalyzer.analysis.devices import DeviceTotals
 from traceanalyzer.analysis.host import HostStats
 from traceanalyzer.analysis.launches import LaunchStats
 from traceanalyzer.analysis.metric import metric
+from traceanalyzer.analysis.replay.path_rows import PathTime
 from traceanalyzer.analysis.roofline_step import RooflineStep
 from traceanalyzer.analysis.step_metrics import Budget, Idle, StepTime
 from traceanalyzer.analysis.step_parts import StepPart
@@ -43,6 +44,7 @@ __all__ = [
     "InputHealth",
     "LaunchStats",
     "Metrics",
+    "PathTime",
     "Recommendation",
     "Report",
     "RooflineStep",
@@ -123,6 +125,11 @@ class Metrics:
     communication: CommunicationTime | None = metric("communication of a step; null without device work")
     launches: LaunchStats | None = metric("launching of device work; null where API calls were not recorded")
     host: HostStats | None = metric("the host threads that feed the device; null where they were not recorded")
+    critical_path: PathTime | None = metric(
+        "the chain of causes that is as long as the step, by kind; null without device work",
+        default=None,
+        kw_only=True,
+    )
     roofline: RooflineStep | None = metric(
         "the step against what the GPU can do at most; null without models of the recorded operators",
         default=None,

@@ -18,6 +18,7 @@ NO_STEPS = "none"
 TABLE_TITLES = {
     "ranks": "Ranks",
     "steps": "Steps",
+    "critical_path": "What carries the critical path",
     "phases": "Annotated phases",
     "gaps": "Longest idle gaps",
     "gap_histogram": "Idle gaps by length",
@@ -32,6 +33,7 @@ TABLE_TITLES = {
 }
 TABLE_COMMANDS = {
     "steps": "steps",
+    "critical_path": "path",
     "gaps": "gaps",
     "syncs": "syncs",
     "kernels": "kernels",
@@ -41,13 +43,14 @@ TABLE_COMMANDS = {
 }
 """Commands that print all rows of a table; a report holds the first ones."""
 STEP_GROUPS = {
+    "critical_path": "Critical path",
     "communication": "Communication",
     "launches": "Launching",
     "host": "Host threads that launch",
     "roofline": "Roofline",
     "timing": "Timing log",
 }
-OF_SOME_INPUTS = ("roofline", "timing")
+OF_SOME_INPUTS = ("critical_path", "roofline", "timing")
 """Groups that only some kinds of input have; a report of others need not say that they are missing."""
 EXPLAINED = "traceanalyzer explain {} says what it means and how it was decided."
 GLOSSARY = (

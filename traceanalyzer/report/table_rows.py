@@ -12,6 +12,7 @@ from traceanalyzer.analysis.kernels import ClassStats, KernelStats
 from traceanalyzer.analysis.ops import OpStats
 from traceanalyzer.analysis.phases import PhaseStats
 from traceanalyzer.analysis.ranks import RankRow
+from traceanalyzer.analysis.replay.path_rows import PathRow
 from traceanalyzer.analysis.skew import CollectiveSkew
 from traceanalyzer.analysis.syncs import SyncRow
 from traceanalyzer.trace import Condition
@@ -19,6 +20,7 @@ from traceanalyzer.trace import Condition
 TABLE_ROWS: dict[str, type[Any]] = {
     "ranks": RankRow,
     "steps": StepRow,
+    "critical_path": PathRow,
     "phases": PhaseStats,
     "gaps": GapRow,
     "gap_histogram": GapHistogramRow,
