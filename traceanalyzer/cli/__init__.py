@@ -17,6 +17,7 @@ from traceanalyzer.errors import TraceAnalyzerError
 
 COMMANDS = (
     "analyze",
+    "path",
     "gaps",
     "ops",
     "kernels",
