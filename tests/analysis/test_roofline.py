@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from traceanalyzer.analysis.ops import op_stats
 from traceanalyzer.analysis.roofline import Bound
 from traceanalyzer.analysis.roofline_step import roofline_step
 from traceanalyzer.hardware import Hardware, HardwareTable
-from traceanalyzer.trace import Collectives, CopyKind, Device, DeviceOpKind
+from traceanalyzer.trace import Ceilings, Collectives, CopyKind, Device, DeviceOpKind
 
 GPU = Hardware(
     name="round",
@@ -182,6 +183,21 @@ def test_forward_operators_in_the_backward_pass_count_for_hfu_alone() -> None:
     assert step is not None
     assert step.hfu == pytest.approx(2 * 2e9 / 100e12 / 140e-6)
     assert step.mfu == pytest.approx(step.hfu / 2)
+
+
+def test_measured_ceilings_stand_beside_the_datasheet() -> None:
+    b = TraceBuilder()
+    mm(b, 1000, (GEMM, 20, 60, {}))
+    b.kernel("Memset", 70, 90, kind=DeviceOpKind.MEMSET, bytes=5_000_000)
+    trace = b.build(devices=(Device(0, "round"),))
+    ceilings = Ceilings(bandwidth=0.5e12, matmul={"bf16": 80e12, "tf32": 1e9})
+    ctx = Context(replace(trace, ceilings=ceilings), hardware=TABLE)
+    assert ctx.roofline.attainable.tolist() == pytest.approx([20_000, 5_000])
+    assert ctx.roofline.reachable.tolist() == pytest.approx([25_000, 10_000])
+    step = roofline_step(ctx)
+    assert step is not None
+    assert (step.ideal_ms, step.reachable_ms) == (pytest.approx(0.025), pytest.approx(0.035))
+    assert np.isnan(context(b).roofline.reachable).all()
 
 
 def test_unknown_gpu_has_work_but_no_ideal_time() -> None:

@@ -64,6 +64,8 @@ class Roofline:
     """Least traffic with the memory (or link, see `bound`) that its data needs."""
     attainable: F64
     """Least time that work and traffic need on this GPU, ns."""
+    reachable: F64
+    """The same at the rates that were measured on the machine (`collect --ceilings`), ns; NaN where none were."""
     bound: U8
     """`Bound` of each."""
     precision: NDArray[np.int8]
@@ -100,12 +102,15 @@ def build_roofline(ctx: Context, work: OpWork | None = None) -> Roofline:
     for carried, carrier in (copy_traffic(ctx), collective_traffic(ctx)):
         moved = np.isfinite(carried)
         traffic[moved], rate[moved], flops[moved] = carried[moved], carrier[moved], 0.0
-    arithmetic = flops / _peaks(ctx, precision, tensor, flops) * NS
-    transfer = traffic / rate * NS
+    peak = _peaks(ctx, precision, tensor, flops)
+    arithmetic, transfer = flops / peak * NS, traffic / rate * NS
     attainable = _together(arithmetic, transfer, flops, row)
+    reachable = _reachable(ctx, precision, (flops, traffic), (peak, rate), row)
     waves = _waves(ctx)
     bound = _bounds(ctx, arithmetic, transfer, attainable, waves)
-    return Roofline(flops, traffic, attainable, bound, precision, tensor, waves, row, np.zeros(len(row), bool))
+    return Roofline(
+        flops, traffic, attainable, reachable, bound, precision, tensor, waves, row, np.zeros(len(row), bool)
+    )
 
 
 def _share_out(ctx: Context, work: OpWork, row: I64) -> tuple[F64, F64, NDArray[np.int8]]:
@@ -171,6 +176,20 @@ def _together(arithmetic: F64, transfer: F64, flops: F64, row: I64) -> F64:
     even = 1 / np.bincount(group)[group]
     result[rows] = total[group] * np.where(sums[1][group] > 0, share, even)
     return result
+
+
+def _reachable(
+    ctx: Context, precision: NDArray[np.int8], work: tuple[F64, F64], stated: tuple[F64, F64], row: I64
+) -> F64:
+    """Attainable time where the measured rates take the place of those that are stated (and higher)."""
+    ceilings = ctx.trace.ceilings
+    if ceilings is None:
+        return np.full(len(row), np.nan)
+    measured = np.array([ceilings.matmul.get(p.name.lower(), np.inf) for p in Precision])
+    peak = np.minimum(stated[0], measured[precision])
+    on_memory = stated[1] == ctx.limit("bandwidth")
+    rate = np.where(on_memory, np.minimum(stated[1], ceilings.bandwidth), stated[1])
+    return _together(work[0] / peak * NS, work[1] / rate * NS, work[0], row)
 
 
 def _waves(ctx: Context) -> F64:

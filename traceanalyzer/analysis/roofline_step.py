@@ -46,6 +46,11 @@ class RooflineStep:
         "need, of the rest the recorded time; this and utilisation are null where less than half has a model",
         "ms",
     )
+    reachable_ms: float | None = metric(
+        "the ideal time at the rates that a copy and matrix products were measured to reach on the machine, instead of "
+        "the datasheet's; null where they were not measured (collect --ceilings)",
+        "ms",
+    )
     headroom_ms: float | None = metric("recorded time of what has a model less its time at the roofline", "ms")
     compute_bound_ms: float | None = metric("time of kernels that arithmetic limits", "ms")
     memory_bound_ms: float | None = metric("time of kernels that memory bandwidth limits", "ms")
@@ -74,6 +79,7 @@ def roofline_step(ctx: Context) -> RooflineStep | None:
     step_ns = float(ctx.steps.duration[ctx.steps.steady].mean())
     rated, counted = here & r.rated, here & np.isfinite(r.flops)
     attained = np.minimum(np.where(rated, r.attainable, 0), time)
+    reached = np.minimum(np.where(np.isfinite(r.reachable), r.reachable, r.attainable), time)
     traffic = float(np.where(here & np.isfinite(r.bytes), r.bytes, 0).sum()) / steps
     again = recomputed(ctx) & counted
     used, repeated = _utilisation(ctx, gpu, counted, step_ns * steps), _utilisation(ctx, gpu, again, step_ns * steps)
@@ -87,6 +93,9 @@ def roofline_step(ctx: Context) -> RooflineStep | None:
         datasheet=gpu.source if gpu else None,
         modelled_share=modelled_share,
         ideal_ms=ms(attained.sum() + time[~rated].sum()) / steps if enough else None,
+        reachable_ms=ms(reached[rated].sum() + time[~rated].sum()) / steps
+        if enough and ctx.trace.ceilings is not None
+        else None,
         headroom_ms=ms(time[rated].sum() - attained.sum()) / steps if known else None,
         compute_bound_ms=per_step(r.bound == Bound.COMPUTE) if known else None,
         memory_bound_ms=per_step(r.bound == Bound.MEMORY) if known else None,

@@ -171,6 +171,8 @@ def _at_the_roofline(m: Measurements) -> Iterator[Evidence]:
     if m.roofline is None or m.roofline.ideal_ms is None:
         return
     yield Evidence("ideal time", m.roofline.ideal_ms, "ms", f"of the computation at the roofline of {m.roofline.gpu}")
+    if m.roofline.reachable_ms is not None:
+        yield Evidence("reachable time", m.roofline.reachable_ms, "ms", "the same at the rates measured on the machine")
     for row in sorted(m.kernels, key=lambda k: -(k.headroom_ms or 0.0))[:TOP_KERNELS]:
         if row.headroom_ms:
             yield Evidence("above the roofline", row.headroom_ms, "ms", f"{row.name} ({row.bound_by}-bound)")
