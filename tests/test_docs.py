@@ -18,7 +18,9 @@ from click.testing import CliRunner
 
 from docs import generate
 from tests.nsys_builder import small_run
+from tests.report.reports import full
 from traceanalyzer.cli import COMMANDS, cli
+from traceanalyzer.history.store import store_report
 from traceanalyzer.report.explain import FindingPage, finding_page, finding_pages
 
 if TYPE_CHECKING:
@@ -55,6 +57,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(ROOT / "sample_traces" / "sync_bound", folder / "capture-2026-01-01-120000")
     (folder / "sample_traces").symlink_to(ROOT / "sample_traces")
     small_run("3.24.0").write(folder / "run.sqlite")
+    store_report(folder / "runs.db", full(), tags={"branch": "main"})
     return folder
 
 

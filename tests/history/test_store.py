@@ -51,7 +51,7 @@ def test_names_and_figures_out_to_do_harm_are_kept_as_the_json_has_them(path):
 
 def test_figures_are_in_plain_tables(path):
     store_report(path, full(), tags={"branch": "main", "gpu": "H200"}, fingerprint="f00", selection="--rank 1")
-    run = rows(path, "SELECT bottleneck, step_time_ms, gpu, ranks, selection, fingerprint FROM runs")
+    run = rows(path, "SELECT bottleneck, step_time_ms, gpu, recordings, selection, fingerprint FROM runs")
     assert run == [("sync", 15.8612, "NVIDIA H200", 1, "--rank 1", "f00")]
     assert rows(path, "SELECT value, unit FROM metrics WHERE name = 'budget_ms.idle'") == [(6.8332, "ms")]
     assert rows(path, "SELECT position, id, class, headroom_ms FROM findings") == [

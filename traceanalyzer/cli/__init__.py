@@ -26,6 +26,8 @@ COMMANDS = (
     "copies",
     "comm",
     "whatif",
+    "compare",
+    "history",
     "explain",
     "collect",
     "doctor",

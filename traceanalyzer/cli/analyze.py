@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from traceanalyzer.cli.options import REPORT_FORMATS, output_options, recordings, redact_options, selection_options
+from traceanalyzer.cli.options import (
+    REPORT_FORMATS,
+    output_options,
+    recordings,
+    redact_options,
+    selection_options,
+    tag_option,
+)
 
 if TYPE_CHECKING:
     import re
-    from pathlib import Path
 
     from traceanalyzer.cli.options import Output
     from traceanalyzer.report.model import Report
+
+NARROWING = ("rank", "device", "step")
+"""Options that make a report one of a part of the recording."""
 
 
 @click.command(short_help="Say where the time went, why, and what to change.")
@@ -27,6 +37,13 @@ if TYPE_CHECKING:
     "samples_per_s, tokens_per_s, mfu.",
 )
 @redact_options()
+@click.option(
+    "--store",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Also keep the report as a run of this history (SQLite), made where there is none; see `history`.",
+)
+@tag_option("Tag of the stored run, such as branch=main; may be repeated.")
 def analyze(
     paths: tuple[str, ...],
     format_: str | None,
@@ -34,6 +51,8 @@ def analyze(
     pattern: str | None,
     redact: bool,
     hidden_names: list[re.Pattern[str]],
+    store: Path | None,
+    tags: dict[str, str],
     top: int | None,
     **narrow: Any,
 ) -> None:
@@ -47,6 +66,7 @@ def analyze(
       traceanalyzer analyze trace.json.gz
       traceanalyzer analyze rank*.json.gz --format markdown -o report.md
       traceanalyzer analyze trace.json --redact --redact-name 'acme_.*'
+      traceanalyzer analyze trace.json --store runs.db --tag branch=main
 
     The report begins with the answer: the bottleneck (one of compute, memory, launch, communication, sync,
     input, host, transfer, or inconclusive), how sure that is, and the step's time as a budget of compute,
@@ -62,14 +82,32 @@ def analyze(
 
     output = output_of(format_, file, REPORT_FORMATS, paths)
     check_writable(output.file)
+    if tags and store is None:
+        raise click.UsageError("--tag is of a stored run: say where with --store FILE")
+    if store is not None:
+        from traceanalyzer.history.database import check_storable
+
+        check_storable(store)
     run = read(paths, pattern)
     warn_of_failures(run)
     report = report_of(run, **narrow) if top is None else report_of(run, top=top, **narrow)
+    recordings_read = [item.path for item in report.inputs]
     if redact or hidden_names:
         from traceanalyzer.report.redact import redact as redacted
 
         report = redacted(report, hidden_names)
+    if store is not None:
+        _store(store, report, tags, recordings_read, narrow)
     write(_drawn(report, output), output.file)
+
+
+def _store(file: Path, report: Report, tags: dict[str, str], recordings: list[str], narrow: dict[str, Any]) -> None:
+    from traceanalyzer.history.fingerprint import fingerprint
+    from traceanalyzer.history.store import store_report
+
+    selection = " ".join(f"--{name} {narrow[name]}" for name in NARROWING if narrow[name] is not None)
+    number = store_report(file, report, tags=tags, fingerprint=fingerprint(recordings), selection=selection or None)
+    click.echo(f"traceanalyzer: stored as {file}#{number}", err=True)
 
 
 def _drawn(report: Report, output: Output) -> str:

@@ -21,6 +21,7 @@ FORMAT_OF_SUFFIX = {
     ".markdown": "markdown",
     ".json": "json",
     ".csv": "csv",
+    ".html": "html",
     ".txt": "terminal",
     "": "terminal",
 }
@@ -153,6 +154,22 @@ def redact_options(*, by_default: bool = False) -> Callable[[Function], Function
     else:
         chosen = click.option("--redact", is_flag=True, help=help_)
     return lambda command: chosen(names(command))
+
+
+def _tags(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
+    tags = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        # A `#` would end the file's name in a reference such as runs.db#branch=main.
+        if not key or not equals or "#" in text:
+            raise click.BadParameter(f"{text!r} is not KEY=VALUE, without #")
+        tags[key] = value
+    return tags
+
+
+def tag_option(help_: str) -> Callable[[Function], Function]:
+    """`--tag KEY=VALUE`, repeated, as a dict `tags`."""
+    return click.option("--tag", "tags", multiple=True, metavar="KEY=VALUE", callback=_tags, help=help_)
 
 
 def output_of(format_: str | None, file: Path | None, formats: Sequence[str], paths: Sequence[str]) -> Output:

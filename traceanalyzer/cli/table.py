@@ -46,10 +46,11 @@ def print_table(
         from traceanalyzer.report.redact import redact_rows
 
         rows = redact_rows(rows, run, hidden_names)
-    write(_drawn(name, rows, row_type, output), output.file)
+    write(drawn_rows(name, rows, row_type, output), output.file)
 
 
-def _drawn(name: str, rows: list[Any], row_type: type[Any], output: Output) -> str:
+def drawn_rows(name: str, rows: list[Any], row_type: type[Any], output: Output) -> str:
+    """Rows of one dataclass as a document of the wanted format; `name` is their key in JSON."""
     from traceanalyzer.cli.output import terminal_width, with_colour
     from traceanalyzer.report import rows as drawn
 

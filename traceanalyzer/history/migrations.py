@@ -27,7 +27,7 @@ CREATE TABLE runs (
     unprofiled_step_time_ms REAL,
     gpu_idle_share REAL, -- 0 to 1
     gpu TEXT, -- names of the GPUs
-    ranks INTEGER NOT NULL, -- recordings read
+    recordings INTEGER NOT NULL, -- files read
     selection TEXT, -- the options that narrowed the report; null for all of the recording
     fingerprint TEXT -- SHA-256 over the recordings: equal where the same files were analysed
 )"""
@@ -136,7 +136,7 @@ VIEWS = (
 CREATE VIEW run_overview AS
 SELECT
     runs.id AS run_id, stored_at, bottleneck, confidence, step_time_ms, unprofiled_step_time_ms, gpu_idle_share, gpu,
-    ranks, selection,
+    recordings, selection,
     (SELECT group_concat(key || '=' || value, ' ') FROM tags WHERE run_id = runs.id) AS tags,
     (SELECT min(earlier.id) FROM runs AS earlier
         WHERE earlier.fingerprint = runs.fingerprint AND earlier.id < runs.id) AS same_recording_as,

@@ -65,7 +65,7 @@ def _run(report: Report) -> dict[str, Any]:
             "unprofiled_step_time_ms": metrics.unprofiled_step_time_ms,
             "gpu_idle_share": metrics.gpu_idle_share,
             "gpu": ", ".join(gpus) or None,
-            "ranks": len(report.inputs),
+            "recordings": len(report.inputs),
         }
     )
     return plain

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from traceanalyzer.report.model import Report
 
-REFERENCE = re.compile(r"(?P<file>.+)#(?:(?P<run>\d+)|latest|(?P<key>[^#=]+)=(?P<value>[^#]*))")
+REFERENCE = re.compile(r"(?P<file>.+)#(?:(?P<run>\d{1,18})|latest|(?P<key>[^#=]+)=(?P<value>[^#]*))")
 LATEST = "SELECT max(id) FROM runs"
 LATEST_TAGGED = "SELECT max(run_id) FROM tags WHERE key = ? AND value = ?"
 

@@ -1,0 +1,177 @@
+"""Files that are no history, damaged, locked, of other versions; the steps of the schema."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.report.reports import full
+from traceanalyzer.errors import TraceAnalyzerError
+from traceanalyzer.history import database
+from traceanalyzer.history.database import APPLICATION_ID, check_storable, reading, writing
+from traceanalyzer.history.migrations import MIGRATIONS
+from traceanalyzer.history.store import store_report
+from traceanalyzer.history.stored import is_reference, stored_report
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "runs.db"
+
+
+def pragma(path, name):
+    with closing(sqlite3.connect(path)) as db:
+        return db.execute(f"PRAGMA {name}").fetchone()[0]
+
+
+def fails(path, says):
+    """Reading and writing both fail with one line that names the file, and leave it as it was."""
+    before = path.read_bytes() if path.is_file() else None
+    for use in (reading, writing):
+        with pytest.raises(TraceAnalyzerError, match=says) as raised, use(path) as db:
+            db.execute("SELECT * FROM run_overview").fetchall()
+        assert str(raised.value).startswith(f"{path}: ")
+        assert "\n" not in str(raised.value)
+    assert before is None or path.read_bytes() == before
+
+
+def test_a_new_history_says_whose_it_is_and_which_schema_it_has(path):
+    store_report(path, full())
+    assert pragma(path, "application_id") == APPLICATION_ID
+    assert pragma(path, "user_version") == len(MIGRATIONS)
+    assert path.read_bytes()[68:72] == b"TrAn"
+    assert [p.name for p in path.parent.iterdir()] == ["runs.db"]
+
+
+@pytest.mark.parametrize("had", range(1, len(MIGRATIONS)))
+@pytest.mark.parametrize("use", [reading, writing])
+def test_an_older_schema_is_brought_up_to_date_and_keeps_its_runs(path, monkeypatch, had, use):
+    monkeypatch.setattr(database, "MIGRATIONS", MIGRATIONS[:had])
+    store_report(path, full())
+    monkeypatch.undo()
+    assert pragma(path, "user_version") == had
+    with use(path) as db:
+        assert db.execute("SELECT count(*) FROM run_overview").fetchone() == (1,)
+    assert pragma(path, "user_version") == len(MIGRATIONS)
+    assert stored_report(f"{path}#1").summary == full().summary
+
+
+def test_a_step_that_fails_changes_nothing(path, monkeypatch):
+    store_report(path, full())
+
+    def broken(db):
+        db.execute("CREATE TABLE half (x)")
+        raise sqlite3.OperationalError("step failed")
+
+    monkeypatch.setattr(database, "MIGRATIONS", (*MIGRATIONS, broken))
+    with pytest.raises(TraceAnalyzerError, match="step failed"), writing(path):
+        pass
+    monkeypatch.undo()
+    with reading(path) as db:
+        assert "half" not in db.table_names()
+    assert pragma(path, "user_version") == len(MIGRATIONS)
+
+
+def test_what_is_no_database(path):
+    path.write_text("runs, but not in a database " * 50)
+    fails(path, "not an SQLite database")
+
+
+def test_a_database_of_something_else(path):
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("CREATE TABLE customers (id)")
+        db.commit()
+    fails(path, "a database of something else")
+
+
+def test_a_newer_schema(path):
+    store_report(path, full())
+    with closing(sqlite3.connect(path)) as db:
+        db.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
+    fails(path, "written by a newer traceanalyzer")
+
+
+def test_a_damaged_database(path):
+    store_report(path, full())
+    data = bytearray(path.read_bytes())
+    data[100:] = b"\xff" * (len(data) - 100)
+    path.write_bytes(data)
+    fails(path, "the database is damaged|not an SQLite database")
+
+
+def test_a_folder(tmp_path):
+    with pytest.raises(TraceAnalyzerError, match="no such history"), reading(tmp_path):
+        pass
+    with pytest.raises(TraceAnalyzerError, match="cannot be opened"), writing(tmp_path):
+        pass
+
+
+def test_a_file_that_is_not_there_is_not_made_by_reading(path):
+    with pytest.raises(TraceAnalyzerError, match="no such history; analyze --store"), reading(path):
+        pass
+    check_storable(path)
+    assert not path.exists()
+
+
+def test_a_folder_that_is_not_there(tmp_path):
+    with pytest.raises(TraceAnalyzerError, match="is not a folder; make it first"):
+        check_storable(tmp_path / "gone" / "runs.db")
+
+
+def test_a_history_that_cannot_be_written(path, monkeypatch):
+    store_report(path, full())
+    connection = database._connection
+    monkeypatch.setattr(database, "_connection", lambda path, mode: connection(path, "ro"))
+    with pytest.raises(TraceAnalyzerError, match=r"runs\.db: the database cannot be written"):
+        store_report(path, full())
+
+
+def test_a_lock_that_is_never_given_back(path, monkeypatch):
+    store_report(path, full())
+    monkeypatch.setattr(database, "PATIENCE_S", 0.01)
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(TraceAnalyzerError, match="kept the database locked"):
+            store_report(path, full())
+        with reading(path) as db:
+            assert db.execute("SELECT count(*) FROM runs").fetchone() == (1,)
+
+
+def test_references(path):
+    for branch in ("main", "fix", "main"):
+        store_report(path, full(), tags={"branch": branch})
+    for reference in ("1", "latest", "branch=main", "branch=fix"):
+        assert is_reference(f"{path}#{reference}")
+        assert stored_report(f"{path}#{reference}").summary == full().summary
+    assert not is_reference(str(path))
+    assert not is_reference("trace.json")
+    odd = Path(f"{path}#1")
+    odd.write_text("{}")
+    assert not is_reference(str(odd))
+
+
+@pytest.mark.parametrize(
+    ("reference", "says"),
+    [
+        ("#4", r"runs\.db#4: no such run; it holds 3 run\(s\), 1 to 3"),
+        ("#999999999999999999", "no such run"),
+        ("#branch=other", "no such run"),
+        ("#last", "no stored run; name one as"),
+        ("", "no stored run"),
+    ],
+)
+def test_a_reference_to_no_run_says_what_there_is(path, reference, says):
+    for _ in range(3):
+        store_report(path, full())
+    with pytest.raises(TraceAnalyzerError, match=says):
+        stored_report(f"{path}{reference}")
+
+
+def test_a_reference_into_no_file(path):
+    with pytest.raises(TraceAnalyzerError, match="no such history"):
+        stored_report(f"{path}#1")
+    with writing(path):
+        pass
+    with pytest.raises(TraceAnalyzerError, match="it holds no runs"):
+        stored_report(f"{path}#latest")

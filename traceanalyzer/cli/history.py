@@ -1,0 +1,120 @@
+"""`traceanalyzer history`."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from traceanalyzer.cli.options import TABLE_FORMATS, output_options, tag_option
+
+if TYPE_CHECKING:
+    from traceanalyzer.cli.options import Output
+    from traceanalyzer.history.runs import MetricSeries
+
+FORMATS = (*TABLE_FORMATS, "html")
+AGO = re.compile(r"(\d{1,6})([dhm])")
+UNITS = {"d": "days", "h": "hours", "m": "minutes"}
+
+
+def _moment(_: click.Context, __: click.Parameter, text: str | None) -> str | None:
+    """A moment in UTC as the history has it, from a date, a moment, or how long ago it was."""
+    if text is None:
+        return None
+    ago = AGO.fullmatch(text)
+    try:
+        if ago:
+            moment = datetime.now(UTC) - timedelta(**{UNITS[ago[2]]: int(ago[1])})
+        else:
+            moment = datetime.fromisoformat(text)
+            moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except (ValueError, OverflowError) as error:
+        raise click.BadParameter(f"{text!r} is no date, moment or 7d, 12h, 30m") from error
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+@click.command(short_help="List stored runs, and plot a metric over them.")
+@click.argument("database", metavar="FILE", type=click.Path(path_type=Path))
+@tag_option("Only runs stored with this tag; may be repeated, then all must match.")
+@click.option("--bottleneck", metavar="CLASS", help="Only runs with this bottleneck.")
+@click.option(
+    "--since",
+    metavar="WHEN",
+    callback=_moment,
+    help="Only runs stored since then: 2026-01-31, 2026-01-31T18:00 (UTC), or 7d, 12h, 30m ago.",
+)
+@click.option("--last", type=click.IntRange(min=1), metavar="N", help="Only the last N runs that match.")
+@click.option("--metric", "name", metavar="NAME", help="Plot this metric over the runs, such as step_time_ms.median.")
+@click.option("--metrics", "names", is_flag=True, help="List the names of the metrics that there are.")
+@output_options(FORMATS)
+def history(
+    database: Path, name: str | None, names: bool, format_: str | None, file: Path | None, **filters: Any
+) -> None:
+    """List the runs that `analyze --store FILE` kept, or plot a metric over them.
+
+    \b
+    Examples:
+      traceanalyzer history runs.db --tag branch=main --last 20
+      traceanalyzer history runs.db --metric step_time_ms.median
+      traceanalyzer history runs.db --metric budget_ms.idle -o idle.html
+
+    A row is a run, oldest first. Run 12 of runs.db is called runs.db#12 where a report is asked for, the last one
+    runs.db#latest, the last one with a tag runs.db#branch=main. With --metric a row is the metric's value in a run,
+    drawn as a bar from zero, and its change against the run before. The file is an ordinary SQLite database, which
+    docs/history.md describes.
+    """
+    from traceanalyzer.cli.options import output_of
+    from traceanalyzer.cli.output import check_writable, write
+    from traceanalyzer.history.database import reading
+    from traceanalyzer.history.runs import MetricName, StoredRun, metric_names, metric_series, stored_runs
+
+    if name and names:
+        raise click.UsageError("--metric and --metrics exclude each other")
+    output = output_of(format_, file, FORMATS, [str(database)])
+    if output.format == "html" and not name:
+        raise click.UsageError("--format html draws a metric: say which with --metric NAME")
+    check_writable(output.file)
+    with reading(database) as db:
+        if names:
+            text = _table("metrics", metric_names(db), MetricName, output)
+        elif name:
+            text = _plot(metric_series(db, name, stored_runs(db, **filters)), output)
+        else:
+            text = _table("runs", stored_runs(db, **filters), StoredRun, output)
+    write(text, output.file)
+
+
+def _table(name: str, rows: list[Any], row_type: type[Any], output: Output) -> str:
+    from dataclasses import replace
+
+    from traceanalyzer.cli.table import drawn_rows
+
+    if output.format in ("terminal", "markdown") and not rows:
+        return "No run matches.\n"
+    if output.format == "csv" and "tags" in row_type.__dataclass_fields__:
+        rows = [replace(row, tags=str(row.tags)) for row in rows]
+    return drawn_rows(name, rows, row_type, output)
+
+
+def _plot(series: MetricSeries, output: Output) -> str:
+    from traceanalyzer.cli.output import terminal_width
+    from traceanalyzer.history.page import metric_page
+    from traceanalyzer.history.plot import bars
+    from traceanalyzer.history.runs import MetricValue
+    from traceanalyzer.report.json import dump
+    from traceanalyzer.report.markdown_charts import bar_chart
+
+    if output.format == "json":
+        return dump(series)
+    if output.format == "html":
+        return metric_page(series)
+    table = _table("values", series.values, MetricValue, output)
+    if output.format == "csv" or not series.values:
+        return table
+    if output.format == "markdown":
+        chart = bar_chart(series.metric, "run", series.unit, [(str(v.run), v.value) for v in series.values])
+        return "\n".join([*chart, "", table])
+    return f"{bars(series, terminal_width())}\n{table}"

@@ -1,0 +1,146 @@
+"""What a history holds, as rows: its runs, filtered, and one metric over them."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from traceanalyzer.analysis.metric import metric
+from traceanalyzer.errors import UnreadableInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from sqlite_utils import Database
+
+SHORTHANDS = {"step_time_ms": "step_time_ms.mean"}
+"""Metrics that are distributions: what is meant where only their name is given."""
+SUGGESTIONS = 3
+
+
+class Tags(dict[str, str]):
+    """Tags by key; as text `key=value key=value`."""
+
+    def __str__(self) -> str:
+        return " ".join(f"{key}={value}" for key, value in self.items())
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """A run of the history."""
+
+    run: int = metric("number of the run: FILE#12 names run 12 of a history, FILE#latest the last one")
+    stored_at: str = metric("when it was stored, UTC")
+    tags: Tags = metric("what the run was stored with")
+    bottleneck: str = metric("class of the bottleneck")
+    confidence: float | None = metric("how sure that is, 0 to 1", "share")
+    step_time_ms: float | None = metric("mean of the steady-state steps; null without steps", "ms")
+    unprofiled_step_time_ms: float | None = metric("step time without a profiler, measured or estimated", "ms")
+    gpu_idle_share: float | None = metric("share of the step without device work", "share")
+    gpu: str | None = metric("names of the GPUs")
+    recordings: int = metric("recordings read")
+    selection: str | None = metric("options that narrowed the report; null for all of the recording")
+    same_recording_as: int | None = metric("first run of the very same recording; null where this is the first")
+
+
+@dataclass(frozen=True)
+class MetricValue:
+    """A metric in one run. `value` is in the metric's own unit."""
+
+    run: int = metric("number of the run")
+    stored_at: str = metric("when it was stored, UTC")
+    tags: Tags = metric("what the run was stored with")
+    value: float = metric("the metric in this run")
+    change_share: float | None = metric("change against the run before it in this list; null for the first", "share")
+
+
+@dataclass(frozen=True)
+class MetricName:
+    """A metric that runs of the history have."""
+
+    name: str = metric("name for --metric: its place in the report's metrics")
+    unit: str = metric("unit of its values")
+    runs: int = metric("runs that have it")
+
+
+@dataclass(frozen=True)
+class MetricSeries:
+    """A metric over runs, oldest first; runs without it are left out."""
+
+    metric: str
+    unit: str
+    values: list[MetricValue]
+
+
+def stored_runs(
+    db: Database,
+    *,
+    tags: Mapping[str, str] | None = None,
+    bottleneck: str | None = None,
+    since: str | None = None,
+    last: int | None = None,
+) -> list[StoredRun]:
+    """The runs that have all of `tags`, this bottleneck, and were stored at `since` (UTC, ISO 8601) or later.
+
+    Oldest first; `last` keeps so many of the newest.
+    """
+    conditions: list[str] = ["1"]
+    values: list[str | int] = []
+    for key, value in (tags or {}).items():
+        conditions.append("EXISTS (SELECT 1 FROM tags WHERE run_id = overview.run_id AND key = ? AND value = ?)")
+        values += [key, value]
+    if bottleneck is not None:
+        conditions.append("bottleneck = ?")
+        values.append(bottleneck)
+    if since is not None:
+        conditions.append("stored_at >= ?")
+        values.append(since)
+    # Only the conditions above are put into the statement; what the user says goes through parameters.
+    sql = f"SELECT * FROM run_overview AS overview WHERE {' AND '.join(conditions)} ORDER BY run_id DESC LIMIT ?"  # noqa: S608
+    rows = list(db.query(sql, [*values, -1 if last is None else last]))
+    tagged = _tags(db)
+    return [_stored_run(row, tagged.get(row["run_id"], Tags())) for row in reversed(rows)]
+
+
+def metric_series(db: Database, name: str, runs: Sequence[StoredRun]) -> MetricSeries:
+    """A metric over some runs. Raises UnreadableInputError, naming similar ones, where no run has such a metric."""
+    name = SHORTHANDS.get(name, name)
+    found = {row["run_id"]: row for row in db.query("SELECT * FROM metrics WHERE name = ?", [name])}
+    if not found:
+        raise UnreadableInputError(_no_metric(db, name))
+    values: list[MetricValue] = []
+    for run in runs:
+        if run.run in found:
+            value = found[run.run]["value"]
+            before = values[-1].value if values else None
+            change = value / before - 1 if before else None
+            values.append(MetricValue(run.run, run.stored_at, run.tags, value, change))
+    return MetricSeries(name, next(iter(found.values()))["unit"], values)
+
+
+def metric_names(db: Database) -> list[MetricName]:
+    """The metrics that there are, by name."""
+    sql = "SELECT name, unit, count(*) AS runs FROM metrics GROUP BY name, unit ORDER BY name"
+    return [MetricName(**row) for row in db.query(sql)]
+
+
+def _stored_run(row: dict[str, Any], tags: Tags) -> StoredRun:
+    same = {name: row[name] for name in StoredRun.__dataclass_fields__ if name not in ("run", "stored_at", "tags")}
+    # Seconds are enough to read.
+    return StoredRun(run=row["run_id"], stored_at=row["stored_at"][:19] + "Z", tags=tags, **same)
+
+
+def _tags(db: Database) -> dict[int, Tags]:
+    tags: dict[int, Tags] = {}
+    for row in db.query("SELECT run_id, key, value FROM tags ORDER BY run_id, key"):
+        tags.setdefault(row["run_id"], Tags())[row["key"]] = row["value"]
+    return tags
+
+
+def _no_metric(db: Database, name: str) -> str:
+    known = [row.name for row in metric_names(db)]
+    if not known:
+        return f"no metric {name!r}: the history holds no runs"
+    near = difflib.get_close_matches(name, known, SUGGESTIONS, 0.4) or known[:SUGGESTIONS]
+    return f"no run has a metric {name!r}; there is {', '.join(near)}, ... (all: history FILE --metrics)"

@@ -1,0 +1,117 @@
+"""Small charts in Markdown: Mermaid, which GitHub and GitLab draw themselves, and bars of text within tables.
+
+Where Mermaid is not drawn (mail, a terminal) its source is readable text. `xychart-beta` is the name that all their
+versions know.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+from traceanalyzer.report.format import measured, plain, shorten
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+LABEL_LIMIT = 60
+UNSAFE = re.compile(r"[^\w .,:()/+*=-]|-->|%%|(?<!\w)_+|_+(?!\w)")
+"""What could end a quoted label, or begin a directive, an entity or mark-up within it."""
+BAR_WIDTH = 20
+MOST_SLICES = 8
+MOST_POINTS = 200
+"""More cannot be told apart in a chart of a column's width."""
+COLOURS = ("#54aeff", "#d4a72c", "#4ac26b", "#ff8182", "#c297ff", "#fb8f44", "#76e3ea", "#afb8c1")
+"""Seen on light and on dark pages; Mermaid's own are nearly white."""
+XY_LOOK = {
+    "xyChart": {"width": 700, "height": 260},
+    "themeVariables": {"xyChart": {"plotColorPalette": COLOURS[0]}},
+}
+PIE_LOOK = {"themeVariables": {f"pie{n}": colour for n, colour in enumerate(COLOURS, 1)}}
+FILLED, PARTS = "█", " ▏▎▍▌▋▊▉"
+
+
+def text_bar(share: float) -> str:
+    """A share of 1 as a bar of up to `BAR_WIDTH` characters, in eighths of one."""
+    if not measured(share):
+        return ""
+    eighths = round(min(max(share, 0.0), 1.0) * BAR_WIDTH * 8)
+    return (FILLED * (eighths // 8) + PARTS[eighths % 8]).strip()
+
+
+def pie_chart(title: str, parts: Sequence[tuple[str, float]]) -> list[str]:
+    """Lines of a pie of the largest parts, the others together; none where there are not two with a size."""
+    sizes: dict[str, float] = {}
+    for name, size in parts:
+        if measured(size) and size > 0:
+            # Of two slices of one name Mermaid draws one.
+            sizes[_label(name)] = sizes.get(_label(name), 0.0) + size
+    sized = sorted(sizes.items(), key=lambda part: -part[1])
+    if len(sized) < 2:
+        return []
+    if len(sized) > MOST_SLICES:
+        rest = sum(size for _, size in sized[MOST_SLICES - 1 :])
+        sized = [*sized[: MOST_SLICES - 1], (_label("all others"), rest)]
+    total = sum(size for _, size in sized)
+    # Two decimals are all that Mermaid reads; a part that they make 0 would be an error.
+    slices = [(name, 100 * size / total) for name, size in sized]
+    lines = [f"    {name} : {share:.2f}" for name, share in slices if round(share, 2) > 0]
+    return _chart(PIE_LOOK, f"pie showData title {_bare(title)}", lines)
+
+
+def line_chart(title: str, axis: str, unit: str, points: Sequence[tuple[int, float]]) -> list[str]:
+    """Lines of a line through points with whole, rising positions; none where there are not two. From zero."""
+    drawn = [(at, value) for at, value in points if measured(value)][-MOST_POINTS:]
+    if len(drawn) < 2:
+        return []
+    values = [value for _, value in drawn]
+    low, high = min(0.0, *values), max(0.0, *values)
+    if low == high:
+        return []
+    return _chart(
+        XY_LOOK,
+        "xychart-beta",
+        [
+            f"    title {_label(title)}",
+            f"    x-axis {_label(axis)} {drawn[0][0]} --> {drawn[-1][0]}",
+            f"    y-axis {_label(unit or title)} {_digits(low)} --> {_digits(high)}",
+            f"    line [{', '.join(map(_digits, values))}]",
+        ],
+    )
+
+
+def bar_chart(title: str, axis: str, unit: str, bars: Sequence[tuple[str, float]]) -> list[str]:
+    """Lines of a bar for each name, from zero; none where there are no sizes."""
+    drawn = [(name, value) for name, value in bars if measured(value)][-MOST_POINTS:]
+    low, high = min((0.0, *(v for _, v in drawn))), max((0.0, *(v for _, v in drawn)))
+    if low == high:
+        return []
+    return _chart(
+        XY_LOOK,
+        "xychart-beta",
+        [
+            f"    title {_label(title)}",
+            f"    x-axis {_label(axis)} [{', '.join(_label(name) for name, _ in drawn)}]",
+            f"    y-axis {_label(unit or title)} {_digits(low)} --> {_digits(high)}",
+            f"    bar [{', '.join(_digits(value) for _, value in drawn)}]",
+        ],
+    )
+
+
+def _chart(look: Mapping[str, Any], kind: str, lines: Sequence[str]) -> list[str]:
+    return ["```mermaid", f"%%{{init: {json.dumps(look)}}}%%", kind, *lines, "```"]
+
+
+def _label(text: str) -> str:
+    return f'"{_bare(text)}"'
+
+
+def _bare(text: str) -> str:
+    """A text that Mermaid takes for nothing but text."""
+    return " ".join(shorten(UNSAFE.sub(" ", plain(text)), LABEL_LIMIT).replace("…", " ").split()) or "unnamed"
+
+
+def _digits(value: float) -> str:
+    """A figure as Mermaid reads it: no exponent, no separators."""
+    return f"{value:.6f}".rstrip("0").rstrip(".") or "0"
