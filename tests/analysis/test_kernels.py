@@ -115,3 +115,11 @@ def test_short_names_keep_what_tells_kernels_apart(name: str, expected: str) -> 
 
 def test_short_names_are_cut() -> None:
     assert len(short_name("k" * 500)) == MAX_LENGTH
+
+
+def test_an_occupancy_of_nought_is_one_that_the_recorder_could_not_tell() -> None:
+    b = TraceBuilder()
+    b.kernel(GEMM, 0, 10, occupancy=0)
+    b.kernel("other", 20, 30, occupancy=40)
+    shares = {row.name: row.occupancy_share for row in kernel_stats(Context(b.build()))}
+    assert shares == {GEMM: None, "other": 0.4}

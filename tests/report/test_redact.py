@@ -130,3 +130,11 @@ def test_hostile_text_is_no_trouble():
     redact(hostile(), PATTERNS)
     slow = "/a b" * 20_000 + "@" * 20_000 + "." * 20_000
     redact(replace(empty(), notes=[slow]), PATTERNS)
+
+
+def test_a_kernels_short_name_is_hidden_where_only_its_full_name_is_marked():
+    base = secret()
+    row = replace(kernel("elementwise_kernel<Gate>", 1.0), full_name="void elementwise_kernel<acme::Gate>(int)")
+    gap = replace(base.tables["gaps"][0], detail="ended by elementwise_kernel<Gate>")
+    report = redact(replace(base, tables={"gaps": [gap], "kernels": [row]}), [re.compile("acme")])
+    assert report.tables["gaps"][0].detail == "ended by kernel-1"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.gaps import GapSide, IdleCause
+from traceanalyzer.analysis.kernel_names import short_name
 from traceanalyzer.analysis.metric import NS_PER_US, metric, ms
 from traceanalyzer.analysis.syncs import op_path
 
@@ -110,7 +111,8 @@ def _host_activity(ctx: Context, gaps: Gaps, i: int) -> str:
 
 
 def _op_name(ctx: Context, op: int) -> str:
-    return ctx.trace.strings[int(ctx.trace.device_ops.name[op])]
+    name = ctx.trace.strings[int(ctx.trace.device_ops.name[op])]
+    return short_name(name) if ctx.is_kernel[op] else name
 
 
 def _short(name: str, limit: int = 60) -> str:

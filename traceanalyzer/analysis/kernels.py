@@ -55,7 +55,11 @@ class KernelStats(Rated, KernelTimes):
         kw_only=True,
     )
     occupancy_share: float | None = metric(
-        "mean share of the SMs' warps that the recorder expected to be resident", "share", default=None, kw_only=True
+        "mean share of the SMs' warps that the recorder expected to be resident; null where it could not tell, or less "
+        "than 1 %",
+        "share",
+        default=None,
+        kw_only=True,
     )
 
 
@@ -137,9 +141,10 @@ def class_stats(ctx: Context) -> list[ClassStats]:
 
 
 def _occupancy(ctx: Context) -> F64:
-    """Expected occupancy of each device op, NaN where not recorded."""
+    """Expected occupancy of each device op, NaN where not recorded. Recorders write whole percents, and 0 where they
+    cannot tell (kernels with clusters or tensor maps)."""
     recorded = ctx.trace.device_ops.occupancy
-    result: F64 = np.where(recorded >= 0, recorded / 100, np.nan)
+    result: F64 = np.where(recorded > 0, recorded / 100, np.nan)
     return result
 
 

@@ -25,9 +25,13 @@ MAX_CONFIDENCE = 0.95
 BASE_CONFIDENCE = 0.5
 """Confidence of a verdict whose margin over the runner-up is nil."""
 NO_STEPS_FACTOR = 0.7
+"""Without steps, start-up and shutdown are part of the figures."""
 ONE_STEP_FACTOR = 0.8
+"""One step may be unlike the others."""
 TWO_STEPS_FACTOR = 0.9
+"""Two that agree may do so by chance."""
 DAMAGED_FACTOR = 0.8
+"""What is missing from a damaged recording may have been the cause."""
 DAMAGED_SHARE = 0.01
 """Share of events lost from which the recording counts as damaged."""
 BY_CLASS_FACTOR = 0.9

@@ -40,7 +40,7 @@ class Aliases:
 
     def in_sentence(self, text: str) -> str:
         """A text with names among other words: known names, and whatever word around a match of a pattern."""
-        if not self._hidden(text):
+        if not self._hidden(text) and not any(name in text for name in self._aliases):
             return text
         if self._known is None:
             longest_first = sorted(self._aliases, key=len, reverse=True)

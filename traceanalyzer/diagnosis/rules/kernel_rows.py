@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.kernel_names import short_name
 from traceanalyzer.analysis.metric import ms
 
 if TYPE_CHECKING:
@@ -72,14 +73,16 @@ def per_step(m: Measurements, values: I64 | F64) -> float:
 def top_kernels(m: Measurements, rows: Bool) -> list[tuple[str, float]]:
     """The names with the most time a step among the device ops, with that time in ms."""
     names, inverse = np.unique(m.ctx.trace.device_ops.name[rows], return_inverse=True)
-    time = np.bincount(inverse, weights=duration(m)[rows], minlength=len(names)) / m.ctx.steps.steady_count
-    order = np.argsort(-time, kind="stable")[:TOP_KERNELS]
-    return [(title(m, int(names[i])), ms(time[i])) for i in order]
+    time: dict[str, float] = {}
+    for code, ns in zip(names.tolist(), np.bincount(inverse, weights=duration(m)[rows]).tolist(), strict=True):
+        name = title(m, code)
+        time[name] = time.get(name, 0.0) + ms(ns / m.ctx.steps.steady_count)
+    return sorted(time.items(), key=lambda item: -item[1])[:TOP_KERNELS]
 
 
 def title(m: Measurements, code: int) -> str:
-    """A name, cut where it is long."""
-    name = m.ctx.trace.strings[code]
+    """A kernel's name as the tables have it, cut where it is long."""
+    name = short_name(m.ctx.trace.strings[code])
     return name if len(name) <= TITLE_CHARACTERS else name[: TITLE_CHARACTERS - 1] + "…"
 
 
