@@ -4,6 +4,7 @@ import traceanalyzer as ta
 
 run = ta.load("trace.json.gz")            # or several ranks, or a folder
 report = ta.analyze(run)                  # Summary, Metrics, Findings, Recommendations as a value
+ta.compare("base.json.gz", "fix.json.gz") # what changed in the step time, and where it came from
 ta.frame(run, "kernels")                  # a table as a pandas DataFrame
 run.traces[0].device_ops.to_frame(run.traces[0].strings)
 """
@@ -18,12 +19,13 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from traceanalyzer.comparison.model import Comparison
     from traceanalyzer.report.model import Report
     from traceanalyzer.trace import Run
 
 __version__ = "0.1.0"
 
-__all__ = ["analyze", "annotate", "frame", "load"]
+__all__ = ["analyze", "annotate", "compare", "frame", "load"]
 
 
 def load(*paths: str | Path) -> Run:
@@ -45,6 +47,19 @@ def analyze(recording: Run | str | Path | Sequence[str | Path], **narrow: Any) -
     from traceanalyzer.report.build import build_report
 
     return build_report(_run(recording), **narrow)
+
+
+def compare(a: Report | Run | str | Path | Sequence[str | Path], b: Any) -> Comparison:
+    """What changed in the step time from A to B, and where it came from.
+
+    Each side is a report, a run, or what names one: paths of a recording, a saved report, a stored run (`runs.db#42`).
+    """
+    from pathlib import Path
+
+    from traceanalyzer.comparison.compare import compare_reports
+
+    names = [str(side) if isinstance(side, str | Path) else name for side, name in ((a, "A"), (b, "B"))]
+    return compare_reports(_report(a), _report(b), (names[0], names[1]))
 
 
 def frame(recording: Run | str | Path | Sequence[str | Path], table: str, **narrow: Any) -> pd.DataFrame:
@@ -71,6 +86,18 @@ def __getattr__(name: str) -> Any:
     from traceanalyzer.collect.annotate import annotate
 
     return annotate
+
+
+def _report(source: Any) -> Report:
+    from pathlib import Path
+
+    from traceanalyzer.comparison.reference import report_named
+    from traceanalyzer.ingest import load as read
+    from traceanalyzer.report.model import Report
+
+    if isinstance(source, Report):
+        return source
+    return report_named(str(source), read) if isinstance(source, str | Path) else analyze(source)
 
 
 def _run(recording: Run | str | Path | Sequence[str | Path]) -> Run:

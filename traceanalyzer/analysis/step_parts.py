@@ -115,7 +115,7 @@ def step_parts(ctx: Context, gaps: Gaps) -> list[StepPart]:
             cls=_class_name(ctx, int(spent.part[i]), int(spent.label[i])),
             op=None if merged[g] else ctx.trace.text(int(spent.op[i])),
             shapes=None if merged[g] else _shown(ctx.trace.text(int(spent.shapes[i]))),
-            kernel=SMALLER if merged[g] else _short(ctx.trace.text(int(spent.kernel[i]))),
+            kernel=SMALLER if merged[g] else _kernel_name(ctx, int(spent.part[i]), int(spent.kernel[i])),
             calls=float(calls[g]) / steps,
             ms=ms(time[g]) / steps,
             batch_ms=(by_batch[g] / NS_PER_MS).tolist(),
@@ -243,5 +243,7 @@ def _shown(text: str | None) -> str | None:
     return text if text is None or len(text) <= SHAPES_LENGTH else text[: SHAPES_LENGTH - 1] + "…"
 
 
-def _short(name: str | None) -> str | None:
-    return None if name is None else short_name(name)
+def _kernel_name(ctx: Context, part: int, code: int) -> str | None:
+    """Shortened, but of copies in full: what stands in brackets there is the kind of memory."""
+    name = ctx.trace.text(code)
+    return name if name is None or BUDGET[part] == "exposed_copy" else short_name(name)

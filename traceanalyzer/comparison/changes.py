@@ -1,0 +1,156 @@
+"""Groups of matched parts as changes: how large, how sure, and in words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from traceanalyzer.comparison.matching import MOSTLY, Group, How, Link, match_parts, name_of
+from traceanalyzer.comparison.model import Change, Detail
+from traceanalyzer.comparison.work import WHOLE, Work, figures
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from traceanalyzer.analysis.step_parts import StepPart
+
+NAMED = 3
+"""Names of a group that are written out; the rest is a number."""
+SAME_CALLS = 0.005
+"""Numbers of calls that differ by less are the same: an op now and then falls into the neighbouring step."""
+IDLE_TITLES = {
+    "launch": "launching",
+    "sync": "the host waits for the GPU",
+    "input": "waiting for input",
+    "host": "other host work between launches",
+    "communication": "waiting for communication on the host",
+    "profiler": "the profiler's own work",
+    "other": "of unknown cause",
+}
+PART_TITLES = {
+    "compute": "compute",
+    "exposed_communication": "exposed communication",
+    "exposed_copy": "exposed copies",
+    "idle": "idle",
+    WHOLE: "the step as a whole (one side does not say what it is made of)",
+}
+PHRASES = {
+    "slower": "slower",
+    "faster": "faster",
+    "more_calls": "more of them",
+    "fewer_calls": "fewer of them",
+    "other_kernels": "other kernels",
+    "other_shapes": "other shapes",
+    "gone": "gone",
+    "added": "added",
+    "more_idle": "more idle time",
+    "less_idle": "less idle time",
+    "unchanged": "unchanged",
+}
+
+
+def changes_between(
+    a: list[StepPart], b: list[StepPart], batches: tuple[Sequence[float], Sequence[float]]
+) -> list[Change]:
+    """All changes, those beyond noise first, then by size. `batches` are the whole steps' (see `figures`)."""
+    found = [_change(group, batches) for group in match_parts(a, b)]
+    return sorted(found, key=lambda c: (c.significant is False, -abs(c.difference_ms)))
+
+
+def _change(group: Group, batches: tuple[Sequence[float], Sequence[float]]) -> Change:
+    of_a, of_b = Work.of(group.a), Work.of(group.b)
+    kind = _kind(group)
+    parts = group.a or group.b
+    return Change(
+        **figures(of_a, of_b, batches),  # type: ignore[arg-type]
+        part=group.part,
+        cls=max(parts, key=lambda p: p.ms).cls,
+        kind=kind,
+        title=_title(group, kind),
+        details=_details(group),
+    )
+
+
+def _kind(group: Group) -> str:
+    """What happened, by the links with the largest part of the difference."""
+    difference = sum(link.difference_ms for link in group.links)
+    if group.part == "idle":
+        return "more_idle" if difference > 0 else "less_idle" if difference < 0 else "unchanged"
+    if not group.b or not group.a:
+        return "added" if group.b else "gone"
+    how = max(How, key=lambda how: abs(sum(link.difference_ms for link in group.links if link.how is how)))
+    if how is How.POSITION:
+        return "replaced"
+    if how is How.OPERATOR:
+        return "other_shapes"
+    if how is How.SHAPES:
+        return "other_kernels"
+    calls_a, calls_b = (sum(p.calls for p in side) for side in (group.a, group.b))
+    if abs(calls_b - calls_a) > SAME_CALLS * max(calls_a, calls_b):
+        return "more_calls" if calls_b > calls_a else "fewer_calls"
+    return "slower" if difference > 0 else "faster" if difference < 0 else "unchanged"
+
+
+def _title(group: Group, kind: str) -> str:
+    if group.part == "idle":
+        return f"idle, {IDLE_TITLES.get(group.label, group.label)}{_place(group)}: {PHRASES[kind]}"
+    if kind == "replaced":
+        return f"{_names(group.a)} → {_names(group.b)}"
+    if kind == "other_shapes" and not group.label:
+        return f"the same operators on other shapes ({_names(group.a)})"
+    names = group.label or _names([*group.a, *group.b]) or PART_TITLES.get(group.part, group.part)
+    return f"{names}: {PHRASES[kind]}{_calls(group) if kind in ('more_calls', 'fewer_calls') else ''}"
+
+
+def _place(group: Group) -> str:
+    """The call that most of a change of waiting goes back to, in brackets."""
+    largest = max(group.links, key=lambda link: abs(link.difference_ms))
+    call = (largest.a or largest.b)[0].kernel
+    mostly = abs(largest.difference_ms) >= MOSTLY * abs(sum(link.difference_ms for link in group.links))
+    return f" ({_what(group, largest)})" if call and mostly else ""
+
+
+def _calls(group: Group) -> str:
+    """How often the kernel runs that most of the change is due to: an operator may launch several."""
+    largest = max(group.links, key=lambda link: abs(link.difference_ms))
+    calls_a, calls_b = (sum(p.calls for p in side) for side in (largest.a, largest.b))
+    return f" ({calls_a:.4g} → {calls_b:.4g} a step)"
+
+
+def _names(parts: Iterable[StepPart]) -> str:
+    """The longest-running names, longest first."""
+    time: dict[str, float] = {}
+    for p in parts:
+        time[name_of(p)] = time.get(name_of(p), 0.0) + p.ms
+    names = [name for name in sorted(time, key=lambda name: -time[name]) if name]
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more
+
+
+def _details(group: Group) -> list[Detail]:
+    """One for each link, for each part where parts merely stand at the same position."""
+    links: list[Link] = []
+    for link in group.links:
+        if link.how is How.POSITION:
+            links += [Link(How.NOTHING, (p,), ()) for p in link.a] + [Link(How.NOTHING, (), (p,)) for p in link.b]
+        else:
+            links.append(link)
+    return sorted((_detail(group, link) for link in links), key=lambda d: -abs(d.difference_ms))
+
+
+def _detail(group: Group, link: Link) -> Detail:
+    of_a, of_b = Work.of(link.a), Work.of(link.b)
+    return Detail(_what(group, link), of_a.calls, of_b.calls, of_a.ms, of_b.ms, of_b.ms - of_a.ms)
+
+
+def _what(group: Group, link: Link) -> str:
+    part = (link.a or link.b)[0]
+    if group.part == "idle":
+        where = f"{part.kernel} in {part.op}" if part.kernel and part.op else part.kernel
+        return where or f"before {part.op or 'work outside operators'}"
+    kernels = [", ".join(dict.fromkeys(p.kernel or "?" for p in side)) for side in (link.a, link.b)]
+    shapes = [", ".join(dict.fromkeys(p.shapes or "?" for p in side)) for side in (link.a, link.b)]
+    if link.how is How.OPERATOR:
+        return f"{part.op} {shapes[0]} → {shapes[1]}"
+    if link.how is How.SHAPES:
+        return f"{part.op} {part.shapes or ''}: {kernels[0]} → {kernels[1]}"
+    return " ".join(text for text in (part.op, part.shapes, part.kernel) if text)

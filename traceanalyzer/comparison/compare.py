@@ -1,0 +1,122 @@
+"""Compares two reports."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from traceanalyzer.analysis.step_parts import BUDGET
+from traceanalyzer.comparison.changes import SAME_CALLS, changes_between
+from traceanalyzer.comparison.conditions import conditions_between
+from traceanalyzer.comparison.metrics import metrics_between
+from traceanalyzer.comparison.model import Comparison, Difference, PartDifference, Side
+from traceanalyzer.comparison.noise import RUN_NOISE_SHARE
+from traceanalyzer.comparison.work import WHOLE, Work, figures, parts_of_both, step_ms
+from traceanalyzer.errors import EmptyRecordingError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from traceanalyzer.analysis.step_parts import StepPart
+    from traceanalyzer.comparison.model import Change, Condition
+    from traceanalyzer.report.model import Report
+
+ORDER = (*BUDGET, WHOLE)
+TOLD_SHARE = 0.01
+"""Changes below this share of the step are not worth a sentence."""
+RERUN_SHARE = 0.2
+"""Nine programs recorded twice on one machine differed by up to 15 %, beyond the spread of their steps in three cases:
+clocks, and how the host was doing."""
+SAME_WORK = (
+    "Both do the same GPU work (operators, shapes, kernels, launches): the cause is on the host or in the machine "
+    "(clocks, other load); record both again to be sure."
+)
+SPEED_ALONE = frozenset(("slower", "faster", "unchanged", "more_idle", "less_idle"))
+"""Kinds of changes that other work does not show in."""
+
+
+def compare_reports(a: Report, b: Report, names: tuple[str, str] = ("A", "B")) -> Comparison:
+    """What changed from A to B. Raises EmptyRecordingError where one of them has neither steps nor device work."""
+    sides = _side(a, names[0]), _side(b, names[1])
+    parts = parts_of_both(a, b)
+    whole = Work.of(parts[0]), Work.of(parts[1])
+    batches = whole[0].batch_ms, whole[1].batch_ms
+    step = Difference(**figures(*whole, batches))  # type: ignore[arg-type]
+    changes = changes_between(*parts, batches)
+    conditions = conditions_between(a, b)
+    return Comparison(
+        a=sides[0],
+        b=sides[1],
+        headline=_headline(step, changes, conditions, same_work=_same_work(a, b, changes)),
+        step=step,
+        conditions=conditions,
+        changes=changes,
+        budget=_budget(*parts, batches),
+        metrics=metrics_between(a, b),
+        notes=_notes(a, b, step),
+    )
+
+
+def _side(report: Report, name: str) -> Side:
+    time, kinds = step_ms(report), sorted({i.kind for i in report.inputs})
+    if time is None:
+        raise EmptyRecordingError(f"{name}: neither steps nor GPU work to compare")
+    steps = report.metrics.step_time_ms.count if report.metrics.step_time_ms else 0
+    return Side(name, "+".join(kinds), time, steps, report.summary.bottleneck)
+
+
+def _budget(
+    a: list[StepPart], b: list[StepPart], batches: tuple[Sequence[float], Sequence[float]]
+) -> list[PartDifference]:
+    """Parts of the budget, and after `idle` its causes."""
+    keys = dict.fromkeys(key for p in (*a, *b) for key in ((p.part, None), (p.part, p.cls)))
+    rows = []
+    for part, cls in sorted(keys, key=lambda key: (ORDER.index(key[0]), key[1] is not None)):
+        if cls is not None and part != "idle":
+            continue
+        sides = [Work.of(p for p in side if p.part == part and cls in (None, p.cls)) for side in (a, b)]
+        values = figures(sides[0], sides[1], batches)
+        rows.append(PartDifference(**values, name=part if cls is None else f"{part}.{cls}"))  # type: ignore[arg-type]
+    return rows
+
+
+def _headline(step: Difference, changes: list[Change], conditions: list[Condition], *, same_work: bool) -> str:
+    """The answer in a few sentences."""
+    share = step.difference_ms / step.a_ms if step.a_ms else 0.0
+    text = f"{_verdict(step)}: {step.a_ms:.4g} → {step.b_ms:.4g} ms a step ({share:+.1%})."
+    told = [c for c in changes if c.significant is not False and abs(c.difference_ms) >= TOLD_SHARE * step.a_ms]
+    if told:
+        text += f" Largest part: {told[0].title} ({told[0].difference_ms:+.3g} ms)."
+    incomparable = [c.name for c in conditions if c.incomparable]
+    if incomparable:
+        text += f" Not like for like: other {', other '.join(incomparable)}."
+    if same_work and step.significant and abs(share) < RERUN_SHARE:
+        text += f" {SAME_WORK}"
+    return text
+
+
+def _verdict(step: Difference) -> str:
+    if step.significant is None:
+        return "Not known to be more than noise (a single step has no spread)"
+    if not step.significant:
+        within = abs(step.difference_ms) > RUN_NOISE_SHARE * max(step.a_ms, step.b_ms)
+        return "No significant change" + (", the steps vary by as much" if within else "")
+    return "Slower" if step.difference_ms > 0 else "Faster"
+
+
+def _same_work(a: Report, b: Report, changes: list[Change]) -> bool:
+    """Whether both steps run the same operators, shapes and kernels as often, with as many launches."""
+    launches = a.metrics.launches_per_step, b.metrics.launches_per_step
+    equal = None in launches or abs((launches[1] or 0) - (launches[0] or 0)) <= SAME_CALLS * max(launches[0] or 0, 1)
+    return bool(a.step_parts and b.step_parts) and equal and all(c.kind in SPEED_ALONE for c in changes)
+
+
+def _notes(a: Report, b: Report, step: Difference) -> list[str]:
+    notes = []
+    if not (a.step_parts and b.step_parts):
+        notes.append(
+            "One of the two does not have its step by operator and kernel (a report saved by an earlier version, or a "
+            "timing log): changes are as fine as both allow."
+        )
+    if step.significant is None:
+        notes.append("One of the two has a single step: no spread, so no interval; record at least three steps.")
+    return notes

@@ -1,0 +1,188 @@
+"""Which parts of B's step stand for which of A's: groups of parts that are one change each.
+
+In this order: the same operator on the same shapes with the same kernel; the same operator on the same shapes with
+another kernel; the same operator on other shapes; what stands at the same position in the step, between parts that
+were matched (renamed kernels, operators fused or written out). What is left belongs to its operator, where that runs
+on the other side too, else it is gone or added. Idle time is matched by its cause.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from difflib import SequenceMatcher
+from typing import TYPE_CHECKING
+
+from traceanalyzer.analysis.collective_names import OTHER, collective_kind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterable
+
+    from traceanalyzer.analysis.step_parts import StepPart
+
+MOSTLY = 0.5
+"""If more than this share of the computation runs on other shapes, that is one change: other work was done."""
+
+
+class How(enum.Enum):
+    """What parts of the two sides have in common, closest first."""
+
+    SAME = enum.auto()
+    SHAPES = enum.auto()
+    """Operator and shapes: other kernels do it."""
+    OPERATOR = enum.auto()
+    """The operator alone: it runs on other shapes."""
+    POSITION = enum.auto()
+    """Nothing but where they stand in the step."""
+    NOTHING = enum.auto()
+    """One side only."""
+
+
+@dataclass(frozen=True)
+class Link:
+    """Parts of both sides that stand for each other."""
+
+    how: How
+    a: tuple[StepPart, ...]
+    b: tuple[StepPart, ...]
+
+    @property
+    def difference_ms(self) -> float:
+        """B less A."""
+        return sum(p.ms for p in self.b) - sum(p.ms for p in self.a)
+
+
+@dataclass
+class Group:
+    """Links that are one change; `label` is an operator, a kernel or a cause of idle time, empty for several."""
+
+    part: str
+    label: str
+    links: list[Link] = field(default_factory=list)
+
+    @property
+    def a(self) -> list[StepPart]:
+        """Its parts on side A."""
+        return [p for link in self.links for p in link.a]
+
+    @property
+    def b(self) -> list[StepPart]:
+        """Its parts on side B."""
+        return [p for link in self.links for p in link.b]
+
+
+def match_parts(a: list[StepPart], b: list[StepPart]) -> list[Group]:
+    """The changes: every part of both sides is in exactly one of them."""
+    groups: list[Group] = []
+    for part in dict.fromkeys(p.part for p in (*a, *b)):
+        mine, theirs = [p for p in a if p.part == part], [p for p in b if p.part == part]
+        groups += _idle(part, mine, theirs) if part == "idle" else _running(part, mine, theirs)
+    return groups
+
+
+def name_of(part: StepPart) -> str:
+    """What the part goes by: its operator, else its kernel; what kind of collective or copy it is."""
+    kernel = part.kernel or ""
+    if part.part == "exposed_communication":
+        kind = collective_kind(kernel)
+        return kernel if kind == OTHER else kind
+    if part.part == "exposed_copy":
+        return kernel.partition(" (")[0]
+    return part.op or kernel
+
+
+def _idle(part: str, a: list[StepPart], b: list[StepPart]) -> list[Group]:
+    groups = []
+    for cause in dict.fromkeys(p.cls for p in (*a, *b)):
+        of_a, of_b = ([p for p in side if p.cls == cause] for side in (a, b))
+        places = _buckets(of_a, of_b, lambda p: (p.op, p.kernel))
+        groups.append(Group(part, cause, [_link(How.SAME, *place) for place in places]))
+    return groups
+
+
+def _running(part: str, a: list[StepPart], b: list[StepPart]) -> list[Group]:
+    links, left_a, left_b = _by_name(a, b)
+    groups = {name: Group(part, name) for name in dict.fromkeys(name_of(p) for link in links for p in link.a)}
+    for link in links:
+        groups[name_of(link.a[0])].links.append(link)
+    replaced: dict[Hashable, Group] = {}
+    for gone, added in _blocks(a, b, links, left_a, left_b):
+        if gone and added:
+            names = (frozenset(map(name_of, gone)), frozenset(map(name_of, added)))
+            replaced.setdefault(names, Group(part, "")).links.append(_link(How.POSITION, gone, added))
+            continue
+        alone = Group(part, "")
+        for p in (*gone, *added):
+            link = _link(How.NOTHING, [p] if gone else [], [p] if added else [])
+            groups.get(name_of(p), alone).links.append(link)
+        if alone.links:
+            replaced[id(alone)] = alone
+    return _other_work(part, [*groups.values(), *replaced.values()])
+
+
+def _by_name(a: list[StepPart], b: list[StepPart]) -> tuple[list[Link], list[StepPart], list[StepPart]]:
+    """Links by operator, shapes and kernel, and the parts of both sides that are in none."""
+    keys: tuple[tuple[How, Callable[[StepPart], tuple[str | None, ...]]], ...] = (
+        (How.SAME, lambda p: (p.op, p.shapes, p.kernel)),
+        (How.SHAPES, lambda p: (name_of(p), p.shapes)),
+        (How.OPERATOR, lambda p: (name_of(p),)),
+    )
+    links: list[Link] = []
+    for how, key in keys:
+        found = [(mine, theirs) for mine, theirs in _buckets(a, b, key) if mine and theirs]
+        links += [link for mine, theirs in found for link in _one_by_one(how, mine, theirs)]
+        linked = {id(p) for pair in found for side in pair for p in side}
+        a, b = [p for p in a if id(p) not in linked], [p for p in b if id(p) not in linked]
+    return links, a, b
+
+
+def _one_by_one(how: How, a: list[StepPart], b: list[StepPart]) -> list[Link]:
+    """Links of an operator that runs on as many other shapes as before: each of these with its successor."""
+    if how is How.OPERATOR:
+        shapes = [{p.shapes: [q for q in side if q.shapes == p.shapes] for p in side} for side in (a, b)]
+        if len(shapes[0]) == len(shapes[1]):
+            return [_link(how, x, y) for x, y in zip(shapes[0].values(), shapes[1].values(), strict=True)]
+    return [_link(how, a, b)]
+
+
+def _blocks(
+    a: list[StepPart], b: list[StepPart], links: list[Link], left_a: list[StepPart], left_b: list[StepPart]
+) -> Iterable[tuple[list[StepPart], list[StepPart]]]:
+    """What is left between the same neighbours on both sides. An operator on other shapes is no such neighbour: its
+    namesake may stand anywhere."""
+    number = {id(p): i for i, link in enumerate(links) if link.how is not How.OPERATOR for p in (*link.a, *link.b)}
+    order_a = [number.get(id(p), -1 - i) for i, p in enumerate(a)]
+    order_b = [number.get(id(p), -1 - i) for i, p in enumerate(b, start=len(a))]
+    left = {id(p) for p in (*left_a, *left_b)}
+    for tag, a_first, a_stop, b_first, b_stop in SequenceMatcher(None, order_a, order_b, autojunk=False).get_opcodes():
+        if tag != "equal":
+            yield [p for p in a[a_first:a_stop] if id(p) in left], [p for p in b[b_first:b_stop] if id(p) in left]
+
+
+def _other_work(part: str, groups: list[Group]) -> list[Group]:
+    """The groups, with everything that runs on other shapes as one of them where that is most of the time."""
+    reshaped = [link for group in groups for link in group.links if link.how is How.OPERATOR]
+    whole = max(_time(p for g in groups for p in g.a), _time(p for g in groups for p in g.b))
+    if max(_time(p for k in reshaped for p in k.a), _time(p for k in reshaped for p in k.b)) <= MOSTLY * whole:
+        return groups
+    rest = [Group(part, g.label, [link for link in g.links if link.how is not How.OPERATOR]) for g in groups]
+    return [Group(part, "", reshaped), *(g for g in rest if g.links)]
+
+
+def _time(parts: Iterable[StepPart]) -> float:
+    return sum(p.ms for p in parts)
+
+
+def _link(how: How, a: Iterable[StepPart], b: Iterable[StepPart]) -> Link:
+    return Link(how, tuple(a), tuple(b))
+
+
+def _buckets(
+    a: list[StepPart], b: list[StepPart], key: Callable[[StepPart], Hashable]
+) -> list[tuple[list[StepPart], list[StepPart]]]:
+    """Parts of both sides with equal keys, in order."""
+    found: dict[Hashable, tuple[list[StepPart], list[StepPart]]] = {}
+    for index, side in enumerate((a, b)):
+        for p in side:
+            found.setdefault(key(p), ([], []))[index].append(p)
+    return list(found.values())

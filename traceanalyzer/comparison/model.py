@@ -1,0 +1,101 @@
+"""A comparison as one value; its renderers read this and nothing else. Differences are B minus A, so less is faster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from traceanalyzer.analysis.metric import metric
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the two, in short."""
+
+    name: str = metric("where it was read from")
+    kind: str = metric("what recorded it: kineto, nsys or timing_log")
+    step_ms: float = metric("mean step time", "ms")
+    steps: int = metric("steady-state steps measured")
+    bottleneck: str = metric("bottleneck of the report")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A figure of both sides, with what steps and runs let one say of it."""
+
+    a_ms: float = metric("wall-clock time of A's mean step", "ms")
+    b_ms: float = metric("wall-clock time of B's mean step", "ms")
+    difference_ms: float = metric("B less A", "ms")
+    low_ms: float | None = metric("lower end of the 95 % interval of the difference; null with a single step", "ms")
+    high_ms: float | None = metric("upper end of it; null with a single step", "ms")
+    significant: bool | None = metric("whether it is more than steps and runs vary; null where that is unknown")
+
+
+@dataclass(frozen=True)
+class Detail:
+    """A part of a change: one operator, its shapes and kernel, or one place of idle time."""
+
+    what: str = metric("operator, shapes and kernel; of idle time the place it is charged to")
+    a_calls: float = metric("device ops (gaps) a step in A")
+    b_calls: float = metric("device ops (gaps) a step in B")
+    a_ms: float = metric("wall-clock time in A's mean step", "ms")
+    b_ms: float = metric("wall-clock time in B's mean step", "ms")
+    difference_ms: float = metric("B less A", "ms")
+
+
+@dataclass(frozen=True)
+class Change(Difference):
+    """What one thing contributes to the difference of the step times. Over all changes these sum to it."""
+
+    part: str = metric("part of the budget: compute, exposed_communication, exposed_copy or idle")
+    cls: str = metric("class of work; of idle time its cause")
+    kind: str = metric(
+        "slower, faster, more_calls, fewer_calls, other_kernels, other_shapes, replaced, gone, added, more_idle, "
+        "less_idle or unchanged"
+    )
+    title: str = metric("what it is, in words")
+    details: list[Detail] = metric("what it is made of, largest difference first")
+
+
+@dataclass(frozen=True)
+class PartDifference(Difference):
+    """A part of the budget, or a cause of idle time (a part of `idle`)."""
+
+    name: str = metric("part of the budget, or `idle.` and the cause")
+
+
+@dataclass(frozen=True)
+class MetricDifference:
+    """A figure of the report that is not a part of the step time."""
+
+    name: str = metric("its path in the report's `metrics`")
+    unit: str = metric("unit")
+    a: float | None = metric("in A; null where the recording cannot support it")
+    b: float | None = metric("in B")
+    difference: float | None = metric("B less A")
+
+
+@dataclass(frozen=True)
+class Condition:
+    """Something in which the two differ other than in time."""
+
+    name: str = metric("what")
+    a: str = metric("in A")
+    b: str = metric("in B")
+    effect: str = metric("what that does to the comparison, if anything")
+    incomparable: bool = metric("whether times of the two cannot be held against each other because of it")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What changed from A to B."""
+
+    a: Side
+    b: Side
+    headline: str
+    step: Difference
+    conditions: list[Condition]
+    changes: list[Change]
+    """Significant ones first, each group by size; their differences sum to the step's."""
+    budget: list[PartDifference]
+    metrics: list[MetricDifference]
+    notes: list[str] = field(default_factory=list)

@@ -1,0 +1,60 @@
+"""From what a user names to a report: a recording, several ranks of one run, a saved report, or a stored run."""
+
+from __future__ import annotations
+
+from glob import glob, has_magic
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from traceanalyzer.errors import UnreadableInputError
+from traceanalyzer.history.stored import is_reference, stored_report
+from traceanalyzer.report.read import is_report, report_from_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from traceanalyzer.report.model import Report
+    from traceanalyzer.trace import Run
+
+MARK = b'"schema_version"'
+"""Every saved report holds this; a recording that does as well is told apart by decoding it."""
+
+
+def report_named(reference: str, read: Callable[[Sequence[str]], Run]) -> Report:
+    """The report of what `reference` names: `runs.db#42`, a report's JSON, a recording, a folder or a pattern of
+    ranks (`rank*.json.gz`). `read` reads recordings. Raises UnreadableInputError where that names nothing readable."""
+    if is_reference(reference):
+        return stored_report(reference)
+    saved = _saved(Path(reference))
+    if saved is not None:
+        return report_from_json(saved, reference)
+    from traceanalyzer.report.build import build_report
+
+    return build_report(read(_paths(reference)))
+
+
+def _saved(path: Path) -> bytes | None:
+    """The file's text if it is a saved report."""
+    if not path.is_file():
+        return None
+    import orjson
+
+    with path.open("rb") as file:
+        if file.read(1) != b"{":
+            return None
+    text = path.read_bytes()
+    if MARK not in text:
+        return None
+    try:
+        return text if is_report(orjson.loads(text)) else None
+    except orjson.JSONDecodeError:
+        return None
+
+
+def _paths(reference: str) -> Sequence[str]:
+    if Path(reference).exists() or not has_magic(reference):
+        return [reference]
+    found = sorted(glob(reference))
+    if not found:
+        raise UnreadableInputError(f"{reference}: no file matches")
+    return found

@@ -1,0 +1,97 @@
+"""What a step's time is spent on, put together for a comparison: parts of both sides under the same names."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from traceanalyzer.analysis.step_parts import StepPart
+from traceanalyzer.comparison.noise import difference_interval, is_significant
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from traceanalyzer.report.model import Report
+
+WHOLE = "step"
+"""The only part where neither side's recording can divide the step."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """Time of a step that belongs together: one part, or several added up."""
+
+    ms: float = 0.0
+    calls: float = 0.0
+    batch_ms: tuple[float, ...] = ()
+    """Empty where the spread over steps is not known."""
+
+    @classmethod
+    def of(cls, parts: Iterable[StepPart]) -> Work:
+        """The sum of parts of one side."""
+        parts = list(parts)
+        batches = zip(*(p.batch_ms for p in parts), strict=True) if parts else ()
+        return cls(sum(p.ms for p in parts), sum(p.calls for p in parts), tuple(sum(values) for values in batches))
+
+
+def parts_of_both(a: Report, b: Report) -> tuple[list[StepPart], list[StepPart]]:
+    """Parts of both steps, as fine as both reports have them: by operator, by budget, or the step as a whole."""
+    if a.step_parts and b.step_parts:
+        return _alike(a.step_parts, b.step_parts)
+    if a.metrics.budget_ms is not None and b.metrics.budget_ms is not None:
+        return _of_budget(a), _of_budget(b)
+    return _whole(a), _whole(b)
+
+
+def step_ms(report: Report) -> float | None:
+    """Mean step time, of the whole recording where there are no steps."""
+    metrics = report.metrics
+    if metrics.step_time_ms is not None:
+        return metrics.step_time_ms.mean
+    return sum(dataclasses.astuple(metrics.budget_ms)) if metrics.budget_ms is not None else None
+
+
+def figures(a: Work, b: Work, sides: tuple[Sequence[float], Sequence[float]]) -> dict[str, float | bool | None]:
+    """The fields of a `Difference`. `sides` are the batches of the whole steps: work that a side lacks took no time
+    in any of them."""
+    batches = [work.batch_ms or tuple(0.0 for _ in side) for work, side in zip((a, b), sides, strict=True)]
+    interval = difference_interval(batches[0], batches[1], b.ms - a.ms)
+    return {
+        "a_ms": a.ms,
+        "b_ms": b.ms,
+        "difference_ms": b.ms - a.ms,
+        "low_ms": interval.low if interval else None,
+        "high_ms": interval.high if interval else None,
+        "significant": is_significant(a.ms, b.ms, interval),
+    }
+
+
+def _alike(a: list[StepPart], b: list[StepPart]) -> tuple[list[StepPart], list[StepPart]]:
+    """Parts under names that both sides have: a kernel that either side launched outside any operator (from a CUDA
+    graph) goes by its own name on both, and everything does where one side recorded no operators."""
+    bare = {p.kernel for p in (*a, *b) if p.op is None and p.part != "idle"}
+    without = not all(any(p.op for p in side) for side in (a, b))
+
+    def named(parts: list[StepPart]) -> list[StepPart]:
+        return [
+            dataclasses.replace(p, op=None, shapes=None) if without or (p.kernel in bare and p.part != "idle") else p
+            for p in parts
+        ]
+
+    return named(a), named(b)
+
+
+def _of_budget(report: Report) -> list[StepPart]:
+    budget, idle = report.metrics.budget_ms, report.metrics.idle_ms
+    times = {(name, name): ms for name, ms in vars(budget).items() if idle is None or name != "idle"}
+    times |= {("idle", cause): ms for cause, ms in vars(idle).items()} if idle else {}
+    return [_plain(part, cls, ms) for (part, cls), ms in times.items() if ms]
+
+
+def _whole(report: Report) -> list[StepPart]:
+    return [_plain(WHOLE, WHOLE, step_ms(report) or 0.0)]
+
+
+def _plain(part: str, cls: str, ms: float) -> StepPart:
+    return StepPart(part, cls, None, None, None, 0.0, ms, [])
