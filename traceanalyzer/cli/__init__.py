@@ -18,6 +18,7 @@ from traceanalyzer.errors import TraceAnalyzerError
 COMMANDS = (
     "analyze",
     "path",
+    "overlay",
     "gaps",
     "ops",
     "kernels",

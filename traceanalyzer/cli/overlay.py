@@ -1,0 +1,97 @@
+"""`traceanalyzer overlay`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from traceanalyzer.cli.options import output_of, recordings, redact_options
+
+if TYPE_CHECKING:
+    import re
+
+    from traceanalyzer.report.overlay import Overlay
+
+
+@click.command(short_help="Write the findings as tracks to be opened beside the trace.")
+@recordings
+@click.option("--rank", type=click.IntRange(min=0), metavar="N", help="This rank instead of the one others wait for.")
+@click.option("--device", type=click.IntRange(min=0), metavar="N", help="Only this GPU (its CUDA ordinal).")
+@click.option("--step", type=click.IntRange(min=0), metavar="N", help="Only this step (its index).")
+@click.option("--merge", is_flag=True, help="Put the recording's own events into the same file (Kineto traces).")
+@redact_options()
+@click.option(
+    "-o",
+    "--output",
+    "file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write to a file instead of standard output; one that ends in .gz is compressed.",
+)
+def overlay(
+    paths: tuple[str, ...],
+    merge: bool,
+    redact: bool,
+    hidden_names: list[re.Pattern[str]],
+    file: Path | None,
+    **narrow: Any,
+) -> None:
+    """Write what the analysis found as a Chrome trace for Perfetto, on the recording's own clock.
+
+    \b
+    Examples:
+      traceanalyzer overlay trace.json.gz --merge -o both.json.gz
+      traceanalyzer overlay rank0.json.gz rank1.json.gz --step 3 -o overlay.json
+
+    Tracks: the steps, the critical path, each GPU's idle gaps with their causes, the findings where the path has most
+    of them, and for each stream how many ops were launched and not finished. Its events have the times of the
+    recording's: open one file made with --merge in Perfetto, or both files at once ("Open multiple trace files").
+    Perfetto does not open nsys exports; their overlay has the device's work, too.
+    """
+    from traceanalyzer.cli.output import check_writable, warn_of_failures
+    from traceanalyzer.cli.read import read
+
+    if merge and (redact or hidden_names):
+        raise click.UsageError("--merge copies the recording as it is; it cannot be redacted")
+    output_of("json", file, ("json",), paths)
+    check_writable(file)
+    run = read(paths)
+    warn_of_failures(run)
+    from traceanalyzer.report.overlay import build_overlay
+
+    made = build_overlay(run, **narrow)
+    if redact or hidden_names:
+        from traceanalyzer.report.redact import redact_rows
+
+        made = redact_rows(made, run, hidden_names)
+    _write(_merged(made) if merge else _alone(made), file)
+
+
+def _alone(made: Overlay) -> bytes:
+    from traceanalyzer.report.overlay_json import render_overlay
+
+    return render_overlay(made)
+
+
+def _merged(made: Overlay) -> bytes:
+    from traceanalyzer.errors import TraceAnalyzerError
+    from traceanalyzer.ingest.stream import open_stream
+    from traceanalyzer.report.overlay_json import merged
+
+    if made.source != "kineto":
+        raise TraceAnalyzerError(f"{made.path}: only Kineto traces can be merged with their overlay; leave out --merge")
+    with open_stream(Path(made.path)) as stream:
+        return merged(made, b"".join(iter(stream.read, b"")))
+
+
+def _write(data: bytes, file: Path | None) -> None:
+    from traceanalyzer.cli.output import write
+
+    if file is None or file.suffix != ".gz":
+        write(data.decode("utf-8", "replace"), file)
+        return
+    from isal import igzip
+
+    file.write_bytes(igzip.compress(data))
