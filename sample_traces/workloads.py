@@ -69,6 +69,22 @@ def sync_bound() -> Callable[[], object]:
     return step
 
 
+def sync_fixed() -> Callable[[], object]:
+    """The same loop with its total kept on the GPU and read once, at the end of the step."""
+    layers = [nn.Linear(1024, 1024).to(DEVICE) for _ in range(16)]
+    x = torch.randn(512, 1024, device=DEVICE)
+
+    def step() -> float:
+        h, total = x, torch.zeros((), device=DEVICE)
+        with torch.no_grad():
+            for layer in layers:
+                h = torch.tanh(layer(h))
+                total += h.abs().max()
+        return total.item()
+
+    return step
+
+
 def input_bound() -> Callable[[], object]:
     """A convolutional network fed by a DataLoader without workers that takes 0.4 ms of Python a sample."""
 
@@ -285,7 +301,7 @@ def _join() -> int:
 WORKLOADS: dict[str, Callable[[], Callable[[], object]]] = {
     f.__name__: f
     for f in (
-        launch_bound, cuda_graph, sync_bound, input_bound, host_bound, compute_bound, memory_bound, transfer_bound,
+        launch_bound, cuda_graph, sync_bound, sync_fixed, input_bound, host_bound, compute_bound, memory_bound, transfer_bound,
         compiled, wasteful_kernels, irregular, tensor_parallel, communication_bound, straggler,
     )
 }  # fmt: skip
