@@ -301,8 +301,8 @@ def _join() -> int:
 WORKLOADS: dict[str, Callable[[], Callable[[], object]]] = {
     f.__name__: f
     for f in (
-        launch_bound, cuda_graph, sync_bound, sync_fixed, input_bound, host_bound, compute_bound, memory_bound, transfer_bound,
-        compiled, wasteful_kernels, irregular, tensor_parallel, communication_bound, straggler,
+        launch_bound, cuda_graph, sync_bound, sync_fixed, input_bound, host_bound, compute_bound, memory_bound,
+        transfer_bound, compiled, wasteful_kernels, irregular, tensor_parallel, communication_bound, straggler,
     )
 }  # fmt: skip
 
