@@ -7,6 +7,7 @@ same part is split evenly between them), or to a cause of idle time and the plac
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,8 @@ MAX_ROWS = 1000
 SMALLER = "(smaller ones)"
 MAX_BATCHES = 16
 """Means of this many groups of successive steps tell the spread as well as all steps do; see `StepPart.batch_ms`."""
+NO_TENSOR = re.compile(r"Scalar|List|^$")
+"""Types of inputs that are no tensors, and of lists, whose elements' types are not recorded."""
 SHAPES_LENGTH = 200
 """Characters of the shapes: those of fused optimizers name hundreds of tensors."""
 
@@ -46,6 +49,7 @@ class StepPart:
     cls: str = metric("class of work; of idle time its cause")
     op: str | None = metric("operator that launched the work; of idle time the one that ended it, or that waited")
     shapes: str | None = metric("input shapes of the operator; null where they were not recorded, and of idle time")
+    dtypes: str | None = metric("types of its input tensors, each once; null where they were not recorded")
     kernel: str | None = metric("kernel or copy, shortened; of idle time the API call that waited")
     calls: float = metric("device ops a step; of idle time gaps")
     ms: float = metric("wall-clock time of the step that is theirs", "ms")
@@ -83,6 +87,7 @@ class _Spent:
     """Index of the class of work; of idle time the cause."""
     op: I64
     shapes: I64
+    dtypes: I64
     kernel: I64
 
     @classmethod
@@ -106,7 +111,8 @@ def step_parts(ctx: Context, gaps: Gaps) -> list[StepPart]:
         return []
     spent = _Spent.join([*_on_device(ctx, ctx.device), _idle(ctx, gaps, ctx.device)])
     steps = ctx.steps.steady_count
-    groups = _largest(Groups.of(Groups.of(spent.op, spent.shapes).index, spent.kernel, spent.part, spent.label), spent)
+    inputs = Groups.of(spent.op, spent.shapes, spent.dtypes).index
+    groups = _largest(Groups.of(inputs, spent.kernel, spent.part, spent.label), spent)
     merged = _merged(groups, spent)
     time, calls, by_batch = groups.sum(spent.ns), groups.sum(spent.begins), _by_batch(groups, spent, steps)
     return [
@@ -115,6 +121,7 @@ def step_parts(ctx: Context, gaps: Gaps) -> list[StepPart]:
             cls=_class_name(ctx, int(spent.part[i]), int(spent.label[i])),
             op=None if merged[g] else ctx.trace.text(int(spent.op[i])),
             shapes=None if merged[g] else _shown(ctx.trace.text(int(spent.shapes[i]))),
+            dtypes=None if merged[g] else _tensor_types(ctx.trace.text(int(spent.dtypes[i]))),
             kernel=SMALLER if merged[g] else _kernel_name(ctx, int(spent.part[i]), int(spent.kernel[i])),
             calls=float(calls[g]) / steps,
             ms=ms(time[g]) / steps,
@@ -140,7 +147,7 @@ def _running(ctx: Context, part: int, rows: I64, within: IntervalSet) -> _Spent:
     ops = ctx.trace.device_ops
     pieces = _cut(ctx, ops.start[rows], ops.end[rows])
     rows = rows[pieces.row]
-    op, shapes = _operators(ctx, launch_nodes(ctx)[rows])
+    op, shapes, dtypes = _operators(ctx, launch_nodes(ctx)[rows])
     return _Spent.of(
         part,
         pieces,
@@ -148,6 +155,7 @@ def _running(ctx: Context, part: int, rows: I64, within: IntervalSet) -> _Spent:
         label=ctx.op_class[rows].astype(np.int64),
         op=op,
         shapes=shapes,
+        dtypes=dtypes,
         kernel=ops.name[rows].astype(np.int64),
     )
 
@@ -162,14 +170,16 @@ def _idle(ctx: Context, gaps: Gaps, device: int) -> _Spent:
     node[ended] = launch_nodes(ctx)[next_op[ended]]
     node[waited] = ctx.tree.node_of_call[sync[waited]]
     call[waited] = ctx.trace.api_calls.name[sync[waited]]
-    op, shapes = _operators(ctx, node)
+    op, *_ = _operators(ctx, node)
+    none = np.full_like(op, -1)
     return _Spent.of(
         IDLE,
         pieces,
         (pieces.end - pieces.start).astype(np.float64),
         label=gaps.cause[rows].astype(np.int64),
         op=op,
-        shapes=np.full_like(shapes, -1),
+        shapes=none,
+        dtypes=none,
         kernel=call,
     )
 
@@ -188,15 +198,15 @@ def _cut(ctx: Context, start: I64, end: I64) -> _Pieces:
     return _Pieces(row, step, np.maximum(start[row], bounds[step]), np.minimum(end[row], bounds[step + 1]))
 
 
-def _operators(ctx: Context, launched_at: I64) -> tuple[I64, I64]:
-    """Codes of name and shapes of the operator around each of these nodes of the host tree, -1 where unknown."""
+def _operators(ctx: Context, launched_at: I64) -> tuple[I64, I64, I64]:
+    """Codes of name, shapes and types of the operator around each of these nodes of the host tree, -1 where unknown."""
     owner = owner_nodes(ctx, launched_at)
     known = np.flatnonzero(owner >= 0)
     known = known[ctx.tree.kind[owner[known]] == RangeKind.OP]
-    name, shapes = (np.full(len(owner), -1, np.int64) for _ in range(2))
+    name, shapes, dtypes = (np.full(len(owner), -1, np.int64) for _ in range(3))
     ranges, rows = ctx.trace.host_ranges, ctx.tree.row[owner[known]]
-    name[known], shapes[known] = ranges.name[rows], ranges.shapes[rows]
-    return name, shapes
+    name[known], shapes[known], dtypes[known] = ranges.name[rows], ranges.shapes[rows], ranges.dtypes[rows]
+    return name, shapes, dtypes
 
 
 def _largest(groups: Groups, spent: _Spent) -> Groups:
@@ -212,7 +222,7 @@ def _largest(groups: Groups, spent: _Spent) -> Groups:
 def _merged(groups: Groups, spent: _Spent) -> list[bool]:
     """Which groups hold different things."""
     differs = np.zeros(len(groups), bool)
-    for key in (spent.op, spent.shapes, spent.kernel):
+    for key in (spent.op, spent.shapes, spent.dtypes, spent.kernel):
         differs[groups.index[key != key[groups.first][groups.index]]] = True
     return differs.tolist()
 
@@ -241,6 +251,12 @@ def _class_name(ctx: Context, part: int, label: int) -> str:
 
 def _shown(text: str | None) -> str | None:
     return text if text is None or len(text) <= SHAPES_LENGTH else text[: SHAPES_LENGTH - 1] + "…"
+
+
+def _tensor_types(text: str | None) -> str | None:
+    """`float, BFloat16` of `["float", "c10::BFloat16", "Scalar", "float"]`."""
+    named = [name.removeprefix("c10::") for name in re.findall(r'"([^"]+)"', text or "")]
+    return ", ".join(dict.fromkeys(name for name in named if not NO_TENSOR.search(name))) or None
 
 
 def _kernel_name(ctx: Context, part: int, code: int) -> str | None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from traceanalyzer.comparison.matching import MOSTLY, Group, How, Link, match_parts, name_of
 from traceanalyzer.comparison.model import Change, Detail
 from traceanalyzer.comparison.work import WHOLE, Work, figures
+from traceanalyzer.report.format import shorten
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 NAMED = 3
 """Names of a group that are written out; the rest is a number."""
+KERNEL_LENGTH = 60
+"""Characters of a kernel's name within a title."""
 SAME_CALLS = 0.005
 """Numbers of calls that differ by less are the same: an op now and then falls into the neighbouring step."""
 IDLE_TITLES = {
@@ -40,6 +43,7 @@ PHRASES = {
     "fewer_calls": "fewer of them",
     "other_kernels": "other kernels",
     "other_shapes": "other shapes",
+    "other_types": "other types",
     "gone": "gone",
     "added": "added",
     "more_idle": "more idle time",
@@ -83,6 +87,8 @@ def _kind(group: Group) -> str:
     if how is How.OPERATOR:
         return "other_shapes"
     if how is How.SHAPES:
+        return "other_types"
+    if how is How.INPUTS:
         return "other_kernels"
     calls_a, calls_b = (sum(p.calls for p in side) for side in (group.a, group.b))
     if abs(calls_b - calls_a) > SAME_CALLS * max(calls_a, calls_b):
@@ -98,7 +104,7 @@ def _title(group: Group, kind: str) -> str:
     if kind == "other_shapes" and not group.label:
         return f"the same operators on other shapes ({_names(group.a)})"
     names = group.label or _names([*group.a, *group.b]) or PART_TITLES.get(group.part, group.part)
-    return f"{names}: {PHRASES[kind]}{_calls(group) if kind in ('more_calls', 'fewer_calls') else ''}"
+    return f"{names}: {PHRASES[kind]}{_from_to(group, kind)}"
 
 
 def _place(group: Group) -> str:
@@ -109,11 +115,20 @@ def _place(group: Group) -> str:
     return f" ({_what(group, largest)})" if call and mostly else ""
 
 
-def _calls(group: Group) -> str:
-    """How often the kernel runs that most of the change is due to: an operator may launch several."""
+def _from_to(group: Group, kind: str) -> str:
+    """What most of a change goes from and to, in brackets."""
     largest = max(group.links, key=lambda link: abs(link.difference_ms))
-    calls_a, calls_b = (sum(p.calls for p in side) for side in (largest.a, largest.b))
-    return f" ({calls_a:.4g} → {calls_b:.4g} a step)"
+    sides = largest.a, largest.b
+    if kind in ("more_calls", "fewer_calls"):
+        # An operator may launch several kernels; this is how often the one runs that matters.
+        calls_a, calls_b = (sum(p.calls for p in side) for side in sides)
+        return f" ({calls_a:.4g} → {calls_b:.4g} a step)"
+    if kind == "other_types":
+        return f" ({' → '.join(', '.join(dict.fromkeys(p.dtypes or '?' for p in side)) for side in sides)})"
+    if kind == "other_kernels":
+        longest = [max(side, key=lambda p: p.ms).kernel or "?" for side in sides if side]
+        return f" ({' → '.join(shorten(name, KERNEL_LENGTH) for name in longest)})" if len(longest) == 2 else ""
+    return ""
 
 
 def _names(parts: Iterable[StepPart]) -> str:
@@ -151,6 +166,6 @@ def _what(group: Group, link: Link) -> str:
     shapes = [", ".join(dict.fromkeys(p.shapes or "?" for p in side)) for side in (link.a, link.b)]
     if link.how is How.OPERATOR:
         return f"{part.op} {shapes[0]} → {shapes[1]}"
-    if link.how is How.SHAPES:
-        return f"{part.op} {part.shapes or ''}: {kernels[0]} → {kernels[1]}"
+    if link.how in (How.INPUTS, How.SHAPES):
+        return " ".join(text for text in (part.op, part.shapes) if text) + f": {kernels[0]} → {kernels[1]}"
     return " ".join(text for text in (part.op, part.shapes, part.kernel) if text)

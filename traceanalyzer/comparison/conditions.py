@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from traceanalyzer.comparison.matching import How, match_parts
 from traceanalyzer.comparison.model import Condition
+from traceanalyzer.report.format import shorten
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.step_parts import StepPart
@@ -17,6 +18,8 @@ RESHAPED_SHARE = 0.5
 """Share of the matched compute time on other shapes from which the steps do other work."""
 WORK_SHARE = 0.01
 """Difference of the modelled FLOPs of a step that other shapes explain, and rounding does not."""
+SHOWN_LENGTH = 60
+"""Characters of an example."""
 OTHER_TOOL = "host-side times and the profiler's own cost differ by the tool, not by the program"
 OTHER_OPTIONS = "what is recorded costs host time: launching and idle time differ by it"
 OTHER_GPU = "device times differ by the GPU"
@@ -109,7 +112,7 @@ def _shapes(a: Report, b: Report) -> Condition | None:
     largest = max(other, key=_time)
     factor = _factor(largest.a[0].shapes or "", largest.b[0].shapes or "")
     times = f"; sizes that differ are {factor:.4g} times A's" if factor else ""
-    shown_a, shown_b = (f"{side[0].op} {side[0].shapes}" for side in (largest.a, largest.b))
+    shown_a, shown_b = (shorten(f"{side[0].op} {side[0].shapes}", SHOWN_LENGTH) for side in (largest.a, largest.b))
     return Condition("input shapes", shown_a, shown_b, OTHER_WORK + times, True)
 
 

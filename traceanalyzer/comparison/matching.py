@@ -1,7 +1,7 @@
 """Which parts of B's step stand for which of A's: groups of parts that are one change each.
 
-In this order: the same operator on the same shapes with the same kernel; the same operator on the same shapes with
-another kernel; the same operator on other shapes; what stands at the same position in the step, between parts that
+In this order: the same operator on the same shapes and types with the same kernel; with another kernel; on other types;
+on other shapes; what stands at the same position in the step, between parts that
 were matched (renamed kernels, operators fused or written out). What is left belongs to its operator, where that runs
 on the other side too, else it is gone or added. Idle time is matched by its cause.
 """
@@ -28,8 +28,10 @@ class How(enum.Enum):
     """What parts of the two sides have in common, closest first."""
 
     SAME = enum.auto()
+    INPUTS = enum.auto()
+    """Operator, shapes and types: other kernels do it."""
     SHAPES = enum.auto()
-    """Operator and shapes: other kernels do it."""
+    """Operator and shapes: it runs on other types of numbers."""
     OPERATOR = enum.auto()
     """The operator alone: it runs on other shapes."""
     POSITION = enum.auto()
@@ -123,7 +125,8 @@ def _running(part: str, a: list[StepPart], b: list[StepPart]) -> list[Group]:
 def _by_name(a: list[StepPart], b: list[StepPart]) -> tuple[list[Link], list[StepPart], list[StepPart]]:
     """Links by operator, shapes and kernel, and the parts of both sides that are in none."""
     keys: tuple[tuple[How, Callable[[StepPart], tuple[str | None, ...]]], ...] = (
-        (How.SAME, lambda p: (p.op, p.shapes, p.kernel)),
+        (How.SAME, lambda p: (p.op, p.shapes, p.dtypes, p.kernel)),
+        (How.INPUTS, lambda p: (name_of(p), p.shapes, p.dtypes)),
         (How.SHAPES, lambda p: (name_of(p), p.shapes)),
         (How.OPERATOR, lambda p: (name_of(p),)),
     )

@@ -49,8 +49,8 @@ class Change(Difference):
     part: str = metric("part of the budget: compute, exposed_communication, exposed_copy or idle")
     cls: str = metric("class of work; of idle time its cause")
     kind: str = metric(
-        "slower, faster, more_calls, fewer_calls, other_kernels, other_shapes, replaced, gone, added, more_idle, "
-        "less_idle or unchanged"
+        "slower, faster, more_calls, fewer_calls, other_kernels, other_types, other_shapes, replaced, gone, added, "
+        "more_idle, less_idle or unchanged"
     )
     title: str = metric("what it is, in words")
     details: list[Detail] = metric("what it is made of, largest difference first")

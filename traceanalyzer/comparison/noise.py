@@ -13,7 +13,7 @@ tenants). A difference below `RUN_NOISE_SHARE` is therefore never called signifi
 from __future__ import annotations
 
 import math
-from statistics import fmean, variance
+from statistics import variance
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -57,8 +57,3 @@ def is_significant(a: float, b: float, interval: Interval | None) -> bool | None
     if abs(b - a) <= RUN_NOISE_SHARE * max(abs(a), abs(b)):
         return False
     return None if interval is None else interval.low > 0 or interval.high < 0
-
-
-def spread(values: Sequence[float]) -> float | None:
-    """Standard deviation as a share of the mean; None with fewer than two values."""
-    return math.sqrt(variance(values)) / fmean(values) if len(values) > 1 and fmean(values) else None

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from itertools import pairwise
+from statistics import fmean
 from typing import TYPE_CHECKING
 
-from traceanalyzer.analysis.step_parts import StepPart
+from traceanalyzer.analysis.step_parts import MAX_BATCHES, StepPart
 from traceanalyzer.comparison.noise import difference_interval, is_significant
 
 if TYPE_CHECKING:
@@ -75,7 +77,9 @@ def _alike(a: list[StepPart], b: list[StepPart]) -> tuple[list[StepPart], list[S
 
     def named(parts: list[StepPart]) -> list[StepPart]:
         return [
-            dataclasses.replace(p, op=None, shapes=None) if without or (p.kernel in bare and p.part != "idle") else p
+            dataclasses.replace(p, op=None, shapes=None, dtypes=None)
+            if without or (p.kernel in bare and p.part != "idle")
+            else p
             for p in parts
         ]
 
@@ -86,12 +90,20 @@ def _of_budget(report: Report) -> list[StepPart]:
     budget, idle = report.metrics.budget_ms, report.metrics.idle_ms
     times = {(name, name): ms for name, ms in vars(budget).items() if idle is None or name != "idle"}
     times |= {("idle", cause): ms for cause, ms in vars(idle).items()} if idle else {}
-    return [_plain(part, cls, ms) for (part, cls), ms in times.items() if ms]
+    return [_plain(part, cls, ms, []) for (part, cls), ms in times.items() if ms]
 
 
 def _whole(report: Report) -> list[StepPart]:
-    return [_plain(WHOLE, WHOLE, step_ms(report) or 0.0)]
+    rows = [row.duration_ms for row in report.tables.get("steps", []) if not row.warmup]
+    return [_plain(WHOLE, WHOLE, step_ms(report) or 0.0, _batch_means(rows))]
 
 
-def _plain(part: str, cls: str, ms: float) -> StepPart:
-    return StepPart(part, cls, None, None, None, 0.0, ms, [])
+def _batch_means(values: list[float]) -> list[float]:
+    """Means of successive values, as many as the parts of a step have at most."""
+    batches = min(len(values), MAX_BATCHES)
+    bounds = [i * len(values) // batches for i in range(batches + 1)] if batches else []
+    return [fmean(values[i:j]) for i, j in pairwise(bounds)]
+
+
+def _plain(part: str, cls: str, ms: float, batch_ms: list[float]) -> StepPart:
+    return StepPart(part, cls, None, None, None, None, 0.0, ms, batch_ms)
