@@ -193,17 +193,18 @@ def compiled() -> Callable[[], object]:
 
 def wasteful_kernels() -> Callable[[], object]:
     """A busy GPU whose kernels could all do better: attention written out, sizes that are no multiple of 8, images
-    with channels first, a foreach optimizer, small products one by one, the same weight cast again and again."""
+    with channels first, a foreach optimizer, small products one by one, the same weight cast and copied again and again, blocks that fill one wave and begin another."""
     half = torch.bfloat16
     query, key, value = (torch.randn(8, 16, 1024, 64, device=DEVICE, dtype=half) for _ in range(3))
     odd, odd_weight = (torch.randn(4093, 4099, device=DEVICE, dtype=half).t() for _ in range(2))
     convolutions = nn.Sequential(*(nn.Conv2d(128, 128, 3, padding=1) for _ in range(3))).to(DEVICE)
-    images = torch.randn(24, 128, 56, 56, device=DEVICE)
+    images = torch.randn(28, 128, 56, 56, device=DEVICE)
     heads, small = (
         torch.randn(32, 192, 192, device=DEVICE, dtype=half),
         torch.randn(192, 192, device=DEVICE, dtype=half),
     )
     weight, rows = torch.randn(8192, 4096, device=DEVICE), torch.randn(256, 4096, device=DEVICE, dtype=half)
+    held = weight.to(half)
     state = nn.Parameter(torch.randn(24_000_000, device=DEVICE))
     optimizer = torch.optim.Adam([state, *convolutions.parameters()], foreach=True)
 
@@ -215,10 +216,10 @@ def wasteful_kernels() -> Callable[[], object]:
             torch.matmul(odd.t(), odd_weight)
         for head in heads:
             torch.matmul(head, small)
-        for _ in range(6):
+        for _ in range(9):
             torch.matmul(rows, weight.to(half).t())
         for _ in range(4):
-            weight.t().contiguous()
+            torch.matmul(rows, held.t().contiguous())
         loss = convolutions(images).square().mean() + state.square().mean()
         loss.backward()
         optimizer.step()
