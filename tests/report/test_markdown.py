@@ -115,7 +115,39 @@ def test_a_report_of_any_size_can_be_posted():
     left_out = re.findall(r"^\*([\d,]+) more (\w+) left out\.\*$", text, re.MULTILINE)
     assert {what for _, what in left_out} >= {"rows", "findings", "notes"}
     assert text.count("<details>") == text.count("</details>")
-    assert re.findall(r"^## (.*)$", text, re.MULTILINE) == SECTIONS
+    assert re.findall(r"^## (.*)$", text, re.MULTILINE) == SECTIONS[:-1]
+    assert re.search(r"^\*Left out to fit 61,440 characters: .*Definitions\.\*$", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("report", [full(), empty(), hostile()], ids=["full", "empty", "hostile"])
+@pytest.mark.parametrize("limit", [4_000, 6_000, 8_000, 12_000, 20_000, 30_000])
+def test_a_report_of_any_length_is_whole_and_says_what_is_missing(report, limit):
+    text, whole = render_markdown(report, limit), render_markdown(report, 10**9)
+    assert len(text) <= limit
+    assert {line for line in text.splitlines() if "left out" not in line.lower()} <= set(whole.splitlines())
+    for title in ("Summary", "Metrics", "Findings", "Recommendations"):
+        assert f"## {title}\n" in text
+    missing = text[text.rindex("Left out to fit") :] if "Left out to fit" in text else ""
+    for title in re.findall(r"(?:^### |<summary><b>)([A-Z][^<\n]*)", whole[: whole.index("## Findings")], re.MULTILINE):
+        assert title in text or title in missing
+    lines = text.splitlines()
+    assert sum(line.startswith("<details>") for line in lines) == lines.count("</details>")
+    assert sum(line.startswith("```mermaid") for line in lines) == lines.count("```")
+    tables = [line for line in text.splitlines() if line.startswith("| ")]
+    assert all(line.endswith(" |") for line in tables)
+
+
+def test_the_least_important_goes_first():
+    lengths = [len(render_markdown(full(), limit)) for limit in range(4_000, 30_000, 1_000)]
+    assert lengths == sorted(lengths)
+    for limit, there, gone in (
+        (10_000, "Kernels by device time", "## Definitions"),
+        (6_000, "host-waits", "Operators</b>"),
+        (4_500, "Stop reading GPU values", "Operators</b>"),
+    ):
+        text = render_markdown(full(), limit)
+        assert there in text
+        assert gone not in text
 
 
 def test_rows_are_dropped_from_the_bottom_and_counted():

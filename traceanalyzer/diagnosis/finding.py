@@ -13,10 +13,13 @@ Severity = Literal["high", "medium", "low", "info"]
 
 @dataclass(frozen=True)
 class Evidence:
-    """A measured figure that supports a finding; `threshold` is what it was held against, if anything."""
+    """A measured figure that supports a finding; `threshold` is what it was held against, if anything.
+
+    A `value` that counts something is an int.
+    """
 
     metric: str
-    value: float | str | None
+    value: int | float | str | None
     unit: str
     where: str
     threshold: float | None = None

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from traceanalyzer.report import outline
 from traceanalyzer.report.format import figure, number, scale_for, scaled
 from traceanalyzer.report.grid import make_grid
+from traceanalyzer.report.markdown_charts import step_time_chart, table_chart, text_bar
+from traceanalyzer.report.markdown_fit import Block, Weight, fitted
 from traceanalyzer.report.markdown_text import cell, grid_table, prose, table
 
 if TYPE_CHECKING:
@@ -20,30 +22,17 @@ GITHUB_LIMIT = 65_536
 """Characters of an issue or a comment."""
 ROOM = 4_096
 """Left for the words of the person who posts it."""
-MARKER_LENGTH = 60
-"""Room for the line that says how many rows were left out."""
+LEAST_ADVICE = 10
+"""Findings and recommendations that stay as long as whole tables can go instead."""
 OPEN_ROWS = 8
 """Of the tables at the top, those up to this long stay open; all others are folded."""
 
 
-@dataclass
-class Block:
-    """A stretch of the document. `rows` may be dropped from the bottom; the other lines stay."""
+def render_markdown(report: Report, max_chars: int = GITHUB_LIMIT - ROOM) -> str:
+    """The report as GitHub Markdown of at most `max_chars` characters (4,000 or more: the answer always stays).
 
-    before: list[str]
-    rows: list[str] = field(default_factory=list)
-    after: list[str] = field(default_factory=list)
-    noun: str = "rows"
-    left_out: int = 0
-
-    def text(self) -> str:
-        """Its lines, with a word about the rows left out."""
-        marker = ["", f"*{figure(self.left_out)} more {self.noun} left out.*"] if self.left_out else []
-        return "\n".join([*self.before, *self.rows, *marker, *self.after, ""])
-
-
-def render_markdown(report: Report) -> str:
-    """The report as GitHub Markdown of at most 65,536 characters; rows of the longest tables go first."""
+    Rows of the longest tables go first, then whole sections from the least important on, and it says so.
+    """
     blocks = [
         *_summary(report),
         *_metrics(report),
@@ -52,30 +41,12 @@ def render_markdown(report: Report) -> str:
         *_health(report),
         *_definitions(report),
     ]
-    _fit(blocks, GITHUB_LIMIT - ROOM)
-    return "\n".join(block.text() for block in blocks)
-
-
-def _fit(blocks: list[Block], limit: int) -> None:
-    """Drop rows, always from the bottom of the block whose rows are longest together, until all fits."""
-    lengths = [sum(len(row) + 1 for row in block.rows) for block in blocks]
-    total = sum(len(block.text()) + 1 + MARKER_LENGTH for block in blocks)
-    while total > limit and max(lengths) > 0:
-        longest = lengths.index(max(lengths))
-        dropped = len(blocks[longest].rows.pop()) + 1
-        blocks[longest].left_out += 1
-        lengths[longest] -= dropped
-        total -= dropped
+    return fitted(blocks, max_chars)
 
 
 def _summary(report: Report) -> Iterator[Block]:
-    lines = [
-        "## Summary",
-        "",
-        f"**Bottleneck: {outline.verdict(report)}.** {prose(report.summary.headline)}",
-        "",
-        f"- **Step time:** {outline.step_sentence(report)}",
-    ]
+    yield Block(["## Summary", "", f"**Bottleneck: {outline.verdict(report)}.** {prose(report.summary.headline)}"])
+    lines = [f"- **Step time:** {outline.step_sentence(report)}"]
     if report.findings:
         top = report.findings[0]
         lines.append(f"- **Top finding:** {prose(top.title)} ({outline.headroom(report, top)})")
@@ -85,7 +56,9 @@ def _summary(report: Report) -> Iterator[Block]:
     damaged = sum(outline.is_damaged(i) for i in report.inputs)
     if damaged:
         lines.append(f"- **Damaged:** {figure(damaged)} of {figure(len(report.inputs))} recordings, see below")
-    yield Block([*lines, f"- **Recording:** {prose(outline.recording(report))}", "", *_budget(report)])
+    lines.append(f"- **Recording:** {prose(outline.recording(report))}")
+    yield Block(lines, title="What to do first", weight=Weight.ADVICE)
+    yield Block(_budget(report), title="Budget", weight=Weight.ADVICE)
 
 
 def _budget(report: Report) -> list[str]:
@@ -102,50 +75,63 @@ def _budget(report: Report) -> list[str]:
             for p in parts
         ],
     )
-    total = f"| **{whole}** | **{number(scaled(outline.step_ms(report) or 0.0, scale))}** | **100%** |"
-    return [*head, *rows, total]
+    drawn = [f"{row} {text_bar(part.share)} |" for row, part in zip(rows, parts, strict=True)]
+    total = f"| **{whole}** | **{number(scaled(outline.step_ms(report) or 0.0, scale))}** | **100%** | |"
+    return [f"{head[0]} |", f"{head[1]} --- |", *drawn, total]
 
 
 def _metrics(report: Report) -> Iterator[Block]:
     yield Block(["## Metrics"])
     if report.metrics.step_time_ms is not None:
-        yield _table("Step time", [report.metrics.step_time_ms], report, folded=False)
-    yield _facts("Figures of a step", outline.step_figures(report), folded=False)
+        yield _table("Step time", [report.metrics.step_time_ms], report, Weight.FIGURES)
+        chart = step_time_chart(report.tables.get("steps", []))
+        if chart:
+            yield Block(chart, title="Chart of the step times", weight=Weight.CHART)
+    yield _facts("Figures of a step", outline.step_figures(report), Weight.FIGURES)
     if report.devices:
         devices = "Devices, over the whole recording"
-        yield _table(devices, report.devices, report, folded=len(report.devices) > OPEN_ROWS)
+        yield _table(devices, report.devices, report, Weight.FIGURES, folded=len(report.devices) > OPEN_ROWS)
     for title, facts in outline.step_groups(report):
-        yield _facts(title, facts, folded=True)
+        yield _facts(title, facts, Weight.GROUP, folded=True)
     for name, rows in report.tables.items():
         if rows:
-            yield _table(outline.table_title(name), rows, report, folded=True)
+            title, chart = outline.table_title(name), table_chart(name, rows)
+            yield _table(title, rows, report, Weight.TABLE, chart, folded=True)
 
 
-def _facts(title: str, facts: list[outline.Fact], *, folded: bool) -> Block:
+def _facts(title: str, facts: list[outline.Fact], weight: Weight, *, folded: bool = False) -> Block:
     head, rows = table(["Metric", "Value"], [False, True], [(fact.label, fact.value) for fact in facts])
-    return _titled(title, head, rows, [], folded)
+    return _titled(Block(head, rows, title=title, weight=weight, least_rows=len(rows)), folded)
 
 
-def _table(title: str, rows: Sequence[Any], report: Report, *, folded: bool) -> Block:
+def _table(
+    title: str, rows: Sequence[Any], report: Report, weight: Weight, chart: Sequence[str] = (), *, folded: bool = False
+) -> Block:
     grid = make_grid(rows, outline.moments_origin(report))
     head, lines = grid_table(grid)
     remarks = [line for remark in grid.remarks for line in ("", prose(remark))]
-    return _titled(title, head, lines, remarks, folded)
+    drawn = [*chart, ""] if chart else []
+    return _titled(Block([*drawn, *head], lines, remarks, title=title, weight=weight), folded)
 
 
-def _titled(title: str, head: list[str], rows: list[str], after: list[str], folded: bool) -> Block:
+def _titled(block: Block, folded: bool) -> Block:
     if not folded:
-        return Block([f"### {title}", "", *head], rows, after)
-    count = f" ({figure(len(rows))} rows)" if len(rows) > 1 else ""
-    summary = f"<details><summary><b>{title}</b>{count}</summary>"
-    return Block([summary, "", *head], rows, [*after, "", "</details>"])
+        return replace(block, before=[f"### {block.title}", "", *block.before])
+    count = f" ({figure(len(block.rows))} rows)" if len(block.rows) > 1 else ""
+    summary = f"<details><summary><b>{block.title}</b>{count}</summary>"
+    return replace(block, before=[summary, "", *block.before], after=[*block.after, "", "</details>"])
 
 
 def _findings(report: Report) -> Iterator[Block]:
-    before = ["## Findings", ""]
+    yield Block(["## Findings"])
     if not report.findings:
-        before.append("No finding: the recording supports none.")
-    yield Block(before, [_finding(report, i, f) for i, f in enumerate(report.findings, 1)], noun="findings")
+        yield Block(["No finding: the recording supports none."])
+    else:
+        yield _advice("Findings", [_finding(report, i, f) for i, f in enumerate(report.findings, 1)])
+
+
+def _advice(title: str, rows: list[str]) -> Block:
+    return Block([], rows, noun=title.lower(), title=title, weight=Weight.ADVICE, least_rows=LEAST_ADVICE)
 
 
 def _finding(report: Report, position: int, finding: Finding) -> str:
@@ -162,31 +148,36 @@ def _finding(report: Report, position: int, finding: Finding) -> str:
 
 
 def _recommendations(report: Report) -> Iterator[Block]:
-    before = ["## Recommendations", ""]
-    if not report.recommendations:
-        before.append("No recommendation: it needs a finding with evidence for its cause.")
+    yield Block(["## Recommendations"])
     titles = {f.id: f.title for f in report.findings}
     rows = []
     for position, advice in enumerate(report.recommendations, 1):
         against = f" Against: {prose(titles[advice.id])}." if advice.id in titles else ""
         gain = f"   {outline.prediction(report, advice)}. Estimated as: {prose(advice.basis)}.{against}"
         rows.append(f"{position}. **{prose(advice.action)}**\n{gain}")
-    yield Block(before, rows, noun="recommendations")
+    if not rows:
+        yield Block(["No recommendation: it needs a finding with evidence for its cause."])
+    else:
+        yield _advice("Recommendations", rows)
 
 
 def _health(report: Report) -> Iterator[Block]:
     inputs = [(i.path, i.kind, "-" if i.rank is None else str(i.rank), outline.damage(i)) for i in report.inputs]
     head, rows = table(["Recording", "Kind", "Rank", "What was read"], [False, False, True, False], inputs)
-    yield Block(["## Recording health", "", *(head if rows else ["No recording was read."])], rows, noun="recordings")
+    before = ["## Recording health", "", *(head if rows else ["No recording was read."])]
+    yield Block(before, rows, noun="recordings", title="Recording health", weight=Weight.HEALTH)
     notes = [*report.notes, *(note for i in report.inputs for note in i.health.notes)]
     if notes:
-        yield Block([], [f"- {prose(note)}" for note in dict.fromkeys(notes)], noun="notes")
+        lines = [f"- {prose(note)}" for note in dict.fromkeys(notes)]
+        yield Block([], lines, noun="notes", title="Notes", weight=Weight.HEALTH)
 
 
 def _definitions(report: Report) -> Iterator[Block]:
-    yield Block(["## Definitions"])
-    for title, defined in [*outline.definition_groups(report), *outline.table_definition_groups(report)]:
+    title, weight = "Definitions", Weight.DEFINITIONS
+    yield Block(["## Definitions"], title=title, weight=weight)
+    for group, defined in [*outline.definition_groups(report), *outline.table_definition_groups(report)]:
+        before = [f"<details><summary><b>{group}</b></summary>", ""]
         lines = [f"- **{cell(name)}**: {prose(definition)}" for name, definition in defined]
-        yield Block([f"<details><summary><b>{title}</b></summary>", ""], lines, ["", "</details>"])
+        yield Block(before, lines, ["", "</details>"], title=title, weight=weight, least_rows=len(lines))
     tool = report.tool
     yield Block([f"*Made by {tool.name} {tool.version} from files alone.*"])

@@ -29,15 +29,25 @@ XY_LOOK = {
     "themeVariables": {"xyChart": {"plotColorPalette": COLOURS[0]}},
 }
 PIE_LOOK = {"themeVariables": {f"pie{n}": colour for n, colour in enumerate(COLOURS, 1)}}
-FILLED, PARTS = "█", " ▏▎▍▌▋▊▉"
+
+
+def step_time_chart(rows: Sequence[Any]) -> list[str]:
+    """The wall-clock time of each step, warm-up included."""
+    return line_chart("Step time", "step", "ms", [(row.step, row.duration_ms) for row in rows])
+
+
+def table_chart(name: str, rows: Sequence[Any]) -> list[str]:
+    """What a table of the report shows at a glance; none of a table that has no chart."""
+    if name == "kernel_classes":
+        return pie_chart("Device time by kind of work, %", [(row.title, row.total_ms) for row in rows])
+    if name == "gap_histogram":
+        return bar_chart("Idle time by length of the gap", "gap", "ms", [(row.length, row.idle_ms) for row in rows])
+    return []
 
 
 def text_bar(share: float) -> str:
-    """A share of 1 as a bar of up to `BAR_WIDTH` characters, in eighths of one."""
-    if not measured(share):
-        return ""
-    eighths = round(min(max(share, 0.0), 1.0) * BAR_WIDTH * 8)
-    return (FILLED * (eighths // 8) + PARTS[eighths % 8]).strip()
+    """A share of 1 as a bar of up to `BAR_WIDTH` characters."""
+    return "█" * round(min(max(share, 0.0), 1.0) * BAR_WIDTH) if measured(share) else ""
 
 
 def pie_chart(title: str, parts: Sequence[tuple[str, float]]) -> list[str]:
