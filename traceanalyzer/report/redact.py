@@ -7,7 +7,7 @@ Every string of the report is looked at, whatever field it stands in; only the p
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from traceanalyzer.report.aliases import Aliases
 from traceanalyzer.report.secrets import Secrets
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     Change = Callable[[str, str], str]
     """From a field's name and a text in it to the text to have there."""
+
+T = TypeVar("T")
 
 VOCABULARY = frozenset(
     (
@@ -48,11 +50,18 @@ SENTENCES = frozenset(("headline", "title", "action", "basis", "metric", "value"
 
 def redact(report: Report, patterns: Sequence[re.Pattern[str]] = ()) -> Report:
     """The report without paths, hosts and users; names matching a pattern become `kernel-1`, `name-1`, ..."""
-    secrets = Secrets.of([(item.path, item.kind) for item in report.inputs], _texts(report))
-    cleaned: Report = _walk(report, lambda _, text: secrets.clean(text))
+    return redact_with(report, None, patterns)[0]
+
+
+def redact_with(report: Report, beside: T, patterns: Sequence[re.Pattern[str]] = ()) -> tuple[Report, T]:
+    """The report and what is shown beside it (a dataclass), cleaned alike: equal names get equal aliases."""
+    secrets = Secrets.of([(item.path, item.kind) for item in report.inputs], _texts([report, beside]))
+    cleaned, other = _walk([report, beside], lambda _, text: secrets.clean(text))
     inputs = [dataclasses.replace(i, path=alias) for i, alias in zip(cleaned.inputs, secrets.inputs, strict=True)]
     cleaned = dataclasses.replace(cleaned, inputs=inputs)
-    return _hide_names(cleaned, report.tables.get("kernels", []), patterns) if patterns else cleaned
+    if patterns:
+        cleaned, other = _hide_names([cleaned, other], cleaned.tables.get("kernels", []), patterns)
+    return cleaned, other
 
 
 def redact_rows(rows: Any, run: Run, patterns: Sequence[re.Pattern[str]] = ()) -> Any:

@@ -1,0 +1,175 @@
+"""Drives an installed Chromium through the DevTools protocol on a pipe, to see what a page shows.
+
+with Chromium.start() as browser:
+    page = browser.open(path)
+    page.evaluate("document.title")
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import shutil
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+FLAGS = (
+    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
+    "--disable-background-networking", "--disable-extensions", "--hide-scrollbars", "--remote-debugging-pipe",
+)  # fmt: skip
+PATIENCE_S = 60.0
+"""Longest wait for an answer: a loaded machine takes seconds to start the browser."""
+
+
+def chromium() -> str | None:
+    """The browser's program, None where none is installed."""
+    return next((path for name in NAMES if (path := shutil.which(name))), None)
+
+
+class Chromium:
+    """A running browser."""
+
+    def __init__(self, process: subprocess.Popen[bytes], profile: tempfile.TemporaryDirectory[str]) -> None:
+        self._process, self._profile = process, profile
+        self._calls, self._rest = 0, b""
+        self.listeners: dict[str, Callable[[str, dict[str, Any]], None]] = {}
+
+    @classmethod
+    def start(cls) -> Self:
+        """Start the installed browser. Raises FileNotFoundError where there is none."""
+        program = chromium()
+        if program is None:
+            raise FileNotFoundError("no Chromium is installed: apt-get install chromium")
+        profile = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+        # The browser speaks on descriptors 3 and 4; the shell puts ours there.
+        command = ["sh", "-c", 'exec "$0" "$@" 3<&0 4>&1 1>&2', program, *FLAGS, f"--user-data-dir={profile.name}"]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+        return cls(subprocess.Popen(command, **pipes), profile)  # type: ignore[call-overload]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.terminate()
+        self._process.wait(PATIENCE_S)
+        self._profile.cleanup()
+
+    def call(self, method: str, session: str | None = None, **parameters: Any) -> dict[str, Any]:
+        """The result of a DevTools command; events met meanwhile go to their listeners."""
+        self._calls += 1
+        message = {"id": self._calls, "method": method, "params": parameters}
+        if session is not None:
+            message["sessionId"] = session
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(message).encode() + b"\0")
+        self._process.stdin.flush()
+        while True:
+            answer = self._next()
+            if answer.get("id") == self._calls:
+                if "error" in answer:
+                    raise RuntimeError(f"{method}: {answer['error']}")
+                result: dict[str, Any] = answer["result"]
+                return result
+
+    def _next(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        while b"\0" not in self._rest:
+            chunk = self._process.stdout.read1(1 << 16)  # type: ignore[attr-defined]
+            if not chunk:
+                raise RuntimeError("the browser has gone")
+            self._rest += chunk
+        message, _, self._rest = self._rest.partition(b"\0")
+        answer: dict[str, Any] = json.loads(message)
+        if "method" in answer and answer.get("sessionId") in self.listeners:
+            self.listeners[answer["sessionId"]](answer["method"], answer["params"])
+        return answer
+
+    def open(self, file: Path, *, width: int = 1280, height: int = 900, dark: bool = False) -> Page:
+        """A page with the file, once it is interactive."""
+        target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        page = Page(self, session)
+        self.listeners[session] = page.heard
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            page.call(f"{domain}.enable")
+        page.look(width=width, height=height, dark=dark)
+        page.call("Page.navigate", url=file.resolve().as_uri())
+        page.wait("document.documentElement?.dataset.ready !== undefined")
+        return page
+
+
+@dataclass
+class Page:
+    """An open page: what it complained of, what it asked the network for."""
+
+    browser: Chromium
+    session: str
+    complaints: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+
+    def heard(self, method: str, parameters: dict[str, Any]) -> None:
+        """Keep what the browser says of the page."""
+        if method == "Runtime.exceptionThrown":
+            self.complaints.append(str(parameters["exceptionDetails"]))
+        elif method == "Runtime.consoleAPICalled" and parameters["type"] in ("error", "warning", "assert"):
+            self.complaints.append(str(parameters["args"]))
+        elif method == "Log.entryAdded" and parameters["entry"]["level"] in ("error", "warning"):
+            self.complaints.append(parameters["entry"]["text"])
+        elif method == "Network.requestWillBeSent":
+            self.requests.append(parameters["request"]["url"])
+
+    def call(self, method: str, **parameters: Any) -> dict[str, Any]:
+        """A DevTools command to this page."""
+        return self.browser.call(method, self.session, **parameters)
+
+    def look(self, *, width: int = 1280, height: int = 900, dark: bool = False, media: str = "") -> None:
+        """Give the page another window, colour scheme or medium."""
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self.call("Emulation.setEmulatedMedia", media=media, features=[scheme])
+
+    def evaluate(self, expression: str) -> Any:
+        """The value of a JavaScript expression, awaited. Raises RuntimeError where it throws."""
+        answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        if "exceptionDetails" in answer:
+            raise RuntimeError(str(answer["exceptionDetails"].get("exception", answer["exceptionDetails"])))
+        return answer["result"].get("value")
+
+    def wait(self, expression: str) -> None:
+        """Until a JavaScript expression holds. Raises TimeoutError."""
+        end = time.monotonic() + PATIENCE_S
+        while not self.evaluate(expression):
+            if time.monotonic() > end:
+                raise TimeoutError(expression)
+            time.sleep(0.02)
+
+    def press(self, key: str, text: str = "") -> None:
+        """Press and release a key, as a person does."""
+        codes = {"Enter": 13, "Tab": 9, "Escape": 27, "ArrowLeft": 37, "ArrowRight": 39, " ": 32}
+        code = codes.get(key, ord(key[0].upper()))
+        text = text or {"Enter": "\r", " ": " "}.get(key, key if len(key) == 1 else "")
+        common = {"key": key, "windowsVirtualKeyCode": code}
+        self.call("Input.dispatchKeyEvent", type="keyDown", text=text, **common)
+        self.call("Input.dispatchKeyEvent", type="keyUp", **common)
+
+    def write(self, text: str) -> None:
+        """Type text into what has the focus."""
+        self.call("Input.insertText", text=text)
+
+    def picture(self, file: Path, *, whole: bool = False) -> None:
+        """A PNG of the window, or of the whole page."""
+        data = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)["data"]
+        file.write_bytes(base64.b64decode(data))
+
+    def paper(self, file: Path) -> None:
+        """The page printed, as a PDF."""
+        data = self.call("Page.printToPDF", printBackground=False, preferCSSPageSize=True)["data"]
+        file.write_bytes(base64.b64decode(data))

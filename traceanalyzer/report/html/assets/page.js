@@ -1,0 +1,77 @@
+// Tables that sort and search, definitions shown for what has the focus or the pointer.
+"use strict";
+
+const tip = document.getElementById("tip");
+
+function showTip(element) {
+  tip.textContent = element.dataset.def;
+  tip.hidden = false;
+  element.setAttribute("aria-describedby", "tip");
+  const box = element.getBoundingClientRect();
+  const below = box.bottom + tip.offsetHeight + 8 < window.innerHeight;
+  tip.style.left = Math.max(8, Math.min(box.left, window.innerWidth - tip.offsetWidth - 8)) + "px";
+  tip.style.top = (below ? box.bottom + 6 : Math.max(4, box.top - tip.offsetHeight - 6)) + "px";
+}
+
+function hideTip() {
+  tip.hidden = true;
+  document.querySelectorAll("[aria-describedby=tip]").forEach((e) => e.removeAttribute("aria-describedby"));
+}
+
+function withDefinition(event) {
+  const element = event.target.closest && event.target.closest("[data-def]");
+  if (element) showTip(element);
+}
+
+for (const kind of ["pointerover", "focusin", "click"]) document.addEventListener(kind, withDefinition);
+for (const kind of ["pointerout", "focusout", "scroll"]) document.addEventListener(kind, hideTip, true);
+document.addEventListener("keydown", (event) => event.key === "Escape" && hideTip());
+
+function sortValue(cell) {
+  return cell.dataset.v === undefined ? cell.textContent : Number(cell.dataset.v);
+}
+
+// What was not recorded stays at the end in either direction.
+function compare(a, b, direction) {
+  const known = [a, b].map((v) => (v === "-" || v === "n/a" || v === "" ? 1 : 0));
+  if (known[0] || known[1]) return known[0] - known[1];
+  return direction * (typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b)));
+}
+
+function sortBy(button) {
+  const head = button.closest("th"), table = head.closest("table"), body = table.tBodies[0];
+  const column = head.cellIndex, numeric = head.classList.contains("number");
+  const before = head.getAttribute("aria-sort");
+  const ascending = before === "none" ? !numeric : before === "descending";
+  table.querySelectorAll("th[aria-sort]").forEach((th) => th.setAttribute("aria-sort", "none"));
+  head.setAttribute("aria-sort", ascending ? "ascending" : "descending");
+  const rows = Array.from(body.rows, (row) => [sortValue(row.cells[column]), row]);
+  rows.sort((a, b) => compare(a[0], b[0], ascending ? 1 : -1));
+  body.append(...rows.map((pair) => pair[1]));
+}
+
+function search(input) {
+  const tabular = input.closest(".tabular"), words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
+  let found = 0, all = 0;
+  for (const row of tabular.querySelectorAll("tbody tr")) {
+    const text = row.textContent.toLowerCase();
+    row.hidden = !words.every((word) => text.includes(word));
+    found += row.hidden ? 0 : 1;
+    all += 1;
+  }
+  tabular.querySelector(".found").textContent = words.length ? `${found} of ${all} rows` : `${all} rows`;
+}
+
+document.addEventListener("click", (event) => {
+  const button = event.target.closest(".sort");
+  if (button) sortBy(button);
+});
+document.addEventListener("input", (event) => event.target.classList.contains("search") && search(event.target));
+
+// A link into a folded part opens it.
+function unfold() {
+  const target = location.hash.length > 1 && document.getElementById(location.hash.slice(1));
+  for (let e = target; e; e = e.parentElement) if (e.tagName === "DETAILS") e.open = true;
+}
+window.addEventListener("hashchange", unfold);
+unfold();

@@ -1,0 +1,57 @@
+"""What the HTML report shows beyond the report value: one step's timeline, memory over time, the GPU's ceilings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.memory_tracks import MemoryTrack, memory_tracks
+from traceanalyzer.analysis.op_models import Precision
+from traceanalyzer.analysis.step_timeline import Timeline, step_timeline
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.measure import Measurements
+
+TERA = 1e12
+ORDINARY = "fp32 on the ordinary cores"
+
+
+@dataclass(frozen=True)
+class Ceilings:
+    """What the GPU can do at most, as far as the recorded kernels are concerned."""
+
+    name: str
+    bandwidth_tbs: float
+    """Device memory, 1e12 bytes/s."""
+    tflops: dict[str, float]
+    """1e12 FLOP/s by what calculates, highest first."""
+
+
+@dataclass(frozen=True)
+class Details:
+    """All of it for the critical rank; what was not recorded is None or empty."""
+
+    timeline: Timeline | None = None
+    memory: list[MemoryTrack] = field(default_factory=list)
+    ceilings: Ceilings | None = None
+
+    @classmethod
+    def of(cls, m: Measurements) -> Details:
+        """The details of the rank that the report speaks of."""
+        return cls(step_timeline(m), memory_tracks(m.ctx.trace.memory_events), _ceilings(m))
+
+
+def _ceilings(m: Measurements) -> Ceilings | None:
+    ctx = m.ctx
+    gpu = None if ctx.device is None else ctx.gpus[ctx.device]
+    if gpu is None:
+        return None
+    peaks = {ORDINARY: gpu.vector.get("fp32")}
+    for code in np.unique(ctx.roofline.precision[ctx.steady_ops & ctx.roofline.modelled]).tolist():
+        name = Precision(code).name.lower()
+        peaks[f"{name} on tensor cores"] = gpu.tensor.get(name)
+    known = {name: peak / TERA for name, peak in peaks.items() if peak}
+    ordered = dict(sorted(known.items(), key=lambda pair: -pair[1]))
+    return Ceilings(gpu.name, gpu.bandwidth / TERA, ordered)

@@ -1,0 +1,44 @@
+"""HTML written so that no text can become markup: `tag()` escapes every child and attribute that is not `Markup`."""
+
+from __future__ import annotations
+
+from html import escape
+
+from traceanalyzer.report.format import plain
+
+
+class Markup(str):
+    """Text that is HTML already."""
+
+    __slots__ = ()
+
+
+VOID = frozenset(("br", "input", "meta"))
+"""Elements without an end tag."""
+
+
+def tag(name: str, /, *children: str | None, **attributes: str | int | float | bool | None) -> Markup:
+    """An element. Children that are None are left out.
+
+    Of the attributes, None and False are left out, True stands without a value; `class_` is `class`, and other
+    underscores are hyphens.
+    """
+    start = f"<{name}{''.join(_attribute(key, value) for key, value in attributes.items())}>"
+    return Markup(start if name in VOID else f"{start}{join(*children)}</{name}>")
+
+
+def join(*children: str | None) -> Markup:
+    """Children one after the other."""
+    return Markup("".join(text(child) for child in children if child is not None))
+
+
+def text(value: str) -> Markup:
+    """Text as HTML: markup as it is, anything else on one line, without control characters, escaped."""
+    return value if isinstance(value, Markup) else Markup(escape(plain(value)))
+
+
+def _attribute(key: str, value: str | int | float | bool | None) -> str:
+    if value is None or value is False:
+        return ""
+    name = key.rstrip("_").replace("_", "-")
+    return f" {name}" if value is True else f' {name}="{text(str(value))}"'
