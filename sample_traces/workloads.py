@@ -193,7 +193,7 @@ def compiled() -> Callable[[], object]:
 
 def wasteful_kernels() -> Callable[[], object]:
     """A busy GPU whose kernels could all do better: attention written out, sizes that are no multiple of 8, images
-    with channels first, a foreach optimizer, small products one by one, the same weight cast and copied again and again, blocks that fill one wave and begin another."""
+    with channels first, a foreach optimizer, small products one by one, a weight cast and copied again and again."""
     half = torch.bfloat16
     query, key, value = (torch.randn(8, 16, 1024, 64, device=DEVICE, dtype=half) for _ in range(3))
     odd, odd_weight = (torch.randn(4093, 4099, device=DEVICE, dtype=half).t() for _ in range(2))
