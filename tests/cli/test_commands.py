@@ -106,6 +106,14 @@ def test_redaction(asked, run):
     assert "kernel-1" in out
 
 
+def test_markdown_of_a_given_length(asked, run):
+    out = run("analyze", "t.json", "--format", "markdown", "--max-chars", 5000)[1]
+    assert len(out) <= 5000
+    assert "Left out to fit 5,000 characters" in out
+    assert run("analyze", "t.json", "--max-chars", 5000)[0] == 2
+    assert run("analyze", "t.json", "--format", "markdown", "--max-chars", 100)[0] == 2
+
+
 @pytest.mark.parametrize("form", ["json", "csv", "markdown", "terminal"])
 def test_redaction_of_a_table(asked, run, form):
     row = replace(asked.rows["syncs"][0], op="AcmeModel > aten::item", python="/home/alice/acme/train.py(3): step")

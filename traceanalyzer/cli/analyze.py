@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ import click
 
 from traceanalyzer.cli.options import (
     REPORT_FORMATS,
+    max_chars_option,
     output_options,
     recordings,
     redact_options,
@@ -20,10 +22,14 @@ if TYPE_CHECKING:
     import re
 
     from traceanalyzer.cli.options import Output
+    from traceanalyzer.report.html import Details
     from traceanalyzer.report.model import Report
+    from traceanalyzer.trace import Run
 
 NARROWING = ("rank", "device", "step")
 """Options that make a report one of a part of the recording."""
+PAGE_ROWS = 300
+"""Rows of the long tables of an HTML report, which can be searched and sorted."""
 
 
 @click.command(short_help="Say where the time went, why, and what to change.")
@@ -37,6 +43,7 @@ NARROWING = ("rank", "device", "step")
     "samples_per_s, tokens_per_s, mfu.",
 )
 @redact_options()
+@max_chars_option
 @click.option(
     "--store",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -51,6 +58,7 @@ def analyze(
     pattern: str | None,
     redact: bool,
     hidden_names: list[re.Pattern[str]],
+    max_chars: int | None,
     store: Path | None,
     tags: dict[str, str],
     top: int | None,
@@ -65,6 +73,7 @@ def analyze(
     Examples:
       traceanalyzer analyze trace.json.gz
       traceanalyzer analyze rank*.json.gz --format markdown -o report.md
+      traceanalyzer analyze trace.json.gz -o report.html
       traceanalyzer analyze trace.json --redact --redact-name 'acme_.*'
       traceanalyzer analyze trace.json --store runs.db --tag branch=main
 
@@ -82,6 +91,10 @@ def analyze(
 
     output = output_of(format_, file, REPORT_FORMATS, paths)
     check_writable(output.file)
+    if output.format == "html" and output.file is None and sys.stdout.isatty():
+        raise click.UsageError("an HTML report is for a browser: say where to write it with -o FILE")
+    if max_chars is not None and output.format != "markdown":
+        raise click.UsageError("--max-chars is of Markdown: say --format markdown")
     if tags and store is None:
         raise click.UsageError("--tag is of a stored run: say where with --store FILE")
     if store is not None:
@@ -90,15 +103,27 @@ def analyze(
         check_storable(store)
     run = read(paths, pattern)
     warn_of_failures(run)
-    report = report_of(run, **narrow) if top is None else report_of(run, top=top, **narrow)
+    details = None
+    if output.format == "html":
+        report, details = _with_details(run, top, narrow)
+    else:
+        report = report_of(run, **narrow) if top is None else report_of(run, top=top, **narrow)
     recordings_read = [item.path for item in report.inputs]
     if redact or hidden_names:
-        from traceanalyzer.report.redact import redact as redacted
+        from traceanalyzer.report.redact import redact_with
 
-        report = redacted(report, hidden_names)
+        report, details = redact_with(report, details, hidden_names)
     if store is not None:
         _store(store, report, tags, recordings_read, narrow)
-    write(_drawn(report, output), output.file)
+    write(_drawn(report, details, output, max_chars), output.file)
+
+
+def _with_details(run: Run, top: int | None, narrow: dict[str, Any]) -> tuple[Report, Details]:
+    from traceanalyzer.report.build import measure_run, report_of
+    from traceanalyzer.report.html import Details
+
+    measured = measure_run(run, **narrow)
+    return report_of(measured, top or PAGE_ROWS), Details.of(measured.critical)
 
 
 def _store(file: Path, report: Report, tags: dict[str, str], recordings: list[str], narrow: dict[str, Any]) -> None:
@@ -110,7 +135,11 @@ def _store(file: Path, report: Report, tags: dict[str, str], recordings: list[st
     click.echo(f"traceanalyzer: stored as {file}#{number}", err=True)
 
 
-def _drawn(report: Report, output: Output) -> str:
+def _drawn(report: Report, details: Details | None, output: Output, max_chars: int | None) -> str:
+    if output.format == "html":
+        from traceanalyzer.report.html import render_html
+
+        return render_html(report, details)
     if output.format == "json":
         from traceanalyzer.report.json import render_json
 
@@ -118,7 +147,7 @@ def _drawn(report: Report, output: Output) -> str:
     if output.format == "markdown":
         from traceanalyzer.report.markdown import render_markdown
 
-        return render_markdown(report)
+        return render_markdown(report) if max_chars is None else render_markdown(report, max_chars)
     from traceanalyzer.cli.output import terminal_width, with_colour
     from traceanalyzer.report.terminal import render_terminal
 

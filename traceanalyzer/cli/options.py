@@ -14,17 +14,22 @@ if TYPE_CHECKING:
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
-REPORT_FORMATS = ("terminal", "markdown", "json")
+REPORT_FORMATS = ("terminal", "markdown", "json", "html")
 TABLE_FORMATS = ("terminal", "markdown", "json", "csv")
 FORMAT_OF_SUFFIX = {
     ".md": "markdown",
     ".markdown": "markdown",
     ".json": "json",
     ".csv": "csv",
+    ".xml": "junit",
     ".html": "html",
+    ".htm": "html",
     ".txt": "terminal",
     "": "terminal",
 }
+
+LEAST_CHARS = 4_000
+"""A report's answer alone needs so many, with the longest of names in it."""
 
 
 @dataclass(frozen=True)
@@ -170,6 +175,17 @@ def _tags(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> dict
 def tag_option(help_: str) -> Callable[[Function], Function]:
     """`--tag KEY=VALUE`, repeated, as a dict `tags`."""
     return click.option("--tag", "tags", multiple=True, metavar="KEY=VALUE", callback=_tags, help=help_)
+
+
+def max_chars_option(command: Function) -> Function:
+    """`--max-chars`, None where it is not given."""
+    return click.option(
+        "--max-chars",
+        type=click.IntRange(min=LEAST_CHARS),
+        metavar="N",
+        help="Markdown of at most N characters (GitHub takes 65536): rows and whole sections go, the least important "
+        "first, and it says which.",
+    )(command)
 
 
 def output_of(format_: str | None, file: Path | None, formats: Sequence[str], paths: Sequence[str]) -> Output:

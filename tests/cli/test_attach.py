@@ -1,0 +1,68 @@
+"""`attach`: shows by default, publishes when told, hides what is not for the public."""
+
+import pytest
+
+from tests.github_stand_in import URL, StandIn
+from tests.report.reports import full
+from traceanalyzer.history.store import store_report
+from traceanalyzer.report.json import render_json
+from traceanalyzer.report.markdown import render_markdown
+from traceanalyzer.report.redact import redact
+
+
+@pytest.fixture
+def saved(tmp_path):
+    path = tmp_path / "report.json"
+    path.write_text(render_json(full()), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def gh(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    return StandIn(tmp_path)
+
+
+def test_nothing_is_sent_by_default(saved, run, monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    status, out, err = run("attach", saved, "--issue", "o/r#7")
+    assert status == 0
+    assert out == render_markdown(redact(full()))
+    assert "alice" not in out
+    assert f"nothing was published; --publish makes these {len(out):,} characters a comment on" in err
+    assert "https://github.com/o/r/issues/7 (gh issue comment 7 --repo o/r --body-file -)" in err
+
+
+def test_what_was_shown_is_what_is_published(saved, run, gh):
+    shown = run("attach", saved, "--issue", "o/r#7", "--redact-name", "xmma")[1]
+    assert run("attach", saved, "--issue", "o/r#7", "--redact-name", "xmma", "--publish") == (0, f"{URL}\n", "")
+    assert gh.calls()[-1]["body"] == shown
+    assert "xmma" not in shown
+
+
+def test_redaction_can_be_switched_off(saved, run):
+    assert "alice" in run("attach", saved, "--issue", "o/r#7", "--no-redact")[1]
+    assert run("attach", saved, "--issue", "o/r#7", "--no-redact", "--redact-name", "x")[0] == 2
+
+
+def test_a_stored_run_and_a_recording_can_be_attached(asked, run, tmp_path):
+    path = tmp_path / "runs.db"
+    store_report(path, full())
+    shown = run("attach", f"{path}#latest", "--issue", "o/r#7")[1]
+    assert shown == render_markdown(redact(full()))
+
+
+def test_the_comment_is_as_long_as_it_may_be(saved, run):
+    assert len(run("attach", saved, "--issue", "o/r#7", "--max-chars", 5000)[1]) <= 5000
+
+
+@pytest.mark.parametrize("options", [(), ("--issue", "7"), ("--issue", "o/r#7", "--max-chars", 10)])
+def test_usage_errors(saved, run, options):
+    assert run("attach", saved, *options)[0] == 2
+
+
+def test_without_gh_it_is_one_line(saved, run, monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    status, out, err = run("attach", saved, "--issue", "o/r#7", "--publish")
+    assert (status, out, err.count("\n")) == (1, "", 1)
+    assert "gh is not installed" in err

@@ -1,0 +1,83 @@
+"""`traceanalyzer attach`."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+import click
+
+from traceanalyzer.cli.options import max_chars_option, redact_options
+
+if TYPE_CHECKING:
+    import re
+
+    from traceanalyzer.report.github import Issue
+
+
+def _issue(_: click.Context, __: click.Parameter, text: str) -> Issue:
+    from traceanalyzer.report.github import parse_issue
+
+    try:
+        return parse_issue(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+@click.command(short_help="Attach a report to a GitHub issue.")
+@click.argument("report", metavar="REPORT")
+@click.option(
+    "--issue",
+    required=True,
+    metavar="OWNER/REPO#N",
+    callback=_issue,
+    help="The issue or pull request; its address (https://github.com/...) does as well.",
+)
+@click.option("--publish", is_flag=True, help="Really do it; without this it is only shown.")
+@redact_options(by_default=True)
+@max_chars_option
+def attach(
+    report: str,
+    issue: Issue,
+    publish: bool,
+    redact: bool,
+    hidden_names: list[re.Pattern[str]],
+    max_chars: int | None,
+) -> None:
+    """Make a report a comment on a GitHub issue or pull request, by an installed `gh`.
+
+    REPORT is a recording or a capture folder, a report saved by `analyze --format json`, or a stored run
+    (runs.db#42, runs.db#latest).
+
+    \b
+    Examples:
+      traceanalyzer attach trace.json.gz --issue OWNER/REPO#12
+      traceanalyzer attach runs.db#latest --issue OWNER/REPO#12 --redact-name 'acme_.*' --publish
+
+    Without --publish nothing is sent: standard output has the comment exactly as it would be published, standard
+    error says where it would go and by which command. File paths, hosts and user names are removed unless
+    --no-redact is given; look at the names of your kernels and modules, which stay. The comment fits GitHub's limit
+    of 65,536 characters.
+    """
+    from traceanalyzer.cli.output import write
+    from traceanalyzer.cli.reports import report_named
+    from traceanalyzer.report import github
+    from traceanalyzer.report.markdown import render_markdown
+    from traceanalyzer.report.redact import redact as redacted
+
+    if hidden_names and not redact:
+        raise click.UsageError("--redact-name and --no-redact exclude each other")
+    value = report_named(report)
+    if redact:
+        value = redacted(value, hidden_names)
+    text = render_markdown(value) if max_chars is None else render_markdown(value, max_chars)
+    if publish:
+        write(f"{github.publish(issue, text)}\n", None)
+        return
+    write(text, None)
+    command = shlex.join(github.comment_command(issue))
+    click.echo(
+        f"traceanalyzer: nothing was published; --publish makes these {len(text):,} characters a comment on "
+        f"{issue.url} ({command})",
+        err=True,
+    )

@@ -1,0 +1,87 @@
+"""Comments on GitHub issues and pull requests, by the `gh` that the user has installed and logged in."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+
+from traceanalyzer.errors import TraceAnalyzerError
+
+GITHUB = "github.com"
+PATIENCE_S = 120
+"""A comment is one request."""
+NOT_LOGGED_IN = 4
+"""Status of gh where a command needs an account (gh help exit-codes)."""
+NAME = r"[A-Za-z0-9][\w.-]*/[\w.-]+"
+SHORT = re.compile(rf"(?P<repository>{NAME})#(?P<number>\d{{1,18}})")
+URL = re.compile(
+    rf"https?://(?P<host>[A-Za-z0-9][\w.:-]*)/(?P<repository>{NAME})/(?P<kind>issues|pull)/(?P<number>\d{{1,18}})(?:[/?#].*)?"
+)
+
+
+@dataclass(frozen=True)
+class Issue:
+    """An issue or a pull request."""
+
+    repository: str
+    number: int
+    host: str = GITHUB
+    is_pull_request: bool = False
+
+    @property
+    def url(self) -> str:
+        """Where people see it."""
+        return f"https://{self.host}/{self.repository}/{'pull' if self.is_pull_request else 'issues'}/{self.number}"
+
+
+def parse_issue(text: str) -> Issue:
+    """The issue that `OWNER/REPO#N` or a URL names. Raises ValueError."""
+    match = SHORT.fullmatch(text) or URL.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is neither OWNER/REPO#N nor the address of an issue or pull request")
+    parts = match.groupdict()
+    return Issue(parts["repository"], int(parts["number"]), parts.get("host") or GITHUB, parts.get("kind") == "pull")
+
+
+def comment_command(issue: Issue) -> list[str]:
+    """The command that makes its standard input a comment. `gh issue` finds a pull request of that number, too."""
+    repository = issue.repository if issue.host == GITHUB else f"{issue.host}/{issue.repository}"
+    kind = "pr" if issue.is_pull_request else "issue"
+    return ["gh", kind, "comment", str(issue.number), "--repo", repository, "--body-file", "-"]
+
+
+def publish(issue: Issue, text: str) -> str:
+    """Make a text a comment; gives the comment's address, as gh prints it.
+
+    Raises TraceAnalyzerError where gh is missing, not logged in, or refuses.
+    """
+    if shutil.which("gh") is None:
+        raise TraceAnalyzerError("gh is not installed: get it from https://cli.github.com, or paste the text yourself")
+    done = _gh(comment_command(issue), text)
+    if done.returncode == NOT_LOGGED_IN:
+        raise TraceAnalyzerError(f"gh is not logged in to {issue.host}: run gh auth login --hostname {issue.host}")
+    if done.returncode != 0:
+        said = " ".join(done.stderr.split()) or f"status {done.returncode}"
+        raise TraceAnalyzerError(f"gh could not comment on {issue.url}: {said}")
+    return done.stdout.strip() or issue.url
+
+
+def _gh(command: list[str], text: str) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(  # noqa: S603
+            [shutil.which(command[0]) or command[0], *command[1:]],
+            input=text,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=PATIENCE_S,
+            env=os.environ | {"GH_PROMPT_DISABLED": "1"},
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise TraceAnalyzerError(f"{' '.join(command[:3])} did not answer within {PATIENCE_S} s") from error
+    except OSError as error:
+        raise TraceAnalyzerError(f"gh cannot be run: {error.strerror}") from error
