@@ -13,7 +13,8 @@ from tests.analysis.test_any_trace import any_rows, measure
 from traceanalyzer.analysis import step_timeline as module
 from traceanalyzer.analysis.context import Context
 from traceanalyzer.analysis.measure import Measurements
-from traceanalyzer.analysis.step_timeline import Category, Shown, representative, step_timeline
+from traceanalyzer.analysis.step_timeline import representative, step_timeline
+from traceanalyzer.analysis.timeline import Category, Shown
 
 GEMM = "void cutlass::Kernel2<cutlass_80_tensorop_bf16>(Params)"
 

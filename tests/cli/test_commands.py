@@ -4,6 +4,7 @@ import csv
 import io
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import click
 import pytest
@@ -11,6 +12,8 @@ import pytest
 from traceanalyzer.cli import COMMANDS, cli
 from traceanalyzer.errors import EmptyRecordingError
 from traceanalyzer.trace import Failure
+
+SAMPLE = Path(__file__).resolve().parents[1] / "data" / "gpu" / "sync_bound.json.gz"
 
 TABLES = ("gaps", "ops", "kernels", "steps", "syncs", "copies", "comm")
 
@@ -217,3 +220,27 @@ def test_completion(run, shell):
     status, out, _ = run("completion", shell)
     assert status == 0
     assert "_TRACEANALYZER_COMPLETE" in out
+
+
+def test_analyze_writes_a_page(run, tmp_path):
+    file = tmp_path / "report.html"
+    assert run("analyze", SAMPLE, "-o", file, "--redact") == (0, "", "")
+    text = file.read_text(encoding="utf-8")
+    assert text.startswith("<!DOCTYPE html>")
+    assert "sync-bound" in text
+    assert 'id="timeline-data"' in text
+    assert str(SAMPLE) not in text
+    assert SAMPLE.name not in text
+
+
+def test_names_are_hidden_on_the_timeline_too(run, tmp_path):
+    file = tmp_path / "report.htm"
+    assert run("analyze", SAMPLE, "-o", file, "--redact-name", "aten::")[0] == 0
+    assert "aten::" not in file.read_text(encoding="utf-8")
+
+
+def test_a_page_is_not_written_to_a_terminal(run, monkeypatch):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    status, out, err = run("analyze", "trace.json", "--format", "html")
+    assert (status, out) == (2, "")
+    assert "-o FILE" in err

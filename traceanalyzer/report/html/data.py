@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import orjson
 
-from traceanalyzer.analysis.step_timeline import Category, Events, Shown, Timeline
+from traceanalyzer.analysis.timeline import Category, Events, Shown, Timeline
 from traceanalyzer.report.format import plain
 from traceanalyzer.report.html.markup import Markup, tag
 

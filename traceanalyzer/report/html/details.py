@@ -9,10 +9,11 @@ import numpy as np
 
 from traceanalyzer.analysis.memory_tracks import MemoryTrack, memory_tracks
 from traceanalyzer.analysis.op_models import Precision
-from traceanalyzer.analysis.step_timeline import Timeline, step_timeline
+from traceanalyzer.analysis.step_timeline import step_timeline
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.measure import Measurements
+    from traceanalyzer.analysis.timeline import Timeline
 
 TERA = 1e12
 ORDINARY = "fp32 on the ordinary cores"

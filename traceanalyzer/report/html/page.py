@@ -10,7 +10,8 @@ from traceanalyzer.report.html.answer import answer
 from traceanalyzer.report.html.data import charts_block
 from traceanalyzer.report.html.details import Details
 from traceanalyzer.report.html.markup import Markup, tag
-from traceanalyzer.report.html.sections import SECTIONS, Page
+from traceanalyzer.report.html.parts import Page
+from traceanalyzer.report.html.sections import SECTIONS
 
 if TYPE_CHECKING:
     from traceanalyzer.report.model import Report

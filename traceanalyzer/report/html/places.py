@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.step_timeline import Category
+from traceanalyzer.analysis.timeline import Category
 
 if TYPE_CHECKING:
-    from traceanalyzer.analysis.step_timeline import Timeline
+    from traceanalyzer.analysis.timeline import Timeline
     from traceanalyzer.report.model import Evidence, Finding
     from traceanalyzer.trace import Bool
 

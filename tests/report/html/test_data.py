@@ -1,0 +1,88 @@
+"""The timeline on its way to the page: harmless, bounded, nothing lost but what is counted."""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+import json
+import re
+from importlib.resources import files
+
+import numpy as np
+import pytest
+
+from tests.report.reports import HOSTILE
+from traceanalyzer.analysis.timeline import Category, Events, Lane, Shown, Timeline
+from traceanalyzer.report.html import data
+from traceanalyzer.report.html.data import colour, first_view, json_block, shortened, timeline_block
+
+STYLE = (files("traceanalyzer.report.html") / "assets" / "page.css").read_text(encoding="utf-8")
+
+
+def timeline(count=10, names=("a", "b"), detail=("why",)):
+    """Events of 1, 2, 3, ... ns one after the other, names in turn; every third has a detail."""
+    index = np.arange(count)
+    events = {
+        "lane": np.zeros(count),
+        "category": np.zeros(count),
+        "start": index * 100,
+        "end": index * 101 + 1,
+        "name": index % len(names),
+        "detail": np.where(index % 3 == 0, 0, -1),
+    }
+    return Timeline(
+        step=0,
+        origin_ns=0,
+        extent=(0, 100 * count),
+        window=(0, 100 * count),
+        lanes=[Lane("GPU 0 stream 7")],
+        names=list(names),
+        detail=list(detail),
+        events=Events.from_columns(events),
+        shown=[Shown("device ops", count, count + 5)],
+    )
+
+
+def decoded(block):
+    return json.loads(re.fullmatch(r"<script [^>]*>(.*)</script>", block)[1])
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_no_text_ends_the_element_that_it_stands_in(text):
+    block = json_block("x", {"name": text, "list": [text]})
+    assert block.count("<") == 2
+    assert decoded(block)["name"].isprintable() or text == ""
+    assert html.unescape(block) == block, "entities would be text, not characters, in there"
+
+
+def test_columns_are_aligned():
+    read = decoded(timeline_block(timeline()))
+    assert {len(read[name]) for name in ("lane", "category", "start", "length", "name", "told")} == {10}
+    assert read["length"] == list(range(1, 11))
+    assert read["categories"] == {"0": ["compute", "--compute"]}
+
+
+def test_the_longest_events_are_kept_with_their_names_and_the_count_tells():
+    kept = shortened(timeline(names=("a", "b", "c", "d", "e")), 2)
+    assert (kept.events.end - kept.events.start).tolist() == [9, 10]
+    assert [kept.names[i] for i in kept.events.name] == ["d", "e"]
+    assert kept.shown == [Shown("device ops", 2, 15)]
+    assert [kept.detail[i] if i >= 0 else None for i in kept.events.detail] == [None, "why"]
+
+
+def test_however_long_the_names_it_stays_within_its_limit(monkeypatch):
+    monkeypatch.setattr(data, "MAX_TIMELINE_BYTES", 60_000)
+    block = timeline_block(timeline(5_000, [f"{i}" * 40 for i in range(5_000)]))
+    assert len(block) <= 60_000
+    assert len(decoded(block)["start"]) >= data.FEW
+
+
+def test_a_host_range_that_dwarfs_the_step_is_not_shown_whole_at_first():
+    one = timeline()
+    assert first_view(one) == one.extent
+    assert first_view(dataclasses.replace(one, extent=(-1_000_000, 1_000))) == (-500, 1_000)
+
+
+def test_every_category_has_a_colour_in_light_and_dark():
+    for category in Category:
+        assert STYLE.count(f" {colour(category)}:") == 2, category

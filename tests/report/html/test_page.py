@@ -1,0 +1,134 @@
+"""The page as a file: self-contained, harmless, bounded, complete. What it shows is seen in `test_browser`."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from tests.report.reports import HOSTILE, empty, full, hostile
+from traceanalyzer.report import outline
+from traceanalyzer.report.html import page as module
+from traceanalyzer.report.html import render_html
+from traceanalyzer.report.html.page import MAX_BYTES, POLICY
+
+PLOTLY = "/* plotly */"
+
+
+@pytest.fixture(autouse=True)
+def _without_plotly(monkeypatch):
+    monkeypatch.setattr(module, "_plotly", lambda: module.Markup(PLOTLY))
+
+
+class Reader(HTMLParser):
+    """What a browser finds: elements, ids, links, text outside scripts."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.elements, self.ids, self.hrefs, self.loads, self.open, self.words = [], [], [], [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        given = dict(attrs)
+        self.elements.append(tag)
+        self.ids += [given["id"]] if "id" in given else []
+        self.hrefs += [given["href"]] if "href" in given else []
+        self.loads += [given[name] for name in ("src", "action", "srcset") if name in given]
+        self.loads += [name for name in given if name.startswith("on")]
+        if tag not in ("meta", "input", "br"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] not in ("script", "style"):
+            self.words.append(data)
+
+    @property
+    def text(self):
+        return " ".join(self.words)
+
+
+REPORTS = {"full": full(), "empty": empty(), "hostile": hostile()}
+
+
+@pytest.fixture(scope="module", params=REPORTS)
+def report(request):
+    return REPORTS[request.param]
+
+
+def test_every_element_is_closed_and_every_id_is_the_only_one(report):
+    page = Reader(render_html(report))
+    assert page.open == []
+    assert len(page.ids) == len(set(page.ids))
+
+
+def test_nothing_is_loaded_and_links_stay_within_the_page(report):
+    page = Reader(render_html(report))
+    assert page.loads == []
+    assert all(href.startswith("#") for href in page.hrefs)
+    assert {href[1:] for href in page.hrefs if not href.startswith("#at=")} <= set(page.ids)
+
+
+def test_the_policy_forbids_every_request(report):
+    assert f'content="{module.Markup(POLICY.replace(chr(39), "&#x27;"))}"' in render_html(report)
+    assert "default-src 'none'" in POLICY
+    assert "http" not in POLICY
+
+
+def test_hostile_names_add_no_element():
+    page = Reader(render_html(hostile()))
+    assert page.elements.count("script") == Reader(render_html(full())).elements.count("script")
+    assert not {"img", "iframe", "object", "link"} & set(page.elements)
+    assert page.elements.count("h1") == 1
+
+
+@pytest.mark.parametrize("text", [t for t in HOSTILE if t.strip() and t.isprintable() and len(t) < 60])
+def test_hostile_names_are_readable_as_they_are(text):
+    assert text in Reader(render_html(hostile())).text
+
+
+def test_the_answer_comes_first():
+    text = Reader(render_html(full())).text
+    order = ["sync-bound", "82%", "15.9 ms", "What to change", "Stop reading GPU values", "1.69x", "Findings"]
+    place = text.index("Skip to the answer")
+    for words in order:
+        place = text.index(words, place)
+
+
+def test_every_table_of_the_report_is_there():
+    report = full()
+    text = Reader(render_html(report)).text
+    for name, rows in report.tables.items():
+        assert not rows or outline.table_title(name) in text, name
+
+
+def test_a_table_of_a_later_version_is_there():
+    assert "Odd" in Reader(render_html(hostile())).text
+
+
+def test_every_figure_of_the_step_has_its_definition():
+    text = render_html(full())
+    for f in dataclasses.fields(full().metrics.budget_ms):
+        assert module.Markup(f.metadata["definition"]) in text
+
+
+def test_of_a_page_that_is_too_long_rows_are_left_out_and_counted(monkeypatch):
+    report = full()
+    rows = [dataclasses.replace(report.tables["gaps"][0], detail=f"{i} " + "x" * 190) for i in range(300)]
+    report = dataclasses.replace(report, tables=report.tables | {"gaps": rows})
+    assert "rows left out" not in render_html(report)
+    monkeypatch.setattr(module, "MAX_BYTES", 150_000)
+    text = render_html(report)
+    assert len(text) < 150_000
+    assert re.search(r"(200|270|290) more rows left out; `traceanalyzer gaps` prints all", text)
+
+
+def test_the_real_plotly_fits_and_cannot_end_its_script(monkeypatch):
+    monkeypatch.undo()
+    text = render_html(full())
+    assert len(text.encode()) < MAX_BYTES - 2_500_000
+    assert text.count("</script>") == Reader(text).elements.count("script")

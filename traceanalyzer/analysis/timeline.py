@@ -1,0 +1,99 @@
+"""The timeline of a step as a value: lanes of events, in bounded size; `step_timeline` makes it."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.trace import Table, column
+
+if TYPE_CHECKING:
+    from traceanalyzer.trace import I32, I64, U8
+
+
+class Category(enum.IntEnum):
+    """What an event of the timeline is; decides its colour."""
+
+    COMPUTE = 0
+    COMMUNICATION = 1
+    COPY = 2
+    IDLE_LAUNCH = 3
+    """This and the next six: a gap by `IdleCause`, in the order of that."""
+    IDLE_SYNC = 4
+    IDLE_INPUT = 5
+    IDLE_HOST = 6
+    IDLE_COMMUNICATION = 7
+    IDLE_PROFILER = 8
+    IDLE_OTHER = 9
+    OPERATOR = 10
+    ANNOTATION = 11
+    LIBRARY = 12
+    API_CALL = 13
+    WAIT = 14
+    """An API call in which the host waits for the device."""
+    PATH_LAUNCH = 15
+    """This and the next five: what of the critical path no device op fills, by `PathKind`, in the order of that."""
+    PATH_WAIT = 16
+    PATH_INPUT = 17
+    PATH_HOST = 18
+    PATH_PROFILER = 19
+    PATH_OTHER = 20
+
+    @property
+    def label(self) -> str:
+        """As reports name it."""
+        sort, _, what = self.name.lower().partition("_")
+        return f"{sort}: {what}" if sort in ("idle", "path") else self.name.lower().replace("_", " ")
+
+
+@dataclass(frozen=True)
+class Lane:
+    """A row of the timeline. Lanes of one group (a thread with its levels of nesting) have the same title."""
+
+    title: str
+    level: int = 0
+
+
+@dataclass(frozen=True)
+class Shown:
+    """How many events of a sort are shown, the longest, and how many the step has."""
+
+    what: str
+    shown: int
+    total: int
+
+
+@dataclass(frozen=True, eq=False)
+class Events(Table):
+    """Events of the timeline, ns from its origin."""
+
+    lane: I32 = column(np.int32)
+    category: U8 = column(np.uint8)
+    start: I64 = column(np.int64)
+    end: I64 = column(np.int64)
+    name: I32 = column(np.int32)
+    """Index into `Timeline.names`."""
+    detail: I32 = column(np.int32)
+    """Index into `Timeline.detail`, -1 without."""
+
+
+@dataclass(frozen=True, eq=False)
+class Timeline:
+    """One step, from the start of its host range to the end of its device work."""
+
+    step: int | None
+    """Index in the recording; None: there are no steps and this is all of it."""
+    origin_ns: int
+    """The step's start on the recording's clock; times of the timeline count from it."""
+    extent: tuple[int, int]
+    """First and last moment shown, ns from the origin."""
+    window: tuple[int, int]
+    """The step's wall-clock window, ns from the origin."""
+    lanes: list[Lane]
+    names: list[str]
+    detail: list[str]
+    events: Events
+    shown: list[Shown]

@@ -1,0 +1,69 @@
+"""The page being written, and what its sections have in common."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from traceanalyzer.report import outline
+from traceanalyzer.report.format import figure
+from traceanalyzer.report.html.markup import Markup, tag
+from traceanalyzer.report.html.tables import table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from traceanalyzer.analysis.timeline import Timeline
+    from traceanalyzer.report.html.details import Details
+    from traceanalyzer.report.html.figures import Chart
+    from traceanalyzer.report.html.places import Place
+    from traceanalyzer.report.model import Report
+
+
+@dataclass
+class Page:
+    """A page being written: what it is of, how many rows its tables have, the charts and tables met so far."""
+
+    report: Report
+    details: Details
+    rows: int
+    charts: list[Chart] = field(default_factory=list)
+    shown: set[str] = field(default_factory=set)
+
+    def chart(self, chart: Chart | None) -> Markup | None:
+        """The place of a chart, filled by the page's scripts."""
+        if chart is None:
+            return None
+        self.charts.append(chart)
+        plot = tag(
+            "div", class_="plot", id=f"chart-{chart.id}", data_chart=chart.id, role="img",
+            aria_label=f"{chart.title}. {chart.caption} The figures are in the tables of this page.",
+            style=f"height:{chart.height}px",
+        )  # fmt: skip
+        return tag("figure", tag("h3", chart.title), plot, tag("figcaption", chart.caption))
+
+    def table(
+        self, name: str, link: Callable[[Any], Markup | None] | None = None, *, folded: bool = False
+    ) -> Markup | None:
+        """A table of the report."""
+        rows = self.report.tables.get(name, [])
+        self.shown.add(name)
+        if not rows:
+            return None
+        command = outline.TABLE_COMMANDS.get(name)
+        title = outline.table_title(name)
+        made = table(
+            title,
+            rows,
+            limit=self.rows,
+            origin_ns=outline.moments_origin(self.report),
+            link=link,
+            more=f"; `traceanalyzer {command}` prints all" if command else "",
+        )
+        return tag("details", tag("summary", f"{title} ({figure(len(rows))})"), made) if folded else made
+
+
+def link_to(timeline: Timeline | None, find: Callable[[Timeline], Place | None]) -> Markup | None:
+    """A link to a place on the timeline, None where there is none."""
+    place = find(timeline) if timeline is not None else None
+    return tag("a", "show", href=place.anchor, aria_label="Show it on the timeline") if place else None
