@@ -18,14 +18,18 @@ if TYPE_CHECKING:
 LABEL_LIMIT = 60
 UNSAFE = re.compile(r"[^\w .,:()/+*=-]|-->|%%|(?<!\w)_+|_+(?!\w)")
 """What could end a quoted label, or begin a directive, an entity or mark-up within it."""
+SPAN = re.compile(r"(\d+) (\w+) to (\d+) \2")
+"""From one figure to another of the same unit: said shorter below a bar."""
 BAR_WIDTH = 20
 MOST_SLICES = 8
+MOST_BARS = 20
+"""More steps are drawn as a line."""
 MOST_POINTS = 200
 """More cannot be told apart in a chart of a column's width."""
 COLOURS = ("#54aeff", "#d4a72c", "#4ac26b", "#ff8182", "#c297ff", "#fb8f44", "#76e3ea", "#afb8c1")
 """Seen on light and on dark pages; Mermaid's own are nearly white."""
 XY_LOOK = {
-    "xyChart": {"width": 700, "height": 260},
+    "xyChart": {"width": 700, "height": 300},
     "themeVariables": {"xyChart": {"plotColorPalette": COLOURS[0]}},
 }
 PIE_LOOK = {"themeVariables": {f"pie{n}": colour for n, colour in enumerate(COLOURS, 1)}}
@@ -33,15 +37,22 @@ PIE_LOOK = {"themeVariables": {f"pie{n}": colour for n, colour in enumerate(COLO
 
 def step_time_chart(rows: Sequence[Any]) -> list[str]:
     """The wall-clock time of each step, warm-up included."""
+    if len(rows) <= MOST_BARS:
+        return bar_chart("Step time", "step", "ms", [(str(row.step), row.duration_ms) for row in rows])
     return line_chart("Step time", "step", "ms", [(row.step, row.duration_ms) for row in rows])
 
 
 def table_chart(name: str, rows: Sequence[Any]) -> list[str]:
     """What a table of the report shows at a glance; none of a table that has no chart."""
     if name == "kernel_classes":
-        return pie_chart("Device time by kind of work, %", [(row.title, row.total_ms) for row in rows])
+        return pie_chart("Device time by kind of work (percent)", [(row.title, row.total_ms) for row in rows])
     if name == "gap_histogram":
-        return bar_chart("Idle time by length of the gap", "gap", "ms", [(row.length, row.idle_ms) for row in rows])
+        return bar_chart(
+            "Idle time by length of the gap",
+            "gap",
+            "ms",
+            [(SPAN.sub(r"\1-\3 \2", row.length), row.idle_ms) for row in rows],
+        )
     return []
 
 
