@@ -81,7 +81,10 @@ def _kind(group: Group) -> str:
         return "more_idle" if difference > 0 else "less_idle" if difference < 0 else "unchanged"
     if not group.b or not group.a:
         return "added" if group.b else "gone"
-    how = max(How, key=lambda how: abs(sum(link.difference_ms for link in group.links if link.how is how)))
+    of_how: dict[How, float] = {}
+    for link in group.links:
+        of_how[link.how] = of_how.get(link.how, 0.0) + link.difference_ms
+    how = max(of_how, key=lambda how: abs(of_how[how]))
     if how is How.POSITION:
         return "replaced"
     if how is How.OPERATOR:

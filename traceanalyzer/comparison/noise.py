@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 RUN_NOISE_SHARE = 0.02
-"""Rounds of one unchanged program: over 41 workloads their standard deviation was 2.3 % in the median, under 0.5 %
+"""Rounds of one unchanged program: over 41 workloads their standard deviation was 2.4 % in the median, under 0.5 %
 for a quarter of them. Less than this is not told apart from another run of the same."""
 T_975 = (
     *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228),

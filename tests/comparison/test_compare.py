@@ -1,0 +1,151 @@
+"""Comparisons as a whole: what is said, under which conditions, and how it is drawn."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+import traceanalyzer as ta
+from tests.comparison.build import idle, part, report
+from tests.report.reports import HOSTILE, empty
+from traceanalyzer.comparison.compare import compare_reports
+from traceanalyzer.comparison.render import comparison_as_csv, comparison_as_markdown, comparison_as_terminal
+from traceanalyzer.errors import EmptyRecordingError, UnreadableInputError
+from traceanalyzer.report.json import dump, render_json
+from traceanalyzer.trace import Condition
+
+A = report(part("aten::mm", "gemm", 5), idle("sync", 5, "aten::item", "cudaStreamSynchronize"))
+B = report(part("aten::mm", "gemm", 5), idle("launch", 1, "aten::mm"))
+
+
+def with_inputs(value, **changed):
+    return replace(value, inputs=[replace(i, **changed) for i in value.inputs])
+
+
+def test_the_headline_has_the_answer():
+    assert compare_reports(A, B).headline == (
+        "Faster: 10 → 6 ms a step (-40.0%). Largest part: idle, the host waits for the GPU "
+        "(cudaStreamSynchronize in aten::item): less idle time (-5 ms)."
+    )
+    assert compare_reports(A, A).headline == "No significant change: 10 → 10 ms a step (+0.0%)."
+
+
+def test_a_slower_machine_is_told_from_other_work():
+    slower = report(part("aten::mm", "gemm", 5.5), idle("sync", 5, "aten::item", "cudaStreamSynchronize"))
+    assert "Both do the same GPU work" in compare_reports(A, slower).headline
+    other = report(part("aten::mm", "other", 5.5), idle("sync", 5, "aten::item", "cudaStreamSynchronize"))
+    assert "Both do the same GPU work" not in compare_reports(A, other).headline
+
+
+def test_a_single_step_decides_nothing():
+    one = replace(A, step_parts=[replace(p, batch_ms=[p.ms]) for p in A.step_parts])
+    result = compare_reports(one, B)
+    assert result.step.significant is None
+    assert result.headline.startswith("Not known to be more than noise")
+    assert "at least three steps" in result.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("other", "name", "incomparable"),
+    [
+        (replace(B, devices=[replace(d, name="NVIDIA A100") for d in B.devices]), "GPU", True),
+        (with_inputs(B, world_size=8), "number of processes", True),
+        (with_inputs(B, kind="nsys"), "recorder", False),
+        (with_inputs(B, collected=["device", "stacks"]), "recorder's options", False),
+        (replace(B, metrics=replace(B.metrics, step_source="none")), "steps", True),
+        (replace(B, tables=B.tables | {"conditions": [Condition("PyTorch", "2.9")]}), "PyTorch", False),
+        (
+            replace(B, tables=B.tables | {"conditions": [Condition("anomaly mode", "on", "slow")]}),
+            "anomaly mode",
+            False,
+        ),
+    ],
+)
+def test_what_differs_other_than_in_time(other, name, incomparable):
+    first = replace(
+        with_inputs(A, collected=["device"]), tables=A.tables | {"conditions": [Condition("PyTorch", "2.8")]}
+    )
+    found = {c.name: c for c in compare_reports(first, other).conditions}
+    assert found[name].incomparable is incomparable
+    assert ("Not like for like" in compare_reports(first, other).headline) is incomparable
+
+
+def test_equal_conditions_are_not_mentioned():
+    assert compare_reports(A, B).conditions == []
+
+
+def test_without_parts_the_budgets_are_compared():
+    result = compare_reports(replace(A, step_parts=[]), B)
+    assert [(c.part, c.cls, c.difference_ms) for c in result.changes] == [
+        ("idle", "sync", -5),
+        ("idle", "launch", 1),
+        ("compute", "compute", 0),
+    ]
+    assert "an earlier version" in result.notes[0]
+
+
+def test_without_budgets_the_steps_are_compared():
+    logs = [replace(r, step_parts=[], metrics=replace(r.metrics, budget_ms=None, idle_ms=None)) for r in (A, B)]
+    (change,) = compare_reports(*logs).changes
+    assert change.difference_ms == pytest.approx(-4)
+
+
+def test_nothing_to_compare():
+    with pytest.raises(EmptyRecordingError, match="B: neither steps nor GPU work"):
+        compare_reports(A, empty())
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_the_page_fits_the_terminal_and_the_changes_sum_up(width):
+    text = comparison_as_terminal(compare_reports(A, B, ("before.json", "after.json")), width)
+    assert max(map(len, text.splitlines())) <= width
+    assert "Where the difference comes from" in text
+    assert "before.json" in text
+
+
+def test_hostile_names_break_no_page():
+    hostile = report(*(part(name or None, name, 1.0 + i) for i, name in enumerate(HOSTILE)))
+    result = compare_reports(hostile, B, ("<script>|a\n", "b"))
+    text = comparison_as_markdown(result)
+    assert "<script>" not in text.replace("`", "").replace("\\<", "") or "`<script>" in text
+    assert "\x1b" not in comparison_as_terminal(result)
+    json.loads(dump(result))
+    assert len(comparison_as_csv(result).splitlines()) == 1 + len(result.changes)
+
+
+def test_the_json_has_everything_under_plain_names():
+    said = json.loads(dump(compare_reports(A, B)))
+    assert set(said) == {"a", "b", "headline", "step", "conditions", "changes", "budget", "metrics", "notes"}
+    change = said["changes"][0]
+    assert (change["part"], change["class"], change["kind"]) == ("idle", "sync", "less_idle")
+    assert change["details"][0]["what"] == "cudaStreamSynchronize in aten::item"
+    names = {m["name"] for m in said["metrics"]}
+    assert {"launches_per_step", "communication.total_ms", "syncs.calls", "headroom_ms.sync"} <= names
+
+
+def test_reports_are_taken_as_values_files_and_stored_runs(tmp_path):
+    from traceanalyzer.history.store import store_report
+
+    (tmp_path / "a.json").write_text(render_json(A), encoding="utf-8")
+    store_report(tmp_path / "runs.db", B)
+    result = ta.compare(tmp_path / "a.json", f"{tmp_path}/runs.db#latest")
+    assert result.step.difference_ms == pytest.approx(-4)
+    assert result.a.name.endswith("a.json")
+    assert ta.compare(A, B).step == compare_reports(A, B).step
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [('{"schema_version": 1, "tool": {}, "metrics": 1}', "damaged report"), ("{", "a.json"), (None, "no such file")],
+)
+def test_what_is_no_report_says_so(tmp_path, content, message):
+    path = tmp_path / "a.json"
+    if content is not None:
+        path.write_text(content, encoding="utf-8")
+    with pytest.raises(UnreadableInputError, match=message):
+        ta.compare(path, A)
+
+
+def test_a_pattern_that_matches_nothing(tmp_path):
+    with pytest.raises(UnreadableInputError, match="no file matches"):
+        ta.compare(f"{tmp_path}/rank*.json", A)

@@ -1,0 +1,189 @@
+"""Limits as they are written, what they are held against, and policies."""
+
+import json
+from dataclasses import replace
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.comparison.build import idle, part, report
+from traceanalyzer.comparison.compare import compare_reports
+from traceanalyzer.comparison.limits import Limit, LimitError, check_limits
+from traceanalyzer.comparison.metrics import figures_by_path
+from traceanalyzer.comparison.policy import read_policy
+from traceanalyzer.comparison.verdicts import Checked, as_junit, as_markdown, as_plain_values, as_terminal
+from traceanalyzer.errors import UnreadableInputError
+
+BASE = report(part("aten::mm", "gemm", 5), idle("sync", 5, "aten::item", "cudaStreamSynchronize"))
+SLOW = report(part("aten::mm", "gemm", 5), idle("sync", 7, "aten::item", "cudaStreamSynchronize"))
+
+
+def verdicts(limits, now=SLOW, before=BASE, **options):
+    comparison = compare_reports(before, now) if before else None
+    return check_limits(limits, now, before, comparison, **options)
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "relative"),
+    [
+        ("5.2", 5.2, False),
+        (0.1, 0.1, False),
+        ("10%", 0.1, False),
+        ("+3%", 0.03, True),
+        ("-5%", -0.05, True),
+        ("-2", -2, False),
+    ],
+)
+def test_how_limits_are_written(text, value, relative):
+    limit = Limit.of("step_time_ms.mean", "max", text)
+    assert (limit.value, limit.relative) == (pytest.approx(value), relative)
+
+
+@pytest.mark.parametrize("text", ["", "fast", "+3", "3 %%", "nan", "1e3", "+-3%", True])
+def test_limits_that_make_no_sense(text):
+    with pytest.raises(LimitError, match=r"step_time_ms\.mean"):
+        Limit.of("step_time_ms.mean", "max", text)
+
+
+@pytest.mark.parametrize(
+    ("metric", "bound", "text", "outcome"),
+    [
+        ("step_time_ms.mean", "max", "12.5", "ok"),
+        ("step_time_ms.mean", "max", "11.9", "breach"),
+        ("step_time_ms.mean", "max", "+3%", "breach"),
+        ("step_time_ms.mean", "max", "+25%", "ok"),
+        ("step_time_ms.mean", "max", "-1%", "breach"),
+        ("idle_ms.sync", "max", "+10%", "breach"),
+        ("budget_ms.compute", "max", "+0%", "ok"),
+        ("step_time_ms.mean", "min", "+10%", "ok"),
+        ("step_time_ms.mean", "min", "13", "breach"),
+        ("roofline.mfu", "min", "0.1", "missing"),
+        ("roofline.mfu", "min", "-3%", "missing"),
+    ],
+)
+def test_whether_a_limit_holds(metric, bound, text, outcome):
+    (verdict,) = verdicts([Limit.of(metric, bound, text)])
+    assert verdict.outcome == outcome
+    assert verdict.holds(allow_missing=False) is (outcome == "ok")
+    assert verdict.holds(allow_missing=True) is (outcome != "breach")
+
+
+def test_noise_breaches_no_limit_unless_it_is_strict():
+    a_little = report(part("aten::mm", "gemm", 5.01), idle("sync", 5.08, "aten::item", "cudaStreamSynchronize"))
+    limits = [Limit.of("step_time_ms.mean", "max", "+0.5%"), Limit.of("idle_ms.sync", "max", "+0.5%")]
+    assert [v.outcome for v in verdicts(limits, a_little)] == ["noise", "noise"]
+    assert [v.outcome for v in verdicts(limits, a_little, strict=True)] == ["breach", "breach"]
+    absolute = [Limit.of("step_time_ms.mean", "max", "10.05")]
+    assert [v.outcome for v in verdicts(absolute, a_little)] == ["breach"]
+
+
+def test_unknown_figures_name_near_ones():
+    with pytest.raises(LimitError, match=r"did you mean step_time_ms\.median"):
+        verdicts([Limit.of("step_time.median", "max", "5")])
+    with pytest.raises(LimitError, match="analyze --format json"):
+        verdicts([Limit.of("zzzzzzzz", "max", "5")])
+
+
+def test_what_limits_need():
+    with pytest.raises(LimitError, match="needs --baseline"):
+        verdicts([Limit.of("step_time_ms.mean", "max", "+3%")], before=None)
+    with pytest.raises(LimitError, match="no share"):
+        verdicts([Limit.of("step_time_ms.mean", "max", "3%")])
+    assert verdicts([Limit.of("gpu_idle_share", "max", "99%")], before=None)[0].outcome == "ok"
+
+
+def test_every_figure_has_a_name_also_where_it_was_not_measured():
+    figures = figures_by_path(replace(BASE, metrics=replace(BASE.metrics, roofline=None)))
+    assert figures["roofline.mfu"].value is None
+    assert figures["gpu_idle_share"].unit == "share"
+    assert figures["headroom_ms.compute"].value == 0.0
+    assert "step_source" not in figures
+
+
+POLICY = """
+baseline = "runs/main.json"
+strict = true
+
+[max]
+step_time_ms.median = "+3%"
+"gpu_idle_share" = 0.10
+budget_ms = { idle = 2.5, compute = "+1%" }
+
+[min]
+roofline.mfu = "-5%"
+"""
+
+
+def test_a_policy(tmp_path):
+    path = tmp_path / "policy.toml"
+    path.write_text(POLICY, encoding="utf-8")
+    policy = read_policy(path)
+    assert policy.baseline == str(tmp_path / "runs/main.json")
+    assert (policy.strict, policy.allow_missing) == (True, False)
+    assert [(limit.metric, limit.bound, limit.text) for limit in policy.limits] == [
+        ("step_time_ms.median", "max", "+3%"),
+        ("gpu_idle_share", "max", "0.1"),
+        ("budget_ms.idle", "max", "2.5"),
+        ("budget_ms.compute", "max", "+1%"),
+        ("roofline.mfu", "min", "-5%"),
+    ]
+
+
+@pytest.mark.parametrize("text", ["[max", "[maxx]\na = 1", "max = 3", "strict = 'yes'", "\xff"])
+def test_what_is_no_policy(tmp_path, text):
+    path = tmp_path / "policy.toml"
+    path.write_bytes(text.encode("latin-1"))
+    with pytest.raises(UnreadableInputError, match="not a policy"):
+        read_policy(path)
+
+
+@pytest.mark.parametrize("value", ["[1]", "true", "'fast'", "1979-05-27"])
+def test_what_is_no_limit_in_a_policy(tmp_path, value):
+    path = tmp_path / "policy.toml"
+    path.write_text(f"[max]\ngpu_idle_share = {value}", encoding="utf-8")
+    with pytest.raises(LimitError, match="a limit is"):
+        read_policy(path)
+
+
+def checked(*limits, allow_missing=False):
+    return Checked("run <1>", verdicts(limits), allow_missing, compare_reports(BASE, SLOW))
+
+
+LIMITS = [
+    Limit.of("step_time_ms.mean", "max", "+3%"),
+    Limit.of("gpu_idle_share", "max", "99%"),
+    Limit.of("roofline.mfu", "min", "0.1"),
+]
+
+
+def test_junit_has_a_case_a_limit():
+    suite = ElementTree.fromstring(as_junit(checked(*LIMITS, allow_missing=True)))[0]  # noqa: S314
+    assert {key: suite.get(key) for key in ("tests", "failures", "skipped")} == {
+        "tests": "3",
+        "failures": "1",
+        "skipped": "1",
+    }
+    cases = suite.findall("testcase")
+    assert [case.get("name") for case in cases] == [
+        "step_time_ms.mean at most +3%",
+        "gpu_idle_share at most 99%",
+        "roofline.mfu at least 0.1",
+    ]
+    assert [[child.tag for child in case] for case in cases] == [["failure"], [], ["skipped"]]
+    assert "Slower" in (suite.findtext("system-out") or "")
+
+
+@pytest.mark.parametrize("draw", [as_terminal, as_markdown])
+def test_people_read_the_answer_first(draw):
+    assert draw(checked(*LIMITS)).lstrip("*").startswith("2 of 3 limits breached")
+    assert draw(checked(LIMITS[1])).lstrip("*").startswith("The limit holds.")
+
+
+def test_programs_read_each_limit():
+    said = json.loads(json.dumps(as_plain_values(checked(*LIMITS))))
+    assert said["passed"] is False
+    assert [(limit["metric"], limit["outcome"], limit["holds"]) for limit in said["limits"]] == [
+        ("step_time_ms.mean", "breach", False),
+        ("gpu_idle_share", "ok", True),
+        ("roofline.mfu", "missing", False),
+    ]

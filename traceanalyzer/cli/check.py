@@ -1,0 +1,139 @@
+"""`traceanalyzer check`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from traceanalyzer.cli.options import output_options
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from traceanalyzer.cli.options import Output
+    from traceanalyzer.comparison.limits import Bound, Limit
+    from traceanalyzer.comparison.policy import Policy
+    from traceanalyzer.comparison.verdicts import Checked
+
+FORMATS = ("terminal", "markdown", "junit", "json")
+BREACHED = 3
+"""Exit status where a limit does not hold: told apart from input that cannot be analysed and from usage."""
+
+
+@click.command(short_help="Hold a run against limits, for CI.")
+@click.argument("report", metavar="REPORT|PATH")
+@click.option("--baseline", metavar="X", help="What limits such as +3% are against: anything that REPORT can be.")
+@click.option(
+    "--max", "most", multiple=True, metavar="NAME=LIMIT",
+    help="A figure and what it may be at most: a number, or +3% against the baseline. May be repeated.",
+)  # fmt: skip
+@click.option("--min", "least", multiple=True, metavar="NAME=LIMIT", help="The same with at least. May be repeated.")
+@click.option(
+    "--policy", "policy_file", metavar="FILE", type=click.Path(dir_okay=False),
+    help="Limits and baseline from a TOML file; options go before it.",
+)  # fmt: skip
+@click.option("--allow-missing", is_flag=True, help="A figure that was not measured breaches no limit.")
+@click.option("--strict", is_flag=True, help="Also breach limits against the baseline by changes within noise.")
+@output_options(FORMATS)
+def check(
+    report: str,
+    baseline: str | None,
+    most: tuple[str, ...],
+    least: tuple[str, ...],
+    policy_file: str | None,
+    allow_missing: bool,
+    strict: bool,
+    format_: str | None,
+    file: Path | None,
+) -> None:
+    """Hold the figures of a run against limits. Exit status 3 where one is breached, 0 where all hold.
+
+    REPORT|PATH and the baseline are anything that `compare` takes: a recording, a report saved by
+    `analyze --format json`, or a stored run (runs.db#42). Figures go by their names in that JSON.
+
+    \b
+    Examples:
+      traceanalyzer check trace.json.gz --max gpu_idle_share=0.10
+      traceanalyzer check trace.json.gz --baseline main.json --max 'step_time_ms.median=+3%'
+      traceanalyzer check run.json --policy policy.toml --format junit -o check.xml
+
+    A limit on the step time, or on a part of it, against the baseline is breached only by a change that is more
+    than noise; --strict drops that. A figure that the recording cannot support breaches its limit, unless
+    --allow-missing. `headroom_ms.sync` (and the other classes) is what findings of that class could save.
+    """
+    from traceanalyzer.cli.options import output_of
+    from traceanalyzer.cli.output import check_writable, write
+    from traceanalyzer.comparison.limits import LimitError
+
+    output = output_of(format_, file, FORMATS, [p for p in (report, baseline, policy_file) if p])
+    check_writable(output.file)
+    try:
+        policy = _policy(policy_file, baseline, most, least, allow_missing, strict)
+        checked = _checked(report, policy)
+    except LimitError as error:
+        raise click.UsageError(str(error)) from error
+    write(_drawn(checked, output), output.file)
+    click.get_current_context().exit(0 if checked.passed else BREACHED)
+
+
+def _policy(
+    file: str | None,
+    baseline: str | None,
+    most: tuple[str, ...],
+    least: tuple[str, ...],
+    allow_missing: bool,
+    strict: bool,
+) -> Policy:
+    """What the file and the options say together; options win."""
+    from pathlib import Path
+
+    from traceanalyzer.comparison.policy import Policy, read_policy
+
+    said = read_policy(Path(file)) if file else Policy()
+    limits = {(limit.metric, limit.bound): limit for limit in said.limits}
+    limits |= {(limit.metric, limit.bound): limit for limit in (*_limits("max", most), *_limits("min", least))}
+    if not limits:
+        raise click.UsageError("nothing to check: give --max, --min or --policy")
+    return Policy(
+        tuple(limits.values()), baseline or said.baseline, allow_missing or said.allow_missing, strict or said.strict
+    )
+
+
+def _limits(bound: Bound, texts: tuple[str, ...]) -> list[Limit]:
+    from traceanalyzer.comparison.limits import Limit
+
+    found = []
+    for text in texts:
+        name, equals, limit = text.partition("=")
+        if not equals or not name.strip():
+            raise click.UsageError(f"--{bound} {text}: write NAME=LIMIT")
+        found.append(Limit.of(name.strip(), bound, limit))
+    return found
+
+
+def _checked(name: str, policy: Policy) -> Checked:
+    from traceanalyzer.cli.reports import report_named
+    from traceanalyzer.comparison.compare import compare_reports
+    from traceanalyzer.comparison.limits import check_limits
+    from traceanalyzer.comparison.verdicts import Checked
+
+    report = report_named(name)
+    baseline = report_named(policy.baseline) if policy.baseline else None
+    comparison = compare_reports(baseline, report, (policy.baseline or "", name)) if baseline else None
+    verdicts = check_limits(policy.limits, report, baseline, comparison, strict=policy.strict)
+    return Checked(name, verdicts, policy.allow_missing, comparison)
+
+
+def _drawn(checked: Checked, output: Output) -> str:
+    from traceanalyzer.cli.output import terminal_width, with_colour
+    from traceanalyzer.comparison import verdicts
+    from traceanalyzer.report.json import dump
+
+    if output.format == "json":
+        return dump(verdicts.as_plain_values(checked))
+    if output.format == "junit":
+        return verdicts.as_junit(checked)
+    if output.format == "markdown":
+        return verdicts.as_markdown(checked)
+    return verdicts.as_terminal(checked, terminal_width(), with_colour(output.file))

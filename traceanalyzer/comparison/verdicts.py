@@ -1,0 +1,156 @@
+"""Verdicts drawn for the terminal, for Markdown, for CI servers (JUnit XML) and for programs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree
+
+from traceanalyzer.analysis.metric import metric
+from traceanalyzer.report.format import figure, plain
+from traceanalyzer.report.grid import make_grid
+from traceanalyzer.report.markdown_text import grid_table, prose
+from traceanalyzer.report.terminal_text import DEFAULT_WIDTH, Page
+
+if TYPE_CHECKING:
+    from traceanalyzer.comparison.limits import Verdict
+    from traceanalyzer.comparison.model import Comparison
+
+OUTCOMES = {
+    "ok": "holds",
+    "breach": "BREACHED",
+    "noise": "holds: beyond the limit, but within noise",
+    "missing": "not measured",
+}
+AT = {"max": "at most", "min": "at least"}
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A report that was held against its limits."""
+
+    name: str
+    verdicts: list[Verdict]
+    allow_missing: bool
+    comparison: Comparison | None
+
+    @property
+    def passed(self) -> bool:
+        """Whether every limit holds."""
+        return all(v.holds(self.allow_missing) for v in self.verdicts)
+
+    @property
+    def headline(self) -> str:
+        """The answer in a sentence."""
+        broken = [v.limit.metric for v in self.verdicts if not v.holds(self.allow_missing)]
+        if not broken:
+            return f"All {len(self.verdicts)} limits hold." if len(self.verdicts) > 1 else "The limit holds."
+        return f"{len(broken)} of {len(self.verdicts)} limits breached: {', '.join(broken)}."
+
+    @property
+    def notes(self) -> list[str]:
+        """What the baseline has to do with it."""
+        if self.comparison is None:
+            return []
+        return [f"Against {self.comparison.a.name}: {self.comparison.headline}"]
+
+
+@dataclass(frozen=True)
+class LimitRow:
+    """A limit in a table."""
+
+    figure: str = metric("figure of the report (`metrics` in its JSON; `syncs.*`, `headroom_ms.CLASS`)")
+    limit: str = metric("the limit as it was written")
+    allowed: str = metric("the limit in the figure's unit")
+    measured: str = metric("the figure")
+    baseline: str = metric("the baseline's figure")
+    outcome: str = metric("whether the limit holds")
+
+
+def limit_rows(checked: Checked) -> list[LimitRow]:
+    """The table of all limits."""
+    return [
+        LimitRow(
+            v.limit.metric,
+            f"{AT[v.limit.bound]} {v.limit.text}",
+            figure(v.allowed, v.unit),
+            figure(v.value, v.unit),
+            "" if v.baseline is None else figure(v.baseline, v.unit),
+            _outcome(v, checked.allow_missing),
+        )
+        for v in checked.verdicts
+    ]
+
+
+def as_terminal(checked: Checked, width: int = DEFAULT_WIDTH, colour: bool = False) -> str:
+    """The verdicts as text `width` columns wide."""
+    page = Page(width, colour)
+    page.line(checked.headline, "bold green" if checked.passed else "bold red")
+    page.line("")
+    page.grid(make_grid(limit_rows(checked)))
+    for note in checked.notes:
+        page.line("")
+        page.line(note)
+    return page.text()
+
+
+def as_markdown(checked: Checked) -> str:
+    """The verdicts for a pull request."""
+    grid = make_grid(limit_rows(checked))
+    head, rows = grid_table(grid)
+    text = [f"**{prose(checked.headline)}**", "", *head, *rows, ""]
+    for line in (*grid.remarks, *checked.notes):
+        text += [prose(line), ""]
+    return "\n".join(text)
+
+
+def as_junit(checked: Checked) -> str:
+    """The verdicts as JUnit XML: a test case a limit."""
+    broken = [v for v in checked.verdicts if not v.holds(checked.allow_missing)]
+    skipped = [v for v in checked.verdicts if v.outcome == "missing" and v not in broken]
+    counts = {"tests": len(checked.verdicts), "failures": len(broken), "errors": 0, "skipped": len(skipped)}
+    suites = ElementTree.Element("testsuites")
+    suite = ElementTree.SubElement(
+        suites, "testsuite", {"name": "traceanalyzer check", **{key: str(count) for key, count in counts.items()}}
+    )
+    for verdict, row in zip(checked.verdicts, limit_rows(checked), strict=True):
+        named = {"classname": plain(checked.name), "name": f"{row.figure} {row.limit}"}
+        case = ElementTree.SubElement(suite, "testcase", named)
+        said = f"{row.figure} is {row.measured}, allowed is {AT[verdict.limit.bound]} {row.allowed}"
+        if verdict in broken:
+            ElementTree.SubElement(case, "failure", {"message": said}).text = f"{said}: {row.outcome}"
+        elif verdict in skipped:
+            ElementTree.SubElement(case, "skipped", {"message": said})
+    for note in checked.notes:
+        ElementTree.SubElement(suite, "system-out").text = plain(note)
+    ElementTree.indent(suites)
+    return ElementTree.tostring(suites, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def as_plain_values(checked: Checked) -> dict[str, Any]:
+    """The verdicts for programs."""
+    return {
+        "passed": checked.passed,
+        "headline": checked.headline,
+        "checked": checked.name,
+        "limits": [
+            {
+                "metric": v.limit.metric,
+                "bound": v.limit.bound,
+                "limit": v.limit.text,
+                "unit": v.unit,
+                "allowed": v.allowed,
+                "value": v.value,
+                "baseline": v.baseline,
+                "outcome": v.outcome,
+                "holds": v.holds(checked.allow_missing),
+            }
+            for v in checked.verdicts
+        ],
+        "notes": checked.notes,
+    }
+
+
+def _outcome(verdict: Verdict, allow_missing: bool) -> str:
+    text = OUTCOMES[verdict.outcome]
+    return f"{text} ({'allowed' if allow_missing else 'BREACHED'})" if verdict.outcome == "missing" else text
