@@ -14,7 +14,7 @@ if [ "${2:-one}" = two ]; then
   python3 "$here/scrub.py" "$out"
   exit
 fi
-for name in launch_bound cuda_graph sync_bound sync_fixed input_bound host_bound compute_bound memory_bound transfer_bound wasteful_kernels; do
+for name in launch_bound cuda_graph sync_bound sync_fixed input_bound host_bound compute_bound memory_bound transfer_bound wasteful_kernels changing_shapes; do
   traceanalyzer collect torch -o "$out/$name" "${step[@]}" -- python3 "$here/workloads.py" "$name"
 done
 traceanalyzer collect torch -o "$out/compiled" "${step[@]}" --memory -- python3 "$here/workloads.py" compiled

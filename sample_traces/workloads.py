@@ -228,6 +228,24 @@ def wasteful_kernels() -> Callable[[], object]:
     return step
 
 
+def changing_shapes() -> Callable[[], object]:
+    """A small convolutional network trained at another resolution each step, with cudnn.benchmark on."""
+    torch.backends.cudnn.benchmark = True
+    widths = (3, 64, 128, 256)
+    layers = [m for a, b in itertools.pairwise(widths) for m in (nn.Conv2d(a, b, 3, stride=2, padding=1), nn.ReLU())]
+    model = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1)).to(DEVICE)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    sizes = itertools.count(224, 2)
+
+    def step() -> None:
+        size = next(sizes)
+        model(torch.randn(32, 3, size, size, device=DEVICE)).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
 def irregular() -> Callable[[], object]:
     """Every fourth step has twice the work, a checkpoint is written every 60th, and the work grows by a fifth."""
     a = torch.randn(4096, 4096, device=DEVICE, dtype=torch.bfloat16)
@@ -303,7 +321,8 @@ WORKLOADS: dict[str, Callable[[], Callable[[], object]]] = {
     f.__name__: f
     for f in (
         launch_bound, cuda_graph, sync_bound, sync_fixed, input_bound, host_bound, compute_bound, memory_bound,
-        transfer_bound, compiled, wasteful_kernels, irregular, tensor_parallel, communication_bound, straggler,
+        transfer_bound, compiled, wasteful_kernels, changing_shapes, irregular, tensor_parallel, communication_bound,
+        straggler,
     )
 }  # fmt: skip
 

@@ -13,6 +13,7 @@ import traceanalyzer as ta
 FOLDER = Path(__file__).resolve().parents[1] / "sample_traces"
 SAMPLES = sorted(path for path in FOLDER.iterdir() if (path / "environment.json").exists())
 CLASSES = {
+    "changing_shapes": "host",
     "compiled": "launch",
     "communication_bound": "communication",
     "compute_bound": "compute",
@@ -27,9 +28,12 @@ CLASSES = {
     "straggler": "compute",
     "sync_bound": "sync",
     "sync_bound_stacks": "sync",
+    "sync_fixed": "compute",
     "tensor_parallel": "compute",
     "timing_input_bound": "input",
+    "timing_irregular": "inconclusive",
     "transfer_bound": "transfer",
+    "wasteful_kernels": "memory",
 }
 MACHINE = re.compile(rb"/(?:root|home|tmp|opt|work|usr|mnt)/|LD_LIBRARY_PATH|PYTHONPATH|HOSTNAME")
 

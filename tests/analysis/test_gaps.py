@@ -222,3 +222,22 @@ def test_the_histogram_holds_all_idle_time() -> None:
 
 def test_no_device_work_means_no_gaps() -> None:
     assert len(find_gaps(Context(TraceBuilder().op("aten::mm", 0, 10).build()))) == 0
+
+
+def test_a_gap_is_described_by_the_thread_that_works_not_by_one_that_rests() -> None:
+    b = TraceBuilder()
+    b.annotation("ProfilerStep#0", 0, 3000)
+    b.op("aten::relu", 0, 20).call("cudaLaunchKernel", 5, 10, 1).kernel("k1", 10, 50, 1)
+    b.op("aten::conv2d", 60, 1000, thread=1)
+    for i in range(9):
+        b.call("cudaFuncGetAttributes", 100 + 90 * i, 110 + 90 * i, thread=1)
+    b.call("cudaLaunchKernel", 950, 960, 2, thread=1).kernel("k2", 960, 1100, 2)
+    # the first thread comes back and launches: it rested for all of the last gap as well
+    b.op("aten::add_", 2000, 2020).call("cudaLaunchKernel", 2005, 2010, 3).kernel("k3", 2010, 3000, 3)
+    ctx = Context(b.build())
+    gaps = find_gaps(ctx)
+    details = [row.detail for row in gap_rows(ctx, gaps, (gaps.side == GapSide.INSIDE).nonzero()[0])]
+    assert details == [
+        "host in aten::conv2d on thread 1; ended by k2",
+        "host in ProfilerStep#0 on thread 0; ended by k3",
+    ]

@@ -94,12 +94,12 @@ def _waited(ctx: Context, call: int) -> str:
 
 
 def _host_activity(ctx: Context, gaps: Gaps, i: int) -> str:
-    """What the launching threads did for the longest time between the gap's start and the launch."""
+    """What the host did for the longest time between the gap's start and the launch."""
     next_op = int(gaps.next_op[i])
     start = int(gaps.start[i])
     launch = int(ctx.launch_time[next_op]) if next_op >= 0 else int(gaps.end[i])
-    node = ctx.timeline.dominant_node(start, max(launch, start + 1))
     thread = int(ctx.trace.api_calls.thread[ctx.launch[next_op]]) if next_op >= 0 and ctx.launch[next_op] >= 0 else -1
+    node, thread = ctx.timeline.dominant_node(start, max(launch, start + 1), thread)
     where = f" on thread {ctx.trace.threads[thread].tid}" if thread >= 0 else ""
     if node < 0:
         return f"host outside operators and calls{where}"

@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -55,6 +55,9 @@ COMMUNICATION_NAMES = re.compile(
     r"c10d|nccl|rccl|gloo|\bmpi_|all_?reduce|all_?gather|reduce_?scatter|broadcast|barrier|all_?to_?all",
     re.IGNORECASE,
 )
+OPTIMIZER_NAMES = re.compile(r"^Optimizer\.(step|zero_grad)#")
+"""PyTorch's ranges around its optimizers, which go through all parameters in Python before they launch anything: a
+long stretch in one is the framework's, not the program's."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +69,8 @@ class Pieces:
     thread: I32
     node: I64
     """Innermost node of the host tree, -1 outside all."""
+    working: Bool
+    """Whether that is an operator, a library's range or a call, not a range that says where in the program it is."""
     state: U8
 
 
@@ -90,18 +95,35 @@ class HostTimeline:
             taken = join(taken, covered)
         return cls(pieces, states, _profiler_time(ctx))
 
-    def dominant_node(self, start: int, end: int) -> int:
-        """The node of the longest piece of any launching thread within [start, end); -1 outside all nodes."""
-        pieces, best, longest = self.pieces, -1, 0
-        for first, stop in self.threads:
-            low = first + int(np.searchsorted(pieces.end[first:stop], start, side="right"))
-            high = first + int(np.searchsorted(pieces.start[first:stop], end, side="left"))
-            if high > low:
-                overlap = np.minimum(pieces.end[low:high], end) - np.maximum(pieces.start[low:high], start)
-                at = int(overlap.argmax())
-                if overlap[at] > longest:
-                    best, longest = int(pieces.node[low + at]), int(overlap[at])
-        return best
+    def dominant_node(self, start: int, end: int, thread: int = -1) -> tuple[int, int]:
+        """The node in which the host was for the longest time within [start, end), -1 outside all; and its thread.
+
+        Of the launching threads the one that worked most counts, in operators and calls. Where that is less than
+        half the time, it is `thread` (-1: the one that was most inside anything).
+        """
+        shares = [share for first, stop in self.threads if (share := self._share(first, stop, start, end)) is not None]
+        if not shares:
+            return -1, thread
+        busiest = max(shares, key=lambda share: share.working)
+        if busiest.working * 2 < end - start:
+            busiest = next((s for s in shares if s.thread == thread), max(shares, key=lambda share: share.inside))
+        return busiest.node, busiest.thread
+
+    def _share(self, first: int, stop: int, start: int, end: int) -> _Share | None:
+        """What the thread with these pieces did within [start, end)."""
+        pieces = self.pieces
+        low = first + int(np.searchsorted(pieces.end[first:stop], start, side="right"))
+        high = first + int(np.searchsorted(pieces.start[first:stop], end, side="left"))
+        if high <= low:
+            return None
+        overlap = np.minimum(pieces.end[low:high], end) - np.maximum(pieces.start[low:high], start)
+        nodes, which = np.unique(pieces.node[low:high], return_inverse=True)
+        return _Share(
+            thread=int(pieces.thread[first]),
+            node=int(nodes[np.bincount(which, overlap).argmax()]),
+            working=int(overlap[pieces.working[low:high]].sum()),
+            inside=int(overlap[pieces.node[low:high] >= 0].sum()),
+        )
 
     @cached_property
     def threads(self) -> list[tuple[int, int]]:
@@ -111,13 +133,26 @@ class HostTimeline:
         return [pair for pair in pairwise(bounds) if pair[1] > pair[0]]
 
 
+class _Share(NamedTuple):
+    """What one thread did within some time."""
+
+    thread: int
+    node: int
+    """Where it was for the longest time, -1 outside all."""
+    working: int
+    """Time in operators and calls, ns."""
+    inside: int
+    """Time in any node, ns."""
+
+
 def _pieces(ctx: Context) -> Pieces:
     tree, calls = ctx.tree, ctx.trace.api_calls
     launching = np.unique(calls.thread[ctx.launch[ctx.launch >= 0]])
     parts = [_cut(ctx, np.flatnonzero(tree.thread == one)) for one in launching.tolist()]
     start, end, node = (np.concatenate([part[i] for part in parts] or [np.empty(0, np.int64)]) for i in range(3))
     thread = np.repeat(launching, [len(part[0]) for part in parts]).astype(np.int32)
-    return Pieces(start, end, thread, node, _states(ctx, start, end, thread, node))
+    working = np.append(tree.is_call | np.isin(tree.kind, (RangeKind.OP, RangeKind.LIBRARY)), False)[node]
+    return Pieces(start, end, thread, node, working, _states(ctx, start, end, thread, node))
 
 
 def _cut(ctx: Context, nodes: I64) -> tuple[I64, I64, I64]:
@@ -143,6 +178,9 @@ def _states(ctx: Context, start: I64, end: I64, thread: I32, node: I64) -> U8:
     state[long] = HostState.WORK
     communication = _name_matches(ctx, COMMUNICATION_NAMES)
     in_range = inside & ~call
+    bookkeeping = long & in_range
+    bookkeeping[in_range] &= _name_matches(ctx, OPTIMIZER_NAMES)[ranges.name[tree.row[node[in_range]]]]
+    state[bookkeeping] = HostState.DISPATCH
     stuck = long & in_range
     stuck[in_range] &= communication[ranges.name[tree.row[node[in_range]]]]
     state[stuck] = HostState.COMMUNICATION

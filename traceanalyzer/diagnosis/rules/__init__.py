@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from traceanalyzer.diagnosis.rules.communication import exposed_communication
 from traceanalyzer.diagnosis.rules.computation import above_roofline, computation
 from traceanalyzer.diagnosis.rules.conditions import profiler_cost, spoiled
+from traceanalyzer.diagnosis.rules.convolutions import changing_convolutions
 from traceanalyzer.diagnosis.rules.device import plain_compute
 from traceanalyzer.diagnosis.rules.idle import (
     host_work,
@@ -31,6 +32,7 @@ RULES: tuple[Callable[[Measurements], Iterable[Draft]], ...] = (
     launch_latency,
     host_waits,
     input_wait,
+    changing_convolutions,
     host_work,
     exposed_communication,
     exposed_copies,

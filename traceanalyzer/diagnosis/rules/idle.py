@@ -121,7 +121,7 @@ def host_work(m: Measurements) -> Iterator[Draft]:
         return
     evidence = [share(m.idle.host, m.mean_step_ms, "idle during host work between operators")]
     if m.host is not None:
-        evidence.append(Evidence("host work outside operators", m.host.work_ms, "ms", "launching threads, per step"))
+        evidence.append(Evidence("host work without calls", m.host.work_ms, "ms", "stretches from 0.1 ms on, per step"))
         if m.host.allocate_ms > 0:
             evidence.append(Evidence("allocating and freeing memory", m.host.allocate_ms, "ms", "per step"))
     evidence += [Evidence("longest gap", ms(d), "ms", text) for d, text in _longest(m, IdleCause.HOST)]

@@ -1,0 +1,40 @@
+"""Convolutions with changing shapes."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.analysis.build import TraceBuilder
+from traceanalyzer.analysis.context import Context
+from traceanalyzer.analysis.measure import Measurements
+from traceanalyzer.diagnosis.rules.convolutions import changing_convolutions
+from traceanalyzer.trace import Condition
+
+STEP_US = 1000
+
+
+def drafts(widths: list[int | None], *conditions: Condition):
+    """A step for each width, with 600 us in a convolution of it before its kernel, and a product of changing shape."""
+    b = TraceBuilder()
+    for step, width in enumerate(widths):
+        at = step * STEP_US
+        b.annotation(f"ProfilerStep#{step}", at, at + STEP_US)
+        b.op("aten::mm", at + 5, at + 9, shapes=f"[[{step},{step}],[{step},{step}]]")
+        if width is not None:
+            b.op("aten::cudnn_convolution", at + 50, at + 650, shapes=f"[[8,3,{width},{width}],[64,3,7,7]]")
+        b.call("cudaLaunchKernel", at + 640, at + 645, step + 1)
+        b.kernel("conv", at + 650, at + STEP_US, step + 1)
+    return list(changing_convolutions(Measurements(Context(b.build(conditions=conditions)))))
+
+
+@pytest.mark.parametrize("conditions", [(Condition("cudnn.benchmark", "on"),), ()])
+def test_idle_time_in_convolutions_of_new_shapes(conditions):
+    (draft,) = drafts([224, 224, 192, 224], *conditions)
+    assert [e.value for e in draft.evidence] == ["on" if conditions else "not known", draft.claim_ms, 2, 2]
+    # each step's gap lies before its kernel; 50 us of it come before the operator
+    assert draft.claim_ms == pytest.approx(0.6, rel=0.02)
+
+
+@pytest.mark.parametrize("widths", [[224, 224, 224], [None, None], [224, None, 224]])
+def test_nothing_is_said_of_constant_shapes(widths):
+    assert drafts(widths, Condition("cudnn.benchmark", "on")) == []
