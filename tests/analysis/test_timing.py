@@ -135,3 +135,19 @@ def test_headroom_is_counted_once():
     time[::50] = 2000 * MS
     result = report(time, data=np.full(200, 60 * MS))
     assert sum(f.headroom_ms or 0 for f in result.findings) <= result.metrics.step_time_ms.mean
+
+
+def test_checkpoints_do_not_hide_that_steps_are_of_two_kinds():
+    time = steady(300)
+    time[::4] *= 2
+    time[30::60] *= 8
+    fast, slow, share = two_modes(time)
+    assert (fast, slow, share) == pytest.approx((100 * MS, 200 * MS, 0.25), rel=0.05)
+    assert timing_stats(table(time)).outliers == 5
+
+
+def test_a_kind_of_steps_may_be_many_times_slower():
+    time = steady(300)
+    time[::8] *= 6
+    fast, slow, _ = two_modes(time)
+    assert (fast, slow) == pytest.approx((100 * MS, 600 * MS), rel=0.05)

@@ -34,6 +34,9 @@ MODE_RATIO = 1.1
 MODE_SEPARATION = 4.0
 """Ashman's D of the best split in two: 2.7 for one normal distribution, 3.5 for a uniform one; above 4 there are two
 (Ashman, Bird and Zepf, The Astronomical Journal 108, 1994)."""
+EXTREME_RATIO = 3.0
+"""Steps this many times the median, if fewer than `MODE_SHARE` (checkpoints, evaluation), are left out of the split:
+they would hide two kinds among the others."""
 MAD_TO_SIGMA = 1.4826
 
 
@@ -143,6 +146,9 @@ def two_modes(time: F64) -> tuple[float, float, float] | None:
     The split is the one with the largest variance between its sides (Otsu); extremes count as the 1st and 99th
     percentile, so that a few outliers are not a side.
     """
+    extreme = time > EXTREME_RATIO * np.median(time) if len(time) else np.zeros(0, bool)
+    if extreme.sum() < MODE_SHARE * len(time):
+        time = time[~extreme]
     if len(time) < MIN_STEPS:
         return None
     order = np.sort(np.clip(time, *np.percentile(time, (1, 99))))

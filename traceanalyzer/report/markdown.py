@@ -156,7 +156,7 @@ def _recommendations(report: Report) -> Iterator[Block]:
         gain = f"   {outline.prediction(report, advice)}. Estimated as: {prose(advice.basis)}.{against}"
         rows.append(f"{position}. **{prose(advice.action)}**\n{gain}")
     if not rows:
-        yield Block(["No recommendation: it needs a finding with evidence for its cause."])
+        yield Block([outline.no_advice(report)])
     else:
         yield _advice("Recommendations", rows)
 

@@ -158,6 +158,13 @@ def headroom(report: Report, finding: Finding) -> str:
     return f"headroom {figure(finding.headroom_ms, 'ms')}{share}"
 
 
+def no_advice(report: Report) -> str:
+    """Why nothing is recommended."""
+    if report.findings and report.summary.bottleneck == "inconclusive":
+        return "No recommendation: the bottleneck is inconclusive. traceanalyzer explain ID says what findings ask for."
+    return "No recommendation: it needs a finding with evidence for its cause."
+
+
 def prediction(report: Report, advice: Recommendation) -> str:
     """What following a recommendation would bring."""
     if advice.predicted_step_ms is None:

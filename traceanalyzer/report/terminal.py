@@ -125,7 +125,7 @@ def _finding(page: Page, report: Report, position: int, finding: Finding) -> Non
 def _recommendations(page: Page, report: Report) -> None:
     page.heading("Recommendations")
     if not report.recommendations:
-        page.line("No recommendation: it needs a finding with evidence for its cause.")
+        page.line(outline.no_advice(report))
     for position, advice in enumerate(report.recommendations, 1):
         _advice(page, report, position, advice)
 
