@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from jsonschema import Draft202012Validator
 
 from traceanalyzer.cli import cli
+from traceanalyzer.report.schema import report_schema
 
 TRACES = Path(__file__).resolve().parents[1].parent / "shared" / "traces"
 SINGLE = [p for p in TRACES.glob("*/*") if p.name.endswith((".json.gz", ".sqlite.gz")) and ".rank" not in p.name]
@@ -59,6 +61,7 @@ def numbers(value, where=""):
 @every_input
 def test_every_promised_key_is_there(paths):
     report = _report(*paths)
+    Draft202012Validator(report_schema()).validate(report)
     assert report["schema_version"] == 1
     assert set(report["tool"]) >= {"name", "version"}
     assert len(report["inputs"]) >= len(paths)

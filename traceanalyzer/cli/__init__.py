@@ -31,6 +31,7 @@ COMMANDS = (
     "check",
     "history",
     "attach",
+    "schema",
     "explain",
     "collect",
     "doctor",

@@ -6,7 +6,7 @@ import difflib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from traceanalyzer.analysis.metric import metric
+from traceanalyzer.analysis.metric import metric as defined
 from traceanalyzer.errors import UnreadableInputError
 
 if TYPE_CHECKING:
@@ -30,47 +30,47 @@ class Tags(dict[str, str]):
 class StoredRun:
     """A run of the history."""
 
-    run: int = metric("number of the run: FILE#12 names run 12 of a history, FILE#latest the last one")
-    stored_at: str = metric("when it was stored, UTC")
-    tags: Tags = metric("what the run was stored with")
-    bottleneck: str = metric("class of the bottleneck")
-    confidence: float | None = metric("how sure that is, 0 to 1", "share")
-    step_time_ms: float | None = metric("mean of the steady-state steps; null without steps", "ms")
-    unprofiled_step_time_ms: float | None = metric("step time without a profiler, measured or estimated", "ms")
-    gpu_idle_share: float | None = metric("share of the step without device work", "share")
-    gpu: str | None = metric("names of the GPUs")
-    recordings: int = metric("recordings read")
-    selection: str | None = metric("options that narrowed the report; null for all of the recording")
-    same_recording_as: int | None = metric("first run of the very same recording; null where this is the first")
+    run: int = defined("number of the run: FILE#12 names run 12 of a history, FILE#latest the last one")
+    stored_at: str = defined("when it was stored, UTC")
+    tags: dict[str, str] = defined("what the run was stored with")
+    bottleneck: str = defined("class of the bottleneck")
+    confidence: float | None = defined("how sure that is, 0 to 1", "share")
+    step_time_ms: float | None = defined("mean of the steady-state steps; null without steps", "ms")
+    unprofiled_step_time_ms: float | None = defined("step time without a profiler, measured or estimated", "ms")
+    gpu_idle_share: float | None = defined("share of the step without device work", "share")
+    gpu: str | None = defined("names of the GPUs")
+    recordings: int = defined("recordings read")
+    selection: str | None = defined("options that narrowed the report; null for all of the recording")
+    same_recording_as: int | None = defined("first run of the very same recording; null where this is the first")
 
 
 @dataclass(frozen=True)
 class MetricValue:
     """A metric in one run. `value` is in the metric's own unit."""
 
-    run: int = metric("number of the run")
-    stored_at: str = metric("when it was stored, UTC")
-    tags: Tags = metric("what the run was stored with")
-    value: float = metric("the metric in this run")
-    change_share: float | None = metric("change against the run before it in this list; null for the first", "share")
+    run: int = defined("number of the run")
+    stored_at: str = defined("when it was stored, UTC")
+    tags: dict[str, str] = defined("what the run was stored with")
+    value: float = defined("the metric in this run")
+    change_share: float | None = defined("change against the run before it in this list; null for the first", "share")
 
 
 @dataclass(frozen=True)
 class MetricName:
     """A metric that runs of the history have."""
 
-    name: str = metric("name for --metric: its place in the report's metrics")
-    unit: str = metric("unit of its values")
-    runs: int = metric("runs that have it")
+    name: str = defined("name for --metric: its place in the report's metrics")
+    unit: str = defined("unit of its values")
+    runs: int = defined("runs that have it")
 
 
 @dataclass(frozen=True)
 class MetricSeries:
     """A metric over runs, oldest first; runs without it are left out."""
 
-    metric: str
-    unit: str
-    values: list[MetricValue]
+    metric: str = defined("its place in the report's metrics")
+    unit: str = defined("unit of the values")
+    values: list[MetricValue] = defined("its value in each run that has it")
 
 
 def stored_runs(

@@ -8,7 +8,7 @@ recording cannot support is None, and a finding or a health note says why.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from traceanalyzer.analysis.communication import CommunicationTime
@@ -63,44 +63,44 @@ SCHEMA_VERSION = 1
 class Tool:
     """What made the report."""
 
-    name: str
-    version: str
+    name: str = metric("name of the program")
+    version: str = metric("its version")
 
 
 @dataclass(frozen=True)
 class InputHealth:
     """What the reader met in one input; counts are of events."""
 
-    events: int
-    skipped: int
-    repaired: int
-    lost: int
-    clipped: int
-    truncated: bool
-    notes: list[str]
+    events: int = metric("events read")
+    skipped: int = metric("events left out on purpose because they hold nothing the analysis uses")
+    repaired: int = metric("events kept after mending damaged text or values")
+    lost: int = metric("events that could not be read")
+    clipped: int = metric("events whose impossible duration was cut")
+    truncated: bool = metric("whether the recording stops before its end")
+    notes: list[str] = metric("a sentence for each thing to know of this input")
 
 
 @dataclass(frozen=True)
 class InputDevice:
     """A GPU named in an input."""
 
-    id: int
-    name: str | None
+    id: int = metric("CUDA ordinal of the device")
+    name: str | None = metric("name of the GPU; null where it was not recorded")
 
 
 @dataclass(frozen=True)
 class Input:
     """One recording the report was made from."""
 
-    path: str
-    kind: str
-    rank: int | None
-    devices: list[InputDevice]
-    health: InputHealth
-    world_size: int | None = None
-    """Processes of the run that it is one of; None where it does not say."""
-    collected: list[str] | None = None
-    """What the recorder was asked for (`Collected`); None in reports saved before this was kept."""
+    path: str = metric("where it was read from")
+    kind: str = metric("what recorded it")
+    rank: int | None = metric("rank of the process; null where it does not say")
+    devices: list[InputDevice] = metric("GPUs that it names")
+    health: InputHealth = metric("what the reader met in it")
+    world_size: int | None = metric("processes of the run that it is one of; null where it does not say", default=None)
+    collected: list[str] | None = metric(
+        "what the recorder was asked for; null in reports saved before this was kept", default=None
+    )
 
 
 @dataclass(frozen=True)
@@ -142,18 +142,23 @@ class Metrics:
 class Report:
     """Everything `analyze` has to say. `tables` maps a table's name to rows of one analysis dataclass."""
 
-    tool: Tool
-    inputs: list[Input]
-    summary: Summary
-    metrics: Metrics
-    devices: list[DeviceTotals]
-    findings: list[Finding]
-    recommendations: list[Recommendation]
-    tables: dict[str, list[Any]] = field(default_factory=dict)
-    """In order of display: ranks, steps, gaps (largest), idle_histogram, syncs, kernels, ops, copies,
-    collectives, phases, ..."""
-    step_parts: list[StepPart] = field(default_factory=list, kw_only=True)
-    """The steady step in its smallest named parts, a partition: what a comparison subtracts."""
-    notes: list[str] = field(default_factory=list)
-    """Sentences about the whole run: unreadable ranks, missing data, what could not be measured and why."""
-    schema_version: int = SCHEMA_VERSION
+    tool: Tool = metric("what made the report")
+    inputs: list[Input] = metric("the recordings that it was made from")
+    summary: Summary = metric("the answer")
+    metrics: Metrics = metric("the figures of the step")
+    devices: list[DeviceTotals] = metric("each GPU over the whole recording, warm-up included")
+    findings: list[Finding] = metric("what costs time, by headroom")
+    recommendations: list[Recommendation] = metric("what to do about it, by predicted step time")
+    tables: dict[str, list[Any]] = metric(
+        "the first rows of each table, in order of display; the commands print all", default_factory=dict
+    )
+    step_parts: list[StepPart] = metric(
+        "the steady step in its smallest named parts, a partition: what a comparison subtracts",
+        default_factory=list,
+        kw_only=True,
+    )
+    notes: list[str] = metric(
+        "sentences about the whole run: unreadable ranks, missing data, what could not be measured and why",
+        default_factory=list,
+    )
+    schema_version: int = metric("changes when a name or a meaning does", default=SCHEMA_VERSION)

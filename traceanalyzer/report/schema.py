@@ -1,0 +1,97 @@
+"""JSON Schemas of what the commands print as JSON, from the dataclasses that are printed: their types, definitions
+and units. A document may have more names than its schema; those in the schema are always there."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, get_args, get_type_hints
+
+import msgspec
+
+from traceanalyzer.analysis.gaps import IdleCause
+from traceanalyzer.report.json import KEYS
+from traceanalyzer.report.model import SCHEMA_VERSION, Report
+from traceanalyzer.report.table_rows import TABLE_ROWS
+from traceanalyzer.report.values import RENAMED
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+REFERENCE = "#/$defs/{name}"
+VALUES = {
+    ("Input", "kind"): ("kineto", "nsys", "timing_log"),
+    ("Metrics", "step_source"): ("profiler_step", "nvtx", "annotation", "periodicity", "timing_log", "none"),
+    ("GapRow", "cause"): tuple(cause.label for cause in IdleCause),
+}
+"""All texts that a field can have, where its type does not say so."""
+
+Schema = dict[str, Any]
+
+
+def report_schema() -> Schema:
+    """Of `analyze --format json`."""
+    schema = document_schema(Report, list(TABLE_ROWS.values()))
+    body = schema["$defs"].pop("Report")
+    properties = body["properties"]
+    properties["tables"]["properties"] = {name: _rows(row) for name, row in TABLE_ROWS.items()}
+    properties["schema_version"]["const"] = SCHEMA_VERSION
+    body |= {"properties": {key: properties[key] for key in KEYS}, "required": list(KEYS)}
+    return {"$schema": DIALECT, **body, "$defs": schema["$defs"]}
+
+
+def rows_schema(key: str, row: type[Any]) -> Schema:
+    """Of a document `{key: [row, ...]}`."""
+    return {
+        "$schema": DIALECT,
+        "title": key,
+        "type": "object",
+        "properties": {key: _rows(row)},
+        "required": [key],
+        "$defs": document_schema(row)["$defs"],
+    }
+
+
+def document_schema(kind: type[Any], more: list[type[Any]] | None = None) -> Schema:
+    """Of a document that is one dataclass; `more` are defined beside it."""
+    roots = [kind, *(more or [])]
+    _, parts = msgspec.json.schema_components(roots, ref_template=REFERENCE)
+    found: dict[str, type[Any]] = {}
+    for root in roots:
+        _collect(root, found)
+    return {
+        "$schema": DIALECT,
+        "$ref": REFERENCE.format(name=kind.__name__),
+        "$defs": {name: _completed(part, found[name]) for name, part in parts.items()},
+    }
+
+
+def _rows(row: type[Any]) -> Schema:
+    return {"type": "array", "items": {"$ref": REFERENCE.format(name=row.__name__)}}
+
+
+def _collect(kind: Any, found: dict[str, type[Any]]) -> None:
+    """Every dataclass that a value of `kind` can hold, by name."""
+    for inner in get_args(kind):
+        _collect(inner, found)
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind) and kind.__name__ not in found:
+        found[kind.__name__] = kind
+        for part in get_type_hints(kind).values():
+            _collect(part, found)
+
+
+def _completed(part: Schema, kind: type[Any]) -> Schema:
+    """The schema of a dataclass with published names, definitions and units; everything is always printed."""
+    properties = {
+        RENAMED.get(f.name, f.name): _described(part["properties"][f.name], kind, f) for f in dataclasses.fields(kind)
+    }
+    return part | {"properties": properties, "required": list(properties)}
+
+
+def _described(schema: Schema, kind: type[Any], f: dataclasses.Field[Any]) -> Schema:
+    described = {key: value for key, value in schema.items() if key != "default"}
+    if (kind.__name__, f.name) in VALUES:
+        described["enum"] = list(VALUES[kind.__name__, f.name])
+    definition, unit = f.metadata.get("definition"), f.metadata.get("unit")
+    if definition:
+        described["description"] = f"{definition} ({unit})" if unit else definition
+    if unit:
+        described["unit"] = unit
+    return described
