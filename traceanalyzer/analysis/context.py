@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from traceanalyzer.analysis.python_stacks import PythonStacks
+    from traceanalyzer.analysis.replay.binding import Bindings, HostWaits
     from traceanalyzer.analysis.roofline import Roofline
     from traceanalyzer.hardware import Hardware
     from traceanalyzer.kernel_counters import KernelCounters
@@ -187,6 +188,20 @@ class Context:
         """When the device had finished everything launched before each of these host times, ns (0: nothing)."""
         result: I64 = self._launch_order[1][self.launched_before(time)]
         return result
+
+    @cached_property
+    def bindings(self) -> Bindings:
+        """What let each device op start."""
+        from traceanalyzer.analysis.replay.binding import find_bindings
+
+        return find_bindings(self)
+
+    @cached_property
+    def host_waits(self) -> HostWaits:
+        """The calls that held the host until the device was done or had room."""
+        from traceanalyzer.analysis.replay.binding import host_waits
+
+        return host_waits(self)
 
     @cached_property
     def timeline(self) -> HostTimeline:

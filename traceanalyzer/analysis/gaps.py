@@ -2,13 +2,15 @@
 
 A gap is a stretch in which a device has no op. The op that ends it tells why it was idle: either its launch
 had been issued already (the device needed that long, or waited for another stream), or the host was late,
-and then what the host did between the gap's start and the launch is the cause. Each gap has one cause.
+and then what the host did between the gap's start and the launch is the cause. Each gap has one cause. Where the host
+merely launched too slowly, the schedule without its waits for the device tells whether it is too slow, or was kept
+from being early (`replay.unwaited`).
 """
 
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -57,7 +59,7 @@ QUEUED_LATENCY_NS = 100_000
 a longer wait is for something the recording does not show."""
 
 DOMINANT = 0.5
-"""A cause owns a gap if it filled at least this share of it."""
+"""A cause owns a gap if it filled at least this share of it, or if without it less than this share would be left."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +94,7 @@ def find_gaps(ctx: Context) -> Gaps:
     columns = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
     columns["step"] = _step_of(ctx, columns["next_op"], columns["start"])
     columns |= _causes(ctx, columns["start"], columns["end"], columns["next_op"])
-    return Gaps.from_columns(columns)
+    return _exposed_by_waits(ctx, Gaps.from_columns(columns))
 
 
 def _gaps_of_device(ctx: Context, device: int) -> dict[str, I64]:
@@ -152,6 +154,26 @@ def _causes(ctx: Context, start: I64, end: I64, next_op: I64) -> dict[str, U8 | 
         cause[late & (spent >= DOMINANT * duration)] = owner
     cause[(cause == IdleCause.HOST) & (next_op >= 0) & ctx.brings_input[next_op]] = IdleCause.INPUT
     return {"cause": cause, "queued": queued.astype(np.uint8), "sync": np.where(cause == IdleCause.SYNC, sync, -1)}
+
+
+def _exposed_by_waits(ctx: Context, gaps: Gaps) -> Gaps:
+    """The gaps, with cause SYNC for those that slow launches explain but that would (nearly) not be there if the host
+    had never waited: it is fast enough, the waits took its lead away."""
+    # Which takes what is usual for gaps from here.
+    from traceanalyzer.analysis.replay.unwaited import gaps_without_waits
+
+    cause, sync = gaps.cause.copy(), gaps.sync.copy()
+    for device in ctx.activity:
+        rows = np.flatnonzero((gaps.device == device) & (gaps.side == GapSide.INSIDE))
+        if not (cause[rows] == IdleCause.LAUNCH).any():
+            continue
+        left = gaps_without_waits(ctx, gaps.start[rows], gaps.end[rows], gaps.next_op[rows])
+        exposed = (cause[rows] == IdleCause.LAUNCH) & (left < DOMINANT * gaps.duration[rows])
+        wait = ctx.host_waits.before(ctx.launch_time[gaps.next_op[rows]])
+        exposed &= (gaps.queued[rows] == 0) & (wait >= 0)
+        cause[rows[exposed]] = IdleCause.SYNC
+        sync[rows[exposed]] = ctx.host_waits.call[wait[exposed]]
+    return replace(gaps, cause=cause, sync=sync)
 
 
 def _drained_by(ctx: Context, launch: I64) -> I64:

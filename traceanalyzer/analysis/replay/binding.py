@@ -20,7 +20,6 @@ from traceanalyzer.analysis.host_timeline import HostState
 from traceanalyzer.analysis.intervals import measure
 from traceanalyzer.analysis.launches import blocked_time
 from traceanalyzer.analysis.replay.dependencies import find_dependencies
-from traceanalyzer.analysis.replay.tape import DEFAULT_GAP_NS, DEFAULT_LATENCY_NS, QUEUED_GAP_NS
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.context import Context
@@ -28,9 +27,11 @@ if TYPE_CHECKING:
 
 NEVER = np.iinfo(np.int64).min // 2
 """Ready time of a constraint that an op does not have."""
-PAUSE_NS = QUEUED_LATENCY_NS
-"""An op starts within this after what it waits for; one that is later waited for the op then running beside it (its
-event, or room on the device), if there was one."""
+USUAL_PAUSE_NS = 20_000
+"""Longer pauses do not count for what is usual."""
+DEFAULT_LATENCY_NS = 8_000
+"""From a launch call's start to its op's, where no launch to an idle stream was recorded."""
+DEFAULT_PAUSE_NS = 1_000
 
 
 class Bound(enum.IntEnum):
@@ -95,7 +96,8 @@ def find_bindings(ctx: Context) -> Bindings:
     by = np.minimum(last, Bound.DEPENDENCY)
     op = np.choose(last, (np.full(len(ops), -1), np.full(len(ops), -1), previous, on, on_communication))
     beside = _op_beside(stream)
-    late = (ops.start - ready.max(axis=0) > PAUSE_NS) & (beside >= 0)
+    # One that is later still waited for the op then running beside it: its event, or room on the device.
+    late = (ops.start - ready.max(axis=0) > QUEUED_LATENCY_NS) & (beside >= 0)
     late &= np.minimum(ops.end[beside], ops.start) > ready.max(axis=0)
     by, op = np.where(late, Bound.DEPENDENCY, by), np.where(late, beside, op)
     op = np.where(op < index, op, -1)
@@ -146,8 +148,8 @@ def _usual_gap(ctx: Context, previous_end: I64) -> int:
     ops, calls = ctx.trace.device_ops, ctx.trace.api_calls
     launched = np.flatnonzero(ctx.launch >= 0)
     pause = (ops.start - previous_end)[launched]
-    short = (calls.end[ctx.launch[launched]] <= previous_end[launched]) & (pause >= 0) & (pause < QUEUED_GAP_NS)
-    return int(np.median(pause[short])) if short.any() else DEFAULT_GAP_NS
+    short = (calls.end[ctx.launch[launched]] <= previous_end[launched]) & (pause >= 0) & (pause < USUAL_PAUSE_NS)
+    return int(np.median(pause[short])) if short.any() else DEFAULT_PAUSE_NS
 
 
 def _dependencies(ctx: Context, stream: I32) -> tuple[I64, I64, I64]:

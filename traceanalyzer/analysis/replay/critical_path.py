@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from traceanalyzer.analysis.gaps import QUEUED_LATENCY_NS
 from traceanalyzer.analysis.host_timeline import HostState
 from traceanalyzer.analysis.intervals import IntervalSet
-from traceanalyzer.analysis.replay.binding import PAUSE_NS, Bound, find_bindings, host_waits
+from traceanalyzer.analysis.replay.binding import Bound
 from traceanalyzer.analysis.replay.driving import NO_STATE, PROFILER_STATE, driving
 from traceanalyzer.trace import Table, column
 
@@ -133,12 +134,11 @@ def find_critical_path(ctx: Context) -> CriticalPath:
     ops, steps = ctx.trace.device_ops, ctx.steps
     if not len(ops):
         return CriticalPath.empty()
-    waits = host_waits(ctx)
     edges = np.append(steps.start[steps.steady], steps.end[-1])
-    chain = walk(find_bindings(ctx), waits, ops.start, ops.end, (int(edges[0]), int(edges[-1])))
+    chain = walk(ctx.bindings, ctx.host_waits, ops.start, ops.end, (int(edges[0]), int(edges[-1])))
     chain = chain.cut_at(edges[1:-1])
     on_host = chain.part == Part.HOST
-    device, host = _on_device(ctx, chain.take(~on_host), waits), _on_host(ctx, chain.take(on_host))
+    device, host = _on_device(ctx, chain.take(~on_host)), _on_host(ctx, chain.take(on_host))
     path = {name: np.concatenate((device[name], host[name])) for name in device}
     order = np.argsort(path["start"], kind="stable")
     path = {name: values[order] for name, values in path.items()}
@@ -188,17 +188,17 @@ def _follow(following: I64, start: I64, first: int, begin: int) -> I64:
     return np.array(chain, np.int64)
 
 
-def _on_device(ctx: Context, chain: Chain, waits: HostWaits) -> dict[str, Any]:
+def _on_device(ctx: Context, chain: Chain) -> dict[str, Any]:
     """Kinds and nodes of the segments in which the host does not matter, or waits."""
     running = np.select([ctx.is_communication, ctx.is_copy], [PathKind.COMMUNICATION, PathKind.COPY], PathKind.COMPUTE)
-    queued = (chain.part == Part.PAUSE) & (chain.end - chain.start < PAUSE_NS)
+    queued = (chain.part == Part.PAUSE) & (chain.end - chain.start < QUEUED_LATENCY_NS)
     kind = np.select(
         [chain.part == Part.OP, queued | (chain.part == Part.LATENCY), chain.part == Part.RETURN],
         [np.append(running, PathKind.OTHER)[chain.op], PathKind.LAUNCH, PathKind.WAIT],
         PathKind.OTHER,
     )
     call = np.where(
-        chain.part == Part.RETURN, np.append(waits.call, -1)[chain.wait], np.append(ctx.launch, -1)[chain.op]
+        chain.part == Part.RETURN, np.append(ctx.host_waits.call, -1)[chain.wait], np.append(ctx.launch, -1)[chain.op]
     )
     return _columns(chain, kind, np.where(call >= 0, np.append(ctx.tree.node_of_call, -1)[call], -1))
 
