@@ -1,7 +1,7 @@
 """What lies beside a trace in a capture directory, and timing logs of the same run, joined with the trace.
 
 A capture (`traceanalyzer collect`) holds `trace.rank{N}.json.gz`, `timings.rank{N}.jsonl`, `unprofiled.rank{N}.json`,
-`nvml.rank{N}.jsonl` and one `environment.json`. All but the trace may be missing.
+`nvml.rank{N}.jsonl`, `memory.rank{N}.pickle` and one `environment.json`. All but the trace may be missing.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from traceanalyzer.ingest.conditions import environment_conditions, measured_ceilings, sampled_conditions
+from traceanalyzer.ingest.memory_snapshot import memory_conditions
 
 if TYPE_CHECKING:
     from traceanalyzer.trace import Ceilings, Condition, Run, Trace
@@ -63,6 +64,10 @@ def _with_neighbours(trace: Trace, environments: dict[Path, Environment]) -> Tra
     samples = _beside(path, trace.rank, "nvml", ".jsonl")
     if samples is not None:
         conditions = (*conditions, *sampled_conditions(_lines(samples)))
+    snapshot = _beside(path, trace.rank, "memory", ".pickle")
+    if snapshot is not None:
+        allocator, more = memory_conditions(snapshot)
+        conditions, notes = (*conditions, *allocator), (*notes, *more)
     health = replace(trace.health, notes=(*trace.health.notes, *notes))
     return replace(trace, conditions=conditions, ceilings=ceilings, health=health)
 
