@@ -169,6 +169,10 @@ class Page:
         data = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)["data"]
         file.write_bytes(base64.b64decode(data))
 
+    def close(self) -> None:
+        """Close the page."""
+        self.call("Page.close")
+
     def paper(self, file: Path) -> None:
         """The page printed, as a PDF."""
         data = self.call("Page.printToPDF", printBackground=False, preferCSSPageSize=True)["data"]

@@ -80,9 +80,9 @@ def _longest(timeline: Timeline, chosen: Bool) -> Place | None:
     rows = np.flatnonzero(chosen)
     if not len(rows):
         return None
-    events = timeline.events
-    best = rows[int((events.end[rows] - events.start[rows]).argmax())]
-    return Place(int(events.start[best]), int(events.end[best]))
+    start, end = (np.clip(times[rows], *timeline.extent) for times in (timeline.events.start, timeline.events.end))
+    best = int((end - start).argmax())
+    return Place(int(start[best]), int(end[best]))
 
 
 def _named(timeline: Timeline, where: str) -> Bool:

@@ -122,7 +122,11 @@
     paper = onPaper || 0;
     list();
     const drawn = Plotly.react(plot, traces(), layout(), CONFIG);
-    if (!plot.dataset.drawn) listen();
+    if (!plot.dataset.drawn) {
+      listen();
+      // The plot's label and the table of events stand for the drawing.
+      plot.firstElementChild.setAttribute("aria-hidden", "true");
+    }
     plot.dataset.drawn = "yes";
     return drawn;
   }
