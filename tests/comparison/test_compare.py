@@ -37,6 +37,14 @@ def test_a_slower_machine_is_told_from_other_work():
     assert "Both do the same GPU work" not in compare_reports(A, other).headline
 
 
+def test_a_stopwatch_is_believed_before_the_profiler():
+    timed = [
+        replace(r, metrics=replace(r.metrics, unprofiled_step_time_ms=ms, unprofiled_source="measured"))
+        for r, ms in ((A, 4.0), (B, 4.01))
+    ]
+    assert "Without the profiler both take as long (4 → 4.01 ms, measured)" in compare_reports(*timed).headline
+
+
 def test_a_single_step_decides_nothing():
     one = replace(A, step_parts=[replace(p, batch_ms=[p.ms]) for p in A.step_parts])
     result = compare_reports(one, B)

@@ -9,7 +9,7 @@ from traceanalyzer.comparison.changes import SAME_CALLS, changes_between
 from traceanalyzer.comparison.conditions import conditions_between
 from traceanalyzer.comparison.metrics import metrics_between
 from traceanalyzer.comparison.model import Comparison, Difference, PartDifference, Side
-from traceanalyzer.comparison.noise import RUN_NOISE_SHARE
+from traceanalyzer.comparison.noise import RUN_NOISE_SHARE, is_significant
 from traceanalyzer.comparison.work import WHOLE, Work, figures, parts_of_both, step_ms
 from traceanalyzer.errors import EmptyRecordingError
 
@@ -30,6 +30,9 @@ SAME_WORK = (
     "Both do the same GPU work (operators, shapes, kernels, launches): the cause is on the host or in the machine "
     "(clocks, other load); record both again to be sure."
 )
+PROFILER = (
+    "Without the profiler both take as long ({:.4g} → {:.4g} ms, measured): what was recorded makes the difference."
+)
 SPEED_ALONE = frozenset(("slower", "faster", "unchanged", "more_idle", "less_idle"))
 """Kinds of changes that other work does not show in."""
 
@@ -46,7 +49,7 @@ def compare_reports(a: Report, b: Report, names: tuple[str, str] = ("A", "B")) -
     return Comparison(
         a=sides[0],
         b=sides[1],
-        headline=_headline(step, changes, conditions, same_work=_same_work(a, b, changes)),
+        headline=" ".join([_headline(*sides, step, changes, conditions), *_doubt(a, b, step, changes)]),
         step=step,
         conditions=conditions,
         changes=changes,
@@ -61,7 +64,8 @@ def _side(report: Report, name: str) -> Side:
     if time is None:
         raise EmptyRecordingError(f"{name}: neither steps nor GPU work to compare")
     steps = report.metrics.step_time_ms.count if report.metrics.step_time_ms else 0
-    return Side(name, "+".join(kinds), time, steps, report.summary.bottleneck)
+    unprofiled = report.metrics.unprofiled_step_time_ms, report.metrics.unprofiled_source
+    return Side(name, "+".join(kinds), time, steps, report.summary.bottleneck, *unprofiled)
 
 
 def _budget(
@@ -79,7 +83,7 @@ def _budget(
     return rows
 
 
-def _headline(step: Difference, changes: list[Change], conditions: list[Condition], *, same_work: bool) -> str:
+def _headline(a: Side, b: Side, step: Difference, changes: list[Change], conditions: list[Condition]) -> str:
     """The answer in a few sentences."""
     share = step.difference_ms / step.a_ms if step.a_ms else 0.0
     text = f"{_verdict(step)}: {step.a_ms:.4g} → {step.b_ms:.4g} ms a step ({share:+.1%})."
@@ -89,9 +93,16 @@ def _headline(step: Difference, changes: list[Change], conditions: list[Conditio
     incomparable = [c.name for c in conditions if c.incomparable]
     if incomparable:
         text += f" Not like for like: other {', other '.join(incomparable)}."
-    if same_work and step.significant and abs(share) < RERUN_SHARE:
-        text += f" {SAME_WORK}"
+    if step.significant and _alike_unprofiled(a, b):
+        text += f" {PROFILER.format(a.unprofiled_step_ms, b.unprofiled_step_ms)}"
     return text
+
+
+def _alike_unprofiled(a: Side, b: Side) -> bool:
+    """Whether stopwatches say that without the profiler both sides take as long."""
+    if a.unprofiled_source != "measured" or b.unprofiled_source != "measured":
+        return False
+    return is_significant(a.unprofiled_step_ms or 0.0, b.unprofiled_step_ms or 0.0, None) is False
 
 
 def _verdict(step: Difference) -> str:
@@ -101,6 +112,12 @@ def _verdict(step: Difference) -> str:
         within = abs(step.difference_ms) > RUN_NOISE_SHARE * max(step.a_ms, step.b_ms)
         return "No significant change" + (", the steps vary by as much" if within else "")
     return "Slower" if step.difference_ms > 0 else "Faster"
+
+
+def _doubt(a: Report, b: Report, step: Difference, changes: list[Change]) -> list[str]:
+    """Whether the machine may be what differs."""
+    small = abs(step.difference_ms) < RERUN_SHARE * step.a_ms
+    return [SAME_WORK] if step.significant and small and _same_work(a, b, changes) else []
 
 
 def _same_work(a: Report, b: Report, changes: list[Change]) -> bool:

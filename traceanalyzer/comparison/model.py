@@ -16,6 +16,8 @@ class Side:
     step_ms: float = metric("mean step time", "ms")
     steps: int = metric("steady-state steps measured")
     bottleneck: str = metric("bottleneck of the report")
+    unprofiled_step_ms: float | None = metric("step time without the profiler; null where it is not known", "ms")
+    unprofiled_source: str | None = metric("whether that is `measured` or `estimated`")
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,6 @@ EXPLAINED = 3
 """Changes that are shown with what they are made of."""
 SHOWN_DETAILS = 8
 SHOWN_METRICS = (
-    "unprofiled_step_time_ms",
     "gpu_busy_share",
     "kernels_per_step",
     "launches_per_step",
@@ -131,7 +130,10 @@ def _sides(comparison: Comparison) -> tuple[tuple[str, Side], tuple[str, Side]]:
 
 def _side(name: str, side: Side) -> str:
     steps = f"mean of {side.steps} steps" if side.steps else "the whole recording"
-    return f"{name}: {side.name} ({side.kind}), {figure(side.step_ms, 'ms')}, {steps}, {side.bottleneck}"
+    text = f"{name}: {side.name} ({side.kind}), {figure(side.step_ms, 'ms')}, {steps}, {side.bottleneck}"
+    if side.unprofiled_step_ms is None:
+        return text
+    return f"{text}; {figure(side.unprofiled_step_ms, 'ms')} without the profiler ({side.unprofiled_source})"
 
 
 def _sure(comparison: Comparison) -> list[str]:
