@@ -76,7 +76,13 @@ def test_a_long_name_keeps_both_ends():
         ("bandwidth_gbs", "bandwidth"),
         ("cls", "class"),
         ("kernels_per_step", "kernels per step"),
+        ("mfu", "MFU"),
+        ("fruitless_share", "launches without kernels"),
     ],
 )
 def test_labels_leave_out_the_unit(name, shown):
     assert label(name) == shown
+
+
+def test_a_unit_is_left_out_however_it_is_written():
+    assert label("traffic_gb", "GB") == "traffic"

@@ -32,8 +32,14 @@ SCALES: dict[str, tuple[Scale, ...]] = {
     "share": (Scale("%", 100.0),),
 }
 """Units that are shown in another one, smallest first."""
-WORDS = {"gpu": "GPU", "cls": "class"}
+WORDS = {"gpu": "GPU", "cls": "class", "mfu": "MFU", "hfu": "HFU", "sol": "SOL", "tflop": "TFLOP", "gflop": "GFLOP"}
 """Words of field names that are written otherwise."""
+LABELS = {
+    "fruitless_share": "launches without kernels",
+    "short_kernel_share": "short kernels",
+    "without_launch": "ops without launch",
+}
+"""Names of figures whose fields' names say too little."""
 ROUNDS_UP = 1000
 SMALLEST = 0.001
 LARGEST = 1e15
@@ -107,8 +113,10 @@ def shorten(text: str, limit: int) -> str:
 
 def label(name: str, unit: str = "") -> str:
     """A field's name in words, without the unit it ends in: `largest_gap_ms` is `largest gap`."""
+    if name in LABELS:
+        return LABELS[name]
     stem = name
-    for suffix in ("_ms", "_us", "_ns", "_share", "_gbs", f"_{unit}"):
+    for suffix in ("_ms", "_us", "_ns", "_share", "_gbs", f"_{unit.lower()}"):
         if len(suffix) > 1 and stem.endswith(suffix):
             stem = stem.removesuffix(suffix)
             break
