@@ -29,3 +29,4 @@ def test_an_unknown_finding_is_a_usage_error() -> None:
     status, text = explain("slowness")
     assert status == 2
     assert "there is no finding 'slowness'" in text
+    assert "did you mean launch-bound?" in explain("launch_bound")[1]

@@ -17,6 +17,8 @@ def explain(finding_id: str | None) -> None:
 
     ID stands beside each finding of a report, and is `id` in its JSON. Without one all findings are listed.
     """
+    from difflib import get_close_matches
+
     from traceanalyzer.cli.output import write
     from traceanalyzer.report.explain import finding_page, finding_pages
 
@@ -27,5 +29,7 @@ def explain(finding_id: str | None) -> None:
         return
     page = finding_page(finding_id)
     if page is None:
-        raise click.UsageError(f"there is no finding {finding_id!r}; `traceanalyzer explain` lists all")
+        near = get_close_matches(finding_id, [page.id for page in finding_pages()], 1)
+        hint = f"did you mean {near[0]}?" if near else "`traceanalyzer explain` lists all"
+        raise click.UsageError(f"there is no finding {finding_id!r}; {hint}")
     write(page.text, None)

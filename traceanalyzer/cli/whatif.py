@@ -70,10 +70,12 @@ def _speedup(text: str) -> tuple[str, float]:
 
     name, _, factor = text.rpartition("=")
     try:
-        re.compile(name)
         value = float(factor)
-    except (re.error, ValueError) as error:
+        re.compile(name)
+    except re.error as error:
         raise click.BadParameter(f"{text!r}: {error}", param_hint="--speedup") from error
+    except ValueError:
+        value = 0.0
     if not name or not value > 0:
         raise click.BadParameter(f"{text!r} is not REGEX=N with N above 0", param_hint="--speedup")
     return name, value

@@ -66,7 +66,9 @@ def _files(paths: list[Path], pattern: str | None) -> tuple[list[Path], list[Fai
             failures.append(Failure(str(path), str(cannot_open(path, error))))
             continue
         if not inside:
-            failures.append(Failure(str(path), f"{path}: no recording in this folder; give the files themselves"))
+            failures.append(
+                Failure(str(path), f"{path}: no recording in this folder (folders in it are not read); name the files")
+            )
         files.update(dict.fromkeys(inside))
     return list(files), failures
 
