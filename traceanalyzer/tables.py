@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,12 +13,11 @@ from traceanalyzer.analysis.copies import CopyStats
 from traceanalyzer.analysis.gap_rows import GapRow, gap_rows
 from traceanalyzer.analysis.gaps import GapSide
 from traceanalyzer.analysis.kernels import KernelStats
-from traceanalyzer.analysis.measure import Measurements
+from traceanalyzer.analysis.measure import Measurements, measure_ranks
 from traceanalyzer.analysis.ops import OpStats
 from traceanalyzer.analysis.ranks import compare_ranks
 from traceanalyzer.analysis.replay.path_rows import PathRow
-from traceanalyzer.analysis.replay.scenarios import Scenario, faster
-from traceanalyzer.analysis.replay.tape import launched_by
+from traceanalyzer.analysis.replay.scenarios import faster
 from traceanalyzer.analysis.selection import only_device, only_rank
 from traceanalyzer.analysis.syncs import SyncRow
 from traceanalyzer.errors import EmptyRecordingError
@@ -113,17 +111,13 @@ def predictions(
     whose name matches launched, become that many times faster. Raises EmptyRecordingError where the recording
     has no steps, launches or device work to replay.
     """
-    measured = [Measurements(Context(trace, classes)) for trace in only_rank(run, rank)]
-    m = measured[compare_ranks([m.ctx for m in measured]).critical]
+    only_rank(run, rank)
+    ranks = [Context(trace, classes) for trace in run.traces]
+    asked = [i for i, ctx in enumerate(ranks) if ctx.trace.rank == rank]
+    m = measure_ranks(ranks)[asked[0] if rank is not None else compare_ranks(ranks).critical]
     if m.replay is None:
         raise EmptyRecordingError(
             f"{m.ctx.trace.path}: nothing to replay: it needs steps, API calls and device work; "
             "record some steps with CPU and CUDA activities"
         )
-    return m.replay.what_if([_faster(m.ctx, name, factor) for name, factor in speedups])
-
-
-def _faster(ctx: Context, name: str, factor: float) -> Scenario:
-    pattern = re.compile(name)
-    matches = np.array([bool(pattern.search(text)) for text in ctx.trace.strings] or [False])
-    return Scenario(f"{name}={factor:g}", faster(launched_by(ctx, matches), factor), f"{name} {factor:g} times faster")
+    return m.replay.what_if([faster(name, factor) for name, factor in speedups])

@@ -33,12 +33,8 @@ def backward_time(ctx: Context, device_total: I64, backward: Bool) -> I64:
     those around it began when that number was still the next to be given. An autograd node names its forward
     thread by an id of the profiler's; the thread meant is the one whose operators carry most of its numbers.
     """
-    tree, ranges = ctx.tree, ctx.trace.host_ranges
-    numbered = _of_ranges(ctx, (ranges.kind == RangeKind.OP) & (ranges.sequence >= 0))
-    autograd = numbered & _of_ranges(ctx, ranges.forward_thread > 0)
-    autograd &= tree.outermost(autograd) == np.arange(len(tree.start))
-    made = np.flatnonzero(autograd)
-    forward = np.flatnonzero(numbered & ~backward)
+    tree = ctx.tree
+    forward, made = _numbered(ctx, backward)
     time, joined = np.zeros(len(tree.start), np.int64), np.zeros(len(tree.start), np.int64)
     pairs = _pair(ctx, forward, made)
     known = pairs >= 0
@@ -46,6 +42,27 @@ def backward_time(ctx: Context, device_total: I64, backward: Bool) -> I64:
     joined[pairs[known]] = 1
     result: I64 = np.where(tree.subtree_sum(joined) > 0, tree.subtree_sum(time), -1)
     return result
+
+
+def made_by(ctx: Context, nodes: Bool) -> Bool:
+    """Which nodes of the host tree lie in autograd nodes that forward operators among `nodes` gave rise to."""
+    result = np.zeros(len(nodes), bool)
+    if nodes.any():
+        forward, made = _numbered(ctx, in_backward(ctx))
+        pairs = _pair(ctx, forward, made)
+        mine = made[(pairs >= 0) & nodes[np.maximum(pairs, 0)]]
+        result[mine] = True
+        result = ctx.tree.innermost(result) >= 0
+    return result
+
+
+def _numbered(ctx: Context, backward: Bool) -> tuple[I64, I64]:
+    """Operators of the forward pass that carry a number, and the outermost autograd nodes that do."""
+    tree, ranges = ctx.tree, ctx.trace.host_ranges
+    numbered = _of_ranges(ctx, (ranges.kind == RangeKind.OP) & (ranges.sequence >= 0))
+    autograd = numbered & _of_ranges(ctx, ranges.forward_thread > 0)
+    autograd &= tree.outermost(autograd) == np.arange(len(tree.start))
+    return np.flatnonzero(numbered & ~backward), np.flatnonzero(autograd)
 
 
 def _of_ranges(ctx: Context, wanted: Bool) -> Bool:

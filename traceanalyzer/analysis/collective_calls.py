@@ -39,6 +39,8 @@ class CollectiveCalls:
     """Start of its first kernel, ns."""
     end: I64
     """End of its last kernel, ns."""
+    row: I64
+    """Its first kernel's row in `Trace.device_ops`."""
     launched: I64
     """When the host launched its first kernel, ns; -1 if not recorded."""
     device: I32
@@ -84,6 +86,7 @@ def collective_calls(ctx: Context) -> CollectiveCalls:
     return CollectiveCalls(
         start=ops.start[rows],
         end=end,
+        row=rows,
         launched=ctx.launch_time[rows],
         device=ops.device[rows],
         stream=ops.stream[rows],

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from traceanalyzer.analysis.clocks import Clocks, align_clocks
-from traceanalyzer.analysis.collective_calls import CollectiveCalls, collective_calls
 from traceanalyzer.analysis.collective_names import KINDS, POINT_TO_POINT, SYNCHRONISING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from traceanalyzer.analysis.collective_calls import CollectiveCalls
     from traceanalyzer.analysis.context import Context
     from traceanalyzer.trace import I32, I64, Bool
 
@@ -38,6 +38,8 @@ class Matches:
     """Times on the first rank's clock, ns; meaningless where the rank takes no part."""
     present: Bool
     """Which ranks take part in each."""
+    row: I64
+    """Row of its first kernel in each rank's `Trace.device_ops`, -1 where the rank takes no part."""
     kind: I32
     """Index in `KINDS`, one a row."""
     bytes: I64
@@ -84,7 +86,7 @@ def match_collectives(contexts: Sequence[Context]) -> Matches:
 
 
 def _entries(ctx: Context) -> _Entries:
-    calls, table, trace = collective_calls(ctx), ctx.trace.collectives, ctx.trace
+    calls, table, trace = ctx.collective_calls, ctx.trace.collectives, ctx.trace
     rows = np.flatnonzero((calls.step >= 0) & (calls.device == ctx.device) & ~np.isin(calls.kind, _POINT_TO_POINT))
     groups = [(trace.text(g) or "", trace.text(r) or "") for g, r in zip(table.group, table.ranks, strict=True)]
     groups.append(("", ""))
@@ -175,6 +177,7 @@ def _on_one_clock(
         start=start[order],
         end=(end - clocks.offset)[order],
         present=present[order],
+        row=np.where(present, _column(ranks, row_of, "row"), -1)[order],
         kind=kind[order],
         bytes=size[order],
         group=tuple(groups[i][0] or None for i in order),

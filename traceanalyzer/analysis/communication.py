@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.collective_calls import CollectiveCalls, collective_calls
 from traceanalyzer.analysis.collective_names import KINDS, bus_factor
 from traceanalyzer.analysis.intervals import measure
 from traceanalyzer.analysis.metric import NS_PER_US, metric, ms
@@ -19,6 +18,7 @@ from traceanalyzer.analysis.rows_by_key import rows_by_key
 from traceanalyzer.analysis.sharing import F64, shared_time
 
 if TYPE_CHECKING:
+    from traceanalyzer.analysis.collective_calls import CollectiveCalls
     from traceanalyzer.analysis.context import Context
     from traceanalyzer.trace import I32, I64
 
@@ -82,7 +82,7 @@ def communication_time(ctx: Context, device: int) -> CommunicationTime:
 
 def collective_stats(ctx: Context) -> list[CollectiveStats]:
     """A row for each sort of collective in the steady state, by exposed, then total time."""
-    calls = collective_calls(ctx)
+    calls = ctx.collective_calls
     steady = np.flatnonzero(calls.step >= ctx.steps.warmup)
     keys: list[I32 | I64] = [calls.device, calls.kind, calls.bytes, *_metadata(ctx, calls)]
     times = _Times(ctx, calls)

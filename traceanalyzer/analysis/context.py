@@ -20,6 +20,7 @@ from traceanalyzer.trace import CopyKind, DeviceOpKind
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from traceanalyzer.analysis.collective_calls import CollectiveCalls
     from traceanalyzer.analysis.python_stacks import PythonStacks
     from traceanalyzer.analysis.replay.binding import Bindings, HostWaits
     from traceanalyzer.analysis.roofline import Roofline
@@ -108,6 +109,13 @@ class Context:
         """Which device ops are collectives or point-to-point communication kernels."""
         result: Bool = np.array(self.classes.is_communication)[self.op_class] & self.is_kernel
         return result
+
+    @cached_property
+    def collective_calls(self) -> CollectiveCalls:
+        """The collectives on the devices, with what their framework said about them."""
+        from traceanalyzer.analysis.collective_calls import collective_calls
+
+        return collective_calls(self)
 
     @cached_property
     def is_kernel(self) -> Bool:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.collective_calls import collective_calls
 from traceanalyzer.analysis.collective_names import KINDS, bus_factor
 from traceanalyzer.trace import CopyKind, DeviceOpKind
 
@@ -53,7 +52,7 @@ def collective_traffic(ctx: Context) -> tuple[F64, F64]:
     Message times NCCL's bus factor (2(n-1)/n for all_reduce, ...); the kernels of one call share it by time. NaN
     where message, group or link is not known, or the group spans more than a node.
     """
-    ops, calls = ctx.trace.device_ops, collective_calls(ctx)
+    ops, calls = ctx.trace.device_ops, ctx.collective_calls
     traffic, rate = np.full(len(ops), np.nan), np.full(len(ops), np.nan)
     if not len(calls):
         return traffic, rate

@@ -22,6 +22,7 @@ from traceanalyzer.analysis.kernels import ClassStats, KernelStats, class_stats,
 from traceanalyzer.analysis.launches import LaunchStats, measure_launches
 from traceanalyzer.analysis.ops import OpStats, op_stats
 from traceanalyzer.analysis.phases import PhaseStats, phase_stats
+from traceanalyzer.analysis.ranks import why_not_one_run
 from traceanalyzer.analysis.replay.critical_path import CriticalPath, find_critical_path
 from traceanalyzer.analysis.replay.path_rows import PathRow, PathTime, path_rows, path_time
 from traceanalyzer.analysis.replay.whatif import Replay
@@ -32,7 +33,16 @@ from traceanalyzer.analysis.syncs import SyncRow, sync_rows
 from traceanalyzer.analysis.timing import TimingStats, timing_stats, unprofiled_step_ms
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from traceanalyzer.analysis.context import Context
+
+
+def measure_ranks(contexts: Sequence[Context]) -> list[Measurements]:
+    """The measurements of each of several recordings; the ranks of one run know each other."""
+    if why_not_one_run(contexts):
+        return [Measurements(ctx) for ctx in contexts]
+    return [Measurements(ctx, (*contexts[:i], *contexts[i + 1 :])) for i, ctx in enumerate(contexts)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +50,8 @@ class Measurements:
     """The measurements of a process, each made when first asked for. Lists of rows are in display order."""
 
     ctx: Context
+    peers: tuple[Context, ...] = ()
+    """The other ranks of its run."""
 
     @cached_property
     def gaps(self) -> Gaps:
@@ -95,7 +107,7 @@ class Measurements:
     @cached_property
     def replay(self) -> Replay | None:
         """The steady steps ready to be replayed; None without steps, launches or device work."""
-        return Replay.of(self.ctx, self.unprofiled_step_ms)
+        return Replay.of(self.ctx, self.unprofiled_step_ms, self.peers)
 
     @cached_property
     def critical_path(self) -> CriticalPath:

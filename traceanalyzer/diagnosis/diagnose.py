@@ -24,6 +24,7 @@ MEDIUM_SHARE = 0.05
 RANGE_SHARE = 0.02
 """Ranges of predictions narrower than this share of the step are not worth reading."""
 HIGH_SHARE = 0.2
+"""Findings from this share of the step on are `high`: worth a day's work."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,8 @@ def diagnose(m: Measurements, more: Iterable[Draft] = ()) -> Diagnosis:
     findings = [_finding(m, draft, headroom) for draft, headroom in settled]
     summary = classify(m)
     known = summary.bottleneck != "inconclusive"
-    advice = [_advice(m, d, r, headroom) for d, headroom in settled for r in d.remedies] if known else []
+    advised = [(d, r, h) for d, h in settled for r in d.remedies if _every_part_counts(m, r)] if known else []
+    advice = [_advice(m, draft, remedy, headroom) for draft, remedy, headroom in advised]
     advice.sort(key=lambda a: float("inf") if a.predicted_step_ms is None else a.predicted_step_ms)
     across = [f.title for f in findings if f.id == "straggler"]
     return Diagnosis(
@@ -92,6 +94,15 @@ def _worth_telling(m: Measurements, draft: Draft, headroom: float | None) -> boo
     return isinstance(share, str) or (isinstance(share, float) and share >= MEDIUM_SHARE)
 
 
+def _every_part_counts(m: Measurements, remedy: Remedy) -> bool:
+    """Whether each of the remedies that this one combines would bring something on its own."""
+    if remedy.scenario is None or m.replay is None:
+        return True
+    enough = (1.0 - MIN_SHARE) * m.replay.base_ms
+    predicted = [m.replay.predict(part).step_ms for part in remedy.scenario.parts]
+    return all(step is not None and step <= enough for step in predicted)
+
+
 def _finding(m: Measurements, draft: Draft, headroom: float | None) -> Finding:
     return Finding(draft.id, draft.cls, draft.title, _severity(m, headroom), headroom, draft.evidence)
 
@@ -110,9 +121,10 @@ def _advice(m: Measurements, draft: Draft, remedy: Remedy, headroom: float | Non
     if scenario is not None and m.replay is not None and m.replay.faithful:
         prediction = m.replay.predict(scenario)
         base, step = m.replay.base_ms, prediction.step_ms
-        basis = f"replayed from {base:.3g} ms without the profiler: {scenario.basis}"
-        if prediction.high_ms - prediction.low_ms > RANGE_SHARE * base:
-            basis += f" (range {prediction.low_ms:.3g} to {prediction.high_ms:.3g} ms)"
+        basis = f"replayed from {base:.3g} ms without the profiler: {prediction.basis}"
+        low, high = prediction.low_ms, prediction.high_ms
+        if low is not None and high is not None and high - low > RANGE_SHARE * base:
+            basis += f" (range {low:.3g} to {high:.3g} ms)"
     elif headroom is not None and m.ctx.steps.found:
         step = m.mean_step_ms - headroom
     speedup = base / step if step else None

@@ -9,7 +9,7 @@ from traceanalyzer import __version__
 from traceanalyzer.analysis.budget import launches_by_step
 from traceanalyzer.analysis.context import Context
 from traceanalyzer.analysis.gap_rows import gap_rows, largest_gaps
-from traceanalyzer.analysis.measure import Measurements
+from traceanalyzer.analysis.measure import Measurements, measure_ranks
 from traceanalyzer.analysis.ranks import compare_ranks
 from traceanalyzer.analysis.selection import only_device, only_rank
 from traceanalyzer.diagnosis.diagnose import diagnose
@@ -66,10 +66,8 @@ def measure_run(
 
     Raises EmptyRecordingError for a rank, device or step that the recording does not have.
     """
-    each = [
-        Measurements(Context(only_device(t, device), classes, step, hardware, counters)) for t in only_rank(run, rank)
-    ]
-    return Measured(run, each, compare_ranks([m.ctx for m in each]))
+    ranks = [Context(only_device(t, device), classes, step, hardware, counters) for t in only_rank(run, rank)]
+    return Measured(run, measure_ranks(ranks), compare_ranks(ranks))
 
 
 def build_report(run: Run, *, top: int = TOP_ROWS, **narrow: Any) -> Report:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from traceanalyzer.trace import Table, column
 if TYPE_CHECKING:
     from traceanalyzer.analysis.context import Context
     from traceanalyzer.analysis.replay.binding import Bindings, HostWaits
-    from traceanalyzer.trace import I64, U8, Bool
+    from traceanalyzer.trace import I64, U8
 
 
 class PathKind(enum.IntEnum):
@@ -138,12 +138,23 @@ def find_critical_path(ctx: Context) -> CriticalPath:
     chain = walk(ctx.bindings, ctx.host_waits, ops.start, ops.end, (int(edges[0]), int(edges[-1])))
     chain = chain.cut_at(edges[1:-1])
     on_host = chain.part == Part.HOST
-    device, host = _on_device(ctx, chain.take(~on_host)), _on_host(ctx, chain.take(on_host))
-    path = {name: np.concatenate((device[name], host[name])) for name in device}
-    order = np.argsort(path["start"], kind="stable")
-    path = {name: values[order] for name, values in path.items()}
-    count = np.diff(np.searchsorted(path["start"], edges[:-1]), append=len(order))
-    return CriticalPath.from_columns(path | {"step": steps.warmup + np.repeat(np.arange(len(count)), count)})
+    host, device = driving(ctx, IntervalSet(chain.start[on_host], chain.end[on_host])), chain.take(~on_host)
+    start = np.concatenate((device.start, host.start))
+    order = np.argsort(start, kind="stable")
+    start = start[order]
+    # They refine the chain: what lies within one of its segments are neighbours.
+    within = np.diff(np.searchsorted(start, chain.start), append=len(start))
+    end = np.append(start[1:], chain.end[-1:])
+    kind = np.concatenate((_kinds(ctx, device), KIND_OF_STATE[host.state]))[order]
+    return CriticalPath(
+        start=start,
+        end=end,
+        kind=_with_input(ctx, kind, end),
+        part=np.repeat(chain.part, within),
+        op=np.repeat(chain.op, within),
+        node=np.concatenate((_nodes(ctx, device), host.node))[order],
+        step=np.repeat(steps.warmup + np.searchsorted(edges[1:], chain.start, side="right"), within),
+    )
 
 
 def walk(bindings: Bindings, waits: HostWaits, start: I64, end: I64, window: tuple[int, int]) -> Chain:
@@ -188,8 +199,8 @@ def _follow(following: I64, start: I64, first: int, begin: int) -> I64:
     return np.array(chain, np.int64)
 
 
-def _on_device(ctx: Context, chain: Chain) -> dict[str, Any]:
-    """Kinds and nodes of the segments in which the host does not matter, or waits."""
+def _kinds(ctx: Context, chain: Chain) -> U8:
+    """`PathKind` of segments in which the host does not matter, or waits."""
     running = np.select([ctx.is_communication, ctx.is_copy], [PathKind.COMMUNICATION, PathKind.COPY], PathKind.COMPUTE)
     queued = (chain.part == Part.PAUSE) & (chain.end - chain.start < QUEUED_LATENCY_NS)
     kind = np.select(
@@ -197,35 +208,25 @@ def _on_device(ctx: Context, chain: Chain) -> dict[str, Any]:
         [np.append(running, PathKind.OTHER)[chain.op], PathKind.LAUNCH, PathKind.WAIT],
         PathKind.OTHER,
     )
-    call = np.where(
-        chain.part == Part.RETURN, np.append(ctx.host_waits.call, -1)[chain.wait], np.append(ctx.launch, -1)[chain.op]
-    )
-    return _columns(chain, kind, np.where(call >= 0, np.append(ctx.tree.node_of_call, -1)[call], -1))
+    return kind.astype(np.uint8)
 
 
-def _on_host(ctx: Context, chain: Chain) -> dict[str, Any]:
-    """The stretches of the host, cut by what the host did."""
-    stretches = driving(ctx, IntervalSet(chain.start, chain.end))
-    count = np.diff(np.searchsorted(stretches.start, chain.start), append=len(stretches))
-    cut = replace(chain.take(np.repeat(np.arange(len(chain)), count)), start=stretches.start, end=stretches.end)
-    kind = KIND_OF_STATE[stretches.state]
-    kind = np.where((kind == PathKind.HOST) & _prepares_input(ctx, stretches.end), np.uint8(PathKind.INPUT), kind)
-    return _columns(cut, kind, stretches.node)
+def _nodes(ctx: Context, chain: Chain) -> I64:
+    """Node of the call that waits, or that launches the op of a segment; -1 where it was not recorded."""
+    waiting, launching = np.append(ctx.host_waits.call, -1)[chain.wait], np.append(ctx.launch, -1)[chain.op]
+    call = np.where(chain.part == Part.RETURN, waiting, launching)
+    return np.where(call >= 0, np.append(ctx.tree.node_of_call, -1)[call], -1)
 
 
-def _prepares_input(ctx: Context, time: I64) -> Bool:
-    """Whether what the host does up to each of these times is followed by a copy that brings input."""
-    calls = ctx.trace.api_calls
+def _with_input(ctx: Context, kind: U8, end: I64) -> U8:
+    """The kinds, with input for work of the host that is followed by a copy that brings some."""
+    calls, work = ctx.trace.api_calls, np.flatnonzero(kind == PathKind.HOST)
     brings = np.zeros(len(calls), bool)
     brings[ctx.launch[ctx.brings_input & (ctx.launch >= 0)]] = True
-    launching = ctx.blocks.copy()
-    launching[ctx.launch[ctx.launch >= 0]] = True
-    rows = np.flatnonzero(launching)
-    following = np.searchsorted(calls.start[rows], time)
-    result: Bool = np.append(brings[rows], False)[following]
+    using = ctx.blocks.copy()
+    using[ctx.launch[ctx.launch >= 0]] = True
+    rows = np.flatnonzero(using)
+    following = np.append(brings[rows], False)[np.searchsorted(calls.start[rows], end[work])]
+    result = kind.copy()
+    result[work[following]] = PathKind.INPUT
     return result
-
-
-def _columns(chain: Chain, kind: U8, node: I64) -> dict[str, Any]:
-    kept = {name: getattr(chain, name) for name in ("start", "end", "part", "op")}
-    return kept | {"kind": kind, "node": node}

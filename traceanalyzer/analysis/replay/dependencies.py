@@ -34,6 +34,14 @@ class Dependencies:
     on_communication: I64
     """A second one: the collective that a compute op waits for, -1: none."""
 
+    def met(self, end: I64) -> I64:
+        """When all that each op waits for has happened, given the ends of all ops, ns; far in the past without any."""
+        never = np.iinfo(np.int64).min // 2
+        first = np.where(self.on >= 0, end[np.maximum(self.on, 0)] + self.delay, never)
+        second = np.where(self.on_communication >= 0, end[np.maximum(self.on_communication, 0)], never)
+        result: I64 = np.maximum(first, second)
+        return result
+
 
 def find_dependencies(ctx: Context, chosen: I64, stream: I32) -> Dependencies:
     """Dependencies between the chosen device ops, which are in launch order."""

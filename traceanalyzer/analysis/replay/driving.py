@@ -9,7 +9,6 @@ import numpy as np
 
 from traceanalyzer.analysis.host_timeline import HostState
 from traceanalyzer.analysis.intervals import IntervalSet, intersect, overlaps, subtract, union
-from traceanalyzer.trace import Table, column
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.context import Context
@@ -22,14 +21,14 @@ NO_STATE = PROFILER_STATE + 1
 
 
 @dataclass(frozen=True, eq=False)
-class Stretches(Table):
-    """Stretches of the host's time, in time order and disjoint."""
+class Stretches:
+    """Stretches of the host's time, disjoint; those of one state and thread follow each other in time order."""
 
-    start: I64 = column(np.int64)
-    end: I64 = column(np.int64)
-    state: U8 = column(np.uint8, fill=NO_STATE)
+    start: I64
+    end: I64
+    state: U8
     """`HostState` of the process, `PROFILER_STATE` or `NO_STATE`."""
-    node: I64 = column(np.int64)
+    node: I64
     """Innermost node of the host tree of the thread that is in this state; -1 outside all."""
 
 
@@ -50,11 +49,9 @@ def driving(ctx: Context, within: IntervalSet) -> Stretches:
             parts.append((found, state, pieces.node[rows[of]]))
             left = subtract(left, claimed)
     parts.append((left, NO_STATE, np.full(len(left.start), -1)))
-    return Stretches.from_columns(
-        {
-            "start": np.concatenate([found.start for found, _, _ in parts]),
-            "end": np.concatenate([found.end for found, _, _ in parts]),
-            "state": np.repeat([state for _, state, _ in parts], [len(node) for _, _, node in parts]),
-            "node": np.concatenate([node for _, _, node in parts]),
-        }
+    return Stretches(
+        start=np.concatenate([found.start for found, _, _ in parts]),
+        end=np.concatenate([found.end for found, _, _ in parts]),
+        state=np.repeat(np.array([state for _, state, _ in parts], np.uint8), [len(node) for _, _, node in parts]),
+        node=np.concatenate([node for _, _, node in parts]),
     )

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.replay.buckets import rebucketed
 from traceanalyzer.analysis.replay.dependencies import Dependencies
+from traceanalyzer.analysis.replay.fusion import LEAST_KERNEL_NS, elementwise_fused, launches_fused, optimizer_fused
+from traceanalyzer.analysis.replay.named import ops_named
+from traceanalyzer.analysis.replay.together import apart
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Sequence
 
     from traceanalyzer.analysis.replay.tape import Tape
     from traceanalyzer.trace import I64, Bool
@@ -19,13 +24,30 @@ GRAPH_GAP_NS = 400
 """Pause between dependent kernels of one CUDA graph (0.3 to 0.5 us in graphs recorded on an H200)."""
 
 
+Change = Callable[["Tape"], "Tape | None"]
+"""Makes another tape of a tape; None where the recording does not say what it needs."""
+
+
+def lower_median(times: Sequence[float]) -> float:
+    """The middle one, of an even number the lower of the two."""
+    return sorted(times)[(len(times) - 1) // 2]
+
+
 @dataclass(frozen=True)
 class Scenario:
     """A change and what it assumes."""
 
     id: str
-    change: Callable[[Tape], Tape]
+    change: Change
     basis: str
+    cautious: Change | None = None
+    """A less hopeful reading of it, for the upper end of the range."""
+    missing: str = "the recording does not say what this needs"
+    """Why it is not predicted where `change` says None."""
+    step_of_run: Callable[[Sequence[float]], float] = max
+    """The run's step time from those of its ranks."""
+    parts: tuple[Scenario, ...] = ()
+    """The scenarios that it combines."""
 
 
 def no_host_syncs(tape: Tape) -> Tape:
@@ -67,8 +89,8 @@ def copies_hidden(tape: Tape) -> Tape:
 
 
 def communication_free(tape: Tape) -> Tape:
-    """Collectives take no time, and compute that ran beside them is no longer slowed by them."""
-    return _without(replace(tape, duration=tape.alone), tape.communication)
+    """No collective at all: nobody waits for another rank, and compute that ran beside one is no longer slowed."""
+    return _without(replace(apart(tape), duration=tape.alone), tape.communication)
 
 
 def communication_overlapped(tape: Tape) -> Tape:
@@ -82,14 +104,31 @@ def communication_overlapped(tape: Tape) -> Tape:
     return replace(tape, stream=own, dependencies=freed)
 
 
-def faster(ops: Bool, factor: float) -> Callable[[Tape], Tape]:
-    """The chosen ops (a flag for each device op of the trace) `factor` times faster."""
+def at_roofline(tape: Tape) -> Tape | None:
+    """Each kernel takes the time that its work needs at the GPU's limits; None where no kernel's is known."""
+    attainable = tape.ctx.roofline.attainable[tape.row]
+    known = np.isfinite(attainable) & tape.compute
+    if not known.any():
+        return None
+    reached = np.maximum(np.nan_to_num(attainable), LEAST_KERNEL_NS)
+    return replace(tape, duration=np.where(known, np.minimum(tape.duration, reached), tape.duration).astype(np.int64))
 
-    def change(tape: Tape) -> Tape:
-        duration = np.where(ops[tape.row], tape.duration / factor, tape.duration)
-        return replace(tape, duration=duration.astype(np.int64))
 
-    return change
+def faster(pattern: str, factor: float) -> Scenario:
+    """The device work that a name (regular expression, see `ops_named`) stands for takes 1/factor of its time."""
+
+    def change(tape: Tape) -> Tape | None:
+        chosen = ops_named(tape.ctx, pattern)[tape.row]
+        if not chosen.any():
+            return None
+        return replace(tape, duration=np.where(chosen, tape.duration / factor, tape.duration).astype(np.int64))
+
+    return Scenario(
+        f"{pattern}={factor:g}",
+        change,
+        f"device work of {pattern} {factor:g} times faster; the host's part stays as it is",
+        missing="no device work has this name",
+    )
 
 
 def _without(tape: Tape, ops: Bool) -> Tape:
@@ -112,8 +151,9 @@ def less_compute(share: float) -> Callable[[Tape], Tape]:
     """All computation shorter by this share."""
 
     def change(tape: Tape) -> Tape:
-        compute = ~(tape.communication | tape.copy)
-        return replace(tape, duration=np.where(compute, tape.duration * (1.0 - share), tape.duration).astype(np.int64))
+        return replace(
+            tape, duration=np.where(tape.compute, tape.duration * (1.0 - share), tape.duration).astype(np.int64)
+        )
 
     return change
 
@@ -121,12 +161,21 @@ def less_compute(share: float) -> Callable[[Tape], Tape]:
 def combined(*scenarios: Scenario) -> Scenario:
     """All of them at once."""
 
-    def change(tape: Tape) -> Tape:
+    def change(tape: Tape) -> Tape | None:
         for scenario in scenarios:
-            tape = scenario.change(tape)
+            changed = scenario.change(tape)
+            if changed is None:
+                return None
+            tape = changed
         return tape
 
-    return Scenario("+".join(s.id for s in scenarios), change, "; ".join(s.basis for s in scenarios))
+    name, basis = "+".join(s.id for s in scenarios), "; ".join(s.basis for s in scenarios)
+    return Scenario(name, change, basis, parts=scenarios)
+
+
+def nobody_waited_for(tape: Tape) -> Tape | None:
+    """Collectives only transfer: all ranks are there at the same time."""
+    return apart(tape) if (tape.meeting >= 0).any() else None
 
 
 NO_HOST_SYNCS = Scenario(
@@ -135,23 +184,87 @@ NO_HOST_SYNCS = Scenario(
 LAUNCHES_FREE = Scenario(
     "launches_free", launches_free, "dispatch and launches cost nothing, as in a CUDA graph; waits stay"
 )
+NO_HOST_SYNCS_LAUNCHES_FREE = replace(
+    combined(NO_HOST_SYNCS, LAUNCHES_FREE),
+    basis="no waits, and dispatch and launches cost nothing: the step in a CUDA graph",
+)
+FUSED_ELEMENTWISE = Scenario(
+    "fused_elementwise",
+    elementwise_fused,
+    "each run of elementwise kernels launched back to back is one that takes as long as the longest of them "
+    "(upper end: as all of them)",
+    cautious=launches_fused,
+    missing="no elementwise kernels are launched back to back",
+)
+FUSED_OPTIMIZER = Scenario(
+    "fused_optimizer",
+    optimizer_fused,
+    "Adam reads and writes everything once, in one launch for every few dozen tensors",
+    missing="no step of an Adam that is not fused already was recorded",
+)
 INPUT_READY = Scenario("input_ready", input_ready, "input data is always ready")
 NO_HOST_WORK = Scenario("no_host_work", no_host_work, "no host work between operators but dispatch")
 COPIES_HIDDEN = Scenario("copies_hidden", copies_hidden, "copies take no time and block nobody")
-COMMUNICATION_FREE = Scenario("communication_free", communication_free, "collectives take no time")
+COMMUNICATION_FREE = Scenario(
+    "communication_free", communication_free, "no collectives: they take no time, and nobody waits for another rank"
+)
 COMMUNICATION_OVERLAPPED = Scenario(
     "communication_overlapped", communication_overlapped, "collectives run beside the compute as far as the step lasts"
+)
+_FITTED = "sizes and times of collectives do not tell what one of another size would take"
+BUCKETS_DOUBLED = Scenario(
+    "buckets_doubled",
+    rebucketed(2.0),
+    "gradients are reduced in messages twice as large; their time is fitted to those recorded",
+    missing=_FITTED,
+)
+BUCKETS_HALVED = Scenario(
+    "buckets_halved",
+    rebucketed(0.5),
+    "gradients are reduced in messages half as large; their time is fitted to those recorded",
+    missing=_FITTED,
+)
+NO_STRAGGLER = Scenario(
+    "no_straggler",
+    nobody_waited_for,
+    "every rank takes as long as the middle one, and collectives only transfer",
+    missing="it takes the recordings of several ranks that share collectives",
+    step_of_run=lower_median,
+)
+AT_ROOFLINE = Scenario(
+    "at_roofline",
+    at_roofline,
+    "each kernel whose work is known takes no longer than the GPU's limits allow; the others stay",
+    missing="the work of the kernels, or the GPU's limits, are not known",
 )
 GAPS_CLOSED = Scenario("gaps_closed", gaps_closed, "no pause between queued ops")
 
 SCENARIOS = (
     NO_HOST_SYNCS,
     LAUNCHES_FREE,
-    combined(NO_HOST_SYNCS, LAUNCHES_FREE),
+    NO_HOST_SYNCS_LAUNCHES_FREE,
+    FUSED_ELEMENTWISE,
+    FUSED_OPTIMIZER,
     INPUT_READY,
     NO_HOST_WORK,
     COPIES_HIDDEN,
     COMMUNICATION_FREE,
     COMMUNICATION_OVERLAPPED,
+    BUCKETS_DOUBLED,
+    BUCKETS_HALVED,
+    NO_STRAGGLER,
+    AT_ROOFLINE,
 )
 """What `whatif` answers, one list; more are made by `faster`, `less_compute` and `combined`."""
+
+COMBINED = (
+    NO_HOST_SYNCS,
+    LAUNCHES_FREE,
+    FUSED_ELEMENTWISE,
+    FUSED_OPTIMIZER,
+    INPUT_READY,
+    NO_HOST_WORK,
+    COPIES_HIDDEN,
+    COMMUNICATION_OVERLAPPED,
+)
+"""Changes to a program that can be made together; the best few are also predicted at once."""

@@ -1,4 +1,8 @@
-"""Runs a tape: one pass over the host's events and the ops they launch, in integer nanoseconds."""
+"""Runs tapes: one pass over the host's events and the ops they launch, in integer nanoseconds.
+
+The ranks of a run are passed through together: at a collective that they share each stops with the moment from
+which it could take part, and goes on from the moment from which all can.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+
     from traceanalyzer.analysis.replay.tape import Tape
 
 QUEUE_DEPTH = 1024
@@ -17,14 +23,53 @@ LEAST_STEPS = 24
 
 def step_time_ns(tape: Tape) -> float:
     """Mean step time of the tape in its steady state, ns."""
-    repeats = max(2, -(-LEAST_STEPS // tape.steps))
+    return step_times_ns([tape])[0]
+
+
+def step_times_ns(tapes: Sequence[Tape]) -> list[float]:
+    """The same of each rank's tape, run together, ns. All hold equally many steps."""
+    steps = max(tape.steps for tape in tapes)
+    repeats = max(2, -(-LEAST_STEPS // steps))
     first = repeats // 2
-    done = run(tape, repeats)
-    return (done[-1] - done[first - 1]) / ((repeats - first) * tape.steps)
+    return [(done[-1] - done[first - 1]) / ((repeats - first) * steps) for done in run(tapes, repeats)]
 
 
-def run(tape: Tape, repeats: int) -> list[int]:
-    """When the host and the device had finished each repetition of the tape, ns."""
+def run(tapes: Sequence[Tape], repeats: int) -> list[list[int]]:
+    """When the host and the device of each rank had finished each repetition of its tape, ns.
+
+    A collective transfers once all ranks that have it are there. Where the ranks' orders contradict each other,
+    one that could never begin does so with those who are there.
+    """
+    members = np.bincount(np.concatenate([tape.meeting[tape.meeting >= 0] for tape in tapes])).tolist()
+    ranks = [_pass(tape, repeats) for tape in tapes]
+    done: list[list[int]] = [[] for _ in tapes]
+    waiting: dict[tuple[int, int], dict[int, int]] = {}
+    ready = [(rank, 0) for rank in range(len(ranks))]
+    while ready:
+        rank, time = ready.pop()
+        try:
+            meeting, arrival = ranks[rank].send(time if time else None)
+        except StopIteration as finished:
+            done[rank] = finished.value
+        else:
+            there = waiting.setdefault(meeting, {})
+            there[rank] = arrival
+            if len(there) == members[meeting[1]]:
+                ready += _begin(waiting.pop(meeting))
+        if not ready and waiting:
+            ready += _begin(waiting.pop(next(iter(waiting))))
+    return done
+
+
+def _begin(arrivals: dict[int, int]) -> list[tuple[int, int]]:
+    """The ranks of a collective that begins, each with the moment when it does."""
+    last = max(arrivals.values())
+    return [(rank, last) for rank in arrivals]
+
+
+def _pass(tape: Tape, repeats: int) -> Generator[tuple[tuple[int, int], int], int | None, list[int]]:
+    """One rank: yields each shared collective (repetition and number) with the rank's arrival, is sent when all are
+    there, and returns when each repetition had finished."""
     events = list(
         zip(
             (tape.dispatch + tape.work + tape.loading + tape.profiling).tolist(),
@@ -38,12 +83,13 @@ def run(tape: Tape, repeats: int) -> list[int]:
     latency, gap = tape.latency.tolist(), tape.gap.tolist()
     on, delay = tape.dependencies.on.tolist(), tape.dependencies.delay.tolist()
     on_communication = tape.dependencies.on_communication.tolist()
+    meeting = tape.meeting.tolist()
     free = [0] * (max(stream, default=0) + 1)
     queue = [0] * QUEUE_DEPTH
     now = reach = launched = 0
     end = [0] * len(stream)
     done = []
-    for _ in range(repeats):
+    for repeat in range(repeats):
         for host, waits, first, stop in events:
             now += host
             for i in range(first, stop):
@@ -55,8 +101,10 @@ def run(tape: Tape, repeats: int) -> list[int]:
                     start = max(start, end[on[i]] + delay[i])
                 if on_communication[i] >= 0:
                     start = max(start, end[on_communication[i]])
-                end[i] = free[stream[i]] = start + duration[i]
                 queue[slot] = start
+                if meeting[i] >= 0:
+                    start = (yield (repeat, meeting[i]), start) or start
+                end[i] = free[stream[i]] = start + duration[i]
                 reach = max(reach, end[i])
             if waits:
                 now = max(now, reach)

@@ -70,18 +70,30 @@ class Tape:
     dependencies: Dependencies
     communication: Bool
     copy: Bool
+    meeting: I64
+    """Number of the collective among those that several ranks' tapes share, -1: none (`together`)."""
     row: I64
-    """Row of `Trace.device_ops`."""
+    """Row of `Trace.device_ops` ..."""
+    ctx: Context
+    """... of this recording."""
+
+    @property
+    def compute(self) -> Bool:
+        """Which ops are computation."""
+        result: Bool = ~(self.communication | self.copy)
+        return result
 
 
-def make_tape(ctx: Context) -> Tape | None:
-    """The tape of the steady steps; None where launches or device work were not recorded."""
+def make_tape(ctx: Context, typical: Bool | None = None) -> Tape | None:
+    """The tape of the steady steps (those that `typical_steps` chooses, unless given); None where launches or device
+    work were not recorded."""
     ops, calls, steps = ctx.trace.device_ops, ctx.trace.api_calls, ctx.steps
+    typical = typical_steps(ctx) if typical is None else typical
     chosen = np.flatnonzero(ctx.steady_ops & (ctx.launch >= 0))
-    chosen = chosen[typical_steps(ctx)[steps.of_op[chosen]]]
+    chosen = chosen[typical[steps.of_op[chosen]]]
     if not len(chosen):
         return None
-    kept = _host_windows(ctx)
+    kept = _host_windows(ctx, typical)
     inside = _inside(kept, calls.start)
     launching = np.zeros(len(calls), bool)
     launching[ctx.launch[chosen]] = True
@@ -94,11 +106,12 @@ def make_tape(ctx: Context) -> Tape | None:
     chosen = chosen[np.lexsort((ops.start[chosen], event_of_call[ctx.launch[chosen]]))]
     event = event_of_call[ctx.launch[chosen]]
     stream = _streams(ctx, chosen)
-    latency, gap = _timing(ctx, chosen, stream)
+    dependencies = find_dependencies(ctx, chosen, stream)
+    latency, gap = _timing(ctx, chosen, stream, dependencies)
     host = _host_time(ctx, rows, kept)
     reads = _inside(_read_ranges(ctx), calls.start[rows])
     return Tape(
-        steps=int(typical_steps(ctx).sum()),
+        steps=int(typical.sum()),
         dispatch=host.dispatch[:-1],
         work=host.work[:-1],
         loading=host.loading[:-1],
@@ -113,19 +126,22 @@ def make_tape(ctx: Context) -> Tape | None:
         alone=_alone(ctx, chosen),
         latency=latency,
         gap=gap,
-        dependencies=find_dependencies(ctx, chosen, stream),
+        dependencies=dependencies,
         communication=ctx.is_communication[chosen],
         copy=ctx.is_copy[chosen],
+        meeting=np.full(len(chosen), -1, np.int64),
         row=chosen,
+        ctx=ctx,
     )
 
 
-def typical_steps(ctx: Context) -> Bool:
-    """For each step whether the tape holds it: steady, no outlier that took far longer than the median, and of a long
-    recording the steps in its middle."""
-    steps = ctx.steps
-    typical: Bool = steps.duration <= OUTLIER_RATIO * np.median(steps.duration[steps.steady])
-    typical[: steps.warmup] = False
+def typical_steps(*contexts: Context) -> Bool:
+    """For each step of the first of a run's ranks whether the tape holds it: on every rank steady and no outlier that
+    took far longer than the median, and of a long recording the steps in its middle."""
+    typical = _usual(contexts[0])
+    for other in contexts[1:]:
+        usual = {name for name, here in zip(other.steps.names, _usual(other).tolist(), strict=True) if here}
+        typical &= np.array([name in usual for name in contexts[0].steps.names])
     chosen = np.flatnonzero(typical)
     surplus = max(len(chosen) - MAX_STEPS, 0)
     typical[chosen[: surplus // 2]] = False
@@ -133,10 +149,17 @@ def typical_steps(ctx: Context) -> Bool:
     return typical
 
 
-def _host_windows(ctx: Context) -> IntervalSet:
+def _usual(ctx: Context) -> Bool:
+    steps = ctx.steps
+    usual: Bool = steps.duration <= OUTLIER_RATIO * np.median(steps.duration[steps.steady])
+    usual[: steps.warmup] = False
+    return usual
+
+
+def _host_windows(ctx: Context, typical: Bool) -> IntervalSet:
     """Host time of the tape's steps, each with what follows it up to the next; a step's host range is cut to the
     length of its window, because the recorder's own start-up is not the step's."""
-    steps, typical = ctx.steps, typical_steps(ctx)
+    steps = ctx.steps
     begin = np.maximum(steps.host_start, steps.host_end - steps.duration)
     until = np.append(np.maximum(steps.host_start[1:], steps.host_end[:-1]), steps.host_end[-1])
     return union(begin[typical], until[typical])
@@ -165,21 +188,25 @@ def _streams(ctx: Context, chosen: I64) -> I32:
     return stream.astype(np.int32).reshape(-1)
 
 
-def _timing(ctx: Context, chosen: I64, stream: I32) -> tuple[I64, I64]:
-    """Launch latency and least gap of each op."""
+def _timing(ctx: Context, chosen: I64, stream: I32, dependencies: Dependencies) -> tuple[I64, I64]:
+    """Launch latency and least gap of each op. An op that was queued, and started late for no reason that is known,
+    keeps its pause: ops of other streams held what it needed of the device."""
     ops, calls = ctx.trace.device_ops, ctx.trace.api_calls
     start, end, call = ops.start[chosen], ops.end[chosen], ctx.launch[chosen]
     before = stream_free_since(start, end, stream)
     queued = calls.end[call] <= before
     latency = start - calls.start[call]
     first = np.append(True, call[1:] != call[:-1])
-    alone = first & ~queued & (latency >= 0)
+    met = dependencies.met(end)
+    # What a stream's first op on the tape waited for is not on the tape.
+    alone = first & ~queued & (latency >= 0) & (met <= calls.start[call]) & (before > 0)
     usual = int(np.median(latency[alone])) if alone.any() else DEFAULT_LATENCY_NS
     latency = np.where(alone, np.minimum(latency, 2 * usual), usual)
     pause = start - before
     short = queued & (pause >= 0) & (pause < QUEUED_GAP_NS)
     usual_gap = int(np.median(pause[short])) if short.any() else DEFAULT_GAP_NS
-    return latency, np.where(short, pause, usual_gap)
+    late = queued & ~short & (start - met >= QUEUED_GAP_NS)
+    return latency, np.where(short | late, pause, usual_gap)
 
 
 @dataclass(frozen=True, eq=False)
@@ -238,19 +265,3 @@ def _read_ranges(ctx: Context) -> IntervalSet:
 
 def _inside(a: IntervalSet, time: I64) -> Bool:
     return measure(a, time, time + 1) > 0
-
-
-def launched_by(ctx: Context, names: Bool) -> Bool:
-    """Device ops whose own name, or that of an operator or annotation around their launch, is one of the names
-    (a flag for each string of the trace)."""
-    ops, tree, ranges = ctx.trace.device_ops, ctx.tree, ctx.trace.host_ranges
-    chosen: Bool = names[ops.name]
-    is_range = ~tree.is_call
-    named = np.zeros(len(tree.start), bool)
-    named[is_range] = names[ranges.name[tree.row[is_range]]]
-    for node, parent in enumerate(tree.parent.tolist()):
-        if parent >= 0 and named[parent]:
-            named[node] = True
-    launched = ctx.launch >= 0
-    chosen[launched] |= named[tree.node_of_call[ctx.launch[launched]]]
-    return chosen

@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.metric import NS_PER_MS, metric
-from traceanalyzer.analysis.replay.scenarios import SCENARIOS, Scenario
-from traceanalyzer.analysis.replay.simulate import step_time_ns
-from traceanalyzer.analysis.replay.tape import make_tape, typical_steps
+from traceanalyzer.analysis.replay.scenarios import COMBINED, SCENARIOS, Scenario, combined
+from traceanalyzer.analysis.replay.simulate import step_times_ns
+from traceanalyzer.analysis.replay.tape import typical_steps
+from traceanalyzer.analysis.replay.together import make_tapes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from traceanalyzer.analysis.context import Context
+    from traceanalyzer.analysis.replay.scenarios import Change
     from traceanalyzer.analysis.replay.tape import Tape
 
 DISPATCH_SHARE = 0.67
@@ -31,16 +33,26 @@ FAITHFUL = 0.05
 """A replay that differs more than this from the recording says so with every prediction."""
 
 
+COMBINED_GAIN = 0.01
+"""A combination is worth telling if it is better than its parts by this."""
+COMBINED_COUNT = 3
+ONE_RANK = (
+    "The run has {world} ranks and one of them is replayed: its collectives take as long as recorded, waiting for the "
+    "others included, as if these came earlier by as much as this rank does."
+)
+TOGETHER = "{ranks} ranks are replayed together: a collective transfers once all of them have arrived."
+
+
 @dataclass(frozen=True)
 class Prediction:
-    """A scenario and the step time it leads to."""
+    """A scenario and the step time it leads to; null where the recording does not say what it needs."""
 
     id: str = metric("what is different")
-    step_ms: float = metric("predicted step time without a profiler", "ms")
-    low_ms: float = metric("lower end of the range, by the range of the profiler's cost", "ms")
-    high_ms: float = metric("upper end of it", "ms")
-    speedup: float = metric("unprofiled step time over the predicted one")
-    basis: str = metric("what is assumed")
+    step_ms: float | None = metric("predicted step time without a profiler", "ms")
+    low_ms: float | None = metric("lower end of the range, by the range of the profiler's cost", "ms")
+    high_ms: float | None = metric("upper end of it", "ms")
+    speedup: float | None = metric("unprofiled step time over the predicted one")
+    basis: str = metric("what is assumed, or why there is no prediction")
 
 
 @dataclass(frozen=True)
@@ -53,39 +65,44 @@ class WhatIf:
     unprofiled_step_ms: float = metric("step time without a profiler: measured with the capture, else estimated", "ms")
     unprofiled_low_ms: float = metric("lower end of the estimate's range", "ms")
     unprofiled_high_ms: float = metric("upper end of it", "ms")
+    ranks: int = metric("ranks replayed together")
     scenarios: list[Prediction] = metric("scenarios, largest gain first")
+    notes: list[str] = metric("what all of them assume")
 
 
 @dataclass(frozen=True, eq=False)
 class Replay:
-    """The steady steps ready to be replayed: as recorded, and with the profiler's cost taken out."""
+    """The steady steps ready to be replayed: as recorded, and with the profiler's cost taken out.
+
+    Each is the tapes of the ranks that are replayed together, the one that is spoken of first.
+    """
 
     recorded_ms: float
     fidelity_error: float
-    recorded: Tape
-    cheap: Tape
-    usual: Tape
-    dear: Tape
+    recorded: tuple[Tape, ...]
+    cheap: tuple[Tape, ...]
+    usual: tuple[Tape, ...]
+    dear: tuple[Tape, ...]
     """Without the profiler, with the least, the usual and the largest share of the dispatch left."""
     base_ms: float
     """Step time without the profiler."""
 
     @classmethod
-    def of(cls, ctx: Context, measured_ms: float | None = None) -> Replay | None:
+    def of(cls, ctx: Context, measured_ms: float | None = None, peers: Sequence[Context] = ()) -> Replay | None:
         """The replay of a process; None where launches or device work were not recorded, or there are no steps.
 
         `measured_ms` is the step time without a profiler, where the capture has it: the host is then made as
-        fast as that says.
+        fast as that says. `peers` are the other ranks of its run, replayed with it.
         """
-        tape = make_tape(ctx) if ctx.steps.found else None
-        if tape is None:
+        tapes = make_tapes(ctx, peers) if ctx.steps.found else ()
+        if not tapes:
             return None
-        typical = float(ctx.steps.duration[typical_steps(ctx)].mean()) / NS_PER_MS
-        cheap, usual, dear = _without_profiler(ctx, tape, measured_ms)
+        typical = float(ctx.steps.duration[typical_steps(ctx, *peers)].mean()) / NS_PER_MS
+        cheap, usual, dear = _without_profiler(tapes, measured_ms)
         return cls(
             recorded_ms=float(ctx.steps.duration[ctx.steps.steady].mean()) / NS_PER_MS,
-            fidelity_error=_step_ms(tape) / typical - 1.0 if typical else 0.0,
-            recorded=tape,
+            fidelity_error=_step_ms(tapes) / typical - 1.0 if typical else 0.0,
+            recorded=tapes,
             cheap=cheap,
             usual=usual,
             dear=dear,
@@ -99,19 +116,29 @@ class Replay:
 
     def predict(self, scenario: Scenario) -> Prediction:
         """The step time under a scenario; never longer than without it."""
-        step = min(_step_ms(scenario.change(self.usual)), self.base_ms)
+        step = self._step_ms(scenario, scenario.change, self.usual)
+        if step is None:
+            return Prediction(scenario.id, None, None, None, None, scenario.missing)
+        step = min(step, self.base_ms)
+        low = self._step_ms(scenario, scenario.change, self.cheap)
+        high = self._step_ms(scenario, scenario.cautious or scenario.change, self.dear)
         return Prediction(
             id=scenario.id,
             step_ms=step,
-            low_ms=min(_step_ms(scenario.change(self.cheap)), step),
-            high_ms=max(_step_ms(scenario.change(self.dear)), step),
+            low_ms=step if low is None else min(low, step),
+            high_ms=step if high is None else max(high, step),
             speedup=self.base_ms / step if step else 1.0,
             basis=scenario.basis,
         )
 
+    def _step_ms(self, scenario: Scenario, change: Change, tapes: Sequence[Tape]) -> float | None:
+        changed = [tape for tape in map(change, tapes) if tape is not None]
+        return _step_ms(changed, scenario.step_of_run) if len(changed) == len(tapes) else None
+
     def what_if(self, more: Sequence[Scenario] = ()) -> WhatIf:
-        """All predictions, `more` scenarios included."""
+        """All predictions, `more` scenarios and combinations of the best few included."""
         predictions = [self.predict(scenario) for scenario in (*SCENARIOS, *more)]
+        predictions += self._combinations({p.id: p.step_ms for p in predictions if p.step_ms is not None})
         return WhatIf(
             recorded_step_ms=self.recorded_ms,
             replayed_step_ms=_step_ms(self.recorded),
@@ -119,43 +146,71 @@ class Replay:
             unprofiled_step_ms=self.base_ms,
             unprofiled_low_ms=_step_ms(self.cheap),
             unprofiled_high_ms=_step_ms(self.dear),
-            scenarios=sorted(predictions, key=lambda p: p.step_ms),
+            ranks=len(self.recorded),
+            scenarios=sorted(predictions, key=lambda p: float("inf") if p.step_ms is None else p.step_ms),
+            notes=self._notes(),
         )
 
+    def _combinations(self, step_ms: dict[str, float]) -> Iterator[Prediction]:
+        """The best two and the best three together, where that is better than what is known already."""
+        gains = [s for s in COMBINED if step_ms.get(s.id, self.base_ms) < self.base_ms * (1 - COMBINED_GAIN)]
+        gains.sort(key=lambda s: step_ms[s.id])
+        best = min((step_ms[s.id] for s in gains), default=0.0)
+        for count in range(2, min(COMBINED_COUNT, len(gains)) + 1):
+            together = combined(*gains[:count])
+            if together.id in step_ms:
+                continue
+            prediction = self.predict(together)
+            if prediction.step_ms is not None and prediction.step_ms < best * (1 - COMBINED_GAIN):
+                best = prediction.step_ms
+                yield prediction
 
-def _step_ms(tape: Tape) -> float:
-    return step_time_ns(tape) / NS_PER_MS
+    def _notes(self) -> list[str]:
+        world = self.recorded[0].ctx.trace.process.world_size or 1
+        if len(self.recorded) > 1:
+            return [TOGETHER.format(ranks=len(self.recorded))]
+        return [ONE_RANK.format(world=world)] if world > 1 and self.recorded[0].communication.any() else []
 
 
-def _without_profiler(ctx: Context, tape: Tape, measured_ms: float | None) -> tuple[Tape, Tape, Tape]:
-    """The tape with the profiler's cost taken out of the dispatch: cheap, usual and dear host."""
+def _step_ms(tapes: Sequence[Tape], of_run: Callable[[Sequence[float]], float] = max) -> float:
+    return of_run(step_times_ns(tapes)) / NS_PER_MS
+
+
+def _without_profiler(
+    tapes: tuple[Tape, ...], measured_ms: float | None
+) -> tuple[tuple[Tape, ...], tuple[Tape, ...], tuple[Tape, ...]]:
+    """The tapes with the profiler's cost taken out of the dispatch: cheap, usual and dear host."""
+    trace = tapes[0].ctx.trace
     if measured_ms is not None:
-        fitted = _dispatch_scaled(tape, _fitted_share(tape, measured_ms))
+        fitted = _dispatch_scaled(tapes, _fitted_share(tapes, measured_ms))
         return fitted, fitted, fitted
-    if ctx.trace.source != "kineto":
-        return tape, tape, tape
-    share = DISPATCH_SHARE_WITH_STACKS if ctx.trace.collected.stacks else DISPATCH_SHARE
+    if trace.source != "kineto":
+        return tapes, tapes, tapes
+    share = DISPATCH_SHARE_WITH_STACKS if trace.collected.stacks else DISPATCH_SHARE
     low, high = share - DISPATCH_RANGE, min(share + DISPATCH_RANGE, 1.0)
-    return _dispatch_scaled(tape, low), _dispatch_scaled(tape, share), _dispatch_scaled(tape, high)
+    return _dispatch_scaled(tapes, low), _dispatch_scaled(tapes, share), _dispatch_scaled(tapes, high)
 
 
-def _fitted_share(tape: Tape, measured_ms: float) -> float:
+def _fitted_share(tapes: tuple[Tape, ...], measured_ms: float) -> float:
     """The share of the dispatch with which the replay takes as long as was measured; 1 if the host does not matter."""
     low, high = 0.0, 1.0
     for _ in range(FIT_ROUNDS):
         middle = (low + high) / 2
-        if _step_ms(_dispatch_scaled(tape, middle)) > measured_ms:
+        if _step_ms(_dispatch_scaled(tapes, middle)) > measured_ms:
             high = middle
         else:
             low = middle
     return high
 
 
-def _dispatch_scaled(tape: Tape, share: float) -> Tape:
-    return replace(
-        tape,
-        dispatch=np.rint(tape.dispatch * share).astype(np.int64),
-        reading=np.rint(tape.reading * share).astype(np.int64),
-        profiling=np.zeros_like(tape.profiling),
-        tail=(round(tape.tail[0] * share), tape.tail[1], tape.tail[2], 0),
+def _dispatch_scaled(tapes: tuple[Tape, ...], share: float) -> tuple[Tape, ...]:
+    return tuple(
+        replace(
+            tape,
+            dispatch=np.rint(tape.dispatch * share).astype(np.int64),
+            reading=np.rint(tape.reading * share).astype(np.int64),
+            profiling=np.zeros_like(tape.profiling),
+            tail=(round(tape.tail[0] * share), tape.tail[1], tape.tail[2], 0),
+        )
+        for tape in tapes
     )

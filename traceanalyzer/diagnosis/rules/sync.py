@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from traceanalyzer.analysis.replay.scenarios import LAUNCHES_FREE, NO_HOST_SYNCS, combined
+from traceanalyzer.analysis.replay.scenarios import NO_HOST_SYNCS, NO_HOST_SYNCS_LAUNCHES_FREE
 from traceanalyzer.diagnosis.draft import Draft, Remedy, share
 from traceanalyzer.diagnosis.finding import Evidence
 
@@ -39,7 +39,7 @@ def host_waits(m: Measurements) -> Iterator[Draft]:
     )
     remedies = [
         Remedy(action, BASIS, NO_HOST_SYNCS),
-        Remedy(AND_THEN, BASIS, combined(NO_HOST_SYNCS, LAUNCHES_FREE), suffix="-and-launches"),
+        Remedy(AND_THEN, BASIS, NO_HOST_SYNCS_LAUNCHES_FREE, suffix="-and-launches"),
     ]
     yield Draft(
         "host-waits",

@@ -1,0 +1,167 @@
+"""Gradient buckets of another size: the same bytes in collectives that begin when their last gradient is there.
+
+What a collective of a size would take comes from those recorded: time = latency + bytes / bandwidth, fitted to the
+shortest time of each size (the alpha-beta model of communication). Between two buckets gradients come evenly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from traceanalyzer.analysis.collective_names import KINDS
+from traceanalyzer.analysis.replay.dependencies import Dependencies
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from traceanalyzer.analysis.replay.tape import Tape
+    from traceanalyzer.trace import F64, I64, Bool
+
+SIZE_RATIO = 2.0
+"""The largest message must be so many times the smallest for a line through their times to mean something."""
+_REDUCTIONS = [KINDS.index(kind) for kind in ("all_reduce", "reduce_scatter")]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a collective takes: `latency_ns` + bytes * `ns_per_byte`."""
+
+    latency_ns: float
+    ns_per_byte: float
+
+    def of(self, size: F64) -> I64:
+        """Time for messages of these sizes in bytes, ns."""
+        time: I64 = np.rint(self.latency_ns + size * self.ns_per_byte).astype(np.int64)
+        return time
+
+
+def rebucketed(factor: float) -> Callable[[Tape], Tape | None]:
+    """Buckets that are `factor` times as large (as the median one); None where sizes or their cost are not known."""
+
+    def change(tape: Tape) -> Tape | None:
+        size = _sizes(tape)
+        runs = _runs(tape, size)
+        cost = fit_cost(size, tape.duration)
+        if cost is None or not runs:
+            return None
+        buckets = np.concatenate(runs)
+        return _with_buckets(tape, runs, size, float(np.median(size[buckets])) * factor, cost)
+
+    return change
+
+
+def fit_cost(size: I64, duration: I64) -> Cost | None:
+    """The cost of a collective from sizes (-1: none) and times; None where they differ too little to tell."""
+    known = size > 0
+    sizes, index = np.unique(size[known], return_inverse=True)
+    if len(sizes) < 2 or sizes[-1] < SIZE_RATIO * sizes[0]:
+        return None
+    shortest = np.full(len(sizes), np.inf)
+    np.minimum.at(shortest, index, duration[known])
+    # Relative errors count alike, so that the small messages say what the latency is.
+    rows = np.stack((1 / shortest, sizes / shortest), axis=1)
+    latency, slope = np.linalg.lstsq(rows, np.ones(len(sizes)))[0].tolist()
+    if slope <= 0:
+        return None
+    return Cost(max(latency, 0.0), slope)
+
+
+def _sizes(tape: Tape) -> I64:
+    """Bytes that each op reduces across ranks, -1 where it does not or they were not recorded."""
+    calls = tape.ctx.collective_calls
+    size = np.full(len(tape.ctx.trace.device_ops), -1, np.int64)
+    reducing = np.isin(calls.kind, _REDUCTIONS)
+    size[calls.row[reducing]] = calls.bytes[reducing]
+    return size[tape.row]
+
+
+def _runs(tape: Tape, size: I64) -> list[I64]:
+    """Reductions on one stream one after the other, none of which anything waits for before the last is launched."""
+    buckets = np.flatnonzero(size > 0)
+    if not len(buckets):
+        return []
+    needed = np.full(len(tape.row), len(tape.row), np.int64)
+    index = np.arange(len(tape.row))
+    for on in (tape.dependencies.on, tape.dependencies.on_communication):
+        waits = (on >= 0) & ~tape.communication
+        np.minimum.at(needed, on[waits], index[waits])
+    cut = (needed[buckets[:-1]] < buckets[1:]) | (tape.stream[buckets[:-1]] != tape.stream[buckets[1:]])
+    step = tape.ctx.steps.of_op[tape.row[buckets]]
+    cut |= step[1:] != step[:-1]
+    cut |= ~_waits_for_compute(tape)[buckets[1:]] | _host_waited(tape, buckets)
+    return np.split(buckets, np.flatnonzero(cut) + 1)
+
+
+def _waits_for_compute(tape: Tape) -> Bool:
+    """Which ops wait for computation on another stream."""
+    on = tape.dependencies.on
+    return (on >= 0) & ~tape.communication[np.maximum(on, 0)]
+
+
+def _host_waited(tape: Tape, buckets: I64) -> Bool:
+    """Whether the host waited for the device between each of these ops and the next."""
+    waited = np.cumsum(tape.waits)[tape.event[buckets]]
+    return np.diff(waited) > 0
+
+
+def _with_buckets(tape: Tape, runs: list[I64], size: I64, target: float, cost: Cost) -> Tape:
+    """The recorded buckets stay as marks that take no time; what they did is done by inserted ones."""
+    compute = np.flatnonzero(~tape.communication & ~tape.copy)
+    duration, meeting, gap, latency = (a.copy() for a in (tape.duration, tape.meeting, tape.gap, tape.latency))
+    parts = []
+    for run in runs:
+        total = int(size[run].sum())
+        bounds = np.append(np.arange(target, total, target), total)
+        after = _produced(run, size[run], bounds, compute)
+        parts.append((np.maximum(after, 0), run[0] + np.zeros(len(after), np.int64), np.diff(bounds, prepend=0.0)))
+        duration[run], meeting[run], gap[run], latency[run] = 0, -1, 0, 0
+    marked = replace(tape, duration=duration, meeting=meeting, gap=gap, latency=latency)
+    after, like, moved = (np.concatenate([part[i] for part in parts]) for i in range(3))
+    return _inserted(marked, tape, after, like, cost.of(moved))
+
+
+def _produced(run: I64, size: I64, bounds: F64, compute: I64) -> I64:
+    """The compute op after which the gradients up to each of these bytes are there."""
+    ready = compute[np.maximum(np.searchsorted(compute, run) - 1, 0)]
+    begun = np.append(max(int(ready[0]) - (int(ready[-1] - ready[0]) // max(len(run) - 1, 1)), 0), ready)
+    position = np.interp(bounds, np.append(0, np.cumsum(size)), begun)
+    after: I64 = compute[np.clip(np.searchsorted(compute, np.ceil(position - 1e-6)), 0, len(compute) - 1)]
+    return after
+
+
+def _inserted(marked: Tape, tape: Tape, after: I64, like: I64, duration: I64) -> Tape:
+    """The tape with ops inserted behind those at `after`, which they wait for; otherwise as those at `like`."""
+    count, new = len(marked.row), len(after)
+    order = np.argsort(np.append(np.arange(count) * 2, after * 2 + 1), kind="stable")
+    moved = np.empty(count + new, np.int64)
+    moved[order] = np.arange(count + new)
+
+    def shifted(on: I64) -> I64:
+        result: I64 = np.where(on >= 0, moved[np.maximum(on, 0)], -1)
+        return result
+
+    added: dict[str, Any] = {
+        f.name: np.concatenate((getattr(marked, f.name), getattr(tape, f.name)[like]))[order]
+        for f in fields(marked)
+        if f.name in ("stream", "alone", "latency", "gap", "communication", "copy", "row")
+    }
+    on = marked.dependencies
+    zeros = np.zeros(new, np.int64)
+    shared = tape.meeting[like] >= 0
+    fresh = np.where(shared, int(tape.meeting.max(initial=0)) + 1 + np.arange(new), -1)
+    dependencies = Dependencies(
+        np.append(shifted(on.on), moved[after])[order],
+        np.append(on.delay, zeros)[order],
+        np.append(shifted(on.on_communication), zeros - 1)[order],
+    )
+    return replace(
+        marked,
+        **added,
+        event=np.append(marked.event, tape.event[after])[order],
+        duration=np.append(marked.duration, duration)[order],
+        meeting=np.append(marked.meeting, fresh)[order],
+        dependencies=dependencies,
+    )

@@ -1,0 +1,50 @@
+"""The device ops that a name stands for: a kernel's, operator's, annotation's, Python function's or module's."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.backward import made_by
+from traceanalyzer.analysis.intervals import measure, union
+from traceanalyzer.trace import RangeKind
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.context import Context
+    from traceanalyzer.trace import I64, Bool
+
+MODULE_PREFIX = "nn.Module: "
+"""What PyTorch calls the range around a module's forward, its class and number following."""
+
+
+def ops_named(ctx: Context, pattern: str) -> Bool:
+    """Device ops whose own name the regular expression matches, or that of an operator, annotation, library call or
+    Python frame around their launch. To a module belongs the backward pass of what it ran, too."""
+    search = re.compile(pattern).search
+    names = np.array([bool(search(text)) for text in ctx.trace.strings] or [False])
+    tree, ranges = ctx.tree, ctx.trace.host_ranges
+    inside = np.zeros(len(tree.start), bool)
+    inside[~tree.is_call] = names[ranges.name[tree.row[~tree.is_call]]]
+    inside = tree.innermost(inside) >= 0
+    modules = np.array([text.startswith(MODULE_PREFIX) for text in ctx.trace.strings] or [False])
+    inside |= _in_frames(ctx, names)
+    inside |= made_by(ctx, _in_frames(ctx, names & modules))
+    chosen: Bool = names[ctx.trace.device_ops.name]
+    launched = np.flatnonzero(ctx.launch >= 0)
+    chosen[launched] |= inside[tree.node_of_call[ctx.launch[launched]]]
+    return chosen
+
+
+def _in_frames(ctx: Context, names: Bool) -> Bool:
+    """Which nodes of the host tree begin inside a Python frame with one of the names."""
+    tree, ranges = ctx.tree, ctx.trace.host_ranges
+    rows = np.flatnonzero((ranges.kind == RangeKind.PYTHON) & names[ranges.name])
+    result = np.zeros(len(tree.start), bool)
+    for thread in np.unique(ranges.thread[rows]):
+        mine = rows[ranges.thread[rows] == thread]
+        here: I64 = np.flatnonzero(tree.thread == thread)
+        begin = tree.start[here]
+        result[here] = measure(union(ranges.start[mine], ranges.end[mine]), begin, begin + 1) > 0
+    return result

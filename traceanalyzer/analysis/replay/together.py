@@ -1,0 +1,69 @@
+"""The ranks of a run on tapes that meet: a shared collective transfers once all its ranks have arrived.
+
+What a rank spent in a collective before the last one came is waiting; the transfer is what the rank that came last
+spent in it, so the shortest time of all. Without the other ranks' recordings a collective is replayed as long as it
+was recorded, waiting included, because nothing tells when the others would come.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.collective_matches import match_collectives
+from traceanalyzer.analysis.replay.tape import make_tape, typical_steps
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from traceanalyzer.analysis.collective_matches import Matches
+    from traceanalyzer.analysis.context import Context
+    from traceanalyzer.analysis.replay.tape import Tape
+    from traceanalyzer.trace import I64
+
+
+def make_tapes(ctx: Context, peers: Sequence[Context] = ()) -> tuple[Tape, ...]:
+    """The tape of a recording, and of the other ranks of its run where they share collectives with it; empty where
+    launches or device work were not recorded."""
+    if peers:
+        ranks = (ctx, *peers)
+        tapes = [make_tape(one, typical_steps(one, *(other for other in ranks if other is not one))) for one in ranks]
+        made = [tape for tape in tapes if tape is not None]
+        if len(made) == len(ranks) and len({tape.steps for tape in made}) == 1:
+            joined = join(made, match_collectives(ranks))
+            if (joined[0].meeting >= 0).any():
+                return joined
+    alone = make_tape(ctx)
+    return () if alone is None else (alone,)
+
+
+def join(tapes: Sequence[Tape], matches: Matches) -> tuple[Tape, ...]:
+    """The tapes with the collectives that are on all their ranks' tapes as meetings."""
+    position = np.stack([_positions(tape, matches.row[:, rank]) for rank, tape in enumerate(tapes)], axis=1)
+    shared = ((position >= 0) == matches.present).all(axis=1) & (matches.present.sum(axis=1) > 1)
+    position = position[shared]
+    durations = [tape.duration[column] for tape, column in zip(tapes, position.T, strict=True)]
+    transfer = np.where(position >= 0, np.stack(durations, axis=1), np.iinfo(np.int64).max).min(axis=1)
+    return tuple(_with_meetings(tape, column, transfer) for tape, column in zip(tapes, position.T, strict=True))
+
+
+def _positions(tape: Tape, row: I64) -> I64:
+    """Where these device ops are on the tape, -1: nowhere."""
+    of_row = np.full(len(tape.ctx.trace.device_ops) + 1, -1, np.int64)
+    of_row[tape.row] = np.arange(len(tape.row))
+    of_row[-1] = -1
+    return of_row[row]
+
+
+def _with_meetings(tape: Tape, position: I64, transfer: I64) -> Tape:
+    meeting, duration = tape.meeting.copy(), tape.duration.copy()
+    here = np.flatnonzero(position >= 0)
+    meeting[position[here]], duration[position[here]] = here, transfer[here]
+    return replace(tape, meeting=meeting, duration=duration)
+
+
+def apart(tape: Tape) -> Tape:
+    """Nobody waits for another rank: collectives only transfer."""
+    return replace(tape, meeting=np.full_like(tape.meeting, -1))
