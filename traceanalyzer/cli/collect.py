@@ -58,7 +58,7 @@ def _common(command: F) -> F:
     return functools.reduce(lambda made, option: option(made), reversed(options), command)
 
 
-@collect.command("torch", context_settings=COMMAND)
+@collect.command("torch", short_help="Record some steps with torch.profiler.", context_settings=COMMAND)
 @_common
 @_count("--unprofiled-steps", UNPROFILED_STEPS, "Steps timed without profiler.", least=0)
 @_count("--warmup", WARMUP, "Steps profiled and thrown away.", least=0)
@@ -80,7 +80,7 @@ def collect_torch(words: tuple[str, ...], output: str | None, **options: Any) ->
     _record("torch", words, output, options)
 
 
-@collect.command("timing", context_settings=COMMAND)
+@collect.command("timing", short_help="Time every step, without a profiler.", context_settings=COMMAND)
 @_common
 def collect_timing(words: tuple[str, ...], output: str | None, **options: Any) -> None:
     """Time every step, without a profiler: collect timing -- python train.py.
@@ -91,7 +91,7 @@ def collect_timing(words: tuple[str, ...], output: str | None, **options: Any) -
     _record("timing", words, output, options)
 
 
-@collect.command("nsys", context_settings=COMMAND)
+@collect.command("nsys", short_help="Record some steps with Nsight Systems.", context_settings=COMMAND)
 @_common
 @_count("--unprofiled-steps", UNPROFILED_STEPS, "Steps timed without capture.", least=0)
 @_count("--warmup", WARMUP, "Steps captured before those that count.", least=0)
@@ -114,7 +114,7 @@ def collect_nsys(
     _record("nsys", words, output, options, chosen)
 
 
-@collect.command("ncu", context_settings=COMMAND)
+@collect.command("ncu", short_help="Measure the kernels of a step with Nsight Compute.", context_settings=COMMAND)
 @_common
 @click.option(
     "--trace", metavar="FILE", type=click.Path(), help="Measure the kernels that took most time in this recording."
