@@ -109,6 +109,22 @@ def test_idle_time_goes_by_its_cause_and_names_the_wait():
     assert launch.title == "idle, launching: more idle time"
 
 
+def test_launching_says_how_many_launches_there_are():
+    a, b = (
+        report(*STEP, idle("launch", ms, "aten::mm"), launches_per_step=count) for ms, count in ((6, 320.0), (1, 4.0))
+    )
+    title = compare_reports(a, b).changes[0].title
+    assert title == "idle, launching (320 → 4 launches a step): less idle time"
+
+
+def test_collectives_of_other_sizes():
+    a, b = (
+        part("record_param_comms", "ncclAllReduce", ms, shapes=f"[[{ms}]]", calls=n, of="exposed_communication")
+        for ms, n in ((8, 1), (2, 4))
+    )
+    assert first([*STEP, a], [*STEP, b]) == ("other_shapes", "all_reduce: other sizes (1 → 4 a step)")
+
+
 def test_changes_within_noise_come_last_whatever_their_size():
     a = [part("aten::mm", "g", 100.0), part("aten::relu", "r", 1)]
     b = [part("aten::mm", "g", 101.5), part("aten::relu", "r", 2)]

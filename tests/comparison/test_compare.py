@@ -8,6 +8,7 @@ import pytest
 import traceanalyzer as ta
 from tests.comparison.build import idle, part, report
 from tests.report.reports import HOSTILE, empty
+from traceanalyzer.analysis.ranks import RankRow
 from traceanalyzer.comparison.compare import compare_reports
 from traceanalyzer.comparison.render import comparison_as_csv, comparison_as_markdown, comparison_as_terminal
 from traceanalyzer.errors import EmptyRecordingError, UnreadableInputError
@@ -35,6 +36,14 @@ def test_a_slower_machine_is_told_from_other_work():
     assert "Both do the same GPU work" in compare_reports(A, slower).headline
     other = report(part("aten::mm", "other", 5.5), idle("sync", 5, "aten::item", "cudaStreamSynchronize"))
     assert "Both do the same GPU work" not in compare_reports(A, other).headline
+
+
+def test_a_straggler_that_is_none_any_more_is_named():
+    rows = [RankRow(i, 0, 9.0, 9.0, 5.0, 1.0, None, None, 0.0, False) for i in range(2)]
+    held_up = replace(A, tables=A.tables | {"ranks": [rows[0], replace(rows[1], straggler=True)]})
+    even = replace(B, tables=B.tables | {"ranks": rows})
+    headline = compare_reports(held_up, even).headline
+    assert headline.endswith("A is rank 1, for which the others wait; B is rank 0.")
 
 
 def test_a_stopwatch_is_believed_before_the_profiler():

@@ -10,9 +10,10 @@ from traceanalyzer.comparison.work import WHOLE, Work, figures
 from traceanalyzer.report.format import shorten
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from traceanalyzer.analysis.step_parts import StepPart
+    from traceanalyzer.comparison.work import Whole
 
 NAMED = 3
 """Names of a group that are written out; the rest is a number."""
@@ -52,24 +53,22 @@ PHRASES = {
 }
 
 
-def changes_between(
-    a: list[StepPart], b: list[StepPart], batches: tuple[Sequence[float], Sequence[float]]
-) -> list[Change]:
-    """All changes, those beyond noise first, then by size. `batches` are the whole steps' (see `figures`)."""
-    found = [_change(group, batches) for group in match_parts(a, b)]
+def changes_between(a: list[StepPart], b: list[StepPart], whole: Whole) -> list[Change]:
+    """All changes, those beyond noise first, then by size."""
+    found = [_change(group, whole) for group in match_parts(a, b)]
     return sorted(found, key=lambda c: (c.significant is False, -abs(c.difference_ms)))
 
 
-def _change(group: Group, batches: tuple[Sequence[float], Sequence[float]]) -> Change:
+def _change(group: Group, whole: Whole) -> Change:
     of_a, of_b = Work.of(group.a), Work.of(group.b)
     kind = _kind(group)
     parts = group.a or group.b
     return Change(
-        **figures(of_a, of_b, batches),  # type: ignore[arg-type]
+        **figures(of_a, of_b, whole),  # type: ignore[arg-type]
         part=group.part,
         cls=max(parts, key=lambda p: p.ms).cls,
         kind=kind,
-        title=_title(group, kind),
+        title=_title(group, kind, whole),
         details=_details(group),
     )
 
@@ -99,15 +98,26 @@ def _kind(group: Group) -> str:
     return "slower" if difference > 0 else "faster" if difference < 0 else "unchanged"
 
 
-def _title(group: Group, kind: str) -> str:
+def _title(group: Group, kind: str, whole: Whole) -> str:
     if group.part == "idle":
-        return f"idle, {IDLE_TITLES.get(group.label, group.label)}{_place(group)}: {PHRASES[kind]}"
+        more = _launches(whole) if group.label == "launch" else _place(group)
+        return f"idle, {IDLE_TITLES.get(group.label, group.label)}{more}: {PHRASES[kind]}"
     if kind == "replaced":
         return f"{_names(group.a)} → {_names(group.b)}"
     if kind == "other_shapes" and not group.label:
         return f"the same operators on other shapes ({_names(group.a)})"
+    if kind == "other_shapes" and group.part == "exposed_communication":
+        return f"{group.label}: other sizes{_from_to(group, 'more_calls')}"
     names = group.label or _names([*group.a, *group.b]) or PART_TITLES.get(group.part, group.part)
     return f"{names}: {PHRASES[kind]}{_from_to(group, kind)}"
+
+
+def _launches(whole: Whole) -> str:
+    """How many launches there are to wait for, in brackets, where that changed."""
+    a, b = whole.launches
+    if a is None or b is None or abs(b - a) <= SAME_CALLS * max(a, b):
+        return ""
+    return f" ({a:.4g} → {b:.4g} launches a step)"
 
 
 def _place(group: Group) -> str:
@@ -168,7 +178,8 @@ def _what(group: Group, link: Link) -> str:
     kernels = [", ".join(dict.fromkeys(p.kernel or "?" for p in side)) for side in (link.a, link.b)]
     shapes = [", ".join(dict.fromkeys(p.shapes or "?" for p in side)) for side in (link.a, link.b)]
     if link.how is How.OPERATOR:
-        return f"{part.op} {shapes[0]} → {shapes[1]}"
+        return f"{name_of(part)} {shapes[0]} → {shapes[1]}"
     if link.how in (How.INPUTS, How.SHAPES):
         return " ".join(text for text in (part.op, part.shapes) if text) + f": {kernels[0]} → {kernels[1]}"
-    return " ".join(text for text in (part.op, part.shapes, part.kernel) if text)
+    name = name_of(part) if group.part == "exposed_communication" else part.op
+    return " ".join(text for text in (name, part.shapes, part.kernel) if text)

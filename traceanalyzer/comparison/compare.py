@@ -6,16 +6,14 @@ from typing import TYPE_CHECKING
 
 from traceanalyzer.analysis.step_parts import BUDGET
 from traceanalyzer.comparison.changes import SAME_CALLS, changes_between
-from traceanalyzer.comparison.conditions import conditions_between
-from traceanalyzer.comparison.metrics import metrics_between
+from traceanalyzer.comparison.conditions import RANK, conditions_between
+from traceanalyzer.comparison.metrics import figures_by_path, metrics_between
 from traceanalyzer.comparison.model import Comparison, Difference, PartDifference, Side
 from traceanalyzer.comparison.noise import RUN_NOISE_SHARE, is_significant
-from traceanalyzer.comparison.work import WHOLE, Work, figures, parts_of_both, step_ms
+from traceanalyzer.comparison.work import WHOLE, Whole, Work, figures, parts_of_both, step_ms
 from traceanalyzer.errors import EmptyRecordingError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from traceanalyzer.analysis.step_parts import StepPart
     from traceanalyzer.comparison.model import Change, Condition
     from traceanalyzer.report.model import Report
@@ -27,9 +25,10 @@ RERUN_SHARE = 0.2
 """Nine programs recorded twice on one machine differed by up to 15 %, beyond the spread of their steps in three cases:
 clocks, and how the host was doing."""
 SAME_WORK = (
-    "Both do the same GPU work (operators, shapes, kernels, launches): the cause is on the host or in the machine "
-    "(clocks, other load); record both again to be sure."
+    "Both do the same GPU work (operators, shapes, kernels, launches, waits): the cause is on the host or in the "
+    "machine (clocks, other load); record both again to be sure."
 )
+COUNTS = ("launches_per_step", "launches.copy_calls", "syncs.calls")
 PROFILER = (
     "Without the profiler both take as long ({:.4g} → {:.4g} ms, measured): what was recorded makes the difference."
 )
@@ -41,10 +40,10 @@ def compare_reports(a: Report, b: Report, names: tuple[str, str] = ("A", "B")) -
     """What changed from A to B. Raises EmptyRecordingError where one of them has neither steps nor device work."""
     sides = _side(a, names[0]), _side(b, names[1])
     parts = parts_of_both(a, b)
-    whole = Work.of(parts[0]), Work.of(parts[1])
-    batches = whole[0].batch_ms, whole[1].batch_ms
-    step = Difference(**figures(*whole, batches))  # type: ignore[arg-type]
-    changes = changes_between(*parts, batches)
+    steps = Work.of(parts[0]), Work.of(parts[1])
+    whole = Whole((steps[0].batch_ms, steps[1].batch_ms), (a.metrics.launches_per_step, b.metrics.launches_per_step))
+    step = Difference(**figures(*steps, whole))  # type: ignore[arg-type]
+    changes = changes_between(*parts, whole)
     conditions = conditions_between(a, b)
     return Comparison(
         a=sides[0],
@@ -53,7 +52,7 @@ def compare_reports(a: Report, b: Report, names: tuple[str, str] = ("A", "B")) -
         step=step,
         conditions=conditions,
         changes=changes,
-        budget=_budget(*parts, batches),
+        budget=_budget(*parts, whole),
         metrics=metrics_between(a, b),
         notes=_notes(a, b, step),
     )
@@ -68,9 +67,7 @@ def _side(report: Report, name: str) -> Side:
     return Side(name, "+".join(kinds), time, steps, report.summary.bottleneck, *unprofiled)
 
 
-def _budget(
-    a: list[StepPart], b: list[StepPart], batches: tuple[Sequence[float], Sequence[float]]
-) -> list[PartDifference]:
+def _budget(a: list[StepPart], b: list[StepPart], whole: Whole) -> list[PartDifference]:
     """Parts of the budget, and after `idle` its causes."""
     keys = dict.fromkeys(key for p in (*a, *b) for key in ((p.part, None), (p.part, p.cls)))
     rows = []
@@ -78,7 +75,7 @@ def _budget(
         if cls is not None and part != "idle":
             continue
         sides = [Work.of(p for p in side if p.part == part and cls in (None, p.cls)) for side in (a, b)]
-        values = figures(sides[0], sides[1], batches)
+        values = figures(sides[0], sides[1], whole)
         rows.append(PartDifference(**values, name=part if cls is None else f"{part}.{cls}"))  # type: ignore[arg-type]
     return rows
 
@@ -93,6 +90,7 @@ def _headline(a: Side, b: Side, step: Difference, changes: list[Change], conditi
     incomparable = [c.name for c in conditions if c.incomparable]
     if incomparable:
         text += f" Not like for like: other {', other '.join(incomparable)}."
+    text += "".join(f" A is {c.a}; B is {c.b}." for c in conditions if c.name == RANK)
     if step.significant and _alike_unprofiled(a, b):
         text += f" {PROFILER.format(a.unprofiled_step_ms, b.unprofiled_step_ms)}"
     return text
@@ -121,9 +119,10 @@ def _doubt(a: Report, b: Report, step: Difference, changes: list[Change]) -> lis
 
 
 def _same_work(a: Report, b: Report, changes: list[Change]) -> bool:
-    """Whether both steps run the same operators, shapes and kernels as often, with as many launches."""
-    launches = a.metrics.launches_per_step, b.metrics.launches_per_step
-    equal = None in launches or abs((launches[1] or 0) - (launches[0] or 0)) <= SAME_CALLS * max(launches[0] or 0, 1)
+    """Whether both steps run the same operators, shapes and kernels, launch and wait for the device equally often."""
+    figures_a, figures_b = figures_by_path(a), figures_by_path(b)
+    counts = [(figures_a[name].value, figures_b[name].value) for name in COUNTS]
+    equal = all(x is not None and y is not None and abs(y - x) <= SAME_CALLS * max(x, y) for x, y in counts)
     return bool(a.step_parts and b.step_parts) and equal and all(c.kind in SPEED_ALONE for c in changes)
 
 

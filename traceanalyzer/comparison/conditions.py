@@ -18,6 +18,8 @@ RESHAPED_SHARE = 0.5
 """Share of the matched compute time on other shapes from which the steps do other work."""
 WORK_SHARE = 0.01
 """Difference of the modelled FLOPs of a step that other shapes explain, and rounding does not."""
+RANK = "rank"
+"""Which rank the figures are of."""
 SHOWN_LENGTH = 60
 """Characters of an example."""
 OTHER_TOOL = "host-side times and the profiler's own cost differ by the tool, not by the program"
@@ -41,7 +43,7 @@ def conditions_between(a: Report, b: Report) -> list[Condition]:
         _shapes(a, b),
         _differ("recorder", _kinds(a), _kinds(b), OTHER_TOOL),
         _differ("recorder's options", _options(a), _options(b), OTHER_OPTIONS),
-        _differ("rank", _rank(a), _rank(b), "each side's figures are of the rank that the others wait for"),
+        _differ(RANK, _rank(a), _rank(b), "each side's figures are of the rank that the others wait for"),
         _differ("damage", _damage(a), _damage(b), "times of a damaged recording may miss work"),
         *_stated(a, b),
     ]

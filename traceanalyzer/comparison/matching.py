@@ -119,7 +119,8 @@ def _running(part: str, a: list[StepPart], b: list[StepPart]) -> list[Group]:
             groups.get(name_of(p), alone).links.append(link)
         if alone.links:
             replaced[id(alone)] = alone
-    return _other_work(part, [*groups.values(), *replaced.values()])
+    found = [*groups.values(), *replaced.values()]
+    return _other_work(part, found) if part == "compute" else found
 
 
 def _by_name(a: list[StepPart], b: list[StepPart]) -> tuple[list[Link], list[StepPart], list[StepPart]]:

@@ -6,13 +6,13 @@ import dataclasses
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from traceanalyzer.analysis.step_parts import MAX_BATCHES, StepPart
 from traceanalyzer.comparison.noise import difference_interval, is_significant
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from traceanalyzer.report.model import Report
 
@@ -37,6 +37,15 @@ class Work:
         return cls(sum(p.ms for p in parts), sum(p.calls for p in parts), tuple(sum(values) for values in batches))
 
 
+class Whole(NamedTuple):
+    """What is known of both steps as a whole."""
+
+    batches: tuple[tuple[float, ...], tuple[float, ...]]
+    """Their times in batches of steps, as `Work` has them."""
+    launches: tuple[float | None, float | None] = (None, None)
+    """Launch calls a step."""
+
+
 def parts_of_both(a: Report, b: Report) -> tuple[list[StepPart], list[StepPart]]:
     """Parts of both steps, as fine as both reports have them: by operator, by budget, or the step as a whole."""
     if a.step_parts and b.step_parts:
@@ -54,10 +63,9 @@ def step_ms(report: Report) -> float | None:
     return sum(dataclasses.astuple(metrics.budget_ms)) if metrics.budget_ms is not None else None
 
 
-def figures(a: Work, b: Work, sides: tuple[Sequence[float], Sequence[float]]) -> dict[str, float | bool | None]:
-    """The fields of a `Difference`. `sides` are the batches of the whole steps: work that a side lacks took no time
-    in any of them."""
-    batches = [work.batch_ms or tuple(0.0 for _ in side) for work, side in zip((a, b), sides, strict=True)]
+def figures(a: Work, b: Work, whole: Whole) -> dict[str, float | bool | None]:
+    """The fields of a `Difference`. Work that a side lacks took no time in any batch of the `whole`'s."""
+    batches = [work.batch_ms or tuple(0.0 for _ in side) for work, side in zip((a, b), whole.batches, strict=True)]
     interval = difference_interval(batches[0], batches[1], b.ms - a.ms)
     return {
         "a_ms": a.ms,
