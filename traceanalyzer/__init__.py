@@ -28,14 +28,16 @@ __version__ = "0.1.0"
 __all__ = ["analyze", "annotate", "compare", "frame", "load"]
 
 
-def load(*paths: str | Path) -> Run:
-    """Read the recordings of one run (files or folders, of any kind that the tool knows).
+def load(*paths: str | Path | Sequence[str | Path]) -> Run:
+    """Read the recordings of one run (files or folders, or lists of them, of any kind that the tool knows).
 
     Raises UnreadableInputError if nothing can be read; single ranks that cannot are in `Run.failures`.
     """
+    from pathlib import Path
+
     from traceanalyzer.ingest import load as read
 
-    return read(paths)
+    return read([one for given in paths for one in ([given] if isinstance(given, str | Path) else given)])
 
 
 def analyze(recording: Run | str | Path | Sequence[str | Path], **narrow: Any) -> Report:
@@ -107,4 +109,4 @@ def _run(recording: Run | str | Path | Sequence[str | Path]) -> Run:
 
     if isinstance(recording, Run):
         return recording
-    return load(recording) if isinstance(recording, str | Path) else load(*recording)
+    return load(recording)
