@@ -39,8 +39,10 @@ def union(start: I64, end: I64) -> IntervalSet:
     start, end = start[keep], end[keep]
     if not len(start):
         return EMPTY
-    order = np.argsort(start, kind="stable")
-    start, reach = start[order], np.maximum.accumulate(end[order])
+    if np.any(start[1:] < start[:-1]):
+        order = np.argsort(start, kind="stable")
+        start, end = start[order], end[order]
+    reach = np.maximum.accumulate(end)
     first = np.concatenate(([True], start[1:] > reach[:-1]))
     last = np.concatenate((first[1:], [True]))
     return IntervalSet(start[first], reach[last])
@@ -82,7 +84,9 @@ def intersect(a: IntervalSet, b: IntervalSet) -> IntervalSet:
 
 
 def overlaps(a: IntervalSet, b: IntervalSet) -> tuple[I64, IntervalSet]:
-    """What is in both sets, and for each interval of it the one of `a` in which it lies. Intervals of `a` may touch."""
+    """What is in both sets, and for each interval of it the one of `b` in which it lies. Intervals of `b` may touch.
+
+    Quick where `a` has few intervals, however many `b` has."""
     if not len(a.start) or not len(b.start):
         return np.empty(0, np.int64), EMPTY
     first = np.searchsorted(b.end, a.start, side="right")
@@ -90,7 +94,7 @@ def overlaps(a: IntervalSet, b: IntervalSet) -> tuple[I64, IntervalSet]:
     count = np.maximum(stop - first, 0)
     of_a = np.repeat(np.arange(len(a.start)), count)
     of_b = np.arange(len(of_a)) - np.repeat(np.cumsum(count) - count, count) + np.repeat(first, count)
-    return of_a, IntervalSet(np.maximum(a.start[of_a], b.start[of_b]), np.minimum(a.end[of_a], b.end[of_b]))
+    return of_b, IntervalSet(np.maximum(a.start[of_a], b.start[of_b]), np.minimum(a.end[of_a], b.end[of_b]))
 
 
 def covered_before(a: IntervalSet, times: I64) -> I64:

@@ -22,7 +22,7 @@ NO_STATE = PROFILER_STATE + 1
 
 @dataclass(frozen=True, eq=False)
 class Stretches:
-    """Stretches of the host's time, disjoint; those of one state and thread follow each other in time order."""
+    """Stretches of the host's time, disjoint, in no particular order."""
 
     start: I64
     end: I64
@@ -45,7 +45,7 @@ def driving(ctx: Context, within: IntervalSet) -> Stretches:
             rows = first + np.flatnonzero(pieces.state[first:stop] == state)
             own = IntervalSet(pieces.start[rows], pieces.end[rows])
             claimed = union(*own)
-            of, found = overlaps(own, intersect(claimed, left))
+            of, found = overlaps(intersect(claimed, left), own)
             parts.append((found, state, pieces.node[rows[of]]))
             left = subtract(left, claimed)
     parts.append((left, NO_STATE, np.full(len(left.start), -1)))
