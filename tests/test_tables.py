@@ -56,3 +56,8 @@ def test_what_is_not_there_is_said_in_one_line(run) -> None:
         table(run, "kernels", device=5)
     with pytest.raises(EmptyRecordingError, match="no recording of rank 3"):
         table(run, "kernels", rank=3)
+
+
+def test_paths_one_by_one_and_as_glob_gives_them():
+    ranks = sorted((SAMPLE.parents[3] / "sample_traces" / "straggler").glob("trace.*"))
+    assert [t.rank for t in ta.load(*ranks).traces] == [t.rank for t in ta.load(ranks).traces] == [0, 1]
