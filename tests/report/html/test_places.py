@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.analysis.build import TraceBuilder
 from tests.analysis.test_step_timeline import three_steps
 from traceanalyzer.analysis.context import Context
 from traceanalyzer.analysis.measure import Measurements
@@ -42,7 +43,7 @@ def test_evidence_names_its_event(timeline, where, place):
     [
         ("sync", Place(40_000, 60_000)),
         ("communication", Place(60_000, 118_000)),
-        ("compute", Place(10_000, 40_000)),
+        ("compute", None),
         ("transfer", None),
         ("inconclusive", None),
     ],
@@ -64,3 +65,13 @@ def test_a_moment_of_another_step_is_not_shown(timeline):
     assert of_moment(timeline, 250_000, 1_000) == Place(10_000, 11_000)
     assert of_moment(timeline, 50_000, 1_000) is None
     assert Place(-5, 7).anchor == "#at=-5-7"
+
+
+def test_pauses_between_queued_ops_are_told_from_late_launches():
+    builder = TraceBuilder()
+    for correlation, (launched, start, end) in enumerate(((0, 10, 20), (1, 22, 30), (80, 90, 99)), 1):
+        builder.call("cudaLaunchKernel", launched, launched + 1, correlation)
+        builder.kernel("k", start, end, correlation, stream=7)
+    timeline = step_timeline(Measurements(Context(builder.build())))
+    assert of_finding(timeline, finding("launch", id_="launch-bound")) == Place(20_000, 80_000)
+    assert of_finding(timeline, finding("launch", id_="launch-latency")) == Place(10_000, 12_000)

@@ -16,6 +16,7 @@ from traceanalyzer.diagnosis.rules.kernel_rows import (
     operators,
     per_step,
     steady,
+    top_kernels,
     with_text,
 )
 
@@ -52,6 +53,7 @@ def written_out_attention(m: Measurements, free: Bool) -> Iterator[Claim]:
     if np.isfinite(moved).any():
         saved = float(np.nansum(moved)) / m.ctx.steps.steady_count
         evidence.append(Evidence("traffic saved", saved, "bytes", "scores read and written by these passes, a step"))
+    evidence += [Evidence("time", t, "ms", name) for name, t in top_kernels(m, rows)]
     action = "Use torch.nn.functional.scaled_dot_product_attention: its kernels keep the scores on the chip."
     remedy = Remedy(
         action, "without the passes between the products; the products' own traffic with the scores goes too"

@@ -92,6 +92,7 @@ def memory_chains(m: Measurements, free: Bool) -> Iterator[Claim]:
         ),
         Evidence("kernels per run", float(count[count >= MIN_CHAIN].mean()), "", "mean"),
         *_traffic_saved(m, chained, run),
+        *(Evidence("time", t, "ms", name) for name, t in top_kernels(m, rows)),
     ]
     action = (
         "Merge them: torch.compile, a fused library operator (F.layer_norm, F.scaled_dot_product_attention, fused "

@@ -71,6 +71,7 @@ def repeated_casts(m: Measurements, free: Bool) -> Iterator[Claim]:
         Evidence("casts a step", len(chosen) / m.ctx.steps.steady_count, "", "device ops"),
         Evidence("casts of equal inputs", float(count.mean()), "", "mean count a step of one shape and type"),
         Evidence("time", per_step(m, duration(m)[chosen[first]]), "ms", "the first of each shape and type alone"),
+        *(Evidence("time in the kernel", t, "ms", name) for name, t in top_kernels(m, rows & (row >= 0))),
     ]
     action = (
         "Cast once: keep weights in the type they are used in (model.to(torch.bfloat16) with an optimizer that holds "

@@ -1,7 +1,7 @@
 """Where on the timeline the evidence of a finding stands.
 
 Evidence names its place in words: an API call, an operator path, a kernel with its end cut off, a cause. The longest
-event of the timeline that the words name is the place; else the longest idle gap of the finding's class.
+event of the timeline that the words name is the place; a finding of idle time is at its longest gap of that cause.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ OF_CLASS = {
     "host": Category.IDLE_HOST,
     "communication": Category.COMMUNICATION,
     "transfer": Category.COPY,
-    "compute": Category.COMPUTE,
-    "memory": Category.COMPUTE,
 }
-"""What on the timeline a finding of a class is about."""
+"""What on the timeline a finding of a class is about; others are where their evidence says."""
+SAID = {"launch-latency": "the next op was already queued"}
+"""What is said of the gaps that a finding is about, where not all gaps of its class are."""
 NOWHERE = ("profiler-cost", "condition-")
 """Findings about the whole recording."""
 
@@ -52,16 +52,12 @@ def of_finding(timeline: Timeline, finding: Finding) -> Place | None:
     """The place of a finding: the longest event of what its class is about, else the first that evidence names."""
     if finding.id.startswith(NOWHERE):
         return None
-    category = OF_CLASS.get(finding.cls)
-    if category is not None and category != Category.COMPUTE:
-        place = _longest(timeline, timeline.events.category == category)
-        if place:
-            return place
+    chosen = timeline.events.category == OF_CLASS.get(finding.cls, -1)
+    if finding.id in SAID:
+        said = [text.startswith(SAID[finding.id]) for text in timeline.detail]
+        chosen &= np.append(np.array(said, bool), False)[timeline.events.detail]
     named = (of_evidence(timeline, item) for item in finding.evidence)
-    place = next((place for place in named if place), None)
-    if place is None and category is not None:
-        place = _longest(timeline, timeline.events.category == category)
-    return place
+    return _longest(timeline, chosen) or next((place for place in named if place), None)
 
 
 def of_evidence(timeline: Timeline, item: Evidence) -> Place | None:

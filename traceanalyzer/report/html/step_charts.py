@@ -57,6 +57,7 @@ def idle_causes(report: Report) -> Chart | None:
         "y": [cause for cause, _ in parts],
         "marker": {"color": [f"--idle-{cause}" for cause, _ in parts]},
         "text": [f"{value / (step_ms(report) or value):.1%}" for _, value in parts],
+        "textangle": 0,
         "hovertemplate": "%{y}: %{x:.4g} ms, %{text} of the step<extra></extra>",
     }
     caption = "What the GPU was waiting for while it had no work, in a mean steady step."

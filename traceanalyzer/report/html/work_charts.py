@@ -33,6 +33,7 @@ def kernel_classes(report: Report) -> Chart | None:
         "customdata": [name_of(row.title) for row in rows],
         "marker": {"color": [f"--bound-{row.bound}" if row.bound in BOUNDS else "--neutral" for row in rows]},
         "text": [f"{row.share_of_device:.1%}" for row in rows],
+        "textangle": 0,
         "hovertemplate": "%{customdata}: %{x:.4g} ms, %{text} of the device time<extra></extra>",
     }
     caption = (

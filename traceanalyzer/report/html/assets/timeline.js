@@ -9,7 +9,7 @@
   const status = document.getElementById("timeline-status");
   const body = document.querySelector("#timeline-table tbody");
   const NS_PER_MS = 1e6, MIN_RANGE_NS = 200, LABEL_PX = 60, LISTED = 25, LANE_PX = 20, EDGES_PX = 60;
-  const MARGIN_PX = 20, TITLES_PX = 170, TITLES_SHARE = 0.3, CHARACTER_PX = 6.5;
+  const MARGIN_PX = 20, TITLES_PX = 170, TITLES_SHARE = 0.3, CHARACTER_PX = 7;
   const hidden = new Set();
   let view = data.first.slice(), marked = null, found = -1, paper = 0;
 
@@ -47,9 +47,13 @@
     return words.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
   }
 
+  function inView(i) {
+    return [Math.max(data.start[i], view[0]), Math.min(data.start[i] + data.length[i], view[1])];
+  }
+
   function label(i) {
-    const room = (data.length[i] / (view[1] - view[0])) * width();
-    return room > LABEL_PX ? escaped(text(i).slice(0, Math.floor(room / 7))) : "";
+    const room = ((inView(i)[1] - inView(i)[0]) / (view[1] - view[0])) * width();
+    return room > LABEL_PX ? escaped(text(i).slice(0, Math.floor(room / CHARACTER_PX))) : "";
   }
 
   function hover(i) {
@@ -71,7 +75,7 @@
     for (const code of hidden) by.delete(code);
     return Array.from(by, ([code, rows]) => ({
       type: "bar", orientation: "h", width: 0.86, name: data.categories[code][0],
-      base: rows.map((i) => data.start[i] / NS_PER_MS), x: rows.map((i) => data.length[i] / NS_PER_MS),
+      base: rows.map((i) => inView(i)[0] / NS_PER_MS), x: rows.map((i) => (inView(i)[1] - inView(i)[0]) / NS_PER_MS),
       y: rows.map((i) => data.lane[i]), text: rows.map(label), textposition: "inside", insidetextanchor: "start",
       textangle: 0, constraintext: "none", hovertext: rows.map(hover), hovertemplate: "%{hovertext}<extra></extra>",
       marker: { color: colourOf(data.categories[code][1]), line: { width: 0 } },
