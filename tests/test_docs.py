@@ -4,12 +4,14 @@ the code's, its links lead somewhere, and every finding has a page."""
 from __future__ import annotations
 
 import ast
+import dataclasses
 import doctest
 import gzip
 import re
 import shlex
 import shutil
 import stat
+import typing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +26,7 @@ from traceanalyzer.cli import COMMANDS, cli
 from traceanalyzer.history.store import store_report
 from traceanalyzer.report.explain import FindingPage, finding_page, finding_pages
 from traceanalyzer.report.json import render_json
+from traceanalyzer.report.model import Metrics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -152,6 +155,13 @@ def test_every_page_is_in_the_index() -> None:
     index = PAGES["docs/README.md"]
     pages = {Path(name).relative_to("docs") for name in PAGES if name.startswith("docs/")} - {Path("README.md")}
     assert {str(page) for page in pages if f"({page})" not in index} == set()
+
+
+def test_every_group_of_figures_is_defined() -> None:
+    hints = typing.get_type_hints(Metrics).values()
+    groups = [part for hint in hints for part in typing.get_args(hint) if dataclasses.is_dataclass(part)]
+    text = PAGES["docs/report.md"]
+    assert [g.__name__ for g in groups if isinstance(g, type) and f".{g.__name__} -->" not in text] == []
 
 
 def test_the_readmes_scripts_are_there_and_can_be_run() -> None:

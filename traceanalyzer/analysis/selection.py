@@ -19,7 +19,8 @@ def only_rank(run: Run, rank: int | None) -> list[Trace]:
     if not traces:
         known = ", ".join(str(t.rank) for t in run.traces if t.rank is not None)
         raise EmptyRecordingError(
-            f"no recording of rank {rank} here; " + (f"ranks: {known}" if known else "the recordings do not say their rank")
+            f"no recording of rank {rank} here; "
+            + (f"ranks: {known}" if known else "the recordings do not say their rank")
         )
     return traces
 
