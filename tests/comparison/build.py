@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from tests.report.reports import full
 from traceanalyzer.analysis.step_parts import StepPart
+from traceanalyzer.analysis.syncs import SyncRow
 from traceanalyzer.report.model import Budget, Idle, Report, StepTime
 
 JITTER = (0.99, 1.0, 1.01)
@@ -33,4 +34,15 @@ def report(*parts, **metrics) -> Report:
             *(sum(p.ms for p in parts if p.part == "idle" and p.cls == cause) for cause in vars(base.metrics.idle_ms))
         ),
     }
-    return replace(base, metrics=replace(base.metrics, **known | metrics), step_parts=list(parts), notes=[])
+    waits = [
+        SyncRow(0, p.kernel or "", p.op, None, p.calls, 0.0, None, p.ms, False)
+        for p in parts
+        if p.part == "idle" and p.cls == "sync"
+    ]
+    return replace(
+        base,
+        metrics=replace(base.metrics, **known | metrics),
+        step_parts=list(parts),
+        tables=base.tables | {"syncs": waits},
+        notes=[],
+    )
