@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.analysis.build import TraceBuilder
@@ -65,6 +65,7 @@ def test_without_device_work_there_are_none():
 spans = st.lists(st.tuples(st.integers(0, 400), st.integers(0, 80), st.sampled_from(["a", "nccl_b", "c"])), min_size=1)
 
 
+@settings(deadline=None)
 @given(spans)
 def test_the_parts_are_the_budget_whatever_runs(rows):
     built = TraceBuilder()
