@@ -95,7 +95,7 @@ def test_the_recording_is_not_overwritten(asked, run, tmp_path):
     recording.write_text("{}")
     status, _, err = run("analyze", recording, "-o", tmp_path / "." / "trace.json")
     assert status == 2
-    assert "would overwrite the recording itself" in err
+    assert "would overwrite what it is made from" in err
     assert recording.read_text() == "{}"
 
 

@@ -53,6 +53,12 @@ def test_a_tag_is_a_key_and_a_value(asked, run, tmp_path, tag):
     assert run("analyze", "t.json", "--store", tmp_path / "runs.db", "--tag", tag)[0] == 2
 
 
+def test_the_history_is_not_overwritten_by_the_report(asked, run, tmp_path):
+    path = tmp_path / "runs.db"
+    assert run("analyze", "t.json", "--format", "json", "-o", path, "--store", path)[0] == 2
+    assert not path.exists()
+
+
 def test_a_tag_needs_a_store(asked, run):
     assert run("analyze", "t.json", "--tag", "a=b")[0] == 2
 

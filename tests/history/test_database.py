@@ -1,6 +1,9 @@
 """Files that are no history, damaged, locked, of other versions; the steps of the schema."""
 
+import signal
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -13,6 +16,17 @@ from traceanalyzer.history.database import APPLICATION_ID, check_storable, readi
 from traceanalyzer.history.migrations import MIGRATIONS
 from traceanalyzer.history.store import store_report
 from traceanalyzer.history.stored import is_reference, stored_report
+
+KILLED = """
+import os, signal, sqlite3, sys
+db = sqlite3.connect(sys.argv[1], isolation_level=None)
+db.execute("PRAGMA cache_size = 1")
+db.execute("BEGIN IMMEDIATE")
+db.execute("UPDATE reports SET json = json || json")
+db.execute("DELETE FROM runs")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+"""Dies within a transaction of which parts are in the file already."""
 
 
 @pytest.fixture
@@ -125,6 +139,23 @@ def test_a_history_that_cannot_be_written(path, monkeypatch):
     monkeypatch.setattr(database, "_connection", lambda path, mode: connection(path, "ro"))
     with pytest.raises(TraceAnalyzerError, match=r"runs\.db: the database cannot be written"):
         store_report(path, full())
+
+
+def test_a_writer_that_was_killed_leaves_nothing_half_done(path):
+    store_report(path, full())
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(path)], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert Path(f"{path}-journal").stat().st_size > 0
+    with reading(path) as db:
+        assert db.execute("SELECT count(*) FROM runs").fetchone() == (1,)
+    assert store_report(path, full()) == 2
+    assert pragma(path, "integrity_check") == "ok"
+
+
+def test_reading_cannot_write(path):
+    store_report(path, full())
+    with pytest.raises(TraceAnalyzerError, match="cannot be written"), reading(path) as db:
+        db.execute("DELETE FROM runs")
 
 
 def test_a_lock_that_is_never_given_back(path, monkeypatch):

@@ -89,7 +89,7 @@ def analyze(
     from traceanalyzer.cli.output import check_writable, warn_of_failures, write
     from traceanalyzer.cli.read import read
 
-    output = output_of(format_, file, REPORT_FORMATS, paths)
+    output = output_of(format_, file, REPORT_FORMATS, paths if store is None else (*paths, str(store)))
     check_writable(output.file)
     if output.format == "html" and output.file is None and sys.stdout.isatty():
         raise click.UsageError("an HTML report is for a browser: say where to write it with -o FILE")

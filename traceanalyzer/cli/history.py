@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
 from traceanalyzer.cli.options import TABLE_FORMATS, output_options, tag_option
+from traceanalyzer.diagnosis.finding import BottleneckClass
 
 if TYPE_CHECKING:
     from traceanalyzer.cli.options import Output
@@ -39,7 +40,7 @@ def _moment(_: click.Context, __: click.Parameter, text: str | None) -> str | No
 @click.command(short_help="List stored runs, and plot a metric over them.")
 @click.argument("database", metavar="FILE", type=click.Path(path_type=Path))
 @tag_option("Only runs stored with this tag; may be repeated, then all must match.")
-@click.option("--bottleneck", metavar="CLASS", help="Only runs with this bottleneck.")
+@click.option("--bottleneck", type=click.Choice(get_args(BottleneckClass)), help="Only runs with this bottleneck.")
 @click.option(
     "--since",
     metavar="WHEN",

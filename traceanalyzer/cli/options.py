@@ -203,4 +203,4 @@ def output_of(format_: str | None, file: Path | None, formats: Sequence[str], pa
 
 def _not_an_input(file: Path, paths: Sequence[str]) -> None:
     if file.resolve() in [Path(path).resolve() for path in paths]:
-        raise click.UsageError(f"-o {file} would overwrite the recording itself")
+        raise click.UsageError(f"-o {file} would overwrite what it is made from")

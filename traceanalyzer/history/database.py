@@ -43,7 +43,9 @@ def reading(path: Path) -> Iterator[Database]:
     if not path.is_file():
         raise UnreadableInputError(f"{path}: no such history; analyze --store {path} makes one")
     with _errors_of(path):
-        with _connection(path, "ro") as db:
+        # Not "ro": what a writer that was killed left half done can then be taken back first.
+        with _connection(path, "rw") as db:
+            db.execute("PRAGMA query_only = ON")
             _check_owner(db, path)
             if _version(db) == len(MIGRATIONS):
                 yield db
