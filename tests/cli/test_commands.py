@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
+from tests.report.reports import known
 from traceanalyzer.cli import COMMANDS, cli
 from traceanalyzer.errors import EmptyRecordingError
 from traceanalyzer.trace import Failure
@@ -244,3 +245,14 @@ def test_a_page_is_not_written_to_a_terminal(run, monkeypatch):
     status, out, err = run("analyze", "trace.json", "--format", "html")
     assert (status, out) == (2, "")
     assert "-o FILE" in err
+
+
+def test_a_scenario_of_ones_own_is_redacted(asked, run, monkeypatch):
+    from traceanalyzer.analysis.replay.whatif import Prediction, WhatIf
+
+    own = Prediction("AcmeModel=2", 1.0, 1.0, 1.0, 2.0, "AcmeModel 2 times faster")
+    result = known(WhatIf, scenarios=[own], fidelity_error=0.0)
+    monkeypatch.setattr("traceanalyzer.tables.predictions", lambda *_, **__: result)
+    out = run("whatif", "t.json", "--speedup", "AcmeModel=2", "--redact-name", "Acme", "--format", "json")[1]
+    assert "Acme" not in out
+    assert json.loads(out)["scenarios"][0]["basis"] == "name-2 2 times faster"

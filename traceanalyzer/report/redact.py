@@ -101,7 +101,8 @@ def _texts(report: Any) -> list[str]:
 
 def _walk(value: Any, change: Change, name: str = "") -> Any:
     """A copy in which every text outside the vocabulary has been changed; `name` is the field it stands in."""
-    if name in VOCABULARY:
+    if name in VOCABULARY and not (name == "id" and "=" in str(value)):
+        # An id with `=` is a user's own scenario: `whatif --speedup 'AcmeModel=2'`.
         return value
     if isinstance(value, str):
         return change(name, value)
