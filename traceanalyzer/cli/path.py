@@ -23,7 +23,8 @@ def path(paths: tuple[str, ...], **options: Any) -> None:
     before it on its stream, an op of another stream), from a launch along the host to the last wait for the device,
     and through that to the device again. Each moment of the step belongs to one segment, whose kind is one of
     compute, communication, copy, launch (dispatch, launch calls, latency), wait (from the end of the work that the
-    host waited for until it went on), input, host, profiler, other. What is not listed is hidden behind the path.
+    host waited for until it went on, and operators that only read a value), input, host, profiler, other. What is
+    not listed is hidden behind the path.
     """
     from traceanalyzer.analysis.replay.path_rows import PathRow
 

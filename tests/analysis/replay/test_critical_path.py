@@ -147,6 +147,16 @@ def test_waiting_for_each_layer_alternates_between_device_and_host() -> None:
     assert found.launch == pytest.approx(4 * 0.056)
 
 
+def test_operators_that_only_read_a_value_belong_to_the_wait() -> None:
+    def reading(p: Program) -> None:
+        p.spend(30).launch(GEMM, 20)
+        p.op("aten::item", p.now, p.now + 100).spend(60).sync().spend(37)
+
+    found = path_time(ctx := steps(reading), find_critical_path(ctx))
+    assert found.wait == pytest.approx(0.1)
+    assert found.launch == pytest.approx(0.034)
+
+
 def test_copies_in_the_way_are_on_the_path() -> None:
     assert shares(steps(copying))["copy"] == pytest.approx(0.83, abs=0.02)
 

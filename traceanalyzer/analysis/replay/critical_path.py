@@ -16,9 +16,10 @@ import numpy as np
 
 from traceanalyzer.analysis.gaps import QUEUED_LATENCY_NS
 from traceanalyzer.analysis.host_timeline import HostState
-from traceanalyzer.analysis.intervals import IntervalSet
+from traceanalyzer.analysis.intervals import IntervalSet, overlaps, union
 from traceanalyzer.analysis.replay.binding import Bound
 from traceanalyzer.analysis.replay.driving import NO_STATE, PROFILER_STATE, driving
+from traceanalyzer.analysis.replay.tape import READS
 from traceanalyzer.trace import Table, column
 
 if TYPE_CHECKING:
@@ -38,7 +39,8 @@ class PathKind(enum.IntEnum):
     LAUNCH = 3
     """Dispatch of operators, launch calls, and the device's latency from a launch or the op before."""
     WAIT = 4
-    """From the end of the device work that the host waited for to the moment it went on."""
+    """From the end of the device work that the host waited for to the moment it went on, and the operators that only
+    bring a value to the host."""
     INPUT = 5
     HOST = 6
     """Other work of the host."""
@@ -149,7 +151,7 @@ def find_critical_path(ctx: Context) -> CriticalPath:
     return CriticalPath(
         start=start,
         end=end,
-        kind=_with_input(ctx, kind, end),
+        kind=_with_reads(ctx, _with_input(ctx, kind, end), IntervalSet(start, end)),
         part=np.repeat(chain.part, within),
         op=np.repeat(chain.op, within),
         node=np.concatenate((_nodes(ctx, device), host.node))[order],
@@ -216,6 +218,16 @@ def _nodes(ctx: Context, chain: Chain) -> I64:
     waiting, launching = np.append(ctx.host_waits.call, -1)[chain.wait], np.append(ctx.launch, -1)[chain.op]
     call = np.where(chain.part == Part.RETURN, waiting, launching)
     return np.where(call >= 0, np.append(ctx.tree.node_of_call, -1)[call], -1)
+
+
+def _with_reads(ctx: Context, kind: U8, segments: IntervalSet) -> U8:
+    """The kinds, with wait for launching within operators that only read a value."""
+    ranges = ctx.trace.host_ranges
+    reads = np.array([text in READS for text in ctx.trace.strings] or [False])[ranges.name]
+    within, _ = overlaps(union(ranges.start[reads], ranges.end[reads]), segments)
+    result = kind.copy()
+    result[within[kind[within] == PathKind.LAUNCH]] = PathKind.WAIT
+    return result
 
 
 def _with_input(ctx: Context, kind: U8, end: I64) -> U8:

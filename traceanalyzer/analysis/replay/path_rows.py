@@ -21,7 +21,7 @@ PART_NAMES = {
     Part.LATENCY: "from launch to start",
     Part.PAUSE: "between queued ops",
     Part.UNKNOWN: "not recorded",
-    Part.HOST: "between operators",
+    Part.HOST: "outside operators and calls",
 }
 """Names of segments that no kernel, operator or call gives one."""
 
@@ -36,7 +36,10 @@ class PathTime:
     launch: float = metric(
         "the host dispatching operators and launching, from a launch to its op, and pauses between queued ops", "ms"
     )
-    wait: float = metric("from the end of the device work that the host waited for until it went on", "ms")
+    wait: float = metric(
+        "from the end of the device work that the host waited for until it went on; operators that only read a value",
+        "ms",
+    )
     input: float = metric("the host loading or preparing input", "ms")
     host: float = metric("other work of the host", "ms")
     profiler: float = metric("the profiler's own work", "ms")
