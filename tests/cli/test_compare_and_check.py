@@ -42,6 +42,20 @@ def test_compare_names_what_changed(folder, run):
     assert said["a"]["name"] == "main.json"
 
 
+def test_compare_can_be_published(folder, run):
+    name = "acme_secret_layer"
+    reports = [report(part(name, "k", ms), idle("launch", 1, name)) for ms in (5, 9)]
+    for file, value in zip(("a.json", "b.json"), reports, strict=True):
+        (folder / file).write_text(render_json(value), encoding="utf-8")
+    for format_ in ("terminal", "markdown", "json", "csv"):
+        arguments = ("compare", str(folder / "a.json"), str(folder / "b.json"), "--format", format_)
+        assert name in run(*arguments)[1]
+        _, out, _ = run(*arguments, "--redact-name", "acme_.*")
+        assert "acme" not in out
+        assert str(folder) not in out
+        assert "slower" in out
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from traceanalyzer.cli.options import TABLE_FORMATS, output_options
+from traceanalyzer.cli.options import TABLE_FORMATS, output_options, redact_options
 
 if TYPE_CHECKING:
+    import re
     from pathlib import Path
 
     from traceanalyzer.cli.options import Output
@@ -18,8 +19,11 @@ if TYPE_CHECKING:
 @click.command(short_help="Say what changed between two runs, and where it came from.")
 @click.argument("a")
 @click.argument("b")
+@redact_options()
 @output_options(TABLE_FORMATS)
-def compare(a: str, b: str, format_: str | None, file: Path | None) -> None:
+def compare(
+    a: str, b: str, redact: bool, hidden_names: list[re.Pattern[str]], format_: str | None, file: Path | None
+) -> None:
     """Say what changed in the step time from A to B, and where it came from.
 
     A and B are anything that `analyze` reads (a trace, a capture or the folder of several ranks; a quoted pattern
@@ -43,7 +47,13 @@ def compare(a: str, b: str, format_: str | None, file: Path | None) -> None:
 
     output = output_of(format_, file, TABLE_FORMATS, (a, b))
     check_writable(output.file)
-    write(_drawn(compare_reports(report_named(a), report_named(b), (a, b)), output), output.file)
+    before, after, names = report_named(a), report_named(b), (a, b)
+    if redact or hidden_names:
+        from traceanalyzer.report.redact import redact_with
+
+        before, after = redact_with(before, after, hidden_names)
+        names = ("A", "B")
+    write(_drawn(compare_reports(before, after, names), output), output.file)
 
 
 def _drawn(comparison: Comparison, output: Output) -> str:

@@ -64,7 +64,7 @@ def _change(group: Group, whole: Whole) -> Change:
     kind = _kind(group)
     parts = group.a or group.b
     return Change(
-        **figures(of_a, of_b, whole),  # type: ignore[arg-type]
+        **figures(of_a, of_b, whole),
         part=group.part,
         cls=max(parts, key=lambda p: p.ms).cls,
         kind=kind,

@@ -42,7 +42,7 @@ def compare_reports(a: Report, b: Report, names: tuple[str, str] = ("A", "B")) -
     parts = parts_of_both(a, b)
     steps = Work.of(parts[0]), Work.of(parts[1])
     whole = Whole((steps[0].batch_ms, steps[1].batch_ms), (a.metrics.launches_per_step, b.metrics.launches_per_step))
-    step = Difference(**figures(*steps, whole))  # type: ignore[arg-type]
+    step = Difference(**figures(*steps, whole))
     changes = changes_between(*parts, whole)
     conditions = conditions_between(a, b)
     return Comparison(
@@ -76,7 +76,7 @@ def _budget(a: list[StepPart], b: list[StepPart], whole: Whole) -> list[PartDiff
             continue
         sides = [Work.of(p for p in side if p.part == part and cls in (None, p.cls)) for side in (a, b)]
         values = figures(sides[0], sides[1], whole)
-        rows.append(PartDifference(**values, name=part if cls is None else f"{part}.{cls}"))  # type: ignore[arg-type]
+        rows.append(PartDifference(**values, name=part if cls is None else f"{part}.{cls}"))
     return rows
 
 

@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 from traceanalyzer.analysis.step_parts import MAX_BATCHES, StepPart
 from traceanalyzer.comparison.noise import difference_interval, is_significant
@@ -63,7 +63,18 @@ def step_ms(report: Report) -> float | None:
     return sum(dataclasses.astuple(metrics.budget_ms)) if metrics.budget_ms is not None else None
 
 
-def figures(a: Work, b: Work, whole: Whole) -> dict[str, float | bool | None]:
+class Figures(TypedDict):
+    """The fields of a `Difference`, for those that have more."""
+
+    a_ms: float
+    b_ms: float
+    difference_ms: float
+    low_ms: float | None
+    high_ms: float | None
+    significant: bool | None
+
+
+def figures(a: Work, b: Work, whole: Whole) -> Figures:
     """The fields of a `Difference`. Work that a side lacks took no time in any batch of the `whole`'s."""
     batches = [work.batch_ms or tuple(0.0 for _ in side) for work, side in zip((a, b), whole.batches, strict=True)]
     interval = difference_interval(batches[0], batches[1], b.ms - a.ms)
