@@ -119,7 +119,12 @@ def test_every_option_that_is_named_exists() -> None:
         span for text in PAGES.values() for span in re.findall(r"(?<!`)`([^`\n]+)`", text) if span.startswith(ours)
     ]
     named = {option for span in spans for option in re.findall(r"(?<!\S)--[a-z][a-z-]+", span.split(" -- ")[0])}
-    known = {option for command in _commands(cli) for parameter in command.params for option in parameter.opts}
+    known = {
+        option
+        for command in _commands(cli)
+        for parameter in command.params
+        for option in (*parameter.opts, *parameter.secondary_opts)
+    }
     assert named - known - {"--help"} == set()
 
 
