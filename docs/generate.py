@@ -6,7 +6,7 @@ Pages are Markdown written by hand, with two kinds of places that are not:
 
 - Between `<!-- NAME ARGUMENTS -->` and `<!-- end -->` stands what the function of that name in `FILLS` returns.
 - In ```console blocks, lines after `$ traceanalyzer ...` are lines that the command prints, in that order; `...` stands
-  for others. A line that it no longer prints is replaced by the one most like it.
+  for others. A line that it no longer prints is replaced by the one most like it that begins with the same word.
 
 `tests/test_docs.py` fails where a page is not as this writes it.
 """
@@ -75,7 +75,8 @@ def _put_right(block: str, here: Path) -> str:
 def _printed(line: str, printed: list[str]) -> str:
     if line == LEFT_OUT or line in printed:
         return line
-    return next(iter(difflib.get_close_matches(line, printed, 1, ALIKE)), line)
+    alike = [other for other in printed if other.split()[:1] == line.split()[:1]]
+    return next(iter(difflib.get_close_matches(line, alike, 1, ALIKE)), line)
 
 
 def commands_shown(block: str) -> Iterator[tuple[str, list[str]]]:
