@@ -10,8 +10,9 @@ from traceanalyzer.comparison.conditions import RANK, conditions_between
 from traceanalyzer.comparison.metrics import figures_by_path, metrics_between
 from traceanalyzer.comparison.model import Comparison, Difference, PartDifference, Side
 from traceanalyzer.comparison.noise import RUN_NOISE_SHARE, is_significant
-from traceanalyzer.comparison.work import WHOLE, Whole, Work, figures, parts_of_both, step_ms
+from traceanalyzer.comparison.work import WHOLE, Whole, Work, figures, parts_of_both
 from traceanalyzer.errors import EmptyRecordingError
+from traceanalyzer.report.outline import step_ms
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.step_parts import StepPart

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from traceanalyzer.comparison.matching import How, match_parts
+from traceanalyzer.comparison.matching import MOSTLY, How, match_parts
 from traceanalyzer.comparison.model import Condition
 from traceanalyzer.report.format import shorten
 
@@ -14,10 +14,6 @@ if TYPE_CHECKING:
     from traceanalyzer.comparison.matching import Link
     from traceanalyzer.report.model import Report
 
-RESHAPED_SHARE = 0.5
-"""Share of the matched compute time on other shapes from which the steps do other work."""
-WORK_SHARE = 0.01
-"""Difference of the modelled FLOPs of a step that other shapes explain, and rounding does not."""
 RANK = "rank"
 """Which rank the figures are of."""
 SHOWN_LENGTH = 60
@@ -109,7 +105,7 @@ def _shapes(a: Report, b: Report) -> Condition | None:
     """Whether most of the computation runs on other shapes, with the largest operator as the example."""
     links = [link for g in match_parts(_compute(a), _compute(b)) for link in g.links if link.a and link.b]
     other = [link for link in links if link.how is How.OPERATOR and link.a[0].shapes and link.b[0].shapes]
-    if not other or sum(map(_time, other)) < RESHAPED_SHARE * sum(map(_time, links)):
+    if not other or sum(map(_time, other)) <= MOSTLY * sum(map(_time, links)):
         return None
     largest = max(other, key=_time)
     factor = _factor(largest.a[0].shapes or "", largest.b[0].shapes or "")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 from traceanalyzer.analysis.step_parts import MAX_BATCHES, StepPart
 from traceanalyzer.comparison.noise import difference_interval, is_significant
+from traceanalyzer.report.outline import step_ms
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -53,14 +54,6 @@ def parts_of_both(a: Report, b: Report) -> tuple[list[StepPart], list[StepPart]]
     if a.metrics.budget_ms is not None and b.metrics.budget_ms is not None:
         return _of_budget(a), _of_budget(b)
     return _whole(a), _whole(b)
-
-
-def step_ms(report: Report) -> float | None:
-    """Mean step time, of the whole recording where there are no steps."""
-    metrics = report.metrics
-    if metrics.step_time_ms is not None:
-        return metrics.step_time_ms.mean
-    return sum(dataclasses.astuple(metrics.budget_ms)) if metrics.budget_ms is not None else None
 
 
 class Figures(TypedDict):
