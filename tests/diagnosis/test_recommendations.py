@@ -1,0 +1,30 @@
+"""Which remedies are worth recommending."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import traceanalyzer as ta
+
+SAMPLES = Path(__file__).resolve().parents[2] / "sample_traces"
+BOTH = "host-waits-and-launches"
+
+
+@pytest.mark.parametrize(("sample", "told"), [("sync_bound", True), ("launch_bound", False), ("transfer_bound", False)])
+def test_two_remedies_together_are_recommended_where_each_brings_something(sample: str, told: bool) -> None:
+    report = ta.analyze(SAMPLES / sample)
+    assert "host-waits" in {finding.id for finding in report.findings}
+    assert (BOTH in {advice.id for advice in report.recommendations}) is told
+
+
+@pytest.mark.parametrize("sample", ["launch_bound", "input_bound", "transfer_bound", "host_bound", "memory_bound"])
+def test_what_to_do_first_is_about_the_bottleneck(sample: str) -> None:
+    report = ta.analyze(SAMPLES / sample)
+    assert report.recommendations[0].cls == report.summary.bottleneck
+
+
+def test_two_remedies_together_contradict_neither() -> None:
+    (both,) = [a for a in ta.analyze(SAMPLES / "sync_bound").recommendations if a.id == BOTH]
+    assert "waits stay" not in both.basis
