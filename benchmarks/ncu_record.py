@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import argparse
 import bisect
+import csv
 import gzip
+import io
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -52,6 +55,10 @@ COUNTERS = (
     "sm__throughput.avg.pct_of_peak_sustained_elapsed",
     "sm__warps_active.avg.pct_of_peak_sustained_active",
 )
+COLUMNS = ("ID", "Kernel Name", "Block Size", "Grid Size", "CC")
+UNITS = 2
+"""Rows before the first kernel's: names and units."""
+UNNAMED, BEHIND_NAME = re.compile(r"<unnamed>::|\(anonymous namespace\)::"), re.compile(r"[<(]")
 WARM_UPS = 2
 CASE = "case: "
 SECONDS = 150
@@ -125,7 +132,20 @@ def _measured(child: list[str], cache: str) -> str:
     begun = time.monotonic()
     done = subprocess.run([tool, *options, *sections, *child], check=False, stdout=subprocess.PIPE, text=True)
     print(f"ncu ended with {done.returncode} after {time.monotonic() - begun:.0f} s", file=sys.stderr)
-    return "".join(line + "\n" for line in done.stdout.splitlines() if line.startswith('"'))
+    return reduce_report(done.stdout)
+
+
+def reduce_report(text: str) -> str:
+    """Of what ncu printed the table, with what the comparison reads: names without arguments, launches, counters."""
+    rows = list(csv.reader(line for line in text.splitlines() if line.startswith('"')))
+    kept = [i for i, name in enumerate(rows[0]) if name in COLUMNS + COUNTERS] if rows else []
+    name = rows[0].index("Kernel Name") if rows else -1
+    file = io.StringIO()
+    writer = csv.writer(file, quoting=csv.QUOTE_ALL, lineterminator="\n")
+    for number, row in enumerate(rows):
+        row[name] = row[name] if number < UNITS else BEHIND_NAME.split(UNNAMED.sub("", row[name]))[0]
+        writer.writerow(row[i] for i in kept)
+    return file.getvalue()
 
 
 def _known(tool: str) -> list[str]:

@@ -21,12 +21,18 @@ PRECISIONS = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "fp4", "int8")
 TERA, GIGA, MEBI, KIBI = 1e12, 1e9, 1 << 20, 1 << 10
 REGISTERS_PER_SM = 65_536
 """32-bit registers of an SM, the same for every NVIDIA GPU since Kepler (CUDA C++ programming guide)."""
+ISSUED_PER_CYCLE = 4 * 32
+"""Each of the four schedulers of an SM starts one instruction of 32 threads a cycle, since Volta (CUDA C++
+programming guide, "multiprocessor" of each compute capability)."""
 MEMORY_RANGE = (0.85, 1.12)
 """Recorded over nominal memory: makers' gigabytes are sometimes 2**30 bytes (7 % more), and ECC, the driver and
 MIG's bookkeeping keep up to a tenth. Sizes of different products and MIG slices lie further apart."""
 
 _MAKER = re.compile(r"^(?:NVIDIA|AMD|Tesla|Graphics Device)\s+", re.IGNORECASE)
-_NUMBERS = ("sms", "bandwidth_gbs", "cache_mb", "link_gbs", "host_gbs", "threads_per_sm", "shared_kb_per_sm")
+_NUMBERS = (
+    *("sms", "bandwidth_gbs", "cache_mb", "link_gbs", "host_gbs"),
+    *("threads_per_sm", "shared_kb_per_sm", "fp32_lanes_per_sm"),
+)
 _KEYS = frozenset({*_NUMBERS, "name", "match", "source", "memory_gb", "launch_floor_us", "tensor", "vector"})
 
 
@@ -56,6 +62,8 @@ class Hardware:
     threads_per_sm: int | None = None
     shared_per_sm: int | None = None
     """Bytes of shared memory of an SM."""
+    fp32_lanes_per_sm: int | None = None
+    """Multiply-adds in fp32 that an SM starts in a cycle."""
     launch_floor_ns: float | None = None
     """Shortest kernel that profilers record, where it was measured."""
 
@@ -75,6 +83,13 @@ class Hardware:
         """FLOP/s that a matrix product in this precision can reach: on tensor cores where they do it, else on the
         ordinary ones; None where neither is known."""
         return self.tensor.get(precision) or self.vector.get(precision)
+
+    @property
+    def issue_rate(self) -> float | None:
+        """Instructions that it starts a second, those of each thread counted, at the clock of its fp32 peak."""
+        if self.fp32_lanes_per_sm is None:
+            return None
+        return self.vector["fp32"] / 2 / self.fp32_lanes_per_sm * ISSUED_PER_CYCLE
 
     def resident_blocks(self, threads: int, registers: int, shared_bytes: int) -> int | None:
         """Blocks of this shape that one SM holds at a time (0: none fit); None where the limits are not known.
@@ -151,6 +166,7 @@ def _hardware(entry: dict[str, Any]) -> Hardware:
         host=None if host is None else host * GIGA,
         threads_per_sm=entry.get("threads_per_sm"),
         shared_per_sm=None if shared is None else int(shared * KIBI),
+        fp32_lanes_per_sm=entry.get("fp32_lanes_per_sm"),
         launch_floor_ns=None if floor is None else floor * 1e3,
     )
 

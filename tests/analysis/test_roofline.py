@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from tests.analysis.build import TraceBuilder
+from traceanalyzer.analysis.bounds import Bound
 from traceanalyzer.analysis.context import Context
 from traceanalyzer.analysis.kernel_precision import NO, UNKNOWN, YES, tensor_cores
 from traceanalyzer.analysis.kernels import kernel_stats
 from traceanalyzer.analysis.op_models import Precision
 from traceanalyzer.analysis.ops import op_stats
-from traceanalyzer.analysis.roofline import Bound
 from traceanalyzer.analysis.roofline_step import roofline_step
 from traceanalyzer.hardware import Hardware, HardwareTable
 from traceanalyzer.trace import Ceilings, Collectives, CopyKind, Device, DeviceOpKind

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.bounds import measured_bound
 from traceanalyzer.analysis.grouping import Groups
 from traceanalyzer.analysis.kernel_names import short_name
-from traceanalyzer.analysis.roofline import Bound
+from traceanalyzer.analysis.kernel_precision import is_matrix
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -18,13 +20,12 @@ if TYPE_CHECKING:
     from traceanalyzer.analysis.roofline import Roofline
     from traceanalyzer.kernel_counters import KernelCounters
 
-LOW_SHARE = 0.4
-"""A kernel that uses less than this much of both compute and memory waits for latencies. (Nsight Compute's own rule
-says 60 %, which would also name kernels at half of the bandwidth so, which fuller launches do not help.)"""
 TENSOR_SHARE = 0.01
 """Tensor cores active for less than this are not what the kernel calculates with."""
 
 Key = tuple[str, int, int]
+
+_NAMESPACE = re.compile(r"\w+::")
 
 
 def with_counters(ctx: Context, roofline: Roofline, counters: Iterable[KernelCounters]) -> Roofline:
@@ -38,6 +39,7 @@ def with_counters(ctx: Context, roofline: Roofline, counters: Iterable[KernelCou
     made = replace(
         roofline,
         bytes=roofline.bytes.copy(),
+        expected=roofline.expected.copy(),
         attainable=roofline.attainable.copy(),
         bound=roofline.bound.copy(),
         tensor=roofline.tensor.copy(),
@@ -59,31 +61,30 @@ def _by_key(counters: Iterable[KernelCounters]) -> dict[Key, list[KernelCounters
 
 
 def _name(name: str) -> str:
-    """Names compare without parameters and spaces, which the two profilers write differently."""
-    return short_name(name).replace(" ", "")
+    """Names compare without namespaces, parameters and spaces, which the two profilers write differently."""
+    return _NAMESPACE.sub("", short_name(name)).replace(" ", "")
 
 
 def _replace(
     ctx: Context, made: Roofline, rows: np.ndarray[tuple[int], np.dtype[np.int64]], found: list[KernelCounters]
 ) -> None:
     traffic, tensor = _mean(found, lambda k: k.dram_bytes), _mean(found, lambda k: k.tensor_share)
-    compute, memory = _mean(found, lambda k: k.compute_share), _mean(found, lambda k: k.memory_share)
+    compute, memory = _mean(found, lambda k: k.compute_share), _mean(found, device_memory_share)
     ops = ctx.trace.device_ops
     made.counted[rows] = True
     if traffic is not None:
-        made.bytes[rows] = traffic
+        made.bytes[rows] = made.expected[rows] = traffic
     if tensor is not None:
         made.tensor[rows] = int(tensor >= TENSOR_SHARE)
     if compute is not None and memory is not None:
         made.attainable[rows] = (ops.end - ops.start)[rows] * min(max(compute, memory), 1.0)
-        made.bound[rows] = measured_bound(compute, memory)
+        made.bound[rows] = measured_bound(compute, memory, matrix=bool(is_matrix(ctx)[rows[0]]))
 
 
-def measured_bound(compute_share: float, memory_share: float) -> Bound:
-    """What limits a kernel by its use of compute and memory."""
-    if max(compute_share, memory_share) < LOW_SHARE:
-        return Bound.LATENCY
-    return Bound.COMPUTE if compute_share > memory_share else Bound.MEMORY
+def device_memory_share(kernel: KernelCounters) -> float | None:
+    """Use of the device memory's bandwidth. Where only the busiest part of the memory system was measured, which may
+    be a cache, that stands for it."""
+    return kernel.memory_share if kernel.dram_share is None else kernel.dram_share
 
 
 def _mean(found: list[KernelCounters], figure: Callable[[KernelCounters], float | None]) -> float | None:

@@ -11,13 +11,15 @@ UNKNOWN where no model describes the operation or the GPU is not in the table, a
 
 from __future__ import annotations
 
-import enum
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.kernel_precision import effective_precision, is_matrix, tensor_cores_of_ops
+from traceanalyzer.analysis.bounds import Bound, Ceilings, bounds
+from traceanalyzer.analysis.instructions import issue_time
+from traceanalyzer.analysis.kernel_precision import NO, effective_precision, is_matrix, tensor_cores_of_ops
+from traceanalyzer.analysis.kernel_traffic import PREPARING, expected_traffic, passes_of
 from traceanalyzer.analysis.link_limits import collective_traffic, copy_traffic, share_of_group
 from traceanalyzer.analysis.op_models import Precision, model_ops
 from traceanalyzer.trace import CopyKind, DeviceOpKind
@@ -36,23 +38,9 @@ SHORT_NS = 2_000
 the last blocks take most of any kernel, whatever it does."""
 LOW_SOL = 0.5
 """A small kernel that still reaches half of its roofline is limited by that, not by its size."""
-
-
-class Bound(enum.IntEnum):
-    """What limits a device op."""
-
-    UNKNOWN = 0
-    COMPUTE = 1
-    MEMORY = 2
-    LATENCY = 3
-    """Too small to fill the GPU."""
-    LINK = 4
-    """PCIe, NVLink or another connection."""
-
-    @property
-    def label(self) -> str | None:
-        """As reports name it; None where it is not known."""
-        return None if self is Bound.UNKNOWN else self.name.lower()
+KEPT = 0.5
+"""Part of the last cache that data written by one kernel and read by a later one may take to be still there: the other
+half goes to results, and to what is cached twice where the cache has two parts."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,12 +50,18 @@ class Roofline:
     flops: F64
     bytes: F64
     """Least traffic with the memory (or link, see `bound`) that its data needs."""
+    expected: F64
+    """Traffic with the memory that such a kernel causes (`kernel_traffic`)."""
     attainable: F64
     """Least time that work and traffic need on this GPU, ns."""
     reachable: F64
     """The same at the rates that were measured on the machine (`collect --ceilings`), ns; NaN where none were."""
     bound: U8
     """`Bound` of each."""
+    arithmetic: Bool
+    """Whether arithmetic, not traffic, takes the greater part of the attainable time."""
+    small: Bool
+    """Which are too small to fill the GPU, and slow for it."""
     precision: NDArray[np.int8]
     """`Precision` in which it calculates."""
     tensor: NDArray[np.int8]
@@ -95,33 +89,61 @@ def build_roofline(ctx: Context, work: OpWork | None = None) -> Roofline:
     """The roofline of every device op; `work` is what `model_ops` says unless given."""
     work = model_ops(ctx) if work is None else work
     row = np.where(ctx.is_kernel & ~ctx.is_communication, work.of_device_op, -1)
-    flops, traffic, precision = _share_out(ctx, work, row)
+    passes = passes_of(ctx, row)
+    flops, traffic, precision = _share_out(ctx, work, row, passes)
     tensor = tensor_cores_of_ops(ctx)
     precision = effective_precision(precision, tensor)
-    rate = ctx.limit("bandwidth").copy()
+    waves = _waves(ctx)
+    expected = expected_traffic(ctx, work, row, (flops, traffic), passes, _resident(ctx, waves))
+    rate, linked = ctx.limit("bandwidth").copy(), _on_links(ctx)
     for carried, carrier in (copy_traffic(ctx), collective_traffic(ctx)):
         moved = np.isfinite(carried)
         traffic[moved], rate[moved], flops[moved] = carried[moved], carrier[moved], 0.0
+    expected = np.where(np.isfinite(expected), expected, traffic)
     peak = _peaks(ctx, precision, tensor, flops)
     arithmetic, transfer = flops / peak * NS, traffic / rate * NS
     attainable = _together(arithmetic, transfer, flops, row)
     reachable = _reachable(ctx, precision, (flops, traffic), (peak, rate), row)
-    waves = _waves(ctx)
-    bound = _bounds(ctx, arithmetic, transfer, attainable, waves)
+    time = np.maximum(ctx.trace.device_ops.end - ctx.trace.device_ops.start, 1)
+    slow = attainable < LOW_SOL * time
+    small = _small(ctx, attainable) & slow & ~linked
+    cached = expected <= KEPT * ctx.limit("cache_bytes")
+    shares = Ceilings(
+        arithmetic / time,
+        is_matrix(ctx) & (tensor != NO),
+        issue_time(ctx, work, row) / time,
+        np.where(cached, 0.0, expected / rate * NS / time),
+    )
+    # what only moves data has one ceiling
+    moving, carrier = ~ctx.is_kernel | linked, np.where(linked, np.uint8(Bound.LINK), np.uint8(Bound.MEMORY))
+    bound = np.where(moving, np.where(slow & (attainable < SHORT_NS), np.uint8(Bound.LATENCY), carrier), bounds(shares))
     return Roofline(
-        flops, traffic, attainable, reachable, bound, precision, tensor, waves, row, np.zeros(len(row), bool)
+        flops=flops,
+        bytes=traffic,
+        expected=expected,
+        attainable=attainable,
+        reachable=reachable,
+        bound=np.where(np.isfinite(attainable), bound, np.uint8(Bound.UNKNOWN)),
+        arithmetic=np.nan_to_num(arithmetic) > np.nan_to_num(transfer),
+        small=small,
+        precision=precision,
+        tensor=tensor,
+        waves=waves,
+        row=row,
+        counted=np.zeros(len(row), bool),
     )
 
 
-def _share_out(ctx: Context, work: OpWork, row: I64) -> tuple[F64, F64, NDArray[np.int8]]:
-    """FLOPs, bytes and precision of each kernel from the operator that it is part of."""
+def _share_out(ctx: Context, work: OpWork, row: I64, passes: I64) -> tuple[F64, F64, NDArray[np.int8]]:
+    """FLOPs, bytes and precision of each kernel from the operator that it is part of. Kernels that only prepare or
+    finish a product (`PREPARING` of `passes`) have no FLOPs."""
     ops, count = ctx.trace.device_ops, len(row)
     flops, traffic = np.full(count, np.nan), np.full(count, np.nan)
     precision = np.zeros(count, np.int8)
     rows = np.flatnonzero(row >= 0)
     if not len(rows):
         return flops, traffic, precision
-    duration, matrix = ops.end - ops.start, is_matrix(ctx)
+    duration, matrix = ops.end - ops.start, is_matrix(ctx) & ~np.isin(passes, PREPARING)
     _, group = np.unique(row[rows], return_inverse=True)
     has_matrix = np.bincount(group, weights=matrix[rows]) > 0
     weighed = np.where(has_matrix[group] & ~matrix[rows], 0, duration[rows])
@@ -211,16 +233,23 @@ def _waves(ctx: Context) -> F64:
     return result
 
 
-def _bounds(ctx: Context, arithmetic: F64, transfer: F64, attainable: F64, waves: F64) -> U8:
+def _resident(ctx: Context, waves: F64) -> F64:
+    """Blocks of each kernel that the GPU holds at a time: one an SM where that is not known better."""
+    blocks = ctx.trace.device_ops.blocks
+    held = np.divide(blocks, waves, out=np.full(len(blocks), np.nan), where=waves > 0)
+    return np.where(np.isfinite(held), held, ctx.limit("sms"))
+
+
+def _on_links(ctx: Context) -> Bool:
+    """Which device ops a link carries: collectives, and copies that do not stay within the device."""
     ops = ctx.trace.device_ops
-    rated = np.isfinite(attainable)
-    result = np.where(np.nan_to_num(arithmetic) > np.nan_to_num(transfer), Bound.COMPUTE, Bound.MEMORY)
     within = np.isin(ops.copy_kind, (CopyKind.DEVICE_TO_DEVICE, CopyKind.UNKNOWN))
-    linked = ctx.is_communication | ((ops.kind == DeviceOpKind.MEMCPY) & ~within)
-    result[linked] = Bound.LINK
-    sms = ctx.limit("sms")
-    # Collectives run on few blocks on purpose: their link needs no more.
-    small = (attainable < SHORT_NS) | ((ops.blocks > 0) & (ops.blocks < sms) & ~linked)
-    slow = attainable < LOW_SOL * (ops.end - ops.start)
-    result[small & slow] = Bound.LATENCY
-    return np.where(rated, result, Bound.UNKNOWN).astype(np.uint8)
+    linked: Bool = ctx.is_communication | ((ops.kind == DeviceOpKind.MEMCPY) & ~within)
+    return linked
+
+
+def _small(ctx: Context, attainable: F64) -> Bool:
+    """Which device ops have too few blocks or too little to do to fill the GPU."""
+    blocks = ctx.trace.device_ops.blocks
+    small: Bool = (attainable < SHORT_NS) | ((blocks > 0) & (blocks < ctx.limit("sms")))
+    return small

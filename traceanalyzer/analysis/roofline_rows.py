@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from traceanalyzer.analysis.bounds import Bound
 from traceanalyzer.analysis.metric import metric, ms
-from traceanalyzer.analysis.roofline import Bound
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,8 +28,8 @@ class Rated:
     """Columns that rows of device ops have beside their times."""
 
     bound_by: str | None = metric(
-        "what limits most of the time by the roofline: compute, memory, link, or latency (too small to fill the GPU); "
-        "null where no model or no known GPU tells",
+        "what limits most of the time: compute, memory, link, instructions (that are no FLOPs), or latency (near none "
+        "of them: too small to fill the GPU, waiting, scattered accesses); null where no model or no known GPU tells",
         default=None,
     )
     sol: float | None = metric(

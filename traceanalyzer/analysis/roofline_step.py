@@ -9,10 +9,10 @@ import numpy as np
 
 from traceanalyzer.analysis.attribution import launch_nodes
 from traceanalyzer.analysis.backward import in_backward
+from traceanalyzer.analysis.bounds import Bound
 from traceanalyzer.analysis.kernel_precision import is_matrix
 from traceanalyzer.analysis.metric import metric, ms
 from traceanalyzer.analysis.op_models import Precision
-from traceanalyzer.analysis.roofline import Bound
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.context import Context
@@ -54,7 +54,13 @@ class RooflineStep:
     headroom_ms: float | None = metric("recorded time of what has a model less its time at the roofline", "ms")
     compute_bound_ms: float | None = metric("time of kernels that arithmetic limits", "ms")
     memory_bound_ms: float | None = metric("time of kernels that memory bandwidth limits", "ms")
-    latency_bound_ms: float | None = metric("time of kernels too small to fill the GPU", "ms")
+    instruction_bound_ms: float | None = metric(
+        "time of kernels limited by instructions that are no FLOPs: indices, conversions, special functions", "ms"
+    )
+    latency_bound_ms: float | None = metric(
+        "time of kernels near no ceiling: too small to fill the GPU, waiting, or with scattered accesses",
+        "ms",
+    )
     unmodelled_ms: float = metric("time of kernels without a model or on an unknown GPU; nothing is said of them", "ms")
     tflop: float | None = metric("operations of a step, 1e12, a multiply-add is two; of what has a model")
     mfu: float | None = metric(
@@ -99,6 +105,7 @@ def roofline_step(ctx: Context) -> RooflineStep | None:
         headroom_ms=ms(time[rated].sum() - attained.sum()) / steps if known else None,
         compute_bound_ms=per_step(r.bound == Bound.COMPUTE) if known else None,
         memory_bound_ms=per_step(r.bound == Bound.MEMORY) if known else None,
+        instruction_bound_ms=per_step(r.bound == Bound.INSTRUCTIONS) if known else None,
         latency_bound_ms=per_step(r.bound == Bound.LATENCY) if known else None,
         unmodelled_ms=per_step(~rated),
         tflop=float(r.flops[counted].sum()) / 1e12 / steps if counted.any() else None,

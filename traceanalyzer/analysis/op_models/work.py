@@ -20,7 +20,7 @@ from traceanalyzer.analysis.grouping import Groups
 from traceanalyzer.analysis.op_models.call import Call, Link, UnmodelledError, Work
 from traceanalyzer.analysis.op_models.kernel_types import element_type
 from traceanalyzer.analysis.op_models.left_out import ON_PARAMETERS, parameters_of
-from traceanalyzer.analysis.op_models.tensors import NAN, parse_inputs, parse_values
+from traceanalyzer.analysis.op_models.tensors import NAN, Tensor, parse_inputs, parse_values
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
@@ -35,7 +35,12 @@ if TYPE_CHECKING:
     Found = dict[int, tuple[Model, bool]]
     """The model of a name by its code, and whether it is composite."""
 
-UNMODELLED = Work(NAN, NAN)
+Row = tuple[float, float, float, float, float, float, float]
+"""FLOPs, bytes and precision as `Work` has them; bytes of the inputs, entries of a batch; elements of the largest
+input, and bytes of one."""
+UNKNOWN_ROW: Row = (NAN, NAN, 0.0, NAN, 1.0, NAN, NAN)
+BATCHED = ("aten::bmm", "aten::baddbmm")
+NO_TENSOR = Tensor((0,))
 MOST = 0.5
 """Of a composite operator's FLOPs: below this share its children are its preparation, not its work."""
 
@@ -50,6 +55,14 @@ class OpWork:
     """For each host range its least DRAM traffic (of collectives: bytes over the link), NaN where unmodelled."""
     precision: NDArray[np.int8]
     """For each host range the `Precision` it calculates in."""
+    inputs: F64
+    """For each host range the bytes of its inputs, NaN where unmodelled."""
+    entries: F64
+    """For each host range how many products a batch has, 1 for all others."""
+    elements: F64
+    """For each host range the elements of its largest tensor, NaN where unmodelled."""
+    width: F64
+    """Bytes of an element of that tensor."""
     counts: Bool
     """Which host ranges stand for work: figures of these rows may be added up, nothing is counted twice."""
     of_device_op: I64
@@ -80,17 +93,19 @@ class Models:
 def apply_models(ctx: Context, models: Models) -> OpWork:
     """Model every recorded operator that `models` knows."""
     ranges, count = ctx.trace.host_ranges, len(ctx.trace.host_ranges)
-    table = np.full((count, 3), (NAN, NAN, 0.0))
+    table = np.full((count, len(UNKNOWN_ROW)), UNKNOWN_ROW)
     composite = np.zeros(count, np.bool_)
     found = _models_of_names(ctx.trace, models)
     rows = np.flatnonzero((ranges.kind == RangeKind.OP) & np.isin(ranges.name, list(found)))
     groups = _distinct_calls(ctx.trace, rows)
-    table[rows] = np.array([_work(ctx.trace, row, found) for row in rows[groups.first]]).reshape(-1, 3)[groups.index]
+    made = np.array([_work(ctx.trace, row, found) for row in rows[groups.first]])
+    table[rows] = made.reshape(-1, len(UNKNOWN_ROW))[groups.index]
     composite[rows] = np.array([found[code][1] for code in ranges.name[rows].tolist()], np.bool_)
     _fill_lists(ctx, table, found)
     counts, of_device_op = _cover(ctx, table[:, 0], composite)
     _type_lists(ctx.trace, table, of_device_op, found)
-    return OpWork(table[:, 0], table[:, 1], table[:, 2].astype(np.int8), counts, of_device_op)
+    flops, traffic, precision, inputs, entries, elements, width = table.T
+    return OpWork(flops, traffic, precision.astype(np.int8), inputs, entries, elements, width, counts, of_device_op)
 
 
 def _fill_lists(ctx: Context, table: F64, found: Found) -> None:
@@ -101,7 +116,7 @@ def _fill_lists(ctx: Context, table: F64, found: Found) -> None:
     if not len(rows):
         return
     alike = dict(zip(rows.tolist(), _distinct_calls(trace, rows).index.tolist(), strict=True))
-    known: dict[tuple[int, int], Work] = {}
+    known: dict[tuple[int, int], Row] = {}
     for row, parameters in parameters_of(ctx, rows).items():
         key = alike[row], id(parameters)
         if key not in known:
@@ -140,17 +155,22 @@ def _distinct_calls(trace: Trace, rows: I64) -> Groups:
     return groups
 
 
-def _work(trace: Trace, row: int, found: Found, amend: Callable[[Call], Call] | None = None) -> Work:
+def _work(trace: Trace, row: int, found: Found, amend: Callable[[Call], Call] | None = None) -> Row:
     """What its model says of this row; nothing where the recording does not suffice."""
     call = _call(trace, row)
     if call is None:
-        return UNMODELLED
+        return UNKNOWN_ROW
     model = found[int(trace.host_ranges.name[row])][0]
     try:
-        work = model(amend(call) if amend else call)
-        return Work(float(work.flops), float(work.bytes), work.precision)
+        amended = amend(call) if amend else call
+        work = model(amended)
     except (UnmodelledError, IndexError, ArithmeticError):
-        return UNMODELLED
+        return UNKNOWN_ROW
+    largest = max(amended.tensors, key=lambda tensor: tensor.numel, default=NO_TENSOR)
+    entries = largest.shape[0] if amended.name in BATCHED else 1
+    inputs = sum(tensor.bytes for tensor in amended.tensors)
+    known = float(work.flops), float(work.bytes), float(work.precision)
+    return (*known, inputs, float(max(entries, 1)), float(largest.numel), largest.dtype.bytes)
 
 
 def _call(trace: Trace, row: int) -> Call | None:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.roofline import Bound
 from traceanalyzer.diagnosis.draft import Draft
 from traceanalyzer.diagnosis.finding import Evidence
 from traceanalyzer.diagnosis.rules.attention import written_out_attention
@@ -56,7 +55,7 @@ def above_roofline(m: Measurements) -> Iterator[Draft]:
     rows = m.ctx.steady_ops & r.rated & (r.attainable > time)
     if not rows.any():
         return
-    cached = rows & (r.bytes <= m.ctx.limit("cache_bytes")) & (r.bound != Bound.COMPUTE)
+    cached = rows & (r.bytes <= m.ctx.limit("cache_bytes")) & ~r.arithmetic
     names = [title(m, int(code)) for code in _by_time(m, rows)]
     evidence = [
         Evidence("kernels", ", ".join(names), "", "with the most time above their roofline"),

@@ -9,7 +9,6 @@ import numpy as np
 from traceanalyzer.analysis.kernel_precision import NO, is_matrix
 from traceanalyzer.analysis.op_models import Precision
 from traceanalyzer.analysis.op_models.tensors import Tensor, parse_inputs
-from traceanalyzer.analysis.roofline import Bound
 from traceanalyzer.diagnosis.draft import Draft, Remedy, share
 from traceanalyzer.diagnosis.finding import Evidence
 from traceanalyzer.diagnosis.rules.kernel_rows import (
@@ -92,14 +91,20 @@ def _on_tensor_cores(m: Measurements, rows: Bool, precision: str) -> F64:
     arithmetic = roofline.flops[rows] / (gpu.tensor[precision] * TENSOR_EFFICIENCY) * 1e9
     transfer = roofline.bytes[rows] / gpu.bandwidth * 1e9
     faster = np.minimum(np.fmax(arithmetic, transfer), time)
-    result: F64 = np.where(np.isfinite(arithmetic) & (roofline.bound[rows] == Bound.COMPUTE), faster, time)
+    result: F64 = np.where(np.isfinite(arithmetic) & _by_arithmetic(m)[rows], faster, time)
     return result
+
+
+def _by_arithmetic(m: Measurements) -> Bool:
+    """Which device ops have enough to calculate to fill the GPU, and more of that than to move."""
+    roofline = m.ctx.roofline
+    return roofline.rated & roofline.arithmetic & ~roofline.small
 
 
 def misaligned(m: Measurements, free: Bool) -> Iterator[Claim]:
     """Matrix products whose sizes are not multiples of 16 bytes, and that are slow."""
     rows = steady(m) & of_class(m, "gemm") & free & (m.ctx.roofline.row >= 0)
-    rows &= np.isin(m.ctx.roofline.bound, (Bound.COMPUTE, Bound.MEMORY))
+    rows &= m.ctx.roofline.rated & ~m.ctx.roofline.small
     sizes = _odd_sizes(m, np.unique(m.ctx.roofline.row[rows]).tolist())
     rows &= np.isin(m.ctx.roofline.row, list(sizes))
     time, attainable = duration(m)[rows], m.ctx.roofline.attainable[rows]
@@ -144,7 +149,7 @@ def _is_odd(size: int, element_bytes: float) -> bool:
 def wave_quantisation(m: Measurements, free: Bool) -> Iterator[Claim]:
     """Matrix kernels whose last wave of blocks leaves most SMs idle."""
     roofline = m.ctx.roofline
-    rows = steady(m) & is_matrix(m.ctx) & free & (roofline.bound == Bound.COMPUTE)
+    rows = steady(m) & is_matrix(m.ctx) & free & _by_arithmetic(m)
     rows &= (roofline.waves > 1) & (roofline.waves < MANY_WAVES)
     loss = np.where(rows, 1 - roofline.waves / np.ceil(np.where(rows, roofline.waves, 1)), 0.0)
     rows &= loss >= WAVE_LOSS
@@ -173,7 +178,7 @@ def small_products(m: Measurements, free: Bool) -> Iterator[Claim]:
     """Runs of small matrix products of one shape with nothing between them, which one batched product could do."""
     roofline, ranges = m.ctx.roofline, m.ctx.trace.host_ranges
     everything = in_stream_order(m, steady(m))
-    small = of_class(m, "gemm") & free & (roofline.bound == Bound.LATENCY) & (roofline.row >= 0)
+    small = of_class(m, "gemm") & free & roofline.small & (roofline.row >= 0)
     shape = np.append(ranges.shapes, np.int32(-1))[roofline.row][everything]
     run, count = _runs_of_shape(m, everything, small[everything], shape)
     length = np.bincount(run[run >= 0], minlength=count)

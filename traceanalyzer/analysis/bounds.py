@@ -1,0 +1,72 @@
+"""What limits a kernel: the ceiling of the GPU that it runs nearest to, or none of them."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from traceanalyzer.trace import F64, U8, Bool
+
+NEAR = 0.6
+"""Share of a ceiling from which it limits a kernel: below 60 % of both compute and memory Nsight Compute's own rule
+speaks of latency ("GPU Speed Of Light Throughput")."""
+NEAR_TENSOR_PEAK = 0.5
+"""The same for tensor cores, whose datasheet peak is at boost clock: kernels that keep them busy run into the power
+limit (1.55 to 1.8 of 1.98 GHz measured on an H200, a rate of 0.8 of the peak with the cores 95 % busy)."""
+
+
+class Bound(enum.IntEnum):
+    """What limits a device op."""
+
+    UNKNOWN = 0
+    COMPUTE = 1
+    """Arithmetic that FLOPs count."""
+    MEMORY = 2
+    """The device memory's bandwidth."""
+    LATENCY = 3
+    """Near no ceiling: too little work to fill the GPU, steps that wait for each other, scattered accesses."""
+    LINK = 4
+    """PCIe, NVLink or another connection."""
+    INSTRUCTIONS = 5
+    """Issuing instructions that are no FLOPs: indices, conversions, special functions."""
+
+    @property
+    def label(self) -> str | None:
+        """As reports name it; None where it is not known."""
+        return None if self is Bound.UNKNOWN else self.name.lower()
+
+
+@dataclass(frozen=True, eq=False)
+class Ceilings:
+    """Shares of its ceilings that each device op reaches, 0..1, NaN where not known."""
+
+    arithmetic: F64
+    tensor: Bool
+    """Whether the arithmetic is that of tensor cores."""
+    instructions: F64
+    memory: F64
+    """Expected traffic; 0 where the cache has the data."""
+
+
+def bounds(shares: Ceilings) -> U8:
+    """The `Bound` of each device op: the ceiling that it is nearest to, in parts of what counts as near."""
+    near = np.where(shares.tensor, NEAR_TENSOR_PEAK, NEAR)
+    reached = np.stack((shares.arithmetic / near, shares.instructions / NEAR, shares.memory / NEAR))
+    reached = np.nan_to_num(reached)
+    kinds = np.array([Bound.COMPUTE, Bound.INSTRUCTIONS, Bound.MEMORY], np.uint8)
+    nearest = kinds[reached.argmax(axis=0)]
+    return np.where(reached.max(axis=0) >= 1, nearest, np.uint8(Bound.LATENCY)).astype(np.uint8)
+
+
+def measured_bound(compute_share: float, memory_share: float, *, matrix: bool) -> Bound:
+    """What limits a kernel by its measured use of the SMs and of the device memory; `matrix` kernels keep the SMs
+    busy with arithmetic, others with instructions of all kinds."""
+    if max(compute_share, memory_share) < NEAR:
+        return Bound.LATENCY
+    if memory_share >= compute_share:
+        return Bound.MEMORY
+    return Bound.COMPUTE if matrix else Bound.INSTRUCTIONS
