@@ -73,10 +73,11 @@ class Share:
 
 @dataclass(frozen=True)
 class Fact:
-    """A named figure as text."""
+    """A named figure as text, with what it means."""
 
     label: str
     value: str
+    definition: str = ""
 
 
 def whole(report: Report) -> str:
@@ -89,9 +90,13 @@ def verdict(report: Report) -> str:
     summary = report.summary
     if summary.bottleneck == "inconclusive":
         return "inconclusive"
-    # Two digits: a confidence has no third one.
-    confidence = f"{summary.confidence:.0%}" if measured(summary.confidence) else NOT_AVAILABLE
-    return f"{summary.bottleneck} (confidence {confidence})"
+    return f"{summary.bottleneck} (confidence {confidence(report)})"
+
+
+def confidence(report: Report) -> str:
+    """How sure the verdict is, with two digits: it has no third one."""
+    sure = report.summary.confidence
+    return f"{sure:.0%}" if measured(sure) else NOT_AVAILABLE
 
 
 def step_sentence(report: Report) -> str:
@@ -204,16 +209,21 @@ def step_groups(report: Report) -> list[tuple[str, list[Fact]]]:
 def _group(f: dataclasses.Field[Any], value: Any) -> list[Fact]:
     if value is None:
         return [_fact(f, None)]
-    facts = [(g, getattr(value, g.name)) for g in dataclasses.fields(value)]
-    if not any(measured(number) and number for _, number in facts):
+    figures = [getattr(value, g.name) for g in dataclasses.fields(value)]
+    if not any(measured(number) and number for number in figures):
         return [Fact(label(f.name), "none in the measured steps")]
-    return [_fact(g, number) for g, number in facts]
+    return facts_of(value)
+
+
+def facts_of(measurement: Any) -> list[Fact]:
+    """The figures of a measurement."""
+    return [_fact(f, getattr(measurement, f.name)) for f in dataclasses.fields(measurement)]
 
 
 def _fact(f: dataclasses.Field[Any], value: Any) -> Fact:
     unit, definition = f.metadata.get("unit", ""), f.metadata.get("definition", "")
     shown = figure(value, unit)
-    return Fact(label(f.name, unit), shown + why_null(definition) if shown == NOT_AVAILABLE else shown)
+    return Fact(label(f.name, unit), shown + why_null(definition) if shown == NOT_AVAILABLE else shown, definition)
 
 
 def why_null(definition: str) -> str:

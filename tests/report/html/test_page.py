@@ -8,11 +8,15 @@ from html.parser import HTMLParser
 
 import pytest
 
+from tests.report.html.test_data import timeline
 from tests.report.reports import HOSTILE, empty, full, hostile
+from tests.report.test_redact import OWN_KERNEL, PATTERNS, SECRETS, secret
+from traceanalyzer.analysis.timeline import Lane
 from traceanalyzer.report import outline
+from traceanalyzer.report.html import Details, render_html
 from traceanalyzer.report.html import page as module
-from traceanalyzer.report.html import render_html
 from traceanalyzer.report.html.page import MAX_BYTES, POLICY
+from traceanalyzer.report.redact import redact_with
 
 PLOTLY = "/* plotly */"
 
@@ -132,3 +136,13 @@ def test_the_real_plotly_fits_and_cannot_end_its_script(monkeypatch):
     text = render_html(full())
     assert len(text.encode()) < MAX_BYTES - 2_500_000
     assert text.count("</script>") == Reader(text).elements.count("script")
+
+
+def test_nothing_hidden_is_left_on_the_page(monkeypatch):
+    monkeypatch.setattr(module, "_asset", lambda name: module.Markup("/* as it is */"))
+    where = [OWN_KERNEL, "SecretModel", "at /home/alice/projects/train.py(118): step"]
+    hidden = dataclasses.replace(timeline(names=where, detail=where), lanes=[Lane("thread 4242 alice@gpu-node-07")])
+    report, details = redact_with(secret(), Details(hidden), PATTERNS)
+    assert details.timeline.names[0] == report.tables["kernels"][0].name == "kernel-1"
+    text = render_html(report, details).lower()
+    assert [s for s in SECRETS if s.lower() in text and s != "4242"] == []

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from traceanalyzer.analysis.metric import definitions
 from traceanalyzer.report import outline
-from traceanalyzer.report.format import figure, measured
+from traceanalyzer.report.format import figure, label, measured
 from traceanalyzer.report.html.markup import Markup, join, tag
 from traceanalyzer.report.html.tables import facts, term
+from traceanalyzer.report.model import Budget, Idle
+from traceanalyzer.report.outline import Fact
 
 if TYPE_CHECKING:
-    from traceanalyzer.report.model import Report
+    from collections.abc import Iterator
+
+    from traceanalyzer.report.model import Recommendation, Report
+    from traceanalyzer.report.outline import Share
 
 FIRST = 3
 """Recommendations that stay on the first screen."""
@@ -27,92 +33,86 @@ def answer(report: Report) -> Markup:
 
 
 def _verdict(report: Report) -> Markup:
-    summary, time = report.summary, report.metrics.step_time_ms
+    summary = report.summary
     known = summary.bottleneck != "inconclusive"
-    shown = [("confidence", f"{summary.confidence:.0%}", GLOSSARY["confidence"])] if known else []
-    total = outline.step_ms(report)
-    if total is not None:
-        definition = (
-            "mean wall-clock time of the steady-state steps" if time else "no steps were found in the recording"
-        )
-        shown.append(("step time" if time else "recording", figure(total, "ms"), definition))
-    unprofiled = report.metrics.unprofiled_step_time_ms
-    if unprofiled is not None:
-        source = report.metrics.unprofiled_source or ""
-        about = "" if source == "measured" else "about "
-        meaning = f"step time without a profiler, {source}; predictions start from it where steps can be replayed"
-        shown.append(("without the profiler", about + figure(unprofiled, "ms"), meaning))
-    if measured(report.metrics.gpu_idle_share):
-        shown.append(
-            ("GPU idle", figure(report.metrics.gpu_idle_share, "share"), "share of the step without device work")
-        )
     return tag(
         "div",
         tag("h1", f"{summary.bottleneck}{'-bound' if known else ''}"),
         tag("p", summary.headline, class_="headline"),
-        facts(shown) if shown else None,
+        facts(_figures(report)),
         tag("p", f"Step time: {outline.step_sentence(report)}", class_="quiet"),
         tag("p", outline.recording(report), class_="quiet"),
         class_="statement",
     )
 
 
+def _figures(report: Report) -> list[Fact]:
+    """What decides first: how sure, how long, how idle."""
+    summary, metrics, total = report.summary, report.metrics, outline.step_ms(report)
+    shown = []
+    if summary.bottleneck != "inconclusive":
+        shown.append(Fact("confidence", outline.confidence(report), GLOSSARY["confidence"]))
+    if total is not None:
+        shown.append(
+            Fact(f"{outline.whole(report)} time", figure(total, "ms"), "wall-clock time, mean of the steady state")
+        )
+    if metrics.unprofiled_step_time_ms is not None:
+        source = metrics.unprofiled_source or ""
+        about = "" if source == "measured" else "about "
+        meaning = f"step time without a profiler, {source}; predictions start from it where steps can be replayed"
+        shown.append(Fact("without the profiler", about + figure(metrics.unprofiled_step_time_ms, "ms"), meaning))
+    if measured(metrics.gpu_idle_share):
+        shown.append(Fact("GPU idle", figure(metrics.gpu_idle_share, "share"), "share of the step without device work"))
+    return shown
+
+
 def _budget_bar(report: Report) -> Markup | None:
     """The step's budget as one bar and its legend, readable without scripts."""
-    parts = [part for part in outline.budget(report) if not part.within]
-    if not parts:
+    shares = outline.budget(report)
+    if not shares:
         return None
-    bar = tag(
-        "div",
-        *(
-            tag("span", class_=f"part {_colour(p.label)}", style=f"width:{max(p.share, 0):.3%}")
-            for p in parts
-            if p.share > 0
-        ),
-        class_="bar",
-        aria_hidden="true",
+    parts = [share for share in shares if not share.within and share.share > 0]
+    bar = (tag("span", class_=f"part {_colour(part)}", style=f"width:{part.share:.3%}") for part in parts)
+    items = (tag("li", *_entry(share), class_="within" if share.within else None) for share in shares)
+    return join(
+        tag("div", *bar, class_="bar", aria_hidden="true"),
+        tag("ul", *items, class_="legend", aria_label=f"Where the {outline.whole(report)} goes"),
     )
-    whole = outline.whole(report)
-    rows = [
-        tag(
-            "li",
-            tag("span", class_=f"key {_colour(part.label)}", aria_hidden="true") if not part.within else None,
-            f"{'idle: ' if part.within else ''}{part.label} ",
-            tag("b", figure(part.share, "share")),
-            f" {figure(part.ms, 'ms')}",
-            class_="within" if part.within else None,
-        )
-        for part in outline.budget(report)
-    ]
-    return join(bar, tag("ul", *rows, class_="legend", aria_label=f"Where the {whole} goes"))
 
 
-def _colour(label: str) -> str:
-    return label.lower().replace(" ", "-")
+def _entry(share: Share) -> Iterator[str]:
+    """A line of the bar's legend."""
+    if not share.within:
+        yield tag("span", class_=f"key {_colour(share)}", aria_hidden="true")
+    meanings = {label(d.name): d.definition for d in definitions(Idle if share.within else Budget)}
+    yield term(f"idle: {share.label}" if share.within else share.label, meanings.get(share.label, ""))
+    yield tag("b", f" {figure(share.share, 'share')}")
+    yield f" {figure(share.ms, 'ms')}"
+
+
+def _colour(share: Share) -> str:
+    return share.label.replace(" ", "-")
 
 
 def _advice(report: Report) -> Markup:
     title = tag("h2", "What to change", id="change")
     if not report.recommendations:
-        return join(title, tag("p", "No recommendation: it needs a finding with evidence for its cause."))
-    items = []
-    for advice in report.recommendations:
-        gain = advice.predicted_speedup
-        items.append(
-            tag(
-                "li",
-                tag("span", figure(gain, "x") if measured(gain) else "gain unknown", class_="gain"),
-                tag("span", advice.action, class_="action"),
-                tag(
-                    "span", outline.prediction(report, advice), " ", term("how estimated", advice.basis), class_="quiet"
-                ),
-            )
-        )
+        return join(title, tag("p", outline.no_advice(report)))
+    items = [_remedy(report, advice) for advice in report.recommendations]
     rest = len(items) - FIRST
-    more = (
-        tag("details", tag("summary", f"{rest} more"), tag("ol", *items[FIRST:], start=FIRST + 1)) if rest > 0 else None
-    )
+    folded = tag("ol", *items[FIRST:], start=FIRST + 1)
+    more = tag("details", tag("summary", f"{rest} more"), folded) if rest > 0 else None
     return tag("section", title, tag("ol", *items[:FIRST]), more, class_="advice", aria_labelledby="change")
+
+
+def _remedy(report: Report, advice: Recommendation) -> Markup:
+    gain = advice.predicted_speedup
+    return tag(
+        "li",
+        tag("span", figure(gain, "x") if measured(gain) else "gain unknown", class_="gain"),
+        tag("span", advice.action, class_="action"),
+        tag("span", outline.prediction(report, advice), " ", term("how estimated", advice.basis), class_="quiet"),
+    )
 
 
 def _warnings(report: Report) -> Markup | None:

@@ -8,12 +8,14 @@ from traceanalyzer.report import outline
 from traceanalyzer.report.html import places
 from traceanalyzer.report.html.markup import Markup, join, tag
 from traceanalyzer.report.html.parts import link_to
-from traceanalyzer.report.html.tables import plain_table
+from traceanalyzer.report.html.tables import plain_table, term
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.timeline import Timeline
     from traceanalyzer.report.html.parts import Page
-    from traceanalyzer.report.model import Evidence, Finding
+    from traceanalyzer.report.model import Finding
+
+GLOSSARY = dict(outline.GLOSSARY)
 
 
 def findings(page: Page) -> Markup:
@@ -25,33 +27,33 @@ def findings(page: Page) -> Markup:
 
 def _finding(page: Page, position: int, finding: Finding) -> Markup:
     timeline = page.details.timeline
-    link = link_to(timeline, lambda t: places.of_finding(t, finding))
+    link = link_to(places.of_finding(timeline, finding))
     about = join(
         tag("span", finding.severity, class_=f"severity {finding.severity}"),
-        f" {finding.cls} · {outline.headroom(page.report, finding)} ",
+        f" · {finding.cls} · ",
+        term(finding.id, outline.EXPLAINED.format(finding.id)),
+        " · ",
+        term("headroom", GLOSSARY["headroom"]),
+        outline.headroom(page.report, finding).removeprefix("headroom") + " ",
         tag("span", "· ", link, " on the timeline") if link else None,
-    )
-    rows = [_evidence(timeline, item) for item in finding.evidence]
-    heads, numeric = ["Evidence", "Value", "Where", "Timeline"], [False, True, False, False]
-    linked = any(row[3] for row in rows)
-    shown = [row if linked else row[:3] for row in rows]
-    made = (
-        plain_table(f"Evidence: {finding.title}", heads[: 3 + linked], shown, numeric[: 3 + linked]) if rows else None
     )
     return tag(
         "article",
         tag("h3", f"{position}. {finding.title}"),
         tag("p", about),
-        tag("details", tag("summary", "Evidence"), made, open=position == 1) if made else None,
+        tag("details", tag("summary", "Evidence"), _evidence(timeline, finding), open=position == 1),
         class_="finding",
         id=f"finding-{position}",
     )
 
 
-def _evidence(timeline: Timeline | None, item: Evidence) -> list[str | None]:
-    return [
-        item.metric,
-        outline.evidence_value(item),
-        item.where,
-        link_to(timeline, lambda t: places.of_evidence(t, item)),
+def _evidence(timeline: Timeline | None, finding: Finding) -> Markup:
+    """What supports the finding, as a table; a column of links where there are any."""
+    links = [link_to(places.of_evidence(timeline, item)) for item in finding.evidence]
+    columns = 4 if any(links) else 3
+    rows = [
+        (item.metric, outline.evidence_value(item), item.where, link)[:columns]
+        for item, link in zip(finding.evidence, links, strict=True)
     ]
+    heads, numeric = ("Evidence", "Value", "Where", "Timeline"), (False, True, False, False)
+    return plain_table(f"Evidence: {finding.title}", heads[:columns], rows, numeric[:columns])

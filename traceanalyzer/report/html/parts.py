@@ -13,7 +13,6 @@ from traceanalyzer.report.html.tables import table
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from traceanalyzer.analysis.timeline import Timeline
     from traceanalyzer.report.html.details import Details
     from traceanalyzer.report.html.figures import Chart
     from traceanalyzer.report.html.places import Place
@@ -63,7 +62,6 @@ class Page:
         return tag("details", tag("summary", f"{title} ({figure(len(rows))})"), made) if folded else made
 
 
-def link_to(timeline: Timeline | None, find: Callable[[Timeline], Place | None]) -> Markup | None:
+def link_to(place: Place | None) -> Markup | None:
     """A link to a place on the timeline, None where there is none."""
-    place = find(timeline) if timeline is not None else None
     return tag("a", "show", href=place.anchor, aria_label="Show it on the timeline") if place else None

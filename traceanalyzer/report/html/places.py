@@ -2,6 +2,7 @@
 
 Evidence names its place in words: an API call, an operator path, a kernel with its end cut off, a cause. The longest
 event of the timeline that the words name is the place; a finding of idle time is at its longest gap of that cause.
+Where there is no timeline there are no places.
 """
 
 from __future__ import annotations
@@ -48,9 +49,9 @@ class Place:
         return f"#at={self.start}-{self.end}"
 
 
-def of_finding(timeline: Timeline, finding: Finding) -> Place | None:
+def of_finding(timeline: Timeline | None, finding: Finding) -> Place | None:
     """The place of a finding: the longest event of what its class is about, else the first that evidence names."""
-    if finding.id.startswith(NOWHERE):
+    if timeline is None or finding.id.startswith(NOWHERE):
         return None
     chosen = timeline.events.category == OF_CLASS.get(finding.cls, -1)
     if finding.id in SAID:
@@ -60,13 +61,15 @@ def of_finding(timeline: Timeline, finding: Finding) -> Place | None:
     return _longest(timeline, chosen) or next((place for place in named if place), None)
 
 
-def of_evidence(timeline: Timeline, item: Evidence) -> Place | None:
+def of_evidence(timeline: Timeline | None, item: Evidence) -> Place | None:
     """The longest event that the words of `where` name, None where they name none."""
-    return _longest(timeline, _named(timeline, item.where))
+    return None if timeline is None else _longest(timeline, _named(timeline, item.where))
 
 
-def of_moment(timeline: Timeline, start_ns: int, duration_ns: int) -> Place | None:
+def of_moment(timeline: Timeline | None, start_ns: int, duration_ns: int) -> Place | None:
     """A stretch of the recording, None where the timeline does not show it."""
+    if timeline is None:
+        return None
     start = start_ns - timeline.origin_ns
     inside = timeline.extent[0] <= start and start + duration_ns <= timeline.extent[1]
     return Place(start, start + duration_ns) if inside else None

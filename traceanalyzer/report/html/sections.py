@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from traceanalyzer.analysis.metric import definitions
 from traceanalyzer.report import outline
-from traceanalyzer.report.format import figure, label
+from traceanalyzer.report.format import figure
 from traceanalyzer.report.html import places, step_charts, work_charts
 from traceanalyzer.report.html.finding_section import findings
 from traceanalyzer.report.html.markup import Markup, join, tag
 from traceanalyzer.report.html.parts import link_to
 from traceanalyzer.report.html.tables import definition_list, facts, plain_table, table
 from traceanalyzer.report.html.timeline_section import timeline
-from traceanalyzer.report.model import Metrics
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,19 +23,12 @@ MAX_NOTES = 100
 
 
 def _step(page: Page) -> Markup | None:
-    metrics = page.report.metrics
-    time = metrics.step_time_ms
-    shown = _figures(time) if time is not None else []
-    single = [f for f in definitions(Metrics) if f.name not in NESTED]
-    shown += [
-        (label(d.name, d.unit), figure(getattr(metrics, d.name), d.unit), d.definition)
-        for d in single
-        if getattr(metrics, d.name) is not None
-    ]
+    time = page.report.metrics.step_time_ms
+    shown = [*(outline.facts_of(time) if time is not None else []), *outline.step_figures(page.report)]
     groups = [
-        tag("details", tag("summary", outline.STEP_GROUPS[name]), facts(_figures(getattr(metrics, name))))
-        for name in outline.STEP_GROUPS
-        if name not in ELSEWHERE and getattr(metrics, name) is not None
+        tag("details", tag("summary", title), facts(figures))
+        for title, figures in outline.step_groups(page.report)
+        if title not in ELSEWHERE
     ]
     return join(
         page.chart(step_charts.step_budget(page.report)),
@@ -47,23 +38,15 @@ def _step(page: Page) -> Markup | None:
     )
 
 
-ELSEWHERE = ("communication", "roofline")
+ELSEWHERE = (outline.STEP_GROUPS["communication"], outline.STEP_GROUPS["roofline"])
 """Groups of figures that have a section of their own."""
-NESTED = ("step_time_ms", "budget_ms", "idle_ms", *outline.STEP_GROUPS)
-
-
-def _figures(value: Any) -> list[tuple[str, str, str]]:
-    """Name, value and definition of each figure of a measurement."""
-    return [
-        (label(d.name, d.unit), figure(getattr(value, d.name), d.unit), d.definition) for d in definitions(type(value))
-    ]
 
 
 def _idle(page: Page) -> Markup | None:
     report = page.report
 
     def link(row: Any) -> Markup | None:
-        return link_to(page.details.timeline, lambda t: places.of_moment(t, row.start_ns, row.duration_ns))
+        return link_to(places.of_moment(page.details.timeline, row.start_ns, row.duration_ns))
 
     charts = [page.chart(step_charts.idle_causes(report)), page.chart(step_charts.gap_lengths(report))]
     return join(
@@ -94,7 +77,7 @@ def _roofline(page: Page) -> Markup | None:
     missing = (
         None if chart else tag("p", "No kernel has both its operations and its traffic known, or the GPU is not known.")
     )
-    return join(chart, missing, facts(_figures(step)) if step is not None else None)
+    return join(chart, missing, facts(outline.facts_of(step)) if step is not None else None)
 
 
 def _communication(page: Page) -> Markup | None:
@@ -102,7 +85,7 @@ def _communication(page: Page) -> Markup | None:
     if not page.report.tables.get("collectives") and not (total is not None and total.total_ms):
         return None
     return join(
-        facts(_figures(total)) if total is not None else None,
+        facts(outline.facts_of(total)) if total is not None else None,
         page.chart(work_charts.communication(page.report)),
         page.table("collectives"),
         page.table("skew", folded=True),

@@ -13,6 +13,8 @@ from traceanalyzer.report.html.markup import Markup, join, tag
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from traceanalyzer.report.outline import Fact
+
     Link = Callable[[Any], Markup | None]
     """From a row to the link to its place on the timeline, None where it has none."""
 
@@ -132,13 +134,10 @@ def definition_list(pairs: Sequence[tuple[str, str]]) -> Markup:
     return tag("dl", *(join(tag("dt", name), tag("dd", meaning)) for name, meaning in pairs))
 
 
-def facts(pairs: Sequence[tuple[str, str, str]]) -> Markup:
-    """Names, values and definitions of single figures; the definition is shown for the name under focus."""
-    return tag(
-        "dl",
-        *(tag("div", tag("dt", term(name, meaning)), tag("dd", value)) for name, value, meaning in pairs),
-        class_="facts",
-    )
+def facts(figures: Sequence[Fact]) -> Markup:
+    """Single figures; the definition is shown for the name that has the focus."""
+    shown = (tag("div", tag("dt", term(f.label, f.definition)), tag("dd", f.value)) for f in figures)
+    return tag("dl", *shown, class_="facts")
 
 
 def term(name: str, definition: str) -> Markup:

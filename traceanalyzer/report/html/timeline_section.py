@@ -23,10 +23,10 @@ def timeline(page: Page) -> Markup:
     timeline = page.details.timeline
     if timeline is None:
         return tag("p", NO_TIMELINE)
-    what = "Everything recorded: no steps were found" if timeline.step is None else (
-        f"Step {timeline.step}, the steady step whose time is closest to the median"
-    )  # fmt: skip
-    block = timeline_block(timeline)
+    of_rank = " of the critical rank" if page.report.tables.get("ranks") else ""
+    what = f"Step {timeline.step}{of_rank}, the steady step whose time is closest to the median"
+    if timeline.step is None:
+        what = "Everything recorded: no steps were found"
     return join(
         tag(
             "p",
@@ -50,7 +50,7 @@ def timeline(page: Page) -> Markup:
         ),
         tag("p", id="timeline-status", role="status", class_="quiet"),
         tag("details", tag("summary", "Longest events in view, as a table"), _events_table()),
-        block,
+        timeline_block(timeline),
     )
 
 
