@@ -120,7 +120,7 @@ def _warnings(report: Report) -> Markup | None:
     spoiled = [
         (row.name, row.value, row.spoils) for row in report.tables.get("conditions", []) if getattr(row, "spoils", "")
     ]
-    lines = [tag("li", f"{name}: {value}. {spoils}") for name, value, spoils in spoiled]
+    lines = [tag("li", f"{name}: {value} ({spoils})") for name, value, spoils in spoiled]
     lines += [
         tag("li", f"{item.path}: {outline.damage(item)}") for item in report.inputs[:FIRST] if outline.is_damaged(item)
     ]

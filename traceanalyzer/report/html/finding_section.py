@@ -16,6 +16,12 @@ if TYPE_CHECKING:
     from traceanalyzer.report.model import Finding
 
 GLOSSARY = dict(outline.GLOSSARY)
+ELSEWHERE = (
+    ("straggler", "ranks", "the ranks side by side"),
+    ("condition-", "recording", "about the recording"),
+    ("profiler-cost", "recording", "about the recording"),
+)
+"""Findings, by how their ids begin, that are about more than a step, and the sections that show them."""
 
 
 def findings(page: Page) -> Markup:
@@ -35,7 +41,7 @@ def _finding(page: Page, position: int, finding: Finding) -> Markup:
         " · ",
         term("headroom", GLOSSARY["headroom"]),
         outline.headroom(page.report, finding).removeprefix("headroom") + " ",
-        tag("span", "· ", link, " on the timeline") if link else None,
+        tag("span", "· ", link, " on the timeline") if link else _elsewhere(finding),
     )
     return tag(
         "article",
@@ -45,6 +51,14 @@ def _finding(page: Page, position: int, finding: Finding) -> Markup:
         class_="finding",
         id=f"finding-{position}",
     )
+
+
+def _elsewhere(finding: Finding) -> Markup | None:
+    """Where to look for what is not on one rank's timeline."""
+    for id_, section, words in ELSEWHERE:
+        if finding.id.startswith(id_):
+            return tag("span", "· ", tag("a", words, href=f"#{section}"))
+    return None
 
 
 def _evidence(timeline: Timeline | None, finding: Finding) -> Markup:
