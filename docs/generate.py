@@ -22,6 +22,7 @@ import itertools
 import re
 import shlex
 import tempfile
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,11 +35,14 @@ if TYPE_CHECKING:
 
     import click
 
+    from traceanalyzer.report.model import Finding, Recommendation
+
 ROOT = Path(__file__).resolve().parents[1]
 FINDINGS = ROOT / "traceanalyzer" / "report" / "findings"
 WIDTH = 100
 """Columns of the output that pages show."""
 HELP_WIDTH = 80
+PAGE_WIDTH = 120
 LEFT_OUT = "..."
 FILLED = re.compile(r"(<!-- (\w+)(.*?) -->\n).*?(<!-- end -->)", re.DOTALL)
 CONSOLE = re.compile(r"(?<=^```console\n)(.*?)(?=^```)", re.DOTALL | re.MULTILINE)
@@ -162,7 +166,8 @@ def _threshold(module: str, name: str) -> str:
     value = getattr(code, name)
     shown = value.pattern if isinstance(value, re.Pattern) else ", ".join(value) if isinstance(value, tuple) else value
     shown = f"{shown:,}" if isinstance(shown, int) else shown
-    return f"- `{name}` = `{shown}`: {_reason(inspect.getsource(code), name)}".rstrip()
+    text = f"- `{name}` = `{shown}`: {_reason(inspect.getsource(code), name)}".rstrip()
+    return textwrap.fill(text, PAGE_WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def _reason(source: str, name: str) -> str:
@@ -182,16 +187,18 @@ def finding(recording: str, finding_id: str) -> str:
 
     report = ta.analyze(ROOT / recording)
     text = render_terminal(report, WIDTH)
-    shown = [
-        item
-        for title, entries in (("Findings", report.findings), ("Recommendations", report.recommendations))
-        for entry, item in zip(entries, _items(text, title), strict=False)
-        if f"{entry.id}-".startswith(f"{finding_id}-")  # type: ignore[attr-defined]
-    ]
-    if not shown:
+    found = _of_finding(finding_id, report.findings, _items(text, "Findings"))
+    advised = _of_finding(finding_id, report.recommendations, _items(text, "Recommendations"))
+    if not found:
         raise LookupError(f"{recording} has no finding {finding_id}")
-    body = "\n\n".join(shown).replace(f"{ROOT}/", "")
+    body = "\n\n".join([*found, *(["Recommended:"] if advised else []), *advised]).replace(f"{ROOT}/", "")
     return f"`traceanalyzer analyze {recording}`\n```text\n{body}\n```"
+
+
+def _of_finding(finding_id: str, entries: Sequence[Finding | Recommendation], items: list[str]) -> list[str]:
+    """The texts of the entries that have this id, or one that goes on after it."""
+    pairs = zip(entries, items, strict=False)
+    return [item for entry, item in pairs if f"{entry.id}-".startswith(f"{finding_id}-")]
 
 
 def _items(text: str, title: str) -> list[str]:

@@ -193,7 +193,7 @@ def test_a_page_says_all_there_is_to_say(page: FindingPage) -> None:
     assert page.text.startswith(f"# {page.id}\n\n**")
     assert headings == ["What it means", "How it was decided", "What to do", "Example"]
     assert "<!--" not in page.text
-    assert not re.search(r"^- `[A-Z_]+` = .*`:$", page.text, re.MULTILINE), "a threshold without its reason"
+    assert not re.search(r"^- `[A-Z_]+` = .*`:\n(?!  )", page.text, re.MULTILINE), "a threshold without its reason"
 
 
 def test_a_finding_is_found_by_its_longer_ids() -> None:

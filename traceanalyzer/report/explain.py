@@ -24,9 +24,8 @@ class FindingPage:
 def finding_pages() -> list[FindingPage]:
     """All pages, by id."""
     found = [f for f in (files("traceanalyzer.report") / "findings").iterdir() if f.name.endswith(".md")]
-    return [
-        _page(f.name.removesuffix(".md"), f.read_text(encoding="utf-8")) for f in sorted(found, key=lambda f: f.name)
-    ]
+    pages = [_page(f.name.removesuffix(".md"), f.read_text(encoding="utf-8")) for f in found]
+    return sorted(pages, key=lambda page: page.id)
 
 
 def finding_page(finding_id: str) -> FindingPage | None:
