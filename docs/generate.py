@@ -215,6 +215,14 @@ def findings() -> str:
     return _table(("id", "what it says"), rows)
 
 
+def logs() -> str:
+    """The timing logs that are known."""
+    from traceanalyzer.ingest.timing_formats import FORMATS
+
+    known = {form.name: form.averaged or "The time of a line is that of a step." for form in reversed(FORMATS)}
+    return _table(("log", "its times"), [(form, known[form]) for form in dict.fromkeys(f.name for f in FORMATS)])
+
+
 def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     lines = [head, ("---",) * len(head), *(tuple(cell.replace("|", "\\|") for cell in row) for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
@@ -237,6 +245,7 @@ FILLS: dict[str, Callable[..., str]] = {
     "thresholds": thresholds,
     "finding": finding,
     "findings": findings,
+    "logs": logs,
 }
 
 

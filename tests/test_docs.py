@@ -67,6 +67,7 @@ def folder(tmp_path: Path) -> Path:
     (folder / "sample_traces").symlink_to(ROOT / "sample_traces")
     shutil.copy(ROOT / "tests" / "data" / "ncu" / "raw.csv", folder / "report.csv")
     small_run("3.24.0").write(folder / "run.sqlite")
+    (folder / "train.log").write_text("".join(f"step {i} took {100 + i % 3}.5 ms\n" for i in range(30)))
     store_report(folder / "runs.db", full(), tags={"branch": "main"})
     return folder
 
