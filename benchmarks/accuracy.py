@@ -1,9 +1,10 @@
-"""Predictions held against the stopwatch: `python -m benchmarks.accuracy [FOLDER]`.
+"""Predictions held against the stopwatch: `python -m benchmarks.accuracy [FOLDER ...] [--markdown]`.
 
-FOLDER holds `manifest.json` and recordings as `../shared/traces` does (`*.base`, `*.fix` or `*.without`). For each
-labelled recording: fidelity of the replay, estimated step time without a profiler against the measured one, class;
-then, for each pair that differs in one thing, the step time predicted from `.base` against the one measured
-without the thing. Errors count from the nearest of the stopwatch's own rounds.
+A FOLDER holds `manifest.json` and recordings (`*.base`, `*.fix` or `*.without`), as `benchmarks/ablations` does; the
+samples that carry their own timing are added. For each labelled recording: fidelity of the replay, the estimated step
+time without a profiler against the measured one, class; then, for each pair that differs in one thing, the step time
+predicted from `.base` against the one measured without the thing. Errors count from the nearest of the stopwatch's own
+rounds. `--markdown` puts the tables into docs/accuracy.md.
 """
 
 from __future__ import annotations
@@ -11,13 +12,32 @@ from __future__ import annotations
 import json
 import statistics
 import sys
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import traceanalyzer as ta
+from benchmarks.calibration import Sensitivity, cross_validated, sensitivity
 from traceanalyzer.analysis.context import Context
-from traceanalyzer.analysis.measure import Measurements
+from traceanalyzer.analysis.measure import Measurements, measure_ranks
+from traceanalyzer.analysis.ranks import compare_ranks
+from traceanalyzer.analysis.replay import scenarios
+from traceanalyzer.analysis.replay.scenarios import SCENARIOS, Scenario, buckets_of, combined
+from traceanalyzer.analysis.replay.whatif import Replay, step_ms
+from traceanalyzer.diagnosis.classify import classify
+from traceanalyzer.diagnosis.shares import memory_bound_share
 
-DEFAULT = Path(__file__).resolve().parents[2] / "shared" / "traces"
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+ROOT = Path(__file__).resolve().parents[1]
+SHARED = ROOT.parent / "shared" / "traces"
+ABLATIONS = ROOT / "benchmarks" / "ablations"
+SAMPLES = ROOT / "sample_traces"
+PAGE = ROOT / "docs" / "accuracy.md"
+TABLES_BELOW = "\n---\n"
+"""What the page has below this line is written by `--markdown`."""
 REMOVED = {
     "host sync": "no_host_syncs",
     "host work": "no_host_work",
@@ -25,81 +45,231 @@ REMOVED = {
     "copy": "copies_hidden",
     "launch cost": "launches_free",
     "communication": "communication_free",
+    "straggler": "no_straggler",
 }
-"""What the manifest says was removed, by its first words, and the scenario that predicts it."""
+"""What a manifest says was removed, by its first words, and the scenario that predicts it."""
 KNOWN_PAIRS = {
-    "kineto/python_between_ops": "no_host_work",
-    "kineto/tiny_mlp_infer": "launches_free",
-    "ranks2/tensor_parallel": "communication_free",
+    "kineto/python_between_ops.base": "no_host_work",
+    "kineto/tiny_mlp_infer.base": "launches_free",
+    "ranks2/tensor_parallel.base": "communication_free",
+    "ranks2/straggler.base": "no_straggler",
+    "kineto/adam_big.base": "fused_optimizer",
 }
+CLASS_REMOVED = {
+    "launch": scenarios.LAUNCHES_FREE,
+    "sync": scenarios.NO_HOST_SYNCS,
+    "input": scenarios.INPUT_READY,
+    "host": scenarios.NO_HOST_WORK,
+    "communication": scenarios.COMMUNICATION_FREE,
+    "transfer": scenarios.COPIES_HIDDEN,
+    "device": Scenario("", scenarios.less_compute(1.0), ""),
+}
+"""What takes a class of bottleneck away."""
 
 
-def nearest(value: float, rounds: list[float]) -> float:
-    return min(max(value, min(rounds)), max(rounds))
+@dataclass(frozen=True)
+class Recording:
+    """A labelled recording: all its ranks, and how long its step takes without a profiler."""
+
+    name: str
+    workload: str
+    paths: tuple[Path, ...]
+    rounds_ms: tuple[float, ...]
+    removes: str | None = None
+    """The scenario of what its pair lacks."""
+    without: tuple[float, ...] = ()
+    """Rounds of the pair without it, ms."""
+
+    @cached_property
+    def measured(self) -> Measurements:
+        """Measurements of the rank that a report speaks of."""
+        ranks = [Context(trace) for trace in ta.load(*self.paths).traces]
+        return measure_ranks(ranks)[compare_ranks(ranks).critical]
+
+    @cached_property
+    def replay(self) -> Replay:
+        """Its replay, which does not know what the stopwatch said."""
+        replay = Replay.of(self.measured.ctx, None, self.measured.peers)
+        assert replay is not None, self.name
+        return replay
+
+    @property
+    def step_ms(self) -> float:
+        """Measured step time."""
+        return statistics.median(self.rounds_ms)
 
 
-def critical(paths: list[Path]) -> Measurements:
-    """The measurements of the rank that the report speaks of."""
-    from traceanalyzer.analysis.ranks import compare_ranks
-
-    measured = [Measurements(Context(trace)) for trace in ta.load(*paths).traces]
-    return measured[compare_ranks([m.ctx for m in measured]).critical]
+def error(value: float, rounds: Sequence[float]) -> float:
+    """How far the value is from the nearest of the rounds, which it may lie between."""
+    return value / min(max(value, min(rounds)), max(rounds)) - 1
 
 
-def recordings(folder: Path, name: str, suffix: str = "") -> list[Path]:
-    ranks = sorted(folder.glob(f"{name}{suffix}.rank*.json.gz"))
-    return ranks or [p for p in [folder / f"{name}{suffix}.json.gz"] if p.exists()]
-
-
-def scoreboard(folder: Path, cases: dict[str, dict]) -> None:
-    fidelity, errors = [], []
-    print(f"{'recording':34} {'class':>14} {'fidelity':>9} {'estimated':>10} {'measured':>9} {'error':>7}")
+def labelled(folder: Path) -> Iterator[Recording]:
+    """The recordings of a folder with a manifest."""
+    cases = json.loads((folder / "manifest.json").read_text())["cases"]
     for name, case in cases.items():
-        paths = recordings(folder, name)
-        m = critical(paths) if paths else None
-        if m is None or m.replay is None:
+        stem = name.removesuffix(".base")
+        pair = cases.get(f"{stem}.without") or cases.get(f"{stem}.fix") if name != stem else None
+        scenario = case.get("scenario") or KNOWN_PAIRS.get(name)
+        scenario = scenario or next((s for k, s in REMOVED.items() if case.get("removes", "").startswith(k)), None)
+        for suffix in ("", ".syncevents", ".stacks", ".noshapes"):
+            ranks = sorted(folder.glob(f"{name}{suffix}.rank*.json.gz"))
+            paths = ranks or [p for p in [folder / f"{name}{suffix}.json.gz"] if p.exists()]
+            if paths:
+                recording = Recording(name + suffix, stem.split(".")[0], tuple(paths), tuple(case["rounds_ms"]))
+                yield replace(recording, removes=scenario, without=tuple(pair["rounds_ms"])) if pair else recording
+
+
+def samples() -> Iterator[Recording]:
+    """The captures of torch.profiler that hold their own timing."""
+    for folder in sorted(SAMPLES.iterdir()):
+        paths, timing = sorted(folder.glob("trace.rank*.json.gz")), folder / "unprofiled.rank0.json"
+        if paths and timing.exists():
+            said = json.loads(timing.read_text())
+            name = f"sample_traces/{folder.name}"
+            yield Recording(name, folder.name, tuple(paths), (said["step_time_ms"], said["wall_mean_ms"]))
+
+
+def scenario_of(name: str) -> Scenario:
+    """A scenario by its id: one of the list, buckets of a size, or several joined by +."""
+    if name.startswith("buckets="):
+        return buckets_of(float(name.removeprefix("buckets=").removesuffix("MB")))
+    known = {scenario.id: scenario for scenario in SCENARIOS}
+    return known[name] if name in known else combined(*(known[part] for part in name.split("+")))
+
+
+def class_by_replay(m: Measurements, replay: Replay) -> str:
+    """The class of bottleneck without which the step would be shortest."""
+    steps = {
+        name: step_ms([tape for tape in map(scenario.change, replay.usual) if tape is not None])
+        for name, scenario in CLASS_REMOVED.items()
+    }
+    best = min(steps, key=steps.__getitem__)
+    return best if best != "device" else "memory" if memory_bound_share(m) > 0.5 else "compute"
+
+
+def expected_classes() -> dict[str, str]:
+    """The classes that the tests hold recordings to, by the names used here."""
+    from tests import test_recordings, test_samples
+
+    classes = {name.removesuffix(".json.gz"): cls for name, cls in test_recordings.CLASSES.items()}
+    return classes | {f"sample_traces/{name}": cls for name, cls in test_samples.CLASSES.items()}
+
+
+Rows = list[tuple[str, ...]]
+Table = tuple[str, tuple[str, ...], Rows, str]
+"""Title, columns, rows, and a sentence on them."""
+
+
+def steps_table(recordings: list[Recording], held_out: dict[str, float]) -> Table:
+    """Fidelity and the step time without a profiler."""
+    rows: Rows = []
+    fidelity, errors, strict = [], [], []
+    for r in recordings:
+        base, blind = r.replay.base_ms, held_out[r.name]
+        fidelity.append(abs(r.replay.fidelity_error))
+        errors.append(abs(error(base, r.rounds_ms)))
+        strict.append(abs(error(blind, r.rounds_ms)))
+        rows.append(
+            (r.name, f"{r.replay.fidelity_error:+.1%}", f"{r.step_ms:.3f}", f"{base:.3f}",
+             f"{error(base, r.rounds_ms):+.1%}", f"{blind:.3f}", f"{error(blind, r.rounds_ms):+.1%}")
+        )  # fmt: skip
+    text = (
+        f"Fidelity: median {statistics.median(fidelity):.2%}, worst {max(fidelity):.1%}. "
+        f"Step without a profiler: {_summary(errors)}; calibrated on other programs only: {_summary(strict)}."
+    )
+    columns = ("recording", "fidelity", "measured", "estimated", "error", "held out", "error")
+    return "Step time without the profiler, ms", columns, rows, text
+
+
+def pairs_table(recordings: list[Recording]) -> Table:
+    """What was predicted and what was measured without the one thing."""
+    rows: Rows = []
+    errors = []
+    for r in recordings:
+        if r.removes is None or not r.without:
             continue
-        base, near = m.replay.base_ms, nearest(m.replay.base_ms, case["rounds_ms"])
-        fidelity.append(abs(m.replay.fidelity_error))
-        errors.append(abs(base / near - 1))
-        label = ta.analyze(paths).summary.bottleneck
-        print(
-            f"{name:34} {label:>14} {m.replay.fidelity_error:>+9.1%} {base:>10.3f} "
-            f"{case['step_ms_unprofiled']:>9.3f} {base / near - 1:>+7.1%}"
-        )
-    within = sum(e < 0.2 for e in errors) / len(errors)
-    print(
-        f"fidelity: median {statistics.median(fidelity):.2%}, worst {max(fidelity):.1%}; unprofiled step: median error "
-        f"{statistics.median(errors):.1%}, within 20 % {within:.0%} of {len(errors)}\n"
+        p = r.replay.predict(scenario_of(r.removes))
+        measured = statistics.median(r.without)
+        shown = ("-", "-", "-")
+        if p.step_ms is not None:
+            errors.append(abs(error(p.step_ms, r.without)))
+            shown = (f"{p.step_ms:.3f}", f"{p.low_ms:.3f} to {p.high_ms:.3f}", f"{error(p.step_ms, r.without):+.1%}")
+        rows.append((r.name, r.removes, f"{r.step_ms:.3f}", f"{measured:.3f}", *shown))
+    text = f"Predicted step: {_summary(errors)}, worst {max(errors):.1%}."
+    return (
+        "Predicted and measured without one thing, ms",
+        ("recording", "scenario", "with", "without", "predicted", "range", "error"),
+        rows,
+        text,
     )
 
 
-def ablations(folder: Path, cases: dict[str, dict]) -> None:
-    errors = []
-    print(f"{'pair':46} {'scenario':>18} {'predicted':>10} {'measured':>9} {'error':>7}")
-    for name, case in cases.items():
-        stem = name.removesuffix(".base")
-        truth = cases.get(f"{stem}.without") or cases.get(f"{stem}.fix")
-        scenario = next((s for k, s in REMOVED.items() if case.get("removes", "").startswith(k)), KNOWN_PAIRS.get(stem))
-        if not name.endswith(".base") or truth is None or scenario is None:
-            continue
-        for suffix in ("", ".syncevents"):
-            paths = recordings(folder, name, suffix)
-            replay = critical(paths).replay if paths else None
-            if replay is None:
-                continue
-            step = next(p.step_ms for p in replay.what_if().scenarios if p.id == scenario)
-            error = step / nearest(step, truth["rounds_ms"]) - 1
-            errors.append(abs(error))
-            print(f"{name + suffix:46} {scenario:>18} {step:>10.3f} {truth['step_ms_unprofiled']:>9.3f} {error:>+7.1%}")
-    print(f"predicted step: median error {statistics.median(errors):.1%}, worst {max(errors):.1%}, {len(errors)} pairs")
+def classes_table(recordings: list[Recording]) -> Table:
+    """The class by the rules and by the replay, where one is known to be right."""
+    expected = expected_classes()
+    rows: Rows = [
+        (r.name, expected[r.name], classify(r.measured).bottleneck, class_by_replay(r.measured, r.replay))
+        for r in recordings
+        if r.name in expected
+    ]
+    right = [sum(row[i] == row[1] for row in rows) for i in (2, 3)]
+    text = f"Right: {right[0]} of {len(rows)} by the largest part of the step, {right[1]} by the replay."
+    return "Class", ("recording", "right", "by the largest part", "by the replay"), rows, text
+
+
+def calibration_table(known: list[Sensitivity]) -> Table:
+    """Models of the profiler's cost, each calibrated without the program that it is held against."""
+    rows: Rows = []
+    columns = ("model", "calibrated", "median error", "within 20 %")
+    for model in cross_validated(known):
+        within = sum(e < 0.2 for e in model.errors) / len(model.errors)
+        rows.append((model.name, model.calibrated, f"{statistics.median(model.errors):.1%}", f"{within:.0%}"))
+    programs = len({s.workload for s in known})
+    return "The profiler's cost", columns, rows, f"{len(known)} host-bound recordings of {programs} programs."
+
+
+def _summary(errors: list[float]) -> str:
+    within = sum(e < 0.2 for e in errors) / len(errors)
+    return f"median error {statistics.median(errors):.1%}, within 20 % {within:.0%} of {len(errors)}"
+
+
+def as_text(table: Table) -> str:
+    """For the terminal."""
+    title, columns, rows, text = table
+    widths = [max(len(row[i]) for row in (columns, *rows)) for i in range(len(columns))]
+    lines = [
+        "  ".join([row[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(row[1:], widths[1:], strict=True))])
+        for row in (columns, *rows)
+    ]
+    return "\n".join([title, *lines, text, ""])
+
+
+def as_markdown(table: Table) -> str:
+    """For the documentation."""
+    title, columns, rows, text = table
+    lines = [f"| {' | '.join(row)} |" for row in (columns, ("---",) * len(columns), *rows)]
+    return "\n".join([f"## {title}", "", text, "", *lines, ""])
 
 
 def main() -> None:
-    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else DEFAULT
-    cases = json.loads((folder / "manifest.json").read_text())["cases"]
-    scoreboard(folder, cases)
-    ablations(folder, cases)
+    """Print the tables, or put them into the documentation."""
+    folders = [Path(a) for a in sys.argv[1:] if not a.startswith("-")]
+    recordings = [r for folder in folders or [SHARED, ABLATIONS] if folder.exists() for r in labelled(folder)]
+    recordings += [] if folders else samples()
+    known = {r.name: sensitivity(r.name, r.workload, r.replay, r.rounds_ms) for r in recordings}
+    bound = [s for s in known.values() if s.host_bound]
+    blind = cross_validated(bound)[0].shares
+    held_out = {
+        r.name: known[r.name].step_ms(blind[r.name]) if r.name in blind else r.replay.base_ms for r in recordings
+    }
+    tables: list[Any] = [steps_table(recordings, held_out), pairs_table(recordings), calibration_table(bound)]
+    tables.append(classes_table(recordings))
+    if "--markdown" in sys.argv:
+        prose = PAGE.read_text(encoding="utf-8").split(TABLES_BELOW)[0]
+        PAGE.write_text(prose + TABLES_BELOW + "\n" + "\n".join(map(as_markdown, tables)), encoding="utf-8")
+    else:
+        print("\n".join(map(as_text, tables)))
 
 
 if __name__ == "__main__":

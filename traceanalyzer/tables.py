@@ -17,7 +17,7 @@ from traceanalyzer.analysis.measure import Measurements, measure_ranks
 from traceanalyzer.analysis.ops import OpStats
 from traceanalyzer.analysis.ranks import compare_ranks
 from traceanalyzer.analysis.replay.path_rows import PathRow
-from traceanalyzer.analysis.replay.scenarios import faster
+from traceanalyzer.analysis.replay.scenarios import buckets_of, faster
 from traceanalyzer.analysis.selection import only_device, only_rank
 from traceanalyzer.analysis.syncs import SyncRow
 from traceanalyzer.errors import EmptyRecordingError
@@ -103,12 +103,13 @@ def predictions(
     *,
     rank: int | None = None,
     speedups: Sequence[tuple[str, float]] = (),
+    bucket_mb: Sequence[float] = (),
     classes: KernelClasses | None = None,
 ) -> WhatIf:
     """What the step of a rank (the critical one unless one is asked for) would take under each scenario.
 
-    `speedups` are pairs of a regular expression and a factor: device ops whose name matches, or that an operator
-    whose name matches launched, become that many times faster. Raises EmptyRecordingError where the recording
+    `speedups` are pairs of a regular expression and a factor: the device work that matching names stand for becomes
+    that many times faster; `bucket_mb` are sizes of gradient buckets. Raises EmptyRecordingError where the recording
     has no steps, launches or device work to replay.
     """
     only_rank(run, rank)
@@ -120,4 +121,5 @@ def predictions(
             f"{m.ctx.trace.path}: nothing to replay: it needs steps, API calls and device work; "
             "record some steps with CPU and CUDA activities"
         )
-    return m.replay.what_if([faster(name, factor) for name, factor in speedups])
+    more = [faster(name, factor) for name, factor in speedups]
+    return m.replay.what_if([*more, *(buckets_of(size) for size in bucket_mb)])

@@ -21,7 +21,12 @@ if TYPE_CHECKING:
 @click.option("--rank", type=click.IntRange(min=0), metavar="N", help="Only this rank.")
 @click.option(
     "--speedup", "speedups", multiple=True, metavar="REGEX=N",
-    help="Also predict the ops and kernels whose name matches N times faster; may be repeated.",
+    help="Also predict the device work of matching kernels, operators, annotations, Python functions or modules "
+    "(nn.Module: ...) N times faster; may be repeated.",
+)  # fmt: skip
+@click.option(
+    "--bucket-mb", type=click.FloatRange(min=0, min_open=True), multiple=True, metavar="N",
+    help="Also predict gradient buckets of N MB; may be repeated.",
 )  # fmt: skip
 @redact_options()
 @output_options(TABLE_FORMATS)
@@ -29,6 +34,7 @@ def whatif(
     paths: tuple[str, ...],
     rank: int | None,
     speedups: tuple[str, ...],
+    bucket_mb: tuple[float, ...],
     redact: bool,
     hidden_names: list[re.Pattern[str]],
     format_: str | None,
@@ -44,7 +50,8 @@ def whatif(
     The steady steps are replayed event by event with their causes: what the host did before each launch, what it
     waited for, streams and what they wait for. How far the replay of the unchanged recording is off is said as
     fidelity. The profiler's cost is taken out (or fitted to a measured step time), then each scenario changes one
-    thing. The range comes from how much the profiler's cost varies.
+    thing. The range comes from how much the profiler's cost varies. The ranks of a run are replayed together: what
+    one of them is spared shows on those that waited for it.
     """
     from traceanalyzer.cli.options import output_of
     from traceanalyzer.cli.output import check_writable, warn_of_failures, write
@@ -57,7 +64,7 @@ def whatif(
     warn_of_failures(run)
     from traceanalyzer.tables import predictions
 
-    result = predictions(run, rank=rank, speedups=wanted)
+    result = predictions(run, rank=rank, speedups=wanted, bucket_mb=bucket_mb)
     if redact or hidden_names:
         from traceanalyzer.report.redact import redact_rows
 
@@ -107,4 +114,4 @@ def _heading(result: WhatIf) -> str:
     )
     if abs(result.fidelity_error) > FAITHFUL:
         text += " The replay is too far from the recording for these predictions to be relied on."
-    return text
+    return " ".join([text, *result.notes])

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from traceanalyzer.analysis.replay.tape import Tape
     from traceanalyzer.trace import F64, I64, Bool
 
+MB = 2**20
+"""As PyTorch's `bucket_cap_mb` counts."""
 SIZE_RATIO = 2.0
 """The largest message must be so many times the smallest for a line through their times to mean something."""
 _REDUCTIONS = [KINDS.index(kind) for kind in ("all_reduce", "reduce_scatter")]
@@ -38,8 +40,25 @@ class Cost:
         return time
 
 
-def rebucketed(factor: float) -> Callable[[Tape], Tape | None]:
-    """Buckets that are `factor` times as large (as the median one); None where sizes or their cost are not known."""
+@dataclass(frozen=True)
+class BucketSize:
+    """How large buckets are: so many times the median one, or so many bytes."""
+
+    factor: float = 1.0
+    bytes: int | None = None
+
+    def __str__(self) -> str:
+        if self.bytes is not None:
+            return f"of {self.bytes / MB:g} MB"
+        return {2.0: "twice as large", 0.5: "half as large"}.get(self.factor, f"{self.factor:g} times as large")
+
+    def of(self, size: I64) -> float:
+        """The size in bytes, given the buckets' recorded ones."""
+        return float(np.median(size)) * self.factor if self.bytes is None else float(self.bytes)
+
+
+def rebucketed(wanted: BucketSize) -> Callable[[Tape], Tape | None]:
+    """Buckets of another size; None where recorded sizes and times do not tell what they would take."""
 
     def change(tape: Tape) -> Tape | None:
         size = _sizes(tape)
@@ -47,8 +66,7 @@ def rebucketed(factor: float) -> Callable[[Tape], Tape | None]:
         cost = fit_cost(size, tape.duration)
         if cost is None or not runs:
             return None
-        buckets = np.concatenate(runs)
-        return _with_buckets(tape, runs, size, float(np.median(size[buckets])) * factor, cost)
+        return _with_buckets(tape, runs, size, wanted.of(size[np.concatenate(runs)]), cost)
 
     return change
 
@@ -115,7 +133,7 @@ def _with_buckets(tape: Tape, runs: list[I64], size: I64, target: float, cost: C
     for run in runs:
         total = int(size[run].sum())
         bounds = np.append(np.arange(target, total, target), total)
-        after = _produced(run, size[run], bounds, compute)
+        after = _produced(tape, run, size[run], bounds, compute)
         parts.append((np.maximum(after, 0), run[0] + np.zeros(len(after), np.int64), np.diff(bounds, prepend=0.0)))
         duration[run], meeting[run], gap[run], latency[run] = 0, -1, 0, 0
     marked = replace(tape, duration=duration, meeting=meeting, gap=gap, latency=latency)
@@ -123,10 +141,14 @@ def _with_buckets(tape: Tape, runs: list[I64], size: I64, target: float, cost: C
     return _inserted(marked, tape, after, like, cost.of(moved))
 
 
-def _produced(run: I64, size: I64, bounds: F64, compute: I64) -> I64:
-    """The compute op after which the gradients up to each of these bytes are there."""
+def _produced(tape: Tape, run: I64, size: I64, bounds: F64, compute: I64) -> I64:
+    """The compute op after which the gradients up to each of these bytes are there. Those of the first bucket come
+    as evenly as the others, but not before the step begins."""
+    step = tape.ctx.steps.of_op[tape.row]
     ready = compute[np.maximum(np.searchsorted(compute, run) - 1, 0)]
-    begun = np.append(max(int(ready[0]) - (int(ready[-1] - ready[0]) // max(len(run) - 1, 1)), 0), ready)
+    spacing = int(ready[-1] - ready[0]) // max(len(run) - 1, 1)
+    earliest = int(np.argmax(step == step[run[0]]))
+    begun = np.append(max(int(ready[0]) - spacing, min(earliest, int(ready[0]))), ready)
     position = np.interp(bounds, np.append(0, np.cumsum(size)), begun)
     after: I64 = compute[np.clip(np.searchsorted(compute, np.ceil(position - 1e-6)), 0, len(compute) - 1)]
     return after

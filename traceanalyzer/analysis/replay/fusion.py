@@ -11,8 +11,10 @@ from traceanalyzer.analysis.intervals import measure, union
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from traceanalyzer.analysis.replay.tape import Tape
-    from traceanalyzer.trace import I64, Bool
+    from traceanalyzer.trace import I32, I64, Bool
 
 OPTIMIZER_PREFIX = "Optimizer.step#"
 """What PyTorch calls the range around an optimizer's step; the optimizer's class follows."""
@@ -80,30 +82,56 @@ def _collapsed(tape: Tape, gone: Bool, duration: I64) -> Tape:
 def optimizer_fused(tape: Tape) -> Tape | None:
     """Adam's step as one pass over all parameters, in as few launches as that takes; None without an Adam whose step
     is not one already."""
+    return _optimizer_changed(tape, _in_one_pass)
+
+
+def optimizer_by_lists(tape: Tape) -> Tape | None:
+    """Adam's operators on lists of tensors (foreach) instead of one tensor after the other; None without an Adam that
+    goes from tensor to tensor."""
+    return _optimizer_changed(tape, _by_lists)
+
+
+def _optimizer_changed(tape: Tape, left: Callable[[Tape, I64], tuple[I64, int] | None]) -> Tape | None:
+    """The tape where of each optimizer step those ops are left that `left` says, with that time in total, ns."""
     instance = _optimizer_steps(tape)
-    chosen = np.flatnonzero(instance >= 0)
-    if not len(chosen):
-        return None
-    gone = np.zeros(len(tape.row), bool)
-    duration = tape.duration.copy()
-    for one in np.unique(instance[chosen]).tolist():
-        mine = chosen[instance[chosen] == one]
-        kept = mine[: _launches(tape, mine)]
-        total = max(int(tape.duration[mine].sum() * ADAM_PASSES), LEAST_KERNEL_NS * len(kept))
-        gone[mine] = True
-        gone[kept] = False
-        duration[kept] = total // len(kept)
-    return _collapsed(tape, gone, duration[~gone])
+    gone, duration = np.zeros(len(tape.row), bool), tape.duration.copy()
+    for one in np.unique(instance[instance >= 0]).tolist():
+        mine = np.flatnonzero(instance == one)
+        found = left(tape, mine)
+        if found is not None:
+            kept, total = found
+            gone[mine], gone[kept] = True, False
+            duration[kept] = total // len(kept)
+    return _collapsed(tape, gone, duration[~gone]) if gone.any() else None
 
 
-def _launches(tape: Tape, ops: I64) -> int:
-    """How many launches a fused step needs: as many as each of the passes has, or, where those go from tensor to
-    tensor, one for every few of them."""
-    ctx = tape.ctx
-    names, counts = np.unique(ctx.trace.device_ops.name[tape.row[ops]], return_counts=True)
+def _in_one_pass(tape: Tape, ops: I64) -> tuple[I64, int] | None:
+    """As many launches as each of the passes has, or, where those go from tensor to tensor, one for every few."""
+    names, counts = np.unique(_names(tape, ops), return_counts=True)
     most = int(counts.argmax())
-    many = "multi_tensor" in (ctx.trace.text(int(names[most])) or "")
-    return int(counts[most]) if many else -(-int(counts[most]) // TENSORS_A_LAUNCH)
+    count = int(counts[most]) if _is_list_op(tape, names[most]) else -(-int(counts[most]) // TENSORS_A_LAUNCH)
+    return ops[:count], max(int(tape.duration[ops].sum() * ADAM_PASSES), LEAST_KERNEL_NS * count)
+
+
+def _by_lists(tape: Tape, ops: I64) -> tuple[I64, int] | None:
+    """The first of every few launches of each kernel."""
+    names = _names(tape, ops)
+    if any(_is_list_op(tape, name) for name in np.unique(names)):
+        return None
+    order = np.argsort(names, kind="stable")
+    first = np.searchsorted(names[order], names[order])
+    nth = np.empty(len(ops), np.int64)
+    nth[order] = np.arange(len(ops)) - first
+    kept = ops[nth % TENSORS_A_LAUNCH == 0]
+    return kept, max(int((tape.duration[ops] - LEAST_KERNEL_NS).clip(0).sum()), 0) + LEAST_KERNEL_NS * len(kept)
+
+
+def _names(tape: Tape, ops: I64) -> I32:
+    return tape.ctx.trace.device_ops.name[tape.row[ops]]
+
+
+def _is_list_op(tape: Tape, name: int) -> bool:
+    return "multi_tensor" in (tape.ctx.trace.text(int(name)) or "")
 
 
 def _optimizer_steps(tape: Tape) -> I64:

@@ -8,9 +8,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.replay.buckets import rebucketed
+from traceanalyzer.analysis.replay.buckets import MB, BucketSize, rebucketed
 from traceanalyzer.analysis.replay.dependencies import Dependencies
-from traceanalyzer.analysis.replay.fusion import LEAST_KERNEL_NS, elementwise_fused, launches_fused, optimizer_fused
+from traceanalyzer.analysis.replay.fusion import (
+    LEAST_KERNEL_NS,
+    elementwise_fused,
+    launches_fused,
+    optimizer_by_lists,
+    optimizer_fused,
+)
 from traceanalyzer.analysis.replay.named import ops_named
 from traceanalyzer.analysis.replay.together import apart
 
@@ -46,6 +52,8 @@ class Scenario:
     """Why it is not predicted where `change` says None."""
     step_of_run: Callable[[Sequence[float]], float] = max
     """The run's step time from those of its ranks."""
+    may_cost: bool = False
+    """Whether it can make the step longer."""
     parts: tuple[Scenario, ...] = ()
     """The scenarios that it combines."""
 
@@ -128,6 +136,7 @@ def faster(pattern: str, factor: float) -> Scenario:
         change,
         f"device work of {pattern} {factor:g} times faster; the host's part stays as it is",
         missing="no device work has this name",
+        may_cost=factor < 1.0,
     )
 
 
@@ -202,6 +211,12 @@ FUSED_OPTIMIZER = Scenario(
     "Adam reads and writes everything once, in one launch for every few dozen tensors",
     missing="no step of an Adam that is not fused already was recorded",
 )
+FOREACH_OPTIMIZER = Scenario(
+    "foreach_optimizer",
+    optimizer_by_lists,
+    "each of Adam's operators takes a few dozen tensors in one launch",
+    missing="no step of an Adam that goes from tensor to tensor was recorded",
+)
 INPUT_READY = Scenario("input_ready", input_ready, "input data is always ready")
 NO_HOST_WORK = Scenario("no_host_work", no_host_work, "no host work between operators but dispatch")
 COPIES_HIDDEN = Scenario("copies_hidden", copies_hidden, "copies take no time and block nobody")
@@ -211,19 +226,26 @@ COMMUNICATION_FREE = Scenario(
 COMMUNICATION_OVERLAPPED = Scenario(
     "communication_overlapped", communication_overlapped, "collectives run beside the compute as far as the step lasts"
 )
-_FITTED = "sizes and times of collectives do not tell what one of another size would take"
-BUCKETS_DOUBLED = Scenario(
-    "buckets_doubled",
-    rebucketed(2.0),
-    "gradients are reduced in messages twice as large; their time is fitted to those recorded",
-    missing=_FITTED,
-)
-BUCKETS_HALVED = Scenario(
-    "buckets_halved",
-    rebucketed(0.5),
-    "gradients are reduced in messages half as large; their time is fitted to those recorded",
-    missing=_FITTED,
-)
+
+
+def buckets(name: str, size: BucketSize) -> Scenario:
+    """Gradient buckets of another size."""
+    return Scenario(
+        name,
+        rebucketed(size),
+        f"gradients are reduced in messages {size}; what one takes is fitted to those recorded",
+        missing="sizes and times of the collectives do not tell what one of another size would take",
+        may_cost=True,
+    )
+
+
+def buckets_of(megabytes: float) -> Scenario:
+    """Gradient buckets of this size (as PyTorch counts megabytes)."""
+    return buckets(f"buckets={megabytes:g}MB", BucketSize(bytes=round(megabytes * MB)))
+
+
+BUCKETS_DOUBLED = buckets("buckets_doubled", BucketSize(factor=2.0))
+BUCKETS_HALVED = buckets("buckets_halved", BucketSize(factor=0.5))
 NO_STRAGGLER = Scenario(
     "no_straggler",
     nobody_waited_for,
@@ -245,6 +267,7 @@ SCENARIOS = (
     NO_HOST_SYNCS_LAUNCHES_FREE,
     FUSED_ELEMENTWISE,
     FUSED_OPTIMIZER,
+    FOREACH_OPTIMIZER,
     INPUT_READY,
     NO_HOST_WORK,
     COPIES_HIDDEN,

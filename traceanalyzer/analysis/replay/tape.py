@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.host_timeline import HostState
-from traceanalyzer.analysis.intervals import IntervalSet, intersect, measure, union
+from traceanalyzer.analysis.intervals import IntervalSet, intersect, join, measure, union
 from traceanalyzer.analysis.launches import blocked_time
 from traceanalyzer.analysis.replay.dependencies import Dependencies, find_dependencies, stream_free_since
 from traceanalyzer.trace import RangeKind
@@ -48,7 +48,7 @@ class Tape:
     loading: I64
     """Host time before each event on input data, ns."""
     reading: I64
-    """Part of `dispatch` inside operators that only read a value."""
+    """Part of `dispatch` inside operators that only read a value and calls that only wait."""
     profiling: I64
     """Host time before each event on the profiler's own work, ns."""
     waits: Bool
@@ -158,10 +158,15 @@ def _usual(ctx: Context) -> Bool:
 
 def _host_windows(ctx: Context, typical: Bool) -> IntervalSet:
     """Host time of the tape's steps, each with what follows it up to the next; a step's host range is cut to the
-    length of its window, because the recorder's own start-up is not the step's."""
+    length of its window, because the recorder's own start-up and stop are not the step's."""
     steps = ctx.steps
     begin = np.maximum(steps.host_start, steps.host_end - steps.duration)
     until = np.append(np.maximum(steps.host_start[1:], steps.host_end[:-1]), steps.host_end[-1])
+    calls = ctx.launch[(steps.of_op == len(steps) - 1) & (ctx.launch >= 0)]
+    launched = ctx.trace.api_calls.start[calls]
+    if len(calls) and launched.min() < begin[-1]:
+        begin[-1] = steps.host_start[-1]
+        until[-1] = min(until[-1], max(int(launched.max()) + 1, int(begin[-1] + steps.duration[-1])))
     return union(begin[typical], until[typical])
 
 
@@ -233,7 +238,7 @@ def _host_time(ctx: Context, rows: I64, kept: IntervalSet) -> _HostTime:
     dispatch = np.maximum(measure(kept, start, end) - loading - work - profiling - waited, 0)
     brings = np.append(_brings_input(ctx, rows), False)
     loading, work = np.where(brings, loading + work, loading), np.where(brings, 0, work)
-    reading = np.minimum(measure(_read_ranges(ctx), start, end), dispatch)
+    reading = np.clip(measure(_reading(ctx), start, end) - waited, 0, dispatch)
     return _HostTime(dispatch, work, loading, reading, profiling)
 
 
@@ -254,6 +259,13 @@ def _brings_input(ctx: Context, rows: I64) -> Bool:
     result = np.zeros(len(ctx.trace.api_calls), bool)
     result[ctx.launch[ctx.brings_input & (ctx.launch >= 0)]] = True
     return result[rows]
+
+
+def _reading(ctx: Context) -> IntervalSet:
+    """Host time in operators that only read a value, and in calls that wait and launch nothing."""
+    calls, waiting = ctx.trace.api_calls, ctx.blocks.copy()
+    waiting[ctx.launch[ctx.launch >= 0]] = False
+    return join(_read_ranges(ctx), union(calls.start[waiting], calls.end[waiting]))
 
 
 def _read_ranges(ctx: Context) -> IntervalSet:

@@ -20,13 +20,14 @@ if TYPE_CHECKING:
     from traceanalyzer.analysis.replay.scenarios import Change
     from traceanalyzer.analysis.replay.tape import Tape
 
-DISPATCH_SHARE = 0.67
-"""Share of the recorded dispatch time that is left without the profiler: on host-bound recordings that were also
-timed without it (eager PyTorch with shapes, H200) it lies between 0.62 and 0.76 for nine in ten."""
+DISPATCH_SHARE = 0.65
+"""Share of the recorded dispatch time that is left without the profiler: the median of host-bound recordings of eager
+PyTorch that were also timed without it. A cost for each operator and call fits them worse (docs/accuracy.md)."""
 DISPATCH_SHARE_WITH_STACKS = 0.5
 """The same where Python stacks were recorded."""
-DISPATCH_RANGE = 0.1
-"""Both vary by this much either way between programs and hosts."""
+DISPATCH_RANGE = 0.2
+"""For nine in ten of those recordings the share is no farther away than this. Two recordings of one program minutes
+apart differ by as much: the host itself is not always equally fast."""
 FIT_ROUNDS = 8
 """Halvings that find the host's speed from a measured step time, to half a percent."""
 FAITHFUL = 0.05
@@ -101,12 +102,12 @@ class Replay:
         cheap, usual, dear = _without_profiler(tapes, measured_ms)
         return cls(
             recorded_ms=float(ctx.steps.duration[ctx.steps.steady].mean()) / NS_PER_MS,
-            fidelity_error=_step_ms(tapes) / typical - 1.0 if typical else 0.0,
+            fidelity_error=step_ms(tapes) / typical - 1.0 if typical else 0.0,
             recorded=tapes,
             cheap=cheap,
             usual=usual,
             dear=dear,
-            base_ms=_step_ms(usual),
+            base_ms=step_ms(usual),
         )
 
     @property
@@ -115,11 +116,11 @@ class Replay:
         return abs(self.fidelity_error) <= FAITHFUL
 
     def predict(self, scenario: Scenario) -> Prediction:
-        """The step time under a scenario; never longer than without it."""
+        """The step time under a scenario; not longer than without it, unless it can cost something."""
         step = self._step_ms(scenario, scenario.change, self.usual)
         if step is None:
             return Prediction(scenario.id, None, None, None, None, scenario.missing)
-        step = min(step, self.base_ms)
+        step = step if scenario.may_cost else min(step, self.base_ms)
         low = self._step_ms(scenario, scenario.change, self.cheap)
         high = self._step_ms(scenario, scenario.cautious or scenario.change, self.dear)
         return Prediction(
@@ -133,7 +134,7 @@ class Replay:
 
     def _step_ms(self, scenario: Scenario, change: Change, tapes: Sequence[Tape]) -> float | None:
         changed = [tape for tape in map(change, tapes) if tape is not None]
-        return _step_ms(changed, scenario.step_of_run) if len(changed) == len(tapes) else None
+        return step_ms(changed, scenario.step_of_run) if len(changed) == len(tapes) else None
 
     def what_if(self, more: Sequence[Scenario] = ()) -> WhatIf:
         """All predictions, `more` scenarios and combinations of the best few included."""
@@ -141,24 +142,24 @@ class Replay:
         predictions += self._combinations({p.id: p.step_ms for p in predictions if p.step_ms is not None})
         return WhatIf(
             recorded_step_ms=self.recorded_ms,
-            replayed_step_ms=_step_ms(self.recorded),
+            replayed_step_ms=step_ms(self.recorded),
             fidelity_error=self.fidelity_error,
             unprofiled_step_ms=self.base_ms,
-            unprofiled_low_ms=_step_ms(self.cheap),
-            unprofiled_high_ms=_step_ms(self.dear),
+            unprofiled_low_ms=step_ms(self.cheap),
+            unprofiled_high_ms=step_ms(self.dear),
             ranks=len(self.recorded),
             scenarios=sorted(predictions, key=lambda p: float("inf") if p.step_ms is None else p.step_ms),
             notes=self._notes(),
         )
 
-    def _combinations(self, step_ms: dict[str, float]) -> Iterator[Prediction]:
+    def _combinations(self, known: dict[str, float]) -> Iterator[Prediction]:
         """The best two and the best three together, where that is better than what is known already."""
-        gains = [s for s in COMBINED if step_ms.get(s.id, self.base_ms) < self.base_ms * (1 - COMBINED_GAIN)]
-        gains.sort(key=lambda s: step_ms[s.id])
-        best = min((step_ms[s.id] for s in gains), default=0.0)
+        gains = [s for s in COMBINED if known.get(s.id, self.base_ms) < self.base_ms * (1 - COMBINED_GAIN)]
+        gains.sort(key=lambda s: known[s.id])
+        best = min((known[s.id] for s in gains), default=0.0)
         for count in range(2, min(COMBINED_COUNT, len(gains)) + 1):
             together = combined(*gains[:count])
-            if together.id in step_ms:
+            if together.id in known:
                 continue
             prediction = self.predict(together)
             if prediction.step_ms is not None and prediction.step_ms < best * (1 - COMBINED_GAIN):
@@ -172,7 +173,8 @@ class Replay:
         return [ONE_RANK.format(world=world)] if world > 1 and self.recorded[0].communication.any() else []
 
 
-def _step_ms(tapes: Sequence[Tape], of_run: Callable[[Sequence[float]], float] = max) -> float:
+def step_ms(tapes: Sequence[Tape], of_run: Callable[[Sequence[float]], float] = max) -> float:
+    """Step time of ranks that are replayed together, ms."""
     return of_run(step_times_ns(tapes)) / NS_PER_MS
 
 
@@ -182,28 +184,29 @@ def _without_profiler(
     """The tapes with the profiler's cost taken out of the dispatch: cheap, usual and dear host."""
     trace = tapes[0].ctx.trace
     if measured_ms is not None:
-        fitted = _dispatch_scaled(tapes, _fitted_share(tapes, measured_ms))
+        fitted = dispatch_scaled(tapes, fitted_share(tapes, measured_ms))
         return fitted, fitted, fitted
     if trace.source != "kineto":
         return tapes, tapes, tapes
     share = DISPATCH_SHARE_WITH_STACKS if trace.collected.stacks else DISPATCH_SHARE
     low, high = share - DISPATCH_RANGE, min(share + DISPATCH_RANGE, 1.0)
-    return _dispatch_scaled(tapes, low), _dispatch_scaled(tapes, share), _dispatch_scaled(tapes, high)
+    return dispatch_scaled(tapes, low), dispatch_scaled(tapes, share), dispatch_scaled(tapes, high)
 
 
-def _fitted_share(tapes: tuple[Tape, ...], measured_ms: float) -> float:
+def fitted_share(tapes: tuple[Tape, ...], measured_ms: float) -> float:
     """The share of the dispatch with which the replay takes as long as was measured; 1 if the host does not matter."""
     low, high = 0.0, 1.0
     for _ in range(FIT_ROUNDS):
         middle = (low + high) / 2
-        if _step_ms(_dispatch_scaled(tapes, middle)) > measured_ms:
+        if step_ms(dispatch_scaled(tapes, middle)) > measured_ms:
             high = middle
         else:
             low = middle
     return high
 
 
-def _dispatch_scaled(tapes: tuple[Tape, ...], share: float) -> tuple[Tape, ...]:
+def dispatch_scaled(tapes: tuple[Tape, ...], share: float) -> tuple[Tape, ...]:
+    """The tapes without the profiler, if this share of the dispatch is left."""
     return tuple(
         replace(
             tape,
