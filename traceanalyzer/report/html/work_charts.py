@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 MAX_ROWS = 20
 """Rows of a table that a chart of bars shows; the table has the others."""
 DASHES = ("solid", "dash", "dot", "dashdot")
-BOUNDS = ("compute", "memory", "latency", "link")
+BOUNDS = ("compute", "memory", "instructions", "latency", "link")
 
 
 def kernel_classes(report: Report) -> Chart | None:
