@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.analysis.build import TraceBuilder
@@ -16,7 +16,7 @@ from traceanalyzer.analysis.replay.binding import Bindings, Bound, HostWaits, fi
 from traceanalyzer.analysis.replay.critical_path import CriticalPath, Part, PathKind, find_critical_path, walk
 from traceanalyzer.analysis.replay.path_rows import path_rows, path_time
 from traceanalyzer.ingest import load
-from traceanalyzer.trace import OverheadKind
+from traceanalyzer.trace import DeviceOpKind, OverheadKind, RangeKind, WaitKind, Waits
 
 if TYPE_CHECKING:
     from tests.analysis.test_gaps import Program
@@ -50,8 +50,12 @@ def shares(ctx: Context) -> dict[str, float]:
     return {kind.label: round(float(spent[kind]), 2) for kind in PathKind if spent[kind] >= 0.01}
 
 
+EMPTY_STEPS = [("ProfilerStep#1", start, 0, 0, RangeKind.ANNOTATION) for start in (0, 1, 1, 2)]
+
+
 @settings(max_examples=300, deadline=None)
 @given(any_rows)
+@example(([("gemm", 0, 0, -1, DeviceOpKind.KERNEL, 0)], [], EMPTY_STEPS, []))
 def test_every_moment_of_the_steady_steps_belongs_to_one_segment(rows) -> None:
     ctx = measure(rows).ctx
     path = find_critical_path(ctx)
@@ -215,6 +219,19 @@ def test_a_full_queue_leads_back_to_the_device() -> None:
     path = find_critical_path(ctx)
     partitions_the_steps(ctx, path)
     assert path.op[path.part == Part.OP].tolist() == [0, 1, 3]
+
+
+def test_a_recorded_wait_for_a_stream_is_for_its_ops() -> None:
+    """Work of another stream ends later, just before the call returns."""
+    b = TraceBuilder()
+    b.call("cudaLaunchKernel", 0, 4, 1).kernel("mine", 6, 100, 1, stream=7, context=1)
+    b.call("cudaLaunchKernel", 4, 8, 2).kernel("other", 10, 103, 2, stream=8, context=1)
+    b.call("cudaStreamSynchronize", 10, 105, 3)
+    b.call("cudaLaunchKernel", 200, 204, 4).kernel("next", 210, 220, 4, stream=7, context=1)
+    sync = {"kind": [WaitKind.STREAM_SYNC], "start": [10_000], "end": [105_000], "correlation": [3]}
+    known = Waits.from_columns(sync | {"context": [1], "stream": [7]})
+    assert host_waits(Context(b.build())).op.tolist() == [1]
+    assert host_waits(Context(b.build(waits=known))).op.tolist() == [0]
 
 
 def test_another_thread_that_goes_on_is_not_held_by_a_wait() -> None:

@@ -20,6 +20,7 @@ from traceanalyzer.analysis.host_timeline import HostState
 from traceanalyzer.analysis.intervals import measure
 from traceanalyzer.analysis.launches import blocked_time
 from traceanalyzer.analysis.replay.dependencies import find_dependencies
+from traceanalyzer.trace import WaitKind
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.context import Context
@@ -182,22 +183,42 @@ def host_waits(ctx: Context) -> HostWaits:
 
 
 def _waited_for(ctx: Context, rows: I64) -> tuple[I64, I64]:
-    """Those of the blocking calls that had something to wait for and let no other thread go on, and the op launched
-    before the call's return that had ended last by then."""
+    """Those of the blocking calls that had something to wait for and let no other thread go on, and the op that ended
+    last of those waited for."""
     calls, ops = ctx.trace.api_calls, ctx.trace.device_ops
     rows = rows[measure(ctx.timeline.states[HostState.DISPATCH], calls.end[rows] - 1, calls.end[rows]) == 0]
-    by_end = np.argsort(ops.end, kind="stable")
-    position = np.searchsorted(ops.end[by_end], calls.end[rows], side="right") - 1
-    launched = ctx.launch_time[by_end]
-    while True:
-        # Ops that another thread launched during the call are passed over.
-        later = (position >= 0) & (launched[np.maximum(position, 0)] > calls.start[rows])
-        if not later.any():
-            break
-        position = position - later
-    op = by_end[np.maximum(position, 0)] if len(ops) else position
-    waited = (position >= 0) & (ops.end[op] > calls.start[rows]) if len(ops) else np.zeros(len(rows), bool)
+    stream, number = _synchronised_stream(ctx, rows), stream_numbers(ctx)
+    op = np.full(len(rows), -1, np.int64)
+    for one in np.unique(stream).tolist():
+        here, among = stream == one, np.arange(len(ops)) if one < 0 else np.flatnonzero(number == one)
+        op[here] = _last_done(ctx, among, calls.start[rows[here]], calls.end[rows[here]])
+    waited = op >= 0
+    waited[waited] = ops.end[op[waited]] > calls.start[rows[waited]]
     return rows[waited], op[waited]
+
+
+def _last_done(ctx: Context, among: I64, start: I64, end: I64) -> I64:
+    """For each call from `start` to `end` the one of these ops, launched by it or before, that ended last within it or
+    before; -1 where there is none."""
+    by_end = among[np.argsort(ctx.trace.device_ops.end[among], kind="stable")]
+    launched = np.append(ctx.launch_time[by_end], NEVER)
+    position = np.searchsorted(ctx.trace.device_ops.end[by_end], end, side="right") - 1
+    while (later := launched[position] > start).any():
+        # Another thread launched it meanwhile.
+        position = position - later
+    return np.append(by_end, -1)[position]
+
+
+def _synchronised_stream(ctx: Context, rows: I64) -> I64:
+    """For each of the calls the number of the stream that it waits for, -1 where that is not recorded, or all are."""
+    ops, numbers = ctx.trace.device_ops, stream_numbers(ctx)
+    waits = ctx.trace.waits
+    waits = waits.take((waits.kind == WaitKind.STREAM_SYNC) & (waits.correlation > 0))
+    _, first = np.unique(numbers, return_index=True)
+    known = {(int(ops.context[i]), int(ops.stream[i])): int(numbers[i]) for i in first}
+    streams = zip(waits.context.tolist(), waits.stream.tolist(), strict=True)
+    of_call = {c: known.get(s, -1) for c, s in zip(waits.correlation.tolist(), streams, strict=True)}
+    return np.array([of_call.get(c, -1) for c in ctx.trace.api_calls.correlation[rows].tolist()], np.int64)
 
 
 def _last_started(ctx: Context, time: I64) -> I64:

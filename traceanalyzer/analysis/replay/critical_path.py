@@ -138,7 +138,7 @@ def find_critical_path(ctx: Context) -> CriticalPath:
         return CriticalPath.empty()
     edges = np.append(steps.start[steps.steady], steps.end[-1])
     chain = walk(ctx.bindings, ctx.host_waits, ops.start, ops.end, (int(edges[0]), int(edges[-1])))
-    chain = chain.cut_at(edges[1:-1])
+    chain = chain.cut_at(np.unique(edges[1:-1]))
     on_host = chain.part == Part.HOST
     host, device = driving(ctx, IntervalSet(chain.start[on_host], chain.end[on_host])), chain.take(~on_host)
     start = np.concatenate((device.start, host.start))
