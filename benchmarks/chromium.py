@@ -164,6 +164,20 @@ class Page:
         """Type text into what has the focus."""
         self.call("Input.insertText", text=text)
 
+    def point(self, x: float, y: float) -> None:
+        """Move the pointer there."""
+        self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+
+    def drag(self, start: tuple[float, float], end: tuple[float, float]) -> None:
+        """Press the left button at one point and let go at another, moving in between."""
+        self.point(*start)
+        held = {"button": "left", "buttons": 1, "clickCount": 1}
+        self.call("Input.dispatchMouseEvent", type="mousePressed", x=start[0], y=start[1], **held)
+        for part in (0.3, 0.7, 1.0):
+            x, y = (a + part * (b - a) for a, b in zip(start, end, strict=True))
+            self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y, **held)
+        self.call("Input.dispatchMouseEvent", type="mouseReleased", x=end[0], y=end[1], **held)
+
     def picture(self, file: Path, *, whole: bool = False) -> None:
         """A PNG of the window, or of the whole page."""
         data = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)["data"]

@@ -156,6 +156,27 @@ def test_the_timeline_is_moved_by_keyboard(page):
     assert page.evaluate(span) == pytest.approx(whole)
 
 
+def test_the_timeline_is_zoomed_with_the_mouse_and_says_what_is_under_it(page, sync_report):
+    see(page, "#timeline-plot")
+    page.evaluate("document.querySelector('[data-move=all]').click()")
+    area = "document.querySelector('#timeline-plot .nsewdrag').getBoundingClientRect()"
+    left, top, width, height = page.evaluate(f"(b => [b.left, b.top, b.width, b.height])({area})")
+    page.drag((left + 0.2 * width, top + 0.5 * height), (left + 0.4 * width, top + 0.5 * height))
+    low, high = (0.2 * sync_report[1].timeline.extent[1] / 1e6, 0.4 * sync_report[1].timeline.extent[1] / 1e6)
+    span = "document.getElementById('timeline-plot').layout.xaxis.range"
+    page.wait(f"Math.abs({span}[0] - {low}) < 0.01 && Math.abs({span}[1] - {high}) < 0.01")
+    bars = "[...document.querySelectorAll('#timeline-plot .point path')].map(e => e.getBoundingClientRect())"
+    x, y = page.evaluate(
+        f"(b => [b.left + b.width / 2, b.top + b.height / 2])({bars}.reduce((a, b) => (a.width > b.width ? a : b)))"
+    )
+    page.point(x, y)
+    page.point(x + 1, y)
+    page.wait("document.querySelector('#timeline-plot .hovertext') !== null")
+    said = page.evaluate("document.querySelector('#timeline-plot .hovertext').textContent")
+    assert " from " in said
+    assert " ms" in said
+
+
 def test_zooming_in_shows_what_was_too_small_to_see(page):
     see(page, "#timeline-plot")
     count = "document.getElementById('timeline-plot').data.flatMap(trace => trace.text).filter(Boolean).length"

@@ -8,13 +8,14 @@ import numpy as np
 
 from traceanalyzer.analysis.timeline import Category
 from traceanalyzer.report.format import figure
-from traceanalyzer.report.html.data import colour, timeline_block
+from traceanalyzer.report.html.data import colour, first_view, timeline_block
 from traceanalyzer.report.html.markup import Markup, join, tag
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.timeline import Timeline
     from traceanalyzer.report.html.parts import Page
 
+HELP = "Drag to zoom, double-click for all of it; with the timeline in focus, the arrow keys move and + and - zoom."
 NO_TIMELINE = "The recording holds no events of host or device, so there is no timeline."
 
 
@@ -28,11 +29,7 @@ def timeline(page: Page) -> Markup:
     if timeline.step is None:
         what = "Everything recorded: no steps were found"
     return join(
-        tag(
-            "p",
-            f"{what}. Drag to zoom, double-click for all of it; with the timeline in focus, the arrow keys move and "
-            "+ and - zoom.",
-        ),
+        tag("p", f"{what}.{_ahead(timeline)} {HELP}"),
         _tools(),
         _legend(timeline),
         tag(
@@ -51,6 +48,16 @@ def timeline(page: Page) -> Markup:
         tag("p", id="timeline-status", role="status", class_="quiet"),
         tag("details", tag("summary", "Longest events in view, as a table"), _events_table()),
         timeline_block(timeline),
+    )
+
+
+def _ahead(timeline: Timeline) -> str:
+    """A word about the host's part of the step where it is not in view at first."""
+    lead = first_view(timeline)[0] - timeline.extent[0]
+    return (
+        f" The host began to issue it {figure(lead, 'ns')} before what is in view: 'All of it' shows that."
+        if lead
+        else ""
     )
 
 
