@@ -61,6 +61,12 @@ def test_instructions_of_known_kernels_are_a_ceiling():
     assert kernel(name.replace("Gelu", "Unlisted"), "aten::gelu", [[1000, 1000]], 30).roofline.bound[0] == Bound.LATENCY
 
 
+def test_kernels_that_cannot_have_gone_over_all_elements_are_not_judged_by_them():
+    name = "void at::native::reduce_kernel<512, 1, at::native::ArgMaxOps>(int)"
+    slow, quick = (kernel(name, "aten::argmax", [[1000, 1000]], us).roofline.bound[0] for us in (40, 20))
+    assert (slow, quick) == (Bound.INSTRUCTIONS, Bound.LATENCY)  # 39e6 / 1.28e12 = 30 us
+
+
 def test_instructions_a_block():
     name = "void at::native::vectorized_layer_norm_kernel<float, float, false>(int)"
     # (28e6 + 4.4e6) / 1.28e12 = 25 us, (28e6 + 44e6) / 1.28e12 = 56 us; as softmax, whose model needs no values

@@ -77,8 +77,8 @@ SLOTS = tuple(
         (r"batch_norm_backward_elemt", 22),
         (r"batch_norm_backward_kernel", 67),
         # Reductions, scans, look-ups
-        (r"reduce_kernel<.*ArgM(?:ax|in)Ops", 39),
-        (r"reduce_kernel<", 4),
+        (r"::reduce_kernel<.*ArgM(?:ax|in)Ops", 39),
+        (r"::reduce_kernel<", 4),
         (r"tensor_kernel_scan_innermost_dim", 98),
         (r"_scatter_gather_elementwise_kernel", 68),
         (r"compute_grad_weight|sum_and_scatter", 80),
@@ -90,15 +90,16 @@ SLOTS = tuple(
 
 
 def issue_time(ctx: Context, work: OpWork, row: I64) -> F64:
-    """Least time, ns, that each device op needs to issue its instructions; NaN where they are not known. `row` is the
-    host range whose work it is part of."""
+    """Least time, ns, that each device op needs to issue its instructions; NaN where they are not known, or would need
+    more than it took: it does not go over the operator's largest tensor. `row` is the host range whose work it is part
+    of."""
     ops = ctx.trace.device_ops
     groups = Groups.of(ops.name)
     element, block = np.array([_slots(ctx.trace.text(int(c)) or "") for c in ops.name[groups.first]]).reshape(-1, 2).T
     elements = np.append(work.elements, np.nan)[row]
     slots = elements * element[groups.index] + np.maximum(ops.blocks, 0) * block[groups.index]
-    time: F64 = np.where(ctx.is_kernel, slots / ctx.limit("issue_rate") * NS, np.nan)
-    return time
+    time = slots / ctx.limit("issue_rate") * NS
+    return np.where(ctx.is_kernel & (time <= ops.end - ops.start), time, np.nan)
 
 
 def _slots(kernel: str) -> tuple[float, float]:
