@@ -1,7 +1,7 @@
 """Kernels that the roofline is held against Nsight Compute on: each case makes its tensors and returns what to run.
 
-`CASES` are measured with cold caches, on more data than a cache holds unless the name says small; `WARM` with the
-caches as they are, on data that fits them. `HELD_OUT` took no part when figures of kernels were derived from the
+`CASES` and `IMAGES` are measured with cold caches, on more data than a cache holds unless the name says small; `WARM`
+with the caches as they are, on data that fits them. `HELD_OUT` took no part when figures of kernels were derived from the
 measurement (`traceanalyzer/analysis/instructions.py`): only they say how well the roofline does on kernels it has not
 seen.
 """
@@ -330,7 +330,9 @@ CASES: dict[str, Case] = {
     "Adam fused": optimizer("AdamW", [(8192, 8192)] * 2, fused=True),
     "Adam foreach": optimizer("AdamW", PARAMETERS, foreach=True),
     "SGD fused": optimizer("SGD", [(8192, 8192)] * 2, fused=True, momentum=0.9),
-    # convolutions
+}
+
+IMAGES: dict[str, Case] = {
     "convolution 3x3": convolution((64, 256, 56, 56), (256, 256, 3, 3), last=False),
     "convolution 3x3 channels last": convolution((64, 256, 56, 56), (256, 256, 3, 3), last=True),
     "convolution 3x3 channels last backward": convolution((64, 256, 56, 56), (256, 256, 3, 3), last=True, back=True),

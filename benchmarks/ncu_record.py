@@ -1,8 +1,8 @@
 """Record kernels by torch.profiler and by Nsight Compute: `python -m benchmarks.ncu_record FOLDER`, where `ncu` is.
 
-Needs nothing but torch. Writes for each part, `cold` and `warm`, `PART.json.gz` (shapes recorded) and `PART.csv`
+Needs nothing but torch. Writes for each part, `cold`, `images` and `warm`, `PART.json.gz` (shapes recorded) and `PART.csv`
 (`ncu --clock-control none`, page `raw`), of the same kernels in the same order; `benchmarks/roofline_ncu.py` compares
-them. Files that are there already are not recorded again.
+them. Files that are there already are not recorded again; `--only PART` records one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.ncu_cases import CASES, HELD_OUT, WARM
+from benchmarks.ncu_cases import CASES, HELD_OUT, IMAGES, WARM
 
 if TYPE_CHECKING:
     from benchmarks.ncu_cases import Case
@@ -71,7 +71,7 @@ def _alternating(*parts: dict[str, Case]) -> dict[str, Case]:
     return dict(item for turn in turns for item in turn if item is not None)
 
 
-PARTS = {"cold": _alternating(CASES, HELD_OUT), "warm": WARM}
+PARTS = {"cold": _alternating(CASES, HELD_OUT), "images": IMAGES, "warm": WARM}
 
 
 def workload(part: str, trace: Path | None) -> None:
@@ -109,10 +109,12 @@ def _run(name: str, case: Case, *, measured: bool) -> None:
         torch.cuda.profiler.stop()
 
 
-def record(folder: Path) -> None:
+def record(folder: Path, only: str | None) -> None:
     """For each part both recordings, each by a process of its own."""
     folder.mkdir(parents=True, exist_ok=True)
-    for part, cache in (("warm", "none"), ("cold", "all")):
+    for part, cache in (("warm", "none"), ("images", "all"), ("cold", "all")):
+        if only not in (None, part):
+            continue
         child = [sys.executable, "-m", "benchmarks.ncu_record", str(folder), "--part", part, "--workload"]
         trace, report = folder / f"{part}.json.gz", folder / f"{part}.csv"
         if not trace.exists():
@@ -187,11 +189,12 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--workload", choices=("trace", "ncu"), help=argparse.SUPPRESS)
     parser.add_argument("--part", choices=PARTS, help=argparse.SUPPRESS)
+    parser.add_argument("--only", choices=PARTS)
     options = parser.parse_args()
     if options.workload:
         workload(options.part, options.folder / f"{options.part}.json.gz" if options.workload == "trace" else None)
     else:
-        record(options.folder)
+        record(options.folder, options.only)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 
-from benchmarks.ncu_cases import CASES, HELD_OUT, WARM
+from benchmarks.ncu_cases import CASES, HELD_OUT, IMAGES, WARM
 from benchmarks.ncu_record import COUNTERS, reduce_report
 from benchmarks.roofline_ncu import STORED, Row, agreement, closeness, compare, markdown
 from traceanalyzer.analysis.bounds import Bound
@@ -24,8 +24,8 @@ def test_traffic_is_close_where_it_exceeds_the_cache() -> None:
 
 
 def test_every_kernel_belongs_to_a_case() -> None:
-    assert {row.case for row in ROWS} <= {*CASES, *HELD_OUT, *WARM}
-    assert len(ROWS) == sum(len(read_counters(STORED / f"{part}.csv")) for part in ("cold", "warm"))
+    assert {row.case for row in ROWS} <= {*CASES, *HELD_OUT, *IMAGES, *WARM}
+    assert len(ROWS) == sum(len(read_counters(report)) for report in STORED.glob("*.csv"))
 
 
 def test_the_table_says_what_was_compared() -> None:
