@@ -12,6 +12,8 @@ import pytest
 
 from tests.report.reports import HOSTILE, empty, full, hostile
 from traceanalyzer.analysis.memory_tracks import MemoryTrack
+from traceanalyzer.analysis.ranks import RankRow
+from traceanalyzer.report.html.data import MAX_TIMELINE_BYTES
 from traceanalyzer.report.html.details import Ceilings, Details
 from traceanalyzer.report.html.figures import name_of
 from traceanalyzer.report.html.step_charts import MAX_BARS, gap_lengths, idle_causes, ranks, step_budget
@@ -106,6 +108,21 @@ def test_ceilings_bend_where_bandwidth_reaches_the_peak():
 def test_no_roofline_without_a_known_gpu_or_modelled_kernels():
     assert roofline(with_roofline(full()), Details()) is None
     assert roofline(full(), DETAILS) is None
+
+
+def test_charts_of_the_largest_run_are_small():
+    report = with_roofline(full())
+    many = {
+        "steps": [replace(report.tables["steps"][0], step=i, compute_ms=i / 7) for i in range(100_000)],
+        "ranks": [RankRow(i, 0, *[10 / 7] * 7, i == 3) for i in range(10_000)],
+        "kernels": [replace(report.tables["kernels"][0], name="k" * 200, intensity=i / 7 + 1) for i in range(300)],
+        "collectives": report.tables["collectives"] * 500,
+    }
+    time = np.arange(1_000) * 1_234_567
+    tracks = [MemoryTrack(i, time, time + 7, time + 9, 10**6) for i in range(16)]
+    made = charts(replace(report, tables=report.tables | many), replace(DETAILS, memory=tracks))
+    assert len(made) == 8
+    assert sum(len(json.dumps(chart.figure)) for chart in made) + MAX_TIMELINE_BYTES < 2_000_000
 
 
 def test_memory_is_in_megabytes_over_milliseconds():

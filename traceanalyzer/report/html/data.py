@@ -52,7 +52,7 @@ def charts_block(charts: Sequence[Chart]) -> Markup:
 def timeline_block(timeline: Timeline) -> Markup:
     """The timeline by columns; the shortest events are left out until it fits."""
     block = json_block("timeline-data", _columns(timeline))
-    while len(block) > MAX_TIMELINE_BYTES and len(timeline.events) > FEW:
+    while len(block.encode()) > MAX_TIMELINE_BYTES and len(timeline.events) > FEW:
         timeline = shortened(timeline, max(len(timeline.events) // 2, FEW))
         block = json_block("timeline-data", _columns(timeline))
     return block
