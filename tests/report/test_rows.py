@@ -11,8 +11,15 @@ from tests.report.reports import EPOCH_NS, HOSTILE, full, kernel, tables
 from traceanalyzer.analysis.gap_rows import GapRow
 from traceanalyzer.analysis.kernels import KernelStats
 from traceanalyzer.analysis.metric import metric
+from traceanalyzer.analysis.replay.whatif import Prediction
 from traceanalyzer.report.grid import make_grid
-from traceanalyzer.report.rows import rows_as_csv, rows_as_json, rows_as_markdown, rows_as_terminal
+from traceanalyzer.report.rows import (
+    rows_as_csv,
+    rows_as_json,
+    rows_as_markdown,
+    rows_as_terminal,
+    scenarios_as_terminal,
+)
 
 
 @dataclass(frozen=True)
@@ -118,3 +125,23 @@ def test_a_narrow_terminal_keeps_figures_and_says_what_it_left_out():
     text = rows_as_terminal(tables()["kernels"], 60, False)
     assert "(ms)" in text
     assert "No room for: " in text
+
+
+def scenario(name: str, step: float | None, spread: float = 0.0) -> Prediction:
+    if step is None:
+        return Prediction(name, None, None, None, None, f"why not {name}")
+    return Prediction(name, step, step - spread, step + spread, 2 / step, f"what {name} assumes")
+
+
+def test_scenarios_say_in_full_what_they_assume():
+    text = scenarios_as_terminal(
+        [scenario("a+b", 1.0), scenario("a", 1.5), scenario("b", 1.8), scenario("c", None)], 80, False
+    )
+    assert "what a assumes" in text
+    assert "what a+b assumes" not in text
+    assert text.index("Not predicted") < text.index("why not c")
+    assert "low" not in text
+
+
+def test_scenarios_with_a_range_show_it():
+    assert "high" in scenarios_as_terminal([scenario("a", 1.0, 0.2)], 80, False)

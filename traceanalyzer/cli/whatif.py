@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -98,10 +98,10 @@ def _drawn(result: WhatIf, output: Output) -> str:
         return dump(result)
     if output.format == "csv":
         return drawn.rows_as_csv(result.scenarios, Prediction)
-    rows: list[Any] = result.scenarios
     if output.format == "markdown":
-        return f"{_heading(result)}\n\n{drawn.rows_as_markdown(rows)}"
-    return f"{_heading(result)}\n\n{drawn.rows_as_terminal(rows, terminal_width(), with_colour(output.file))}"
+        return f"{_heading(result)}\n\n{drawn.rows_as_markdown(result.scenarios)}"
+    table = drawn.scenarios_as_terminal(result.scenarios, terminal_width(), with_colour(output.file))
+    return f"{_heading(result)}\n\n{table}"
 
 
 def _heading(result: WhatIf) -> str:

@@ -13,6 +13,8 @@ from traceanalyzer.report.values import RENAMED, as_plain
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from traceanalyzer.analysis.replay.whatif import Prediction
+
 
 def rows_as_json(name: str, rows: Sequence[Any]) -> str:
     """`{name: [row, ...]}` with every field of a row."""
@@ -54,6 +56,29 @@ def rows_as_terminal(rows: Sequence[Any], width: int, colour: bool) -> str:
     page.grid(grid)
     page.line("")
     page.facts(grid.definitions, "dim")
+    return page.text()
+
+
+def scenarios_as_terminal(scenarios: Sequence[Prediction], width: int, colour: bool) -> str:
+    """Predicted step times, then in full what each assumes (combinations assume what their parts do), and why there is
+    none of the others."""
+    from traceanalyzer.report.terminal_text import Page
+
+    told = [s for s in scenarios if s.step_ms is not None]
+    ranged = any(s.low_ms != s.step_ms or s.high_ms != s.step_ms for s in told)
+    hidden = {"basis"} | (set() if ranged else {"low", "high"})
+    page = Page(width, colour)
+    grid = make_grid(told)
+    page.grid(dataclasses.replace(grid, columns=[c for c in grid.columns if c.label not in hidden]))
+    page.line("")
+    page.facts([(name, text) for name, text in grid.definitions if name not in hidden], "dim")
+    ids = {s.id for s in scenarios}
+    single = [s for s in told if "+" not in s.id or not ids.issuperset(s.id.split("+"))]
+    groups = (("What each assumes", single), ("Not predicted", [s for s in scenarios if s.step_ms is None]))
+    for title, members in groups:
+        if members:
+            page.title(title)
+            page.facts([(s.id, s.basis) for s in members])
     return page.text()
 
 

@@ -250,3 +250,15 @@ def test_a_recording_that_ends_long_after_its_last_launch_keeps_its_last_step() 
     tape = make_tape(Context(program.build()))
     assert tape is not None
     assert len(tape.row) == 8
+
+
+def test_no_two_scenarios_combine_the_same() -> None:
+    def waiting(p: Program) -> None:
+        for _ in range(10):
+            p.spend(60).launch(GEMM, 20).sync()
+
+    replay = Replay.of(steps(waiting))
+    assert replay is not None
+    together = [frozenset(prediction.id.split("+")) for prediction in replay.what_if().scenarios]
+    assert {"no_host_syncs", "launches_free"} in together
+    assert len(together) == len(set(together))

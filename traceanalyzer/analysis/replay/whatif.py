@@ -159,7 +159,9 @@ class Replay:
         best = min((known[s.id] for s in gains), default=0.0)
         for count in range(2, min(COMBINED_COUNT, len(gains)) + 1):
             together = combined(*gains[:count])
-            if together.id in known:
+            listed = next((s.id for s in SCENARIOS if s.parts and set(s.parts) == set(together.parts)), None)
+            if listed is not None:
+                best = min(best, known.get(listed, best))
                 continue
             prediction = self.predict(together)
             if prediction.step_ms is not None and prediction.step_ms < best * (1 - COMBINED_GAIN):
