@@ -1,9 +1,9 @@
 """Kernels that the roofline is held against Nsight Compute on: each case makes its tensors and returns what to run.
 
 `CASES` and `IMAGES` are measured with cold caches, on more data than a cache holds unless the name says small; `WARM`
-with the caches as they are, on data that fits them. `HELD_OUT` took no part when figures of kernels were derived from the
-measurement (`traceanalyzer/analysis/instructions.py`): only they say how well the roofline does on kernels it has not
-seen.
+with the caches as they are, on data that fits them. `HELD_OUT` took no part when figures of kernels were derived from
+the measurement (`traceanalyzer/analysis/instructions.py`): only they say how well the roofline does on kernels it has
+not seen.
 """
 
 from __future__ import annotations

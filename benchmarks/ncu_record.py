@@ -1,8 +1,8 @@
 """Record kernels by torch.profiler and by Nsight Compute: `python -m benchmarks.ncu_record FOLDER`, where `ncu` is.
 
-Needs nothing but torch. Writes for each part, `cold`, `images` and `warm`, `PART.json.gz` (shapes recorded) and `PART.csv`
-(`ncu --clock-control none`, page `raw`), of the same kernels in the same order; `benchmarks/roofline_ncu.py` compares
-them. Files that are there already are not recorded again; `--only PART` records one.
+Needs nothing but torch. Writes for each part, `cold`, `images` and `warm`, `PART.json.gz` (shapes recorded) and
+`PART.csv` (`ncu --clock-control none`, page `raw`), of the same kernels in the same order; `benchmarks/roofline_ncu.py`
+compares them. Files that are there already are not recorded again; `--only PART` records one.
 """
 
 from __future__ import annotations
