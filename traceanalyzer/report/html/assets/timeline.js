@@ -25,12 +25,12 @@
     return whole() - titles() - MARGIN_PX;
   }
 
-  // Rows in view; of those that fall on the same pixel of a lane only the first, except the one that is marked.
+  // Rows in view; of those of a colour that fall on the same pixel of a lane only the first.
   function visible() {
     const [from, to] = view, pixel = (to - from) / width(), reached = new Map(), rows = [];
     for (let i = 0; i < data.start.length; i++) {
       const start = data.start[i], end = start + data.length[i];
-      if (end < from || start > to) continue;
+      if (end < from || start > to || hidden.has(data.category[i])) continue;
       const key = data.lane[i] * 32 + data.category[i];
       if (end <= (reached.get(key) ?? -Infinity) + pixel / 2) continue;
       reached.set(key, end);
@@ -70,9 +70,11 @@
   }
 
   function traces() {
-    const by = new Map(Object.keys(data.categories).map((code) => [Number(code), []]));
-    for (const i of visible()) by.get(data.category[i]).push(i);
-    for (const code of hidden) by.delete(code);
+    const by = new Map();
+    for (const i of visible()) {
+      if (!by.has(data.category[i])) by.set(data.category[i], []);
+      by.get(data.category[i]).push(i);
+    }
     return Array.from(by, ([code, rows]) => ({
       type: "bar", orientation: "h", width: 0.86, name: data.categories[code][0],
       base: rows.map((i) => inView(i)[0] / NS_PER_MS), x: rows.map((i) => (inView(i)[1] - inView(i)[0]) / NS_PER_MS),
