@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from traceanalyzer.diagnosis.rules.communication import exposed_communication
 from traceanalyzer.diagnosis.rules.computation import above_roofline, computation
 from traceanalyzer.diagnosis.rules.conditions import profiler_cost, spoiled
-from traceanalyzer.diagnosis.rules.convolutions import changing_convolutions
 from traceanalyzer.diagnosis.rules.device import plain_compute
 from traceanalyzer.diagnosis.rules.idle import (
     host_work,
@@ -17,6 +16,7 @@ from traceanalyzer.diagnosis.rules.idle import (
     profiler,
     unexplained,
 )
+from traceanalyzer.diagnosis.rules.new_shapes import new_shapes
 from traceanalyzer.diagnosis.rules.sync import host_waits
 from traceanalyzer.diagnosis.rules.timing import drifting, slow_input, slow_outliers, two_kinds
 from traceanalyzer.diagnosis.rules.transfer import exposed_copies
@@ -32,7 +32,7 @@ RULES: tuple[Callable[[Measurements], Iterable[Draft]], ...] = (
     launch_latency,
     host_waits,
     input_wait,
-    changing_convolutions,
+    new_shapes,
     host_work,
     exposed_communication,
     exposed_copies,

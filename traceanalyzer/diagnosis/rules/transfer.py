@@ -24,9 +24,10 @@ def exposed_copies(m: Measurements) -> Iterator[Draft]:
     evidence = [share(m.budget.exposed_copy, m.mean_step_ms, "copies with nothing beside them")]
     shown = sorted(m.copies, key=lambda row: -row.exposed_ms)[:ROWS]
     for row in shown:
-        where = f"{row.direction}, {row.source_memory} to {row.target_memory}"
+        where = f"{row.direction}, {row.source_memory} to {row.target_memory}, {row.size}"
         evidence.append(Evidence("exposed copy time", row.exposed_ms, "ms", where))
-        evidence.append(Evidence("achieved bandwidth", row.bandwidth_gbs, "GB/s", where))
+        if row.bandwidth_gbs is not None:
+            evidence.append(Evidence("achieved bandwidth", row.bandwidth_gbs, "GB/s", where))
     pageable = any(row.source_memory == "pageable" or row.target_memory == "pageable" for row in shown)
     action = (
         ("Pin the host memory (pin_memory=True); pageable copies are slow and block the host. " if pageable else "")

@@ -1,4 +1,4 @@
-"""Convolutions with changing shapes."""
+"""Operators of cuDNN with changing shapes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from tests.analysis.build import TraceBuilder
 from traceanalyzer.analysis.context import Context
 from traceanalyzer.analysis.measure import Measurements
-from traceanalyzer.diagnosis.rules.convolutions import changing_convolutions
+from traceanalyzer.diagnosis.rules.new_shapes import new_shapes
 from traceanalyzer.trace import Condition
 
 STEP_US = 1000
@@ -24,13 +24,14 @@ def drafts(widths: list[int | None], *conditions: Condition):
             b.op("aten::cudnn_convolution", at + 50, at + 650, shapes=f"[[8,3,{width},{width}],[64,3,7,7]]")
         b.call("cudaLaunchKernel", at + 640, at + 645, step + 1)
         b.kernel("conv", at + 650, at + STEP_US, step + 1)
-    return list(changing_convolutions(Measurements(Context(b.build(conditions=conditions)))))
+    return list(new_shapes(Measurements(Context(b.build(conditions=conditions)))))
 
 
 @pytest.mark.parametrize("conditions", [(Condition("cudnn.benchmark", "on"),), ()])
 def test_idle_time_in_convolutions_of_new_shapes(conditions):
     (draft,) = drafts([224, 224, 192, 224], *conditions)
-    assert [e.value for e in draft.evidence] == ["on" if conditions else "not known", draft.claim_ms, 2, 2]
+    setting = "on" if conditions else "not known"
+    assert [e.value for e in draft.evidence] == ["aten::cudnn_convolution", draft.claim_ms, 2, 2, setting]
     # each step's gap lies before its kernel; 50 us of it come before the operator
     assert draft.claim_ms == pytest.approx(0.6, rel=0.02)
 
