@@ -93,7 +93,7 @@
     const firsts = data.lanes.map((lane, i) => [lane, i]).filter(([lane]) => lane[1] === 0);
     const outside = data.extent[0] < data.window[0] || data.extent[1] > data.window[1];
     const shapes = outside ? [box(data.window, "--shade", 0.6, "below")] : [];
-    if (marked) shapes.push(box(marked, "--mark", 0.35, "above"));
+    if (marked) shapes.push(box(marked, "--mark", 0.5, "below"));
     const own = {
       barmode: "overlay", dragmode: "zoom", hovermode: "closest", shapes, showlegend: false, margin: { l: titles(), r: MARGIN_PX, t: 10, b: 45 },
       xaxis: { range: view.map((ns) => ns / NS_PER_MS), title: { text: "ms since the step's start" } },
