@@ -12,8 +12,17 @@ SECRET = "hunter2"  # noqa: S105
 PERMISSION = (
     "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU Performance Counters\n"
 )
-COLUMNS = ("ID", "Process ID", "Process Name", "Host Name", "Kernel Name", "Context", "Block Size", "Grid Size", "CC")
-KERNEL = ("0", "7", SECRET, SECRET, "void softmax<4>(int)", "1", "(128, 1, 1)", "(8, 2, 1)", "9.0")
+WHERE = {"Process ID": "7", "Process Name": SECRET, "Host Name": SECRET, "device__attribute_pci_bus_id": "5"}
+KERNEL = {
+    "ID": "0",
+    "Kernel Name": "void softmax<4>(int)",
+    "Context": "1",
+    "Stream": "7",
+    "Block Size": "(128, 1, 1)",
+    "Grid Size": "(8, 2, 1)",
+    "Device": "0",
+    "CC": "9.0",
+}
 
 
 def unit(metric):
@@ -21,7 +30,12 @@ def unit(metric):
 
 
 def table():
-    rows = ((*COLUMNS, *METRICS), (*("" for _ in COLUMNS), *map(unit, METRICS)), (*KERNEL, *("50" for _ in METRICS)))
+    columns = {**KERNEL, **WHERE}
+    rows = (
+        (*columns, *METRICS),
+        (*("" for _ in columns), *map(unit, METRICS)),
+        (*columns.values(), *["50"] * len(METRICS)),
+    )
     return "".join(",".join(f'"{cell}"' for cell in row) + "\n" for row in rows)
 
 

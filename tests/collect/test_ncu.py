@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import sys
@@ -11,7 +12,7 @@ import pytest
 
 from tests.collect.running import SCRIPTS, collect
 from tests.collect.stand_in_ncu import SECRET
-from traceanalyzer.collect.ncu import METRICS, NcuOptions, function_name, profile_command
+from traceanalyzer.collect.ncu import KEPT, METRICS, NcuOptions, function_name, profile_command
 from traceanalyzer.ingest.ncu import read_counters
 
 ROOT = Path(__file__).parents[2]
@@ -46,6 +47,8 @@ def test_top_kernels_of_a_recording_are_measured_and_the_table_says_nothing_else
     assert words[words.index("--launch-count") + 1] == "10"
     assert words[words.index("--metrics") + 1].split(",") == list(METRICS)
     assert SECRET not in (folder / "ncu.csv").read_text()
+    (head, *_) = csv.reader((folder / "ncu.csv").read_text().splitlines())
+    assert head == list(KEPT)
 
 
 def test_every_metric_is_one_that_analyze_reads(tmp_path, stand_in):

@@ -42,8 +42,8 @@ NO_PERMISSION = (
     "--cap-add=SYS_ADMIN, or let all users by the module option NVreg_RestrictProfilingToAdminUsers=0 of the nvidia "
     "kernel module (https://developer.nvidia.com/ERR_NVGPUCTRPERM)"
 )
-NOT_KEPT = ("Process ID", "Process Name", "Host Name")
-"""Columns that say where it ran."""
+KEPT = ("ID", "Kernel Name", "Context", "Stream", "Block Size", "Grid Size", "Device", "CC", *METRICS)
+"""Columns of the report that stay: the others describe the machine and say who ran what."""
 
 LAUNCHES = 10
 """Kernels of one function and launch shape differ in what they calculate (`elementwise_kernel`), so that one is not
@@ -109,7 +109,7 @@ def profile_command(ncu: str, folder: Path, options: NcuOptions, command: Sequen
 
 
 def finish(folder: Path) -> str | None:
-    """Leave only the table in the report, without the columns that say where it ran. What went wrong, or None."""
+    """Leave of the report the table, and of that the columns of `KEPT`. What went wrong, or None."""
     report = folder / REPORT
     if not report.exists():
         return "ncu left no report: it could not start"
@@ -126,7 +126,7 @@ def finish(folder: Path) -> str | None:
 def _kept(rows: Iterable[list[str]]) -> Iterator[list[str]]:
     kept: list[int] | None = None
     for row in rows:
-        kept = [i for i, name in enumerate(row) if name not in NOT_KEPT] if kept is None else kept
+        kept = [i for i, name in enumerate(row) if name in KEPT] if kept is None else kept
         yield [row[i] for i in kept if i < len(row)]
 
 
