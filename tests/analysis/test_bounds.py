@@ -92,6 +92,14 @@ def test_products_read_their_operands_wave_by_wave_when_the_cache_does_not_hold_
     reads = 4096**3 * 2 * (8 + 10 / 8) * (128 + 64) / 2 / (10 * 128 * 64)
     assert ctx.roofline.expected[0] == pytest.approx(reads + 4096**2 * 2)
     assert ctx.roofline.bytes[0] == 3 * 4096**2 * 2
+    by_rows = TraceBuilder()
+    columns = {"blocks": 2048, "threads": 512, "registers": 128}
+    shapes, dtypes = "[[4096,1024],[1024,2048]]", '["float","float"]'
+    op(by_rows, "aten::mm", 0, shapes, dtypes, ("ampere_sgemm_128x64_nn", 100, 9000, columns))
+    area = 10 * 128 * 64  # more blocks than run at a time: a wave is a part of rows or columns of tiles
+    sides = (4096 + area / 4096 + 2048 + area / 2048) / 2
+    reads = 4096 * 1024 * 2048 * 4 * sides / area
+    assert context(by_rows).roofline.expected[0] == pytest.approx(reads + 4096 * 2048 * 4)
     small = TraceBuilder()
     mm(small, 256, ("nvjet_sm90_tst_128x64_64x8_1x2_h_bz_NNT", 100, 2000, {"blocks": 10, "threads": 512}))
     assert context(small).roofline.expected[0] == 3 * 256**2 * 2

@@ -87,8 +87,9 @@ TILE = re.compile(r"nvjet_\w*?_(\d+)x(\d+)_\d+x\d+|tilesize(\d+)x(\d+)x|gemm(?:_
 """Rows and columns of the tiles of a matrix kernel: nvjet, xmma, CUTLASS and the older cuBLAS."""
 USUAL_TILE = (128, 128)
 STRIP = 8
-"""Tiles beside each other that blocks take in turn, so that a wave is neither a row nor a column of tiles (CUTLASS,
-`GemmIdentityThreadblockSwizzle`: up to eight)."""
+"""Tiles beside each other that the blocks of a kernel that schedules its tiles itself take in turn, so that a wave is
+neither a row nor a column of tiles (CUTLASS, `GemmIdentityThreadblockSwizzle`: up to eight). Where the GPU schedules
+them, there are more blocks than it holds at a time, and they start row by row."""
 FITS, FAILS = 0.4, 0.8
 """Parts of the cache up to which what blocks read a second time is found there, and from which it is not: they do not
 run in step, other data passes through, and some of it is held twice (Hopper's cache has two parts)."""
@@ -113,6 +114,7 @@ def _place(kernel: str, operator: str | None) -> int:
 class Operators:
     """Of each device op's operator what traffic depends on; NaN where it has none."""
 
+    flops: F64
     bytes: F64
     """Least traffic."""
     inputs: F64
@@ -124,7 +126,7 @@ class Operators:
     @classmethod
     def of(cls, work: OpWork, row: I64) -> Operators:
         """Those of these host ranges, -1 for none."""
-        columns = (work.bytes, work.inputs, work.entries, work.elements, work.width)
+        columns = (work.flops, work.bytes, work.inputs, work.entries, work.elements, work.width)
         return cls(*(np.append(column, np.nan)[row] for column in columns))
 
     @property
@@ -181,9 +183,22 @@ def _wave_reads(ctx: Context, of: Operators, flops: F64, resident: F64) -> F64:
     groups = Groups.of(ctx.trace.device_ops.name)
     names = [ctx.trace.text(int(code)) or "" for code in ctx.trace.device_ops.name[groups.first]]
     high, wide = np.array([tile(name) for name in names], np.float64).reshape(-1, 2)[groups.index].T
-    sides = (STRIP + resident / STRIP) * (high + wide) / 2  # the mean of strips along rows and along columns
-    reads: F64 = flops / 2 * sides / (resident * high * wide) * of.width
+    area = resident * high * wide
+    strips = (STRIP + resident / STRIP) * (high + wide) / 2  # the mean of strips along rows and along columns
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rows = np.mean([extent + area / extent for extent in _extents(of)], axis=0)
+    sides = np.where(ctx.trace.device_ops.blocks > resident, np.fmax(rows, strips), strips)
+    reads: F64 = flops / 2 * sides / area * of.width
     return reads
+
+
+def _extents(of: Operators) -> tuple[F64, F64]:
+    """Rows and columns of a product's result (which is which is not told), from its operations and its traffic: with
+    m·n results, k = FLOPs / 2mn and (m + n)·k elements of the operands."""
+    results = of.written / of.width
+    total = of.inputs / of.width / (of.flops / 2 / results)
+    half = np.sqrt(np.maximum(total * total / 4 - results, 0))
+    return total / 2 + half, np.maximum(total / 2 - half, 1)
 
 
 def tile(kernel: str) -> tuple[int, int]:
