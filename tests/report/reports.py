@@ -142,6 +142,7 @@ METRICS = known(
     idle_ms=Idle(0.21, 6.4912345, 0.0, 0.1, 0.0, 0.0, 0.032),
     communication=CommunicationTime(0.0, 0.0, None),
     critical_path=PathTime(6.1, 0.0, 0.22, 3.5, 5.9412, 0.0, 0.1, 0.0, 0.0),
+    unprofiled_critical_path=PathTime(6.1, 0.0, 0.22, 1.9, 5.2, 0.0, 0.1, 0.0, 0.0),
     launches=known(
         LaunchStats,
         kernels=1224.08,

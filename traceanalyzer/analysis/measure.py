@@ -25,6 +25,7 @@ from traceanalyzer.analysis.phases import PhaseStats, phase_stats
 from traceanalyzer.analysis.ranks import why_not_one_run
 from traceanalyzer.analysis.replay.critical_path import CriticalPath, find_critical_path
 from traceanalyzer.analysis.replay.path_rows import PathRow, PathTime, path_rows, path_time
+from traceanalyzer.analysis.replay.replayed_path import replayed_path_time
 from traceanalyzer.analysis.replay.whatif import Replay
 from traceanalyzer.analysis.roofline_step import RooflineStep, roofline_step
 from traceanalyzer.analysis.step_metrics import Budget, Idle, StepTime, mean_budget, mean_idle, step_time
@@ -118,6 +119,15 @@ class Measurements:
     def path_time(self) -> PathTime | None:
         """The critical path of a step by kind; None without device work."""
         return path_time(self.ctx, self.critical_path) if len(self.critical_path) else None
+
+    @cached_property
+    def unprofiled_path_time(self) -> PathTime | None:
+        """The critical path of the step replayed without the profiler; None where no cost of it is known, or where the
+        replay is too far from the recording."""
+        replay = self.replay
+        if replay is None or not replay.faithful or replay.usual is replay.recorded:
+            return None
+        return replayed_path_time(replay.usual)
 
     @cached_property
     def path(self) -> list[PathRow]:

@@ -137,6 +137,7 @@ def _metrics(m: Measurements) -> Metrics:
         launches=m.launches,
         host=m.host,
         critical_path=m.path_time,
+        unprofiled_critical_path=m.unprofiled_path_time,
         roofline=m.roofline,
         timing=m.timing,
     )

@@ -130,6 +130,11 @@ class Metrics:
         default=None,
         kw_only=True,
     )
+    unprofiled_critical_path: PathTime | None = metric(
+        "the same of the step replayed without the profiler, which slows the host; null where that cannot be told",
+        default=None,
+        kw_only=True,
+    )
     roofline: RooflineStep | None = metric(
         "the step against what the GPU can do at most; null without models of the recorded operators",
         default=None,

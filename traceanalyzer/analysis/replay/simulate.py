@@ -6,7 +6,7 @@ which it could take part, and goes on from the moment from which all can.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,20 @@ LEAST_STEPS = 24
 """Steps to run at least: the tape is repeated until its start no longer matters."""
 
 
+class Pass(NamedTuple):
+    """When things happened in a replay of one rank's tape, ns; ops and events are those of the last repetition."""
+
+    done: list[int]
+    """When the host and the device had finished each repetition."""
+    called: list[int]
+    """When the host made each event's call."""
+    returned: list[int]
+    """When it went on after it."""
+    came: list[int]
+    """When each op could begin, as far as its own rank is concerned."""
+    end: list[int]
+
+
 def step_time_ns(tape: Tape) -> float:
     """Mean step time of the tape in its steady state, ns."""
     return step_times_ns([tape])[0]
@@ -28,21 +42,25 @@ def step_time_ns(tape: Tape) -> float:
 
 def step_times_ns(tapes: Sequence[Tape]) -> list[float]:
     """The same of each rank's tape, run together, ns. All hold equally many steps."""
-    steps = max(tape.steps for tape in tapes)
-    repeats = max(2, -(-LEAST_STEPS // steps))
-    first = repeats // 2
-    return [(done[-1] - done[first - 1]) / ((repeats - first) * steps) for done in run(tapes, repeats)]
+    count, steps = repetitions(tapes), max(tape.steps for tape in tapes)
+    first = count // 2
+    return [(one.done[-1] - one.done[first - 1]) / ((count - first) * steps) for one in run(tapes, count)]
 
 
-def run(tapes: Sequence[Tape], repeats: int) -> list[list[int]]:
-    """When the host and the device of each rank had finished each repetition of its tape, ns.
+def repetitions(tapes: Sequence[Tape]) -> int:
+    """How often tapes are run until their start no longer matters."""
+    return max(2, -(-LEAST_STEPS // max(tape.steps for tape in tapes)))
+
+
+def run(tapes: Sequence[Tape], repeats: int) -> list[Pass]:
+    """Each rank's replay.
 
     A collective transfers once all ranks that have it are there. Where the ranks' orders contradict each other,
     one that could never begin does so with those who are there.
     """
     members = np.bincount(np.concatenate([tape.meeting[tape.meeting >= 0] for tape in tapes])).tolist()
     ranks = [_pass(tape, repeats) for tape in tapes]
-    done: list[list[int]] = [[] for _ in tapes]
+    passes = [Pass([], [], [], [], []) for _ in tapes]
     waiting: dict[tuple[int, int], dict[int, int]] = {}
     ready = [(rank, 0) for rank in range(len(ranks))]
     while ready:
@@ -50,7 +68,7 @@ def run(tapes: Sequence[Tape], repeats: int) -> list[list[int]]:
         try:
             meeting, arrival = ranks[rank].send(time if time else None)
         except StopIteration as finished:
-            done[rank] = finished.value
+            passes[rank] = finished.value
         else:
             there = waiting.setdefault(meeting, {})
             there[rank] = arrival
@@ -58,7 +76,7 @@ def run(tapes: Sequence[Tape], repeats: int) -> list[list[int]]:
                 ready += _begin(waiting.pop(meeting))
         if not ready and waiting:
             ready += _begin(waiting.pop(next(iter(waiting))))
-    return done
+    return passes
 
 
 def _begin(arrivals: dict[int, int]) -> list[tuple[int, int]]:
@@ -67,9 +85,9 @@ def _begin(arrivals: dict[int, int]) -> list[tuple[int, int]]:
     return [(rank, last) for rank in arrivals]
 
 
-def _pass(tape: Tape, repeats: int) -> Generator[tuple[tuple[int, int], int], int | None, list[int]]:
+def _pass(tape: Tape, repeats: int) -> Generator[tuple[tuple[int, int], int], int | None, Pass]:
     """One rank: yields each shared collective (repetition and number) with the rank's arrival, is sent when all are
-    there, and returns when each repetition had finished."""
+    there, and returns what happened when."""
     events = list(
         zip(
             (tape.dispatch + tape.work + tape.loading + tape.profiling).tolist(),
@@ -87,11 +105,13 @@ def _pass(tape: Tape, repeats: int) -> Generator[tuple[tuple[int, int], int], in
     free = [0] * (max(stream, default=0) + 1)
     queue = [0] * QUEUE_DEPTH
     now = reach = launched = 0
-    end = [0] * len(stream)
+    came, end = [0] * len(stream), [0] * len(stream)
+    called, returned = [0] * len(events), [0] * len(events)
     done = []
     for repeat in range(repeats):
-        for host, waits, first, stop in events:
+        for event, (host, waits, first, stop) in enumerate(events):
             now += host
+            called[event] = now
             for i in range(first, stop):
                 slot = launched % QUEUE_DEPTH
                 launched += 1
@@ -101,13 +121,14 @@ def _pass(tape: Tape, repeats: int) -> Generator[tuple[tuple[int, int], int], in
                     start = max(start, end[on[i]] + delay[i])
                 if on_communication[i] >= 0:
                     start = max(start, end[on_communication[i]])
-                queue[slot] = start
+                queue[slot] = came[i] = start
                 if meeting[i] >= 0:
                     start = (yield (repeat, meeting[i]), start) or start
                 end[i] = free[stream[i]] = start + duration[i]
                 reach = max(reach, end[i])
             if waits:
                 now = max(now, reach)
+            returned[event] = now
         now += sum(tape.tail)
         done.append(max(now, reach))
-    return done
+    return Pass(done, called, returned, came, end)

@@ -1,0 +1,92 @@
+"""The critical path of a replayed step: what it would wait for without the profiler, or under a scenario.
+
+The same walk as over a recording, over the times of the replay's last repetition. There an op is bound by whichever of
+its constraints equals the moment from which it could begin, and a stretch of the host is what its events say.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.metric import ms
+from traceanalyzer.analysis.replay.binding import Bindings, Bound, HostWaits, op_before
+from traceanalyzer.analysis.replay.critical_path import Part, PathKind, walk
+from traceanalyzer.analysis.replay.path_rows import PathTime
+from traceanalyzer.analysis.replay.simulate import QUEUE_DEPTH, repetitions, run
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from traceanalyzer.analysis.replay.critical_path import Chain
+    from traceanalyzer.analysis.replay.simulate import Pass
+    from traceanalyzer.analysis.replay.tape import Tape
+    from traceanalyzer.trace import F64, I64
+
+
+def replayed_path_time(tapes: Sequence[Tape]) -> PathTime:
+    """The critical path of the first of the ranks that are replayed together, by kind, a mean step."""
+    tape, times = tapes[0], run(tapes, repetitions(tapes))[0]
+    end = np.array(times.end)
+    window = (times.done[-2], times.done[-1])
+    chain = walk(_bindings(tape, times), _waits(tape, times), np.array(times.came), end, window)
+    spent = _on_host(tape, times, chain)
+    for kind, rows in _on_device(tape, chain).items():
+        spent[kind] += int((chain.end - chain.start)[rows].sum())
+    return PathTime(**{kind.label: ms(spent[kind] / tape.steps) for kind in PathKind})
+
+
+def _bindings(tape: Tape, times: Pass) -> Bindings:
+    came, end = np.array(times.came), np.array(times.end)
+    before = op_before(tape.stream)
+    on, on_communication = tape.dependencies.on, tape.dependencies.on_communication
+    candidates = ((before, tape.gap, Bound.STREAM), (on, tape.dependencies.delay, Bound.DEPENDENCY),
+                  (on_communication, 0, Bound.DEPENDENCY))  # fmt: skip
+    by, op = np.full(len(came), Bound.LAUNCH, np.uint8), np.full(len(came), -1, np.int64)
+    for other, delay, bound in candidates:
+        binds = (other >= 0) & (end[other] + delay == came)
+        by[binds], op[binds] = bound, other[binds]
+    since = np.where(op >= 0, end[op], came - tape.latency)
+    return Bindings(by, op, np.minimum(since, came))
+
+
+def _waits(tape: Tape, times: Pass) -> HostWaits:
+    """Events that held the host: until all work launched before had ended, or the queue had room."""
+    called, returned, end = np.array(times.called), np.array(times.returned), np.array(times.end)
+    launched = np.searchsorted(tape.event, np.arange(len(called)), side="right") - 1
+    reach = np.maximum.accumulate(end)
+    last = np.maximum.accumulate(np.where(end == reach, np.arange(len(end)), 0))
+    op = np.where(tape.waits, np.append(last, -1)[launched], launched - QUEUE_DEPTH)
+    held = np.flatnonzero((returned > called) & (op >= 0))
+    return HostWaits(held, returned[held], op[held])
+
+
+def _on_device(tape: Tape, chain: Chain) -> dict[PathKind, I64]:
+    """Rows of the chain in which the host does not work, by kind."""
+    of_op = np.append(np.select([tape.communication, tape.copy], [PathKind.COMMUNICATION, PathKind.COPY]), 0)
+    kind = np.select(
+        [chain.part == Part.OP, (chain.part == Part.LATENCY) | (chain.part == Part.PAUSE), chain.part == Part.RETURN],
+        [of_op[chain.op], PathKind.LAUNCH, PathKind.WAIT],
+        PathKind.OTHER,
+    )
+    return {one: np.flatnonzero((kind == one) & (chain.part != Part.HOST)) for one in PathKind}
+
+
+def _on_host(tape: Tape, times: Pass, chain: Chain) -> F64:
+    """Time of the host's stretches by kind, ns; between two events all that the host does is spread evenly."""
+    rest = tape.dispatch - tape.reading
+    work = {PathKind.LAUNCH: rest, PathKind.WAIT: tape.reading, PathKind.HOST: tape.work, PathKind.INPUT: tape.loading,
+            PathKind.PROFILER: tape.profiling}  # fmt: skip
+    dispatch, own, loading, profiling = tape.tail
+    tail = {PathKind.LAUNCH: dispatch, PathKind.HOST: own, PathKind.INPUT: loading, PathKind.PROFILER: profiling}
+    first = times.called[0] - sum(int(part[0]) for part in work.values())
+    time = np.concatenate(([first], np.stack((times.called, times.returned), axis=1).ravel()))
+    time = np.append(time, time[-1] + sum(tape.tail))
+    rows = chain.part == Part.HOST
+    spent = np.zeros(len(PathKind))
+    for kind, part in work.items():
+        steps = np.concatenate(([0], np.repeat(np.cumsum(part), 2)))
+        steps = np.append(steps, steps[-1] + tail.get(kind, 0))
+        spent[kind] = (np.interp(chain.end[rows], time, steps) - np.interp(chain.start[rows], time, steps)).sum()
+    return spent
