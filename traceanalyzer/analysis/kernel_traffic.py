@@ -187,7 +187,8 @@ def _wave_reads(ctx: Context, of: Operators, flops: F64, resident: F64) -> F64:
     strips = (STRIP + resident / STRIP) * (high + wide) / 2  # the mean of strips along rows and along columns
     with np.errstate(divide="ignore", invalid="ignore"):
         rows = np.mean([extent + area / extent for extent in _extents(of)], axis=0)
-    sides = np.where(ctx.trace.device_ops.blocks > resident, np.fmax(rows, strips), strips)
+    scheduled = (ctx.trace.device_ops.blocks > resident) & np.isfinite(rows)
+    sides = np.where(scheduled, np.fmax(rows, strips), strips)
     reads: F64 = flops / 2 * sides / area * of.width
     return reads
 
