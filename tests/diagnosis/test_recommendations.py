@@ -28,3 +28,10 @@ def test_what_to_do_first_is_about_the_bottleneck(sample: str) -> None:
 def test_two_remedies_together_contradict_neither() -> None:
     (both,) = [a for a in ta.analyze(SAMPLES / "sync_bound").recommendations if a.id == BOTH]
     assert "waits stay" not in both.basis
+
+
+@pytest.mark.parametrize("sample", ["launch_bound", "input_bound", "sync_bound", "wasteful_kernels"])
+def test_what_gains_nothing_is_not_recommended(sample: str) -> None:
+    report = ta.analyze(SAMPLES / sample)
+    assert report.recommendations
+    assert all(a.predicted_speedup is None or a.predicted_speedup > 1.01 for a in report.recommendations)

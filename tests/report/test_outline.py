@@ -13,3 +13,16 @@ def test_why_nothing_is_recommended():
     unclear = replace(report, summary=replace(report.summary, bottleneck="inconclusive"), recommendations=[])
     assert "the bottleneck is inconclusive" in outline.no_advice(unclear)
     assert "it needs a finding" in outline.no_advice(empty())
+
+
+def test_findings_whose_remedy_gains_nothing_are_named():
+    report = full()
+    first = report.findings[0]
+    hidden = replace(first, id="memory-chains", cls="memory", headroom_ms=1.0)
+    unknown = replace(first, id="gpu-busy", cls="compute", headroom_ms=None)
+    with_hidden = replace(report, findings=[first, hidden, unknown], recommendations=report.recommendations[:1])
+    assert report.recommendations[0].id.startswith(first.id)
+    assert outline.without_gain(with_hidden) == (
+        "Not recommended, because the step would be (nearly) as long: memory-chains."
+    )
+    assert outline.without_gain(replace(with_hidden, recommendations=[])) is None

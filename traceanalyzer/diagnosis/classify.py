@@ -47,7 +47,7 @@ def classify(m: Measurements) -> Summary:
     shares = step_shares(m)
     reason = _too_thin(m, shares)
     if shares is None or reason:
-        return Summary("inconclusive", 0.0, reason)
+        return Summary("inconclusive", 0.0, f"Inconclusive: {reason}")
     parts = {
         "device": shares.device,
         "communication": shares.communication,
@@ -61,7 +61,7 @@ def classify(m: Measurements) -> Summary:
     (top, share), (_, second) = sorted(parts.items(), key=lambda item: -item[1])[:2]
     confidence = min(MAX_CONFIDENCE, BASE_CONFIDENCE + share - second) * _evidence_factor(m)
     if top == "unexplained":
-        text = f"the device idles {share:.0%} of the step for reasons this recording does not show."
+        text = f"Inconclusive: the GPU idles {share:.0%} of the step for reasons this recording does not show."
         return Summary("inconclusive", 0.0, text)
     bottleneck = _name(top, shares)
     if top == "device" and rated_share(m) < RATED_SHARE:

@@ -45,7 +45,7 @@ def diagnose(m: Measurements, more: Iterable[Draft] = ()) -> Diagnosis:
     summary = classify(m)
     known = summary.bottleneck != "inconclusive"
     advised = [(d, r, h) for d, h in settled for r in d.remedies if _every_part_counts(m, r)] if known else []
-    advice = [_advice(m, draft, remedy, headroom) for draft, remedy, headroom in advised]
+    advice = [a for a in (_advice(m, *one) for one in advised) if _worth_doing(a)]
     advice.sort(key=lambda a: float("inf") if a.predicted_step_ms is None else a.predicted_step_ms)
     across = [f.title for f in findings if f.id == "straggler"]
     return Diagnosis(
@@ -101,6 +101,12 @@ def _every_part_counts(m: Measurements, remedy: Remedy) -> bool:
     enough = (1.0 - MIN_SHARE) * m.replay.base_ms
     predicted = [m.replay.predict(part).step_ms for part in remedy.scenario.parts]
     return all(step is not None and step <= enough for step in predicted)
+
+
+def _worth_doing(advice: Recommendation) -> bool:
+    """Whether a remedy is predicted to shorten the step, or its gain is not known: what hides behind something longer
+    gains nothing."""
+    return advice.predicted_speedup is None or advice.predicted_speedup * (1.0 - MIN_SHARE) >= 1.0
 
 
 def _finding(m: Measurements, draft: Draft, headroom: float | None) -> Finding:

@@ -159,6 +159,9 @@ def _recommendations(report: Report) -> Iterator[Block]:
         yield Block([outline.no_advice(report)])
     else:
         yield _advice("Recommendations", rows)
+    without_gain = outline.without_gain(report)
+    if without_gain:
+        yield Block([prose(without_gain)])
 
 
 def _health(report: Report) -> Iterator[Block]:

@@ -171,6 +171,21 @@ def no_advice(report: Report) -> str:
     return "No recommendation: it needs a finding with evidence for its cause."
 
 
+def without_gain(report: Report) -> str | None:
+    """Findings whose remedies would not shorten the step, in a sentence; None where there is none."""
+    advised = [f"{advice.id}-" for advice in report.recommendations]
+    left = [
+        finding.id
+        for finding in report.findings
+        if finding.headroom_ms
+        and finding.cls != "inconclusive"
+        and not any(a.startswith(f"{finding.id}-") for a in advised)
+    ]
+    if not left or not advised:
+        return None
+    return f"Not recommended, because the step would be (nearly) as long: {', '.join(left)}."
+
+
 def prediction(report: Report, advice: Recommendation) -> str:
     """What following a recommendation would bring."""
     if advice.predicted_step_ms is None:

@@ -128,6 +128,9 @@ def _recommendations(page: Page, report: Report) -> None:
         page.line(outline.no_advice(report))
     for position, advice in enumerate(report.recommendations, 1):
         _advice(page, report, position, advice)
+    without_gain = outline.without_gain(report)
+    if without_gain:
+        page.line(without_gain, "dim")
 
 
 def _advice(page: Page, report: Report, position: int, advice: Recommendation) -> None:
