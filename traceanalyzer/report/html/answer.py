@@ -102,7 +102,9 @@ def _advice(report: Report) -> Markup:
     rest = len(items) - FIRST
     folded = tag("ol", *items[FIRST:], start=FIRST + 1)
     more = tag("details", tag("summary", f"{rest} more"), folded) if rest > 0 else None
-    return tag("section", title, tag("ol", *items[:FIRST]), more, class_="advice", aria_labelledby="change")
+    said = outline.without_gain(report)
+    left_out = tag("p", said, class_="quiet") if said else None
+    return tag("section", title, tag("ol", *items[:FIRST]), more, left_out, class_="advice", aria_labelledby="change")
 
 
 def _remedy(report: Report, advice: Recommendation) -> Markup:
