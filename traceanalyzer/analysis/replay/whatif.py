@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from traceanalyzer.analysis.metric import NS_PER_MS, metric
+from traceanalyzer.analysis.replay.clocks import CAUTIOUS_DUTY, LIMITED_DUTY, duties, slowed
 from traceanalyzer.analysis.replay.scenarios import COMBINED, SCENARIOS, Scenario, combined
 from traceanalyzer.analysis.replay.simulate import step_times_ns
 from traceanalyzer.analysis.replay.tape import typical_steps
@@ -26,10 +28,12 @@ PyTorch that were also timed without it. A cost for each operator and call fits 
 DISPATCH_SHARE_WITH_STACKS = 0.5
 """The same where Python stacks were recorded."""
 DISPATCH_RANGE = 0.2
-"""For nine in ten of those recordings the share is no farther away than this. Two recordings of one program minutes
-apart differ by as much: the host itself is not always equally fast."""
+"""For nearly nine in ten of those recordings the share is no farther away than this. Two recordings of one process,
+seconds apart, differ by as much: the host itself is not always equally fast."""
 FIT_ROUNDS = 8
 """Halvings that find the host's speed from a measured step time, to half a percent."""
+ALWAYS = 1.0
+"""Duty of tensor cores that keep the highest clock however busy they are."""
 FAITHFUL = 0.05
 """A replay that differs more than this from the recording says so with every prediction."""
 
@@ -117,12 +121,14 @@ class Replay:
 
     def predict(self, scenario: Scenario) -> Prediction:
         """The step time under a scenario; not longer than without it, unless it can cost something."""
-        step = self._step_ms(scenario, scenario.change, self.usual)
+        step = self._step_ms(scenario, scenario.change, self.usual, LIMITED_DUTY)
         if step is None:
             return Prediction(scenario.id, None, None, None, None, scenario.missing)
-        step = step if scenario.may_cost else min(step, self.base_ms)
-        low = self._step_ms(scenario, scenario.change, self.cheap)
-        high = self._step_ms(scenario, scenario.cautious or scenario.change, self.dear)
+        low = self._step_ms(scenario, scenario.change, self.cheap, ALWAYS)
+        high = self._step_ms(scenario, scenario.cautious or scenario.change, self.dear, CAUTIOUS_DUTY)
+        if not scenario.may_cost:
+            step = min(step, self.base_ms)
+            high = None if high is None else min(high, max(step, self.dear_ms))
         return Prediction(
             id=scenario.id,
             step_ms=step,
@@ -132,9 +138,24 @@ class Replay:
             basis=scenario.basis,
         )
 
-    def _step_ms(self, scenario: Scenario, change: Change, tapes: Sequence[Tape]) -> float | None:
+    def _step_ms(self, scenario: Scenario, change: Change, tapes: Sequence[Tape], limited: float) -> float | None:
+        """Step time of the changed tapes, with clocks that are limited from this duty of the tensor cores on."""
         changed = [tape for tape in map(change, tapes) if tape is not None]
-        return step_ms(changed, scenario.step_of_run) if len(changed) == len(tapes) else None
+        if len(changed) < len(tapes):
+            return None
+        times = step_times_ns(changed)
+        lower = slowed(changed, self.duty, duties(changed, times), limited)
+        return scenario.step_of_run(times if lower is None else step_times_ns(lower)) / NS_PER_MS
+
+    @cached_property
+    def dear_ms(self) -> float:
+        """Step time without the profiler if it cost the host little."""
+        return step_ms(self.dear)
+
+    @cached_property
+    def duty(self) -> list[float]:
+        """Share of each rank's step, without the profiler, in matrix kernels on tensor cores."""
+        return duties(self.usual, step_times_ns(self.usual))
 
     def what_if(self, more: Sequence[Scenario] = ()) -> WhatIf:
         """All predictions, `more` scenarios and combinations of the best few included."""
@@ -146,7 +167,7 @@ class Replay:
             fidelity_error=self.fidelity_error,
             unprofiled_step_ms=self.base_ms,
             unprofiled_low_ms=step_ms(self.cheap),
-            unprofiled_high_ms=step_ms(self.dear),
+            unprofiled_high_ms=self.dear_ms,
             ranks=len(self.recorded),
             scenarios=sorted(predictions, key=lambda p: float("inf") if p.step_ms is None else p.step_ms),
             notes=self._notes(),
