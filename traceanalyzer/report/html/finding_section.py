@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from traceanalyzer.report import outline
 from traceanalyzer.report.html import places
+from traceanalyzer.report.html.explained import explained
 from traceanalyzer.report.html.markup import Markup, join, tag
 from traceanalyzer.report.html.parts import link_to
 from traceanalyzer.report.html.tables import plain_table, term
@@ -48,6 +49,7 @@ def _finding(page: Page, position: int, finding: Finding) -> Markup:
         tag("h3", f"{position}. {finding.title}"),
         tag("p", about),
         tag("details", tag("summary", "Evidence"), _evidence(timeline, finding), open=position == 1),
+        explained(finding.id),
         class_="finding",
         id=f"finding-{position}",
     )
