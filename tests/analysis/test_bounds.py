@@ -40,11 +40,11 @@ def kernel(
     ("arithmetic", "tensor", "instructions", "memory", "bound"),
     [
         (0.7, False, 0.2, 0.3, Bound.COMPUTE),
-        (0.55, True, np.nan, 0.3, Bound.COMPUTE),
-        (0.55, False, np.nan, 0.3, Bound.LATENCY),
+        (0.56, True, np.nan, 0.3, Bound.COMPUTE),
+        (0.56, False, np.nan, 0.3, Bound.LATENCY),
         (0.1, False, 0.8, 0.7, Bound.INSTRUCTIONS),
         (0.1, False, 0.7, 0.8, Bound.MEMORY),
-        (0.55, True, 0.0, 0.61, Bound.COMPUTE),
+        (0.57, True, 0.0, 0.61, Bound.COMPUTE),
         (np.nan, False, np.nan, np.nan, Bound.LATENCY),
     ],
 )
@@ -113,6 +113,32 @@ def test_kernels_of_one_operator_go_over_its_tensors_as_their_algorithm_tells():
     op(b, "aten::native_batch_norm_backward", 0, sizes, json.dumps(["float"] * 7), *kernels)
     expected = context(b).roofline.expected
     assert expected.tolist() == [2 * 256_000 * 4, 3 * 256_000 * 4, 0]
+
+
+def test_kernels_around_convolutions():
+    b = TraceBuilder()
+    image, filters = [8, 64, 50, 50], [64, 64, 3, 3]
+    values = ["", "", "", "[]", "[1]", "[1]", "[1]", "False", "[0]", "1", "[True, True, False]"]
+    columns = {"shapes": json.dumps([image, image, filters, *[[]] * 8]), "concrete": b.code(json.dumps(values))}
+    b.op("aten::convolution_backward", 0, 10, dtypes=b.code(json.dumps(["float"] * 3 + [""] * 8)), **columns)
+    kernels = ("nchwToNhwcKernel<float>", 1250), ("nchwToNhwcKernel<float>", 36), ("sm80_xmma_dgrad", 99)
+    for i, (name, blocks) in enumerate(kernels):
+        b.call("cudaLaunchKernel", 1 + i, 2 + i, i + 1)
+        b.kernel(name, 100 * i + 20, 100 * i + 110, i + 1, blocks=blocks, threads=256)
+    inputs = (2 * 8 * 64 * 50 * 50 + 64 * 64 * 9) * 4
+    layouts = [2 * 4 * blocks * 256 * 4 for blocks in (1250, 36)]  # four elements a thread, read and written
+    assert context(b).roofline.expected.tolist() == [*layouts, inputs]
+
+
+def test_instructions_a_thread_and_an_operation():
+    b = TraceBuilder()
+    sizes, values = json.dumps([[1000, 100, 100], [], [], [], []]), json.dumps(["", "[2, 2]", "[2, 2]", "[]", "False"])
+    columns = {"shapes": sizes, "dtypes": b.code('["float","","","",""]'), "concrete": b.code(values)}
+    b.op("aten::avg_pool2d", 0, 10, **columns)
+    b.call("cudaLaunchKernel", 1, 2, 1).kernel("avg_pool2d_out_cuda_frame", 20, 920, 1, blocks=1000, threads=128)
+    time = 73 * 1000 * 50 * 50 * 4 / LARGE.issue_rate * 1e9  # 570 of 900 us
+    assert time / 900_000 == pytest.approx(0.634, abs=1e-3)
+    assert context(b).roofline.bound.tolist() == [Bound.INSTRUCTIONS]
 
 
 def test_rows_are_read_again_where_the_running_blocks_exceed_the_cache():

@@ -3,8 +3,8 @@
 Conversions, indices, special functions and random numbers take instructions too. An SM issues four a cycle, each for
 32 threads, so elements times instructions is a least time as much as FLOPs over the peak are. How many instructions a
 kernel takes for an element is a property of its code: they were counted by Nsight Compute (`sm__inst_executed`,
-torch 2.11 for compute capability 9.0, CASES of benchmarks/ncu_cases.py; HELD_OUT had no part), and hold as long as
-PyTorch does not rewrite the kernel. Kernels that are not listed have none, and are never called bound by them.
+torch 2.11 for compute capability 9.0, CASES and IMAGES of benchmarks/ncu_cases.py; HELD_OUT had no part), and hold as
+long as PyTorch does not rewrite the kernel. Kernels that are not listed have none, and are never called bound by them.
 
 Counted are issue slots: the greater of all instructions, twice those of the integer and comparison pipe (64 lanes an
 SM) and eight times those of the special function unit (16 lanes). Source of the rates: CUDA C++ programming guide,
@@ -34,15 +34,19 @@ class Slots(NamedTuple):
     """Issue slots that kernels of such a name take, in threads' instructions."""
 
     kernel: re.Pattern[str]
-    element: float
+    element: float = 0.0
     """For each element of their operator's largest tensor."""
     block: float = 0.0
-    """For each block beside them."""
+    """For each block."""
+    thread: float = 0.0
+    """For each thread."""
+    operation: float = 0.0
+    """For each FLOP of their operator."""
 
 
 SLOTS = tuple(
-    Slots(re.compile(kernel), element, *block)
-    for kernel, element, *block in (
+    Slots(re.compile(kernel), *slots)
+    for kernel, *slots in (
         # Contiguous tensors: a function of an element, by the functor
         (r"vectorized_elementwise_kernel<.*GeluBackwardCUDAKernelImpl", 44),
         (r"vectorized_elementwise_kernel<.*GeluCUDAKernelImpl", 30),
@@ -84,6 +88,10 @@ SLOTS = tuple(
         (r"compute_grad_weight|sum_and_scatter", 80),
         (r"mbtopk::computeBlockDigitCounts", 37),
         (r"mbtopk::gatherTopK", 80),
+        # Windows, and layouts around convolutions
+        (r"max_pool_forward", 0, 0, 0, 50),
+        (r"avg_pool2d_out", 0, 0, 0, 73),
+        (r"nchwToNhwc|nhwcToNchw", 0, 0, 117),
     )
 )
 """The first that fits counts."""
@@ -95,13 +103,15 @@ def issue_time(ctx: Context, work: OpWork, row: I64) -> F64:
     of."""
     ops = ctx.trace.device_ops
     groups = Groups.of(ops.name)
-    element, block = np.array([_slots(ctx.trace.text(int(c)) or "") for c in ops.name[groups.first]]).reshape(-1, 2).T
-    elements = np.append(work.elements, np.nan)[row]
-    slots = elements * element[groups.index] + np.maximum(ops.blocks, 0) * block[groups.index]
-    time = slots / ctx.limit("issue_rate") * NS
+    slots = np.array([_slots(ctx.trace.text(int(c)) or "") for c in ops.name[groups.first]]).reshape(-1, 4)
+    element, block, thread, operation = slots[groups.index].T
+    blocks, threads = np.maximum(ops.blocks, 0).astype(np.float64), np.maximum(ops.threads, 0)
+    elements, operations = (np.append(column, np.nan)[row] for column in (work.elements, work.flops))
+    needed = elements * element + blocks * (block + threads * thread) + operations * operation
+    time = needed / ctx.limit("issue_rate") * NS
     return np.where(ctx.is_kernel & (time <= ops.end - ops.start), time, np.nan)
 
 
-def _slots(kernel: str) -> tuple[float, float]:
+def _slots(kernel: str) -> tuple[float, ...]:
     found = next((s for s in SLOTS if s.kernel.search(kernel)), None)
-    return (found.element, found.block) if found else (np.nan, np.nan)
+    return tuple(found[1:]) if found else (np.nan,) * 4

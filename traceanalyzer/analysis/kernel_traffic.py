@@ -44,6 +44,10 @@ class Pass:
     """How often they read it again."""
     in_fp32: float = 0.0
     """Tensors of as many elements in fp32 read and written beside them."""
+    each: int = 0
+    """Elements of a thread, where the launch says how many elements there are, and not the operator's largest input."""
+    inputs: float = 0.0
+    """How often all inputs of the operator, or as much, are read and written."""
     operator: str | None = None
     """Only of this one, where the kernel's name is a common one."""
     calculates: bool = False
@@ -74,8 +78,14 @@ PASSES = tuple(
         (r"batch_norm_backward_reduce", {"tensors": 2}),
         (r"batch_norm_backward_elemt", {"tensors": 3}),
         (r"batch_norm_backward_kernel", {"tensors": 5}),
+        # Convolution backward: the gradient of the input takes that of the result, the filters and as much as the
+        # input; that of the filters takes all inputs.
+        (
+            r"dgrad|wgrad|nvjet|cutlass",
+            {"tensors": 0, "inputs": 1, "operator": "aten::convolution_backward", "calculates": True},
+        ),
         # Between channels first and channels last, around convolutions.
-        (r"nchwToNhwc|nhwcToNchw", {"tensors": 2}),
+        (r"nchwToNhwc|nhwcToNchw", {"tensors": 2, "each": 4}),
     )
 )
 """The first that fits counts. Checked against `dram__bytes` (docs/roofline.md)."""
@@ -159,13 +169,16 @@ def expected_traffic(ctx: Context, work: OpWork, row: I64, share: tuple[F64, F64
 
 def _passes(ctx: Context, of: Operators, passes: I64, resident: F64) -> F64:
     """Bytes by passes over tensors."""
-    tensors, again, times, in_fp32 = (
-        np.array([getattr(p, name) for p in PASSES])[passes] for name in ("tensors", "again", "times", "in_fp32")
+    tensors, again, times, in_fp32, each, inputs = (
+        np.array([getattr(p, name) for p in PASSES])[passes]
+        for name in ("tensors", "again", "times", "in_fp32", "each", "inputs")
     )
-    size = of.elements * of.width
+    launched = each * ctx.trace.device_ops.blocks * np.maximum(ctx.trace.device_ops.threads, 0).astype(np.float64)
+    largest = np.fmax(of.elements, of.written / of.width)
+    size = np.where(launched > 0, np.fmin(launched, largest), of.elements) * of.width
     running = size * again / np.maximum(ctx.trace.device_ops.blocks, 1) * resident / ctx.limit("cache_bytes")
     missed = np.nan_to_num(np.clip((running - FITS) / (FAILS - FITS), 0, 1))
-    moved: F64 = size * (tensors + again * times * missed) + of.elements * in_fp32 * FP32_BYTES
+    moved: F64 = size * (tensors + again * times * missed) + of.elements * in_fp32 * FP32_BYTES + of.inputs * inputs
     return moved
 
 
