@@ -33,9 +33,8 @@ def host_waits(m: Measurements) -> Iterator[Draft]:
     ]
     evidence += [Evidence("idle caused", r.gpu_idle_ms, "ms", _where(r.call, r.op, r.python)) for r in costly[:PLACES]]
     action = (
-        "Stop reading GPU values in the step: replace .item(), .cpu(), print(tensor), tensor truth tests and "
-        "cuda.synchronize() by keeping results on the GPU and reading them once every many steps; copy with "
-        "non_blocking=True to pinned memory."
+        "Do not wait for the GPU in the step: keep results on it and read them once every many steps (.item(), .cpu(), "
+        "print(tensor), tensor truth tests and synchronize() each wait); copy with non_blocking=True to pinned memory."
     )
     remedies = [
         Remedy(action, BASIS, NO_HOST_SYNCS),
