@@ -78,7 +78,7 @@ def test_measured_figures_replace_estimates_of_the_same_launch(tmp_path: Path) -
     r = ctx.roofline
     assert r.bytes.tolist() == pytest.approx([1.2345e9, 6e6])
     assert r.attainable.tolist() == pytest.approx([0.812 * 40_000, 20_000])
-    assert r.bound.tolist() == [Bound.COMPUTE, Bound.COMPUTE]
+    assert r.bound.tolist() == [Bound.COMPUTE, Bound.LATENCY]
     assert kernel_stats(ctx)[0].tensor_cores is True
 
 
