@@ -12,7 +12,7 @@ import pytest
 
 from tests.analysis.build import TraceBuilder
 from tests.analysis.test_roofline import GPU, mm, op
-from traceanalyzer.analysis.bounds import Bound, Ceilings, bounds
+from traceanalyzer.analysis.bounds import Bound, Reached, bounds
 from traceanalyzer.analysis.context import Context
 from traceanalyzer.analysis.instructions import SLOTS
 from traceanalyzer.analysis.kernel_traffic import PASSES, tile
@@ -50,7 +50,7 @@ def kernel(
 )
 def test_the_nearest_ceiling_counts(arithmetic, tensor, instructions, memory, bound):
     arrays = [np.array([value], np.float64) for value in (arithmetic, instructions, memory)]
-    assert bounds(Ceilings(arrays[0], np.array([tensor]), arrays[1], arrays[2])).tolist() == [bound]
+    assert bounds(Reached(arrays[0], np.array([tensor]), arrays[1], arrays[2])).tolist() == [bound]
 
 
 def test_instructions_of_known_kernels_are_a_ceiling():

@@ -42,7 +42,7 @@ class Bound(enum.IntEnum):
 
 
 @dataclass(frozen=True, eq=False)
-class Ceilings:
+class Reached:
     """Shares of its ceilings that each device op reaches, 0..1, NaN where not known."""
 
     arithmetic: F64
@@ -53,7 +53,7 @@ class Ceilings:
     """Expected traffic; 0 where the cache has the data."""
 
 
-def bounds(shares: Ceilings) -> U8:
+def bounds(shares: Reached) -> U8:
     """The `Bound` of each device op: the ceiling that it is nearest to, in parts of what counts as near."""
     near = np.where(shares.tensor, NEAR_TENSOR_PEAK, NEAR)
     reached = np.stack((shares.arithmetic / near, shares.instructions / NEAR, shares.memory / NEAR))

@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.bounds import Bound, Ceilings, bounds
+from traceanalyzer.analysis.bounds import Bound, Reached, bounds
 from traceanalyzer.analysis.instructions import issue_time
 from traceanalyzer.analysis.kernel_precision import NO, effective_precision, is_matrix, tensor_cores_of_ops
 from traceanalyzer.analysis.kernel_traffic import PREPARING, expected_traffic, passes_of
 from traceanalyzer.analysis.link_limits import collective_traffic, copy_traffic, share_of_group
 from traceanalyzer.analysis.op_models import Precision, model_ops
+from traceanalyzer.analysis.waves import resident_blocks, waves_of
 from traceanalyzer.trace import CopyKind, DeviceOpKind
 
 if TYPE_CHECKING:
@@ -93,9 +94,9 @@ def build_roofline(ctx: Context, work: OpWork | None = None) -> Roofline:
     flops, traffic, precision = _share_out(ctx, work, row, passes)
     tensor = tensor_cores_of_ops(ctx)
     precision = effective_precision(precision, tensor)
-    waves = _waves(ctx)
-    expected = expected_traffic(ctx, work, row, (flops, traffic), passes, _resident(ctx, waves))
-    rate, linked = ctx.limit("bandwidth").copy(), _on_links(ctx)
+    waves = waves_of(ctx)
+    expected = expected_traffic(ctx, work, row, (flops, traffic), passes, resident_blocks(ctx, waves))
+    rate = ctx.limit("bandwidth").copy()
     for carried, carrier in (copy_traffic(ctx), collective_traffic(ctx)):
         moved = np.isfinite(carried)
         traffic[moved], rate[moved], flops[moved] = carried[moved], carrier[moved], 0.0
@@ -105,27 +106,23 @@ def build_roofline(ctx: Context, work: OpWork | None = None) -> Roofline:
     attainable = _together(arithmetic, transfer, flops, row)
     reachable = _reachable(ctx, precision, (flops, traffic), (peak, rate), row)
     time = np.maximum(ctx.trace.device_ops.end - ctx.trace.device_ops.start, 1)
-    slow = attainable < LOW_SOL * time
-    small = _small(ctx, attainable) & slow & ~linked
     cached = expected <= KEPT * ctx.limit("cache_bytes")
-    shares = Ceilings(
+    reached = Reached(
         arithmetic / time,
         is_matrix(ctx) & (tensor != NO),
         issue_time(ctx, work, row) / time,
         np.where(cached, 0.0, expected / rate * NS / time),
     )
-    # what only moves data has one ceiling
-    moving, carrier = ~ctx.is_kernel | linked, np.where(linked, np.uint8(Bound.LINK), np.uint8(Bound.MEMORY))
-    bound = np.where(moving, np.where(slow & (attainable < SHORT_NS), np.uint8(Bound.LATENCY), carrier), bounds(shares))
+    slow = attainable < LOW_SOL * time
     return Roofline(
         flops=flops,
         bytes=traffic,
         expected=expected,
         attainable=attainable,
         reachable=reachable,
-        bound=np.where(np.isfinite(attainable), bound, np.uint8(Bound.UNKNOWN)),
+        bound=_bound(ctx, reached, attainable, slow),
         arithmetic=np.nan_to_num(arithmetic) > np.nan_to_num(transfer),
-        small=small,
+        small=_small(ctx, attainable) & slow & ~_on_links(ctx),
         precision=precision,
         tensor=tensor,
         waves=waves,
@@ -214,30 +211,13 @@ def _reachable(
     return _together(work[0] / peak * NS, work[1] / rate * NS, work[0], row)
 
 
-def _waves(ctx: Context) -> F64:
-    """Blocks of each kernel over the blocks that the GPU holds at a time, NaN where not known."""
-    ops = ctx.trace.device_ops
-    result = np.full(len(ops), np.nan)
-    rows = np.flatnonzero((ops.blocks > 0) & (ops.threads > 0))
-    if not len(rows):
-        return result
-    shapes = np.stack((ops.device, ops.threads, ops.registers, ops.shared_bytes))[:, rows]
-    distinct, inverse = np.unique(shapes, axis=1, return_inverse=True)
-    capacity = np.full(distinct.shape[1], np.nan)
-    for i, (device, threads, registers, shared) in enumerate(distinct.T.tolist()):
-        gpu = ctx.gpus.get(device)
-        resident = gpu.resident_blocks(threads, registers, shared) if gpu else None
-        if gpu and gpu.sms and resident:
-            capacity[i] = gpu.sms * resident
-    result[rows] = ops.blocks[rows] / capacity[inverse.reshape(-1)]
-    return result
-
-
-def _resident(ctx: Context, waves: F64) -> F64:
-    """Blocks of each kernel that the GPU holds at a time: one an SM where that is not known better."""
-    blocks = ctx.trace.device_ops.blocks
-    held = np.divide(blocks, waves, out=np.full(len(blocks), np.nan), where=waves > 0)
-    return np.where(np.isfinite(held), held, ctx.limit("sms"))
+def _bound(ctx: Context, reached: Reached, attainable: F64, slow: Bool) -> U8:
+    """What limits each device op. What only moves data has one ceiling, the memory or a link."""
+    linked = _on_links(ctx)
+    carrier = np.where(linked, np.uint8(Bound.LINK), np.uint8(Bound.MEMORY))
+    moved = np.where(slow & (attainable < SHORT_NS), np.uint8(Bound.LATENCY), carrier)
+    bound = np.where(linked | ~ctx.is_kernel, moved, bounds(reached))
+    return np.where(np.isfinite(attainable), bound, np.uint8(Bound.UNKNOWN))
 
 
 def _on_links(ctx: Context) -> Bool:
