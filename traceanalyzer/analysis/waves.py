@@ -1,4 +1,4 @@
-"""How the blocks of kernels fill the GPU: as many at a time as threads, registers and shared memory of its SMs allow."""
+"""How blocks of kernels fill the GPU: as many at a time as threads, registers and shared memory of its SMs allow."""
 
 from __future__ import annotations
 
