@@ -35,3 +35,11 @@ def test_what_gains_nothing_is_not_recommended(sample: str) -> None:
     report = ta.analyze(SAMPLES / sample)
     assert report.recommendations
     assert all(a.predicted_speedup is None or a.predicted_speedup > 1.01 for a in report.recommendations)
+
+
+def test_the_gpus_own_work_is_neither_communication_nor_copies() -> None:
+    (busy,) = [f for f in ta.analyze(SAMPLES / "tensor_parallel").findings if f.id == "gpu-busy"]
+    shares = {e.where: e.value for e in busy.evidence if e.metric == "share of compute time"}
+    assert shares["matrix multiplication"] == pytest.approx(0.948, abs=0.005)
+    assert sum(shares.values()) == pytest.approx(1.0)
+    assert not any("nccl" in e.where for e in busy.evidence)

@@ -154,9 +154,9 @@ def plain_compute(m: Measurements) -> Iterator[Draft]:
         return
     cls: BottleneckClass = "compute" if shares.compute >= shares.memory else "memory"
     evidence = [share(m.budget.compute, m.mean_step_ms, "the GPU computes")]
-    evidence += [
-        Evidence("share of compute time", c.share_of_device, "share", c.title) for c in m.classes[:TOP_KERNELS]
-    ]
+    classes = [row for row in m.classes if _computes(m, row.cls)]
+    total = sum(row.total_ms for row in classes)
+    evidence += [Evidence("share of compute time", c.total_ms / total, "share", c.title) for c in classes[:TOP_KERNELS]]
     evidence += [Evidence("time", t, "ms", name) for name, t in top_kernels(m, steady(m) & m.ctx.is_compute)]
     evidence += _at_the_roofline(m)
     action = (
@@ -167,6 +167,11 @@ def plain_compute(m: Measurements) -> Iterator[Draft]:
     yield Draft("gpu-busy", cls, "Time on the GPU's own work", "compute", None, evidence, [remedy])
 
 
+def _computes(m: Measurements, cls: str) -> bool:
+    """Whether work of a class is computation: neither communication nor a copy."""
+    return cls != "memcpy" and not m.ctx.classes.is_communication[m.ctx.classes.index(cls)]
+
+
 def _at_the_roofline(m: Measurements) -> Iterator[Evidence]:
     """What the roofline leaves of the computation, and the kernels furthest above it."""
     if m.roofline is None or m.roofline.ideal_ms is None:
@@ -174,6 +179,6 @@ def _at_the_roofline(m: Measurements) -> Iterator[Evidence]:
     yield Evidence("ideal time", m.roofline.ideal_ms, "ms", f"of the computation at the roofline of {m.roofline.gpu}")
     if m.roofline.reachable_ms is not None:
         yield Evidence("reachable time", m.roofline.reachable_ms, "ms", "the same at the rates measured on the machine")
-    for row in sorted(m.kernels, key=lambda k: -(k.headroom_ms or 0.0))[:TOP_KERNELS]:
-        if row.headroom_ms:
-            yield Evidence("above the roofline", row.headroom_ms, "ms", f"{row.name} ({row.bound_by}-bound)")
+    kernels = [row for row in m.kernels if _computes(m, row.cls) and row.headroom_ms]
+    for row in sorted(kernels, key=lambda k: -(k.headroom_ms or 0.0))[:TOP_KERNELS]:
+        yield Evidence("above the roofline", row.headroom_ms, "ms", f"{row.name} ({row.bound_by}-bound)")
