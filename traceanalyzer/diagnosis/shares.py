@@ -54,13 +54,15 @@ def step_shares(m: Measurements) -> Shares | None:
 
 
 def memory_bound_share(m: Measurements) -> float:
-    """Share of the steady state's compute time that memory bandwidth limits: by the roofline where it says compute
-    or memory, else (no model, unknown GPU, too small to tell) by what usually limits kernels of the class."""
-    ctx = m.ctx
+    """Share of the steady state's compute time in kernels that memory bandwidth would limit at best: as a kernel
+    profiler measured it, else by the roofline (traffic takes longer than arithmetic), else (no model, unknown GPU, too
+    small to tell) by what usually limits kernels of the class."""
+    ctx, r = m.ctx, m.ctx.roofline
     rows, time = _compute(m)
     by_class = np.array([bound == "memory" for bound in ctx.classes.bound])[ctx.op_class[rows]]
-    bound = ctx.roofline.bound[rows]
-    memory = np.where(np.isin(bound, (Bound.COMPUTE, Bound.MEMORY)), bound == Bound.MEMORY, by_class)
+    memory = np.where((r.rated & ~r.small)[rows], ~r.arithmetic[rows], by_class)
+    measured = (r.counted & np.isin(r.bound, (Bound.COMPUTE, Bound.MEMORY)))[rows]
+    memory = np.where(measured, r.bound[rows] == Bound.MEMORY, memory)
     return float(time[memory].sum() / time.sum()) if time.sum() else 0.0
 
 
