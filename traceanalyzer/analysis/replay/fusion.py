@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 OPTIMIZER_PREFIX = "Optimizer.step#"
 """What PyTorch calls the range around an optimizer's step; the optimizer's class follows."""
-ADAM_PASSES = 7 / 20
-"""Traffic of a fused Adam over that of its foreach form: parameter, gradient and two moments read, all but the
-gradient written, against eight operators that read and write them in turn (2+3+2+3+2+2+2+4 tensors)."""
+FUSED_PASS_RATIO = 7 / 4
+"""A fused Adam touches seven tensors (parameter, gradient and two moments read, all but the gradient written), its
+longest operator four: fused it takes so many times as long as that."""
 TENSORS_A_LAUNCH = 36
 """Tensors that one launch of a fused Adam takes (four lists)."""
 LEAST_KERNEL_NS = 1_500
@@ -107,10 +107,11 @@ def _optimizer_changed(tape: Tape, left: Callable[[Tape, I64], tuple[I64, int] |
 
 def _in_one_pass(tape: Tape, ops: I64) -> tuple[I64, int] | None:
     """As many launches as each of the passes has, or, where those go from tensor to tensor, one for every few."""
-    names, counts = np.unique(_names(tape, ops), return_counts=True)
+    names, of, counts = np.unique(_names(tape, ops), return_inverse=True, return_counts=True)
+    longest = np.bincount(of, weights=_beyond_floor(tape, ops)).max()
     most = int(counts.argmax())
     count = int(counts[most]) if _is_list_op(tape, names[most]) else -(-int(counts[most]) // TENSORS_A_LAUNCH)
-    return ops[:count], max(int(tape.duration[ops].sum() * ADAM_PASSES), LEAST_KERNEL_NS * count)
+    return ops[:count], int(longest * FUSED_PASS_RATIO) + LEAST_KERNEL_NS * count
 
 
 def _by_lists(tape: Tape, ops: I64) -> tuple[I64, int] | None:
@@ -123,7 +124,13 @@ def _by_lists(tape: Tape, ops: I64) -> tuple[I64, int] | None:
     nth = np.empty(len(ops), np.int64)
     nth[order] = np.arange(len(ops)) - first
     kept = ops[nth % TENSORS_A_LAUNCH == 0]
-    return kept, max(int((tape.duration[ops] - LEAST_KERNEL_NS).clip(0).sum()), 0) + LEAST_KERNEL_NS * len(kept)
+    return kept, int(_beyond_floor(tape, ops).sum()) + LEAST_KERNEL_NS * len(kept)
+
+
+def _beyond_floor(tape: Tape, ops: I64) -> I64:
+    """What the ops take beyond what any kernel takes, ns."""
+    time: I64 = (tape.duration[ops] - LEAST_KERNEL_NS).clip(0)
+    return time
 
 
 def _names(tape: Tape, ops: I64) -> I32:

@@ -23,12 +23,15 @@ if TYPE_CHECKING:
     from traceanalyzer.analysis.replay.tape import Tape
     from traceanalyzer.trace import I64
 
+MAX_RANKS = 8
+"""Of more, those that spend least in collectives are replayed: they arrive last, so the others wait for them."""
+
 
 def make_tapes(ctx: Context, peers: Sequence[Context] = ()) -> tuple[Tape, ...]:
     """The tape of a recording, and of the other ranks of its run where they share collectives with it; empty where
     launches or device work were not recorded."""
     if peers:
-        ranks = (ctx, *peers)
+        ranks = (ctx, *sorted(peers, key=_in_collectives)[: MAX_RANKS - 1])
         tapes = [make_tape(one, typical_steps(one, *(other for other in ranks if other is not one))) for one in ranks]
         made = [tape for tape in tapes if tape is not None]
         if len(made) == len(ranks) and len({tape.steps for tape in made}) == 1:
@@ -37,6 +40,12 @@ def make_tapes(ctx: Context, peers: Sequence[Context] = ()) -> tuple[Tape, ...]:
                 return joined
     alone = make_tape(ctx)
     return () if alone is None else (alone,)
+
+
+def _in_collectives(ctx: Context) -> int:
+    """Time of a rank in collectives, waiting included, ns."""
+    calls = ctx.collective_calls
+    return int((calls.end - calls.start).sum())
 
 
 def join(tapes: Sequence[Tape], matches: Matches) -> tuple[Tape, ...]:

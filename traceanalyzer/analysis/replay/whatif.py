@@ -102,7 +102,8 @@ class Replay:
         tapes = make_tapes(ctx, peers) if ctx.steps.found else ()
         if not tapes:
             return None
-        typical = float(ctx.steps.duration[typical_steps(ctx, *peers)].mean()) / NS_PER_MS
+        steps = typical_steps(*(tape.ctx for tape in tapes))
+        typical = float(ctx.steps.duration[steps].mean()) / NS_PER_MS
         cheap, usual, dear = _without_profiler(tapes, measured_ms)
         return cls(
             recorded_ms=float(ctx.steps.duration[ctx.steps.steady].mean()) / NS_PER_MS,

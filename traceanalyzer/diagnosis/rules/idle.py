@@ -10,7 +10,14 @@ from traceanalyzer.analysis.gap_rows import detail
 from traceanalyzer.analysis.gaps import IdleCause
 from traceanalyzer.analysis.intervals import measure, union
 from traceanalyzer.analysis.metric import ms
-from traceanalyzer.analysis.replay.scenarios import GAPS_CLOSED, INPUT_READY, LAUNCHES_FREE, NO_HOST_WORK
+from traceanalyzer.analysis.replay.scenarios import (
+    FUSED_ELEMENTWISE,
+    FUSED_OPTIMIZER,
+    GAPS_CLOSED,
+    INPUT_READY,
+    LAUNCHES_FREE,
+    NO_HOST_WORK,
+)
 from traceanalyzer.diagnosis.draft import Draft, Remedy, share
 from traceanalyzer.diagnosis.finding import Evidence
 
@@ -22,6 +29,22 @@ if TYPE_CHECKING:
 PROFILED_HOST = (
     "idle time of the recording, an upper bound; the profiler slows the host, so without it there is less to win"
 )
+FEWER_LAUNCHES = (
+    Remedy(
+        "Use the fused optimizer (torch.optim.AdamW(..., fused=True)): a few launches instead of many.",
+        PROFILED_HOST,
+        FUSED_OPTIMIZER,
+        suffix="-fused-optimizer",
+    ),
+    Remedy(
+        "Compile the runs of elementwise operators (torch.compile): one kernel instead of several.",
+        PROFILED_HOST,
+        FUSED_ELEMENTWISE,
+        suffix="-fused-kernels",
+    ),
+)
+WORTHWHILE = 1.05
+"""Speed-up from which one of these is worth a recommendation of its own."""
 
 
 def launch_bound(m: Measurements) -> Iterator[Draft]:
@@ -45,8 +68,15 @@ def launch_bound(m: Measurements) -> Iterator[Draft]:
         "idle.launch",
         idle,
         evidence,
-        [remedy],
+        [remedy, *(one for one in FEWER_LAUNCHES if _pays(m, one))],
     )
+
+
+def _pays(m: Measurements, remedy: Remedy) -> bool:
+    if m.replay is None or remedy.scenario is None or not m.replay.faithful:
+        return False
+    speedup = m.replay.predict(remedy.scenario).speedup
+    return speedup is not None and speedup >= WORTHWHILE
 
 
 def launch_latency(m: Measurements) -> Iterator[Draft]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from traceanalyzer.analysis.replay.scenarios import NO_STRAGGLER
 from traceanalyzer.diagnosis.draft import Draft, Remedy, share
 from traceanalyzer.diagnosis.finding import Evidence
 
@@ -47,5 +48,5 @@ def straggler(m: Measurements, ranks: RankComparison) -> Iterator[Draft]:
         remedy = Remedy(BALANCE, "the work spread evenly over the ranks")
         yield Draft("straggler", "compute", f"{title}: it computes longer", "compute", excess, evidence, [remedy])
     else:
-        remedy = Remedy(UNBLOCK.format(rank=slow.rank), "counted in the findings on idle time")
+        remedy = Remedy(UNBLOCK.format(rank=slow.rank), "counted in the findings on idle time", NO_STRAGGLER)
         yield Draft("straggler", "host", f"{title}: its GPU idles", "none", None, evidence, [remedy])
