@@ -89,6 +89,15 @@ def test_every_gpu_of_the_list_is_there() -> None:
     assert all(name in names.split() for name in amd.split())
 
 
+def test_sms_that_no_source_states_are_the_recorded_ones() -> None:
+    recorded = TABLE.find(Device(0, "NVIDIA GB200", 152, 186_000_000_000))
+    assert recorded is not None
+    assert recorded.sms == 152
+    named = TABLE.find(Device(0, "NVIDIA GB200"))
+    assert named is not None
+    assert named.sms is None
+
+
 def test_own_entries_go_first(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text(

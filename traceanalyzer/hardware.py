@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -132,10 +132,12 @@ class HardwareTable:
         return cls((*added, *_builtin().gpus))
 
     def find(self, device: Device | None) -> Hardware | None:
-        """The GPU that a recorded device is; None where the table does not have it, never the nearest one."""
+        """The GPU that a recorded device is; None where the table does not have it, never the nearest one. SMs that
+        the table does not state are those that were recorded."""
         if device is None:
             return None
-        return next((gpu for gpu in self.gpus if gpu.describes(device)), None)
+        found = next((gpu for gpu in self.gpus if gpu.describes(device)), None)
+        return replace(found, sms=device.sm_count) if found is not None and found.sms is None else found
 
 
 @lru_cache(maxsize=1)
