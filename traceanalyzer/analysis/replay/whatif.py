@@ -180,7 +180,7 @@ class Replay:
         gains.sort(key=lambda s: known[s.id])
         best = min((known[s.id] for s in gains), default=0.0)
         for count in range(2, min(COMBINED_COUNT, len(gains)) + 1):
-            together = combined(*gains[:count])
+            together = combined(*(s for s in COMBINED if s in gains[:count]))
             listed = next((s.id for s in SCENARIOS if s.parts and set(s.parts) == set(together.parts)), None)
             if listed is not None:
                 best = min(best, known.get(listed, best))

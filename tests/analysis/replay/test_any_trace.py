@@ -1,0 +1,33 @@
+"""Whatever was recorded, predictions are numbers, or are not made."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import given, settings
+
+from tests.analysis.test_any_trace import any_rows, measure
+from traceanalyzer.analysis.replay.scenarios import buckets_of, faster
+from traceanalyzer.analysis.replay.whatif import Replay
+from traceanalyzer.trace import Process
+
+
+@settings(max_examples=200, deadline=None)
+@given(any_rows, any_rows)
+def test_predictions_of_any_ranks_are_numbers(first: Any, second: Any) -> None:
+    contexts = [measure(rows).ctx for rows in (first, second)]
+    for rank, ctx in enumerate(contexts):
+        ctx.trace = replace(ctx.trace, process=Process(rank=rank, world_size=2))
+    replay = Replay.of(contexts[0], None, contexts[1:])
+    if replay is None:
+        return
+    assert math.isfinite(replay.fidelity_error)
+    for p in replay.what_if([faster("gemm|mm", 2), buckets_of(25)]).scenarios:
+        if p.step_ms is None:
+            assert p.low_ms is p.high_ms is p.speedup is None
+        else:
+            assert p.low_ms is not None
+            assert p.high_ms is not None
+            assert 0 <= p.low_ms <= p.step_ms <= p.high_ms < math.inf
