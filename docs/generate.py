@@ -238,6 +238,13 @@ def _first_sentence(what: type[Any]) -> str:
     return " ".join((inspect.getdoc(what) or "").split("\n\n")[0].split())
 
 
+def scenarios() -> str:
+    """What `whatif` answers."""
+    from traceanalyzer.analysis.replay.scenarios import SCENARIOS
+
+    return _table(("scenario", "what is assumed"), [(f"`{s.id}`", s.basis) for s in SCENARIOS])
+
+
 FILLS: dict[str, Callable[..., str]] = {
     "commands": commands,
     "figures": figures,
@@ -246,6 +253,7 @@ FILLS: dict[str, Callable[..., str]] = {
     "finding": finding,
     "findings": findings,
     "logs": logs,
+    "scenarios": scenarios,
 }
 
 
