@@ -89,6 +89,27 @@ def no_host_work(tape: Tape) -> Tape:
     return replace(tape, work=np.zeros_like(tape.work), tail=(tape.tail[0], 0, *tape.tail[2:]))
 
 
+def prepared_before(pattern: str) -> Change:
+    """No such work and no wait within the operators that a name (regular expression, see `ops_named`) stands for."""
+
+    def change(tape: Tape) -> Tape:
+        within = _between(tape, ops_named(tape.ctx, pattern)[tape.row])
+        return replace(tape, work=np.where(within, 0, tape.work), waits=tape.waits & ~within)
+
+    return change
+
+
+def _between(tape: Tape, ops: Bool) -> Bool:
+    """Events that launch these ops, and events without a launch between two of them."""
+    events = np.arange(len(tape.work))
+    launching, chosen = np.unique(tape.event), np.zeros(len(events), bool)
+    chosen[tape.event[ops]] = True
+    before = launching[np.maximum(np.searchsorted(launching, events, side="right") - 1, 0)]
+    after = launching[np.minimum(np.searchsorted(launching, events), len(launching) - 1)]
+    result: Bool = chosen[before] & chosen[after]
+    return result
+
+
 def copies_hidden(tape: Tape) -> Tape:
     """Copies run beside the compute and nobody waits for them."""
     copying = np.zeros(len(tape.waits), bool)

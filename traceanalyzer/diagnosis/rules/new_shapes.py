@@ -11,6 +11,7 @@ import numpy as np
 from traceanalyzer.analysis.gaps import IdleCause
 from traceanalyzer.analysis.intervals import measure, union
 from traceanalyzer.analysis.metric import ms
+from traceanalyzer.analysis.replay.scenarios import Scenario, prepared_before
 from traceanalyzer.diagnosis.draft import Draft, Remedy
 from traceanalyzer.diagnosis.finding import Evidence
 from traceanalyzer.trace import RangeKind
@@ -21,11 +22,17 @@ if TYPE_CHECKING:
     from traceanalyzer.analysis.measure import Measurements
     from traceanalyzer.trace import I64
 
-PREPARED = re.compile(r"convolution|cudnn")
+PREPARED = "convolution|cudnn"
 """Operators for which cuDNN chooses an algorithm and builds a plan: convolutions, and attention where it is cuDNN's."""
 
 CUDNN_BENCHMARK = "cudnn.benchmark"
 """The condition that says whether each new convolution is tried with all algorithms, or a heuristic is asked."""
+
+PREPARED_BEFORE = Scenario(
+    "prepared_before",
+    prepared_before(PREPARED),
+    "the host neither works long nor waits within these operators; kernels that were only tried out stay",
+)
 
 FIXED_SHAPES = (
     "Keep the shapes of convolutions and attention: crop, pad or bucket the inputs, generate with a static KV cache. "
@@ -50,7 +57,6 @@ def new_shapes(m: Measurements) -> Iterator[Draft]:
         Evidence("shapes", len(frozenset().union(*by_step)), "", "in the steady steps"),
         Evidence(CUDNN_BENCHMARK, setting, "", "conditions of the recording"),
     ]
-    basis = "the recorded step without the idle time in these operators; kernels that were only tried would go too"
     yield Draft(
         "new-shapes",
         "host",
@@ -58,7 +64,7 @@ def new_shapes(m: Measurements) -> Iterator[Draft]:
         "idle.host",
         idle_ms,
         evidence,
-        [Remedy(FIXED_SHAPES, basis)],
+        [Remedy(FIXED_SHAPES, PREPARED_BEFORE.basis, PREPARED_BEFORE)],
     )
 
 
@@ -74,7 +80,7 @@ def _prepared(m: Measurements) -> I64:
     """Rows of the host ranges of steady steps that are such operators and have recorded shapes."""
     trace = m.ctx.trace
     ranges = trace.host_ranges
-    named = np.array([bool(PREPARED.search(text)) for text in trace.strings], dtype=bool)
+    named = np.array([bool(re.search(PREPARED, text)) for text in trace.strings], dtype=bool)
     recorded = (ranges.kind == RangeKind.OP) & (ranges.shapes >= 0)
     rows = np.flatnonzero(recorded)
     rows = rows[named[ranges.name[rows]]]
