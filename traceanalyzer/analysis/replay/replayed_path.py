@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.gaps import QUEUED_LATENCY_NS
 from traceanalyzer.analysis.metric import ms
 from traceanalyzer.analysis.replay.binding import Bindings, Bound, HostWaits, op_before
 from traceanalyzer.analysis.replay.critical_path import Part, PathKind, walk
@@ -64,13 +65,23 @@ def _waits(tape: Tape, times: Pass) -> HostWaits:
 
 def _on_device(tape: Tape, chain: Chain) -> dict[PathKind, I64]:
     """Rows of the chain in which the host does not work, by kind."""
-    of_op = np.append(np.select([tape.communication, tape.copy], [PathKind.COMMUNICATION, PathKind.COPY]), 0)
+    running = np.select([tape.communication, tape.copy], [PathKind.COMMUNICATION, PathKind.COPY], PathKind.COMPUTE)
+    queued = (chain.part == Part.PAUSE) & (chain.end - chain.start < QUEUED_LATENCY_NS)
     kind = np.select(
-        [chain.part == Part.OP, (chain.part == Part.LATENCY) | (chain.part == Part.PAUSE), chain.part == Part.RETURN],
-        [of_op[chain.op], PathKind.LAUNCH, PathKind.WAIT],
-        PathKind.OTHER,
+        [chain.part == Part.OP, queued | (chain.part == Part.LATENCY), chain.part == Part.RETURN],
+        [np.append(running, 0)[chain.op], PathKind.LAUNCH, PathKind.WAIT],
+        np.append(_held_by(tape, running), PathKind.OTHER)[chain.op],
     )
     return {one: np.flatnonzero((kind == one) & (chain.part != Part.HOST)) for one in PathKind}
+
+
+def _held_by(tape: Tape, running: I64) -> I64:
+    """For each op the kind of the op of another stream that it waited for in the recording: where the replay keeps a
+    long pause, that is what held the device."""
+    bindings, kind = tape.ctx.bindings, np.full(len(tape.ctx.trace.device_ops) + 1, PathKind.OTHER)
+    kind[tape.row] = running
+    other = np.where(bindings.by == Bound.DEPENDENCY, bindings.op, -1)
+    return kind[other[tape.row]]
 
 
 def _on_host(tape: Tape, times: Pass, chain: Chain) -> F64:
