@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.api_names import ApiKind
 from traceanalyzer.analysis.gaps import Gaps, IdleCause, idle_by_cause
 from traceanalyzer.analysis.intervals import measure
+from traceanalyzer.analysis.launches import is_launch
 from traceanalyzer.analysis.metric import metric, ms
 
 if TYPE_CHECKING:
@@ -103,8 +103,7 @@ def step_rows(ctx: Context, budgets: StepBudgets | None) -> list[StepRow]:
 
 def launches_by_step(ctx: Context) -> I64:
     """Kernel and graph launch calls made in the host range of each step."""
-    steps, calls = ctx.steps, ctx.trace.api_calls
-    time = calls.start[(ctx.api_kind == ApiKind.LAUNCH) | (ctx.api_kind == ApiKind.GRAPH_LAUNCH)]
+    steps, time = ctx.steps, ctx.trace.api_calls.start[is_launch(ctx)]
     result: I64 = np.searchsorted(time, steps.host_end) - np.searchsorted(time, steps.host_start)
     return result
 

@@ -57,7 +57,7 @@ def measure_launches(ctx: Context) -> LaunchStats | None:
     if not len(calls):
         return None
     steady = ctx.steady_host(calls.start) & ~_nested(ctx)
-    launching = np.flatnonzero(steady & _launches(ctx))
+    launching = np.flatnonzero(steady & is_launch(ctx))
     blocked = blocked_time(ctx, launching)
     spent = calls.end[launching] - calls.start[launching] - blocked
     kernels = ctx.is_kernel & ctx.steady_ops
@@ -87,9 +87,9 @@ def measure_launches(ctx: Context) -> LaunchStats | None:
     )
 
 
-def _launches(ctx: Context) -> Bool:
-    """Which API calls launch a kernel or a graph."""
-    result: Bool = np.isin(ctx.api_kind, (ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH))
+def is_launch(ctx: Context) -> Bool:
+    """Which API calls launch a kernel or a graph; calls made by another call do not count again."""
+    result: Bool = np.isin(ctx.api_kind, (ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH)) & ~_nested(ctx)
     return result
 
 
