@@ -103,8 +103,6 @@ def _report(source: Any) -> Report:
 
 
 def _run(recording: Run | str | Path | Sequence[str | Path]) -> Run:
-    from pathlib import Path
-
     from traceanalyzer.trace import Run
 
     if isinstance(recording, Run):

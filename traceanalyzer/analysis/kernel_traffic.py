@@ -156,10 +156,11 @@ def expected_traffic(ctx: Context, work: OpWork, row: I64, share: tuple[F64, F64
     result = np.where(passes >= 0, _passes(ctx, of, passes, resident), least)
     _leave_the_rest(result, of, row, passes >= 0, is_matrix(ctx))
     beyond = of.inputs / of.entries > cache
+    missed = 1 - cache / np.where(of.inputs > 0, of.inputs, np.nan)
     gemm = ctx.op_class == ctx.classes.index("gemm")
     for rows, reads in (
         (gemm & beyond, _wave_reads(ctx, of, flops, resident)),
-        (_named(ctx, LOOK_UPS) & beyond, of.written * (1 - cache / of.inputs)),
+        (_named(ctx, LOOK_UPS) & beyond, of.written * missed),
     ):
         result = np.where(rows, np.fmax(result, reads + of.written), result)
     # no memory moves more in the time; where even the least is more, that is for a finding to say
