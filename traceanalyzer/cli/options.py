@@ -55,17 +55,21 @@ def output_options(formats: Sequence[str]) -> Callable[[Function], Function]:
             type=click.Choice(formats),
             help="How to write it. Default: by the suffix of -o FILE, else terminal.",
         )
-        file = click.option(
-            "-o",
-            "--output",
-            "file",
-            type=click.Path(dir_okay=False, path_type=Path),
-            metavar="FILE",
-            help="Write to a file instead of standard output.",
-        )
-        return chosen(file(command))
+        return chosen(output_option()(command))
 
     return decorate
+
+
+def output_option(more: str = "") -> Callable[[Function], Function]:
+    """`-o FILE` (as `file`); `more` goes on with its help."""
+    return click.option(
+        "-o",
+        "--output",
+        "file",
+        type=click.Path(dir_okay=False, path_type=Path),
+        metavar="FILE",
+        help=f"Write to a file instead of standard output{more}.",
+    )
 
 
 def _kernel_classes(_: click.Context, __: click.Parameter, file: Path | None) -> Any:

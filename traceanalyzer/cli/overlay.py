@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from traceanalyzer.cli.options import output_of, recordings, redact_options
+from traceanalyzer.cli.options import output_of, output_option, recordings, redact_options
 
 if TYPE_CHECKING:
     import re
@@ -22,14 +22,7 @@ if TYPE_CHECKING:
 @click.option("--step", type=click.IntRange(min=0), metavar="N", help="Only this step (its index).")
 @click.option("--merge", is_flag=True, help="Put the recording's own events into the same file (Kineto traces).")
 @redact_options()
-@click.option(
-    "-o",
-    "--output",
-    "file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Write to a file instead of standard output; one that ends in .gz is compressed.",
-)
+@output_option("; one that ends in .gz is compressed")
 def overlay(
     paths: tuple[str, ...],
     merge: bool,

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+from traceanalyzer.cli.options import output_option
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 DOCUMENTS = (
     "report", "gaps", "ops", "kernels", "steps", "syncs", "path", "copies", "comm", "whatif", "compare", "runs",
@@ -17,14 +21,7 @@ and a metric over them."""
 
 @click.command(short_help="Print the JSON Schema of a command's JSON.")
 @click.argument("document", type=click.Choice(DOCUMENTS), default="report")
-@click.option(
-    "-o",
-    "--output",
-    "file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Write to a file instead of standard output.",
-)
+@output_option()
 def schema(document: str, file: Path | None) -> None:
     """Print the JSON Schema (draft 2020-12) of what a command prints with --format json.
 
