@@ -226,6 +226,12 @@ FUSED_ELEMENTWISE = Scenario(
     cautious=launches_fused,
     missing="no elementwise kernels are launched back to back",
 )
+ELEMENTWISE_LAUNCHED_ONCE = Scenario(
+    "elementwise_launched_once",
+    launches_fused,
+    "each run of elementwise kernels is launched once and takes as long as before",
+    missing="no elementwise kernels are launched back to back",
+)
 FUSED_OPTIMIZER = Scenario(
     "fused_optimizer",
     optimizer_fused,

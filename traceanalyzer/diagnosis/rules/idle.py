@@ -11,7 +11,7 @@ from traceanalyzer.analysis.gaps import IdleCause
 from traceanalyzer.analysis.intervals import measure, union
 from traceanalyzer.analysis.metric import ms
 from traceanalyzer.analysis.replay.scenarios import (
-    FUSED_ELEMENTWISE,
+    ELEMENTWISE_LAUNCHED_ONCE,
     FUSED_OPTIMIZER,
     GAPS_CLOSED,
     INPUT_READY,
@@ -39,10 +39,12 @@ FEWER_LAUNCHES = (
     Remedy(
         "Compile the runs of elementwise operators (torch.compile): one kernel instead of several.",
         PROFILED_HOST,
-        FUSED_ELEMENTWISE,
+        ELEMENTWISE_LAUNCHED_ONCE,
         suffix="-fused-kernels",
     ),
 )
+MANY_LAUNCHES_SHARE = 0.2
+"""With less of the step idle for launches, fewer of them are not what such a change is made for."""
 WORTHWHILE = 1.05
 """Speed-up from which one of these is worth a recommendation of its own."""
 
@@ -68,7 +70,7 @@ def launch_bound(m: Measurements) -> Iterator[Draft]:
         "idle.launch",
         idle,
         evidence,
-        [remedy, *(one for one in FEWER_LAUNCHES if _pays(m, one))],
+        [remedy, *(one for one in FEWER_LAUNCHES if idle >= MANY_LAUNCHES_SHARE * m.mean_step_ms and _pays(m, one))],
     )
 
 
