@@ -1,4 +1,4 @@
-"""How quickly the HTML report opens in headless Chromium: `python -m benchmarks.html [RECORDING...]`.
+"""How quickly the HTML report opens in headless Chromium: `python -m benchmarks.html_report [RECORDING...]`.
 
 Without arguments the 155 MB recording of ../shared/traces, unpacked, and a replica of it of 0.5 GB. Needs an
 installed Chromium. Ends with status 1 where a bar is missed. See README.md here for what is measured.
