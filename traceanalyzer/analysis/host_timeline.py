@@ -67,7 +67,7 @@ class Pieces:
     start: I64
     end: I64
     thread: I32
-    node: I64
+    node: I32
     """Innermost node of the host tree, -1 outside all."""
     working: Bool
     """Whether that is an operator, a library's range or a call, not a range that says where in the program it is."""
@@ -149,26 +149,27 @@ def _pieces(ctx: Context) -> Pieces:
     tree, calls = ctx.tree, ctx.trace.api_calls
     launching = np.unique(calls.thread[ctx.launch[ctx.launch >= 0]])
     parts = [_cut(ctx, np.flatnonzero(tree.thread == one)) for one in launching.tolist()]
-    start, end, node = (np.concatenate([part[i] for part in parts] or [np.empty(0, np.int64)]) for i in range(3))
+    start, end = (np.concatenate([part[i] for part in parts] or [np.empty(0, np.int64)]) for i in range(2))
+    node = np.concatenate([part[2] for part in parts] or [np.empty(0, np.int32)])
     thread = np.repeat(launching, [len(part[0]) for part in parts]).astype(np.int32)
     working = np.append(tree.is_call | np.isin(tree.kind, (RangeKind.OP, RangeKind.LIBRARY)), False)[node]
     return Pieces(start, end, thread, node, working, _states(ctx, start, end, thread, node))
 
 
-def _cut(ctx: Context, nodes: I64) -> tuple[I64, I64, I64]:
+def _cut(ctx: Context, nodes: I64) -> tuple[I64, I64, I32]:
     """Start, end and innermost node of the pieces of one thread, whose nodes are given in order."""
     tree = ctx.tree
     # At equal times inner ends come first, then outer starts, so that the last entry is what goes on: the sort
     # is stable, and inner nodes follow outer ones. Ends in reverse are nearly sorted, which makes it quick.
     time = np.concatenate((tree.end[nodes][::-1], tree.start[nodes]))
-    node = np.concatenate((tree.parent[nodes][::-1], nodes))
+    node = np.concatenate((tree.parent[nodes][::-1], nodes)).astype(np.int32)
     order = np.argsort(time, kind="stable")
     time, node = time[order], node[order]
     keep = np.flatnonzero(time[1:] > time[:-1])
     return time[keep], time[keep + 1], node[keep]
 
 
-def _states(ctx: Context, start: I64, end: I64, thread: I32, node: I64) -> U8:
+def _states(ctx: Context, start: I64, end: I64, thread: I32, node: I32) -> U8:
     tree, ranges = ctx.tree, ctx.trace.host_ranges
     state = np.full(len(start), HostState.DISPATCH, np.uint8)
     inside = node >= 0

@@ -25,7 +25,7 @@ from traceanalyzer.trace import Table, column
 if TYPE_CHECKING:
     from traceanalyzer.analysis.context import Context
     from traceanalyzer.analysis.replay.binding import Bindings, HostWaits
-    from traceanalyzer.trace import I64, U8
+    from traceanalyzer.trace import I32, I64, U8
 
 
 class PathKind(enum.IntEnum):
@@ -79,11 +79,11 @@ class CriticalPath(Table):
     end: I64 = column(np.int64)
     kind: U8 = column(np.uint8, fill=PathKind.OTHER)
     part: U8 = column(np.uint8, fill=Part.HOST)
-    op: I64 = column(np.int64)
+    op: I32 = column(np.int32)
     """Device op that runs, that the host waited for, or that the segment leads to; -1: none."""
-    node: I64 = column(np.int64)
+    node: I32 = column(np.int32)
     """Node of the host tree: where the host is, or the call that launches or waits; -1 outside all."""
-    step: I64 = column(np.int64)
+    step: I32 = column(np.int32)
     """Index (see `Steps`) of the step in whose window it lies; segments are cut at the windows' edges."""
 
     @property
@@ -146,16 +146,17 @@ def find_critical_path(ctx: Context) -> CriticalPath:
     start = start[order]
     # They refine the chain: what lies within one of its segments are neighbours.
     within = np.diff(np.searchsorted(start, chain.start), append=len(start))
-    end = np.append(start[1:], chain.end[-1:])
+    moments = np.append(start, chain.end[-1:])
+    start, end = moments[:-1], moments[1:]
     kind = np.concatenate((_kinds(ctx, device), KIND_OF_STATE[host.state]))[order]
     return CriticalPath(
         start=start,
         end=end,
         kind=_with_reads(ctx, _with_input(ctx, kind, end), IntervalSet(start, end)),
         part=np.repeat(chain.part, within),
-        op=np.repeat(chain.op, within),
-        node=np.concatenate((_nodes(ctx, device), host.node))[order],
-        step=np.repeat(steps.warmup + np.searchsorted(edges[1:], chain.start, side="right"), within),
+        op=np.repeat(chain.op.astype(np.int32), within),
+        node=np.concatenate((_nodes(ctx, device).astype(np.int32), host.node))[order],
+        step=np.repeat((steps.warmup + np.searchsorted(edges[1:], chain.start, side="right")).astype(np.int32), within),
     )
 
 

@@ -12,7 +12,7 @@ from traceanalyzer.analysis.intervals import IntervalSet, intersect, overlaps, s
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.context import Context
-    from traceanalyzer.trace import I64, U8
+    from traceanalyzer.trace import I32, I64, U8
 
 PROFILER_STATE = len(HostState)
 """State of a stretch that is the profiler's own."""
@@ -28,7 +28,7 @@ class Stretches:
     end: I64
     state: U8
     """`HostState` of the process, `PROFILER_STATE` or `NO_STATE`."""
-    node: I64
+    node: I32
     """Innermost node of the host tree of the thread that is in this state; -1 outside all."""
 
 
@@ -39,7 +39,7 @@ def driving(ctx: Context, within: IntervalSet) -> Stretches:
     """
     pieces, profiler = ctx.timeline.pieces, intersect(within, ctx.timeline.profiler)
     left = subtract(within, profiler)
-    parts = [(profiler, PROFILER_STATE, np.full(len(profiler.start), -1))]
+    parts = [(profiler, PROFILER_STATE, np.full(len(profiler.start), -1, np.int32))]
     for state in HostState:
         for first, stop in ctx.timeline.threads:
             rows = first + np.flatnonzero(pieces.state[first:stop] == state)
@@ -48,7 +48,7 @@ def driving(ctx: Context, within: IntervalSet) -> Stretches:
             of, found = overlaps(intersect(claimed, left), own)
             parts.append((found, state, pieces.node[rows[of]]))
             left = subtract(left, claimed)
-    parts.append((left, NO_STATE, np.full(len(left.start), -1)))
+    parts.append((left, NO_STATE, np.full(len(left.start), -1, np.int32)))
     return Stretches(
         start=np.concatenate([found.start for found, _, _ in parts]),
         end=np.concatenate([found.end for found, _, _ in parts]),
