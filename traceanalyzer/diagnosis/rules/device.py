@@ -107,14 +107,16 @@ def memory_chains(m: Measurements, free: Bool) -> Iterator[Claim]:
 def _of_same_data(m: Measurements, order: I64, run: I64, number: int) -> tuple[I64, int]:
     """The runs, ended also where the largest operand changes its size: the kernels then work on different tensors.
     Operands that are far smaller (the row means of a normalisation) go with the run."""
-    size = _elements(m)[order]
-    result, current, last, count = np.full(len(run), -1, np.int64), 0, -1, -1
-    for i in np.flatnonzero(run >= 0).tolist():
-        here = int(size[i])
-        differs = bool(here and current and here != current and max(here, current) < ASIDE * min(here, current))
-        if run[i] != last or differs:
+    rows = np.flatnonzero(run >= 0)
+    current, last, count, parts = 0, -1, -1, []
+    for one, here in zip(run[rows].tolist(), _elements(m)[order][rows].tolist(), strict=True):
+        differs = here and current and here != current and max(here, current) < ASIDE * min(here, current)
+        if one != last or differs:
             count, current = count + 1, 0
-        result[i], last, current = count, int(run[i]), max(current, here)
+        last, current = one, max(current, here)
+        parts.append(count)
+    result = np.full(len(run), -1, np.int64)
+    result[rows] = parts
     return result, count + 1 if number else 0
 
 

@@ -105,15 +105,15 @@ def misaligned(m: Measurements, free: Bool) -> Iterator[Claim]:
     """Matrix products whose sizes are not multiples of 16 bytes, and that are slow."""
     rows = steady(m) & of_class(m, "gemm") & free & (m.ctx.roofline.row >= 0)
     rows &= m.ctx.roofline.rated & ~m.ctx.roofline.small
-    sizes = _odd_sizes(m, np.unique(m.ctx.roofline.row[rows]).tolist())
-    rows &= np.isin(m.ctx.roofline.row, list(sizes))
+    odd, shapes = _odd_sizes(m, m.ctx.roofline.row[rows])
+    rows[rows] = odd
     time, attainable = duration(m)[rows], m.ctx.roofline.attainable[rows]
     total = per_step(m, time)
     if total <= 0:
         return
     saved = per_step(m, np.maximum(time - attainable / TENSOR_EFFICIENCY, 0))
     evidence = [share(total, m.mean_step_ms, "products with sizes that are not multiples of 16 bytes")]
-    evidence += [Evidence("shape", shape, "", "of an operand") for shape in sorted(set(sizes.values()))[:3]]
+    evidence += [Evidence("shape", shape, "", "of an operand") for shape in shapes[:3]]
     action = (
         "Pad the sizes (vocabulary, hidden, batch) to multiples of 8 elements in 16 bits, 16 in 8 bits, better "
         "of 64: the libraries' fast kernels need aligned rows."
@@ -124,22 +124,26 @@ def misaligned(m: Measurements, free: Bool) -> Iterator[Claim]:
     yield Claim(Draft("misaligned-matmul", "compute", title, "compute", saved, evidence, [remedy]), rows)
 
 
-def _odd_sizes(m: Measurements, rows: list[int]) -> dict[int, str]:
-    """The host ranges of these that have an operand with a row length that is no multiple of 16 bytes, with its
-    shape."""
-    trace, result = m.ctx.trace, {}
-    ranges = trace.host_ranges
-    for row in rows:
-        inputs = parse_inputs(
-            trace.text(int(ranges.shapes[row])) or "",
-            trace.text(int(ranges.dtypes[row])),
-            trace.text(int(ranges.strides[row])),
-        )
-        operands = [t for t in inputs or () if isinstance(t, Tensor) and len(t.shape) >= 2]
-        odd = [t for t in operands if any(_is_odd(size, t.dtype.bytes) for size in t.shape[-2:])]
-        if odd and min(size for t in operands for size in t.shape[-2:]) > SMALL_DIMENSION:
-            result[row] = "x".join(map(str, odd[0].shape))
-    return result
+def _odd_sizes(m: Measurements, rows: I64) -> tuple[Bool, list[str]]:
+    """Which of these host ranges have an operand with a row length that is no multiple of 16 bytes; the shapes of such
+    operands, sorted."""
+    ranges = m.ctx.trace.host_ranges
+    codes = np.stack([column[rows] for column in (ranges.shapes, ranges.dtypes, ranges.strides)])
+    kinds, kind = np.unique(codes, axis=1, return_inverse=True)
+    shapes = [_odd_shape(m, *one) for one in kinds.T.tolist()]
+    odd = np.array([shape is not None for shape in shapes], bool)
+    return odd[kind.reshape(-1)], sorted({shape for shape in shapes if shape is not None})
+
+
+def _odd_shape(m: Measurements, shapes: int, dtypes: int, strides: int) -> str | None:
+    """The shape of such an operand among inputs with these texts; None without one, or where one is narrow anyway."""
+    trace = m.ctx.trace
+    inputs = parse_inputs(trace.text(shapes) or "", trace.text(dtypes), trace.text(strides))
+    operands = [t for t in inputs or () if isinstance(t, Tensor) and len(t.shape) >= 2]
+    odd = [t for t in operands if any(_is_odd(size, t.dtype.bytes) for size in t.shape[-2:])]
+    if not odd or min(size for t in operands for size in t.shape[-2:]) <= SMALL_DIMENSION:
+        return None
+    return "x".join(map(str, odd[0].shape))
 
 
 def _is_odd(size: int, element_bytes: float) -> bool:
