@@ -62,7 +62,7 @@ def no_host_syncs(tape: Tape) -> Tape:
     """No wait for the device, and no operator whose only purpose is to read a value."""
     read = tape.reads[tape.event]
     return replace(
-        _without(tape, read),
+        without(tape, read),
         waits=np.zeros_like(tape.waits),
         dispatch=tape.dispatch - tape.reading,
     )
@@ -85,41 +85,20 @@ def input_ready(tape: Tape) -> Tape:
 
 
 def no_host_work(tape: Tape) -> Tape:
-    """No long stretches of host work between operators."""
+    """No long stretches of host work between launches."""
     return replace(tape, work=np.zeros_like(tape.work), tail=(tape.tail[0], 0, *tape.tail[2:]))
-
-
-def prepared_before(pattern: str) -> Change:
-    """No such work and no wait within the operators that a name (regular expression, see `ops_named`) stands for."""
-
-    def change(tape: Tape) -> Tape:
-        within = _between(tape, ops_named(tape.ctx, pattern)[tape.row])
-        return replace(tape, work=np.where(within, 0, tape.work), waits=tape.waits & ~within)
-
-    return change
-
-
-def _between(tape: Tape, ops: Bool) -> Bool:
-    """Events that launch these ops, and events without a launch between two of them."""
-    events = np.arange(len(tape.work))
-    launching, chosen = np.unique(tape.event), np.zeros(len(events), bool)
-    chosen[tape.event[ops]] = True
-    before = launching[np.maximum(np.searchsorted(launching, events, side="right") - 1, 0)]
-    after = launching[np.minimum(np.searchsorted(launching, events), len(launching) - 1)]
-    result: Bool = chosen[before] & chosen[after]
-    return result
 
 
 def copies_hidden(tape: Tape) -> Tape:
     """Copies run beside the compute and nobody waits for them."""
     copying = np.zeros(len(tape.waits), bool)
     copying[tape.event[tape.copy]] = True
-    return replace(_without(tape, tape.copy), waits=tape.waits & ~copying)
+    return replace(without(tape, tape.copy), waits=tape.waits & ~copying)
 
 
 def communication_free(tape: Tape) -> Tape:
     """No collective at all: nobody waits for another rank, and compute that ran beside one is no longer slowed."""
-    return _without(replace(apart(tape), duration=tape.alone), tape.communication)
+    return without(replace(apart(tape), duration=tape.alone), tape.communication)
 
 
 def communication_overlapped(tape: Tape) -> Tape:
@@ -161,7 +140,7 @@ def faster(pattern: str, factor: float) -> Scenario:
     )
 
 
-def _without(tape: Tape, ops: Bool) -> Tape:
+def without(tape: Tape, ops: Bool) -> Tape:
     """The ops take no time and leave no gap; what is ordered by them stays so."""
     zero: I64 = np.zeros_like(tape.duration)
     return replace(
@@ -245,7 +224,7 @@ FOREACH_OPTIMIZER = Scenario(
     missing="no step of an Adam that goes from tensor to tensor was recorded",
 )
 INPUT_READY = Scenario("input_ready", input_ready, "input data is always ready")
-NO_HOST_WORK = Scenario("no_host_work", no_host_work, "no host work between operators but dispatch")
+NO_HOST_WORK = Scenario("no_host_work", no_host_work, "no host work between launches but dispatch")
 COPIES_HIDDEN = Scenario("copies_hidden", copies_hidden, "copies take no time and block nobody")
 COMMUNICATION_FREE = Scenario(
     "communication_free", communication_free, "no collectives: they take no time, and nobody waits for another rank"

@@ -11,7 +11,8 @@ import numpy as np
 from traceanalyzer.analysis.gaps import IdleCause
 from traceanalyzer.analysis.intervals import measure, union
 from traceanalyzer.analysis.metric import ms
-from traceanalyzer.analysis.replay.scenarios import Scenario, prepared_before
+from traceanalyzer.analysis.replay.prepared import prepared_before
+from traceanalyzer.analysis.replay.scenarios import Scenario
 from traceanalyzer.diagnosis.draft import Draft, Remedy
 from traceanalyzer.diagnosis.finding import Evidence
 from traceanalyzer.trace import RangeKind
@@ -31,7 +32,7 @@ CUDNN_BENCHMARK = "cudnn.benchmark"
 PREPARED_BEFORE = Scenario(
     "prepared_before",
     prepared_before(PREPARED),
-    "the host neither works long nor waits within these operators; kernels that were only tried out stay",
+    "these operators are ready when they are called: no long work of the host in them, nothing tried out",
 )
 
 FIXED_SHAPES = (
