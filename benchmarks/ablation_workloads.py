@@ -387,8 +387,12 @@ PAIRS: dict[str, Pair] = {
     "sync_mask": Pair(sync_mask, "host sync: nonzero() after each layer", "no_host_syncs"),
     "python_exposed": Pair(python_exposed, "host work: 0.15 ms of Python after each small layer", "no_host_work"),
     "python_partly": Pair(python_partly, "host work: 5 ms of Python at the start of a step", "no_host_work"),
-    "input_slow": Pair(input_slow, "input wait: 0.2 ms of Python a sample, and its copy to the GPU", "input_ready+copies_hidden"),
-    "input_slight": Pair(input_slight, "input wait: 0.02 ms of Python a sample, and its copy to the GPU", "input_ready+copies_hidden"),
+    "input_slow": Pair(
+        input_slow, "input wait: 0.2 ms of Python a sample, and its copy to the GPU", "input_ready+copies_hidden"
+    ),
+    "input_slight": Pair(
+        input_slight, "input wait: 0.02 ms of Python a sample, and its copy to the GPU", "input_ready+copies_hidden"
+    ),
     "copy_pageable": Pair(copy_pageable, "copy: 64 MB from pageable memory, exposed", "copies_hidden"),
     "graph_train": Pair(graph_train, "launch cost: a training step as one CUDA graph", "launches_free"),
     "optimizer_fused": Pair(optimizer_fused, "launches: AdamW foreach, then fused", "fused_optimizer"),
