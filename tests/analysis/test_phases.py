@@ -8,6 +8,7 @@ import pytest
 
 from tests.analysis.collectives import GEMM, Ranked
 from traceanalyzer.analysis.context import Context
+from traceanalyzer.analysis.host_timeline import INPUT_NAMES
 from traceanalyzer.analysis.phases import phase_stats
 from traceanalyzer.trace import RangeKind
 
@@ -121,6 +122,20 @@ def test_a_thread_in_a_phase_of_its_own_works_for_that_one():
 def test_input_loading_is_told_by_its_name():
     builder = stepped().annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 10, 90)
     assert [row.is_input for row in phase_stats(Context(builder.trace()))] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("name", "is_input"),
+    [
+        ("data_loading", True),
+        ("prefetch", True),
+        ("FSDP::backward_prefetch for transformer.h.3", False),
+        ("FullyShardedDataParallel._pre_forward_prefetch", False),
+        ("prefetch_params", False),
+    ],
+)
+def test_prefetched_parameters_are_no_input(name: str, is_input: bool):
+    assert bool(INPUT_NAMES.search(name)) is is_input
 
 
 def autograd(*, annotated: bool = False) -> Ranked:

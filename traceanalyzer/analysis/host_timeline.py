@@ -47,10 +47,12 @@ LONG_STRETCH_NS = 100_000
 the pauses between operators are under this, even with a profiler attached."""
 
 INPUT_NAMES = re.compile(
-    r"data_?load|dataset|load_?batch|(next|get|fetch|read)_?batch|prefetch|\b(input|data)\b|batch_?(load|fetch|wait)",
+    r"^(?!.*(fsdp|fully_?sharded|param|weight)).*"
+    r"(data_?load|dataset|load_?batch|(next|get|fetch|read)_?batch|prefetch|\b(input|data)\b|batch_?(load|fetch|wait))",
     re.IGNORECASE,
 )
-"""Annotations of such names are taken for loading of input; PyTorch names its own `enumerate(DataLoader)#...`."""
+"""Annotations of such names are taken for loading of input; PyTorch names its own `enumerate(DataLoader)#...`. What
+sharded training prefetches is parameters: `FSDP::backward_prefetch for transformer.h.0`."""
 COMMUNICATION_NAMES = re.compile(
     r"c10d|nccl|rccl|gloo|\bmpi_|all_?reduce|all_?gather|reduce_?scatter|broadcast|barrier|all_?to_?all",
     re.IGNORECASE,

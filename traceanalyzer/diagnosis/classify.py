@@ -107,7 +107,7 @@ _REASONS: dict[BottleneckClass, str] = {
     "launch": "the GPU waits {launch:.0%} of {step} for the host to issue work",
     "sync": "the GPU idles {sync:.0%} of {step} because the host kept waiting for it and queued nothing ahead",
     "input": "the GPU waits {input:.0%} of {step} for input data",
-    "host": "the GPU waits {host:.0%} of {step} for host work between operators",
+    "host": "the GPU waits {host:.0%} of {step} for host work between launches",
 }
 
 

@@ -151,7 +151,7 @@ def host_work(m: Measurements) -> Iterator[Draft]:
     """The device ran dry during long stretches of other host work."""
     if m.idle is None or m.idle.host <= 0:
         return
-    evidence = [share(m.idle.host, m.mean_step_ms, "idle during host work between operators")]
+    evidence = [share(m.idle.host, m.mean_step_ms, "idle during host work between launches")]
     if m.host is not None:
         evidence.append(Evidence("host work without calls", m.host.work_ms, "ms", "stretches from 0.1 ms on, per step"))
         if m.host.allocate_ms > 0:
@@ -164,7 +164,7 @@ def host_work(m: Measurements) -> Iterator[Draft]:
     yield Draft(
         "host-work",
         "host",
-        "The GPU waits for host work between operators",
+        "The GPU waits for host work between launches",
         "idle.host",
         m.idle.host,
         evidence,
