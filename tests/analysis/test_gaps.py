@@ -139,6 +139,16 @@ def test_host_work_whose_result_is_copied_to_the_device_is_input() -> None:
     assert causes(program) == ["host"]
 
 
+@pytest.mark.parametrize(("operator", "cause"), [("aten::to", "input"), ("aten::_chunk_cat", "host")])
+def test_what_an_operator_copies_for_itself_is_no_input(operator: str, cause: str) -> None:
+    program = Program().launch().spend(800)
+    start = program.now
+    program.launch("Memcpy HtoD (Pinned -> Device)", call="cudaMemcpyAsync", kind=DeviceOpKind.MEMCPY)
+    program.rows["op"][-1] |= {"copy_kind": CopyKind.HOST_TO_DEVICE, "bytes": 1 << 20}
+    program.op(operator, start - 5, program.now + 5).op("aten::copy_", start - 4, program.now + 4)
+    assert causes(program) == [cause]
+
+
 def test_short_python_between_operators_is_dispatch() -> None:
     program = Program().launch().spend(60).launch()
     assert causes(program) == ["launch"]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from traceanalyzer.analysis.api_names import ApiKind, api_kinds
+from traceanalyzer.analysis.attribution import launch_nodes
 from traceanalyzer.analysis.blocking import blocking_calls
 from traceanalyzer.analysis.devices import DeviceActivity, device_activity
 from traceanalyzer.analysis.host_timeline import HostTimeline
@@ -15,7 +17,7 @@ from traceanalyzer.analysis.host_tree import HostTree
 from traceanalyzer.analysis.kernel_classes import KernelClasses
 from traceanalyzer.analysis.steps import Steps, find_steps
 from traceanalyzer.hardware import HardwareTable
-from traceanalyzer.trace import CopyKind, DeviceOpKind
+from traceanalyzer.trace import CopyKind, DeviceOpKind, RangeKind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,6 +32,9 @@ if TYPE_CHECKING:
 
 INPUT_BYTES = 4096
 """A host-to-device copy of at least this many bytes carries data; smaller ones carry scalars and pointers."""
+COPYING = re.compile(r"aten::(to|_to_copy|copy_|clone|cuda|lift_fresh|_?pin_memory)$")
+"""Operators whose copies from the host are the program's. Others copy for themselves: FSDP's `aten::_chunk_cat` the
+addresses of its tensors, a backward pass activations that were kept on the host."""
 _LAUNCHING = (ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH, ApiKind.COPY, ApiKind.SET)
 
 
@@ -134,6 +139,17 @@ class Context:
         """Which device ops copy data from the host: what the host did before was to prepare it."""
         ops = self.trace.device_ops
         result: Bool = (ops.copy_kind == CopyKind.HOST_TO_DEVICE) & (ops.bytes >= INPUT_BYTES)
+        node = launch_nodes(self)
+        result &= (node < 0) | (np.append(self.tree.innermost(self._computing), -1)[node] < 0)
+        return result
+
+    @cached_property
+    def _computing(self) -> Bool:
+        """Which nodes of the host tree are operators that do more than copy."""
+        tree = self.tree
+        copying = np.fromiter((bool(COPYING.match(text)) for text in self.trace.strings), bool, len(self.trace.strings))
+        result: Bool = tree.kind == RangeKind.OP
+        result[result] = ~copying[self.trace.host_ranges.name[tree.row[result]]]
         return result
 
     @cached_property
