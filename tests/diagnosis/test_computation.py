@@ -57,6 +57,20 @@ def test_fp32_products_on_an_unknown_gpu_are_told_without_a_gain() -> None:
     assert found(b, "square")["fp32-matmul"].claim_ms is None
 
 
+def test_fp32_products_of_unknown_sizes_did_at_most_what_the_ordinary_cores_can() -> None:
+    b = TraceBuilder()
+    op(b, "aten::mm", 0, "", "", (SGEMM, 20, 420, {"blocks": 100, "threads": 256}))
+    draft = found(b)["fp32-matmul"]
+    assert figure(draft, "time in tf32") == pytest.approx(0.4 * 10 / (50 * 0.75))
+
+
+@pytest.mark.parametrize(("kernel", "blocks"), [("gemv2T_kernel_val<int, int, __nv_bfloat16>", 100), (SGEMM, 1)])
+def test_of_unknown_products_those_in_fp32_that_fill_the_gpu_are_told(kernel: str, blocks: int) -> None:
+    b = TraceBuilder()
+    op(b, "aten::mm", 0, "", "", (kernel, 20, 420, {"blocks": blocks, "threads": 256}))
+    assert "fp32-matmul" not in found(b)
+
+
 @pytest.mark.parametrize(("columns", "told"), [(1001, True), (1004, True), (1000, False), (1024, False)])
 def test_sizes_that_are_not_multiples_of_16_bytes(columns: int, told: bool) -> None:
     b = TraceBuilder()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,12 +10,14 @@ import numpy as np
 from traceanalyzer.analysis.kernel_precision import NO, is_matrix
 from traceanalyzer.analysis.op_models import Precision
 from traceanalyzer.analysis.op_models.tensors import Tensor, parse_inputs
+from traceanalyzer.analysis.roofline import SHORT_NS
 from traceanalyzer.diagnosis.draft import Draft, Remedy, share
 from traceanalyzer.diagnosis.finding import Evidence
 from traceanalyzer.diagnosis.rules.kernel_rows import (
     Claim,
     duration,
     in_stream_order,
+    named,
     of_class,
     per_step,
     runs,
@@ -31,6 +34,8 @@ if TYPE_CHECKING:
 TENSOR_EFFICIENCY = 0.75
 """Share of the tensor cores' dense peak that large products reach in practice (0.71 to 0.79 measured on an H200 for
 TF32 and bf16, in this repository's recordings)."""
+FP32_PRODUCT = re.compile(r"(?<![a-z])sgemm|_f32f32_f32f32_", re.IGNORECASE)
+"""Names of products of fp32 matrices, where the operands' types were not recorded; a `gemv` may be of any type."""
 ALIGNED_BYTES = 16
 """Libraries' fast kernels load operands in pieces of 16 bytes: 8 elements of 16 bits, 16 of 8, 4 of 32 (cuBLAS
 documentation, "tensor core usage")."""
@@ -48,7 +53,8 @@ def fp32_matmul(m: Measurements, free: Bool) -> Iterator[Claim]:
     """Matrix products in fp32 on the ordinary cores; what TF32 would give is computed, bf16 is named beside it."""
     roofline = m.ctx.roofline
     rows = steady(m) & is_matrix(m.ctx) & (roofline.tensor == NO) & free
-    rows &= (roofline.precision == Precision.FP32) | ((roofline.row < 0) & of_class(m, "gemm"))
+    unknown = roofline.precision == Precision.UNKNOWN
+    rows &= (roofline.precision == Precision.FP32) | (unknown & named(m, FP32_PRODUCT))
     time = duration(m)
     total = per_step(m, time[rows])
     if total <= 0:
@@ -62,6 +68,8 @@ def fp32_matmul(m: Measurements, free: Bool) -> Iterator[Claim]:
         "model's accuracy allows."
     )
     basis = f"the products at {TENSOR_EFFICIENCY:.0%} of the dense {next(iter(at), 'tensor-core')} peak"
+    if (unknown & rows).any():
+        basis += "; where sizes were not recorded, the ordinary cores were at their peak before"
     if not at:
         basis = "the gain depends on the GPU's tensor-core rate, which is not known"
     draft = Draft(
@@ -82,16 +90,24 @@ def _has(m: Measurements, precision: str) -> bool:
 
 
 def _on_tensor_cores(m: Measurements, rows: Bool, precision: str) -> F64:
-    """Time, ns, that these products would take on the tensor cores; theirs where their work is not known. Small
-    ones, which are not limited by arithmetic, gain nothing."""
+    """Time, ns, that these products would take on the tensor cores; of work that is not known, as much as the
+    ordinary cores can do in their time. Small ones, which are not limited by arithmetic, gain nothing."""
     roofline, time = m.ctx.roofline, duration(m)[rows].astype(np.float64)
     gpu = m.ctx.gpus[m.ctx.device or 0]
     if gpu is None:
         return time
-    arithmetic = roofline.flops[rows] / (gpu.tensor[precision] * TENSOR_EFFICIENCY) * 1e9
+    known = np.isfinite(roofline.flops[rows])
+    flops = np.where(known, roofline.flops[rows], gpu.vector["fp32"] * time / 1e9)
+    arithmetic = flops / (gpu.tensor[precision] * TENSOR_EFFICIENCY) * 1e9
     transfer = roofline.bytes[rows] / gpu.bandwidth * 1e9
     faster = np.minimum(np.fmax(arithmetic, transfer), time)
-    result: F64 = np.where(np.isfinite(arithmetic) & _by_arithmetic(m)[rows], faster, time)
+    result: F64 = np.where(np.where(known, _by_arithmetic(m)[rows], _fills(m)[rows]), faster, time)
+    return result
+
+
+def _fills(m: Measurements) -> Bool:
+    """Which device ops have a block for each SM, and take longer than any start-up."""
+    result: Bool = (m.ctx.trace.device_ops.blocks >= m.ctx.limit("sms")) & (duration(m) >= SHORT_NS)
     return result
 
 
