@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
+from tests.kineto_builder import KinetoTrace
 from tests.report.reports import known
 from traceanalyzer.cli import COMMANDS, cli
 from traceanalyzer.errors import EmptyRecordingError
@@ -98,6 +99,35 @@ def test_the_recording_is_not_overwritten(asked, run, tmp_path):
     assert status == 2
     assert "would overwrite what it is made from" in err
     assert recording.read_text() == "{}"
+
+
+def test_a_recording_is_not_overwritten_under_another_name_or_in_its_folder(asked, run, tmp_path):
+    recording = KinetoTrace().write(tmp_path / "rank0.json")
+    (tmp_path / "link").hardlink_to(recording)
+    (tmp_path / "report.md").write_text("the report of before")
+    for named, file in ((recording, "link"), (tmp_path, "rank0.json"), (tmp_path / "rank*.json", "rank0.json")):
+        status, out, err = run("ops", named, "--format", "csv", "-o", tmp_path / file)
+        assert (status, out) == (2, "")
+        assert "would overwrite what it is made from" in err
+    assert run("analyze", tmp_path, "-o", tmp_path / "report.md")[0] == 0
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("whatif", "--bucket-mb", "nan"),
+        ("whatif", "--bucket-mb", "inf"),
+        ("whatif", "--bucket-mb", "1e-9"),
+        ("whatif", "--speedup", "mm=nan"),
+        ("whatif", "--speedup", "mm=1e-300"),
+        ("gaps", "--min-us", "nan"),
+    ],
+)
+def test_figures_without_sense_are_usage_errors(asked, run, arguments):
+    status, out, err = run(*arguments, "trace.json")
+    assert (status, out) == (2, "")
+    assert arguments[1] in err
+    assert asked.paths == []
 
 
 def test_redaction(asked, run):

@@ -161,3 +161,18 @@ def test_what_makes_no_sense_is_a_usage_error(runs, run, options):
 def test_no_history_is_one_line(run, tmp_path):
     status, out, err = run("history", tmp_path / "runs.db")
     assert (status, out, err.count("\n")) == (1, "", 1)
+
+
+def test_no_run_is_overwritten_by_what_is_made_from_it(runs, run):
+    before = runs.read_bytes()
+    status, _, err = run("compare", f"{runs}#1", f"{runs}#branch=fix", "--format", "json", "-o", runs)
+    assert (status, runs.read_bytes()) == (2, before)
+    assert "would overwrite what it is made from" in err
+
+
+def test_an_empty_file_is_no_history_and_stays_empty(tmp_path, run):
+    path = tmp_path / "empty.db"
+    path.touch()
+    status, out, err = run("history", path)
+    assert (status, out, path.read_bytes()) == (1, "", b"")
+    assert "no such history" in err

@@ -54,6 +54,23 @@ def test_a_terminal_without_unicode_gets_something_readable():
     assert b"Summary\n-------\n" in done.stdout
 
 
+def test_closed_standard_streams_are_no_traceback(tmp_path):
+    def started(*arguments, closed):
+        return subprocess.run(
+            ["/bin/sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-m", "traceanalyzer", *arguments],
+            capture_output=True,
+            check=False,
+        )
+
+    done = started("schema", closed=">&-")
+    assert (done.returncode, done.stderr.count(b"\n")) == (1, 1)
+    assert b"standard output is closed" in done.stderr
+    done = started("explain", "launch-bound", closed="2>&-")
+    assert done.returncode == 0
+    done = started("schema", "-o", str(tmp_path / "schema.json"), closed=">&- 2>&-")
+    assert done.returncode == 0
+
+
 def test_a_reader_that_leaves_is_no_error():
     code = PRINT_REPORT.format(report="full", times=100)
     # Unbuffered, Python drops the rest of a write that a closed pipe cut short, and nobody learns of it.

@@ -38,6 +38,7 @@ from traceanalyzer.report.format import figure, label, number, plain, shorten
         (None, "ms", "n/a"),
         (math.nan, "ms", "n/a"),
         (-math.inf, "", "n/a"),
+        (1e308, "ms", ">1,000,000,000,000,000 s"),
     ],
 )
 def test_figures_are_shown_in_a_unit_that_fits(value, unit, shown):
@@ -56,6 +57,7 @@ def test_a_shown_figure_has_three_digits_of_the_real_one(value):
 def test_every_float_can_be_shown(value):
     assert "nan" not in number(value)
     assert "inf" not in number(value)
+    assert figure(value, "ms") != ""
 
 
 def test_control_characters_surrogates_and_direction_marks_do_not_survive():

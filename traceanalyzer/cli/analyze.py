@@ -86,12 +86,12 @@ def analyze(
     """
     from traceanalyzer import analyze as report_of
     from traceanalyzer.cli.options import output_of
-    from traceanalyzer.cli.output import check_writable, warn_of_failures, write
+    from traceanalyzer.cli.output import check_writable, is_terminal, warn_of_failures, write
     from traceanalyzer.cli.read import read
 
     output = output_of(format_, file, REPORT_FORMATS, paths if store is None else (*paths, str(store)))
     check_writable(output.file)
-    if output.format == "html" and output.file is None and sys.stdout.isatty():
+    if output.format == "html" and output.file is None and is_terminal(sys.stdout):
         raise click.UsageError("an HTML report is for a browser: say where to write it with -o FILE")
     if max_chars is not None and output.format != "markdown":
         raise click.UsageError("--max-chars is of Markdown: say --format markdown")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from traceanalyzer.cli.options import Number
 from traceanalyzer.collect.plan import ACTIVE, UNPROFILED_STEPS, WAIT, WARMUP
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
+SECONDS = Number(min=0, min_open=True)
 COMMAND = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 """Everything after the first word that is no option of ours belongs to the command."""
 
@@ -52,7 +54,7 @@ def _common(command: F) -> F:
         click.option("-o", "--output", metavar="DIR", help="Capture directory; by default capture-DATE-TIME."),
         _count("--wait", WAIT, "Steps left out at the start.", least=1),
         click.option("--step-on", metavar="REGEX", help="Function whose calls are the steps: module.Class.method."),
-        click.option("--nvml", "nvml_interval", type=float, metavar="SECONDS", help="Sample the GPUs through NVML."),
+        click.option("--nvml", "nvml_interval", type=SECONDS, metavar="SECONDS", help="Sample the GPUs through NVML."),
         click.option("--ceilings", is_flag=True, help="First measure what the GPU reaches: a copy, matrix products."),
     ]
     return functools.reduce(lambda made, option: option(made), reversed(options), command)
@@ -69,7 +71,7 @@ def _common(command: F) -> F:
 @click.option("--memory", is_flag=True, help="Allocator events.")
 @click.option("--modules", is_flag=True, help="Module hierarchy of operators.")
 @click.option("--memory-snapshot", is_flag=True, help="Also a CUDA memory snapshot.")
-@click.option("--time-limit", type=float, metavar="SECONDS", help="End a recording at the next step after this.")
+@click.option("--time-limit", type=SECONDS, metavar="SECONDS", help="End a recording at the next step after this.")
 @click.option("--on-signal", is_flag=True, help="Record only when SIGUSR2 is sent to this process.")
 def collect_torch(words: tuple[str, ...], output: str | None, **options: Any) -> None:
     """Record torch.profiler: collect torch -- python train.py.

@@ -6,12 +6,13 @@ from typing import Any
 
 import click
 
+from traceanalyzer.cli.options import Number
 from traceanalyzer.cli.table import print_table, table_command
 
 
 @click.command(short_help="List the GPU's idle gaps, each with its cause.")
 @table_command
-@click.option("--min-us", type=click.FloatRange(min=0), default=0.0, metavar="N", help="Only gaps of at least N us.")
+@click.option("--min-us", type=Number(min=0), default=0.0, metavar="N", help="Only gaps of at least N us.")
 def gaps(paths: tuple[str, ...], **options: Any) -> None:
     """List the stretches in which a GPU had no work, each with its cause.
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
+from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -38,6 +40,17 @@ class Output:
 
     format: str
     file: Path | None
+
+
+class Number(click.FloatRange):
+    """A number in a range; `nan` lies in none."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number. Raises BadParameter."""
+        number = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail(f"{value} is not a number.", param, ctx)
+        return number
 
 
 def recordings(command: Function) -> Function:
@@ -205,6 +218,22 @@ def output_of(format_: str | None, file: Path | None, formats: Sequence[str], pa
     return Output(format_, file)
 
 
-def _not_an_input(file: Path, paths: Sequence[str]) -> None:
-    if file.resolve() in [Path(path).resolve() for path in paths]:
+def _not_an_input(file: Path, named: Sequence[str]) -> None:
+    if any(_is_read(file, Path(path)) for name in named for path in _paths_of(name)):
         raise click.UsageError(f"-o {file} would overwrite what it is made from")
+
+
+def _paths_of(name: str) -> list[str]:
+    """What may be read where a command is given `name`: a path, a pattern of paths, or a run of a history."""
+    return [name, *glob(name), *([name.rpartition("#")[0]] if "#" in name else [])]
+
+
+def _is_read(file: Path, path: Path) -> bool:
+    """Whether reading `path` reads the file, by whatever name, or as a recording in a folder."""
+    if not (file.exists() and path.exists()):
+        return file.resolve() == path.resolve()
+    if not path.is_dir():
+        return path.samefile(file)
+    from traceanalyzer.ingest.detect import is_recording
+
+    return path.samefile(file.parent) and is_recording(file)

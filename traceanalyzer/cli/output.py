@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, TextIO
 
 import click
 
@@ -50,10 +50,15 @@ def terminal_width() -> int:
     return min(max(shutil.get_terminal_size().columns, NARROWEST), WIDEST)
 
 
+def is_terminal(stream: TextIO | None) -> bool:
+    """Whether a person reads the stream; Python has None for one that was closed before it began."""
+    return stream is not None and stream.isatty()
+
+
 def with_colour(file: Path | None) -> bool:
     """Whether the result goes to a person's terminal that shows colours."""
     plain = "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb"
-    return file is None and sys.stdout.isatty() and not plain
+    return file is None and is_terminal(sys.stdout) and not plain
 
 
 def warn_of_failures(run: Run) -> None:
@@ -64,6 +69,8 @@ def warn_of_failures(run: Run) -> None:
 
 
 def _to_stdout(text: str) -> None:
+    if sys.stdout is None:
+        raise TraceAnalyzerError("standard output is closed; write to a file with -o FILE")
     try:
         sys.stdout.write(_encodable(text, sys.stdout.encoding or "ascii"))
         sys.stdout.flush()

@@ -7,6 +7,8 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from traceanalyzer.cli.output import is_terminal
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -20,7 +22,7 @@ def progress(what: str) -> Iterator[Callable[[int, int], None]]:
     """Gives a function to be called with the work done and all of it. Without a terminal it does nothing."""
     bar = _Bar(what)
     try:
-        yield bar.update if sys.stderr.isatty() else _ignore
+        yield bar.update if is_terminal(sys.stderr) else _ignore
     finally:
         bar.close()
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from traceanalyzer.cli.options import TABLE_FORMATS, output_options, recordings, redact_options
+from traceanalyzer.cli.options import TABLE_FORMATS, Number, output_options, recordings, redact_options
 
 if TYPE_CHECKING:
     import re
@@ -14,6 +14,11 @@ if TYPE_CHECKING:
 
     from traceanalyzer.analysis.replay.whatif import WhatIf
     from traceanalyzer.cli.options import Output
+
+LEAST_SPEEDUP = 1e-3
+"""Work that takes longer than a thousand times its own is no question about this step."""
+LEAST_BUCKET_MB, LARGEST_BUCKET_MB = 0.01, 1e6
+"""Smaller than one parameter's gradient, larger than a GPU."""
 
 
 @click.command(short_help="Predict the step time if something were different.")
@@ -25,7 +30,7 @@ if TYPE_CHECKING:
     "(nn.Module: ...) N times faster; may be repeated.",
 )  # fmt: skip
 @click.option(
-    "--bucket-mb", type=click.FloatRange(min=0, min_open=True), multiple=True, metavar="N",
+    "--bucket-mb", type=Number(LEAST_BUCKET_MB, LARGEST_BUCKET_MB), multiple=True, metavar="N",
     help="Also predict gradient buckets of N MB; may be repeated.",
 )  # fmt: skip
 @redact_options()
@@ -83,8 +88,10 @@ def _speedup(text: str) -> tuple[str, float]:
         raise click.BadParameter(f"{text!r}: {error}", param_hint="--speedup") from error
     except ValueError:
         value = 0.0
-    if not name or not value > 0:
-        raise click.BadParameter(f"{text!r} is not REGEX=N with N above 0", param_hint="--speedup")
+    if not name or not value >= LEAST_SPEEDUP:
+        raise click.BadParameter(
+            f"{text!r} is not REGEX=N with N of at least {LEAST_SPEEDUP:g}", param_hint="--speedup"
+        )
     return name, value
 
 
@@ -109,7 +116,7 @@ def _heading(result: WhatIf) -> str:
 
     text = (
         f"Recorded {result.recorded_step_ms:.4g} ms a step, replayed {result.replayed_step_ms:.4g} ms "
-        f"(fidelity {result.fidelity_error:+.1%}); without the profiler {result.unprofiled_step_ms:.4g} ms "
+        f"(fidelity {result.fidelity_error:+z.1%}); without the profiler {result.unprofiled_step_ms:.4g} ms "
         f"({result.unprofiled_low_ms:.4g} to {result.unprofiled_high_ms:.4g})."
     )
     if abs(result.fidelity_error) > FAITHFUL:

@@ -84,7 +84,7 @@ def _budget(a: list[StepPart], b: list[StepPart], whole: Whole) -> list[PartDiff
 def _headline(a: Side, b: Side, step: Difference, changes: list[Change], conditions: list[Condition]) -> str:
     """The answer in a few sentences."""
     share = step.difference_ms / step.a_ms if step.a_ms else 0.0
-    text = f"{_verdict(step)}: {step.a_ms:.4g} → {step.b_ms:.4g} ms a step ({share:+.1%})."
+    text = f"{_verdict(step)}: {step.a_ms:.4g} → {step.b_ms:.4g} ms a step ({share:+z.1%})."
     told = [c for c in changes if c.significant is not False and abs(c.difference_ms) >= TOLD_SHARE * step.a_ms]
     if told:
         text += f" Largest part: {told[0].title} ({told[0].difference_ms:+.3g} ms)."

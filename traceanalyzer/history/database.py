@@ -40,7 +40,8 @@ WRONG = {
 @contextmanager
 def reading(path: Path) -> Iterator[Database]:
     """The history in a file, to be read. Raises UnreadableInputError where there is none."""
-    if not path.is_file():
+    # SQLite takes an empty file for a database; to bring its schema up to date would write into it.
+    if not path.is_file() or not path.stat().st_size:
         raise UnreadableInputError(f"{path}: no such history; analyze --store {path} makes one")
     with _errors_of(path):
         # Not "ro": what a writer that was killed left half done can then be taken back first.

@@ -53,6 +53,15 @@ def detect(path: Path, pattern: str | None = None) -> Format:
     raise UnreadableInputError(f"{path}: {_what(head)}; {_EXPECTED}")
 
 
+def is_recording(path: Path, pattern: str | None = None) -> bool:
+    """Whether the file is of a format that can be read."""
+    try:
+        detect(path, pattern)
+    except UnreadableInputError:
+        return False
+    return True
+
+
 _EXPECTED = "give a Kineto trace (.json, .json.gz), an Nsight Systems export (.sqlite) or a log of step times"
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from traceanalyzer.errors import TraceAnalyzerError, UnreadableInputError
 from traceanalyzer.ingest.capture import join
-from traceanalyzer.ingest.detect import detect
+from traceanalyzer.ingest.detect import detect, is_recording
 from traceanalyzer.ingest.stream import cannot_open
 from traceanalyzer.trace import Failure, Run, Trace
 
@@ -61,7 +61,7 @@ def _files(paths: list[Path], pattern: str | None) -> tuple[list[Path], list[Fai
             files[path] = None
             continue
         try:
-            inside = [file for file in sorted(path.iterdir()) if file.is_file() and _recognised(file, pattern)]
+            inside = [file for file in sorted(path.iterdir()) if file.is_file() and is_recording(file, pattern)]
         except OSError as error:
             failures.append(Failure(str(path), str(cannot_open(path, error))))
             continue
@@ -71,14 +71,6 @@ def _files(paths: list[Path], pattern: str | None) -> tuple[list[Path], list[Fai
             )
         files.update(dict.fromkeys(inside))
     return list(files), failures
-
-
-def _recognised(path: Path, pattern: str | None) -> bool:
-    try:
-        detect(path, pattern)
-    except UnreadableInputError:
-        return False
-    return True
 
 
 def _read(path: Path, progress: Callable[[float], None] | None, pattern: str | None, *, several: bool) -> list[Trace]:

@@ -210,7 +210,7 @@ def _estimate_note(m: Measurements) -> str:
     replay = m.replay
     if replay is None:
         return NOT_TIMED
-    off = f"the replay of the unchanged recording is off by {replay.fidelity_error:+.1%}"
+    off = f"the replay of the unchanged recording is off by {replay.fidelity_error:+z.1%}"
     if not replay.faithful:
         return f"{NOT_TIMED} No predictions are made from a replay: {off}."
     return (

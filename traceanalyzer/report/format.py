@@ -40,7 +40,8 @@ LABELS = {
     "without_launch": "ops without launch",
 }
 """Names of figures whose fields' names say too little."""
-ROUNDS_UP = 1000
+ROUNDS_UP = 999.5
+"""From here on a figure is shown as 1,000 of its unit."""
 SMALLEST = 0.001
 LARGEST = 1e15
 """Figures beyond these are shown as such: their digits would say nothing."""
@@ -50,7 +51,7 @@ def scale_for(largest: float, unit: str) -> Scale:
     """The unit to show figures in of which `largest` is the largest magnitude: its figure is then 1 to 999."""
     ladder = SCALES.get(unit, (Scale(unit, 1.0),))
     # Compared as shown: 999.9 us are shown as 1.00 ms, not as 1,000 us.
-    return next((s for s in ladder if round(largest * s.factor) < ROUNDS_UP), ladder[-1])
+    return next((s for s in ladder if largest * s.factor < ROUNDS_UP), ladder[-1])
 
 
 def figure(value: Any, unit: str = "") -> str:
