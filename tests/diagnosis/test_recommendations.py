@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import traceanalyzer as ta
+from traceanalyzer.analysis.context import Context
+from traceanalyzer.analysis.measure import Measurements
+from traceanalyzer.diagnosis.diagnose import diagnose
+from traceanalyzer.ingest import load
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_traces"
 BOTH = "host-waits-and-launches"
@@ -43,3 +48,19 @@ def test_the_gpus_own_work_is_neither_communication_nor_copies() -> None:
     assert shares["matrix multiplication"] == pytest.approx(0.948, abs=0.005)
     assert sum(shares.values()) == pytest.approx(1.0)
     assert not any("nccl" in e.where for e in busy.evidence)
+
+
+@pytest.mark.parametrize("sample", ["launch_bound", "sync_bound", "transfer_bound", "host_bound"])
+def test_what_cannot_be_replayed_is_bounded_without_the_profiler(sample: str) -> None:
+    m = Measurements(Context(load([SAMPLES / sample]).traces[0]))
+    assert m.replay is not None
+    assert m.unprofiled_step_ms is not None
+    m.__dict__["replay"] = replace(m.replay, fidelity_error=0.1)
+    advice = [a for a in diagnose(m).recommendations if a.predicted_step_ms is not None]
+    assert advice
+    for one in advice:
+        assert one.predicted_step_ms is not None
+        assert one.predicted_speedup is not None
+        assert one.predicted_step_ms * one.predicted_speedup == pytest.approx(m.unprofiled_step_ms)
+        assert one.predicted_step_ms < m.unprofiled_step_ms
+        assert one.basis.startswith("not replayed")

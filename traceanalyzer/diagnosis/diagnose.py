@@ -127,14 +127,28 @@ def _advice(m: Measurements, draft: Draft, remedy: Remedy, headroom: float | Non
     if scenario is not None and m.replay is not None and m.replay.faithful:
         prediction = m.replay.predict(scenario)
         base, step = m.replay.base_ms, prediction.step_ms
-        basis = f"replayed from {base:.3g} ms without the profiler: {prediction.basis}"
+        basis = f"replayed without the profiler: {prediction.basis}"
         low, high = prediction.low_ms, prediction.high_ms
         if low is not None and high is not None and high - low > RANGE_SHARE * base:
             basis += f" (range {low:.3g} to {high:.3g} ms)"
     elif headroom is not None and m.ctx.steps.found:
-        step = m.mean_step_ms - headroom
+        base, step = m.unprofiled_step_ms or base, _bound_ms(m, draft, headroom)
+        basis = f"not replayed; gains at most this: {basis}" if m.replay is not None else basis
     speedup = base / step if step else None
     return Recommendation(draft.id + remedy.suffix, draft.cls, remedy.action, step, speedup, basis)
+
+
+def _bound_ms(m: Measurements, draft: Draft, headroom: float) -> float | None:
+    """The least that a step without the profiler can take without what a finding names, ms; None where that is nothing.
+
+    The profiler makes the device idle longer: without it there is no more idle time to win than lies beside the work.
+    """
+    if m.unprofiled_step_ms is None:
+        return m.mean_step_ms - headroom
+    least = m.unprofiled_step_ms - headroom
+    if m.budget is not None and draft.part.startswith("idle."):
+        least = max(least, m.mean_step_ms - m.budget.idle)
+    return least if least > 0 else None
 
 
 def _shorter_compute(m: Measurements, draft: Draft, headroom: float | None) -> Scenario | None:
