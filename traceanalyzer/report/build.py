@@ -20,7 +20,7 @@ from traceanalyzer.report.model import Input, InputDevice, InputHealth, Metrics,
 from traceanalyzer.trace import Collected
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from traceanalyzer.analysis.kernel_classes import KernelClasses
     from traceanalyzer.analysis.ranks import RankComparison
@@ -196,7 +196,7 @@ def _notes(run: Run, m: Measurements) -> list[str]:
         notes.append("API calls were not recorded: launches, waits and the causes of idle time cannot be told.")
     notes += _roofline_notes(m)
     if m.ctx.trace.source != "timing_log":
-        notes.append(profiler_note(m) or _estimate_note(m))
+        notes += [profiler_note(m) or NOT_TIMED, *_replay_notes(m)]
     if missing_kernels(m) > NOTED_MISSING:
         notes.append(
             f"The kernels of {missing_kernels(m):.1%} of the launches are missing (lost, or cut off): "
@@ -205,15 +205,16 @@ def _notes(run: Run, m: Measurements) -> list[str]:
     return notes
 
 
-def _estimate_note(m: Measurements) -> str:
-    """What the step would take without the profiler, as far as the replay can tell."""
+def _replay_notes(m: Measurements) -> Iterator[str]:
+    """What predictions start from, where that is not the measured step without the profiler."""
     replay = m.replay
     if replay is None:
-        return NOT_TIMED
+        return
     off = f"the replay of the unchanged recording is off by {replay.fidelity_error:+z.1%}"
     if not replay.faithful:
-        return f"{NOT_TIMED} No predictions are made from a replay: {off}."
-    return (
-        f"{NOT_TIMED} Replayed with the profiler's usual cost taken out it takes about {replay.base_ms:.3g} ms; "
-        f"predictions start from there ({off})."
-    )
+        yield f"No predictions are made from a replay: {off}."
+    elif m.unprofiled_step_ms is None:
+        yield (
+            f"Replayed with the profiler's usual cost taken out a step takes about {replay.base_ms:.3g} ms; "
+            f"predictions start from there ({off})."
+        )
