@@ -146,6 +146,13 @@ def test_memory_chain_says_what_traffic_it_would_save() -> None:
     assert figure(draft, "traffic saved") == pytest.approx(2 * 12e6)
 
 
+def test_what_a_compiler_left_is_no_chain() -> None:
+    b = TraceBuilder()
+    for i in range(4):
+        op(b, "CompiledFunction", i * 20, "", "", (f"triton_red_fused_sum_{i}", 100 + i * 20, 120 + i * 20, {}))
+    assert "memory-chains" not in found(b)
+
+
 def test_layout_kernels_beside_convolutions() -> None:
     b = TraceBuilder()
     op(

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 FUSIBLE = ("elementwise", "normalisation", "softmax", "reduction", "layout", "random", "fill", "loss")
 """Classes whose kernels a compiler can merge with their neighbours; all are limited by memory bandwidth."""
+COMPILED = re.compile(r"^triton_(poi|red|per|for)_")
+"""Kernels of torch.compile: it merged what works on the same data, and left what could not be merged."""
 MIN_CHAIN = 3
 """Shorter runs of such kernels are the residual adds and activations of any model, with little to merge."""
 ASIDE = 64
@@ -75,7 +77,7 @@ def optimizer_passes(m: Measurements, free: Bool) -> Iterator[Claim]:
 def memory_chains(m: Measurements, free: Bool) -> Iterator[Claim]:
     """Runs of memory-bound kernels one after the other, which one kernel could do in a single pass."""
     order = in_stream_order(m, steady(m))
-    fusible = of_class(m, *FUSIBLE) & m.ctx.is_kernel & free
+    fusible = of_class(m, *FUSIBLE) & m.ctx.is_kernel & free & ~named(m, COMPILED)
     run, number = _of_same_data(m, order, *runs(m, order, fusible[order]))
     count = np.bincount(run[run >= 0], minlength=number)
     if not (count >= MIN_CHAIN).any():
