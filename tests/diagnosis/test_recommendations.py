@@ -11,6 +11,7 @@ import traceanalyzer as ta
 from traceanalyzer.analysis.context import Context
 from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.diagnosis.diagnose import diagnose
+from traceanalyzer.diagnosis.rules.idle import launch_bound
 from traceanalyzer.ingest import load
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_traces"
@@ -64,3 +65,10 @@ def test_what_cannot_be_replayed_is_bounded_without_the_profiler(sample: str) ->
         assert one.predicted_step_ms * one.predicted_speedup == pytest.approx(m.unprofiled_step_ms)
         assert one.predicted_step_ms < m.unprofiled_step_ms
         assert one.basis.startswith("not replayed")
+
+
+@pytest.mark.parametrize(("sample", "captured"), [("cuda_graph", True), ("launch_bound", False)])
+def test_what_is_in_a_graph_is_not_to_be_captured(sample: str, captured: bool) -> None:
+    m = Measurements(Context(load([SAMPLES / sample]).traces[0]))
+    (draft,) = launch_bound(m)
+    assert ("several steps" in draft.remedies[0].action) is captured

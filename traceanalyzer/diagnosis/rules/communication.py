@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 ROWS = 3
 """Kinds of collectives named in the evidence."""
+BYTES_PER_MB = 1e6
 
 
 def exposed_communication(m: Measurements) -> Iterator[Draft]:
@@ -27,7 +28,8 @@ def exposed_communication(m: Measurements) -> Iterator[Draft]:
         Evidence("overlap of communication", m.communication.overlap_share, "share", "hidden by compute"),
     ]
     for row in sorted(m.collectives, key=lambda row: -row.exposed_ms)[:ROWS]:
-        where = f"{row.collective}, group {row.group or 'not recorded'}"
+        size = "" if row.message_bytes is None else f" of {row.message_bytes / BYTES_PER_MB:.3g} MB"
+        where = f"{row.collective}{size}, group {row.group or 'not recorded'}"
         evidence.append(Evidence("exposed time", row.exposed_ms, "ms", where))
     action = (
         "Overlap or shrink communication: start gradient reduction during the backward pass (DDP buckets, FSDP "

@@ -29,6 +29,16 @@ if TYPE_CHECKING:
 PROFILED_HOST = (
     "idle time of the recording, an upper bound; the profiler slows the host, so without it there is less to win"
 )
+MORE_PER_LAUNCH = (
+    "Give the GPU more work per launch: capture the step in a CUDA graph (torch.compile(mode='reduce-overhead') "
+    "or torch.cuda.graph), compile or fuse small operators, use fused/foreach optimizers, or raise the batch size."
+)
+MORE_IN_GRAPHS = (
+    "Give the GPU more work per launch: put more of the step, or several steps, into one CUDA graph, or raise the "
+    "batch size."
+)
+IN_GRAPHS_SHARE = 0.9
+"""A step with this share of its kernels in CUDA graphs has been captured already."""
 FEWER_LAUNCHES = (
     Remedy(
         "Use the fused optimizer (torch.optim.AdamW(..., fused=True)): a few launches instead of many.",
@@ -58,11 +68,7 @@ def launch_bound(m: Measurements) -> Iterator[Draft]:
     if m.host is not None:
         evidence.append(Evidence("host dispatch time", m.host.dispatch_ms, "ms", "launching threads, per step"))
     evidence += _launch_evidence(m)
-    action = (
-        "Give the GPU more work per launch: capture the step in a CUDA graph (torch.compile(mode='reduce-overhead') "
-        "or torch.cuda.graph), compile or fuse small operators, use fused/foreach optimizers, or raise the batch size."
-    )
-    remedy = Remedy(action, PROFILED_HOST, LAUNCHES_FREE)
+    remedy = Remedy(MORE_IN_GRAPHS if _in_graphs(m) else MORE_PER_LAUNCH, PROFILED_HOST, LAUNCHES_FREE)
     yield Draft(
         "launch-bound",
         "launch",
@@ -72,6 +78,14 @@ def launch_bound(m: Measurements) -> Iterator[Draft]:
         evidence,
         [remedy, *(one for one in FEWER_LAUNCHES if idle >= MANY_LAUNCHES_SHARE * m.mean_step_ms and _pays(m, one))],
     )
+
+
+def _in_graphs(m: Measurements) -> bool:
+    """Whether CUDA graphs launch (nearly) all of the step's kernels."""
+    if m.launches is None or not m.launches.kernels_per_graph_launch:
+        return False
+    inside = m.launches.kernels_per_graph_launch * m.launches.graph_launches
+    return inside >= IN_GRAPHS_SHARE * m.launches.kernels
 
 
 def _pays(m: Measurements, remedy: Remedy) -> bool:
