@@ -85,6 +85,14 @@ def test_budgets_are_partitions_of_the_steps(rows):
 
 @settings(max_examples=300, deadline=None)
 @given(any_rows)
+def test_no_operator_takes_negative_time(rows):
+    for row in measure(rows).ops:
+        assert row.host_self_ms >= 0
+        assert row.device_self_ms >= 0
+
+
+@settings(max_examples=300, deadline=None)
+@given(any_rows)
 @example(([], [], [], []))
 def test_every_measurement_is_made_of_finite_figures(rows):
     measured = measure(rows)

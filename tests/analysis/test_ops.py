@@ -102,6 +102,13 @@ def test_bookkeeping_is_its_parents_own_time() -> None:
     assert found["f"].host_self_ms == pytest.approx(0.097)
 
 
+def test_what_sticks_out_of_the_operator_around_it_is_not_its_time() -> None:
+    b = TraceBuilder().op("aten::outer", 0, 10).op("aten::inner", 8, 30).call("cudaFree", 9, 50, -1)
+    found = rows(b)
+    assert found["aten::outer"].host_self_ms == pytest.approx(0.008)
+    assert found["aten::inner"].host_self_ms == pytest.approx(0.001)
+
+
 def test_by_shape() -> None:
     b = TraceBuilder()
     for i, shape in enumerate(("[[1]]", "[[2]]", "[[2]]")):

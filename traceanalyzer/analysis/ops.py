@@ -117,7 +117,9 @@ def _calls(ctx: Context) -> _Calls:
     inner = np.flatnonzero(counted & (above >= 0))
     duration = tree.end - tree.start
     children = np.bincount(above[inner], minlength=size)
-    own = duration - np.bincount(above[inner], weights=duration[inner], minlength=size).astype(np.int64)
+    # What sticks out of the range around it is no time of that range.
+    inside = np.minimum(tree.end[inner], tree.end[above[inner]]) - tree.start[inner]
+    own = duration - np.bincount(above[inner], weights=inside, minlength=size).astype(np.int64)
     # An operator that does nothing but call one of its own name is one call with it.
     whole = np.ones(size, bool)
     whole[inner] = (name[inner] != name[above[inner]]) | (children[above[inner]] > 1)
