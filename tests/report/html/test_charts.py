@@ -52,6 +52,14 @@ def test_every_colour_is_one_of_the_pages_in_light_and_dark():
             assert STYLE.count(f"{name}:") == 2, name
 
 
+def test_numbers_of_gaps_are_written_in_full():
+    report = full()
+    rows = [replace(row, gaps=1013.75) for row in report.tables["gap_histogram"]]
+    drawn = gap_lengths(replace(report, tables=report.tables | {"gap_histogram": rows}))
+    assert drawn is not None
+    assert '"1,014"' in json.dumps(drawn.figure)
+
+
 def test_a_report_without_measurements_has_no_charts():
     assert charts(empty(), Details()) == []
 

@@ -69,6 +69,11 @@ def test_names_are_cut_and_shown_in_full_under_the_pointer():
     assert 'title="ffff' in text
 
 
+def test_a_text_among_figures_can_be_broken_into_lines():
+    text = plain_table("Things", ["a", "b"], [["1.23 ms", "k" * 80]], [True, True])
+    assert '<td class="number">1.23 ms</td><td class="long">kkk' in text
+
+
 def test_a_screen_reader_hears_what_the_table_is():
     for text in (made(), plain_table("Things", ["a"], [["b"]], [False])):
         assert "<caption>Things</caption>" in text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from traceanalyzer.report.format import label
+from traceanalyzer.report.format import label, number
 from traceanalyzer.report.html.figures import Chart, bar, figure, means, short, span
 from traceanalyzer.report.outline import step_ms
 
@@ -76,7 +76,7 @@ def gap_lengths(report: Report) -> Chart | None:
     ]
     traces[2] |= {
         "name": "any other cause",
-        "text": [f"{row.gaps:.3g}" for row in rows],
+        "text": [number(row.gaps) for row in rows],
         "textposition": "outside",
     }
     caption = (

@@ -26,6 +26,8 @@ MAX_CELL = 200
 """Characters of a cell's text: names of kernels reach 10,000."""
 LONG_CELL = 24
 """Characters from which a column of texts gets room."""
+FIGURE_CHARACTERS = 32
+"""Longer than a figure with its threshold: a text."""
 MAX_FULL_NAME = 600
 """Characters of a name in full, shown for the cell under the pointer."""
 
@@ -86,13 +88,21 @@ def plain_table(
     cells = [
         tag(
             "tr",
-            *(tag("td", cell or "", class_=kind) for cell, kind in zip(row, classes, strict=True)),
+            *(
+                tag("td", cell or "", class_=_fitting(cell or "", kind))
+                for cell, kind in zip(row, classes, strict=True)
+            ),
         )
         for row in rows
     ]
     head = [tag("th", name, scope="col", class_=kind) for name, kind in zip(heads, classes, strict=True)]
     inner = tag("table", tag("caption", title), tag("thead", tag("tr", *head)), tag("tbody", *cells))
     return tag("div", _scrolling(title, inner), class_="tabular")
+
+
+def _fitting(cell: str, kind: str | None) -> str | None:
+    """The class of a cell: a text among figures is broken into lines like any other, where a figure is not."""
+    return "long" if kind and len(cell) > FIGURE_CHARACTERS else kind
 
 
 def _scrolling(title: str, inner: Markup) -> Markup:
