@@ -40,6 +40,7 @@ def test_an_issue_is_named_in_two_ways(text, issue):
         "o/r",
         "o/r#",
         "o/r#x",
+        "o/r#0",
         "o#7",
         "-o/r#7",
         "o/r#7\n",
