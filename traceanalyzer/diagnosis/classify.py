@@ -100,8 +100,8 @@ def _evidence_factor(m: Measurements) -> float:
 
 
 _REASONS: dict[BottleneckClass, str] = {
-    "compute": "the GPU computes {device:.0%} of {step}, mostly in kernels that arithmetic limits at best",
-    "memory": "the GPU computes {device:.0%} of {step}, mostly in kernels that memory bandwidth limits at best",
+    "compute": "the GPU computes {device:.0%} of {step}, mostly in kernels whose ceiling is arithmetic",
+    "memory": "the GPU computes {device:.0%} of {step}, mostly in kernels whose ceiling is memory bandwidth",
     "communication": "communication that no computation hides takes {communication:.0%} of {step}",
     "transfer": "memory copies that nothing hides take {transfer:.0%} of {step}",
     "launch": "the GPU waits {launch:.0%} of {step} for the host to issue work",
