@@ -139,11 +139,12 @@ def test_documented_commands_run(folder, run, command):
 
 def parse(words):
     """Whether a command takes these arguments, without running it."""
-    command = cli
+    command, context = cli, click.Context(cli, **cli.context_settings)
     while isinstance(command, click.Group):
-        command = command.get_command(click.Context(command), words[0])
+        command = command.get_command(context, words[0])
         words = words[1:]
-    command.make_context("command", words)
+    # with its parent, whose settings a command keeps from the first time on
+    command.make_context("command", words, parent=context)
 
 
 def policy_of_the_page():
