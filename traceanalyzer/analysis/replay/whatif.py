@@ -89,8 +89,10 @@ class Replay:
     usual: tuple[Tape, ...]
     dear: tuple[Tape, ...]
     """Without the profiler, with the least, the usual and the largest share of the dispatch left."""
-    base_ms: float
-    """Step time without the profiler."""
+    replayed_ms: float
+    """Step time of the replay as recorded."""
+    base_times_ns: list[float]
+    """Step time of each rank without the profiler, ns."""
 
     @classmethod
     def of(cls, ctx: Context, measured_ms: float | None = None, peers: Sequence[Context] = ()) -> Replay | None:
@@ -105,15 +107,22 @@ class Replay:
         steps = typical_steps(*(tape.ctx for tape in tapes))
         typical = float(ctx.steps.duration[steps].mean()) / NS_PER_MS
         cheap, usual, dear = _without_profiler(tapes, measured_ms)
+        replayed = step_ms(tapes)
         return cls(
             recorded_ms=float(ctx.steps.duration[ctx.steps.steady].mean()) / NS_PER_MS,
-            fidelity_error=step_ms(tapes) / typical - 1.0 if typical else 0.0,
+            fidelity_error=replayed / typical - 1.0 if typical else 0.0,
             recorded=tapes,
             cheap=cheap,
             usual=usual,
             dear=dear,
-            base_ms=step_ms(usual),
+            replayed_ms=replayed,
+            base_times_ns=step_times_ns(usual),
         )
+
+    @property
+    def base_ms(self) -> float:
+        """Step time without the profiler."""
+        return max(self.base_times_ns) / NS_PER_MS
 
     @property
     def faithful(self) -> bool:
@@ -156,7 +165,7 @@ class Replay:
     @cached_property
     def duty(self) -> list[float]:
         """Share of each rank's step, without the profiler, in matrix kernels on tensor cores."""
-        return duties(self.usual, step_times_ns(self.usual))
+        return duties(self.usual, self.base_times_ns)
 
     def what_if(self, more: Sequence[Scenario] = ()) -> WhatIf:
         """All predictions, `more` scenarios and combinations of the best few included."""
@@ -164,7 +173,7 @@ class Replay:
         predictions += self._combinations({p.id: p.step_ms for p in predictions if p.step_ms is not None})
         return WhatIf(
             recorded_step_ms=self.recorded_ms,
-            replayed_step_ms=step_ms(self.recorded),
+            replayed_step_ms=self.replayed_ms,
             fidelity_error=self.fidelity_error,
             unprofiled_step_ms=self.base_ms,
             unprofiled_low_ms=step_ms(self.cheap),
