@@ -87,37 +87,28 @@ def line_chart(title: str, axis: str, unit: str, points: Sequence[tuple[int, flo
     if len(drawn) < 2:
         return []
     values = [value for _, value in drawn]
-    low, high = min(0.0, *values), max(0.0, *values)
-    if low == high:
-        return []
-    return _chart(
-        XY_LOOK,
-        "xychart-beta",
-        [
-            f"    title {_label(title)}",
-            f"    x-axis {_label(axis)} {drawn[0][0]} --> {drawn[-1][0]}",
-            f"    y-axis {_label(unit or title)} {_digits(low)} --> {_digits(high)}",
-            f"    line [{', '.join(map(_digits, values))}]",
-        ],
-    )
+    return _xy_chart(title, f"{_label(axis)} {drawn[0][0]} --> {drawn[-1][0]}", unit, "line", values)
 
 
 def bar_chart(title: str, axis: str, unit: str, bars: Sequence[tuple[str, float]]) -> list[str]:
     """Lines of a bar for each name, from zero; none where there are no sizes."""
     drawn = [(name, value) for name, value in bars if measured(value)][-MOST_POINTS:]
-    low, high = min((0.0, *(v for _, v in drawn))), max((0.0, *(v for _, v in drawn)))
+    names = ", ".join(_label(name) for name, _ in drawn)
+    return _xy_chart(title, f"{_label(axis)} [{names}]", unit, "bar", [value for _, value in drawn])
+
+
+def _xy_chart(title: str, x_axis: str, unit: str, mark: str, values: Sequence[float]) -> list[str]:
+    """A chart of values from zero; none where they have no size."""
+    low, high = min((0.0, *values)), max((0.0, *values))
     if low == high:
         return []
-    return _chart(
-        XY_LOOK,
-        "xychart-beta",
-        [
-            f"    title {_label(title)}",
-            f"    x-axis {_label(axis)} [{', '.join(_label(name) for name, _ in drawn)}]",
-            f"    y-axis {_label(unit or title)} {_digits(low)} --> {_digits(high)}",
-            f"    bar [{', '.join(_digits(value) for _, value in drawn)}]",
-        ],
-    )
+    lines = [
+        f"title {_label(title)}",
+        f"x-axis {x_axis}",
+        f"y-axis {_label(unit or title)} {_digits(low)} --> {_digits(high)}",
+        f"{mark} [{', '.join(map(_digits, values))}]",
+    ]
+    return _chart(XY_LOOK, "xychart-beta", [f"    {line}" for line in lines])
 
 
 def _chart(look: Mapping[str, Any], kind: str, lines: Sequence[str]) -> list[str]:

@@ -25,9 +25,6 @@ class Work(NamedTuple):
     precision: Precision = Precision.UNKNOWN
 
 
-NO_WORK = Work(0.0, 0.0)
-
-
 @dataclass(frozen=True)
 class Link:
     """Payload of a collective as its record states it."""
