@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.api_names import ApiKind
+from traceanalyzer.analysis.texts import texts_where
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.context import Context
@@ -48,7 +49,5 @@ def _of_profiler(ctx: Context) -> I64:
     launching = np.flatnonzero((kind == ApiKind.LAUNCH) | (kind == ApiKind.GRAPH_LAUNCH) | (kind == ApiKind.COPY))
     after = calls.start[launching[-1]] if len(launching) else 0
     outermost = tree.parent[tree.node_of_call] < 0
-    names = np.array(["DeviceSynchronize" in s or "CtxSynchronize" in s for s in ctx.trace.strings], bool)
-    if not len(names):
-        return np.empty(0, np.int64)
+    names = texts_where(ctx.trace, lambda text: "DeviceSynchronize" in text or "CtxSynchronize" in text)
     return np.flatnonzero((kind == ApiKind.SYNC) & (calls.start > after) & outermost & names[calls.name])

@@ -16,6 +16,7 @@ from traceanalyzer.analysis.host_timeline import HostTimeline
 from traceanalyzer.analysis.host_tree import HostTree
 from traceanalyzer.analysis.kernel_classes import KernelClasses
 from traceanalyzer.analysis.steps import Steps, find_steps
+from traceanalyzer.analysis.texts import texts_where
 from traceanalyzer.hardware import HardwareTable
 from traceanalyzer.trace import CopyKind, DeviceOpKind, RangeKind
 
@@ -147,7 +148,7 @@ class Context:
     def _computing(self) -> Bool:
         """Which nodes of the host tree are operators that do more than copy."""
         tree = self.tree
-        copying = np.fromiter((bool(COPYING.match(text)) for text in self.trace.strings), bool, len(self.trace.strings))
+        copying = texts_where(self.trace, COPYING.match)
         result: Bool = tree.kind == RangeKind.OP
         result[result] = ~copying[self.trace.host_ranges.name[tree.row[result]]]
         return result

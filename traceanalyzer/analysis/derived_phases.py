@@ -16,6 +16,7 @@ import numpy as np
 
 from traceanalyzer.analysis.ancestors import outermost
 from traceanalyzer.analysis.intervals import union
+from traceanalyzer.analysis.texts import texts_where
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
@@ -60,8 +61,7 @@ def derived_phases(ctx: Context, ranges: PhaseRanges) -> list[DerivedPhase]:
 
 def _named(ctx: Context, pattern: re.Pattern[str]) -> Bool:
     """Which host ranges have a name that matches."""
-    matches = np.array([*(bool(pattern.match(s)) for s in ctx.trace.strings), False])
-    result: Bool = matches[ctx.trace.host_ranges.name]
+    result: Bool = texts_where(ctx.trace, pattern.match)[ctx.trace.host_ranges.name]
     return result
 
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from traceanalyzer.analysis.api_names import ApiKind
 from traceanalyzer.analysis.intervals import EMPTY, IntervalSet, complement, covered_before, join, subtract, union
+from traceanalyzer.analysis.texts import texts_where
 from traceanalyzer.trace import OverheadKind, RangeKind
 
 if TYPE_CHECKING:
@@ -179,10 +180,10 @@ def _states(ctx: Context, start: I64, end: I64, thread: I32, node: I32) -> U8:
     call[inside] = tree.is_call[node[inside]]
     long = (end - start >= LONG_STRETCH_NS) & ~call
     state[long] = HostState.WORK
-    communication = _name_matches(ctx, COMMUNICATION_NAMES)
+    communication = texts_where(ctx.trace, COMMUNICATION_NAMES.search)
     in_range = inside & ~call
     bookkeeping = long & in_range
-    bookkeeping[in_range] &= _name_matches(ctx, OPTIMIZER_NAMES)[ranges.name[tree.row[node[in_range]]]]
+    bookkeeping[in_range] &= texts_where(ctx.trace, OPTIMIZER_NAMES.search)[ranges.name[tree.row[node[in_range]]]]
     state[bookkeeping] = HostState.DISPATCH
     stuck = long & in_range
     stuck[in_range] &= communication[ranges.name[tree.row[node[in_range]]]]
@@ -197,15 +198,10 @@ def _states(ctx: Context, start: I64, end: I64, thread: I32, node: I32) -> U8:
     return state
 
 
-def _name_matches(ctx: Context, pattern: re.Pattern[str]) -> Bool:
-    """For each string of the trace whether it matches."""
-    return np.fromiter((bool(pattern.search(s)) for s in ctx.trace.strings), bool, len(ctx.trace.strings))
-
-
 def _in_input_range(ctx: Context, time: I64, thread: I32) -> Bool:
     """Which of these moments lie inside an annotation named like input loading on the thread."""
     ranges = ctx.trace.host_ranges
-    named = (ranges.kind == RangeKind.ANNOTATION) & _name_matches(ctx, INPUT_NAMES)[ranges.name]
+    named = (ranges.kind == RangeKind.ANNOTATION) & texts_where(ctx.trace, INPUT_NAMES.search)[ranges.name]
     result = np.zeros(len(time), bool)
     for one in np.unique(ranges.thread[named]):
         covered = union(ranges.start[named & (ranges.thread == one)], ranges.end[named & (ranges.thread == one)])

@@ -18,6 +18,7 @@ import numpy as np
 from traceanalyzer.analysis.ancestors import enclosing, innermost
 from traceanalyzer.analysis.host_timeline import LONG_STRETCH_NS
 from traceanalyzer.analysis.intervals import IntervalSet, complement, intersect, union
+from traceanalyzer.analysis.texts import texts_where
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
@@ -66,8 +67,7 @@ def phase_ranges(ctx: Context) -> PhaseRanges:
 def _phases(ctx: Context) -> Bool:
     """Which nodes of the tree are phases: annotations inside a step, but not of the communication library."""
     tree, ranges, steps = ctx.tree, ctx.trace.host_ranges, ctx.steps
-    names = np.array([*(bool(COMMUNICATION_RANGE.match(s)) for s in ctx.trace.strings), False])
-    phase = (ranges.kind == RangeKind.ANNOTATION) & ~names[ranges.name]
+    phase = (ranges.kind == RangeKind.ANNOTATION) & ~texts_where(ctx.trace, COMMUNICATION_RANGE.match)[ranges.name]
     # A range that holds a whole step is the step, or the loop around it.
     following = np.searchsorted(steps.host_start, ranges.start, side="left")
     phase &= ranges.end < np.append(steps.host_end, np.iinfo(np.int64).max)[following]

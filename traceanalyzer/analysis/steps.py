@@ -18,6 +18,7 @@ import numpy as np
 from traceanalyzer.analysis.api_names import ApiKind
 from traceanalyzer.analysis.logged_steps import logged_steps
 from traceanalyzer.analysis.step_evidence import HostSteps, annotated, periodic, profiler_steps
+from traceanalyzer.analysis.texts import texts_where
 from traceanalyzer.errors import EmptyRecordingError
 from traceanalyzer.trace import RangeKind
 
@@ -176,7 +177,7 @@ def _without_shutdown(ctx: Context, found: HostSteps) -> I64:
 def _recorders_waits(ctx: Context) -> Bool:
     """Waits for the whole device after the last launch, in a program that does not wait so itself before."""
     calls = ctx.trace.api_calls
-    whole = np.array([bool(DEVICE_WAIT.search(name)) for name in ctx.trace.strings] or [False])[calls.name]
+    whole = texts_where(ctx.trace, DEVICE_WAIT.search)[calls.name]
     launching = np.isin(ctx.api_kind, (ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH, ApiKind.COPY, ApiKind.SET))
     last_launch = int(calls.start[launching].max(initial=0))
     result: Bool = whole & (calls.start > last_launch)

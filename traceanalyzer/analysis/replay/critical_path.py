@@ -16,10 +16,10 @@ import numpy as np
 
 from traceanalyzer.analysis.gaps import QUEUED_LATENCY_NS
 from traceanalyzer.analysis.host_timeline import HostState
-from traceanalyzer.analysis.intervals import IntervalSet, overlaps, union
+from traceanalyzer.analysis.intervals import IntervalSet, overlaps
 from traceanalyzer.analysis.replay.binding import Bound
 from traceanalyzer.analysis.replay.driving import NO_STATE, PROFILER_STATE, driving
-from traceanalyzer.analysis.replay.tape import READS
+from traceanalyzer.analysis.replay.tape import read_ranges
 from traceanalyzer.trace import Table, column
 
 if TYPE_CHECKING:
@@ -223,9 +223,7 @@ def _nodes(ctx: Context, chain: Chain) -> I64:
 
 def _with_reads(ctx: Context, kind: U8, segments: IntervalSet) -> U8:
     """The kinds, with wait for launching within operators that only read a value."""
-    ranges = ctx.trace.host_ranges
-    reads = np.array([text in READS for text in ctx.trace.strings] or [False])[ranges.name]
-    within, _ = overlaps(union(ranges.start[reads], ranges.end[reads]), segments)
+    within, _ = overlaps(read_ranges(ctx), segments)
     result = kind.copy()
     result[within[kind[within] == PathKind.LAUNCH]] = PathKind.WAIT
     return result

@@ -9,6 +9,7 @@ import numpy as np
 
 from traceanalyzer.analysis.backward import made_by
 from traceanalyzer.analysis.intervals import measure, union
+from traceanalyzer.analysis.texts import texts_where
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
@@ -22,13 +23,12 @@ MODULE_PREFIX = "nn.Module: "
 def ops_named(ctx: Context, pattern: str) -> Bool:
     """Device ops whose own name the regular expression matches, or that of an operator, annotation, library call or
     Python frame around their launch. To a module belongs the backward pass of what it ran, too."""
-    search = re.compile(pattern).search
-    names = np.array([bool(search(text)) for text in ctx.trace.strings] or [False])
+    names = texts_where(ctx.trace, re.compile(pattern).search)
     tree, ranges = ctx.tree, ctx.trace.host_ranges
     inside = np.zeros(len(tree.start), bool)
     inside[~tree.is_call] = names[ranges.name[tree.row[~tree.is_call]]]
     inside = tree.innermost(inside) >= 0
-    modules = np.array([text.startswith(MODULE_PREFIX) for text in ctx.trace.strings] or [False])
+    modules = texts_where(ctx.trace, lambda text: text.startswith(MODULE_PREFIX))
     inside |= _in_frames(ctx, names)
     inside |= made_by(ctx, _in_frames(ctx, names & modules))
     chosen: Bool = names[ctx.trace.device_ops.name]

@@ -10,6 +10,7 @@ import numpy as np
 from traceanalyzer.analysis.kernel_names import short_name
 from traceanalyzer.analysis.metric import metric, ms
 from traceanalyzer.analysis.replay.critical_path import Part, PathKind
+from traceanalyzer.analysis.texts import texts_where
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
@@ -144,8 +145,7 @@ def _within(ctx: Context, named: Bool, node: int) -> str | None:
 def _is_named(ctx: Context) -> Bool:
     """Which nodes of the host tree name what the host does: operators and annotations but the steps'."""
     tree, ranges = ctx.tree, ctx.trace.host_ranges
-    steps = set(ctx.steps.names)
-    of_step = np.fromiter((text in steps for text in ctx.trace.strings), bool, len(ctx.trace.strings))
+    of_step = texts_where(ctx.trace, set(ctx.steps.names).__contains__)
     result: Bool = (tree.kind == RangeKind.OP) | (tree.kind == RangeKind.ANNOTATION)
     result[result] = ~of_step[ranges.name[tree.row[result]]]
     return result

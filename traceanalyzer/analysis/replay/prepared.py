@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.replay.scenarios import without
+from traceanalyzer.analysis.texts import texts_where
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def prepared_before(pattern: str) -> Change:
 def _calls(ctx: Context, pattern: str) -> I64:
     """For each device op the node of the outermost operator with such a name around its launch, -1 without one."""
     tree = ctx.tree
-    named = np.array([bool(re.search(pattern, text)) for text in ctx.trace.strings] or [False])
+    named = texts_where(ctx.trace, re.compile(pattern).search)
     wanted = tree.kind == RangeKind.OP
     wanted[wanted] = named[ctx.trace.host_ranges.name[tree.row[wanted]]]
     result = np.full(len(ctx.launch), -1, np.int64)

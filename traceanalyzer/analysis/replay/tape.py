@@ -17,6 +17,7 @@ from traceanalyzer.analysis.host_timeline import HostState
 from traceanalyzer.analysis.intervals import IntervalSet, intersect, join, measure, union
 from traceanalyzer.analysis.launches import blocked_time
 from traceanalyzer.analysis.replay.dependencies import Dependencies, find_dependencies, stream_free_since
+from traceanalyzer.analysis.texts import texts_where
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def make_tape(ctx: Context, typical: Bool | None = None) -> Tape | None:
     dependencies = find_dependencies(ctx, chosen, stream)
     latency, gap = _timing(ctx, chosen, stream, dependencies)
     host = _host_time(ctx, rows, kept)
-    reads = _inside(_read_ranges(ctx), calls.start[rows])
+    reads = _inside(read_ranges(ctx), calls.start[rows])
     return Tape(
         steps=int(typical.sum()),
         dispatch=host.dispatch[:-1],
@@ -265,13 +266,13 @@ def _reading(ctx: Context) -> IntervalSet:
     """Host time in operators that only read a value, and in calls that wait and launch nothing."""
     calls, waiting = ctx.trace.api_calls, ctx.blocks.copy()
     waiting[ctx.launch[ctx.launch >= 0]] = False
-    return join(_read_ranges(ctx), union(calls.start[waiting], calls.end[waiting]))
+    return join(read_ranges(ctx), union(calls.start[waiting], calls.end[waiting]))
 
 
-def _read_ranges(ctx: Context) -> IntervalSet:
+def read_ranges(ctx: Context) -> IntervalSet:
+    """When the host is in operators that exist only to bring a value to it."""
     ranges = ctx.trace.host_ranges
-    codes = [i for i, name in enumerate(ctx.trace.strings) if name in READS]
-    rows = np.isin(ranges.name, codes) & (ranges.kind == RangeKind.OP)
+    rows = texts_where(ctx.trace, READS.__contains__)[ranges.name] & (ranges.kind == RangeKind.OP)
     return union(ranges.start[rows], ranges.end[rows])
 
 

@@ -13,6 +13,7 @@ from traceanalyzer.analysis.intervals import measure, union
 from traceanalyzer.analysis.metric import ms
 from traceanalyzer.analysis.replay.prepared import prepared_before
 from traceanalyzer.analysis.replay.scenarios import Scenario
+from traceanalyzer.analysis.texts import texts_where
 from traceanalyzer.diagnosis.draft import Draft, Remedy
 from traceanalyzer.diagnosis.finding import Evidence
 from traceanalyzer.trace import RangeKind
@@ -81,7 +82,7 @@ def _prepared(m: Measurements) -> I64:
     """Rows of the host ranges of steady steps that are such operators and have recorded shapes."""
     trace = m.ctx.trace
     ranges = trace.host_ranges
-    named = np.array([bool(re.search(PREPARED, text)) for text in trace.strings], dtype=bool)
+    named = texts_where(trace, re.compile(PREPARED).search)
     recorded = (ranges.kind == RangeKind.OP) & (ranges.shapes >= 0)
     rows = np.flatnonzero(recorded)
     rows = rows[named[ranges.name[rows]]]
