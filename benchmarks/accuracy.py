@@ -21,7 +21,7 @@ import traceanalyzer as ta
 from benchmarks.calibration import Sensitivity, cross_validated, sensitivity
 from traceanalyzer.analysis.context import Context
 from traceanalyzer.analysis.measure import Measurements, measure_ranks
-from traceanalyzer.analysis.ranks import compare_ranks
+from traceanalyzer.analysis.ranks.compare import compare_ranks
 from traceanalyzer.analysis.replay import scenarios
 from traceanalyzer.analysis.replay.scenarios import SCENARIOS, Scenario, buckets_of, combined
 from traceanalyzer.analysis.replay.whatif import Replay, step_ms

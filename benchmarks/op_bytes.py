@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from traceanalyzer.analysis.context import Context
-from traceanalyzer.analysis.op_models import model_ops
+from traceanalyzer.analysis.roofline.op_models import model_ops
 from traceanalyzer.ingest import load
 
 _ANONYMOUS = re.compile(r"\(anonymous namespace\)|<unnamed>|\(bool\)|\(int\)")

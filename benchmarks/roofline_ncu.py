@@ -23,9 +23,9 @@ import numpy as np
 
 from benchmarks.ncu_cases import HELD_OUT
 from benchmarks.ncu_record import CASE, PARTS, UNITS
-from traceanalyzer.analysis.bounds import NEAR, Bound
 from traceanalyzer.analysis.context import Context
-from traceanalyzer.analysis.kernel_names import short_name
+from traceanalyzer.analysis.names.kernel_names import short_name
+from traceanalyzer.analysis.roofline.bounds import NEAR, Bound
 from traceanalyzer.ingest import load
 
 if TYPE_CHECKING:

@@ -6,26 +6,26 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from traceanalyzer.analysis.budget import StepRow
-from traceanalyzer.analysis.communication import CollectiveStats
+from traceanalyzer.analysis.causes.gaps import GapSide
 from traceanalyzer.analysis.context import Context
-from traceanalyzer.analysis.copies import CopyStats
-from traceanalyzer.analysis.gap_rows import GapRow, gap_rows
-from traceanalyzer.analysis.gaps import GapSide
-from traceanalyzer.analysis.kernels import KernelStats
 from traceanalyzer.analysis.measure import Measurements, measure_ranks
-from traceanalyzer.analysis.ops import OpStats
-from traceanalyzer.analysis.ranks import compare_ranks
-from traceanalyzer.analysis.replay.path_rows import PathRow
+from traceanalyzer.analysis.ranks.compare import compare_ranks
 from traceanalyzer.analysis.replay.scenarios import buckets_of, faster
 from traceanalyzer.analysis.selection import only_device, only_rank
-from traceanalyzer.analysis.syncs import SyncRow
+from traceanalyzer.analysis.tables.budget import StepRow
+from traceanalyzer.analysis.tables.collectives import CollectiveStats
+from traceanalyzer.analysis.tables.copies import CopyStats
+from traceanalyzer.analysis.tables.gap_rows import GapRow, gap_rows
+from traceanalyzer.analysis.tables.kernels import KernelStats
+from traceanalyzer.analysis.tables.ops import OpStats
+from traceanalyzer.analysis.tables.path_rows import PathRow
+from traceanalyzer.analysis.tables.syncs import SyncRow
 from traceanalyzer.errors import EmptyRecordingError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from traceanalyzer.analysis.kernel_classes import KernelClasses
+    from traceanalyzer.analysis.names.kernel_classes import KernelClasses
     from traceanalyzer.analysis.replay.whatif import WhatIf
     from traceanalyzer.hardware import HardwareTable
     from traceanalyzer.kernel_counters import KernelCounters

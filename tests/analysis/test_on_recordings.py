@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from traceanalyzer.analysis.context import Context
-from traceanalyzer.analysis.kernels import class_stats, kernel_stats
-from traceanalyzer.analysis.launches import measure_launches
-from traceanalyzer.analysis.ops import op_stats
+from traceanalyzer.analysis.tables.kernels import class_stats, kernel_stats
+from traceanalyzer.analysis.tables.launches import measure_launches
+from traceanalyzer.analysis.tables.ops import op_stats
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "traces"
 RECORDINGS = sorted(p for p in SHARED.glob("*/*.gz") if p.parent.name != "large")

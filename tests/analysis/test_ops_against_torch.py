@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from traceanalyzer.analysis.context import Context
-from traceanalyzer.analysis.ops import op_stats
-from traceanalyzer.analysis.steps import Steps
+from traceanalyzer.analysis.tables.ops import op_stats
+from traceanalyzer.analysis.time.steps import Steps
 
 torch = pytest.importorskip("torch")
 

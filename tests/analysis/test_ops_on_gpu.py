@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from traceanalyzer.analysis.context import Context
-from traceanalyzer.analysis.ops import OpStats, op_stats
-from traceanalyzer.analysis.steps import whole_recording
+from traceanalyzer.analysis.tables.ops import OpStats, op_stats
+from traceanalyzer.analysis.time.steps import whole_recording
 from traceanalyzer.ingest import load
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.analysis.test_gaps import Program
+from tests.analysis.causes.test_gaps import Program
 from traceanalyzer.analysis.context import Context
 from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.diagnosis.classify import classify

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.analysis.build import TraceBuilder
-from tests.analysis.test_roofline import GEMM, TABLE, op
+from tests.analysis.roofline.test_roofline import GEMM, TABLE, op
 from traceanalyzer.analysis.context import Context
 from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.diagnosis.diagnose import diagnose

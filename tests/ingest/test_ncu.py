@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.analysis.build import TraceBuilder
-from tests.analysis.test_roofline import GEMM, TABLE, mm
-from traceanalyzer.analysis.bounds import Bound, measured_bound
+from tests.analysis.roofline.test_roofline import GEMM, TABLE, mm
 from traceanalyzer.analysis.context import Context
-from traceanalyzer.analysis.kernels import kernel_stats
+from traceanalyzer.analysis.roofline.bounds import Bound, measured_bound
+from traceanalyzer.analysis.tables.kernels import kernel_stats
 from traceanalyzer.errors import UnreadableInputError
 from traceanalyzer.ingest.ncu import read_counters
 from traceanalyzer.kernel_counters import KernelCounters

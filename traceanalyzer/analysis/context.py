@@ -8,25 +8,25 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.api_names import ApiKind, api_kinds
-from traceanalyzer.analysis.attribution import launch_nodes
-from traceanalyzer.analysis.blocking import blocking_calls
-from traceanalyzer.analysis.devices import DeviceActivity, device_activity
-from traceanalyzer.analysis.host_timeline import HostTimeline
-from traceanalyzer.analysis.host_tree import HostTree
-from traceanalyzer.analysis.kernel_classes import KernelClasses
-from traceanalyzer.analysis.steps import Steps, find_steps
-from traceanalyzer.analysis.texts import texts_where
+from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.joined.attribution import launch_nodes
+from traceanalyzer.analysis.joined.blocking import blocking_calls
+from traceanalyzer.analysis.joined.host_tree import HostTree
+from traceanalyzer.analysis.names.api import ApiKind, api_kinds
+from traceanalyzer.analysis.names.kernel_classes import KernelClasses
+from traceanalyzer.analysis.time.devices import DeviceActivity, device_activity
+from traceanalyzer.analysis.time.host_timeline import HostTimeline
+from traceanalyzer.analysis.time.steps import Steps, find_steps
 from traceanalyzer.hardware import HardwareTable
 from traceanalyzer.trace import CopyKind, DeviceOpKind, RangeKind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from traceanalyzer.analysis.collective_calls import CollectiveCalls
-    from traceanalyzer.analysis.python_stacks import PythonStacks
-    from traceanalyzer.analysis.replay.binding import Bindings, HostWaits
-    from traceanalyzer.analysis.roofline import Roofline
+    from traceanalyzer.analysis.causes.start import Bindings, HostWaits
+    from traceanalyzer.analysis.joined.python_stacks import PythonStacks
+    from traceanalyzer.analysis.roofline.roofline import Roofline
+    from traceanalyzer.analysis.time.collective_calls import CollectiveCalls
     from traceanalyzer.hardware import Hardware
     from traceanalyzer.kernel_counters import KernelCounters
     from traceanalyzer.trace import F64, I32, I64, U8, Bool, Trace
@@ -119,7 +119,7 @@ class Context:
     @cached_property
     def collective_calls(self) -> CollectiveCalls:
         """The collectives on the devices, with what their framework said about them."""
-        from traceanalyzer.analysis.collective_calls import collective_calls
+        from traceanalyzer.analysis.time.collective_calls import collective_calls
 
         return collective_calls(self)
 
@@ -178,8 +178,8 @@ class Context:
     @cached_property
     def roofline(self) -> Roofline:
         """What each device op could reach on its GPU."""
-        from traceanalyzer.analysis.counted import with_counters
-        from traceanalyzer.analysis.roofline import build_roofline
+        from traceanalyzer.analysis.roofline.counted import with_counters
+        from traceanalyzer.analysis.roofline.roofline import build_roofline
 
         estimated = build_roofline(self)
         return with_counters(self, estimated, self.counters) if self.counters else estimated
@@ -187,7 +187,7 @@ class Context:
     @cached_property
     def python(self) -> PythonStacks:
         """Python frames, where stacks were recorded."""
-        from traceanalyzer.analysis.python_stacks import PythonStacks
+        from traceanalyzer.analysis.joined.python_stacks import PythonStacks
 
         return PythonStacks.build(self.trace)
 
@@ -217,14 +217,14 @@ class Context:
     @cached_property
     def bindings(self) -> Bindings:
         """What let each device op start."""
-        from traceanalyzer.analysis.replay.binding import find_bindings
+        from traceanalyzer.analysis.causes.start import find_bindings
 
         return find_bindings(self)
 
     @cached_property
     def host_waits(self) -> HostWaits:
         """The calls that held the host until the device was done or had room."""
-        from traceanalyzer.analysis.replay.binding import host_waits
+        from traceanalyzer.analysis.causes.start import host_waits
 
         return host_waits(self)
 

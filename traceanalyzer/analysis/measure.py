@@ -6,32 +6,32 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from traceanalyzer.analysis.budget import StepBudgets, StepRow, step_budgets, step_rows
-from traceanalyzer.analysis.communication import (
+from traceanalyzer.analysis.causes.critical_path import CriticalPath, find_critical_path
+from traceanalyzer.analysis.causes.gaps import Gaps, find_gaps
+from traceanalyzer.analysis.ranks.compare import why_not_one_run
+from traceanalyzer.analysis.replay.replayed_path import replayed_path_time
+from traceanalyzer.analysis.replay.whatif import Replay
+from traceanalyzer.analysis.tables.budget import StepBudgets, StepRow, step_budgets, step_rows
+from traceanalyzer.analysis.tables.collectives import (
     CollectiveStats,
     CommunicationTime,
     collective_stats,
     communication_time,
 )
-from traceanalyzer.analysis.copies import CopyStats, copy_stats
-from traceanalyzer.analysis.devices import DeviceTotals, device_totals
-from traceanalyzer.analysis.gap_rows import GapHistogramRow, gap_histogram
-from traceanalyzer.analysis.gaps import Gaps, find_gaps
-from traceanalyzer.analysis.host import HostStats, host_stats
-from traceanalyzer.analysis.kernels import ClassStats, KernelStats, class_stats, kernel_stats
-from traceanalyzer.analysis.launches import LaunchStats, measure_launches
-from traceanalyzer.analysis.ops import OpStats, op_stats
-from traceanalyzer.analysis.phases import PhaseStats, phase_stats
-from traceanalyzer.analysis.ranks import why_not_one_run
-from traceanalyzer.analysis.replay.critical_path import CriticalPath, find_critical_path
-from traceanalyzer.analysis.replay.path_rows import PathRow, PathTime, path_rows, path_time
-from traceanalyzer.analysis.replay.replayed_path import replayed_path_time
-from traceanalyzer.analysis.replay.whatif import Replay
-from traceanalyzer.analysis.roofline_step import RooflineStep, roofline_step
-from traceanalyzer.analysis.step_metrics import Budget, Idle, StepTime, mean_budget, mean_idle, step_time
-from traceanalyzer.analysis.step_parts import StepPart, step_parts
-from traceanalyzer.analysis.syncs import SyncRow, sync_rows
-from traceanalyzer.analysis.timing import TimingStats, timing_stats, unprofiled_step_ms
+from traceanalyzer.analysis.tables.copies import CopyStats, copy_stats
+from traceanalyzer.analysis.tables.gap_rows import GapHistogramRow, gap_histogram
+from traceanalyzer.analysis.tables.host import HostStats, host_stats
+from traceanalyzer.analysis.tables.kernels import ClassStats, KernelStats, class_stats, kernel_stats
+from traceanalyzer.analysis.tables.launches import LaunchStats, measure_launches
+from traceanalyzer.analysis.tables.ops import OpStats, op_stats
+from traceanalyzer.analysis.tables.path_rows import PathRow, PathTime, path_rows, path_time
+from traceanalyzer.analysis.tables.phases import PhaseStats, phase_stats
+from traceanalyzer.analysis.tables.roofline_step import RooflineStep, roofline_step
+from traceanalyzer.analysis.tables.step_metrics import Budget, Idle, StepTime, mean_budget, mean_idle, step_time
+from traceanalyzer.analysis.tables.step_parts import StepPart, step_parts
+from traceanalyzer.analysis.tables.syncs import SyncRow, sync_rows
+from traceanalyzer.analysis.tables.timing import TimingStats, timing_stats, unprofiled_step_ms
+from traceanalyzer.analysis.time.devices import DeviceTotals, device_totals
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

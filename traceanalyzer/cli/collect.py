@@ -153,7 +153,7 @@ def _top_functions(recording: str, top: int) -> tuple[str, ...]:
     """The functions of the kernels with the most time in a recording, collectives left out."""
     import traceanalyzer
     from traceanalyzer.analysis.context import Context
-    from traceanalyzer.analysis.kernels import kernel_stats
+    from traceanalyzer.analysis.tables.kernels import kernel_stats
     from traceanalyzer.collect.ncu import function_name
     from traceanalyzer.collect.run import CannotRecordError
 

@@ -89,7 +89,7 @@ def _kernel_classes(_: click.Context, __: click.Parameter, file: Path | None) ->
     """The rules of a user's file before the built-in ones; None without a file."""
     if file is None:
         return None
-    from traceanalyzer.analysis.kernel_classes import KernelClasses
+    from traceanalyzer.analysis.names.kernel_classes import KernelClasses
 
     return KernelClasses.load(file)
 

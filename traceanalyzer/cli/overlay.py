@@ -12,7 +12,7 @@ from traceanalyzer.cli.options import output_of, output_option, recordings, reda
 if TYPE_CHECKING:
     import re
 
-    from traceanalyzer.report.overlay import Overlay
+    from traceanalyzer.perfetto.overlay import Overlay
 
 
 @click.command(short_help="Write the findings as tracks to be opened beside the trace.")
@@ -52,7 +52,7 @@ def overlay(
     check_writable(file)
     run = read(paths)
     warn_of_failures(run)
-    from traceanalyzer.report.overlay import build_overlay
+    from traceanalyzer.perfetto.overlay import build_overlay
 
     made = build_overlay(run, **narrow)
     if redact or hidden_names:
@@ -63,7 +63,7 @@ def overlay(
 
 
 def _alone(made: Overlay) -> bytes:
-    from traceanalyzer.report.overlay_json import render_overlay
+    from traceanalyzer.perfetto.overlay_json import render_overlay
 
     return render_overlay(made)
 
@@ -71,7 +71,7 @@ def _alone(made: Overlay) -> bytes:
 def _merged(made: Overlay) -> bytes:
     from traceanalyzer.errors import TraceAnalyzerError
     from traceanalyzer.ingest.stream import open_stream
-    from traceanalyzer.report.overlay_json import merged
+    from traceanalyzer.perfetto.overlay_json import merged
 
     if made.source != "kineto":
         raise TraceAnalyzerError(f"{made.path}: only Kineto traces can be merged with their overlay; leave out --merge")

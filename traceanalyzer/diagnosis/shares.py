@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.bounds import Bound
+from traceanalyzer.analysis.roofline.bounds import Bound
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.measure import Measurements

@@ -11,7 +11,7 @@ from traceanalyzer.diagnosis.finding import Summary
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.measure import Measurements
-    from traceanalyzer.analysis.timing import TimingStats
+    from traceanalyzer.analysis.tables.timing import TimingStats
 
 INPUT_SHARE = 0.2
 """Above this share of the iteration, waiting for data is an input bottleneck. A loader that keeps up costs a few

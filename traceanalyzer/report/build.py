@@ -6,12 +6,12 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from traceanalyzer import __version__
-from traceanalyzer.analysis.budget import launches_by_step
 from traceanalyzer.analysis.context import Context
-from traceanalyzer.analysis.gap_rows import gap_rows, largest_gaps
 from traceanalyzer.analysis.measure import Measurements, measure_ranks
-from traceanalyzer.analysis.ranks import compare_ranks
+from traceanalyzer.analysis.ranks.compare import compare_ranks
 from traceanalyzer.analysis.selection import only_device, only_rank
+from traceanalyzer.analysis.tables.budget import launches_by_step
+from traceanalyzer.analysis.tables.gap_rows import gap_rows, largest_gaps
 from traceanalyzer.diagnosis.diagnose import diagnose
 from traceanalyzer.diagnosis.rules.conditions import profiler_note
 from traceanalyzer.diagnosis.rules.ranks import straggler
@@ -22,8 +22,8 @@ from traceanalyzer.trace import Collected
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from traceanalyzer.analysis.kernel_classes import KernelClasses
-    from traceanalyzer.analysis.ranks import RankComparison
+    from traceanalyzer.analysis.names.kernel_classes import KernelClasses
+    from traceanalyzer.analysis.ranks.compare import RankComparison
     from traceanalyzer.hardware import HardwareTable
     from traceanalyzer.kernel_counters import KernelCounters
     from traceanalyzer.trace import Run, Trace

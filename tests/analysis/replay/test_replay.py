@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.analysis.test_gaps import Program
+from tests.analysis.causes.test_gaps import Program
 from traceanalyzer.analysis.context import Context
 from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.analysis.replay.scenarios import (

@@ -18,18 +18,18 @@ from tests.analysis.replay.test_replay import (
     thinking,
     waiting,
 )
+from traceanalyzer.analysis.causes.critical_path import find_critical_path
 from traceanalyzer.analysis.context import Context
 from traceanalyzer.analysis.measure import Measurements
-from traceanalyzer.analysis.replay.critical_path import find_critical_path
-from traceanalyzer.analysis.replay.path_rows import PathTime, path_time
 from traceanalyzer.analysis.replay.replayed_path import replayed_path_time
 from traceanalyzer.analysis.replay.simulate import step_time_ns
 from traceanalyzer.analysis.replay.tape import make_tape
 from traceanalyzer.analysis.replay.whatif import Replay
+from traceanalyzer.analysis.tables.path_rows import PathTime, path_time
 from traceanalyzer.ingest import load
 
 if TYPE_CHECKING:
-    from tests.analysis.test_gaps import Program
+    from tests.analysis.causes.test_gaps import Program
     from traceanalyzer.analysis.replay.tape import Tape
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.analysis.causes.test_gaps import Program
 from tests.analysis.collectives import GEMM, Ranked
 from tests.analysis.replay.test_replay import gpu_bound, host_bound, steps
-from tests.analysis.test_gaps import Program
 from traceanalyzer.analysis.context import Context
 from traceanalyzer.analysis.replay.buckets import MB, fit_cost
 from traceanalyzer.analysis.replay.scenarios import (

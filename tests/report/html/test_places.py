@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.analysis.build import TraceBuilder
-from tests.analysis.test_step_timeline import three_steps
+from tests.report.timeline.test_step_timeline import three_steps
 from traceanalyzer.analysis.context import Context
 from traceanalyzer.analysis.measure import Measurements
-from traceanalyzer.analysis.step_timeline import step_timeline
 from traceanalyzer.diagnosis.finding import Evidence, Finding
 from traceanalyzer.report.html.places import Place, of_evidence, of_finding, of_moment
+from traceanalyzer.report.timeline.step_timeline import step_timeline
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from traceanalyzer.analysis.collective_names import KINDS
-from traceanalyzer.analysis.replay.dependencies import Dependencies
+from traceanalyzer.analysis.causes.dependencies import Dependencies
+from traceanalyzer.analysis.names.collectives import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.intervals import measure, union
+from traceanalyzer.analysis.algebra.intervals import measure, union
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:

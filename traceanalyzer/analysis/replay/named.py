@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.backward import made_by
-from traceanalyzer.analysis.intervals import measure, union
-from traceanalyzer.analysis.texts import texts_where
+from traceanalyzer.analysis.algebra.intervals import measure, union
+from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.joined.backward import made_by
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:

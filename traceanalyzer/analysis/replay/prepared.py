@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.replay.scenarios import without
-from traceanalyzer.analysis.texts import texts_where
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:

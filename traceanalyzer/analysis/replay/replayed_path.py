@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.gaps import QUEUED_LATENCY_NS
-from traceanalyzer.analysis.metric import ms
-from traceanalyzer.analysis.replay.binding import Bindings, Bound, HostWaits, op_before
-from traceanalyzer.analysis.replay.critical_path import Part, PathKind, walk
-from traceanalyzer.analysis.replay.path_rows import PathTime
+from traceanalyzer.analysis.causes.critical_path import Part, PathKind, walk
+from traceanalyzer.analysis.causes.gaps import QUEUED_LATENCY_NS
+from traceanalyzer.analysis.causes.start import Bindings, Bound, HostWaits, op_before
 from traceanalyzer.analysis.replay.simulate import QUEUE_DEPTH, repetitions, run
+from traceanalyzer.analysis.tables.path_rows import PathTime
+from traceanalyzer.figures import ms
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from traceanalyzer.analysis.replay.critical_path import Chain
+    from traceanalyzer.analysis.causes.critical_path import Chain
     from traceanalyzer.analysis.replay.simulate import Pass
     from traceanalyzer.analysis.replay.tape import Tape
     from traceanalyzer.trace import F64, I64

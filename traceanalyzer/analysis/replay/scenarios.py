@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.causes.dependencies import Dependencies
 from traceanalyzer.analysis.replay.buckets import MB, BucketSize, rebucketed
-from traceanalyzer.analysis.replay.dependencies import Dependencies
 from traceanalyzer.analysis.replay.fusion import (
     LEAST_KERNEL_NS,
     elementwise_fused,

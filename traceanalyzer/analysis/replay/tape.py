@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.host_timeline import HostState
-from traceanalyzer.analysis.intervals import IntervalSet, intersect, join, measure, union
-from traceanalyzer.analysis.launches import blocked_time
-from traceanalyzer.analysis.replay.dependencies import Dependencies, find_dependencies, stream_free_since
-from traceanalyzer.analysis.texts import texts_where
+from traceanalyzer.analysis.algebra.intervals import IntervalSet, intersect, join, measure, union
+from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.causes.dependencies import Dependencies, find_dependencies, stream_free_since
+from traceanalyzer.analysis.tables.launches import blocked_time
+from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:

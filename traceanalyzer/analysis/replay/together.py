@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.collective_matches import match_collectives
+from traceanalyzer.analysis.ranks.matches import match_collectives
 from traceanalyzer.analysis.replay.tape import make_tape, typical_steps
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from traceanalyzer.analysis.collective_matches import Matches
     from traceanalyzer.analysis.context import Context
+    from traceanalyzer.analysis.ranks.matches import Matches
     from traceanalyzer.analysis.replay.tape import Tape
     from traceanalyzer.trace import I64
 

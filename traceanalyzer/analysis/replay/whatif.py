@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.metric import NS_PER_MS, metric
-from traceanalyzer.analysis.replay.clocks import CAUTIOUS_DUTY, LIMITED_DUTY, duties, slowed
+from traceanalyzer.analysis.replay.gpu_clock import CAUTIOUS_DUTY, LIMITED_DUTY, duties, slowed
 from traceanalyzer.analysis.replay.scenarios import COMBINED, SCENARIOS, Scenario, combined
 from traceanalyzer.analysis.replay.simulate import step_times_ns
 from traceanalyzer.analysis.replay.tape import typical_steps
 from traceanalyzer.analysis.replay.together import make_tapes
+from traceanalyzer.figures import NS_PER_MS, metric
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

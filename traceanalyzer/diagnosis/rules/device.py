@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.metric import ms
-from traceanalyzer.analysis.op_models.tensors import Tensor, parse_inputs
+from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
 from traceanalyzer.diagnosis.draft import Draft, Remedy, share
 from traceanalyzer.diagnosis.finding import Evidence
 from traceanalyzer.diagnosis.rules.kernel_rows import (
@@ -25,12 +24,13 @@ from traceanalyzer.diagnosis.rules.kernel_rows import (
     top_kernels,
 )
 from traceanalyzer.diagnosis.shares import step_shares
+from traceanalyzer.figures import ms
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from traceanalyzer.analysis.measure import Measurements
-    from traceanalyzer.analysis.op_models.tensors import Input
+    from traceanalyzer.analysis.roofline.op_models.tensors import Input
     from traceanalyzer.diagnosis.finding import BottleneckClass
     from traceanalyzer.trace import F64, I64, Bool
 

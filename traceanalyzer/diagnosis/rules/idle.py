@@ -6,10 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.gap_rows import detail
-from traceanalyzer.analysis.gaps import IdleCause
-from traceanalyzer.analysis.intervals import measure, union
-from traceanalyzer.analysis.metric import ms
+from traceanalyzer.analysis.algebra.intervals import measure, union
+from traceanalyzer.analysis.causes.gaps import IdleCause
 from traceanalyzer.analysis.replay.scenarios import (
     ELEMENTWISE_LAUNCHED_ONCE,
     FUSED_OPTIMIZER,
@@ -18,8 +16,10 @@ from traceanalyzer.analysis.replay.scenarios import (
     LAUNCHES_FREE,
     NO_HOST_WORK,
 )
+from traceanalyzer.analysis.tables.gap_rows import detail
 from traceanalyzer.diagnosis.draft import Draft, Remedy, share
 from traceanalyzer.diagnosis.finding import Evidence
+from traceanalyzer.figures import ms
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

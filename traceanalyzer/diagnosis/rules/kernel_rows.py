@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.kernel_names import short_name
-from traceanalyzer.analysis.metric import ms
+from traceanalyzer.analysis.names.kernel_names import short_name
+from traceanalyzer.figures import ms
 
 if TYPE_CHECKING:
     import re

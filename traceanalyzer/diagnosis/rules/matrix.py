@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.kernel_precision import NO, is_matrix
-from traceanalyzer.analysis.op_models import Precision
-from traceanalyzer.analysis.op_models.tensors import Tensor, parse_inputs
-from traceanalyzer.analysis.roofline import SHORT_NS
+from traceanalyzer.analysis.roofline.op_models import Precision
+from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
+from traceanalyzer.analysis.roofline.precision import NO, is_matrix
+from traceanalyzer.analysis.roofline.roofline import SHORT_NS
 from traceanalyzer.diagnosis.draft import Draft, Remedy, share
 from traceanalyzer.diagnosis.finding import Evidence
 from traceanalyzer.diagnosis.rules.kernel_rows import (

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.gaps import IdleCause
-from traceanalyzer.analysis.intervals import measure, union
-from traceanalyzer.analysis.metric import ms
+from traceanalyzer.analysis.algebra.intervals import measure, union
+from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.causes.gaps import IdleCause
 from traceanalyzer.analysis.replay.prepared import prepared_before
 from traceanalyzer.analysis.replay.scenarios import Scenario
-from traceanalyzer.analysis.texts import texts_where
 from traceanalyzer.diagnosis.draft import Draft, Remedy
 from traceanalyzer.diagnosis.finding import Evidence
+from traceanalyzer.figures import ms
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:

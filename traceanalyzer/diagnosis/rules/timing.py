@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from traceanalyzer.analysis.measure import Measurements
-    from traceanalyzer.analysis.timing import TimingStats
+    from traceanalyzer.analysis.tables.timing import TimingStats
     from traceanalyzer.diagnosis.draft import Slice
 
 DRIFT_SHARE = 0.05

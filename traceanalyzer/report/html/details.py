@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.memory_tracks import MemoryTrack, memory_tracks
-from traceanalyzer.analysis.op_models import Precision
-from traceanalyzer.analysis.step_timeline import step_timeline
+from traceanalyzer.analysis.roofline.op_models import Precision
+from traceanalyzer.report.timeline.memory_tracks import MemoryTrack, memory_tracks
+from traceanalyzer.report.timeline.step_timeline import step_timeline
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.measure import Measurements
-    from traceanalyzer.analysis.timeline import Timeline
+    from traceanalyzer.report.timeline.lanes import Timeline
 
 TERA = 1e12
 ORDINARY = "fp32 on the ordinary cores"
