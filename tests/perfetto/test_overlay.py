@@ -18,6 +18,7 @@ from traceanalyzer.errors import EmptyRecordingError, UnreadableInputError
 from traceanalyzer.ingest import load
 from traceanalyzer.perfetto.overlay import Label, Overlay, Track, build_overlay
 from traceanalyzer.perfetto.overlay_json import PROCESS, merged, render_overlay
+from traceanalyzer.selection import Selection
 from traceanalyzer.trace import Run
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "gpu"
@@ -135,7 +136,7 @@ def test_times_before_the_base_and_text_that_is_no_unicode_are_written() -> None
 
 def test_one_step_is_all_there_is_where_one_is_asked_for() -> None:
     run = load([RECORDING])
-    whole, one = build_overlay(run), build_overlay(run, step=2)
+    whole, one = build_overlay(run), build_overlay(run, Selection(step=2))
     steps = one.tracks[0]
     assert len(steps.start) == 1
     for track in one.tracks[1:3]:

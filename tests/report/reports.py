@@ -8,6 +8,7 @@ from typing import TypeVar
 from traceanalyzer.analysis.tables.budget import StepRow
 from traceanalyzer.analysis.tables.collectives import CollectiveStats
 from traceanalyzer.analysis.tables.copies import CopyStats
+from traceanalyzer.analysis.tables.devices import DeviceTotals
 from traceanalyzer.analysis.tables.gap_rows import GapHistogramRow, GapRow
 from traceanalyzer.analysis.tables.host import HostStats
 from traceanalyzer.analysis.tables.kernels import ClassStats, KernelStats
@@ -15,7 +16,6 @@ from traceanalyzer.analysis.tables.launches import LaunchStats
 from traceanalyzer.analysis.tables.ops import OpStats
 from traceanalyzer.analysis.tables.path_rows import PathRow, PathTime
 from traceanalyzer.analysis.tables.syncs import SyncRow
-from traceanalyzer.analysis.time.devices import DeviceTotals
 from traceanalyzer.figures import metric
 from traceanalyzer.report.model import (
     Budget,

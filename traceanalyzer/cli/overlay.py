@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from traceanalyzer.cli.options import output_of, output_option, recordings, redact_options
+from traceanalyzer.cli.options import output_of, output_option, recordings, redact_options, selection_options
 
 if TYPE_CHECKING:
     import re
 
     from traceanalyzer.perfetto.overlay import Overlay
+    from traceanalyzer.selection import Knowledge, Selection
 
 
 @click.command(short_help="Write the findings as tracks to be opened beside the trace.")
 @recordings
-@click.option("--rank", type=click.IntRange(min=0), metavar="N", help="This rank instead of the one others wait for.")
-@click.option("--device", type=click.IntRange(min=0), metavar="N", help="Only this GPU (its CUDA ordinal).")
-@click.option("--step", type=click.IntRange(min=0), metavar="N", help="Only this step (its index).")
+@selection_options
 @click.option("--merge", is_flag=True, help="Put the recording's own events into the same file (Kineto traces).")
 @redact_options()
 @output_option("; one that ends in .gz is compressed")
@@ -29,7 +28,8 @@ def overlay(
     redact: bool,
     hidden_names: list[re.Pattern[str]],
     file: Path | None,
-    **narrow: Any,
+    selection: Selection,
+    knowledge: Knowledge,
 ) -> None:
     """Write what the analysis found as a Chrome trace for Perfetto, on the recording's own clock.
 
@@ -54,7 +54,7 @@ def overlay(
     warn_of_failures(run)
     from traceanalyzer.perfetto.overlay import build_overlay
 
-    made = build_overlay(run, **narrow)
+    made = build_overlay(run, selection, knowledge)
     if redact or hidden_names:
         from traceanalyzer.report.redact import redact_rows
 

@@ -10,20 +10,19 @@ import numpy as np
 from traceanalyzer.analysis.causes.critical_path import PathKind
 from traceanalyzer.analysis.causes.gaps import GapSide, IdleCause
 from traceanalyzer.analysis.causes.start import stream_numbers
-from traceanalyzer.analysis.context import Context
-from traceanalyzer.analysis.measure import Measurements
-from traceanalyzer.analysis.ranks.compare import compare_ranks
-from traceanalyzer.analysis.selection import only_device, only_rank
 from traceanalyzer.analysis.tables.gap_rows import detail
 from traceanalyzer.analysis.tables.path_rows import segment_names
 from traceanalyzer.diagnosis.diagnose import diagnose
 from traceanalyzer.diagnosis.rules.ranks import straggler
+from traceanalyzer.selection import measured
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from traceanalyzer.analysis.names.kernel_classes import KernelClasses
+    from traceanalyzer.analysis.measure import Measurements
+    from traceanalyzer.analysis.time.timed import Timed
     from traceanalyzer.diagnosis.finding import Finding
+    from traceanalyzer.selection import Knowledge, Selection
     from traceanalyzer.trace import I64, Bool, Run
 
 PATH_OF_CLASS = {
@@ -83,31 +82,23 @@ class Overlay:
     counters: list[Counter]
 
 
-def build_overlay(
-    run: Run,
-    *,
-    rank: int | None = None,
-    device: int | None = None,
-    step: int | None = None,
-    classes: KernelClasses | None = None,
-) -> Overlay:
-    """The overlay of one rank, the critical one unless one is asked for. `device` and `step` narrow it.
+def build_overlay(run: Run, selection: Selection | None = None, knowledge: Knowledge | None = None) -> Overlay:
+    """The overlay of one rank, the critical one unless one is asked for.
 
     Raises EmptyRecordingError for a rank, device or step that the recording does not have.
     """
-    measured = [Measurements(Context(only_device(t, device), classes, step)) for t in only_rank(run, rank)]
-    ranks = compare_ranks([m.ctx for m in measured])
-    m = measured[ranks.critical]
+    of = measured(run, selection, knowledge)
+    m, ranks = of.critical, of.ranks
     findings = diagnose(m, straggler(m, ranks)).findings
     tracks = [_steps(m), _path(m), *_gaps(m), _findings(m, findings)]
-    trace = m.ctx.trace
+    trace = m.trace
     if trace.source != "kineto":
-        tracks += _device_work(m.ctx)
-    return Overlay(trace.path, trace.source, trace.rank, trace.epoch_ns, tracks, list(_queues(m.ctx)))
+        tracks += _device_work(m)
+    return Overlay(trace.path, trace.source, trace.rank, trace.epoch_ns, tracks, list(_queues(m)))
 
 
 def _steps(m: Measurements) -> Track:
-    steps = m.ctx.steps
+    steps = m.steps
     labels = [Label("step", name, "warm-up" if i < steps.warmup else "") for i, name in enumerate(steps.names)]
     return Track("steps", steps.start, steps.duration, np.arange(len(steps)), labels)
 
@@ -115,7 +106,7 @@ def _steps(m: Measurements) -> Track:
 def _path(m: Measurements) -> Track:
     """The critical path; neighbouring segments of one kind and name are one slice."""
     path = m.critical_path
-    code, names = segment_names(m.ctx, path)
+    code, names = segment_names(m, path)
     key = code * len(PathKind) + path.kind
     first = np.flatnonzero(np.append(True, key[1:] != key[:-1])[: len(key)])
     used, label = np.unique(key[first], return_inverse=True)
@@ -125,17 +116,17 @@ def _path(m: Measurements) -> Track:
 
 
 def _gaps(m: Measurements) -> Iterator[Track]:
-    ctx, gaps = m.ctx, m.gaps
-    inside = (gaps.side == GapSide.INSIDE) & _asked_for(ctx, gaps.start, gaps.end)
-    for device in ctx.activity:
+    gaps = m.gaps
+    inside = (gaps.side == GapSide.INSIDE) & _asked_for(m, gaps.start, gaps.end)
+    for device in m.activity:
         rows = np.flatnonzero(inside & (gaps.device == device))
-        labels = [Label(IdleCause(gaps.cause[i]).label, "", detail(ctx, gaps, i)) for i in rows.tolist()]
+        labels = [Label(IdleCause(gaps.cause[i]).label, "", detail(m, gaps, i)) for i in rows.tolist()]
         yield Track(f"idle gaps of GPU {device}", gaps.start[rows], gaps.duration[rows], np.arange(len(rows)), labels)
 
 
 def _findings(m: Measurements, findings: list[Finding]) -> Track:
     """Each finding where the critical path has the longest segment of its kind, else where the steady state begins."""
-    path, first = m.critical_path, int(m.ctx.steps.start[m.ctx.steps.warmup])
+    path, first = m.critical_path, int(m.steps.start[m.steps.warmup])
     moments = []
     for finding in findings:
         rows = np.flatnonzero(path.kind == PATH_OF_CLASS.get(finding.cls, len(PathKind)))
@@ -146,26 +137,28 @@ def _findings(m: Measurements, findings: list[Finding]) -> Track:
     return Track("findings", start, np.zeros_like(start), order, labels)
 
 
-def _device_work(ctx: Context) -> Iterator[Track]:
+def _device_work(timed: Timed) -> Iterator[Track]:
     """Device ops by stream, for recordings that the viewer cannot open."""
-    ops, stream = ctx.trace.device_ops, stream_numbers(ctx)
-    asked = _asked_for(ctx, ops.start, ops.end)
+    ops, stream = timed.trace.device_ops, stream_numbers(timed)
+    asked = _asked_for(timed, ops.start, ops.end)
     for one in np.unique(stream).tolist():
         rows = np.flatnonzero((stream == one) & asked)
         if len(rows):
             used, label = np.unique(ops.name[rows], return_inverse=True)
-            labels = [Label("", ctx.trace.strings[code]) for code in used.tolist()]
+            labels = [Label("", timed.trace.strings[code]) for code in used.tolist()]
             title = f"GPU {ops.device[rows[0]]}, stream {ops.stream[rows[0]]}"
             yield Track(title, ops.start[rows], (ops.end - ops.start)[rows], label, labels)
 
 
-def _queues(ctx: Context) -> Iterator[Counter]:
+def _queues(timed: Timed) -> Iterator[Counter]:
     """Ops launched and not finished, by stream."""
-    ops, stream = ctx.trace.device_ops, stream_numbers(ctx)
+    ops, stream = timed.trace.device_ops, stream_numbers(timed)
     for one in np.unique(stream).tolist():
-        rows = np.flatnonzero((stream == one) & (ctx.launch_time >= 0) & _asked_for(ctx, ctx.launch_time, ops.end))
+        rows = np.flatnonzero(
+            (stream == one) & (timed.launch_time >= 0) & _asked_for(timed, timed.launch_time, ops.end)
+        )
         if len(rows):
-            time = np.concatenate((ctx.launch_time[rows], ops.end[rows]))
+            time = np.concatenate((timed.launch_time[rows], ops.end[rows]))
             order = np.argsort(time, kind="stable")
             depth = np.cumsum(np.repeat([1, -1], len(rows))[order])
             last = np.append(np.diff(time[order]) > 0, True)
@@ -173,9 +166,9 @@ def _queues(ctx: Context) -> Iterator[Counter]:
             yield Counter(title, time[order][last], depth[last])
 
 
-def _asked_for(ctx: Context, start: I64, end: I64) -> Bool:
+def _asked_for(timed: Timed, start: I64, end: I64) -> Bool:
     """Which of these intervals touch the step that was asked for; all, where none was."""
-    if ctx.only_step is None:
+    if timed.only_step is None:
         return np.ones(len(start), bool)
-    result: Bool = (end > ctx.steps.start[0]) & (start < ctx.steps.end[-1])
+    result: Bool = (end > timed.steps.start[0]) & (start < timed.steps.end[-1])
     return result

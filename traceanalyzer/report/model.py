@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from traceanalyzer.analysis.tables.collectives import CommunicationTime
+from traceanalyzer.analysis.tables.devices import DeviceTotals
 from traceanalyzer.analysis.tables.host import HostStats
 from traceanalyzer.analysis.tables.launches import LaunchStats
 from traceanalyzer.analysis.tables.path_rows import PathTime
@@ -19,7 +20,6 @@ from traceanalyzer.analysis.tables.roofline_step import RooflineStep
 from traceanalyzer.analysis.tables.step_metrics import Budget, Idle, StepTime
 from traceanalyzer.analysis.tables.step_parts import StepPart
 from traceanalyzer.analysis.tables.timing import TimingStats
-from traceanalyzer.analysis.time.devices import DeviceTotals
 from traceanalyzer.diagnosis.finding import (
     BottleneckClass,
     Evidence,

@@ -13,7 +13,7 @@ from tests.analysis.replay.test_replay import GEMM, NCCL, copying, gpu_bound, ho
 from tests.analysis.test_any_trace import any_rows, measure
 from traceanalyzer.analysis.causes.critical_path import CriticalPath, Part, PathKind, find_critical_path, walk
 from traceanalyzer.analysis.causes.start import Bindings, Bound, HostWaits, find_bindings, host_waits
-from traceanalyzer.analysis.context import Context
+from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.analysis.tables.path_rows import path_rows, path_time
 from traceanalyzer.ingest import load
 from traceanalyzer.trace import DeviceOpKind, OverheadKind, RangeKind, WaitKind, Waits
@@ -28,7 +28,7 @@ RECORDINGS = [
 ]
 
 
-def partitions_the_steps(ctx: Context, path: CriticalPath) -> None:
+def partitions_the_steps(ctx: Measurements, path: CriticalPath) -> None:
     start, end = ctx.steps.start[ctx.steps.warmup], ctx.steps.end[-1]
     assert path.duration.sum() == end - start
     if end > start:
@@ -42,7 +42,7 @@ def partitions_the_steps(ctx: Context, path: CriticalPath) -> None:
     assert (path.end[runs] <= ctx.trace.device_ops.end[path.op[runs]]).all()
 
 
-def shares(ctx: Context) -> dict[str, float]:
+def shares(ctx: Measurements) -> dict[str, float]:
     """Share of the steady steps by kind of segment, those of at least 1 %."""
     path = find_critical_path(ctx)
     partitions_the_steps(ctx, path)
@@ -57,7 +57,7 @@ EMPTY_STEPS = [("ProfilerStep#1", start, 0, 0, RangeKind.ANNOTATION) for start i
 @given(any_rows)
 @example(([("gemm", 0, 0, -1, DeviceOpKind.KERNEL, 0)], [], EMPTY_STEPS, []))
 def test_every_moment_of_the_steady_steps_belongs_to_one_segment(rows) -> None:
-    ctx = measure(rows).ctx
+    ctx = measure(rows)
     path = find_critical_path(ctx)
     if len(ctx.trace.device_ops):
         partitions_the_steps(ctx, path)
@@ -180,7 +180,7 @@ def test_a_collective_after_the_compute_is_on_the_path_and_one_beside_it_is_not(
     assert "communication" not in shares(steps(hidden))
 
 
-def two_streams() -> Context:
+def two_streams() -> Measurements:
     """Both steps: a on stream 7, b on stream 8 waits for a, c on stream 7 waits for b; launched long before."""
     b = TraceBuilder()
     for i in range(2):
@@ -191,7 +191,7 @@ def two_streams() -> Context:
         b.kernel("b", t + 302, t + 600, 3 * i + 2, stream=8)
         b.kernel("c", t + 603, t + 1000, 3 * i + 3, stream=7)
         b.annotation(f"ProfilerStep#{i}", t, t + 900)
-    return Context(b.build())
+    return Measurements(b.build())
 
 
 def test_the_path_crosses_streams_where_one_waits_for_the_other() -> None:
@@ -213,7 +213,7 @@ def test_a_full_queue_leads_back_to_the_device() -> None:
     b.call("cudaLaunchKernel", 4, 8, 2).kernel("first", 201, 290, 2)
     b.call("cudaLaunchKernel", 8, 202, 3).overhead(OverheadKind.BACK_PRESSURE, 9, 202).kernel("k", 291, 300, 3)
     b.call("cudaLaunchKernel", 600, 604, 4).kernel("last", 610, 700, 4)
-    ctx = Context(b.build())
+    ctx = Measurements(b.build())
     waits = host_waits(ctx)
     assert (waits.end.tolist(), waits.op.tolist()) == ([202_000], [1])
     path = find_critical_path(ctx)
@@ -230,8 +230,8 @@ def test_a_recorded_wait_for_a_stream_is_for_its_ops() -> None:
     b.call("cudaLaunchKernel", 200, 204, 4).kernel("next", 210, 220, 4, stream=7, context=1)
     sync = {"kind": [WaitKind.STREAM_SYNC], "start": [10_000], "end": [105_000], "correlation": [3]}
     known = Waits.from_columns(sync | {"context": [1], "stream": [7]})
-    assert host_waits(Context(b.build())).op.tolist() == [1]
-    assert host_waits(Context(b.build(waits=known))).op.tolist() == [0]
+    assert host_waits(Measurements(b.build())).op.tolist() == [1]
+    assert host_waits(Measurements(b.build(waits=known))).op.tolist() == [0]
 
 
 def test_another_thread_that_goes_on_is_not_held_by_a_wait() -> None:
@@ -241,7 +241,7 @@ def test_another_thread_that_goes_on_is_not_held_by_a_wait() -> None:
     for i in range(30):
         b.op("aten::mm", 20 + 10 * i, 30 + 10 * i, thread=1)
     b.call("cudaLaunchKernel", 320, 324, 2, thread=1).kernel("k", 326, 400, 2)
-    assert not len(host_waits(Context(b.build())).call)
+    assert not len(host_waits(Measurements(b.build())).call)
 
 
 def test_names_say_what_carries_the_path() -> None:
@@ -259,5 +259,5 @@ def test_names_say_what_carries_the_path() -> None:
 @pytest.mark.parametrize("recording", RECORDINGS, ids=lambda p: f"{p.parent.name}/{p.name}")
 def test_the_paths_of_recordings_are_their_steps(recording: Path) -> None:
     for trace in load([recording]).traces:
-        ctx = Context(trace)
+        ctx = Measurements(trace)
         partitions_the_steps(ctx, find_critical_path(ctx))

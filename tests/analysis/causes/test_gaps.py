@@ -4,7 +4,7 @@ import pytest
 
 from tests.analysis.build import TraceBuilder
 from traceanalyzer.analysis.causes.gaps import REFILL_LAUNCHES, GapSide, IdleCause, find_gaps
-from traceanalyzer.analysis.context import Context
+from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.analysis.tables.budget import step_budgets
 from traceanalyzer.analysis.tables.gap_rows import gap_histogram, gap_rows, largest_gaps
 from traceanalyzer.trace import CopyKind, DeviceOpKind, OverheadKind
@@ -46,7 +46,7 @@ class Program(TraceBuilder):
 
 
 def causes(program: TraceBuilder) -> list[str]:
-    gaps = find_gaps(Context(program.build()))
+    gaps = find_gaps(Measurements(program.build()))
     return [IdleCause(c).label for c in gaps.cause[gaps.side == GapSide.INSIDE]]
 
 
@@ -60,7 +60,7 @@ def test_a_host_that_dispatches_too_slowly() -> None:
 
 def test_a_queued_op_starts_after_the_devices_own_latency() -> None:
     program = Program().launch(us=50).launch().launch()
-    ctx = Context(program.build())
+    ctx = Measurements(program.build())
     gaps = find_gaps(ctx)
     inside = gaps.side == GapSide.INSIDE
     assert gaps.queued[inside].tolist() == [1, 1]
@@ -77,7 +77,7 @@ def test_a_long_pause_of_a_queued_op_is_not_explained() -> None:
 def test_a_wait_that_drains_the_queue_owns_the_idle_time_after_it() -> None:
     program = Program().launch(us=50).sync().spend(20).launch()
     assert causes(program) == ["sync"]
-    ctx = Context(program.build())
+    ctx = Measurements(program.build())
     gaps = find_gaps(ctx)
     call = gaps.sync[gaps.side == GapSide.INSIDE][0]
     assert ctx.trace.strings[ctx.trace.api_calls.name[call]] == "cudaStreamSynchronize"
@@ -193,7 +193,7 @@ def test_without_api_calls_the_cause_is_not_known() -> None:
 
 def test_the_wait_the_profiler_adds_is_nobodys() -> None:
     program = Program().launch().sync("cudaDeviceSynchronize")
-    assert not Context(program.build()).blocks.any()
+    assert not Measurements(program.build()).blocks.any()
 
 
 def test_idle_by_cause_partitions_the_idle_time_of_every_step() -> None:
@@ -202,7 +202,7 @@ def test_idle_by_cause_partitions_the_idle_time_of_every_step() -> None:
         start = b.now
         b.within("enumerate(DataLoader)#x.__next__", 300).launch(us=20).spend(150).launch(us=20).sync().spend(30)
         b.annotation(f"ProfilerStep#{i}", start, b.now)
-    ctx = Context(b.build())
+    ctx = Measurements(b.build())
     budgets = step_budgets(ctx, find_gaps(ctx), 0)
     assert sum(budgets.idle_by_cause.values()).tolist() == budgets.idle.tolist()
     parts = budgets.compute + budgets.exposed_communication + budgets.exposed_copy + budgets.idle
@@ -213,7 +213,7 @@ def test_idle_by_cause_partitions_the_idle_time_of_every_step() -> None:
 
 def test_rows_say_what_the_host_did_and_what_ended_the_gap() -> None:
     program = Program().launch("first").within("load_batch", 900).launch("second")
-    ctx = Context(program.build())
+    ctx = Measurements(program.build())
     gaps = find_gaps(ctx)
     (row,) = gap_rows(ctx, gaps, largest_gaps(gaps, 1))
     assert row.cause == "input"
@@ -223,7 +223,7 @@ def test_rows_say_what_the_host_did_and_what_ended_the_gap() -> None:
 
 def test_the_histogram_holds_all_idle_time() -> None:
     program = Program().launch().spend(20).launch().spend(800).launch()
-    ctx = Context(program.build())
+    ctx = Measurements(program.build())
     gaps = find_gaps(ctx)
     rows = gap_histogram(ctx, gaps)
     assert sum(r.idle_ms for r in rows) * 1e6 == pytest.approx(gaps.duration.sum())
@@ -231,7 +231,7 @@ def test_the_histogram_holds_all_idle_time() -> None:
 
 
 def test_no_device_work_means_no_gaps() -> None:
-    assert len(find_gaps(Context(TraceBuilder().op("aten::mm", 0, 10).build()))) == 0
+    assert len(find_gaps(Measurements(TraceBuilder().op("aten::mm", 0, 10).build()))) == 0
 
 
 def test_a_gap_is_described_by_the_thread_that_works_not_by_one_that_rests() -> None:
@@ -244,7 +244,7 @@ def test_a_gap_is_described_by_the_thread_that_works_not_by_one_that_rests() -> 
     b.call("cudaLaunchKernel", 950, 960, 2, thread=1).kernel("k2", 960, 1100, 2)
     # the first thread comes back and launches: it rested for all of the last gap as well
     b.op("aten::add_", 2000, 2020).call("cudaLaunchKernel", 2005, 2010, 3).kernel("k3", 2010, 3000, 3)
-    ctx = Context(b.build())
+    ctx = Measurements(b.build())
     gaps = find_gaps(ctx)
     details = [row.detail for row in gap_rows(ctx, gaps, (gaps.side == GapSide.INSIDE).nonzero()[0])]
     assert details == [

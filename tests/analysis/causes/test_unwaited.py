@@ -11,7 +11,7 @@ from tests.analysis.causes.test_gaps import Program, causes
 from traceanalyzer.analysis.causes import unwaited
 from traceanalyzer.analysis.causes.gaps import REFILL_LAUNCHES, GapSide, find_gaps
 from traceanalyzer.analysis.causes.unwaited import gaps_without_waits
-from traceanalyzer.analysis.context import Context
+from traceanalyzer.analysis.measure import Measurements
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +25,7 @@ def short_queue() -> Iterator[None]:
 
 
 def left(program: Program) -> list[int]:
-    ctx = Context(program.build())
+    ctx = Measurements(program.build())
     gaps = find_gaps(ctx)
     inside = gaps.side == GapSide.INSIDE
     return gaps_without_waits(ctx, gaps.start[inside], gaps.end[inside], gaps.next_op[inside]).tolist()

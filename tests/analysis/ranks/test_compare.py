@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.analysis.collectives import GEMM, Ranked
-from traceanalyzer.analysis.context import Context
+from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.analysis.ranks.compare import compare_ranks
 from traceanalyzer.analysis.ranks.matches import match_collectives
 from traceanalyzer.analysis.ranks.rank_clocks import align_clocks
@@ -42,7 +42,7 @@ def rank_trace(
 
 
 def compare(*traces: Trace):
-    return compare_ranks([Context(trace) for trace in traces])
+    return compare_ranks([Measurements(trace) for trace in traces])
 
 
 def test_the_rank_that_the_others_wait_for_is_critical():
@@ -146,7 +146,7 @@ def test_a_step_in_which_ranks_recorded_differently_many_is_not_matched():
         for c in range(2 if i == 1 else 1):
             builder.collective(i * STEP + 100 + 300 * c, i * STEP + 200 + 300 * c, i * STEP + 50 + 10 * c)
     traces = rank_trace(0, compute=10, steps=3), builder.trace(1, epoch_ns=EPOCH)
-    matches = match_collectives([Context(trace) for trace in traces])
+    matches = match_collectives([Measurements(trace) for trace in traces])
     assert len(matches) == 2
     assert "2 of 4 collectives were not matched" in matches.notes[0]
 
@@ -156,7 +156,7 @@ def test_matching_stops_where_kinds_differ():
     for builder, kinds in ((a, ("allreduce", "allgather", "allreduce")), (b, ("allreduce", "broadcast", "allreduce"))):
         for i, kind in enumerate(kinds):
             builder.collective(100 * i + 50, 100 * i + 90, 100 * i, name=kind)
-    matches = match_collectives([Context(a.trace(0, epoch_ns=EPOCH)), Context(b.trace(1, epoch_ns=EPOCH))])
+    matches = match_collectives([Measurements(a.trace(0, epoch_ns=EPOCH)), Measurements(b.trace(1, epoch_ns=EPOCH))])
     assert len(matches) == 1
     assert "2 collectives were not matched" in matches.notes[0]
 
@@ -169,7 +169,7 @@ def test_groups_are_matched_each_for_itself():
         for i, group in enumerate(order):
             builder.collective(100 * i + 50, 100 * i + 90, 100 * i, group=group, stream=8 + i)
         traces.append(builder.trace(rank, epoch_ns=EPOCH))
-    matches = match_collectives([Context(t) for t in traces])
+    matches = match_collectives([Measurements(t) for t in traces])
     assert sorted(matches.group) == ["data", "tensor"]
 
 
@@ -196,7 +196,7 @@ def recorded(run: str):
     from traceanalyzer.ingest import load
 
     paths = [SHARED / "ranks2" / f"{run}.rank{rank}.json.gz" for rank in range(2)]
-    return compare_ranks([Context(trace) for trace in load(paths).traces])
+    return compare_ranks([Measurements(trace) for trace in load(paths).traces])
 
 
 @recordings

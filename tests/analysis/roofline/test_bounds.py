@@ -12,7 +12,8 @@ import pytest
 
 from tests.analysis.build import TraceBuilder
 from tests.analysis.roofline.test_roofline import GPU, mm, op
-from traceanalyzer.analysis.context import Context
+from traceanalyzer.analysis.joined.knowledge import Knowledge
+from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.analysis.roofline.bounds import Bound, Reached, bounds
 from traceanalyzer.analysis.roofline.instructions import SLOTS
 from traceanalyzer.analysis.roofline.traffic import PASSES, tile
@@ -23,13 +24,13 @@ from traceanalyzer.trace import Device
 LARGE = replace(GPU, fp32_lanes_per_sm=500, cache_bytes=1_000_000)
 
 
-def context(builder: TraceBuilder) -> Context:
-    return Context(builder.build(devices=(Device(0, "round"),)), hardware=HardwareTable((LARGE,)))
+def context(builder: TraceBuilder) -> Measurements:
+    return Measurements(builder.build(devices=(Device(0, "round"),)), Knowledge(hardware=HardwareTable((LARGE,))))
 
 
 def kernel(
     name: str, operator: str, shapes: list[list[int]], us: float, dtype: str = "float", **columns: Any
-) -> Context:
+) -> Measurements:
     b = TraceBuilder()
     dtypes = json.dumps([dtype if shape else "Scalar" for shape in shapes])
     op(b, operator, 0, json.dumps(shapes), dtypes, (name, 100, 100 + us, {"blocks": 1000, "threads": 128, **columns}))

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from tests.analysis.build import TraceBuilder
-from traceanalyzer.analysis.context import Context
+from traceanalyzer.analysis.joined.knowledge import Knowledge
+from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.analysis.roofline.bounds import Bound
 from traceanalyzer.analysis.roofline.op_models import Precision
 from traceanalyzer.analysis.roofline.precision import NO, UNKNOWN, YES, tensor_cores
@@ -39,8 +40,8 @@ TABLE = HardwareTable((GPU,))
 GEMM, ADD = "ampere_bf16_s16816gemm_bf16_128x64", "void at::native::vectorized_elementwise_kernel<4, add>"
 
 
-def context(builder: TraceBuilder, name: str | None = "round") -> Context:
-    return Context(builder.build(devices=(Device(0, name),)), hardware=TABLE)
+def context(builder: TraceBuilder, name: str | None = "round") -> Measurements:
+    return Measurements(builder.build(devices=(Device(0, name),)), Knowledge(hardware=TABLE))
 
 
 def op(builder: TraceBuilder, name: str, at: float, shapes: str, dtypes: str, *kernels: tuple[Any, ...]) -> None:
@@ -191,7 +192,7 @@ def test_measured_ceilings_stand_beside_the_datasheet() -> None:
     b.kernel("Memset", 70, 90, kind=DeviceOpKind.MEMSET, bytes=5_000_000)
     trace = b.build(devices=(Device(0, "round"),))
     ceilings = Ceilings(bandwidth=0.5e12, matmul={"bf16": 80e12, "tf32": 1e9})
-    ctx = Context(replace(trace, ceilings=ceilings), hardware=TABLE)
+    ctx = Measurements(replace(trace, ceilings=ceilings), Knowledge(hardware=TABLE))
     assert ctx.roofline.attainable.tolist() == pytest.approx([20_000, 5_000])
     assert ctx.roofline.reachable.tolist() == pytest.approx([25_000, 10_000])
     step = roofline_step(ctx)
@@ -245,7 +246,7 @@ def test_collectives_are_held_against_the_links_and_use_few_blocks_on_purpose() 
     trace = b.build(
         devices=(Device(0, "round"),), collectives=Collectives.from_columns(table | {"group_size": [2, 64]})
     )
-    r = Context(trace, hardware=TABLE).roofline
+    r = Measurements(trace, Knowledge(hardware=TABLE)).roofline
     assert r.bytes[0] == pytest.approx(2e6)  # 2(n-1)/n of 2 MB
     assert r.attainable[0] == pytest.approx(20_000)
     assert r.bound.tolist() == [Bound.LINK, Bound.UNKNOWN]

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from tests.analysis.collectives import ALL_REDUCE, GEMM, Ranked
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, intersect, union
 from traceanalyzer.analysis.algebra.sharing import shared_time
-from traceanalyzer.analysis.context import Context
+from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.analysis.names.collectives import KINDS
 from traceanalyzer.analysis.tables.collectives import collective_stats, communication_time
-from traceanalyzer.analysis.time.collective_calls import collective_calls
 
 SHARED = Path(__file__).resolve().parents[4] / "shared" / "traces"
 TWO_RANKS = sorted([*SHARED.glob("ranks2/*base*.gz"), *SHARED.glob("ablations/*base.rank*.gz")])
@@ -22,10 +21,10 @@ recordings = pytest.mark.skipif(not TWO_RANKS, reason="the shared recordings are
 
 
 @cache
-def recorded(path: Path) -> Context:
+def recorded(path: Path) -> Measurements:
     from traceanalyzer.ingest import load
 
-    return Context(load([path]).traces[0])
+    return Measurements(load([path]).traces[0])
 
 
 def test_overlapping_intervals_share_their_time():
@@ -50,7 +49,7 @@ def test_shared_time_adds_up_to_the_union(intervals, others):
 
 
 def test_metadata_comes_from_the_call_that_encloses_the_launch():
-    ctx = Context(Ranked().collective(10, 20, 5, elements=1000).trace())
+    ctx = Measurements(Ranked().collective(10, 20, 5, elements=1000).trace())
     (row,) = collective_stats(ctx)
     assert (row.collective, row.group, row.group_size, row.dtype) == ("all_reduce", "pg", 2, "Float")
     assert row.message_bytes == 4000
@@ -65,12 +64,12 @@ def test_metadata_of_the_kernel_itself_goes_first():
     builder = Ranked()
     own = builder.described("allreduce", 7)
     builder.collective(10, 20, 5, elements=1000, collective=own)
-    (row,) = collective_stats(Context(builder.trace()))
+    (row,) = collective_stats(Measurements(builder.trace()))
     assert row.message_bytes == 28
 
 
 def test_without_metadata_the_kernel_name_tells_the_kind_alone():
-    ctx = Context(Ranked().launched(ALL_REDUCE, 10, 20, 5).trace())
+    ctx = Measurements(Ranked().launched(ALL_REDUCE, 10, 20, 5).trace())
     (row,) = collective_stats(ctx)
     assert (row.collective, row.group, row.message_bytes, row.bus_gbs) == ("all_reduce", None, None, None)
 
@@ -78,7 +77,7 @@ def test_without_metadata_the_kernel_name_tells_the_kind_alone():
 def test_a_metadata_range_on_another_thread_is_not_the_launching_one():
     builder = Ranked()
     builder.op("record_param_comms", 0, 30, thread=1, collective=builder.described("allreduce", 1000))
-    (row,) = collective_stats(Context(builder.launched(ALL_REDUCE, 10, 20, 5).trace()))
+    (row,) = collective_stats(Measurements(builder.launched(ALL_REDUCE, 10, 20, 5).trace()))
     assert row.message_bytes is None
 
 
@@ -88,7 +87,7 @@ def test_kernels_of_one_call_are_one_collective():
     builder.op("record_param_comms", 0, 10, collective=row)
     for i in range(2):
         builder.launched("ncclDevKernel_Broadcast_RING_LL", 20 + 10 * i, 28 + 10 * i, 2 + i)
-    (stats,) = collective_stats(Context(builder.trace()))
+    (stats,) = collective_stats(Measurements(builder.trace()))
     assert stats.count == 1
     assert stats.collective == "all_gather"
     assert stats.message_bytes == 8000
@@ -100,7 +99,7 @@ def test_a_group_of_calls_launches_at_its_end():
     for i, elements in enumerate((1000, 500)):
         builder.op("record_param_comms", 10 * i, 10 * i + 5, collective=builder.described("allreduce", elements))
     builder.launched(ALL_REDUCE, 40, 60, 30)
-    (row,) = collective_stats(Context(builder.trace()))
+    (row,) = collective_stats(Measurements(builder.trace()))
     assert row.message_bytes == 6000
     assert row.group == "pg"
 
@@ -109,7 +108,7 @@ def test_a_call_that_launched_nothing_does_not_describe_another_kind():
     builder = Ranked()
     builder.op("record_param_comms", 0, 5, collective=builder.described("_reduce_scatter_base", 1000))
     builder.launched(ALL_REDUCE, 40, 60, 30)
-    (row,) = collective_stats(Context(builder.trace()))
+    (row,) = collective_stats(Measurements(builder.trace()))
     assert (row.collective, row.message_bytes) == ("all_reduce", None)
 
 
@@ -117,7 +116,7 @@ def test_a_barrier_is_a_barrier_and_not_the_all_reduce_inside_it():
     builder = Ranked()
     builder.op("record_param_comms", 0, 20, collective=builder.described("barrier", 1))
     builder.collective(30, 40, 5, elements=1)
-    (row,) = collective_stats(Context(builder.trace()))
+    (row,) = collective_stats(Measurements(builder.trace()))
     assert (row.collective, row.message_bytes, row.bus_gbs) == ("barrier", None, None)
 
 
@@ -125,7 +124,7 @@ def test_exposed_time_is_shared_and_hidden_time_is_not_exposed():
     builder = Ranked()
     builder.launched(GEMM, 0, 100, 0)
     builder.collective(50, 150, 10, stream=8, elements=10).collective(120, 200, 20, stream=9, elements=20)
-    ctx = Context(builder.trace())
+    ctx = Measurements(builder.trace())
     small, large = sorted(collective_stats(ctx), key=lambda row: row.message_bytes)
     # 100-120 the first alone, 120-150 both, 150-200 the second alone.
     assert small.exposed_ms == pytest.approx((20 + 15) / 1e3)
@@ -138,12 +137,12 @@ def test_exposed_time_is_shared_and_hidden_time_is_not_exposed():
 
 def test_the_compute_stream_is_named():
     builder = Ranked().launched(GEMM, 0, 100, 0).collective(100, 150, 10)
-    (row,) = collective_stats(Context(builder.trace()))
+    (row,) = collective_stats(Measurements(builder.trace()))
     assert row.on_compute_stream is True
 
 
 def test_no_collectives_no_rows():
-    ctx = Context(Ranked().launched(GEMM, 0, 100, 0).trace())
+    ctx = Measurements(Ranked().launched(GEMM, 0, 100, 0).trace())
     assert collective_stats(ctx) == []
     assert communication_time(ctx, 0).overlap_share is None
 
@@ -178,7 +177,7 @@ def test_rows_add_up_to_the_collectives_of_the_steady_steps(path):
 @pytest.mark.parametrize("path", TWO_RANKS, ids=lambda p: p.name)
 def test_every_launched_collective_of_pytorch_is_described(path):
     ctx = recorded(path)
-    calls = collective_calls(ctx)
+    calls = ctx.collective_calls
     launched = calls.launched >= 0
     assert (calls.metadata[launched] >= 0).all()
     assert (calls.bytes[launched] > 0).all()

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.analysis.build import TraceBuilder
-from traceanalyzer.analysis.context import Context
+from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.analysis.tables.copies import copy_stats
 from traceanalyzer.trace import CopyKind, DeviceOpKind, MemoryKind
 
@@ -15,10 +15,10 @@ recordings = pytest.mark.skipif(not RECORDINGS, reason="the shared recordings ar
 MB = 1_000_000
 
 
-def recorded(path: Path) -> Context:
+def recorded(path: Path) -> Measurements:
     from traceanalyzer.ingest import load
 
-    return Context(load([path]).traces[0])
+    return Measurements(load([path]).traces[0])
 
 
 def copying(
@@ -34,7 +34,7 @@ def copying(
 
 
 def only(builder: TraceBuilder):
-    (row,) = copy_stats(Context(builder.build()))
+    (row,) = copy_stats(Measurements(builder.build()))
     return row
 
 
@@ -91,7 +91,7 @@ def test_without_the_call_nothing_is_said_about_the_host():
 def test_copies_beside_compute_or_a_collective_are_not_exposed_and_share_the_rest():
     builder = copying().kernel("gemm", 0, 40, stream=8).kernel("ncclDevKernel_AllReduce", 30, 60, stream=9)
     builder.kernel("Memcpy", 100, 140, kind=DeviceOpKind.MEMCPY, bytes=100, stream=10)
-    first, second = sorted(copy_stats(Context(builder.build())), key=lambda row: -row.total_ms)
+    first, second = sorted(copy_stats(Measurements(builder.build())), key=lambda row: -row.total_ms)
     # 60-100 the first alone, 100-120 both, 120-140 the second.
     assert first.exposed_ms == pytest.approx(0.050)
     assert second.exposed_ms == pytest.approx(0.030)

@@ -3,14 +3,15 @@ from __future__ import annotations
 import pytest
 
 from tests.analysis.build import TraceBuilder
-from traceanalyzer.analysis.context import Context
-from traceanalyzer.analysis.tables.launches import FULL_QUEUE, LaunchStats, measure_launches
+from traceanalyzer.analysis.measure import Measurements
+from traceanalyzer.analysis.tables.launches import LaunchStats, measure_launches
+from traceanalyzer.analysis.time.launch_queue import FULL_QUEUE
 from traceanalyzer.figures import definitions
 from traceanalyzer.trace import DeviceOpKind, OverheadKind
 
 
 def measured(builder: TraceBuilder) -> LaunchStats:
-    stats = measure_launches(Context(builder.build()))
+    stats = measure_launches(Measurements(builder.build()))
     assert stats is not None
     return stats
 
@@ -44,7 +45,7 @@ def test_counts_and_times_are_per_step() -> None:
 
 
 def test_no_api_calls_means_no_figures() -> None:
-    assert measure_launches(Context(TraceBuilder().kernel("k", 0, 10).build())) is None
+    assert measure_launches(Measurements(TraceBuilder().kernel("k", 0, 10).build())) is None
 
 
 def test_negative_queue_delay_is_absent() -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.analysis.collectives import GEMM, Ranked
-from traceanalyzer.analysis.context import Context
+from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.analysis.tables.phases import phase_stats
 from traceanalyzer.analysis.time.host_timeline import INPUT_NAMES
 from traceanalyzer.trace import RangeKind
@@ -18,13 +18,13 @@ recordings = pytest.mark.skipif(not GPT.exists(), reason="the shared recordings 
 
 
 def phases(builder: Ranked):
-    return {row.name: row for row in phase_stats(Context(builder.trace()))}
+    return {row.name: row for row in phase_stats(Measurements(builder.trace()))}
 
 
-def recorded(path: Path) -> Context:
+def recorded(path: Path) -> Measurements:
     from traceanalyzer.ingest import load
 
-    return Context(load([path]).traces[0])
+    return Measurements(load([path]).traces[0])
 
 
 def stepped() -> Ranked:
@@ -38,7 +38,7 @@ def stepped() -> Ranked:
 
 
 def test_a_phase_has_what_was_launched_inside_it():
-    (row,) = phase_stats(Context(stepped().trace()))
+    (row,) = phase_stats(Measurements(stepped().trace()))
     assert (row.name, row.depth, row.calls, row.derived) == ("forward", 0, 1, False)
     assert row.host_ms == pytest.approx(0.3)
     assert row.device_ms == pytest.approx(0.1)
@@ -60,7 +60,7 @@ def test_phases_inside_phases_follow_them():
     for step in range(3):
         builder.annotation("attention", 1000 * step + 150, 1000 * step + 250)
     builder.annotation("loss", 410, 420)
-    rows = phase_stats(Context(builder.trace()))
+    rows = phase_stats(Measurements(builder.trace()))
     assert [(row.name, row.depth, row.within) for row in rows] == [
         ("forward", 0, None),
         ("attention", 1, "forward"),
@@ -121,7 +121,7 @@ def test_a_thread_in_a_phase_of_its_own_works_for_that_one():
 
 def test_input_loading_is_told_by_its_name():
     builder = stepped().annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 10, 90)
-    assert [row.is_input for row in phase_stats(Context(builder.trace()))] == [True, False]
+    assert [row.is_input for row in phase_stats(Measurements(builder.trace()))] == [True, False]
 
 
 @pytest.mark.parametrize(
@@ -159,12 +159,12 @@ def test_autograd_tells_the_phases_where_nobody_annotated():
 
 
 def test_nothing_is_derived_where_the_program_annotates():
-    assert [row.derived for row in phase_stats(Context(autograd(annotated=True).trace()))] == [False]
+    assert [row.derived for row in phase_stats(Measurements(autograd(annotated=True).trace()))] == [False]
 
 
 def test_an_annotated_optimizer_is_not_derived_as_well():
     builder = autograd().annotation("Optimizer.step#AdamW.step", 69, 80)
-    assert [row.name for row in phase_stats(Context(builder.trace()))] == [
+    assert [row.name for row in phase_stats(Measurements(builder.trace()))] == [
         "Optimizer.step#AdamW.step",
         "forward",
         "backward",
@@ -179,7 +179,7 @@ def test_derived_phases_agree_with_annotated_ones(name):
     marks = [i for i, s in enumerate(ctx.trace.strings) if s in ("forward", "backward", "optimizer")]
     without = replace(ctx.trace, host_ranges=ranges.take(~np.isin(ranges.name, marks)))
     annotated = {row.name: row for row in phase_stats(ctx)}
-    derived = {row.name: row for row in phase_stats(Context(without)) if row.derived}
+    derived = {row.name: row for row in phase_stats(Measurements(without)) if row.derived}
     assert set(derived) == {"forward", "backward"}
     for phase, row in derived.items():
         assert row.device_ms == pytest.approx(annotated[phase].device_ms, rel=0.001)

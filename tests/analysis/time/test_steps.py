@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from tests.analysis.build import TraceBuilder
-from traceanalyzer.analysis.context import Context
+from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.analysis.time.steps import Steps, count_warmup
 from traceanalyzer.errors import EmptyRecordingError
 from traceanalyzer.trace import DeviceRanges
 
 
 def steps_of(builder: TraceBuilder, **fields: object) -> Steps:
-    return Context(builder.build(**fields)).steps
+    return Measurements(builder.build(**fields)).steps
 
 
 def device_behind(steps: int = 4, host: float = 10, period: float = 100) -> TraceBuilder:
@@ -160,7 +160,7 @@ def test_gpu_bound_steps_agree_with_the_stopwatch(name: str) -> None:
     from traceanalyzer.ingest import load
 
     truth = json.loads((SHARED / "manifest.json").read_text())["cases"][f"kineto/{name}"]["step_ms_unprofiled"]
-    steps = Context(load([SHARED / "kineto" / f"{name}.json.gz"]).traces[0]).steps
+    steps = Measurements(load([SHARED / "kineto" / f"{name}.json.gz"]).traces[0]).steps
     assert steps.duration[steps.steady].mean() / 1e6 == pytest.approx(truth, rel=0.03)
 
 
@@ -175,7 +175,7 @@ def test_the_period_of_the_device_work_finds_the_same_steps(name: str, tmp_path:
     kept = [e for e in recording["traceEvents"] if e.get("cat") not in ("user_annotation", "gpu_user_annotation")]
     bare = tmp_path / "bare.json"
     bare.write_text(json.dumps(recording | {"traceEvents": kept}))
-    found = Context(load([bare]).traces[0]).steps
-    truth = Context(load([path]).traces[0]).steps
+    found = Measurements(load([bare]).traces[0]).steps
+    truth = Measurements(load([path]).traces[0]).steps
     assert found.source == "periodicity"
     assert 0.98 * truth.duration.min() < np.median(found.duration) < 1.02 * truth.duration.max()

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 
 from tests.analysis.build import TraceBuilder
 from tests.analysis.test_any_trace import any_rows, measure
-from traceanalyzer.analysis.context import Context
 from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.report.timeline import step_timeline as module
 from traceanalyzer.report.timeline.lanes import Category, Shown
@@ -36,7 +35,7 @@ def three_steps() -> TraceBuilder:
 
 @pytest.fixture
 def timeline():
-    return step_timeline(Measurements(Context(three_steps().build())))
+    return step_timeline(Measurements(three_steps().build()))
 
 
 def events(timeline, title):
@@ -97,23 +96,23 @@ def test_of_too_many_the_longest_are_kept_and_the_rest_is_counted(monkeypatch):
     for i in range(20):
         builder.kernel("k", 10 * i, 10 * i + (8 if i == 13 else 1), stream=7)
     monkeypatch.setattr(module, "MAX_DEVICE_OPS", 3)
-    timeline = step_timeline(Measurements(Context(builder.build())))
+    timeline = step_timeline(Measurements(builder.build()))
     assert Shown("device ops", 3, 20) in timeline.shown
     assert max(end - start for *_, start, end in events(timeline, "GPU 0 stream 7")) == 8
 
 
 def test_without_events_of_host_or_device_there_is_no_timeline():
-    assert step_timeline(Measurements(Context(TraceBuilder().build()))) is None
+    assert step_timeline(Measurements(TraceBuilder().build())) is None
 
 
 def test_without_steps_it_shows_all_of_it():
-    timeline = step_timeline(Measurements(Context(TraceBuilder().kernel("k", 5, 9, stream=1).build())))
+    timeline = step_timeline(Measurements(TraceBuilder().kernel("k", 5, 9, stream=1).build()))
     assert timeline.step is None
     assert timeline.window == (0, 4_000)
 
 
 def test_a_host_alone_has_a_timeline():
-    timeline = step_timeline(Measurements(Context(TraceBuilder().op("aten::mm", 0, 5).build())))
+    timeline = step_timeline(Measurements(TraceBuilder().op("aten::mm", 0, 5).build()))
     assert [lane.title for lane in timeline.lanes] == ["thread 0"]
 
 
@@ -132,5 +131,5 @@ def test_every_event_of_any_trace_has_a_lane_and_a_name(rows):
     assert (e.end > timeline.extent[0]).all()
     assert (e.start < timeline.extent[1]).all()
     assert set(e.category.tolist()) <= {int(c) for c in Category}
-    steps = measured.ctx.steps
+    steps = measured.steps
     assert steps.warmup <= representative(steps) < len(steps)

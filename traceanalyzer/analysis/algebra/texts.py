@@ -1,4 +1,4 @@
-"""Which strings of a trace a test picks out: tables hold codes of strings, so a test runs once for each string."""
+"""Which strings a test picks out: tables hold codes of strings, so a test runs once for each string."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from traceanalyzer.trace import Bool, Trace
+    from traceanalyzer.trace import Bool
 
 
-def texts_where(trace: Trace, test: Callable[[str], object]) -> Bool:
-    """For each string of the trace whether the test holds; one entry more, False, for the code -1."""
-    return np.fromiter((*(bool(test(text)) for text in trace.strings), False), bool, len(trace.strings) + 1)
+def texts_where(strings: list[str], test: Callable[[str], object]) -> Bool:
+    """For each string whether the test holds; one entry more, False, for the code -1."""
+    return np.fromiter((*(bool(test(text)) for text in strings), False), bool, len(strings) + 1)

@@ -16,15 +16,17 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, overlaps
 from traceanalyzer.analysis.causes.driving import NO_STATE, PROFILER_STATE, driving
-from traceanalyzer.analysis.causes.gaps import QUEUED_LATENCY_NS
 from traceanalyzer.analysis.causes.start import Bound
 from traceanalyzer.analysis.replay.tape import read_ranges
 from traceanalyzer.analysis.time.host_timeline import HostState
+from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS
 from traceanalyzer.trace import Table, column
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.causes.start import Bindings, HostWaits
-    from traceanalyzer.analysis.context import Context
+    from traceanalyzer.analysis.causes.started import Started
+    from traceanalyzer.analysis.joined.joined import Joined
+    from traceanalyzer.analysis.joined.linked import Linked
     from traceanalyzer.trace import I32, I64, U8
 
 
@@ -131,16 +133,16 @@ KIND_OF_STATE = np.array([_KINDS[state] for state in range(len(_KINDS))], np.uin
 """`PathKind` of a stretch of the host by its state."""
 
 
-def find_critical_path(ctx: Context) -> CriticalPath:
+def find_critical_path(started: Started) -> CriticalPath:
     """The critical path of the steady steps (of the recording without steps); empty without device work."""
-    ops, steps = ctx.trace.device_ops, ctx.steps
+    ops, steps = started.trace.device_ops, started.steps
     if not len(ops):
         return CriticalPath.empty()
     edges = np.append(steps.start[steps.steady], steps.end[-1])
-    chain = walk(ctx.bindings, ctx.host_waits, ops.start, ops.end, (int(edges[0]), int(edges[-1])))
+    chain = walk(started.bindings, started.host_waits, ops.start, ops.end, (int(edges[0]), int(edges[-1])))
     chain = chain.cut_at(np.unique(edges[1:-1]))
     on_host = chain.part == Part.HOST
-    host, device = driving(ctx, IntervalSet(chain.start[on_host], chain.end[on_host])), chain.take(~on_host)
+    host, device = driving(started, IntervalSet(chain.start[on_host], chain.end[on_host])), chain.take(~on_host)
     start = np.concatenate((device.start, host.start))
     order = np.argsort(start, kind="stable")
     start = start[order]
@@ -148,14 +150,14 @@ def find_critical_path(ctx: Context) -> CriticalPath:
     within = np.diff(np.searchsorted(start, chain.start), append=len(start))
     moments = np.append(start, chain.end[-1:])
     start, end = moments[:-1], moments[1:]
-    kind = np.concatenate((_kinds(ctx, device), KIND_OF_STATE[host.state]))[order]
+    kind = np.concatenate((_kinds(started, device), KIND_OF_STATE[host.state]))[order]
     return CriticalPath(
         start=start,
         end=end,
-        kind=_with_reads(ctx, _with_input(ctx, kind, end), IntervalSet(start, end)),
+        kind=_with_reads(started, _with_input(started, kind, end), IntervalSet(start, end)),
         part=np.repeat(chain.part, within),
         op=np.repeat(chain.op.astype(np.int32), within),
-        node=np.concatenate((_nodes(ctx, device).astype(np.int32), host.node))[order],
+        node=np.concatenate((_nodes(started, device).astype(np.int32), host.node))[order],
         step=np.repeat((steps.warmup + np.searchsorted(edges[1:], chain.start, side="right")).astype(np.int32), within),
     )
 
@@ -202,9 +204,11 @@ def _follow(following: I64, start: I64, first: int, begin: int) -> I64:
     return np.array(chain, np.int64)
 
 
-def _kinds(ctx: Context, chain: Chain) -> U8:
+def _kinds(linked: Linked, chain: Chain) -> U8:
     """`PathKind` of segments in which the host does not matter, or waits."""
-    running = np.select([ctx.is_communication, ctx.is_copy], [PathKind.COMMUNICATION, PathKind.COPY], PathKind.COMPUTE)
+    running = np.select(
+        [linked.is_communication, linked.is_copy], [PathKind.COMMUNICATION, PathKind.COPY], PathKind.COMPUTE
+    )
     queued = (chain.part == Part.PAUSE) & (chain.end - chain.start < QUEUED_LATENCY_NS)
     kind = np.select(
         [chain.part == Part.OP, queued | (chain.part == Part.LATENCY), chain.part == Part.RETURN],
@@ -214,28 +218,28 @@ def _kinds(ctx: Context, chain: Chain) -> U8:
     return kind.astype(np.uint8)
 
 
-def _nodes(ctx: Context, chain: Chain) -> I64:
+def _nodes(started: Started, chain: Chain) -> I64:
     """Node of the call that waits, or that launches the op of a segment; -1 where it was not recorded."""
-    waiting, launching = np.append(ctx.host_waits.call, -1)[chain.wait], np.append(ctx.launch, -1)[chain.op]
+    waiting, launching = np.append(started.host_waits.call, -1)[chain.wait], np.append(started.launch, -1)[chain.op]
     call = np.where(chain.part == Part.RETURN, waiting, launching)
-    return np.where(call >= 0, np.append(ctx.tree.node_of_call, -1)[call], -1)
+    return np.where(call >= 0, np.append(started.tree.node_of_call, -1)[call], -1)
 
 
-def _with_reads(ctx: Context, kind: U8, segments: IntervalSet) -> U8:
+def _with_reads(linked: Linked, kind: U8, segments: IntervalSet) -> U8:
     """The kinds, with wait for launching within operators that only read a value."""
-    within, _ = overlaps(read_ranges(ctx), segments)
+    within, _ = overlaps(read_ranges(linked), segments)
     result = kind.copy()
     result[within[kind[within] == PathKind.LAUNCH]] = PathKind.WAIT
     return result
 
 
-def _with_input(ctx: Context, kind: U8, end: I64) -> U8:
+def _with_input(joined: Joined, kind: U8, end: I64) -> U8:
     """The kinds, with input for work of the host that is followed by a copy that brings some."""
-    calls, work = ctx.trace.api_calls, np.flatnonzero(kind == PathKind.HOST)
+    calls, work = joined.trace.api_calls, np.flatnonzero(kind == PathKind.HOST)
     brings = np.zeros(len(calls), bool)
-    brings[ctx.launch[ctx.brings_input & (ctx.launch >= 0)]] = True
-    using = ctx.blocks.copy()
-    using[ctx.launch[ctx.launch >= 0]] = True
+    brings[joined.launch[joined.brings_input & (joined.launch >= 0)]] = True
+    using = joined.blocks.copy()
+    using[joined.launch[joined.launch >= 0]] = True
     rows = np.flatnonzero(using)
     following = np.append(brings[rows], False)[np.searchsorted(calls.start[rows], end[work])]
     result = kind.copy()

@@ -16,7 +16,7 @@ import numpy as np
 from traceanalyzer.analysis.names.api import ApiKind
 
 if TYPE_CHECKING:
-    from traceanalyzer.analysis.context import Context
+    from traceanalyzer.analysis.joined.linked import Linked
     from traceanalyzer.trace import I32, I64, Bool
 
 REACTION_NS = 20_000
@@ -43,11 +43,11 @@ class Dependencies:
         return result
 
 
-def find_dependencies(ctx: Context, chosen: I64, stream: I32) -> Dependencies:
+def find_dependencies(linked: Linked, chosen: I64, stream: I32) -> Dependencies:
     """Dependencies between the chosen device ops, which are in launch order."""
-    ops = ctx.trace.device_ops
+    ops = linked.trace.device_ops
     start, end = ops.start[chosen], ops.end[chosen]
-    communication = ctx.is_communication[chosen]
+    communication = linked.is_communication[chosen]
     on = _just_ended(start, end, stream)
     delay = np.where(on >= 0, np.maximum(start - end[np.maximum(on, 0)], 0), 0)
     index = np.arange(len(chosen))
@@ -55,7 +55,7 @@ def find_dependencies(ctx: Context, chosen: I64, stream: I32) -> Dependencies:
     source = np.where(communication & (on < 0) & (compute_before >= 0), compute_before, on)
     other = (source >= 0) & (stream[np.maximum(source, 0)] != stream)
     source = np.where(other, source, -1)
-    waits = _after_stream_wait(ctx, chosen) & ~communication
+    waits = _after_stream_wait(linked, chosen) & ~communication
     second = np.where(waits, _last_ended(start, end, communication), -1)
     second = np.where((second >= 0) & (stream[np.maximum(second, 0)] != stream), second, -1)
     return Dependencies(source, delay, second)
@@ -103,10 +103,10 @@ def _last_ended(start: I64, end: I64, communication: Bool) -> I64:
     return result
 
 
-def _after_stream_wait(ctx: Context, chosen: I64) -> Bool:
+def _after_stream_wait(linked: Linked, chosen: I64) -> Bool:
     """Which ops are the first to be launched after a call that makes a stream wait for an event."""
-    calls = ctx.trace.api_calls
-    waiting = np.sort(calls.start[ctx.api_kind == ApiKind.EVENT_WAIT])
-    launched = ctx.launch_time[chosen]
+    calls = linked.trace.api_calls
+    waiting = np.sort(calls.start[linked.api_kind == ApiKind.EVENT_WAIT])
+    launched = linked.launch_time[chosen]
     count = np.searchsorted(waiting, launched)
     return np.append(count[:1] > 0, count[1:] > count[:-1])

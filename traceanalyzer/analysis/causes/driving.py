@@ -11,7 +11,7 @@ from traceanalyzer.analysis.algebra.intervals import IntervalSet, intersect, ove
 from traceanalyzer.analysis.time.host_timeline import HostState
 
 if TYPE_CHECKING:
-    from traceanalyzer.analysis.context import Context
+    from traceanalyzer.analysis.time.timed import Timed
     from traceanalyzer.trace import I32, I64, U8
 
 PROFILER_STATE = len(HostState)
@@ -32,16 +32,16 @@ class Stretches:
     """Innermost node of the host tree of the thread that is in this state; -1 outside all."""
 
 
-def driving(ctx: Context, within: IntervalSet) -> Stretches:
+def driving(timed: Timed, within: IntervalSet) -> Stretches:
     """The intervals cut into stretches of one state and node; nothing of them is left out.
 
     At each moment the most productive launching thread counts (see `HostTimeline`).
     """
-    pieces, profiler = ctx.timeline.pieces, intersect(within, ctx.timeline.profiler)
+    pieces, profiler = timed.timeline.pieces, intersect(within, timed.timeline.profiler)
     left = subtract(within, profiler)
     parts = [(profiler, PROFILER_STATE, np.full(len(profiler.start), -1, np.int32))]
     for state in HostState:
-        for first, stop in ctx.timeline.threads:
+        for first, stop in timed.timeline.threads:
             rows = first + np.flatnonzero(pieces.state[first:stop] == state)
             own = IntervalSet(pieces.start[rows], pieces.end[rows])
             claimed = union(*own)

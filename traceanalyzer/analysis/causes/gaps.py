@@ -17,10 +17,13 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import complement, measure, union
 from traceanalyzer.analysis.time.host_timeline import HostState
+from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS
 from traceanalyzer.trace import Table, column
 
 if TYPE_CHECKING:
-    from traceanalyzer.analysis.context import Context
+    from traceanalyzer.analysis.causes.started import Started
+    from traceanalyzer.analysis.joined.joined import Joined
+    from traceanalyzer.analysis.time.timed import Timed
     from traceanalyzer.trace import I32, I64, U8, Bool
 
 
@@ -54,10 +57,6 @@ REFILL_LAUNCHES = 16
 """After the host waited for the device the queue is empty, and the next launches are exposed however fast they
 are; a host that is faster than the device is ahead again after about this many."""
 
-QUEUED_LATENCY_NS = 100_000
-"""A queued op starts within this after the one before it (kernel to kernel about 1 us, into a CUDA graph tens);
-a longer wait is for something the recording does not show."""
-
 DOMINANT = 0.5
 """A cause owns a gap if it filled at least this share of it, or if without it less than this share would be left."""
 
@@ -86,19 +85,19 @@ class Gaps(Table):
         return self.end - self.start
 
 
-def find_gaps(ctx: Context) -> Gaps:
+def find_gaps(started: Started) -> Gaps:
     """All gaps of the trace's devices, also those between a step's edge and the first or last op."""
-    parts = [_gaps_of_device(ctx, device) for device in ctx.activity]
+    parts = [_gaps_of_device(started, device) for device in started.activity]
     if not parts:
         return Gaps.empty()
     columns = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
-    columns["step"] = _step_of(ctx, columns["next_op"], columns["start"])
-    columns |= _causes(ctx, columns["start"], columns["end"], columns["next_op"])
-    return _exposed_by_waits(ctx, Gaps.from_columns(columns))
+    columns["step"] = _step_of(started, columns["next_op"], columns["start"])
+    columns |= _causes(started, columns["start"], columns["end"], columns["next_op"])
+    return _exposed_by_waits(started, Gaps.from_columns(columns))
 
 
-def _gaps_of_device(ctx: Context, device: int) -> dict[str, I64]:
-    activity, steps, ops = ctx.activity[device], ctx.steps, ctx.trace.device_ops
+def _gaps_of_device(timed: Timed, device: int) -> dict[str, I64]:
+    activity, steps, ops = timed.activity[device], timed.steps, timed.trace.device_ops
     window = (min(activity.span[0], int(steps.start[0])), max(activity.span[1], int(steps.end[-1])))
     gaps = complement(window, activity.busy)
     rows = np.flatnonzero(ops.device == device)
@@ -115,8 +114,8 @@ def _gaps_of_device(ctx: Context, device: int) -> dict[str, I64]:
     }
 
 
-def _step_of(ctx: Context, next_op: I64, start: I64) -> I32:
-    steps = ctx.steps
+def _step_of(timed: Timed, next_op: I64, start: I64) -> I32:
+    steps = timed.steps
     index = np.searchsorted(steps.start, start, side="right") - 1
     index[(index >= 0) & (start >= steps.end[np.maximum(index, 0)])] = -1
     known = next_op >= 0
@@ -124,19 +123,19 @@ def _step_of(ctx: Context, next_op: I64, start: I64) -> I32:
     return index.astype(np.int32)
 
 
-def _causes(ctx: Context, start: I64, end: I64, next_op: I64) -> dict[str, U8 | I64]:
+def _causes(timed: Timed, start: I64, end: I64, next_op: I64) -> dict[str, U8 | I64]:
     """Cause, `queued` and `sync` of each gap."""
-    launch = np.where(next_op >= 0, ctx.launch_time[next_op], end)
-    call = np.where(next_op >= 0, ctx.launch[next_op], -1)
-    calls = ctx.trace.api_calls
+    launch = np.where(next_op >= 0, timed.launch_time[next_op], end)
+    call = np.where(next_op >= 0, timed.launch[next_op], -1)
+    calls = timed.trace.api_calls
     returned = np.where(call >= 0, calls.end[call], launch) if len(calls) else launch
     known = launch >= 0
     queued = known & (next_op >= 0) & (returned <= start)
     late = known & ~queued
     arrival = np.clip(launch, start, end)
-    time = {s: measure(i, start, arrival) for s, i in ctx.timeline.states.items()}
-    time_profiler = measure(ctx.timeline.profiler, start, arrival)
-    sync = _drained_by(ctx, np.where(next_op >= 0, launch, end))
+    time = {s: measure(i, start, arrival) for s, i in timed.timeline.states.items()}
+    time_profiler = measure(timed.timeline.profiler, start, arrival)
+    sync = _drained_by(timed, np.where(next_op >= 0, launch, end))
     duration = end - start
     work = time[HostState.WORK] + time[HostState.ALLOCATE]
     cause = np.full(len(start), IdleCause.OTHER, np.uint8)
@@ -152,53 +151,53 @@ def _causes(ctx: Context, start: I64, end: I64, next_op: I64) -> dict[str, U8 | 
     )
     for owner, spent in owners:
         cause[late & (spent >= DOMINANT * duration)] = owner
-    cause[(cause == IdleCause.HOST) & (next_op >= 0) & ctx.brings_input[next_op]] = IdleCause.INPUT
+    cause[(cause == IdleCause.HOST) & (next_op >= 0) & timed.brings_input[next_op]] = IdleCause.INPUT
     return {"cause": cause, "queued": queued.astype(np.uint8), "sync": np.where(cause == IdleCause.SYNC, sync, -1)}
 
 
-def _exposed_by_waits(ctx: Context, gaps: Gaps) -> Gaps:
+def _exposed_by_waits(started: Started, gaps: Gaps) -> Gaps:
     """The gaps, with cause SYNC for those that slow launches explain but that would (nearly) not be there if the host
     had never waited: it is fast enough, the waits took its lead away."""
     # Which takes what is usual for gaps from here.
     from traceanalyzer.analysis.causes.unwaited import gaps_without_waits
 
     cause, sync = gaps.cause.copy(), gaps.sync.copy()
-    for device in ctx.activity:
+    for device in started.activity:
         rows = np.flatnonzero((gaps.device == device) & (gaps.side == GapSide.INSIDE))
         if not (cause[rows] == IdleCause.LAUNCH).any():
             continue
-        left = gaps_without_waits(ctx, gaps.start[rows], gaps.end[rows], gaps.next_op[rows])
+        left = gaps_without_waits(started, gaps.start[rows], gaps.end[rows], gaps.next_op[rows])
         exposed = (cause[rows] == IdleCause.LAUNCH) & (left < DOMINANT * gaps.duration[rows])
-        wait = ctx.host_waits.before(ctx.launch_time[gaps.next_op[rows]])
+        wait = started.host_waits.before(started.launch_time[gaps.next_op[rows]])
         exposed &= (gaps.queued[rows] == 0) & (wait >= 0)
         cause[rows[exposed]] = IdleCause.SYNC
-        sync[rows[exposed]] = ctx.host_waits.call[wait[exposed]]
+        sync[rows[exposed]] = started.host_waits.call[wait[exposed]]
     return replace(gaps, cause=cause, sync=sync)
 
 
-def _drained_by(ctx: Context, launch: I64) -> I64:
+def _drained_by(joined: Joined, launch: I64) -> I64:
     """The blocking call that had emptied the device's queue shortly before each launch, -1 if there is none."""
-    calls = ctx.trace.api_calls
-    blocking = np.flatnonzero(ctx.blocks)
+    calls = joined.trace.api_calls
+    blocking = np.flatnonzero(joined.blocks)
     result = np.full(len(launch), -1, np.int64)
     if not len(blocking):
         return result
     blocking = blocking[np.argsort(calls.end[blocking], kind="stable")]
     ended = calls.end[blocking]
-    drained = ctx.drained_at(ended) <= ended
+    drained = joined.drained_at(ended) <= ended
     blocking, ended = blocking[drained], ended[drained]
     if not len(blocking):
         return result
     index = np.searchsorted(ended, launch, side="right") - 1
-    since = ctx.launched_before(launch) - ctx.launched_before(ended)[np.maximum(index, 0)]
+    since = joined.launched_before(launch) - joined.launched_before(ended)[np.maximum(index, 0)]
     recent = (index >= 0) & (since < REFILL_LAUNCHES)
     result[recent] = blocking[index[recent]]
     return result
 
 
-def idle_by_cause(ctx: Context, gaps: Gaps, device: int) -> dict[IdleCause, I64]:
+def idle_by_cause(timed: Timed, gaps: Gaps, device: int) -> dict[IdleCause, I64]:
     """Idle time of a device in each step's window by cause, ns; over the causes it sums to the window's idle."""
-    steps = ctx.steps
+    steps = timed.steps
     here = gaps.device == device
     return {cause: _within(gaps, here & (gaps.cause == cause), steps.start, steps.end) for cause in IdleCause}
 

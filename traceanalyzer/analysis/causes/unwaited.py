@@ -13,26 +13,26 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import covered_before, union
 from traceanalyzer.analysis.causes.start import NEVER, Bound
-from traceanalyzer.analysis.replay.simulate import QUEUE_DEPTH
+from traceanalyzer.analysis.time.launch_queue import QUEUE_DEPTH
 
 if TYPE_CHECKING:
-    from traceanalyzer.analysis.context import Context
+    from traceanalyzer.analysis.causes.started import Started
     from traceanalyzer.trace import I64
 
 
-def gaps_without_waits(ctx: Context, start: I64, end: I64, next_op: I64) -> I64:
+def gaps_without_waits(started: Started, start: I64, end: I64, next_op: I64) -> I64:
     """Lengths that the gaps between ops of one device (in time order, each with the op that ends it) would have, ns."""
-    if not len(start) or not len(ctx.host_waits.call):
+    if not len(start) or not len(started.host_waits.call):
         return end - start
-    ops, launch_time = ctx.trace.device_ops, ctx.launch_time
+    ops, launch_time = started.trace.device_ops, started.launch_time
     launched = np.flatnonzero((ops.device == ops.device[next_op[0]]) & (launch_time >= 0))
     launched = launched[np.argsort(launch_time[launched], kind="stable")]
     position = np.full(len(ops), -1, np.int64)
     position[launched] = np.arange(len(launched))
-    late = (ctx.bindings.by[next_op] == Bound.LAUNCH) & (position[next_op] >= 0)
+    late = (started.bindings.by[next_op] == Bound.LAUNCH) & (position[next_op] >= 0)
     stretch = np.searchsorted(end, ops.start[launched], side="right")
     return _schedule(
-        host=launch_time[launched] - _waited_before(ctx, launch_time[launched]),
+        host=launch_time[launched] - _waited_before(started, launch_time[launched]),
         stretch=stretch,
         offset=ops.start[launched] - np.append(start[0], end)[stretch],
         first=np.where(late, position[next_op], -1),
@@ -43,9 +43,9 @@ def gaps_without_waits(ctx: Context, start: I64, end: I64, next_op: I64) -> I64:
     )
 
 
-def _waited_before(ctx: Context, time: I64) -> I64:
+def _waited_before(started: Started, time: I64) -> I64:
     """How long the host had waited for the device before each of these times, ns."""
-    calls, waits = ctx.trace.api_calls, ctx.host_waits
+    calls, waits = started.trace.api_calls, started.host_waits
     return covered_before(union(calls.start[waits.call], calls.end[waits.call]), time)
 
 

@@ -9,23 +9,23 @@ import numpy as np
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
-    from traceanalyzer.analysis.context import Context
+    from traceanalyzer.analysis.joined.linked import Linked
     from traceanalyzer.trace import I64, Bool
 
 AUTOGRAD_PREFIX = "autograd::engine::evaluate_function:"
 """The engine's range around each node; nodes that accumulate gradients carry no forward thread."""
 
 
-def in_backward(ctx: Context) -> Bool:
+def in_backward(linked: Linked) -> Bool:
     """Which nodes of the host tree are, or lie inside, autograd nodes."""
-    tree, ranges = ctx.tree, ctx.trace.host_ranges
-    codes = [i for i, text in enumerate(ctx.trace.strings) if text.startswith(AUTOGRAD_PREFIX)]
+    tree, ranges = linked.tree, linked.trace.host_ranges
+    codes = [i for i, text in enumerate(linked.trace.strings) if text.startswith(AUTOGRAD_PREFIX)]
     autograd = (ranges.forward_thread > 0) | np.isin(ranges.name, codes)
-    result: Bool = tree.innermost(_of_ranges(ctx, autograd)) >= 0
+    result: Bool = tree.innermost(_of_ranges(linked, autograd)) >= 0
     return result
 
 
-def backward_time(ctx: Context, device_total: I64, backward: Bool) -> I64:
+def backward_time(linked: Linked, device_total: I64, backward: Bool) -> I64:
     """For each node of the host tree the device total, ns, of the autograd nodes that the forward operators in
     its subtree gave rise to; -1 where there is none. `backward`: which nodes are in the backward pass.
 
@@ -33,10 +33,10 @@ def backward_time(ctx: Context, device_total: I64, backward: Bool) -> I64:
     those around it began when that number was still the next to be given. An autograd node names its forward
     thread by an id of the profiler's; the thread meant is the one whose operators carry most of its numbers.
     """
-    tree = ctx.tree
-    forward, made = _numbered(ctx, backward)
+    tree = linked.tree
+    forward, made = _numbered(linked, backward)
     time, joined = np.zeros(len(tree.start), np.int64), np.zeros(len(tree.start), np.int64)
-    pairs = _pair(ctx, forward, made)
+    pairs = _pair(linked, forward, made)
     known = pairs >= 0
     np.add.at(time, pairs[known], device_total[made[known]])
     joined[pairs[known]] = 1
@@ -44,42 +44,42 @@ def backward_time(ctx: Context, device_total: I64, backward: Bool) -> I64:
     return result
 
 
-def made_by(ctx: Context, nodes: Bool) -> Bool:
+def made_by(linked: Linked, nodes: Bool) -> Bool:
     """Which nodes of the host tree lie in autograd nodes that forward operators among `nodes` gave rise to."""
     result = np.zeros(len(nodes), bool)
     if nodes.any():
-        forward, made = _numbered(ctx, in_backward(ctx))
-        pairs = _pair(ctx, forward, made)
+        forward, made = _numbered(linked, in_backward(linked))
+        pairs = _pair(linked, forward, made)
         mine = made[(pairs >= 0) & nodes[np.maximum(pairs, 0)]]
         result[mine] = True
-        result = ctx.tree.innermost(result) >= 0
+        result = linked.tree.innermost(result) >= 0
     return result
 
 
-def _numbered(ctx: Context, backward: Bool) -> tuple[I64, I64]:
+def _numbered(linked: Linked, backward: Bool) -> tuple[I64, I64]:
     """Operators of the forward pass that carry a number, and the outermost autograd nodes that do."""
-    tree, ranges = ctx.tree, ctx.trace.host_ranges
-    numbered = _of_ranges(ctx, (ranges.kind == RangeKind.OP) & (ranges.sequence >= 0))
-    autograd = numbered & _of_ranges(ctx, ranges.forward_thread > 0)
+    tree, ranges = linked.tree, linked.trace.host_ranges
+    numbered = _of_ranges(linked, (ranges.kind == RangeKind.OP) & (ranges.sequence >= 0))
+    autograd = numbered & _of_ranges(linked, ranges.forward_thread > 0)
     autograd &= tree.outermost(autograd) == np.arange(len(tree.start))
     return np.flatnonzero(numbered & ~backward), np.flatnonzero(autograd)
 
 
-def _of_ranges(ctx: Context, wanted: Bool) -> Bool:
+def _of_ranges(linked: Linked, wanted: Bool) -> Bool:
     """A mask over host ranges as one over nodes; API calls are not in it."""
-    tree = ctx.tree
+    tree = linked.tree
     result = np.zeros(len(tree.start), bool)
     result[~tree.is_call] = wanted[tree.row[~tree.is_call]]
     return result
 
 
-def _pair(ctx: Context, forward: I64, backward: I64) -> I64:
+def _pair(linked: Linked, forward: I64, backward: I64) -> I64:
     """For each of the autograd nodes the forward operator that made it, -1 where it was not recorded."""
-    tree, ranges = ctx.tree, ctx.trace.host_ranges
+    tree, ranges = linked.tree, linked.trace.host_ranges
     result = np.full(len(backward), -1, np.int64)
     number = ranges.sequence[tree.row[backward]]
     named_thread = ranges.forward_thread[tree.row[backward]]
-    makers = {int(t): _makers(ctx, forward[tree.thread[forward] == t]) for t in np.unique(tree.thread[forward])}
+    makers = {int(t): _makers(linked, forward[tree.thread[forward] == t]) for t in np.unique(tree.thread[forward])}
     for one in np.unique(named_thread):
         here = np.flatnonzero(named_thread == one)
         matches = [_look_up(numbers, nodes, number[here]) for numbers, nodes in makers.values()]
@@ -88,9 +88,9 @@ def _pair(ctx: Context, forward: I64, backward: I64) -> I64:
     return result
 
 
-def _makers(ctx: Context, nodes: I64) -> tuple[I64, I64]:
+def _makers(linked: Linked, nodes: I64) -> tuple[I64, I64]:
     """The sequence numbers of a thread's operators, ascending, and the last operator with each."""
-    number = ctx.trace.host_ranges.sequence[ctx.tree.row[nodes]]
+    number = linked.trace.host_ranges.sequence[linked.tree.row[nodes]]
     order = np.lexsort((nodes, number))
     last = np.flatnonzero(np.diff(number[order], append=np.int64(-1)))
     return number[order][last], nodes[order][last]

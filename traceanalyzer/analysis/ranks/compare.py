@@ -20,7 +20,8 @@ from traceanalyzer.figures import NS_PER_US, metric, ms
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from traceanalyzer.analysis.context import Context
+    from traceanalyzer.analysis.joined.linked import Linked
+    from traceanalyzer.analysis.time.timed import Timed
     from traceanalyzer.trace import I64
 
 STEP_NOISE_SHARE = 0.02
@@ -73,37 +74,37 @@ class RankComparison:
     notes: tuple[str, ...]
 
 
-def compare_ranks(contexts: Sequence[Context]) -> RankComparison:
+def compare_ranks(recordings: Sequence[Timed]) -> RankComparison:
     """Compare the ranks of one run (at least one recording).
 
     The critical rank is the one with the longest mean step, where it differs from the shortest by more than
     noise; else (collectives keep steps equally long) the one that waits least for the others, where they wait
     markedly longer; else the first.
     """
-    doubt = why_not_one_run(contexts)
+    doubt = why_not_one_run(recordings)
     if doubt:
-        rows = [_row(ctx, ctx.trace.rank, None, None, False) for ctx in contexts]
-        return RankComparison(tuple(rows), _slowest(contexts) or 0, (), (NOT_ONE_RUN.format(doubt=doubt),))
-    labels = [i if ctx.trace.rank is None else ctx.trace.rank for i, ctx in enumerate(contexts)]
-    matches = match_collectives(contexts) if len(contexts) > 1 else None
-    spent: list[tuple[float | None, float | None]] = [(None, None)] * len(contexts)
+        rows = [_row(timed, timed.trace.rank, None, None, False) for timed in recordings]
+        return RankComparison(tuple(rows), _slowest(recordings) or 0, (), (NOT_ONE_RUN.format(doubt=doubt),))
+    labels = [i if timed.trace.rank is None else timed.trace.rank for i, timed in enumerate(recordings)]
+    matches = match_collectives(recordings) if len(recordings) > 1 else None
+    spent: list[tuple[float | None, float | None]] = [(None, None)] * len(recordings)
     skew: list[CollectiveSkew] = []
     if matches is not None and len(matches):
-        spent = [_waiting_and_transfer(ctx, matches, i) for i, ctx in enumerate(contexts)]
-        skew = skew_rows(matches, labels, max(ctx.steps.steady_count for ctx in contexts))
-    critical = _slowest(contexts)
+        spent = [_waiting_and_transfer(timed, matches, i) for i, timed in enumerate(recordings)]
+        skew = skew_rows(matches, labels, max(timed.steps.steady_count for timed in recordings))
+    critical = _slowest(recordings)
     if critical is None:
-        critical = _awaited(contexts, [waiting for waiting, _ in spent])
-    rows = [_row(ctx, labels[i], *spent[i], i == critical) for i, ctx in enumerate(contexts)]
-    notes = [*_missing(contexts, labels), *(_clock_notes(matches, labels) if matches is not None else [])]
+        critical = _awaited(recordings, [waiting for waiting, _ in spent])
+    rows = [_row(timed, labels[i], *spent[i], i == critical) for i, timed in enumerate(recordings)]
+    notes = [*_missing(recordings, labels), *(_clock_notes(matches, labels) if matches is not None else [])]
     return RankComparison(tuple(rows), critical or 0, tuple(skew), tuple(notes))
 
 
-def why_not_one_run(contexts: Sequence[Context]) -> str:
+def why_not_one_run(recordings: Sequence[Linked]) -> str:
     """What tells that the recordings are not ranks of one run; empty if nothing does."""
-    if len(contexts) < 2:
+    if len(recordings) < 2:
         return ""
-    traces = [ctx.trace for ctx in contexts]
+    traces = [linked.trace for linked in recordings]
     ranks = [trace.rank for trace in traces]
     if len({rank is None for rank in ranks}) > 1:
         return "only some of them have a rank"
@@ -117,17 +118,17 @@ def why_not_one_run(contexts: Sequence[Context]) -> str:
     return "they were recorded at different times" if begin > end + CLOCK_TOLERANCE_NS else ""
 
 
-def _row(ctx: Context, label: int | None, waiting: float | None, transfer: float | None, straggler: bool) -> RankRow:
-    steps = ctx.steps
+def _row(timed: Timed, label: int | None, waiting: float | None, transfer: float | None, straggler: bool) -> RankRow:
+    steps = timed.steps
     start, end, duration = steps.start[steps.steady], steps.end[steps.steady], steps.duration[steps.steady]
-    activity = None if ctx.device is None else ctx.activity[ctx.device]
+    activity = None if timed.device is None else timed.activity[timed.device]
 
     def per_step(covered: I64) -> float:
         return ms(covered.sum() / steps.steady_count)
 
     return RankRow(
         rank=label,
-        device=ctx.device,
+        device=timed.device,
         step_mean_ms=ms(duration.mean()) if steps.found else None,
         step_median_ms=ms(float(np.median(duration))) if steps.found else None,
         compute_ms=per_step(measure(activity.compute, start, end)) if activity else 0.0,
@@ -139,9 +140,9 @@ def _row(ctx: Context, label: int | None, waiting: float | None, transfer: float
     )
 
 
-def _waiting_and_transfer(ctx: Context, matches: Matches, rank: int) -> tuple[float | None, float | None]:
+def _waiting_and_transfer(timed: Timed, matches: Matches, rank: int) -> tuple[float | None, float | None]:
     """Time a steady step that a rank waited in matched collectives, and that they transferred, ms."""
-    here, steps = matches.present[:, rank], ctx.steps
+    here, steps = matches.present[:, rank], timed.steps
     if not here.any():
         return None, None
     _, last = arrivals(matches)
@@ -154,11 +155,11 @@ def _waiting_and_transfer(ctx: Context, matches: Matches, rank: int) -> tuple[fl
     return ms(waited.sum() / steps.steady_count), ms(measure(moving, *window).sum() / steps.steady_count)
 
 
-def _slowest(contexts: Sequence[Context]) -> int | None:
+def _slowest(recordings: Sequence[Timed]) -> int | None:
     """The rank with the longest mean step, None where the ranks do not differ by more than noise."""
-    if len(contexts) < 2 or not all(ctx.steps.found for ctx in contexts):
+    if len(recordings) < 2 or not all(timed.steps.found for timed in recordings):
         return None
-    times = [ctx.steps.duration[ctx.steps.steady] for ctx in contexts]
+    times = [timed.steps.duration[timed.steps.steady] for timed in recordings]
     mean = np.array([t.mean() for t in times])
     error = np.array([t.std(ddof=1) / np.sqrt(len(t)) if len(t) > 1 else 0.0 for t in times])
     longest, shortest = int(mean.argmax()), int(mean.argmin())
@@ -166,25 +167,25 @@ def _slowest(contexts: Sequence[Context]) -> int | None:
     return longest if mean[longest] - mean[shortest] > noise else None
 
 
-def _awaited(contexts: Sequence[Context], waiting: Sequence[float | None]) -> int | None:
+def _awaited(recordings: Sequence[Timed], waiting: Sequence[float | None]) -> int | None:
     """The rank that waits least in collectives, None where the others do not wait markedly longer."""
     known = {i: w for i, w in enumerate(waiting) if w is not None}
     if len(known) < 2:
         return None
     least = min(known, key=known.__getitem__)
     others = float(np.median([w for i, w in known.items() if i != least]))
-    step = float(contexts[least].steps.duration[contexts[least].steps.steady].mean())
+    step = float(recordings[least].steps.duration[recordings[least].steps.steady].mean())
     return least if others - known[least] > WAITING_SHARE * ms(step) else None
 
 
-def _missing(contexts: Sequence[Context], labels: list[int]) -> list[str]:
+def _missing(recordings: Sequence[Timed], labels: list[int]) -> list[str]:
     notes = []
     twice = sorted({label for label in labels if labels.count(label) > 1})
     if twice:
         notes.append(f"More than one recording says it is rank {_listed(twice)}; they may not be of one run.")
-    world = max(ctx.trace.process.world_size or 0 for ctx in contexts)
+    world = max(timed.trace.process.world_size or 0 for timed in recordings)
     missing = sorted(set(range(world)) - set(labels))
-    if missing and len(contexts) > 1:
+    if missing and len(recordings) > 1:
         notes.append(
             f"{len(missing)} of {world} ranks are missing ({_listed(missing)}): who is waited for, and for how "
             "long, is known among the others only."
@@ -194,8 +195,8 @@ def _missing(contexts: Sequence[Context], labels: list[int]) -> list[str]:
             f"The run has {world} ranks and this is the recording of one: how much of its communication is "
             "waiting for the others cannot be told."
         )
-    without = [label for label, ctx in zip(labels, contexts, strict=True) if ctx.device is None]
-    if without and len(without) < len(contexts):
+    without = [label for label, timed in zip(labels, recordings, strict=True) if timed.device is None]
+    if without and len(without) < len(recordings):
         notes.append(f"No device work was recorded on rank {_listed(without)}.")
     return notes
 

@@ -18,8 +18,8 @@ from traceanalyzer.analysis.ranks.rank_clocks import Clocks, align_clocks
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from traceanalyzer.analysis.context import Context
     from traceanalyzer.analysis.time.collective_calls import CollectiveCalls
+    from traceanalyzer.analysis.time.timed import Timed
     from traceanalyzer.trace import I32, I64, Bool
 
 _POINT_TO_POINT = [KINDS.index(kind) for kind in POINT_TO_POINT]
@@ -67,9 +67,9 @@ class _Entries(NamedTuple):
     steps: frozenset[str]
 
 
-def match_collectives(contexts: Sequence[Context]) -> Matches:
+def match_collectives(recordings: Sequence[Timed]) -> Matches:
     """Match the collectives of a run's ranks; no rows where no two ranks share any."""
-    ranks = [_entries(ctx) for ctx in contexts]
+    ranks = [_entries(timed) for timed in recordings]
     blocks = list(dict.fromkeys(block for entries in ranks for block in entries.block))
     index = {block: i for i, block in enumerate(blocks)}
     keys = [np.array([index[b] for b in e.block], np.int64) * _MAX_ORDINAL + e.ordinal for e in ranks]
@@ -82,15 +82,15 @@ def match_collectives(contexts: Sequence[Context]) -> Matches:
     group_of = [blocks[b][0] for b in block_of]
     same = _same_kind(ranks, row_of, group_of, complete)
     notes = _notes(row_of, complete, same)
-    return _on_one_clock(contexts, ranks, row_of[same], [g for g, s in zip(group_of, same, strict=True) if s], notes)
+    return _on_one_clock(recordings, ranks, row_of[same], [g for g, s in zip(group_of, same, strict=True) if s], notes)
 
 
-def _entries(ctx: Context) -> _Entries:
-    calls, table, trace = ctx.collective_calls, ctx.trace.collectives, ctx.trace
-    rows = np.flatnonzero((calls.step >= 0) & (calls.device == ctx.device) & ~np.isin(calls.kind, _POINT_TO_POINT))
+def _entries(timed: Timed) -> _Entries:
+    calls, table, trace = timed.collective_calls, timed.trace.collectives, timed.trace
+    rows = np.flatnonzero((calls.step >= 0) & (calls.device == timed.device) & ~np.isin(calls.kind, _POINT_TO_POINT))
     groups = [(trace.text(g) or "", trace.text(r) or "") for g, r in zip(table.group, table.ranks, strict=True)]
     groups.append(("", ""))
-    names = ctx.steps.names
+    names = timed.steps.names
     block = [
         (groups[m], names[s]) for m, s in zip(calls.metadata[rows].tolist(), calls.step[rows].tolist(), strict=True)
     ]
@@ -152,13 +152,13 @@ def _notes(row_of: I64, complete: Bool, same: Bool) -> list[str]:
 
 
 def _on_one_clock(
-    contexts: Sequence[Context], ranks: list[_Entries], row_of: I64, groups: list[tuple[str, str]], notes: list[str]
+    recordings: Sequence[Timed], ranks: list[_Entries], row_of: I64, groups: list[tuple[str, str]], notes: list[str]
 ) -> Matches:
     present = row_of >= 0
     kind, size = _first(ranks, row_of, "kind").astype(np.int32), _first(ranks, row_of, "bytes")
     end = _column(ranks, row_of, "end")
     together = np.isin(kind, _SYNCHRONISING)
-    clocks = align_clocks([ctx.trace.epoch_ns for ctx in contexts], end[together], present[together])
+    clocks = align_clocks([timed.trace.epoch_ns for timed in recordings], end[together], present[together])
     if len(row_of) and not clocks.comparable:
         notes.append(
             "Collectives were not compared across ranks: the clocks of the recordings do not agree "
@@ -167,10 +167,10 @@ def _on_one_clock(
         row_of, groups = row_of[:0], []
         present, kind, size, end = present[:0], kind[:0], size[:0], end[:0]
     start = _column(ranks, row_of, "start") - clocks.offset
-    warm = np.array([ctx.steps.warmup for ctx in contexts])
+    warm = np.array([timed.steps.warmup for timed in recordings])
     never = np.iinfo(np.int64).max
     order = np.argsort(np.where(present, start, never).min(axis=1, initial=never), kind="stable")
-    sizes = [np.append(ctx.trace.collectives.group_size, np.int32(-1)) for ctx in contexts]
+    sizes = [np.append(timed.trace.collectives.group_size, np.int32(-1)) for timed in recordings]
     metadata = _column(ranks, row_of, "metadata")
     group_size = np.stack([s[m] for s, m in zip(sizes, metadata.T, strict=True)], axis=1)
     return Matches(

@@ -47,5 +47,5 @@ def slowed(tapes: Sequence[Tape], before: Sequence[float], after: Sequence[float
 
 
 def _on_tensor_cores(tape: Tape) -> Bool:
-    result: Bool = (tensor_cores_of_ops(tape.ctx) == YES)[tape.row]
+    result: Bool = (tensor_cores_of_ops(tape.source) == YES)[tape.row]
     return result

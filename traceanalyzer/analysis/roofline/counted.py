@@ -16,7 +16,7 @@ from traceanalyzer.analysis.roofline.precision import is_matrix
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from traceanalyzer.analysis.context import Context
+    from traceanalyzer.analysis.joined.linked import Linked
     from traceanalyzer.analysis.roofline.roofline import Roofline
     from traceanalyzer.kernel_counters import KernelCounters
 
@@ -28,13 +28,13 @@ Key = tuple[str, int, int]
 _NAMESPACE = re.compile(r"\w+::")
 
 
-def with_counters(ctx: Context, roofline: Roofline, counters: Iterable[KernelCounters]) -> Roofline:
+def with_counters(linked: Linked, roofline: Roofline, counters: Iterable[KernelCounters]) -> Roofline:
     """The roofline with measured traffic, speed of light, bound and use of tensor cores.
 
     Joined by kernel name (without parameters) and launch shape; of kernels measured several times the mean counts.
     """
     measured = _by_key(counters)
-    ops, rows = ctx.trace.device_ops, np.flatnonzero(ctx.is_kernel)
+    ops, rows = linked.trace.device_ops, np.flatnonzero(linked.is_kernel)
     groups = Groups.of(ops.name[rows], ops.blocks[rows], ops.threads[rows])
     made = replace(
         roofline,
@@ -46,10 +46,10 @@ def with_counters(ctx: Context, roofline: Roofline, counters: Iterable[KernelCou
         counted=roofline.counted.copy(),
     )
     for group, first in enumerate(rows[groups.first].tolist()):
-        key = (_name(ctx.trace.text(int(ops.name[first])) or ""), int(ops.blocks[first]), int(ops.threads[first]))
+        key = (_name(linked.trace.text(int(ops.name[first])) or ""), int(ops.blocks[first]), int(ops.threads[first]))
         found = measured.get(key)
         if found is not None:
-            _replace(ctx, made, rows[groups.index == group], found)
+            _replace(linked, made, rows[groups.index == group], found)
     return made
 
 
@@ -66,11 +66,11 @@ def _name(name: str) -> str:
 
 
 def _replace(
-    ctx: Context, made: Roofline, rows: np.ndarray[tuple[int], np.dtype[np.int64]], found: list[KernelCounters]
+    linked: Linked, made: Roofline, rows: np.ndarray[tuple[int], np.dtype[np.int64]], found: list[KernelCounters]
 ) -> None:
     traffic, tensor = _mean(found, lambda k: k.dram_bytes), _mean(found, lambda k: k.tensor_share)
     compute, memory = _mean(found, lambda k: k.compute_share), _mean(found, device_memory_share)
-    ops = ctx.trace.device_ops
+    ops = linked.trace.device_ops
     made.counted[rows] = True
     if traffic is not None:
         made.bytes[rows] = made.expected[rows] = traffic
@@ -78,7 +78,7 @@ def _replace(
         made.tensor[rows] = int(tensor >= TENSOR_SHARE)
     if compute is not None and memory is not None:
         made.attainable[rows] = (ops.end - ops.start)[rows] * min(max(compute, memory), 1.0)
-        made.bound[rows] = measured_bound(compute, memory, matrix=bool(is_matrix(ctx)[rows[0]]))
+        made.bound[rows] = measured_bound(compute, memory, matrix=bool(is_matrix(linked)[rows[0]]))
 
 
 def device_memory_share(kernel: KernelCounters) -> float | None:

@@ -21,7 +21,7 @@ import numpy as np
 from traceanalyzer.analysis.algebra.grouping import Groups
 
 if TYPE_CHECKING:
-    from traceanalyzer.analysis.context import Context
+    from traceanalyzer.analysis.joined.linked import Linked
     from traceanalyzer.analysis.roofline.op_models import OpWork
     from traceanalyzer.trace import F64, I64
 
@@ -97,19 +97,19 @@ SLOTS = tuple(
 """The first that fits counts."""
 
 
-def issue_time(ctx: Context, work: OpWork, row: I64) -> F64:
+def issue_time(linked: Linked, work: OpWork, row: I64) -> F64:
     """Least time, ns, that each device op needs to issue its instructions; NaN where they are not known, or would need
     more than it took: it does not go over the operator's largest tensor. `row` is the host range whose work it is part
     of."""
-    ops = ctx.trace.device_ops
+    ops = linked.trace.device_ops
     groups = Groups.of(ops.name)
-    slots = np.array([_slots(ctx.trace.text(int(c)) or "") for c in ops.name[groups.first]]).reshape(-1, 4)
+    slots = np.array([_slots(linked.trace.text(int(c)) or "") for c in ops.name[groups.first]]).reshape(-1, 4)
     element, block, thread, operation = slots[groups.index].T
     blocks, threads = np.maximum(ops.blocks, 0).astype(np.float64), np.maximum(ops.threads, 0)
     elements, operations = (np.append(column, np.nan)[row] for column in (work.elements, work.flops))
     needed = elements * element + blocks * (block + threads * thread) + operations * operation
-    time = needed / ctx.limit("issue_rate") * NS
-    return np.where(ctx.is_kernel & (time <= ops.end - ops.start), time, np.nan)
+    time = needed / linked.limit("issue_rate") * NS
+    return np.where(linked.is_kernel & (time <= ops.end - ops.start), time, np.nan)
 
 
 def _slots(kernel: str) -> tuple[float, ...]:

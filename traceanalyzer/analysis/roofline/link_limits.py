@@ -10,7 +10,8 @@ from traceanalyzer.analysis.names.collectives import KINDS, bus_factor
 from traceanalyzer.trace import CopyKind, DeviceOpKind
 
 if TYPE_CHECKING:
-    from traceanalyzer.analysis.context import Context
+    from traceanalyzer.analysis.joined.linked import Linked
+    from traceanalyzer.analysis.time.timed import Timed
     from traceanalyzer.trace import F64, I64
 
 NODE_GPUS = 8
@@ -25,10 +26,10 @@ HOST_COPIES = (
 )
 
 
-def copy_traffic(ctx: Context) -> tuple[F64, F64]:
+def copy_traffic(linked: Linked) -> tuple[F64, F64]:
     """For each device op the bytes it moves (a copy within the device reads and writes them, a memset writes) and
     the bandwidth of what carries them, bytes/s; NaN for kernels and where size or rate is not known."""
-    ops = ctx.trace.device_ops
+    ops = linked.trace.device_ops
     known = np.where(ops.bytes >= 0, ops.bytes, np.nan)
     traffic, rate = np.full(len(ops), np.nan), np.full(len(ops), np.nan)
     within = (ops.kind == DeviceOpKind.MEMCPY) & (ops.copy_kind == CopyKind.DEVICE_TO_DEVICE)
@@ -42,28 +43,28 @@ def copy_traffic(ctx: Context) -> tuple[F64, F64]:
         (peer, 1, "link"),
     ):
         traffic[rows] = factor * known[rows]
-        rate[rows] = ctx.limit(limit)[rows]
+        rate[rows] = linked.limit(limit)[rows]
     return traffic, rate
 
 
-def collective_traffic(ctx: Context) -> tuple[F64, F64]:
+def collective_traffic(timed: Timed) -> tuple[F64, F64]:
     """For each kernel of a collective the bytes that its GPU has to send over its links, and their bandwidth.
 
     Message times NCCL's bus factor (2(n-1)/n for all_reduce, ...); the kernels of one call share it by time. NaN
     where message, group or link is not known, or the group spans more than a node.
     """
-    ops, calls = ctx.trace.device_ops, ctx.collective_calls
+    ops, calls = timed.trace.device_ops, timed.collective_calls
     traffic, rate = np.full(len(ops), np.nan), np.full(len(ops), np.nan)
     if not len(calls):
         return traffic, rate
-    size = np.append(ctx.trace.collectives.group_size, np.int32(-1))[calls.metadata]
+    size = np.append(timed.trace.collectives.group_size, np.int32(-1))[calls.metadata]
     factor = [bus_factor(KINDS[kind], int(n)) for kind, n in zip(calls.kind, size, strict=True)]
     bus = np.array([np.nan if f is None else f for f in factor])
     sent = np.where((calls.bytes > 0) & (size > 1) & (size <= NODE_GPUS), calls.bytes * bus, np.nan)
     traffic[calls.kernels] = (sent[calls.of_kernel]) * share_of_group(
         ops.end - ops.start, calls.kernels, calls.of_kernel
     )
-    rate[calls.kernels] = ctx.limit("link")[calls.kernels]
+    rate[calls.kernels] = timed.limit("link")[calls.kernels]
     return traffic, rate
 
 

@@ -17,7 +17,7 @@ from traceanalyzer.analysis.roofline.op_models import Precision
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from traceanalyzer.analysis.context import Context
+    from traceanalyzer.analysis.joined.linked import Linked
     from traceanalyzer.trace import Bool
 
 MATRIX_CLASSES = ("gemm", "attention", "convolution", "recurrent", "moe")
@@ -44,20 +44,20 @@ def tensor_cores(name: str) -> int:
     return YES if TENSOR_CORES.search(name) else UNKNOWN
 
 
-def tensor_cores_of_ops(ctx: Context) -> NDArray[np.int8]:
+def tensor_cores_of_ops(linked: Linked) -> NDArray[np.int8]:
     """For each device op whether it uses tensor cores; UNKNOWN for all but matrix kernels."""
-    ops, matrix = ctx.trace.device_ops, is_matrix(ctx)
+    ops, matrix = linked.trace.device_ops, is_matrix(linked)
     result = np.full(len(ops), UNKNOWN, np.int8)
     codes, inverse = np.unique(ops.name[matrix], return_inverse=True)
-    use = [tensor_cores(ctx.trace.text(int(code)) or "") for code in codes]
+    use = [tensor_cores(linked.trace.text(int(code)) or "") for code in codes]
     result[matrix] = np.array(use, np.int8)[inverse] if len(codes) else UNKNOWN
     return result
 
 
-def is_matrix(ctx: Context) -> Bool:
+def is_matrix(linked: Linked) -> Bool:
     """Which device ops are matrix kernels, by class."""
-    classes = [ctx.classes.index(name) for name in MATRIX_CLASSES if name in ctx.classes.names]
-    result: Bool = np.isin(ctx.op_class, classes) & ctx.is_kernel
+    classes = [linked.classes.index(name) for name in MATRIX_CLASSES if name in linked.classes.names]
+    result: Bool = np.isin(linked.op_class, classes) & linked.is_kernel
     return result
 
 

@@ -28,8 +28,9 @@ from traceanalyzer.trace import CopyKind, DeviceOpKind
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from traceanalyzer.analysis.context import Context
+    from traceanalyzer.analysis.joined.linked import Linked
     from traceanalyzer.analysis.roofline.op_models import OpWork
+    from traceanalyzer.analysis.time.timed import Timed
     from traceanalyzer.hardware import Hardware
     from traceanalyzer.trace import F64, I64, U8, Bool
 
@@ -86,31 +87,31 @@ class Roofline:
         return np.isfinite(self.attainable)
 
 
-def build_roofline(ctx: Context, work: OpWork | None = None) -> Roofline:
+def build_roofline(timed: Timed, work: OpWork | None = None) -> Roofline:
     """The roofline of every device op; `work` is what `model_ops` says unless given."""
-    work = model_ops(ctx) if work is None else work
-    row = np.where(ctx.is_kernel & ~ctx.is_communication, work.of_device_op, -1)
-    passes = passes_of(ctx, row)
-    flops, traffic, precision = _share_out(ctx, work, row, passes)
-    tensor = tensor_cores_of_ops(ctx)
+    work = model_ops(timed) if work is None else work
+    row = np.where(timed.is_kernel & ~timed.is_communication, work.of_device_op, -1)
+    passes = passes_of(timed, row)
+    flops, traffic, precision = _share_out(timed, work, row, passes)
+    tensor = tensor_cores_of_ops(timed)
     precision = effective_precision(precision, tensor)
-    waves = waves_of(ctx)
-    expected = expected_traffic(ctx, work, row, (flops, traffic), passes, resident_blocks(ctx, waves))
-    rate = ctx.limit("bandwidth").copy()
-    for carried, carrier in (copy_traffic(ctx), collective_traffic(ctx)):
+    waves = waves_of(timed)
+    expected = expected_traffic(timed, work, row, (flops, traffic), passes, resident_blocks(timed, waves))
+    rate = timed.limit("bandwidth").copy()
+    for carried, carrier in (copy_traffic(timed), collective_traffic(timed)):
         moved = np.isfinite(carried)
         traffic[moved], rate[moved], flops[moved] = carried[moved], carrier[moved], 0.0
     expected = np.where(np.isfinite(expected), expected, traffic)
-    peak = _peaks(ctx, precision, tensor, flops)
+    peak = _peaks(timed, precision, tensor, flops)
     arithmetic, transfer = flops / peak * NS, traffic / rate * NS
     attainable = _together(arithmetic, transfer, flops, row)
-    reachable = _reachable(ctx, precision, (flops, traffic), (peak, rate), row)
-    time = np.maximum(ctx.trace.device_ops.end - ctx.trace.device_ops.start, 1)
-    cached = expected <= KEPT * ctx.limit("cache_bytes")
+    reachable = _reachable(timed, precision, (flops, traffic), (peak, rate), row)
+    time = np.maximum(timed.trace.device_ops.end - timed.trace.device_ops.start, 1)
+    cached = expected <= KEPT * timed.limit("cache_bytes")
     reached = Reached(
         arithmetic / time,
-        is_matrix(ctx) & (tensor != NO),
-        issue_time(ctx, work, row) / time,
+        is_matrix(timed) & (tensor != NO),
+        issue_time(timed, work, row) / time,
         np.where(cached, 0.0, expected / rate * NS / time),
     )
     slow = attainable < LOW_SOL * time
@@ -120,9 +121,9 @@ def build_roofline(ctx: Context, work: OpWork | None = None) -> Roofline:
         expected=expected,
         attainable=attainable,
         reachable=reachable,
-        bound=_bound(ctx, reached, attainable, slow),
+        bound=_bound(timed, reached, attainable, slow),
         arithmetic=np.nan_to_num(arithmetic) > np.nan_to_num(transfer),
-        small=_small(ctx, attainable) & slow & ~_on_links(ctx),
+        small=_small(timed, attainable) & slow & ~_on_links(timed),
         precision=precision,
         tensor=tensor,
         waves=waves,
@@ -131,16 +132,16 @@ def build_roofline(ctx: Context, work: OpWork | None = None) -> Roofline:
     )
 
 
-def _share_out(ctx: Context, work: OpWork, row: I64, passes: I64) -> tuple[F64, F64, NDArray[np.int8]]:
+def _share_out(linked: Linked, work: OpWork, row: I64, passes: I64) -> tuple[F64, F64, NDArray[np.int8]]:
     """FLOPs, bytes and precision of each kernel from the operator that it is part of. Kernels that only prepare or
     finish a product (`PREPARING` of `passes`) have no FLOPs."""
-    ops, count = ctx.trace.device_ops, len(row)
+    ops, count = linked.trace.device_ops, len(row)
     flops, traffic = np.full(count, np.nan), np.full(count, np.nan)
     precision = np.zeros(count, np.int8)
     rows = np.flatnonzero(row >= 0)
     if not len(rows):
         return flops, traffic, precision
-    duration, matrix = ops.end - ops.start, is_matrix(ctx) & ~np.isin(passes, PREPARING)
+    duration, matrix = ops.end - ops.start, is_matrix(linked) & ~np.isin(passes, PREPARING)
     _, group = np.unique(row[rows], return_inverse=True)
     has_matrix = np.bincount(group, weights=matrix[rows]) > 0
     weighed = np.where(has_matrix[group] & ~matrix[rows], 0, duration[rows])
@@ -152,14 +153,14 @@ def _share_out(ctx: Context, work: OpWork, row: I64, passes: I64) -> tuple[F64, 
     return flops, traffic, precision
 
 
-def _peaks(ctx: Context, precision: NDArray[np.int8], tensor: NDArray[np.int8], flops: F64) -> F64:
+def _peaks(linked: Linked, precision: NDArray[np.int8], tensor: NDArray[np.int8], flops: F64) -> F64:
     """FLOP/s that each kernel can reach: matrix kernels that of the unit and format they use, others that of the
     ordinary cores (which calculate in fp32 whatever the tensors' type, fp64 aside)."""
-    ops = ctx.trace.device_ops
+    ops = linked.trace.device_ops
     seconds = np.maximum(ops.end - ops.start, 1) / NS
-    matrix = is_matrix(ctx)
+    matrix = is_matrix(linked)
     result = np.full(len(ops), np.nan)
-    for device, gpu in ctx.gpus.items():
+    for device, gpu in linked.gpus.items():
         here = ops.device == device
         if gpu is None:
             continue
@@ -198,38 +199,38 @@ def _together(arithmetic: F64, transfer: F64, flops: F64, row: I64) -> F64:
 
 
 def _reachable(
-    ctx: Context, precision: NDArray[np.int8], work: tuple[F64, F64], stated: tuple[F64, F64], row: I64
+    linked: Linked, precision: NDArray[np.int8], work: tuple[F64, F64], stated: tuple[F64, F64], row: I64
 ) -> F64:
     """Attainable time where the measured rates take the place of those that are stated (and higher)."""
-    ceilings = ctx.trace.ceilings
+    ceilings = linked.trace.ceilings
     if ceilings is None:
         return np.full(len(row), np.nan)
     measured = np.array([ceilings.matmul.get(p.name.lower(), np.inf) for p in Precision])
     peak = np.minimum(stated[0], measured[precision])
-    on_memory = stated[1] == ctx.limit("bandwidth")
+    on_memory = stated[1] == linked.limit("bandwidth")
     rate = np.where(on_memory, np.minimum(stated[1], ceilings.bandwidth), stated[1])
     return _together(work[0] / peak * NS, work[1] / rate * NS, work[0], row)
 
 
-def _bound(ctx: Context, reached: Reached, attainable: F64, slow: Bool) -> U8:
+def _bound(linked: Linked, reached: Reached, attainable: F64, slow: Bool) -> U8:
     """What limits each device op. What only moves data has one ceiling, the memory or a link."""
-    linked = _on_links(ctx)
-    carrier = np.where(linked, np.uint8(Bound.LINK), np.uint8(Bound.MEMORY))
+    on_links = _on_links(linked)
+    carrier = np.where(on_links, np.uint8(Bound.LINK), np.uint8(Bound.MEMORY))
     moved = np.where(slow & (attainable < SHORT_NS), np.uint8(Bound.LATENCY), carrier)
-    bound = np.where(linked | ~ctx.is_kernel, moved, bounds(reached))
+    bound = np.where(on_links | ~linked.is_kernel, moved, bounds(reached))
     return np.where(np.isfinite(attainable), bound, np.uint8(Bound.UNKNOWN))
 
 
-def _on_links(ctx: Context) -> Bool:
+def _on_links(linked: Linked) -> Bool:
     """Which device ops a link carries: collectives, and copies that do not stay within the device."""
-    ops = ctx.trace.device_ops
+    ops = linked.trace.device_ops
     within = np.isin(ops.copy_kind, (CopyKind.DEVICE_TO_DEVICE, CopyKind.UNKNOWN))
-    linked: Bool = ctx.is_communication | ((ops.kind == DeviceOpKind.MEMCPY) & ~within)
-    return linked
+    result: Bool = linked.is_communication | ((ops.kind == DeviceOpKind.MEMCPY) & ~within)
+    return result
 
 
-def _small(ctx: Context, attainable: F64) -> Bool:
+def _small(linked: Linked, attainable: F64) -> Bool:
     """Which device ops have too few blocks or too little to do to fill the GPU."""
-    blocks = ctx.trace.device_ops.blocks
-    small: Bool = (attainable < SHORT_NS) | ((blocks > 0) & (blocks < ctx.limit("sms")))
+    blocks = linked.trace.device_ops.blocks
+    small: Bool = (attainable < SHORT_NS) | ((blocks > 0) & (blocks < linked.limit("sms")))
     return small

@@ -23,7 +23,7 @@ from traceanalyzer.analysis.algebra.grouping import Groups
 from traceanalyzer.analysis.roofline.precision import is_matrix
 
 if TYPE_CHECKING:
-    from traceanalyzer.analysis.context import Context
+    from traceanalyzer.analysis.joined.linked import Linked
     from traceanalyzer.analysis.roofline.op_models import OpWork
     from traceanalyzer.trace import F64, I64, Bool
 
@@ -106,13 +106,13 @@ run in step, other data passes through, and some of it is held twice (Hopper's c
 LOOK_UPS = re.compile(r"gather_kernel|indexSelect|index_select")
 
 
-def passes_of(ctx: Context, row: I64) -> I64:
+def passes_of(linked: Linked, row: I64) -> I64:
     """For each device op its place in `PASSES`, -1 for most; `row` is the host range whose work it is part of."""
-    names = np.append(ctx.trace.host_ranges.name, np.int32(-1))[row]
-    groups = Groups.of(ctx.trace.device_ops.name, names)
-    pairs = zip(ctx.trace.device_ops.name[groups.first].tolist(), names[groups.first].tolist(), strict=True)
-    places = [_place(ctx.trace.text(kernel) or "", ctx.trace.text(operator)) for kernel, operator in pairs]
-    return np.where(ctx.is_kernel & (row >= 0), np.array(places, np.int64)[groups.index], -1)
+    names = np.append(linked.trace.host_ranges.name, np.int32(-1))[row]
+    groups = Groups.of(linked.trace.device_ops.name, names)
+    pairs = zip(linked.trace.device_ops.name[groups.first].tolist(), names[groups.first].tolist(), strict=True)
+    places = [_place(linked.trace.text(kernel) or "", linked.trace.text(operator)) for kernel, operator in pairs]
+    return np.where(linked.is_kernel & (row >= 0), np.array(places, np.int64)[groups.index], -1)
 
 
 def _place(kernel: str, operator: str | None) -> int:
@@ -145,39 +145,39 @@ class Operators:
         return np.maximum(self.bytes - self.inputs, 0)
 
 
-def expected_traffic(ctx: Context, work: OpWork, row: I64, share: tuple[F64, F64], passes: I64, resident: F64) -> F64:
+def expected_traffic(linked: Linked, work: OpWork, row: I64, share: tuple[F64, F64], passes: I64, resident: F64) -> F64:
     """Bytes that each device op is expected to read and write, NaN where nothing is known.
 
     `row` is the host range whose work it is part of, `share` its shares of that work's FLOPs and least traffic,
     `passes` what `passes_of` says, `resident` how many of its blocks the GPU holds at a time.
     """
-    (flops, least), cache, ops = share, ctx.limit("cache_bytes"), ctx.trace.device_ops
+    (flops, least), cache, ops = share, linked.limit("cache_bytes"), linked.trace.device_ops
     of = Operators.of(work, row)
-    result = np.where(passes >= 0, _passes(ctx, of, passes, resident), least)
-    _leave_the_rest(result, of, row, passes >= 0, is_matrix(ctx))
+    result = np.where(passes >= 0, _passes(linked, of, passes, resident), least)
+    _leave_the_rest(result, of, row, passes >= 0, is_matrix(linked))
     beyond = of.inputs / of.entries > cache
     missed = 1 - cache / np.where(of.inputs > 0, of.inputs, np.nan)
-    gemm = ctx.op_class == ctx.classes.index("gemm")
+    gemm = linked.op_class == linked.classes.index("gemm")
     for rows, reads in (
-        (gemm & beyond, _wave_reads(ctx, of, flops, resident)),
-        (_named(ctx, LOOK_UPS) & beyond, of.written * missed),
+        (gemm & beyond, _wave_reads(linked, of, flops, resident)),
+        (_named(linked, LOOK_UPS) & beyond, of.written * missed),
     ):
         result = np.where(rows, np.fmax(result, reads + of.written), result)
     # no memory moves more in the time; where even the least is more, that is for a finding to say
-    most = np.fmax(ctx.limit("bandwidth") * (ops.end - ops.start) / NS, least)
+    most = np.fmax(linked.limit("bandwidth") * (ops.end - ops.start) / NS, least)
     return np.where(result > most, most, result)
 
 
-def _passes(ctx: Context, of: Operators, passes: I64, resident: F64) -> F64:
+def _passes(linked: Linked, of: Operators, passes: I64, resident: F64) -> F64:
     """Bytes by passes over tensors."""
     tensors, again, times, in_fp32, each, inputs = (
         np.array([getattr(p, name) for p in PASSES])[passes]
         for name in ("tensors", "again", "times", "in_fp32", "each", "inputs")
     )
-    launched = each * ctx.trace.device_ops.blocks * np.maximum(ctx.trace.device_ops.threads, 0).astype(np.float64)
+    launched = each * linked.trace.device_ops.blocks * np.maximum(linked.trace.device_ops.threads, 0).astype(np.float64)
     largest = np.fmax(of.elements, of.written / of.width)
     size = np.where(launched > 0, np.fmin(launched, largest), of.elements) * of.width
-    running = size * again / np.maximum(ctx.trace.device_ops.blocks, 1) * resident / ctx.limit("cache_bytes")
+    running = size * again / np.maximum(linked.trace.device_ops.blocks, 1) * resident / linked.limit("cache_bytes")
     missed = np.nan_to_num(np.clip((running - FITS) / (FAILS - FITS), 0, 1))
     moved: F64 = size * (tensors + again * times * missed) + of.elements * in_fp32 * FP32_BYTES + of.inputs * inputs
     return moved
@@ -192,16 +192,16 @@ def _leave_the_rest(result: F64, of: Operators, row: I64, described: Bool, matri
     result[main] = of.bytes[main] / np.bincount(row[main])[row[main]] if main.any() else 0.0
 
 
-def _wave_reads(ctx: Context, of: Operators, flops: F64, resident: F64) -> F64:
+def _wave_reads(linked: Linked, of: Operators, flops: F64, resident: F64) -> F64:
     """Bytes that each product reads wave by wave, were its operands larger than the cache."""
-    groups = Groups.of(ctx.trace.device_ops.name)
-    names = [ctx.trace.text(int(code)) or "" for code in ctx.trace.device_ops.name[groups.first]]
+    groups = Groups.of(linked.trace.device_ops.name)
+    names = [linked.trace.text(int(code)) or "" for code in linked.trace.device_ops.name[groups.first]]
     high, wide = np.array([tile(name) for name in names], np.float64).reshape(-1, 2)[groups.index].T
     area = resident * high * wide
     strips = (STRIP + resident / STRIP) * (high + wide) / 2  # the mean of strips along rows and along columns
     with np.errstate(divide="ignore", invalid="ignore"):
         rows = np.mean([extent + area / extent for extent in _extents(of)], axis=0)
-    scheduled = (ctx.trace.device_ops.blocks > resident) & np.isfinite(rows)
+    scheduled = (linked.trace.device_ops.blocks > resident) & np.isfinite(rows)
     sides = np.where(scheduled, np.fmax(rows, strips), strips)
     reads: F64 = flops / 2 * sides / area * of.width
     return reads
@@ -223,7 +223,7 @@ def tile(kernel: str) -> tuple[int, int]:
     return rows, columns
 
 
-def _named(ctx: Context, pattern: re.Pattern[str]) -> Bool:
-    groups = Groups.of(ctx.trace.device_ops.name)
-    names = [ctx.trace.text(int(code)) or "" for code in ctx.trace.device_ops.name[groups.first]]
+def _named(linked: Linked, pattern: re.Pattern[str]) -> Bool:
+    groups = Groups.of(linked.trace.device_ops.name)
+    names = [linked.trace.text(int(code)) or "" for code in linked.trace.device_ops.name[groups.first]]
     return np.array([bool(pattern.search(name)) for name in names], bool)[groups.index]

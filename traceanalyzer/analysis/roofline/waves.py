@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from traceanalyzer.analysis.context import Context
+    from traceanalyzer.analysis.joined.linked import Linked
     from traceanalyzer.trace import F64
 
 
-def waves_of(ctx: Context) -> F64:
+def waves_of(linked: Linked) -> F64:
     """Blocks of each kernel over the blocks that the GPU holds at a time, NaN where not known."""
-    ops = ctx.trace.device_ops
+    ops = linked.trace.device_ops
     result = np.full(len(ops), np.nan)
     rows = np.flatnonzero((ops.blocks > 0) & (ops.threads > 0))
     if not len(rows):
@@ -22,7 +22,7 @@ def waves_of(ctx: Context) -> F64:
     distinct, inverse = np.unique(shapes, axis=1, return_inverse=True)
     capacity = np.full(distinct.shape[1], np.nan)
     for i, (device, threads, registers, shared) in enumerate(distinct.T.tolist()):
-        gpu = ctx.gpus.get(device)
+        gpu = linked.gpus.get(device)
         resident = gpu.resident_blocks(threads, registers, shared) if gpu else None
         if gpu and gpu.sms and resident:
             capacity[i] = gpu.sms * resident
@@ -30,8 +30,8 @@ def waves_of(ctx: Context) -> F64:
     return result
 
 
-def resident_blocks(ctx: Context, waves: F64) -> F64:
+def resident_blocks(linked: Linked, waves: F64) -> F64:
     """Blocks of each kernel that the GPU holds at a time: one an SM where that is not known better."""
-    blocks = ctx.trace.device_ops.blocks
+    blocks = linked.trace.device_ops.blocks
     held = np.divide(blocks, waves, out=np.full(len(blocks), np.nan), where=waves > 0)
-    return np.where(np.isfinite(held), held, ctx.limit("sms"))
+    return np.where(np.isfinite(held), held, linked.limit("sms"))

@@ -13,11 +13,11 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import measure
 from traceanalyzer.analysis.causes.gaps import Gaps, IdleCause, idle_by_cause
-from traceanalyzer.analysis.tables.launches import is_launch
+from traceanalyzer.analysis.time.launch_queue import is_launch
 from traceanalyzer.figures import metric, ms
 
 if TYPE_CHECKING:
-    from traceanalyzer.analysis.context import Context
+    from traceanalyzer.analysis.time.timed import Timed
     from traceanalyzer.trace import I64
 
 
@@ -35,10 +35,10 @@ class StepBudgets:
     idle_by_cause: dict[IdleCause, I64]
 
 
-def step_budgets(ctx: Context, gaps: Gaps, device: int) -> StepBudgets:
+def step_budgets(timed: Timed, gaps: Gaps, device: int) -> StepBudgets:
     """Partition the window of every step on the device."""
-    activity, start, end = ctx.activity[device], ctx.steps.start, ctx.steps.end
-    duration = ctx.steps.duration
+    activity, start, end = timed.activity[device], timed.steps.start, timed.steps.end
+    duration = timed.steps.duration
     return StepBudgets(
         duration=duration,
         compute=measure(activity.compute, start, end),
@@ -46,7 +46,7 @@ def step_budgets(ctx: Context, gaps: Gaps, device: int) -> StepBudgets:
         exposed_copy=measure(activity.exposed_copy, start, end),
         idle=duration - measure(activity.busy, start, end),
         communication=measure(activity.communication, start, end),
-        idle_by_cause=idle_by_cause(ctx, gaps, device),
+        idle_by_cause=idle_by_cause(timed, gaps, device),
     )
 
 
@@ -70,19 +70,19 @@ class StepRow:
     launches: int = metric("kernel and graph launch calls made in the step")
 
 
-def step_rows(ctx: Context, budgets: StepBudgets | None) -> list[StepRow]:
+def step_rows(timed: Timed, budgets: StepBudgets | None) -> list[StepRow]:
     """A row a step, warm-up included."""
-    steps, count = ctx.steps, len(ctx.steps)
-    inside = ctx.is_kernel & (steps.of_op >= 0)
+    steps, count = timed.steps, len(timed.steps)
+    inside = timed.is_kernel & (steps.of_op >= 0)
     kernels = np.bincount(steps.of_op[inside], minlength=count)
-    launches = launches_by_step(ctx)
+    launches = launches_by_step(timed)
 
     def part(name: str, i: int) -> float | None:
         return None if budgets is None else ms(getattr(budgets, name)[i])
 
     return [
         StepRow(
-            rank=ctx.trace.rank,
+            rank=timed.trace.rank,
             step=steps.first + i,
             name=steps.names[i],
             warmup=i < steps.warmup,
@@ -101,9 +101,9 @@ def step_rows(ctx: Context, budgets: StepBudgets | None) -> list[StepRow]:
     ]
 
 
-def launches_by_step(ctx: Context) -> I64:
+def launches_by_step(timed: Timed) -> I64:
     """Kernel and graph launch calls made in the host range of each step."""
-    steps, time = ctx.steps, ctx.trace.api_calls.start[is_launch(ctx)]
+    steps, time = timed.steps, timed.trace.api_calls.start[is_launch(timed)]
     result: I64 = np.searchsorted(time, steps.host_end) - np.searchsorted(time, steps.host_start)
     return result
 

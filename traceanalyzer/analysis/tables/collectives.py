@@ -18,8 +18,9 @@ from traceanalyzer.analysis.names.collectives import KINDS, bus_factor
 from traceanalyzer.figures import NS_PER_US, metric, ms
 
 if TYPE_CHECKING:
-    from traceanalyzer.analysis.context import Context
+    from traceanalyzer.analysis.joined.linked import Linked
     from traceanalyzer.analysis.time.collective_calls import CollectiveCalls
+    from traceanalyzer.analysis.time.timed import Timed
     from traceanalyzer.trace import I32, I64
 
 
@@ -67,9 +68,9 @@ class CollectiveStats:
     on_compute_stream: bool | None = metric("whether one of those streams also runs compute")
 
 
-def communication_time(ctx: Context, device: int) -> CommunicationTime:
+def communication_time(timed: Timed, device: int) -> CommunicationTime:
     """Communication of a mean steady step on the device (CUDA ordinal)."""
-    activity, steps = ctx.activity[device], ctx.steps
+    activity, steps = timed.activity[device], timed.steps
     start, end = steps.start[steps.steady], steps.end[steps.steady]
     total = int(measure(activity.communication, start, end).sum())
     exposed = int(measure(activity.exposed_communication, start, end).sum())
@@ -80,20 +81,20 @@ def communication_time(ctx: Context, device: int) -> CommunicationTime:
     )
 
 
-def collective_stats(ctx: Context) -> list[CollectiveStats]:
+def collective_stats(timed: Timed) -> list[CollectiveStats]:
     """A row for each sort of collective in the steady state, by exposed, then total time."""
-    calls = ctx.collective_calls
-    steady = np.flatnonzero(calls.step >= ctx.steps.warmup)
-    keys: list[I32 | I64] = [calls.device, calls.kind, calls.bytes, *_metadata(ctx, calls)]
-    times = _Times(ctx, calls)
+    calls = timed.collective_calls
+    steady = np.flatnonzero(calls.step >= timed.steps.warmup)
+    keys: list[I32 | I64] = [calls.device, calls.kind, calls.bytes, *_metadata(timed, calls)]
+    times = _Times(timed, calls)
     groups = rows_by_key(*(key[steady] for key in keys))
-    rows = [_row(ctx, calls, times, steady[group]) for group in groups]
+    rows = [_row(timed, calls, times, steady[group]) for group in groups]
     return sorted(rows, key=lambda row: (-row.exposed_ms, -row.total_ms))
 
 
-def _metadata(ctx: Context, calls: CollectiveCalls) -> tuple[I64, ...]:
+def _metadata(linked: Linked, calls: CollectiveCalls) -> tuple[I64, ...]:
     """Group, its ranks, its size and the type of each collective, as codes; -1 without metadata."""
-    table = ctx.trace.collectives
+    table = linked.trace.collectives
     columns = (table.group, table.ranks, table.group_size, table.dtype)
     return tuple(np.append(column, np.int32(-1)).astype(np.int64)[calls.metadata] for column in columns)
 
@@ -101,10 +102,10 @@ def _metadata(ctx: Context, calls: CollectiveCalls) -> tuple[I64, ...]:
 class _Times:
     """Time of each collective, ns: all of it, without compute beside it, with compute beside it."""
 
-    def __init__(self, ctx: Context, calls: CollectiveCalls) -> None:
-        ops, rows = ctx.trace.device_ops, calls.kernels
+    def __init__(self, timed: Timed, calls: CollectiveCalls) -> None:
+        ops, rows = timed.trace.device_ops, calls.kernels
         exposed, hidden = np.zeros(len(rows)), np.zeros(len(rows))
-        for device, activity in ctx.activity.items():
+        for device, activity in timed.activity.items():
             here = ops.device[rows] == device
             start, end = ops.start[rows[here]], ops.end[rows[here]]
             exposed[here] = shared_time(start, end, activity.exposed_communication)
@@ -121,8 +122,8 @@ def _sum(of_kernel: I64 | F64, calls: CollectiveCalls) -> F64:
     return result
 
 
-def _row(ctx: Context, calls: CollectiveCalls, times: _Times, chosen: I64) -> CollectiveStats:
-    table, steps, first = ctx.trace.collectives, ctx.steps.steady_count, int(chosen[0])
+def _row(timed: Timed, calls: CollectiveCalls, times: _Times, chosen: I64) -> CollectiveStats:
+    table, steps, first = timed.trace.collectives, timed.steps.steady_count, int(chosen[0])
     metadata, size = int(calls.metadata[first]), int(calls.bytes[first])
     kind, ranks = KINDS[calls.kind[first]], int(table.group_size[metadata]) if metadata >= 0 else -1
     total = float(times.total[chosen].sum())
@@ -131,10 +132,10 @@ def _row(ctx: Context, calls: CollectiveCalls, times: _Times, chosen: I64) -> Co
     streams = np.unique(calls.stream[chosen])
 
     def text(codes: I32) -> str | None:
-        return ctx.trace.text(int(codes[metadata])) if metadata >= 0 else None
+        return timed.trace.text(int(codes[metadata])) if metadata >= 0 else None
 
     return CollectiveStats(
-        rank=ctx.trace.rank,
+        rank=timed.trace.rank,
         device=int(calls.device[first]),
         collective=kind,
         group=text(table.group),
@@ -152,13 +153,13 @@ def _row(ctx: Context, calls: CollectiveCalls, times: _Times, chosen: I64) -> Co
         algorithm_gbs=bandwidth,
         bus_gbs=bandwidth * factor if bandwidth is not None and factor is not None else None,
         streams=", ".join(map(str, streams)) if streams[0] >= 0 else None,
-        on_compute_stream=_on_compute_stream(ctx, int(calls.device[first]), streams),
+        on_compute_stream=_on_compute_stream(timed, int(calls.device[first]), streams),
     )
 
 
-def _on_compute_stream(ctx: Context, device: int, streams: I32) -> bool | None:
+def _on_compute_stream(linked: Linked, device: int, streams: I32) -> bool | None:
     if streams[0] < 0:
         return None
-    ops = ctx.trace.device_ops
-    compute = ctx.is_kernel & ctx.is_compute & (ops.device == device)
+    ops = linked.trace.device_ops
+    compute = linked.is_kernel & linked.is_compute & (ops.device == device)
     return bool(np.isin(streams, ops.stream[compute]).any())

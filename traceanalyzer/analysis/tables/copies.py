@@ -16,7 +16,9 @@ from traceanalyzer.figures import NS_PER_MS, metric
 from traceanalyzer.trace import CopyKind, MemoryKind, RangeKind
 
 if TYPE_CHECKING:
-    from traceanalyzer.analysis.context import Context
+    from traceanalyzer.analysis.joined.joined import Joined
+    from traceanalyzer.analysis.joined.linked import Linked
+    from traceanalyzer.analysis.time.timed import Timed
     from traceanalyzer.trace import I32, I64, Bool
 
 STAGED_BYTES = 64_000
@@ -63,41 +65,41 @@ class CopyStats:
     )
 
 
-def copy_stats(ctx: Context) -> list[CopyStats]:
+def copy_stats(timed: Timed) -> list[CopyStats]:
     """A row for each sort of copy, by exposed, then total time."""
-    ops = ctx.trace.device_ops
-    rows = np.flatnonzero(ctx.is_copy & ctx.steady_ops)
-    exposed = _exposed(ctx, rows)
+    ops = timed.trace.device_ops
+    rows = np.flatnonzero(timed.is_copy & timed.steady_ops)
+    exposed = _exposed(timed, rows)
     groups = rows_by_key(
         ops.device[rows],
         ops.copy_kind[rows],
         ops.source_memory[rows],
         ops.target_memory[rows],
         _size_class(ops.bytes[rows]),
-        _call_names(ctx, rows),
-        _waited_for(ctx, rows),
-        *_op_names(ctx, rows),
+        _call_names(timed, rows),
+        _waited_for(timed, rows),
+        *_op_names(timed, rows),
     )
-    table = [_row(ctx, rows[group], float(exposed[group].sum())) for group in groups]
+    table = [_row(timed, rows[group], float(exposed[group].sum())) for group in groups]
     return sorted(table, key=lambda row: (-row.exposed_ms, -row.total_ms))
 
 
-def _row(ctx: Context, chosen: I64, exposed: float) -> CopyStats:
-    ops, steps, first = ctx.trace.device_ops, ctx.steps.steady_count, int(chosen[0])
-    call, size = int(ctx.launch[first]), ops.bytes[chosen]
+def _row(timed: Timed, chosen: I64, exposed: float) -> CopyStats:
+    ops, steps, first = timed.trace.device_ops, timed.steps.steady_count, int(chosen[0])
+    call, size = int(timed.launch[first]), ops.bytes[chosen]
     known = bool((size >= 0).all())
     total = float((ops.end[chosen] - ops.start[chosen]).sum())
     fast_enough = known and total > 0 and bool((size >= BANDWIDTH_BYTES).all())
     return CopyStats(
-        rank=ctx.trace.rank,
+        rank=timed.trace.rank,
         device=int(ops.device[first]),
         direction=_DIRECTIONS[CopyKind(ops.copy_kind[first])],
         source_memory=_memory(int(ops.source_memory[first])),
         target_memory=_memory(int(ops.target_memory[first])),
         size=_size_title(int(size[0])),
-        call=ctx.trace.text(int(ctx.trace.api_calls.name[call])) if call >= 0 else None,
-        op=op_path(ctx, int(ctx.tree.node_of_call[call])) if call >= 0 else None,
-        blocking=bool(_waited_for(ctx, chosen[:1])[0]) if call >= 0 else None,
+        call=timed.trace.text(int(timed.trace.api_calls.name[call])) if call >= 0 else None,
+        op=op_path(timed, int(timed.tree.node_of_call[call])) if call >= 0 else None,
+        blocking=bool(_waited_for(timed, chosen[:1])[0]) if call >= 0 else None,
         count=len(chosen) / steps,
         bytes=float(size.sum()) / steps if known else None,
         total_ms=total / NS_PER_MS / steps,
@@ -106,11 +108,11 @@ def _row(ctx: Context, chosen: I64, exposed: float) -> CopyStats:
     )
 
 
-def _exposed(ctx: Context, rows: I64) -> F64:
+def _exposed(timed: Timed, rows: I64) -> F64:
     """Time of each copy, ns, in which its device neither computed nor communicated, shared between copies."""
-    ops = ctx.trace.device_ops
+    ops = timed.trace.device_ops
     result: F64 = np.zeros(len(rows))
-    for device, activity in ctx.activity.items():
+    for device, activity in timed.activity.items():
         here = ops.device[rows] == device
         chosen = rows[here]
         result[here] = shared_time(ops.start[chosen], ops.end[chosen], activity.exposed_copy)
@@ -132,32 +134,32 @@ def _memory(kind: int) -> str | None:
     return MemoryKind(kind).name.lower() if kind else None
 
 
-def _call_names(ctx: Context, rows: I64) -> I32:
-    call = ctx.launch[rows]
-    return np.append(ctx.trace.api_calls.name, np.int32(-1))[call]
+def _call_names(linked: Linked, rows: I64) -> I32:
+    call = linked.launch[rows]
+    return np.append(linked.trace.api_calls.name, np.int32(-1))[call]
 
 
-def _waited_for(ctx: Context, rows: I64) -> Bool:
+def _waited_for(joined: Joined, rows: I64) -> Bool:
     """Which of these copies make the host wait until they are done."""
-    ops, trace = ctx.trace.device_ops, ctx.trace
-    ordered = np.array([*(bool(_STREAM_ORDERED.search(s)) for s in trace.strings), True])[_call_names(ctx, rows)]
+    ops, trace = joined.trace.device_ops, joined.trace
+    ordered = np.array([*(bool(_STREAM_ORDERED.search(s)) for s in trace.strings), True])[_call_names(joined, rows)]
     staged = (ops.copy_kind[rows] == CopyKind.HOST_TO_DEVICE) & (ops.bytes[rows] <= STAGED_BYTES)
     within = ops.copy_kind[rows] == CopyKind.DEVICE_TO_DEVICE
     kinds = np.stack((ops.source_memory[rows], ops.target_memory[rows]))
     pageable, unknown = (kinds == MemoryKind.PAGEABLE).any(axis=0), (kinds == MemoryKind.UNKNOWN).any(axis=0)
     # A call on pinned memory that returned late was slow, it did not wait.
-    returned_after = np.append(ctx.blocks, False)[ctx.launch[rows]]
+    returned_after = np.append(joined.blocks, False)[joined.launch[rows]]
     result: Bool = ~staged & (pageable | (~ordered & ~within)) | (unknown & returned_after)
     return result
 
 
-def _op_names(ctx: Context, rows: I64) -> tuple[I64, I64]:
+def _op_names(linked: Linked, rows: I64) -> tuple[I64, I64]:
     """Names (codes) of the innermost and the outermost operator around each copy's call, -1 without."""
-    tree, ranges = ctx.tree, ctx.trace.host_ranges
+    tree, ranges = linked.tree, linked.trace.host_ranges
     operator = np.zeros(len(tree.parent), bool)
     operator[~tree.is_call] = ranges.kind[tree.row[~tree.is_call]] == RangeKind.OP
-    call = ctx.launch[rows]
-    node = np.append(ctx.tree.node_of_call, -1)[call]
+    call = linked.launch[rows]
+    node = np.append(linked.tree.node_of_call, -1)[call]
     names = np.full(len(tree.parent) + 1, -1, np.int64)
     names[:-1][~tree.is_call] = ranges.name[tree.row[~tree.is_call]]
     inner, outer = np.append(innermost(tree, operator), -1), np.append(outermost(tree, operator), -1)

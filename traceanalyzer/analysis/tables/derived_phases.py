@@ -20,8 +20,9 @@ from traceanalyzer.analysis.joined.ancestors import outermost
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
-    from traceanalyzer.analysis.context import Context
+    from traceanalyzer.analysis.joined.linked import Linked
     from traceanalyzer.analysis.tables.phase_ranges import PhaseRanges
+    from traceanalyzer.analysis.time.timed import Timed
     from traceanalyzer.trace import I64, Bool, HostRanges
 
 LIBRARY_RANGE = re.compile(r"^(Optimizer\.|enumerate\(DataLoader\)|\w+Data(Parallel|_parallel)\.)")
@@ -42,55 +43,55 @@ class DerivedPhase(NamedTuple):
     """Device ops of the steps' device that they launched."""
 
 
-def derived_phases(ctx: Context, ranges: PhaseRanges) -> list[DerivedPhase]:
+def derived_phases(timed: Timed, ranges: PhaseRanges) -> list[DerivedPhase]:
     """The phases that autograd tells; none where the program marks phases or nothing ran backward."""
-    table = ctx.trace.host_ranges
-    marked = {ctx.trace.strings[code] for code in np.unique(table.name[ranges.row]).tolist()}
-    backward = _backward(ctx)
+    table = timed.trace.host_ranges
+    marked = {timed.trace.strings[code] for code in np.unique(table.name[ranges.row]).tolist()}
+    backward = _backward(timed)
     if not backward.any() or any(not LIBRARY_RANGE.match(name) for name in marked):
         return []
     is_op = table.kind == RangeKind.OP
-    optimizer = is_op & _named(ctx, _MULTI_TENSOR) & ~backward
+    optimizer = is_op & _named(timed, _MULTI_TENSOR) & ~backward
     forward = is_op & np.isin(table.sequence, np.unique(table.sequence[backward & (table.sequence >= 0)]))
-    top = _top(ctx)
+    top = _top(timed)
     within = {"forward": forward & ~backward & ~optimizer, "backward": backward}
     if not any(_OPTIMIZER_STEP.match(name) for name in marked):
         within["optimizer"] = optimizer
-    return [_phase(ctx, name, top, chosen) for name, chosen in within.items() if chosen.any()]
+    return [_phase(timed, name, top, chosen) for name, chosen in within.items() if chosen.any()]
 
 
-def _named(ctx: Context, pattern: re.Pattern[str]) -> Bool:
+def _named(linked: Linked, pattern: re.Pattern[str]) -> Bool:
     """Which host ranges have a name that matches."""
-    result: Bool = texts_where(ctx.trace, pattern.match)[ctx.trace.host_ranges.name]
+    result: Bool = texts_where(linked.trace.strings, pattern.match)[linked.trace.host_ranges.name]
     return result
 
 
-def _backward(ctx: Context) -> Bool:
+def _backward(linked: Linked) -> Bool:
     """Which host ranges are operators of a backward pass."""
-    table = ctx.trace.host_ranges
-    result: Bool = (table.kind == RangeKind.OP) & ((table.forward_thread > 0) | _named(ctx, _ENGINE))
+    table = linked.trace.host_ranges
+    result: Bool = (table.kind == RangeKind.OP) & ((table.forward_thread > 0) | _named(linked, _ENGINE))
     return result
 
 
-def _top(ctx: Context) -> I64:
+def _top(linked: Linked) -> I64:
     """For each node of the host tree the outermost operator around it, -1 without."""
-    tree = ctx.tree
+    tree = linked.tree
     operator = np.zeros(len(tree.parent), bool)
-    operator[~tree.is_call] = ctx.trace.host_ranges.kind[tree.row[~tree.is_call]] == RangeKind.OP
+    operator[~tree.is_call] = linked.trace.host_ranges.kind[tree.row[~tree.is_call]] == RangeKind.OP
     return outermost(tree, operator)
 
 
-def _phase(ctx: Context, name: str, top: I64, chosen: Bool) -> DerivedPhase:
+def _phase(timed: Timed, name: str, top: I64, chosen: Bool) -> DerivedPhase:
     """The phase made of the outermost operators among the chosen ones, in steady steps."""
-    tree, table, ops = ctx.tree, ctx.trace.host_ranges, ctx.trace.device_ops
+    tree, table, ops = timed.tree, timed.trace.host_ranges, timed.trace.device_ops
     outer = np.zeros(len(tree.parent) + 1, bool)
     node = tree.node_of_range[chosen & (tree.node_of_range >= 0)]
     outer[node] = top[node] == node
     rows = tree.row[outer[:-1]]
-    rows = rows[ctx.steady_host(table.start[rows])]
-    launcher = np.append(tree.node_of_call, -1)[ctx.launch]
+    rows = rows[timed.steady_host(table.start[rows])]
+    launcher = np.append(tree.node_of_call, -1)[timed.launch]
     inside = outer[np.append(top, -1)[launcher]]
-    here = inside & ctx.steady_ops & (ops.device == ctx.device)
+    here = inside & timed.steady_ops & (ops.device == timed.device)
     return DerivedPhase(name, host_time(table, rows), np.flatnonzero(here))
 
 

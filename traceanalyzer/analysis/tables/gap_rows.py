@@ -15,7 +15,8 @@ from traceanalyzer.figures import NS_PER_US, metric, ms
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.causes.gaps import Gaps
-    from traceanalyzer.analysis.context import Context
+    from traceanalyzer.analysis.joined.linked import Linked
+    from traceanalyzer.analysis.time.timed import Timed
     from traceanalyzer.trace import I64
 
 
@@ -50,17 +51,17 @@ MICRO_GAP_US = 10
 """Gaps up to this are latency of launching and of the device's front end; longer ones mean that it ran dry."""
 
 
-def gap_rows(ctx: Context, gaps: Gaps, chosen: I64) -> list[GapRow]:
+def gap_rows(timed: Timed, gaps: Gaps, chosen: I64) -> list[GapRow]:
     """Rows for the chosen gaps, in the order given."""
     return [
         GapRow(
-            rank=ctx.trace.rank,
+            rank=timed.trace.rank,
             device=int(gaps.device[i]),
             start_ns=int(gaps.start[i]),
             duration_ns=int(gaps.end[i] - gaps.start[i]),
-            step=ctx.steps.first + int(gaps.step[i]) if ctx.steps.found and gaps.step[i] >= 0 else None,
+            step=timed.steps.first + int(gaps.step[i]) if timed.steps.found and gaps.step[i] >= 0 else None,
             cause=IdleCause(gaps.cause[i]).label,
-            detail=detail(ctx, gaps, int(i)),
+            detail=detail(timed, gaps, int(i)),
         )
         for i in chosen
     ]
@@ -73,58 +74,60 @@ def largest_gaps(gaps: Gaps, count: int) -> I64:
     return inside[order[:count]]
 
 
-def detail(ctx: Context, gaps: Gaps, i: int) -> str:
+def detail(timed: Timed, gaps: Gaps, i: int) -> str:
     """The cause of a gap in words."""
     cause, next_op = IdleCause(gaps.cause[i]), int(gaps.next_op[i])
-    ends = f"; ended by {_short(_op_name(ctx, next_op))}" if next_op >= 0 else "; nothing follows"
+    ends = f"; ended by {_short(_op_name(timed, next_op))}" if next_op >= 0 else "; nothing follows"
     if cause == IdleCause.SYNC:
-        return _waited(ctx, int(gaps.sync[i])) + ends
+        return _waited(timed, int(gaps.sync[i])) + ends
     if gaps.queued[i]:
         known = "device-side latency" if cause == IdleCause.LAUNCH else "it waited for something not recorded"
         return f"the next op was already queued: {known}{ends}"
-    if next_op >= 0 and ctx.launch_time[next_op] < 0:
+    if next_op >= 0 and timed.launch_time[next_op] < 0:
         return f"the launch of the next op was not recorded{ends}"
-    return _host_activity(ctx, gaps, i) + ends
+    return _host_activity(timed, gaps, i) + ends
 
 
-def _waited(ctx: Context, call: int) -> str:
-    name = ctx.trace.strings[ctx.trace.api_calls.name[call]]
-    path = op_path(ctx, int(ctx.tree.node_of_call[call]))
+def _waited(linked: Linked, call: int) -> str:
+    name = linked.trace.strings[linked.trace.api_calls.name[call]]
+    path = op_path(linked, int(linked.tree.node_of_call[call]))
     return f"queue drained by {name}" + (f" in {path}" if path else "")
 
 
-def _host_activity(ctx: Context, gaps: Gaps, i: int) -> str:
+def _host_activity(timed: Timed, gaps: Gaps, i: int) -> str:
     """What the host did for the longest time between the gap's start and the launch."""
     next_op = int(gaps.next_op[i])
     start = int(gaps.start[i])
-    launch = int(ctx.launch_time[next_op]) if next_op >= 0 else int(gaps.end[i])
-    thread = int(ctx.trace.api_calls.thread[ctx.launch[next_op]]) if next_op >= 0 and ctx.launch[next_op] >= 0 else -1
-    node, thread = ctx.timeline.dominant_node(start, max(launch, start + 1), thread)
-    where = f" on thread {ctx.trace.threads[thread].tid}" if thread >= 0 else ""
+    launch = int(timed.launch_time[next_op]) if next_op >= 0 else int(gaps.end[i])
+    thread = (
+        int(timed.trace.api_calls.thread[timed.launch[next_op]]) if next_op >= 0 and timed.launch[next_op] >= 0 else -1
+    )
+    node, thread = timed.timeline.dominant_node(start, max(launch, start + 1), thread)
+    where = f" on thread {timed.trace.threads[thread].tid}" if thread >= 0 else ""
     if node < 0:
         return f"host outside operators and calls{where}"
-    tree, trace = ctx.tree, ctx.trace
+    tree, trace = timed.tree, timed.trace
     names = trace.api_calls.name if tree.is_call[node] else trace.host_ranges.name
     name = trace.strings[names[tree.row[node]]]
-    path = op_path(ctx, int(tree.parent[node]))
+    path = op_path(timed, int(tree.parent[node]))
     return f"host in {name}" + (f" (in {path})" if path else "") + where
 
 
-def _op_name(ctx: Context, op: int) -> str:
-    name = ctx.trace.strings[int(ctx.trace.device_ops.name[op])]
-    return short_name(name) if ctx.is_kernel[op] else name
+def _op_name(linked: Linked, op: int) -> str:
+    name = linked.trace.strings[int(linked.trace.device_ops.name[op])]
+    return short_name(name) if linked.is_kernel[op] else name
 
 
 def _short(name: str, limit: int = 60) -> str:
     return name if len(name) <= limit else name[: limit - 1] + "…"
 
 
-def gap_histogram(ctx: Context, gaps: Gaps) -> list[GapHistogramRow]:
+def gap_histogram(timed: Timed, gaps: Gaps) -> list[GapHistogramRow]:
     """Gaps of the steady state on the step's device by length, clipped to the steps' windows."""
-    steps = ctx.steps
+    steps = timed.steps
     window = (int(steps.start[steps.warmup]), int(steps.end[-1]))
     start, end = np.maximum(gaps.start, window[0]), np.minimum(gaps.end, window[1])
-    here = (end > start) & (gaps.device == (-1 if ctx.device is None else ctx.device))
+    here = (end > start) & (gaps.device == (-1 if timed.device is None else timed.device))
     length, cause = (end - start)[here], gaps.cause[here]
     bounds = np.array(BOUNDS_US) * NS_PER_US
     rows = []

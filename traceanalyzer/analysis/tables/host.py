@@ -12,7 +12,7 @@ from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.figures import metric, ms
 
 if TYPE_CHECKING:
-    from traceanalyzer.analysis.context import Context
+    from traceanalyzer.analysis.time.timed import Timed
 
 
 @dataclass(frozen=True)
@@ -28,17 +28,17 @@ class HostStats:
     floor_ms: float = metric("all of these but waiting for the device: the step cannot be shorter with this host", "ms")
 
 
-def host_stats(ctx: Context) -> HostStats | None:
+def host_stats(timed: Timed) -> HostStats | None:
     """Host time a steady step; None where launches were not recorded."""
-    if not (ctx.launch >= 0).any():
+    if not (timed.launch >= 0).any():
         return None
-    steps = ctx.steps
+    steps = timed.steps
     end = steps.host_end[steps.steady]
     # A host range longer than its step holds the recorder's own start-up, which the step's window leaves out.
     start = np.maximum(steps.host_start[steps.steady], end - steps.duration[steps.steady])
     spent = {
         state: ms(measure(covered, start, end).sum() / steps.steady_count)
-        for state, covered in ctx.timeline.states.items()
+        for state, covered in timed.timeline.states.items()
     }
     return HostStats(
         dispatch_ms=spent[HostState.DISPATCH],

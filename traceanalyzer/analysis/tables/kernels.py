@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups
-from traceanalyzer.analysis.joined.attribution import launch_nodes, owner_nodes
+from traceanalyzer.analysis.joined.attribution import owner_nodes
 from traceanalyzer.analysis.names.kernel_names import short_name
-from traceanalyzer.analysis.tables.roofline_rows import Rated, RooflineSums, by_group
+from traceanalyzer.analysis.tables.roofline_rows import RatedRow, RooflineSums, by_group
 from traceanalyzer.figures import NS_PER_US, metric, ms
 from traceanalyzer.trace import DeviceOpKind
 
 if TYPE_CHECKING:
-    from traceanalyzer.analysis.context import Context
+    from traceanalyzer.analysis.joined.joined import Joined
+    from traceanalyzer.analysis.joined.linked import Linked
+    from traceanalyzer.analysis.roofline.rated import Rated
+    from traceanalyzer.analysis.time.timed import Timed
     from traceanalyzer.trace import F64, I64
 
 
@@ -40,7 +43,7 @@ class KernelTimes:
 
 
 @dataclass(frozen=True)
-class KernelStats(Rated, KernelTimes):
+class KernelStats(RatedRow, KernelTimes):
     """Kernels of one name in a mean steady step, held against the roofline."""
 
     tensor_cores: bool | None = metric(
@@ -77,62 +80,62 @@ class ClassStats:
     share_of_device: float = metric("that sum as a share of the durations of all device ops", "share")
 
 
-def kernel_stats(ctx: Context) -> list[KernelStats]:
+def kernel_stats(rated: Rated) -> list[KernelStats]:
     """A row for each name of kernels and whole graphs in the steady state, by total time."""
-    ops = ctx.trace.device_ops
-    rows = np.flatnonzero(ctx.steady_ops & (ctx.is_kernel | (ops.kind == DeviceOpKind.GRAPH)))
+    ops = rated.trace.device_ops
+    rows = np.flatnonzero(rated.steady_ops & (rated.is_kernel | (ops.kind == DeviceOpKind.GRAPH)))
     length = ops.end[rows] - ops.start[rows]
     groups = Groups.of(ops.name[rows])
-    total, op = groups.sum(length), groups.most_common(_operator_names(ctx, rows))
+    total, op = groups.sum(length), groups.most_common(_operator_names(rated, rows))
     low, middle, high, top = groups.quantiles(length, 0, 0.5, 0.95, 1)
-    all_ns, steps = max(float(length.sum()), 1.0), ctx.steps.steady_count
-    classes = ctx.op_class[rows][groups.first]
-    sums = RooflineSums(ctx, by_group(groups.index, rows, len(groups)))
-    waves, occupancy = _mean(groups, ctx.roofline.waves[rows]), _mean(groups, _occupancy(ctx)[rows])
-    tensor = ctx.roofline.tensor[rows][groups.first]
+    all_ns, steps = max(float(length.sum()), 1.0), rated.steps.steady_count
+    classes = rated.op_class[rows][groups.first]
+    sums = RooflineSums(rated, by_group(groups.index, rows, len(groups)))
+    waves, occupancy = _mean(groups, rated.roofline.waves[rows]), _mean(groups, _occupancy(rated)[rows])
+    tensor = rated.roofline.tensor[rows][groups.first]
     return [
         KernelStats(
-            rank=ctx.trace.rank,
+            rank=rated.trace.rank,
             name=short_name(name),
             full_name=name,
-            cls=ctx.classes.names[classes[g]],
+            cls=rated.classes.names[classes[g]],
             calls=float(groups.count[g]) / steps,
             total_ms=ms(total[g]) / steps,
-            share_of_step=_share_of_step(ctx, total[g]),
+            share_of_step=_share_of_step(rated, total[g]),
             share_of_device=float(total[g]) / all_ns,
             mean_us=float(total[g] / groups.count[g]) / NS_PER_US,
             p50_us=float(middle[g]) / NS_PER_US,
             p95_us=float(high[g]) / NS_PER_US,
             min_us=float(low[g]) / NS_PER_US,
             max_us=float(top[g]) / NS_PER_US,
-            op=ctx.trace.text(int(op[g])),
+            op=rated.trace.text(int(op[g])),
             tensor_cores=None if tensor[g] < 0 else bool(tensor[g]),
             waves=_known(waves[g]),
             occupancy_share=_known(occupancy[g]),
             **sums.columns(int(g)),
         )
         for g in np.argsort(-total, kind="stable")
-        for name in [ctx.trace.text(int(ops.name[rows[groups.first[g]]])) or "(no name)"]
+        for name in [rated.trace.text(int(ops.name[rows[groups.first[g]]])) or "(no name)"]
     ]
 
 
-def class_stats(ctx: Context) -> list[ClassStats]:
+def class_stats(timed: Timed) -> list[ClassStats]:
     """A row for each class of device work in the steady state, by total time."""
-    ops, classes = ctx.trace.device_ops, ctx.classes
-    rows = np.flatnonzero(ctx.steady_ops)
+    ops, classes = timed.trace.device_ops, timed.classes
+    rows = np.flatnonzero(timed.steady_ops)
     length = ops.end[rows] - ops.start[rows]
-    count = np.bincount(ctx.op_class[rows], minlength=len(classes.names))
-    total = np.bincount(ctx.op_class[rows], weights=length, minlength=len(classes.names))
-    all_ns, steps = max(float(length.sum()), 1.0), ctx.steps.steady_count
+    count = np.bincount(timed.op_class[rows], minlength=len(classes.names))
+    total = np.bincount(timed.op_class[rows], weights=length, minlength=len(classes.names))
+    all_ns, steps = max(float(length.sum()), 1.0), timed.steps.steady_count
     return [
         ClassStats(
-            rank=ctx.trace.rank,
+            rank=timed.trace.rank,
             cls=classes.names[c],
             title=classes.titles[c],
             bound=classes.bound[c],
             calls=float(count[c]) / steps,
             total_ms=ms(total[c]) / steps,
-            share_of_step=_share_of_step(ctx, total[c]),
+            share_of_step=_share_of_step(timed, total[c]),
             share_of_device=float(total[c]) / all_ns,
         )
         for c in np.argsort(-total, kind="stable")
@@ -140,10 +143,10 @@ def class_stats(ctx: Context) -> list[ClassStats]:
     ]
 
 
-def _occupancy(ctx: Context) -> F64:
+def _occupancy(linked: Linked) -> F64:
     """Expected occupancy of each device op, NaN where not recorded. Recorders write whole percents, and 0 where they
     cannot tell (kernels with clusters or tensor maps)."""
-    recorded = ctx.trace.device_ops.occupancy
+    recorded = linked.trace.device_ops.occupancy
     result: F64 = np.where(recorded > 0, recorded / 100, np.nan)
     return result
 
@@ -161,15 +164,15 @@ def _known(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
-def _share_of_step(ctx: Context, total_ns: float) -> float | None:
-    time = int(ctx.steps.duration[ctx.steps.steady].sum())
+def _share_of_step(timed: Timed, total_ns: float) -> float | None:
+    time = int(timed.steps.duration[timed.steps.steady].sum())
     return float(total_ns) / time if time > 0 else None
 
 
-def _operator_names(ctx: Context, rows: I64) -> I64:
+def _operator_names(joined: Joined, rows: I64) -> I64:
     """Name code of the operator that launched each of these device ops, -1 where unknown."""
-    owner = owner_nodes(ctx, launch_nodes(ctx)[rows])
+    owner = owner_nodes(joined, joined.launch_node[rows])
     result = np.full(len(rows), -1, np.int64)
     known = owner >= 0
-    result[known] = ctx.trace.host_ranges.name[ctx.tree.row[owner[known]]]
+    result[known] = joined.trace.host_ranges.name[joined.tree.row[owner[known]]]
     return result

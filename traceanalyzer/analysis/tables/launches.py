@@ -7,23 +7,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import IntervalSet, clip, measure, union
+from traceanalyzer.analysis.algebra.intervals import clip, measure
 from traceanalyzer.analysis.names.api import ApiKind
+from traceanalyzer.analysis.time.launch_queue import blocked_time, is_launch, is_nested, recorded_back_pressure
 from traceanalyzer.figures import NS_PER_MS, NS_PER_US, metric
-from traceanalyzer.trace import DeviceOpKind, OverheadKind
+from traceanalyzer.trace import DeviceOpKind
 
 if TYPE_CHECKING:
-    from traceanalyzer.analysis.context import Context
+    from traceanalyzer.analysis.joined.linked import Linked
+    from traceanalyzer.analysis.time.timed import Timed
     from traceanalyzer.trace import I64, Bool
 
 SHORT_KERNEL_US = 10.0
 """A launch costs the host 5-10 us of dispatch and call: kernels shorter than that cannot keep a device busy."""
-FULL_QUEUE = 1000
-"""Ops queued on a device at which its launch queue counts as full. The queue holds 1,024 launches (recordings
-with `Command Buffer Full` rows level off at 1,023); not every queued op is recorded."""
-BLOCKED_RATIO = 10.0
-"""A launch call this many times the median, made while the queue was full, was blocked by it: without the
-profiler's row for it, that is the only sound evidence."""
 
 
 @dataclass(frozen=True)
@@ -51,21 +47,21 @@ class LaunchStats:
     fruitless_share: float | None = metric("share of the launch calls whose kernels are not in the recording", "share")
 
 
-def measure_launches(ctx: Context) -> LaunchStats | None:
+def measure_launches(timed: Timed) -> LaunchStats | None:
     """Launching a steady step; None where API calls were not recorded."""
-    calls, ops, steps = ctx.trace.api_calls, ctx.trace.device_ops, ctx.steps.steady_count
+    calls, ops, steps = timed.trace.api_calls, timed.trace.device_ops, timed.steps.steady_count
     if not len(calls):
         return None
-    steady = ctx.steady_host(calls.start) & ~_nested(ctx)
-    launching = np.flatnonzero(steady & is_launch(ctx))
-    blocked = blocked_time(ctx, launching)
+    steady = timed.steady_host(calls.start) & ~is_nested(timed)
+    launching = np.flatnonzero(steady & is_launch(timed))
+    blocked = blocked_time(timed, launching)
     spent = calls.end[launching] - calls.start[launching] - blocked
-    kernels = ctx.is_kernel & ctx.steady_ops
+    kernels = timed.is_kernel & timed.steady_ops
     length = (ops.end - ops.start)[kernels]
-    graph = ctx.api_kind == ApiKind.GRAPH_LAUNCH
+    graph = timed.api_kind == ApiKind.GRAPH_LAUNCH
     graph_launches = int(graph[launching].sum())
-    in_graph = int((kernels & (ctx.launch >= 0) & graph[ctx.launch]).sum())
-    delay = _queue_delays(ctx)
+    in_graph = int((kernels & (timed.launch >= 0) & graph[timed.launch]).sum())
+    delay = _queue_delays(timed)
     return LaunchStats(
         kernels=len(length) / steps,
         launch_calls=len(launching) / steps,
@@ -73,92 +69,46 @@ def measure_launches(ctx: Context) -> LaunchStats | None:
         launch_mean_us=_mean_us(spent),
         launch_p50_us=_percentile_us(spent, 50),
         launch_p95_us=_percentile_us(spent, 95),
-        back_pressure_ms=_back_pressure(ctx, launching, blocked) / NS_PER_MS / steps,
+        back_pressure_ms=_back_pressure(timed, launching, blocked) / NS_PER_MS / steps,
         queue_delay_p50_us=_percentile_us(delay, 50),
         queue_delay_p95_us=_percentile_us(delay, 95),
         short_kernel_share=float(np.mean(length < SHORT_KERNEL_US * NS_PER_US)) if len(length) else None,
         kernel_mean_us=_mean_us(length),
         graph_launches=graph_launches / steps,
         kernels_per_graph_launch=in_graph / graph_launches if graph_launches and in_graph else None,
-        copy_calls=float((steady & (ctx.api_kind == ApiKind.COPY)).sum()) / steps,
-        memset_calls=float((steady & (ctx.api_kind == ApiKind.SET)).sum()) / steps,
-        without_launch=float((ctx.steady_ops & (ctx.launch < 0)).sum()) / steps,
-        fruitless_share=float(1.0 - np.mean(_bore_work(ctx)[launching])) if len(launching) else None,
+        copy_calls=float((steady & (timed.api_kind == ApiKind.COPY)).sum()) / steps,
+        memset_calls=float((steady & (timed.api_kind == ApiKind.SET)).sum()) / steps,
+        without_launch=float((timed.steady_ops & (timed.launch < 0)).sum()) / steps,
+        fruitless_share=float(1.0 - np.mean(_bore_work(timed)[launching])) if len(launching) else None,
     )
 
 
-def is_launch(ctx: Context) -> Bool:
-    """Which API calls launch a kernel or a graph; calls made by another call do not count again."""
-    result: Bool = np.isin(ctx.api_kind, (ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH)) & ~_nested(ctx)
-    return result
-
-
-def _nested(ctx: Context) -> Bool:
-    """Which API calls were made by another API call (a driver call beneath the runtime's)."""
-    tree = ctx.tree
-    parent = tree.parent[tree.node_of_call]
-    result: Bool = (parent >= 0) & tree.is_call[parent]
-    return result
-
-
-def _bore_work(ctx: Context) -> Bool:
+def _bore_work(linked: Linked) -> Bool:
     """Which API calls, or the calls they made, launched a device op that is in the recording."""
-    tree = ctx.tree
-    calls = np.unique(ctx.launch[ctx.launch >= 0])
+    tree = linked.tree
+    calls = np.unique(linked.launch[linked.launch >= 0])
     parent = tree.parent[tree.node_of_call[calls]]
     outer = tree.row[parent[(parent >= 0) & tree.is_call[parent]]]
-    result = np.zeros(len(ctx.trace.api_calls), bool)
+    result = np.zeros(len(linked.trace.api_calls), bool)
     result[calls] = result[outer] = True
     return result
 
 
-def blocked_time(ctx: Context, launching: I64) -> I64:
-    """How long each of these API calls was blocked by a full launch queue, ns."""
-    calls = ctx.trace.api_calls
-    start, end = calls.start[launching], calls.end[launching]
-    recorded = measure(_recorded_back_pressure(ctx), start, end)
-    if not len(launching):
-        return recorded
-    usual = float(np.median(end - start))
-    blocked = (recorded == 0) & (end - start > BLOCKED_RATIO * usual) & (_queued(ctx, start) >= FULL_QUEUE)
-    result: I64 = np.where(blocked, end - start - int(usual), recorded)
-    return result
-
-
-def _recorded_back_pressure(ctx: Context) -> IntervalSet:
-    """When the recorder saw the launch queue full (its rows name no thread)."""
-    overheads = ctx.trace.overheads
-    rows = overheads.kind == OverheadKind.BACK_PRESSURE
-    return union(overheads.start[rows], overheads.end[rows])
-
-
-def _queued(ctx: Context, time: I64) -> I64:
-    """The largest number of ops that a device had been given but not finished at each of these times."""
-    ops = ctx.trace.device_ops
-    result = np.zeros(len(time), np.int64)
-    for device in ctx.activity:
-        rows = (ops.device == device) & (ctx.launch >= 0)
-        given = np.sort(ctx.launch_time[rows])
-        finished = np.sort(ops.end[rows])
-        result = np.maximum(result, np.searchsorted(given, time) - np.searchsorted(finished, time, side="right"))
-    return result
-
-
-def _back_pressure(ctx: Context, launching: I64, blocked: I64) -> float:
+def _back_pressure(timed: Timed, launching: I64, blocked: I64) -> float:
     """Time blocked within the steady steps, ns: what was recorded (in whatever call) and what was inferred."""
-    steps, recorded = ctx.steps, _recorded_back_pressure(ctx)
-    calls = ctx.trace.api_calls
+    steps, recorded = timed.steps, recorded_back_pressure(timed)
+    calls = timed.trace.api_calls
     within = clip(recorded, (int(steps.host_start[steps.warmup]), int(steps.host_end[-1]))).total
     inferred = blocked - measure(recorded, calls.start[launching], calls.end[launching])
     return float(within + inferred.sum())
 
 
-def _queue_delays(ctx: Context) -> I64:
+def _queue_delays(timed: Timed) -> I64:
     """Time from the end of each steady launch call to the start of its first op, ns; negative ones left out."""
-    ops, calls = ctx.trace.device_ops, ctx.trace.api_calls
+    ops, calls = timed.trace.device_ops, timed.trace.api_calls
     launched = (ops.kind == DeviceOpKind.KERNEL) | (ops.kind == DeviceOpKind.GRAPH)
-    rows = np.flatnonzero(launched & ctx.steady_ops & (ctx.launch >= 0))
-    call, first = np.unique(ctx.launch[rows], return_index=True)
+    rows = np.flatnonzero(launched & timed.steady_ops & (timed.launch >= 0))
+    call, first = np.unique(timed.launch[rows], return_index=True)
     delay = ops.start[rows[first]] - calls.end[call]
     result: I64 = delay[delay >= 0]
     return result

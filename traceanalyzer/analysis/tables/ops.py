@@ -13,14 +13,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups
-from traceanalyzer.analysis.joined.attribution import launch_nodes, owner_nodes
+from traceanalyzer.analysis.joined.attribution import owner_nodes
 from traceanalyzer.analysis.joined.backward import backward_time, in_backward
-from traceanalyzer.analysis.tables.roofline_rows import Rated, RooflineSums, by_subtree
+from traceanalyzer.analysis.tables.roofline_rows import RatedRow, RooflineSums, by_subtree
 from traceanalyzer.figures import NS_PER_US, metric, ms
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
-    from traceanalyzer.analysis.context import Context
+    from traceanalyzer.analysis.joined.linked import Linked
+    from traceanalyzer.analysis.roofline.rated import Rated
+    from traceanalyzer.analysis.time.timed import Timed
     from traceanalyzer.trace import I64, Bool
 
 BOOKKEEPING = frozenset(
@@ -68,7 +70,7 @@ class OpTimes:
 
 
 @dataclass(frozen=True)
-class OpStats(Rated, OpTimes):
+class OpStats(RatedRow, OpTimes):
     """Operators of one name in a mean steady step; what they launched anywhere inside held against the roofline."""
 
 
@@ -91,27 +93,27 @@ class _Calls:
     """Whether it runs somewhere inside another call of the same name."""
 
 
-def op_stats(ctx: Context, *, by_shape: bool = False) -> list[OpStats]:
+def op_stats(rated: Rated, *, by_shape: bool = False) -> list[OpStats]:
     """A row for each operator name (and input shapes), by device total, then host self time.
 
     Device ops of the steady state that no row's operator launched are in a row of their own, so the column
     `device_self_ms` sums to all device time.
     """
-    calls = _calls(ctx)
-    ranges, rows = ctx.trace.host_ranges, ctx.tree.row[calls.node]
+    calls = _calls(rated)
+    ranges, rows = rated.trace.host_ranges, rated.tree.row[calls.node]
     keys = (calls.name, ranges.kind[rows], ranges.shapes[rows])
     groups = Groups.of(*keys if by_shape else keys[:2])
-    table = _rows(ctx, calls, groups)
-    ops, steady = ctx.trace.device_ops, ctx.steady_ops
+    table = _rows(rated, calls, groups)
+    ops, steady = rated.trace.device_ops, rated.steady_ops
     left = int((ops.end - ops.start)[steady].sum()) - int(calls.device_self.sum())
     if left:
-        table.append(_unattributed(ctx, left))
+        table.append(_unattributed(rated, left))
     return sorted(table, key=lambda row: (-row.device_total_ms, -row.host_self_ms))
 
 
-def _calls(ctx: Context) -> _Calls:
-    tree, ops, size = ctx.tree, ctx.trace.device_ops, len(ctx.tree.start)
-    name = _names(ctx)
+def _calls(timed: Timed) -> _Calls:
+    tree, ops, size = timed.tree, timed.trace.device_ops, len(timed.tree.start)
+    name = _names(timed)
     counted = (name != BOOKKEEPING_CODE) & (tree.kind != RangeKind.LIBRARY)
     above = np.append(tree.innermost(counted), -1)[tree.parent]
     inner = np.flatnonzero(counted & (above >= 0))
@@ -124,14 +126,14 @@ def _calls(ctx: Context) -> _Calls:
     whole = np.ones(size, bool)
     whole[inner] = (name[inner] != name[above[inner]]) | (children[above[inner]] > 1)
     call = np.append(tree.innermost(counted & whole), -1)
-    launched_at = np.where(ctx.steady_ops, launch_nodes(ctx), -1)
-    owner = call[owner_nodes(ctx, launched_at)]
+    launched_at = np.where(timed.steady_ops, timed.launch_node, -1)
+    owner = call[owner_nodes(timed, launched_at)]
     length = ops.end - ops.start
     device_total = tree.subtree_sum(_sum_at(launched_at, length, size))
-    kernels = tree.subtree_sum(_sum_at(launched_at, ctx.is_kernel, size))
+    kernels = tree.subtree_sum(_sum_at(launched_at, timed.is_kernel, size))
     shown = np.isin(tree.kind, (RangeKind.OP, RangeKind.ANNOTATION))
-    backward = in_backward(ctx)
-    node = np.flatnonzero(counted & whole & shown & ctx.steady_host(tree.start))
+    backward = in_backward(timed)
+    node = np.flatnonzero(counted & whole & shown & timed.steady_host(tree.start))
     return _Calls(
         node=node,
         name=name[node],
@@ -141,7 +143,7 @@ def _calls(ctx: Context) -> _Calls:
         device_self=_sum_at(owner, length, size)[node],
         kernels=kernels[node],
         backward=backward[node],
-        backward_device=backward_time(ctx, device_total, backward)[node],
+        backward_device=backward_time(timed, device_total, backward)[node],
         nested=_nested(name[node], node, tree.subtree_end[node]),
     )
 
@@ -158,15 +160,15 @@ def _nested(name: I64, node: I64, subtree_end: I64) -> Bool:
     return result
 
 
-def _names(ctx: Context) -> I64:
+def _names(linked: Linked) -> I64:
     """For each node the code of the name it is grouped under: profiler steps go together, API calls have -1."""
-    tree, strings = ctx.tree, ctx.trace.strings
+    tree, strings = linked.tree, linked.trace.strings
     shown = np.arange(len(strings))
     steps = [i for i, text in enumerate(strings) if text.startswith(STEP_PREFIX)]
     shown[steps] = steps[:1] * len(steps)
     shown[[i for i, text in enumerate(strings) if text in BOOKKEEPING]] = BOOKKEEPING_CODE
     result = np.full(len(tree.start), -1, np.int64)
-    result[~tree.is_call] = shown[ctx.trace.host_ranges.name[tree.row[~tree.is_call]]]
+    result[~tree.is_call] = shown[linked.trace.host_ranges.name[tree.row[~tree.is_call]]]
     return result
 
 
@@ -176,9 +178,9 @@ def _sum_at(node: I64, values: I64 | Bool, size: int) -> I64:
     return np.bincount(node[known], weights=values[known], minlength=size).astype(np.int64)
 
 
-def _rows(ctx: Context, calls: _Calls, groups: Groups) -> list[OpStats]:
-    steps, trace = ctx.steps.steady_count, ctx.trace
-    rows = ctx.tree.row[calls.node]
+def _rows(rated: Rated, calls: _Calls, groups: Groups) -> list[OpStats]:
+    steps, trace = rated.steps.steady_count, rated.trace
+    rows = rated.tree.row[calls.node]
     count = groups.count
     host_total, host_self = groups.sum(calls.host_total), groups.sum(calls.host_self)
     device, own = groups.sum(calls.device_total), groups.sum(calls.device_self)
@@ -190,9 +192,9 @@ def _rows(ctx: Context, calls: _Calls, groups: Groups) -> list[OpStats]:
     device_once = groups.sum(calls.device_total * outer)
     shapes = groups.most_common(trace.host_ranges.shapes[rows])
     is_op = trace.host_ranges.kind[rows][groups.first] == RangeKind.OP
-    last = ctx.tree.subtree_end[calls.node]
-    launched_at = np.where(ctx.steady_ops, launch_nodes(ctx), -1)
-    sums = RooflineSums(ctx, by_subtree(launched_at, calls.node, last, groups.index, len(groups)))
+    last = rated.tree.subtree_end[calls.node]
+    launched_at = np.where(rated.steady_ops, rated.launch_node, -1)
+    sums = RooflineSums(rated, by_subtree(launched_at, calls.node, last, groups.index, len(groups)))
     return [
         OpStats(
             rank=trace.rank,
@@ -204,7 +206,7 @@ def _rows(ctx: Context, calls: _Calls, groups: Groups) -> list[OpStats]:
             host_self_ms=ms(host_self[g]) / steps,
             device_total_ms=ms(device[g]) / steps,
             device_self_ms=ms(own[g]) / steps,
-            share_of_step=_share_of_step(ctx, device_once[g]),
+            share_of_step=_share_of_step(rated, device_once[g]),
             device_mean_us=float(device[g] / count[g]) / NS_PER_US if device[g] else None,
             device_p50_us=float(middle[g]) / NS_PER_US if device[g] else None,
             device_p95_us=float(high[g]) / NS_PER_US if device[g] else None,
@@ -218,10 +220,10 @@ def _rows(ctx: Context, calls: _Calls, groups: Groups) -> list[OpStats]:
     ]
 
 
-def _unattributed(ctx: Context, time_ns: int) -> OpStats:
-    time = ms(time_ns) / ctx.steps.steady_count
+def _unattributed(timed: Timed, time_ns: int) -> OpStats:
+    time = ms(time_ns) / timed.steps.steady_count
     return OpStats(
-        rank=ctx.trace.rank,
+        rank=timed.trace.rank,
         name=UNATTRIBUTED,
         kind="none",
         shapes=None,
@@ -230,7 +232,7 @@ def _unattributed(ctx: Context, time_ns: int) -> OpStats:
         host_self_ms=0.0,
         device_total_ms=time,
         device_self_ms=time,
-        share_of_step=_share_of_step(ctx, time_ns),
+        share_of_step=_share_of_step(timed, time_ns),
         device_mean_us=None,
         device_p50_us=None,
         device_p95_us=None,
@@ -240,6 +242,6 @@ def _unattributed(ctx: Context, time_ns: int) -> OpStats:
     )
 
 
-def _share_of_step(ctx: Context, total_ns: float) -> float | None:
-    time = int(ctx.steps.duration[ctx.steps.steady].sum())
+def _share_of_step(timed: Timed, total_ns: float) -> float | None:
+    time = int(timed.steps.duration[timed.steps.steady].sum())
     return float(total_ns) / time if time > 0 else None

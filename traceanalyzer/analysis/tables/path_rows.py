@@ -15,7 +15,8 @@ from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.causes.critical_path import CriticalPath
-    from traceanalyzer.analysis.context import Context
+    from traceanalyzer.analysis.joined.linked import Linked
+    from traceanalyzer.analysis.time.timed import Timed
     from traceanalyzer.trace import I64, Bool
 
 PART_NAMES = {
@@ -60,17 +61,17 @@ class PathRow:
     share_of_step: float = metric("that time as a share of the step: the rows sum to 1", "share")
 
 
-def path_time(ctx: Context, path: CriticalPath) -> PathTime:
+def path_time(timed: Timed, path: CriticalPath) -> PathTime:
     """Time of each kind of segment in a mean steady step."""
-    spent = np.bincount(path.kind, weights=path.duration, minlength=len(PathKind)) / ctx.steps.steady_count
+    spent = np.bincount(path.kind, weights=path.duration, minlength=len(PathKind)) / timed.steps.steady_count
     return PathTime(**{kind.label: ms(spent[kind]) for kind in PathKind})
 
 
-def path_rows(ctx: Context, path: CriticalPath) -> list[PathRow]:
+def path_rows(timed: Timed, path: CriticalPath) -> list[PathRow]:
     """A row for each kind and name of segments, by time."""
     if not len(path):
         return []
-    code, names = segment_names(ctx, path)
+    code, names = segment_names(timed, path)
     group = code * len(PathKind) + path.kind
     count, longest = np.bincount(group), np.zeros(len(names) * len(PathKind), np.int64)
     total = np.bincount(group, weights=path.duration)
@@ -78,13 +79,13 @@ def path_rows(ctx: Context, path: CriticalPath) -> list[PathRow]:
     example = np.zeros(len(longest), np.int64)
     largest = np.flatnonzero(path.duration == longest[group])
     example[group[largest]] = largest
-    whole, named, steps = float(total.sum()), _is_named(ctx), ctx.steps.steady_count
+    whole, named, steps = float(total.sum()), _is_named(timed), timed.steps.steady_count
     return [
         PathRow(
-            rank=ctx.trace.rank,
+            rank=timed.trace.rank,
             kind=PathKind(g % len(PathKind)).label,
             name=names[g // len(PathKind)],
-            within=_within(ctx, named, int(path.node[example[g]])),
+            within=_within(timed, named, int(path.node[example[g]])),
             segments=float(count[g]) / steps,
             total_ms=ms(total[g] / steps),
             share_of_step=float(total[g] / whole),
@@ -94,16 +95,16 @@ def path_rows(ctx: Context, path: CriticalPath) -> list[PathRow]:
     ]
 
 
-def segment_names(ctx: Context, path: CriticalPath) -> tuple[I64, list[str]]:
+def segment_names(timed: Timed, path: CriticalPath) -> tuple[I64, list[str]]:
     """For each segment the index of its name, and the names: of the kernel or copy that runs (shortened), the operator
     or range that the host is in, the call that waits, or what lies between."""
-    trace, tree = ctx.trace, ctx.tree
+    trace, tree = timed.trace, timed.tree
     count = len(trace.strings)
     code = count + path.part.astype(np.int64)
     runs = path.part == Part.OP
     code[runs] = trace.device_ops.name[path.op[runs]]
     inside = (path.part == Part.HOST) & (path.node >= 0)
-    code[inside] = _node_names(ctx, count + Part.HOST)[path.node[inside]]
+    code[inside] = _node_names(timed, count + Part.HOST)[path.node[inside]]
     waits = path.part == Part.RETURN
     code[waits] = trace.api_calls.name[tree.row[path.node[waits]]]
     texts: dict[str, int] = {}
@@ -120,32 +121,32 @@ def _text(strings: list[str], code: int, is_kernel: bool) -> str:
     return short_name(strings[code]) if is_kernel else strings[code]
 
 
-def _node_names(ctx: Context, outside: int) -> I64:
+def _node_names(timed: Timed, outside: int) -> I64:
     """For each node of the host tree the name of the innermost operator or annotation around it (or itself), of the
     call where there is none, and `outside` where there is nothing but the step."""
-    tree, trace = ctx.tree, ctx.trace
+    tree, trace = timed.tree, timed.trace
     result = np.full(len(tree.start), outside)
     result[tree.is_call] = trace.api_calls.name[tree.row[tree.is_call]]
-    around = tree.innermost(_is_named(ctx))
+    around = tree.innermost(_is_named(timed))
     inside = around >= 0
     result[inside] = trace.host_ranges.name[tree.row[around[inside]]]
     return result
 
 
-def _within(ctx: Context, named: Bool, node: int) -> str | None:
+def _within(linked: Linked, named: Bool, node: int) -> str | None:
     """The outermost operator or annotation around a node."""
-    tree, name = ctx.tree, None
+    tree, name = linked.tree, None
     while node >= 0:
         if named[node]:
-            name = ctx.trace.strings[ctx.trace.host_ranges.name[tree.row[node]]]
+            name = linked.trace.strings[linked.trace.host_ranges.name[tree.row[node]]]
         node = int(tree.parent[node])
     return name
 
 
-def _is_named(ctx: Context) -> Bool:
+def _is_named(timed: Timed) -> Bool:
     """Which nodes of the host tree name what the host does: operators and annotations but the steps'."""
-    tree, ranges = ctx.tree, ctx.trace.host_ranges
-    of_step = texts_where(ctx.trace, set(ctx.steps.names).__contains__)
+    tree, ranges = timed.tree, timed.trace.host_ranges
+    of_step = texts_where(timed.trace.strings, set(timed.steps.names).__contains__)
     result: Bool = (tree.kind == RangeKind.OP) | (tree.kind == RangeKind.ANNOTATION)
     result[result] = ~of_step[ranges.name[tree.row[result]]]
     return result

@@ -22,7 +22,8 @@ from traceanalyzer.analysis.time.host_timeline import LONG_STRETCH_NS
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
-    from traceanalyzer.analysis.context import Context
+    from traceanalyzer.analysis.joined.linked import Linked
+    from traceanalyzer.analysis.time.timed import Timed
     from traceanalyzer.trace import I64, Bool
 
 BLOCKED_NS = LONG_STRETCH_NS
@@ -48,26 +49,28 @@ class PhaseRanges:
         return len(self.row)
 
 
-def phase_ranges(ctx: Context) -> PhaseRanges:
+def phase_ranges(timed: Timed) -> PhaseRanges:
     """Find the phases of a trace."""
-    tree = ctx.tree
-    chosen = _phases(ctx)
+    tree = timed.tree
+    chosen = _phases(timed)
     nearest = innermost(tree, chosen)
     nodes = np.flatnonzero(chosen)
     instance = np.full(len(tree.parent) + 1, -1, np.int64)
     instance[nodes] = np.arange(len(nodes))
-    call = ctx.launch
+    call = timed.launch
     node = np.append(tree.node_of_call, -1)[call]
     of_op = instance[np.append(nearest, -1)[node]]
     lone = np.flatnonzero((call >= 0) & (of_op < 0))
-    of_op[lone] = instance[_blocked_in(ctx, nearest, call[lone])]
+    of_op[lone] = instance[_blocked_in(timed, nearest, call[lone])]
     return PhaseRanges(tree.row[nodes], instance[enclosing(tree, nearest, nodes)], of_op)
 
 
-def _phases(ctx: Context) -> Bool:
+def _phases(timed: Timed) -> Bool:
     """Which nodes of the tree are phases: annotations inside a step, but not of the communication library."""
-    tree, ranges, steps = ctx.tree, ctx.trace.host_ranges, ctx.steps
-    phase = (ranges.kind == RangeKind.ANNOTATION) & ~texts_where(ctx.trace, COMMUNICATION_RANGE.match)[ranges.name]
+    tree, ranges, steps = timed.tree, timed.trace.host_ranges, timed.steps
+    phase = (ranges.kind == RangeKind.ANNOTATION) & ~texts_where(timed.trace.strings, COMMUNICATION_RANGE.match)[
+        ranges.name
+    ]
     # A range that holds a whole step is the step, or the loop around it.
     following = np.searchsorted(steps.host_start, ranges.start, side="left")
     phase &= ranges.end < np.append(steps.host_end, np.iinfo(np.int64).max)[following]
@@ -76,14 +79,14 @@ def _phases(ctx: Context) -> Bool:
     return result
 
 
-def _blocked_in(ctx: Context, nearest: I64, call: I64) -> I64:
+def _blocked_in(linked: Linked, nearest: I64, call: I64) -> I64:
     """For each of these API calls, made outside of phases, the node of the phase in which another thread is
     blocked at that moment; -1 without."""
-    tree, calls = ctx.tree, ctx.trace.api_calls
+    tree, calls = linked.tree, linked.trace.api_calls
     time, thread = calls.start[call], calls.thread[call]
     result, begun = np.full(len(call), -1, np.int64), np.full(len(call), -1, np.int64)
     for other in np.unique(tree.thread[nearest >= 0]).tolist():
-        stretches, node = _blocked(ctx, nearest, other)
+        stretches, node = _blocked(linked, nearest, other)
         index = np.searchsorted(stretches.start, time, side="right") - 1
         inside = np.flatnonzero((index >= 0) & (thread != other))
         inside = inside[time[inside] < stretches.end[index[inside]]]
@@ -93,10 +96,10 @@ def _blocked_in(ctx: Context, nearest: I64, call: I64) -> I64:
     return result
 
 
-def _blocked(ctx: Context, nearest: I64, thread: int) -> tuple[IntervalSet, I64]:
+def _blocked(linked: Linked, nearest: I64, thread: int) -> tuple[IntervalSet, I64]:
     """Stretches in which a thread inside a phase records no operator and no call for `BLOCKED_NS` and more,
     and the node of that phase."""
-    tree, ranges = ctx.tree, ctx.trace.host_ranges
+    tree, ranges = linked.tree, linked.trace.host_ranges
     here = np.flatnonzero(tree.thread == thread)
     phases = here[nearest[here] == here]
     annotation = ~tree.is_call[here]

@@ -20,7 +20,8 @@ from traceanalyzer.analysis.time.host_timeline import INPUT_NAMES
 from traceanalyzer.figures import metric, ms
 
 if TYPE_CHECKING:
-    from traceanalyzer.analysis.context import Context
+    from traceanalyzer.analysis.joined.linked import Linked
+    from traceanalyzer.analysis.time.timed import Timed
     from traceanalyzer.trace import I64
 
 _NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+")
@@ -67,27 +68,27 @@ class _Phase(NamedTuple):
     """... the instance that each belongs to; None in a derived phase."""
 
 
-def phase_stats(ctx: Context) -> list[PhaseStats]:
+def phase_stats(timed: Timed) -> list[PhaseStats]:
     """A row for each phase, in the order of the program, phases inside others after them."""
-    ranges = phase_ranges(ctx)
-    step_ns = float(ctx.steps.duration[ctx.steps.steady].mean())
-    phases = _annotated(ctx, ranges)
-    for name, host, ops in derived_phases(ctx, ranges):
+    ranges = phase_ranges(timed)
+    step_ns = float(timed.steps.duration[timed.steps.steady].mean())
+    phases = _annotated(timed, ranges)
+    for name, host, ops in derived_phases(timed, ranges):
         phases.append(_Phase((name,), None, host, ops, None))
-    return [_row(ctx, step_ns, phase) for phase in phases]
+    return [_row(timed, step_ns, phase) for phase in phases]
 
 
-def _annotated(ctx: Context, ranges: PhaseRanges) -> list[_Phase]:
-    table = ctx.trace.host_ranges
-    steady = ctx.steady_host(table.start[ranges.row])
-    names = _shared_names([ctx.trace.strings[code] for code in table.name[ranges.row].tolist()])
+def _annotated(timed: Timed, ranges: PhaseRanges) -> list[_Phase]:
+    table = timed.trace.host_ranges
+    steady = timed.steady_host(table.start[ranges.row])
+    names = _shared_names([timed.trace.strings[code] for code in table.name[ranges.row].tolist()])
     path_of, paths = _paths(names, ranges.parent)
-    ops = np.flatnonzero((ranges.of_op >= 0) & ctx.steady_ops & (ctx.trace.device_ops.device == ctx.device))
+    ops = np.flatnonzero((ranges.of_op >= 0) & timed.steady_ops & (timed.trace.device_ops.device == timed.device))
     op, instance = _with_ancestors(ops, ranges)
     members = _by_path(path_of[instance], len(paths))
     instances = _by_path(np.where(steady, path_of, len(paths)), len(paths) + 1)
     phases = []
-    for path in _in_program_order(ctx, ranges, path_of, paths):
+    for path in _in_program_order(timed, ranges, path_of, paths):
         chosen = ranges.row[instances[path]]
         if len(chosen):
             mine = members[path]
@@ -95,13 +96,13 @@ def _annotated(ctx: Context, ranges: PhaseRanges) -> list[_Phase]:
     return phases
 
 
-def _row(ctx: Context, step_ns: float, phase: _Phase) -> PhaseStats:
-    ops, steps = ctx.trace.device_ops, ctx.steps.steady_count
+def _row(timed: Timed, step_ns: float, phase: _Phase) -> PhaseStats:
+    ops, steps = timed.trace.device_ops, timed.steps.steady_count
     start, end = ops.start[phase.ops], ops.end[phase.ops]
-    device = None if ctx.device is None else union(start, end).total / steps
-    span = None if ctx.device is None or phase.instance is None else _spans(start, end, phase.instance) / steps
+    device = None if timed.device is None else union(start, end).total / steps
+    span = None if timed.device is None or phase.instance is None else _spans(start, end, phase.instance) / steps
     return PhaseStats(
-        rank=ctx.trace.rank,
+        rank=timed.trace.rank,
         name=phase.path[-1],
         depth=len(phase.path) - 1,
         within=" > ".join(phase.path[:-1]) or None,
@@ -165,10 +166,10 @@ def _by_path(path: I64, count: int) -> list[I64]:
     return np.split(order, np.cumsum(np.bincount(path, minlength=count))[:-1])
 
 
-def _in_program_order(ctx: Context, ranges: PhaseRanges, path_of: I64, paths: list[tuple[str, ...]]) -> list[int]:
+def _in_program_order(linked: Linked, ranges: PhaseRanges, path_of: I64, paths: list[tuple[str, ...]]) -> list[int]:
     """Paths by first start, each before those inside it."""
     first = np.full(len(paths), np.iinfo(np.int64).max)
-    np.minimum.at(first, path_of, ctx.trace.host_ranges.start[ranges.row])
+    np.minimum.at(first, path_of, linked.trace.host_ranges.start[ranges.row])
     begin = dict(zip(paths, first.tolist(), strict=True))
     keys = [tuple((begin[path[: i + 1]], path[i]) for i in range(len(path))) for path in paths]
     return sorted(range(len(paths)), key=keys.__getitem__)

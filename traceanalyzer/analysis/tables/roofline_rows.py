@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from traceanalyzer.analysis.context import Context
+    from traceanalyzer.analysis.roofline.rated import Rated
     from traceanalyzer.trace import F64, I64
 
     Sum = Callable[[NDArray[Any]], F64]
@@ -24,7 +24,7 @@ _BOUNDS = [bound for bound in Bound if bound is not Bound.UNKNOWN]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rated:
+class RatedRow:
     """Columns that rows of device ops have beside their times."""
 
     bound_by: str | None = metric(
@@ -49,26 +49,26 @@ class Rated:
 class RooflineSums:
     """Figures of groups of device ops. `total` sums a figure of every device op over each group."""
 
-    def __init__(self, ctx: Context, total: Sum) -> None:
-        roofline, ops = ctx.roofline, ctx.trace.device_ops
+    def __init__(self, rated: Rated, total: Sum) -> None:
+        roofline, ops = rated.roofline, rated.trace.device_ops
         time = (ops.end - ops.start).astype(np.float64)
         counted, moving = np.isfinite(roofline.flops), np.isfinite(roofline.bytes)
-        both, rated = counted & moving, roofline.rated
-        self.steps = ctx.steps.steady_count
+        both, known = counted & moving, roofline.rated
+        self.steps = rated.steps.steady_count
         self.flops, self.flop_time = total(np.where(counted, roofline.flops, 0)), total(counted * time)
         self.bytes, self.byte_time = total(np.where(moving, roofline.bytes, 0)), total(moving * time)
         self.pair = total(np.where(both, roofline.flops, 0)), total(np.where(both, roofline.bytes, 0))
-        self.attainable, self.rated_time = total(np.where(rated, roofline.attainable, 0)), total(rated * time)
-        self.headroom = total(np.where(rated, np.maximum(time - np.nan_to_num(roofline.attainable), 0), 0))
+        self.attainable, self.rated_time = total(np.where(known, roofline.attainable, 0)), total(known * time)
+        self.headroom = total(np.where(known, np.maximum(time - np.nan_to_num(roofline.attainable), 0), 0))
         self.by_bound = np.stack([total((roofline.bound == bound) * time) for bound in _BOUNDS])
 
     def columns(self, group: int) -> dict[str, Any]:
-        """The columns of `Rated` for a group."""
+        """The columns of `RatedRow` for a group."""
         flop_time, byte_time, rated = self.flop_time[group], self.byte_time[group], self.rated_time[group]
         pair_flops, pair_bytes = self.pair[0][group], self.pair[1][group]
         bound = _BOUNDS[int(self.by_bound[:, group].argmax())] if self.by_bound[:, group].any() else Bound.UNKNOWN
         return vars(
-            Rated(
+            RatedRow(
                 bound_by=bound.label,
                 gflop=float(self.flops[group]) / self.steps / 1e9 if flop_time else None,
                 bytes=float(self.bytes[group]) / self.steps if byte_time else None,

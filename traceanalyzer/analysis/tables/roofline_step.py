@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.joined.attribution import launch_nodes
 from traceanalyzer.analysis.joined.backward import in_backward
 from traceanalyzer.analysis.roofline.bounds import Bound
 from traceanalyzer.analysis.roofline.op_models import Precision
@@ -15,7 +14,8 @@ from traceanalyzer.analysis.roofline.precision import is_matrix
 from traceanalyzer.figures import metric, ms
 
 if TYPE_CHECKING:
-    from traceanalyzer.analysis.context import Context
+    from traceanalyzer.analysis.joined.joined import Joined
+    from traceanalyzer.analysis.roofline.rated import Rated
     from traceanalyzer.hardware import Hardware
     from traceanalyzer.trace import F64, Bool
 
@@ -73,22 +73,25 @@ class RooflineStep:
     bandwidth_share: float | None = metric("that traffic over the step time and the memory's bandwidth", "share")
 
 
-def roofline_step(ctx: Context) -> RooflineStep | None:
+def roofline_step(rated: Rated) -> RooflineStep | None:
     """The mean steady step of the device with the most work; None without device work or without any model."""
-    ops, r = ctx.trace.device_ops, ctx.roofline
-    here = ctx.steady_ops & ctx.is_compute & (ops.device == (-1 if ctx.device is None else ctx.device))
+    ops, r = rated.trace.device_ops, rated.roofline
+    here = rated.steady_ops & rated.is_compute & (ops.device == (-1 if rated.device is None else rated.device))
     time = np.where(here, ops.end - ops.start, 0).astype(np.float64)
-    if ctx.device is None or not time.sum() or not (r.modelled & here & ctx.is_kernel).any():
+    if rated.device is None or not time.sum() or not (r.modelled & here & rated.is_kernel).any():
         return None
     modelled_share = float(time[r.modelled].sum() / time.sum())
-    gpu, steps = ctx.gpus[ctx.device], ctx.steps.steady_count
-    step_ns = float(ctx.steps.duration[ctx.steps.steady].mean())
-    rated, counted = here & r.rated, here & np.isfinite(r.flops)
-    attained = np.minimum(np.where(rated, r.attainable, 0), time)
+    gpu, steps = rated.gpus[rated.device], rated.steps.steady_count
+    step_ns = float(rated.steps.duration[rated.steps.steady].mean())
+    known_limit, counted = here & r.rated, here & np.isfinite(r.flops)
+    attained = np.minimum(np.where(known_limit, r.attainable, 0), time)
     reached = np.minimum(np.where(np.isfinite(r.reachable), r.reachable, r.attainable), time)
     traffic = float(np.where(here & np.isfinite(r.bytes), r.bytes, 0).sum()) / steps
-    again = recomputed(ctx) & counted
-    used, repeated = _utilisation(ctx, gpu, counted, step_ns * steps), _utilisation(ctx, gpu, again, step_ns * steps)
+    again = recomputed(rated) & counted
+    used, repeated = (
+        _utilisation(rated, gpu, counted, step_ns * steps),
+        _utilisation(rated, gpu, again, step_ns * steps),
+    )
     known, enough = gpu is not None, gpu is not None and modelled_share >= ENOUGH_SHARE
 
     def per_step(mask: Bool) -> float:
@@ -98,16 +101,16 @@ def roofline_step(ctx: Context) -> RooflineStep | None:
         gpu=gpu.name if gpu else None,
         datasheet=gpu.source if gpu else None,
         modelled_share=modelled_share,
-        ideal_ms=ms(attained.sum() + time[~rated].sum()) / steps if enough else None,
-        reachable_ms=ms(reached[rated].sum() + time[~rated].sum()) / steps
-        if enough and ctx.trace.ceilings is not None
+        ideal_ms=ms(attained.sum() + time[~known_limit].sum()) / steps if enough else None,
+        reachable_ms=ms(reached[known_limit].sum() + time[~known_limit].sum()) / steps
+        if enough and rated.trace.ceilings is not None
         else None,
-        headroom_ms=ms(time[rated].sum() - attained.sum()) / steps if known else None,
+        headroom_ms=ms(time[known_limit].sum() - attained.sum()) / steps if known else None,
         compute_bound_ms=per_step(r.bound == Bound.COMPUTE) if known else None,
         memory_bound_ms=per_step(r.bound == Bound.MEMORY) if known else None,
         instruction_bound_ms=per_step(r.bound == Bound.INSTRUCTIONS) if known else None,
         latency_bound_ms=per_step(r.bound == Bound.LATENCY) if known else None,
-        unmodelled_ms=per_step(~rated),
+        unmodelled_ms=per_step(~known_limit),
         tflop=float(r.flops[counted].sum()) / 1e12 / steps if counted.any() else None,
         mfu=used - (repeated or 0.0) if used is not None and enough else None,
         hfu=used if again.any() and enough else None,
@@ -116,22 +119,22 @@ def roofline_step(ctx: Context) -> RooflineStep | None:
     )
 
 
-def recomputed(ctx: Context) -> Bool:
+def recomputed(joined: Joined) -> Bool:
     """Which device ops belong to forward operators that run in the backward pass (activation checkpointing)."""
-    tree, node = ctx.tree, launch_nodes(ctx)
-    names = [i for i, text in enumerate(ctx.trace.strings) if text in FORWARD_ONLY]
+    tree, node = joined.tree, joined.launch_node
+    names = [i for i, text in enumerate(joined.trace.strings) if text in FORWARD_ONLY]
     forward = np.zeros(len(tree.start), bool)
-    forward[~tree.is_call] = np.isin(ctx.trace.host_ranges.name[tree.row[~tree.is_call]], names)
-    again = np.append(tree.innermost(forward & in_backward(ctx)) >= 0, False)
+    forward[~tree.is_call] = np.isin(joined.trace.host_ranges.name[tree.row[~tree.is_call]], names)
+    again = np.append(tree.innermost(forward & in_backward(joined)) >= 0, False)
     result: Bool = again[node]
     return result
 
 
-def _utilisation(ctx: Context, gpu: Hardware | None, chosen: Bool, time_ns: float) -> float | None:
+def _utilisation(rated: Rated, gpu: Hardware | None, chosen: Bool, time_ns: float) -> float | None:
     """Operations of these matrix kernels over what the GPU can do in the time; None where a peak is not known."""
     if gpu is None or time_ns <= 0:
         return None
-    r, matrix, needed = ctx.roofline, is_matrix(ctx) & chosen, 0.0
+    r, matrix, needed = rated.roofline, is_matrix(rated) & chosen, 0.0
     for code in np.unique(r.precision[matrix]):
         peak = gpu.matrix_peak(Precision(code).name.lower())
         if peak is None:

@@ -16,7 +16,7 @@ import numpy as np
 from traceanalyzer.analysis.algebra.grouping import Groups
 from traceanalyzer.analysis.algebra.sharing import shared_time
 from traceanalyzer.analysis.causes.gaps import IdleCause
-from traceanalyzer.analysis.joined.attribution import launch_nodes, owner_nodes
+from traceanalyzer.analysis.joined.attribution import owner_nodes
 from traceanalyzer.analysis.names.kernel_names import short_name
 from traceanalyzer.figures import NS_PER_MS, metric, ms
 from traceanalyzer.trace import RangeKind
@@ -24,7 +24,8 @@ from traceanalyzer.trace import RangeKind
 if TYPE_CHECKING:
     from traceanalyzer.analysis.algebra.intervals import IntervalSet
     from traceanalyzer.analysis.causes.gaps import Gaps
-    from traceanalyzer.analysis.context import Context
+    from traceanalyzer.analysis.joined.linked import Linked
+    from traceanalyzer.analysis.time.timed import Timed
     from traceanalyzer.trace import F64, I64, Bool
 
 BUDGET = ("compute", "exposed_communication", "exposed_copy", "idle")
@@ -102,15 +103,15 @@ class _Spent:
         return cls(*(np.concatenate([getattr(one, f.name) for one in several]) for f in fields(cls)))
 
 
-def step_parts(ctx: Context, gaps: Gaps) -> list[StepPart]:
+def step_parts(timed: Timed, gaps: Gaps) -> list[StepPart]:
     """The parts of the mean steady step on its device: what ran in order of the step, then idle time.
 
     Empty without device work.
     """
-    if ctx.device is None:
+    if timed.device is None:
         return []
-    spent = _Spent.join([*_on_device(ctx, ctx.device), _idle(ctx, gaps, ctx.device)])
-    steps = ctx.steps.steady_count
+    spent = _Spent.join([*_on_device(timed, timed.device), _idle(timed, gaps, timed.device)])
+    steps = timed.steps.steady_count
     inputs = Groups.of(spent.op, spent.shapes, spent.dtypes).index
     groups = _largest(Groups.of(inputs, spent.kernel, spent.part, spent.label), spent)
     merged = _merged(groups, spent)
@@ -118,41 +119,41 @@ def step_parts(ctx: Context, gaps: Gaps) -> list[StepPart]:
     return [
         StepPart(
             part=BUDGET[spent.part[i]],
-            cls=_class_name(ctx, int(spent.part[i]), int(spent.label[i])),
-            op=None if merged[g] else ctx.trace.text(int(spent.op[i])),
-            shapes=None if merged[g] else _shown(ctx.trace.text(int(spent.shapes[i]))),
-            dtypes=None if merged[g] else _tensor_types(ctx.trace.text(int(spent.dtypes[i]))),
-            kernel=SMALLER if merged[g] else _kernel_name(ctx, int(spent.part[i]), int(spent.kernel[i])),
+            cls=_class_name(timed, int(spent.part[i]), int(spent.label[i])),
+            op=None if merged[g] else timed.trace.text(int(spent.op[i])),
+            shapes=None if merged[g] else _shown(timed.trace.text(int(spent.shapes[i]))),
+            dtypes=None if merged[g] else _tensor_types(timed.trace.text(int(spent.dtypes[i]))),
+            kernel=SMALLER if merged[g] else _kernel_name(timed, int(spent.part[i]), int(spent.kernel[i])),
             calls=float(calls[g]) / steps,
             ms=ms(time[g]) / steps,
             batch_ms=(by_batch[g] / NS_PER_MS).tolist(),
         )
-        for g in _in_order(ctx, groups, spent)
+        for g in _in_order(timed, groups, spent)
         for i in [groups.first[g]]
     ]
 
 
-def _on_device(ctx: Context, device: int) -> list[_Spent]:
-    ops, activity = ctx.trace.device_ops, ctx.activity[device]
+def _on_device(timed: Timed, device: int) -> list[_Spent]:
+    ops, activity = timed.trace.device_ops, timed.activity[device]
     parts = (
-        (ctx.is_compute, activity.compute),
-        (ctx.is_communication, activity.exposed_communication),
-        (ctx.is_copy, activity.exposed_copy),
+        (timed.is_compute, activity.compute),
+        (timed.is_communication, activity.exposed_communication),
+        (timed.is_copy, activity.exposed_copy),
     )
-    return [_running(ctx, i, np.flatnonzero(which & (ops.device == device)), s) for i, (which, s) in enumerate(parts)]
+    return [_running(timed, i, np.flatnonzero(which & (ops.device == device)), s) for i, (which, s) in enumerate(parts)]
 
 
-def _running(ctx: Context, part: int, rows: I64, within: IntervalSet) -> _Spent:
+def _running(timed: Timed, part: int, rows: I64, within: IntervalSet) -> _Spent:
     """What each of these device ops has of the time in the set."""
-    ops = ctx.trace.device_ops
-    pieces = _cut(ctx, ops.start[rows], ops.end[rows])
+    ops = timed.trace.device_ops
+    pieces = _cut(timed, ops.start[rows], ops.end[rows])
     rows = rows[pieces.row]
-    op, shapes, dtypes = _operators(ctx, launch_nodes(ctx)[rows])
+    op, shapes, dtypes = _operators(timed, timed.launch_node[rows])
     return _Spent.of(
         part,
         pieces,
         shared_time(pieces.start, pieces.end, within),
-        label=ctx.op_class[rows].astype(np.int64),
+        label=timed.op_class[rows].astype(np.int64),
         op=op,
         shapes=shapes,
         dtypes=dtypes,
@@ -160,17 +161,17 @@ def _running(ctx: Context, part: int, rows: I64, within: IntervalSet) -> _Spent:
     )
 
 
-def _idle(ctx: Context, gaps: Gaps, device: int) -> _Spent:
+def _idle(timed: Timed, gaps: Gaps, device: int) -> _Spent:
     rows = np.flatnonzero(gaps.device == device)
-    pieces = _cut(ctx, gaps.start[rows], gaps.end[rows])
+    pieces = _cut(timed, gaps.start[rows], gaps.end[rows])
     rows = rows[pieces.row]
     next_op, sync = gaps.next_op[rows], gaps.sync[rows]
     node, call = np.full(len(rows), -1, np.int64), np.full(len(rows), -1, np.int64)
     ended, waited = next_op >= 0, sync >= 0
-    node[ended] = launch_nodes(ctx)[next_op[ended]]
-    node[waited] = ctx.tree.node_of_call[sync[waited]]
-    call[waited] = ctx.trace.api_calls.name[sync[waited]]
-    op, *_ = _operators(ctx, node)
+    node[ended] = timed.launch_node[next_op[ended]]
+    node[waited] = timed.tree.node_of_call[sync[waited]]
+    call[waited] = timed.trace.api_calls.name[sync[waited]]
+    op, *_ = _operators(timed, node)
     none = np.full_like(op, -1)
     return _Spent.of(
         IDLE,
@@ -184,9 +185,9 @@ def _idle(ctx: Context, gaps: Gaps, device: int) -> _Spent:
     )
 
 
-def _cut(ctx: Context, start: I64, end: I64) -> _Pieces:
+def _cut(timed: Timed, start: I64, end: I64) -> _Pieces:
     """Intervals cut at the boundaries of the steady steps; what lies outside of these is left out."""
-    steps = ctx.steps
+    steps = timed.steps
     bounds = np.append(steps.start[steps.steady], steps.end[-1])
     inside = np.flatnonzero((end > bounds[0]) & (start < bounds[-1]) & (end > start))
     first = np.maximum(np.searchsorted(bounds, start[inside], side="right") - 1, 0)
@@ -198,13 +199,13 @@ def _cut(ctx: Context, start: I64, end: I64) -> _Pieces:
     return _Pieces(row, step, np.maximum(start[row], bounds[step]), np.minimum(end[row], bounds[step + 1]))
 
 
-def _operators(ctx: Context, launched_at: I64) -> tuple[I64, I64, I64]:
+def _operators(linked: Linked, launched_at: I64) -> tuple[I64, I64, I64]:
     """Codes of name, shapes and types of the operator around each of these nodes of the host tree, -1 where unknown."""
-    owner = owner_nodes(ctx, launched_at)
+    owner = owner_nodes(linked, launched_at)
     known = np.flatnonzero(owner >= 0)
-    known = known[ctx.tree.kind[owner[known]] == RangeKind.OP]
+    known = known[linked.tree.kind[owner[known]] == RangeKind.OP]
     name, shapes, dtypes = (np.full(len(owner), -1, np.int64) for _ in range(3))
-    ranges, rows = ctx.trace.host_ranges, ctx.tree.row[owner[known]]
+    ranges, rows = linked.trace.host_ranges, linked.tree.row[owner[known]]
     name[known], shapes[known], dtypes[known] = ranges.name[rows], ranges.shapes[rows], ranges.dtypes[rows]
     return name, shapes, dtypes
 
@@ -227,10 +228,10 @@ def _merged(groups: Groups, spent: _Spent) -> list[bool]:
     return differs.tolist()
 
 
-def _in_order(ctx: Context, groups: Groups, spent: _Spent) -> I64:
+def _in_order(timed: Timed, groups: Groups, spent: _Spent) -> I64:
     """The groups by when they first run in a step; idle time last."""
     since = np.full(len(groups), np.iinfo(np.int64).max)
-    np.minimum.at(since, groups.index, spent.start - ctx.steps.start[ctx.steps.warmup + spent.step])
+    np.minimum.at(since, groups.index, spent.start - timed.steps.start[timed.steps.warmup + spent.step])
     result: I64 = np.lexsort((since, spent.part[groups.first] == IDLE))
     return result
 
@@ -245,8 +246,8 @@ def _by_batch(groups: Groups, spent: _Spent, steps: int) -> F64:
     return result
 
 
-def _class_name(ctx: Context, part: int, label: int) -> str:
-    return IdleCause(label).label if part == IDLE else ctx.classes.names[label]
+def _class_name(linked: Linked, part: int, label: int) -> str:
+    return IdleCause(label).label if part == IDLE else linked.classes.names[label]
 
 
 def _shown(text: str | None) -> str | None:
@@ -259,7 +260,7 @@ def _tensor_types(text: str | None) -> str | None:
     return ", ".join(dict.fromkeys(name for name in named if not NO_TENSOR.search(name))) or None
 
 
-def _kernel_name(ctx: Context, part: int, code: int) -> str | None:
+def _kernel_name(linked: Linked, part: int, code: int) -> str | None:
     """Shortened, but of copies in full: what stands in brackets there is the kind of memory."""
-    name = ctx.trace.text(code)
+    name = linked.trace.text(code)
     return name if name is None or BUDGET[part] == "exposed_copy" else short_name(name)

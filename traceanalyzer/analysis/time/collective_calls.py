@@ -25,7 +25,8 @@ from traceanalyzer.analysis.names.collectives import (
 )
 
 if TYPE_CHECKING:
-    from traceanalyzer.analysis.context import Context
+    from traceanalyzer.analysis.joined.linked import Linked
+    from traceanalyzer.analysis.time.steps import Steps
     from traceanalyzer.trace import I32, I64, Trace
 
 _OTHER, _SEND_RECV, _BARRIER = KINDS.index(OTHER), KINDS.index("send_recv"), KINDS.index(BARRIER)
@@ -62,14 +63,14 @@ class CollectiveCalls:
         return len(self.start)
 
 
-def collective_calls(ctx: Context) -> CollectiveCalls:
+def collective_calls(linked: Linked, steps: Steps) -> CollectiveCalls:
     """Find the collectives of a trace."""
-    ops, kernels = ctx.trace.device_ops, np.flatnonzero(ctx.is_communication)
-    messages = _Messages.of(ctx.trace)
-    named = _kinds_of_names(ctx.trace, ops.name[kernels])
-    record = _enclosing_records(ctx, kernels, messages)
-    claimed, by = _claimed_records(ctx, kernels, record, named, messages)
-    of_record = np.append(ctx.trace.host_ranges.collective, np.int32(-1)).astype(np.int64)
+    ops, kernels = linked.trace.device_ops, np.flatnonzero(linked.is_communication)
+    messages = _Messages.of(linked.trace)
+    named = _kinds_of_names(linked.trace, ops.name[kernels])
+    record = _enclosing_records(linked, kernels, messages)
+    claimed, by = _claimed_records(linked, kernels, record, named, messages)
+    of_record = np.append(linked.trace.host_ranges.collective, np.int32(-1)).astype(np.int64)
     metadata = of_record[record]
     metadata[by] = of_record[claimed]
     own = ops.collective[kernels]
@@ -87,10 +88,10 @@ def collective_calls(ctx: Context) -> CollectiveCalls:
         start=ops.start[rows],
         end=end,
         row=rows,
-        launched=ctx.launch_time[rows],
+        launched=linked.launch_time[rows],
         device=ops.device[rows],
         stream=ops.stream[rows],
-        step=ctx.steps.of_op[rows],
+        step=steps.of_op[rows],
         kind=kind[first].astype(np.int32),
         metadata=metadata[first],
         bytes=size[first],
@@ -115,16 +116,16 @@ class _Messages(NamedTuple):
         return cls(np.array([*map(KINDS.index, kinds), _OTHER], np.int32), np.array([*size, -1], np.int64))
 
 
-def _enclosing_records(ctx: Context, kernels: I64, messages: _Messages) -> I64:
+def _enclosing_records(linked: Linked, kernels: I64, messages: _Messages) -> I64:
     """The host range with metadata that encloses each kernel's launch call, -1 without. A barrier is made of
     other collectives: it wins over those inside it."""
-    tree, ranges = ctx.tree, ctx.trace.host_ranges
+    tree, ranges = linked.tree, linked.trace.host_ranges
     described = np.zeros(len(tree.parent), bool)
     described[~tree.is_call] = ranges.collective[tree.row[~tree.is_call]] >= 0
     nearest = innermost(tree, described)
     result = np.full(len(kernels), -1, np.int64)
-    launched = np.flatnonzero(ctx.launch[kernels] >= 0)
-    node = nearest[tree.node_of_call[ctx.launch[kernels[launched]]]]
+    launched = np.flatnonzero(linked.launch[kernels] >= 0)
+    node = nearest[tree.node_of_call[linked.launch[kernels[launched]]]]
     above = enclosing(tree, nearest, node)
     barrier = np.flatnonzero(above >= 0)
     barrier = barrier[messages.kind[ranges.collective[tree.row[above[barrier]]]] == _BARRIER]
@@ -133,14 +134,14 @@ def _enclosing_records(ctx: Context, kernels: I64, messages: _Messages) -> I64:
     return result
 
 
-def _claimed_records(ctx: Context, kernels: I64, record: I64, named: I32, messages: _Messages) -> tuple[I64, I64]:
+def _claimed_records(linked: Linked, kernels: I64, record: I64, named: I32, messages: _Messages) -> tuple[I64, I64]:
     """Host ranges with metadata that launched nothing, and the kernel (index in `kernels`) that the next launch
     on their thread, itself in no such range, started on their behalf."""
-    ranges, calls = ctx.trace.host_ranges, ctx.trace.api_calls
+    ranges, calls = linked.trace.host_ranges, linked.trace.api_calls
     idle = np.setdiff1d(np.flatnonzero(ranges.collective >= 0), record)
-    call = ctx.launch[kernels]
+    call = linked.launch[kernels]
     single = np.flatnonzero(call >= 0)
-    single = single[ctx.api_kind[call[single]] == ApiKind.LAUNCH]
+    single = single[linked.api_kind[call[single]] == ApiKind.LAUNCH]
     rows, by = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for thread in np.unique(ranges.thread[idle]):
         mine = idle[ranges.thread[idle] == thread]

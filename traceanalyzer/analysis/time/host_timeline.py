@@ -30,8 +30,10 @@ from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.trace import OverheadKind, RangeKind
 
 if TYPE_CHECKING:
-    from traceanalyzer.analysis.context import Context
-    from traceanalyzer.trace import I32, I64, U8, Bool
+    from traceanalyzer.analysis.joined.joined import Joined
+    from traceanalyzer.analysis.joined.linked import Linked
+    from traceanalyzer.analysis.time.steps import Steps
+    from traceanalyzer.trace import I32, I64, U8, Bool, Trace
 
 
 class HostState(enum.IntEnum):
@@ -95,16 +97,16 @@ class HostTimeline:
     """Time of the profiler's own work on the host; may overlap any state."""
 
     @classmethod
-    def build(cls, ctx: Context) -> HostTimeline:
+    def build(cls, joined: Joined, steps: Steps) -> HostTimeline:
         """Make the timeline of the threads that launch device work."""
-        pieces = _pieces(ctx)
+        pieces = _pieces(joined)
         taken, states = EMPTY, {}
         for state in HostState:
             here = pieces.state == state
             covered = union(pieces.start[here], pieces.end[here])
             states[state] = subtract(covered, taken)
             taken = join(taken, covered)
-        return cls(pieces, states, _profiler_time(ctx))
+        return cls(pieces, states, _profiler_time(joined.trace, steps))
 
     def dominant_node(self, start: int, end: int, thread: int = -1) -> tuple[int, int]:
         """The node in which the host was for the longest time within [start, end), -1 outside all; and its thread.
@@ -156,20 +158,20 @@ class _Share(NamedTuple):
     """Time in any node, ns."""
 
 
-def _pieces(ctx: Context) -> Pieces:
-    tree, calls = ctx.tree, ctx.trace.api_calls
-    launching = np.unique(calls.thread[ctx.launch[ctx.launch >= 0]])
-    parts = [_cut(ctx, np.flatnonzero(tree.thread == one)) for one in launching.tolist()]
+def _pieces(joined: Joined) -> Pieces:
+    tree, calls = joined.tree, joined.trace.api_calls
+    launching = np.unique(calls.thread[joined.launch[joined.launch >= 0]])
+    parts = [_cut(joined, np.flatnonzero(tree.thread == one)) for one in launching.tolist()]
     start, end = (np.concatenate([part[i] for part in parts] or [np.empty(0, np.int64)]) for i in range(2))
     node = np.concatenate([part[2] for part in parts] or [np.empty(0, np.int32)])
     thread = np.repeat(launching, [len(part[0]) for part in parts]).astype(np.int32)
     working = np.append(tree.is_call | np.isin(tree.kind, (RangeKind.OP, RangeKind.LIBRARY)), False)[node]
-    return Pieces(start, end, thread, node, working, _states(ctx, start, end, thread, node))
+    return Pieces(start, end, thread, node, working, _states(joined, start, end, thread, node))
 
 
-def _cut(ctx: Context, nodes: I64) -> tuple[I64, I64, I32]:
+def _cut(linked: Linked, nodes: I64) -> tuple[I64, I64, I32]:
     """Start, end and innermost node of the pieces of one thread, whose nodes are given in order."""
-    tree = ctx.tree
+    tree = linked.tree
     # At equal times inner ends come first, then outer starts, so that the last entry is what goes on: the sort
     # is stable, and inner nodes follow outer ones. Ends in reverse are nearly sorted, which makes it quick.
     time = np.concatenate((tree.end[nodes][::-1], tree.start[nodes]))
@@ -180,36 +182,38 @@ def _cut(ctx: Context, nodes: I64) -> tuple[I64, I64, I32]:
     return time[keep], time[keep + 1], node[keep]
 
 
-def _states(ctx: Context, start: I64, end: I64, thread: I32, node: I32) -> U8:
-    tree, ranges = ctx.tree, ctx.trace.host_ranges
+def _states(joined: Joined, start: I64, end: I64, thread: I32, node: I32) -> U8:
+    tree, ranges = joined.tree, joined.trace.host_ranges
     state = np.full(len(start), HostState.DISPATCH, np.uint8)
     inside = node >= 0
     call = inside.copy()
     call[inside] = tree.is_call[node[inside]]
     long = (end - start >= LONG_STRETCH_NS) & ~call
     state[long] = HostState.WORK
-    communication = texts_where(ctx.trace, COMMUNICATION_NAMES.search)
+    communication = texts_where(joined.trace.strings, COMMUNICATION_NAMES.search)
     in_range = inside & ~call
     bookkeeping = long & in_range
-    bookkeeping[in_range] &= texts_where(ctx.trace, OPTIMIZER_NAMES.search)[ranges.name[tree.row[node[in_range]]]]
+    bookkeeping[in_range] &= texts_where(joined.trace.strings, OPTIMIZER_NAMES.search)[
+        ranges.name[tree.row[node[in_range]]]
+    ]
     state[bookkeeping] = HostState.DISPATCH
     stuck = long & in_range
     stuck[in_range] &= communication[ranges.name[tree.row[node[in_range]]]]
     state[stuck] = HostState.COMMUNICATION
     rows = tree.row[node[call]]
-    kind = ctx.api_kind[rows]
+    kind = joined.api_kind[rows]
     of_call = np.full(len(rows), HostState.DISPATCH, np.uint8)
     of_call[(kind == ApiKind.ALLOCATE) | (kind == ApiKind.FREE)] = HostState.ALLOCATE
-    of_call[ctx.blocks[rows]] = HostState.SYNC
+    of_call[joined.blocks[rows]] = HostState.SYNC
     state[call] = of_call
-    state[_in_input_range(ctx, start, thread)] = HostState.INPUT
+    state[_in_input_range(joined, start, thread)] = HostState.INPUT
     return state
 
 
-def _in_input_range(ctx: Context, time: I64, thread: I32) -> Bool:
+def _in_input_range(linked: Linked, time: I64, thread: I32) -> Bool:
     """Which of these moments lie inside an annotation named like input loading on the thread."""
-    ranges = ctx.trace.host_ranges
-    named = (ranges.kind == RangeKind.ANNOTATION) & texts_where(ctx.trace, INPUT_NAMES.search)[ranges.name]
+    ranges = linked.trace.host_ranges
+    named = (ranges.kind == RangeKind.ANNOTATION) & texts_where(linked.trace.strings, INPUT_NAMES.search)[ranges.name]
     result = np.zeros(len(time), bool)
     for one in np.unique(ranges.thread[named]):
         covered = union(ranges.start[named & (ranges.thread == one)], ranges.end[named & (ranges.thread == one)])
@@ -218,9 +222,9 @@ def _in_input_range(ctx: Context, time: I64, thread: I32) -> Bool:
     return result
 
 
-def _profiler_time(ctx: Context) -> IntervalSet:
+def _profiler_time(trace: Trace, steps: Steps) -> IntervalSet:
     """The profiler's own rows, and the time between profiler steps (its bookkeeping at the step's end)."""
-    overheads, steps = ctx.trace.overheads, ctx.steps
+    overheads = trace.overheads
     own = overheads.kind == OverheadKind.PROFILER
     covered = union(overheads.start[own], overheads.end[own])
     if steps.source != "profiler_step":

@@ -9,12 +9,12 @@ import numpy as np
 from traceanalyzer.analysis.time.step_evidence import HostSteps
 
 if TYPE_CHECKING:
-    from traceanalyzer.analysis.context import Context
+    from traceanalyzer.analysis.joined.linked import Linked
 
 
-def logged_steps(ctx: Context) -> HostSteps | None:
+def logged_steps(linked: Linked) -> HostSteps | None:
     """The steps of a recording that is a timing log; None where a profiler recorded."""
-    trace, log = ctx.trace, ctx.trace.step_timings
+    trace, log = linked.trace, linked.trace.step_timings
     rows = np.flatnonzero(log.duration > 0)
     if not len(rows) or trace.source != "timing_log":
         return None

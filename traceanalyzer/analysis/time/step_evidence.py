@@ -11,7 +11,7 @@ import numpy as np
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
-    from traceanalyzer.analysis.context import Context
+    from traceanalyzer.analysis.joined.linked import Linked
     from traceanalyzer.trace import I32, I64
 
 PROFILER_STEP = re.compile(r"^ProfilerStep[#*]?\s*\d*$")
@@ -42,23 +42,23 @@ class HostSteps:
     of_op: I32 | None = None
 
 
-def profiler_steps(ctx: Context) -> HostSteps | None:
+def profiler_steps(linked: Linked) -> HostSteps | None:
     """`ProfilerStep#N` annotations; in a recording without a host those projected on the device."""
-    ranges = ctx.trace.host_ranges
-    codes = [i for i, name in enumerate(ctx.trace.strings) if PROFILER_STEP.match(name)]
+    ranges = linked.trace.host_ranges
+    codes = [i for i, name in enumerate(linked.trace.strings) if PROFILER_STEP.match(name)]
     if not codes:
         return None
     rows = np.flatnonzero((ranges.kind == RangeKind.ANNOTATION) & np.isin(ranges.name, codes))
     if len(rows):
         reach = np.maximum.accumulate(ranges.end[rows])
         rows = rows[np.concatenate(([True], ranges.start[rows][1:] >= reach[:-1]))]
-        names = tuple(ctx.trace.strings[c] for c in ranges.name[rows])
+        names = tuple(linked.trace.strings[c] for c in ranges.name[rows])
         return HostSteps("profiler_step", names, ranges.start[rows], ranges.end[rows])
-    return _projected_steps(ctx, codes)
+    return _projected_steps(linked, codes)
 
 
-def _projected_steps(ctx: Context, codes: list[int]) -> HostSteps | None:
-    projected, ops = ctx.trace.device_ranges, ctx.trace.device_ops
+def _projected_steps(linked: Linked, codes: list[int]) -> HostSteps | None:
+    projected, ops = linked.trace.device_ranges, linked.trace.device_ops
     rows = np.flatnonzero(np.isin(projected.name, codes))
     if not len(rows) or not len(ops):
         return None
@@ -72,44 +72,44 @@ def _projected_steps(ctx: Context, codes: list[int]) -> HostSteps | None:
     start, end = start[order], end[order]
     of_op = np.searchsorted(start, ops.start, side="right") - 1
     of_op[ops.start >= end[np.maximum(of_op, 0)]] = -1
-    texts = tuple(ctx.trace.strings[c] for c in names[order])
+    texts = tuple(linked.trace.strings[c] for c in names[order])
     return HostSteps("profiler_step", texts, start, end, of_op.astype(np.int32))
 
 
-def annotated(ctx: Context) -> HostSteps | None:
+def annotated(linked: Linked) -> HostSteps | None:
     """The repeated annotation that holds nearly all launches; else the stretches between optimizer steps."""
-    trace = ctx.trace
+    trace = linked.trace
     rows = np.flatnonzero(trace.host_ranges.kind == RangeKind.ANNOTATION)
     if not len(rows):
         return None
     source = "nvtx" if trace.source == "nsys" else "annotation"
-    groups = _repeated(ctx, rows)
-    covering = [g for g in groups if _coverage(ctx, g) >= MIN_COVERAGE]
+    groups = _repeated(linked, rows)
+    covering = [g for g in groups if _coverage(linked, g) >= MIN_COVERAGE]
     if covering:
-        best = max(covering, key=lambda g: (_looks_like_step(ctx, g), _length(ctx, g)))
+        best = max(covering, key=lambda g: (_looks_like_step(linked, g), _length(linked, g)))
         ranges = trace.host_ranges
         names = tuple(trace.strings[c] for c in ranges.name[best])
         return HostSteps(source, names, ranges.start[best], ranges.end[best])
-    return _between_optimizer_steps(ctx, groups, source)
+    return _between_optimizer_steps(linked, groups, source)
 
 
-def _repeated(ctx: Context, rows: I64) -> list[I64]:
+def _repeated(linked: Linked, rows: I64) -> list[I64]:
     """Rows of annotations grouped by thread and name without numbers; groups that repeat without overlap."""
-    ranges = ctx.trace.host_ranges
+    ranges = linked.trace.host_ranges
     groups: dict[tuple[int, str], list[int]] = {}
-    base = {int(c): _DIGITS.sub("#", ctx.trace.strings[c]) for c in np.unique(ranges.name[rows])}
+    base = {int(c): _DIGITS.sub("#", linked.trace.strings[c]) for c in np.unique(ranges.name[rows])}
     for row, code, thread in zip(rows.tolist(), ranges.name[rows].tolist(), ranges.thread[rows].tolist(), strict=True):
         groups.setdefault((thread, base[code]), []).append(row)
     arrays = [np.array(g, np.int64) for g in groups.values() if len(g) >= MIN_REPEATS]
     return [g for g in arrays if np.all(ranges.start[g[1:]] >= ranges.end[g[:-1]])]
 
 
-def _coverage(ctx: Context, group: I64) -> float:
+def _coverage(linked: Linked, group: I64) -> float:
     """Share of the device ops launched while the group repeats that were launched inside one of its ranges."""
-    ranges, time = ctx.trace.host_ranges, ctx.launch_time
+    ranges, time = linked.trace.host_ranges, linked.launch_time
     time = time[time >= 0]
     if not len(time):
-        time = ctx.trace.host_ranges.start
+        time = linked.trace.host_ranges.start
     start, end = ranges.start[group], ranges.end[group]
     time = time[(time >= start[0]) & (time < end[-1])]
     if not len(time):
@@ -118,29 +118,29 @@ def _coverage(ctx: Context, group: I64) -> float:
     return float(np.mean(time < end[index]))
 
 
-def _looks_like_step(ctx: Context, group: I64) -> bool:
-    name = ctx.trace.strings[ctx.trace.host_ranges.name[group[0]]]
+def _looks_like_step(linked: Linked, group: I64) -> bool:
+    name = linked.trace.strings[linked.trace.host_ranges.name[group[0]]]
     return bool(STEP_LIKE.search(name))
 
 
-def _length(ctx: Context, group: I64) -> int:
-    ranges = ctx.trace.host_ranges
+def _length(linked: Linked, group: I64) -> int:
+    ranges = linked.trace.host_ranges
     return int((ranges.end[group] - ranges.start[group]).sum())
 
 
-def _between_optimizer_steps(ctx: Context, groups: list[I64], source: str) -> HostSteps | None:
-    ranges = ctx.trace.host_ranges
+def _between_optimizer_steps(linked: Linked, groups: list[I64], source: str) -> HostSteps | None:
+    ranges = linked.trace.host_ranges
     for group in groups:
-        if OPTIMIZER_STEP.match(ctx.trace.strings[ranges.name[group[0]]]):
+        if OPTIMIZER_STEP.match(linked.trace.strings[ranges.name[group[0]]]):
             end = ranges.end[group]
             names = tuple(f"step {i}" for i in range(1, len(end)))
             return HostSteps(source, names, end[:-1], end[1:])
     return None
 
 
-def periodic(ctx: Context) -> HostSteps | None:
+def periodic(linked: Linked) -> HostSteps | None:
     """Repetitions of the sequence of device ops on the busiest device, cut at its widest regular pause."""
-    ops = ctx.trace.device_ops
+    ops = linked.trace.device_ops
     if not len(ops):
         return None
     rows = np.flatnonzero(ops.device == np.bincount(ops.device - ops.device.min()).argmax() + ops.device.min())
@@ -159,7 +159,7 @@ def periodic(ctx: Context) -> HostSteps | None:
     of_op = np.full(len(ops), -1, np.int32)
     inside = rows[bounds[0] : bounds[-1]]
     of_op[inside] = np.repeat(np.arange(len(bounds) - 1), period)
-    time = np.where(ctx.launch_time >= 0, ctx.launch_time, ops.start)[rows]
+    time = np.where(linked.launch_time >= 0, linked.launch_time, ops.start)[rows]
     time = np.maximum.accumulate(time)
     start = time[bounds[:-1]]
     end = np.append(start[1:], time[bounds[-1] - 1] + 1)

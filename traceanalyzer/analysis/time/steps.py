@@ -23,7 +23,7 @@ from traceanalyzer.errors import EmptyRecordingError
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
-    from traceanalyzer.analysis.context import Context
+    from traceanalyzer.analysis.joined.linked import Linked
     from traceanalyzer.trace import I32, I64, ApiCalls, Bool, DeviceOps, HostRanges
 
 DEVICE_WAIT = re.compile(r"(Device|Ctx)Synchronize")
@@ -99,21 +99,21 @@ class Steps:
         return self.end - self.start
 
 
-def find_steps(ctx: Context) -> Steps:
+def find_steps(linked: Linked) -> Steps:
     """The steps of a recording, from the best evidence it has: profiler steps, a repeated annotation that
     holds nearly all launches, the ends of optimizer steps, else the period of the device work, else a log's lines."""
     for evidence in (profiler_steps, annotated, periodic, logged_steps):
-        found = evidence(ctx)
+        found = evidence(linked)
         if found is not None:
-            return _assemble(ctx, found)
-    return whole_recording(ctx)
+            return _assemble(linked, found)
+    return whole_recording(linked)
 
 
-def _assemble(ctx: Context, found: HostSteps) -> Steps:
-    of_op = found.of_op if found.of_op is not None else _by_launch(ctx, found)
-    start, end = _windows(ctx, found, of_op)
+def _assemble(linked: Linked, found: HostSteps) -> Steps:
+    of_op = found.of_op if found.of_op is not None else _by_launch(linked, found)
+    start, end = _windows(linked, found, of_op)
     incomplete = 0
-    if ctx.trace.health.truncated:
+    if linked.trace.health.truncated:
         whole = _complete(of_op, len(found.names))
         found = HostSteps(found.source, found.names[:whole], found.start[:whole], found.end[:whole])
         incomplete = len(start) - whole
@@ -122,10 +122,10 @@ def _assemble(ctx: Context, found: HostSteps) -> Steps:
     return Steps(found.source, found.names, found.start, found.end, start, end, warmup, of_op, incomplete=incomplete)
 
 
-def _by_launch(ctx: Context, found: HostSteps) -> I32:
+def _by_launch(linked: Linked, found: HostSteps) -> I32:
     """The step in whose host range each op was launched. Ops whose launch was not recorded, but that run
     after work of a step has begun, belong with the op that started before them."""
-    time = ctx.launch_time
+    time = linked.launch_time
     index = np.searchsorted(found.start, time, side="right") - 1
     inside = (time >= 0) & (index >= 0) & (time < found.end[np.maximum(index, 0)])
     of_op = np.where(inside, index, -1)
@@ -137,16 +137,16 @@ def _by_launch(ctx: Context, found: HostSteps) -> I32:
     return of_op.astype(np.int32)
 
 
-def _windows(ctx: Context, found: HostSteps, of_op: I32) -> tuple[I64, I64]:
+def _windows(linked: Linked, found: HostSteps, of_op: I32) -> tuple[I64, I64]:
     """Device-side window of each step: [when all earlier work had ended, when its own has], ns."""
-    ops = ctx.trace.device_ops
+    ops = linked.trace.device_ops
     count = len(found.names)
     last_end = np.full(count, np.iinfo(np.int64).min)
     first_start = np.full(count, np.iinfo(np.int64).max)
     inside = of_op >= 0
     np.maximum.at(last_end, of_op[inside], ops.end[inside])
     np.minimum.at(first_start, of_op[inside], ops.start[inside])
-    end = np.maximum.accumulate(np.maximum(last_end, _without_shutdown(ctx, found)))
+    end = np.maximum.accumulate(np.maximum(last_end, _without_shutdown(linked, found)))
     begin = int(found.start[0])
     if (of_op == 0).any():
         earlier = (of_op < 0) & (ops.start < first_start[0])
@@ -154,13 +154,13 @@ def _windows(ctx: Context, found: HostSteps, of_op: I32) -> tuple[I64, I64]:
     return np.concatenate((np.array([begin], np.int64), end[:-1])), end
 
 
-def _without_shutdown(ctx: Context, found: HostSteps) -> I64:
+def _without_shutdown(linked: Linked, found: HostSteps) -> I64:
     """Ends of the host ranges, the last one's without the recorder's shutdown: after its last operator or call the
     host is not taken to go on for longer than in any earlier step."""
     if len(found.names) < 2:
         return found.end
-    calls, ranges = ctx.trace.api_calls, ctx.trace.host_ranges
-    kept = ~_recorders_waits(ctx)
+    calls, ranges = linked.trace.api_calls, linked.trace.host_ranges
+    kept = ~_recorders_waits(linked)
     ops = ranges.kind == RangeKind.OP
     time = np.concatenate((calls.end[kept], ranges.end[ops]))
     index = np.searchsorted(found.start, time, side="right") - 1
@@ -174,11 +174,11 @@ def _without_shutdown(ctx: Context, found: HostSteps) -> I64:
     return end
 
 
-def _recorders_waits(ctx: Context) -> Bool:
+def _recorders_waits(linked: Linked) -> Bool:
     """Waits for the whole device after the last launch, in a program that does not wait so itself before."""
-    calls = ctx.trace.api_calls
-    whole = texts_where(ctx.trace, DEVICE_WAIT.search)[calls.name]
-    launching = np.isin(ctx.api_kind, (ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH, ApiKind.COPY, ApiKind.SET))
+    calls = linked.trace.api_calls
+    whole = texts_where(linked.trace.strings, DEVICE_WAIT.search)[calls.name]
+    launching = np.isin(linked.api_kind, (ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH, ApiKind.COPY, ApiKind.SET))
     last_launch = int(calls.start[launching].max(initial=0))
     result: Bool = whole & (calls.start > last_launch)
     return np.zeros(len(calls), bool) if (whole & ~result).any() else result
@@ -207,10 +207,10 @@ def count_warmup(duration: I64) -> int:
     return warmup
 
 
-def whole_recording(ctx: Context) -> Steps:
+def whole_recording(linked: Linked) -> Steps:
     """One step: from the first to the last device op, or over all host activity where there is no device."""
-    ops = ctx.trace.device_ops
-    host = extent(ctx.trace.host_ranges, ctx.trace.api_calls, ops)
+    ops = linked.trace.device_ops
+    host = extent(linked.trace.host_ranges, linked.trace.api_calls, ops)
     device = extent(ops) if len(ops) else host
     host_start, host_end, start, end = (np.array([t], np.int64) for t in (host[0], host[1] + 1, *device))
     return Steps("none", ("recording",), host_start, host_end, start, end, 0, np.zeros(len(ops), np.int32))

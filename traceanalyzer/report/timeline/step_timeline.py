@@ -53,10 +53,9 @@ def representative(steps: Steps) -> int:
 
 def step_timeline(m: Measurements) -> Timeline | None:
     """The timeline of the representative step; None where neither host nor device was recorded event by event."""
-    ctx = m.ctx
-    if not len(ctx.trace.device_ops) and not len(ctx.tree.start):
+    if not len(m.trace.device_ops) and not len(m.tree.start):
         return None
-    drawing = _Drawing(m, representative(ctx.steps))
+    drawing = _Drawing(m, representative(m.steps))
     parts = [part for draw in LANES for part in draw(drawing)]
     return drawing.timeline(parts)
 
@@ -77,8 +76,8 @@ class _Drawing:
     """The step being drawn: its window, and the lanes and counts met so far."""
 
     def __init__(self, m: Measurements, step: int) -> None:
-        steps = m.ctx.steps
-        self.m, self.ctx, self.step = m, m.ctx, step
+        steps = m.steps
+        self.m, self.step = m, step
         self.window = (int(steps.start[step]), int(steps.end[step]))
         self.extent = (
             min(self.window[0], int(steps.host_start[step])),
@@ -107,7 +106,7 @@ class _Drawing:
         """All parts together, times from the step's start."""
         names, name = _coded([text for part in parts for text in part.name])
         details, told = _coded([text for part in parts for text in part.detail])
-        steps, origin = self.ctx.steps, self.window[0]
+        steps, origin = self.m.steps, self.window[0]
 
         def joined(values: list[I64]) -> I64:
             return np.concatenate([*values, np.empty(0, np.int64)])
@@ -162,7 +161,7 @@ def _critical_path(d: _Drawing) -> Iterator[_Part]:
     longest = np.lexsort((length, run))[np.cumsum(count) - 1]
     start, end = path.start[here[first]], path.end[here[first + count - 1]]
     rows = d.longest("stretches of the critical path", np.arange(len(first)), start, end, MAX_GAPS)
-    code, names = segment_names(d.ctx, path)
+    code, names = segment_names(d.m, path)
     lane = d.add_lanes("critical path")
     yield _Part(
         lane=np.full(len(rows), lane),
@@ -188,16 +187,16 @@ def _gaps(d: _Drawing) -> Iterator[_Part]:
             start=gaps.start[here],
             end=gaps.end[here],
             name=[f"idle: {IdleCause(cause).label}" for cause in gaps.cause[here].tolist()],
-            detail=[_cut(detail(d.ctx, gaps, row)) if row in explained else "" for row in here.tolist()],
+            detail=[_cut(detail(d.m, gaps, row)) if row in explained else "" for row in here.tolist()],
         )
 
 
 def _streams(d: _Drawing) -> Iterator[_Part]:
     """Work of each stream of each device."""
-    ops = d.ctx.trace.device_ops
+    ops = d.m.trace.device_ops
     rows = d.longest("device ops", np.arange(len(ops)), ops.start, ops.end, MAX_DEVICE_OPS)
     category = np.where(
-        d.ctx.is_communication, Category.COMMUNICATION, np.where(d.ctx.is_copy, Category.COPY, Category.COMPUTE)
+        d.m.is_communication, Category.COMMUNICATION, np.where(d.m.is_copy, Category.COPY, Category.COMPUTE)
     )
     place = np.stack((ops.device[rows], ops.stream[rows]))
     distinct, group = np.unique(place, axis=1, return_inverse=True)
@@ -205,7 +204,7 @@ def _streams(d: _Drawing) -> Iterator[_Part]:
     for g in np.sort(np.argsort(-time)[:MAX_STREAMS]).tolist():
         here = rows[group.reshape(-1) == g]
         lane = d.add_lanes(f"GPU {distinct[0, g]} stream {distinct[1, g]}")
-        full = [d.ctx.trace.text(code) or "" for code in ops.name[here].tolist()]
+        full = [d.m.trace.text(code) or "" for code in ops.name[here].tolist()]
         short = {name: short_name(name) for name in set(full)}
         yield _Part(
             lane=np.full(len(here), lane),
@@ -219,7 +218,7 @@ def _streams(d: _Drawing) -> Iterator[_Part]:
 
 def _threads(d: _Drawing) -> Iterator[_Part]:
     """Operators, annotations and API calls of each host thread, nested."""
-    tree, trace = d.ctx.tree, d.ctx.trace
+    tree, trace = d.m.tree, d.m.trace
     shallow = np.flatnonzero(tree.depth < MAX_DEPTH)
     rows = d.longest("host ranges and calls", shallow, tree.start, tree.end, MAX_HOST_EVENTS)
     category = _host_categories(d, rows)
@@ -244,17 +243,17 @@ def _threads(d: _Drawing) -> Iterator[_Part]:
 
 
 def _host_categories(d: _Drawing, rows: I64) -> I64:
-    tree = d.ctx.tree
+    tree = d.m.tree
     result = np.full(len(rows), int(Category.OPERATOR))
     for kind, category in _OF_RANGE.items():
         result[tree.kind[rows] == kind] = category
     call: Bool = tree.is_call[rows]
-    result[call] = np.where(d.ctx.blocks[tree.row[rows[call]]], Category.WAIT, Category.API_CALL)
+    result[call] = np.where(d.m.blocks[tree.row[rows[call]]], Category.WAIT, Category.API_CALL)
     return result
 
 
 def _thread_title(d: _Drawing, thread: int) -> str:
-    known = d.ctx.trace.threads[thread] if 0 <= thread < len(d.ctx.trace.threads) else None
+    known = d.m.trace.threads[thread] if 0 <= thread < len(d.m.trace.threads) else None
     if known is None:
         return "host thread"
     return _cut(known.name if known.tid in known.name else f"thread {known.tid} {known.name}".strip())

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from traceanalyzer.analysis.context import Context
+from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.analysis.roofline.op_models import model_ops
 from traceanalyzer.ingest import load
 
@@ -58,7 +58,7 @@ def recorded_bytes(work: Callable[[], Any], name: str, path: Path) -> float:
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True) as profiler:
         work()
     profiler.export_chrome_trace(str(path))
-    ctx = Context(load([path]).traces[0])
+    ctx = Measurements(load([path]).traces[0])
     ranges = ctx.trace.host_ranges
     rows = [r for r in range(len(ranges)) if ctx.trace.text(int(ranges.name[r])) == name]
     assert rows, name

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from traceanalyzer.analysis.context import Context
+from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.analysis.roofline.op_models import model_ops
 from traceanalyzer.ingest import load
 
@@ -49,7 +49,7 @@ def recorded(model: Any, x: Any, path: Path) -> dict[str, float]:
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True) as profiler:
         passes(model, x)
     profiler.export_chrome_trace(str(path))
-    ctx = Context(load([path]).traces[0])
+    ctx = Measurements(load([path]).traces[0])
     work, ranges = model_ops(ctx), ctx.trace.host_ranges
     found: dict[str, float] = {}
     for row in np.flatnonzero(work.counts):

@@ -31,7 +31,7 @@ from traceanalyzer.analysis.roofline.op_models.work import Models, OpWork, apply
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from traceanalyzer.analysis.context import Context
+    from traceanalyzer.analysis.joined.joined import Joined
     from traceanalyzer.analysis.roofline.op_models.call import Call, Work
 
     Model = Callable[[Call], Work]
@@ -260,9 +260,9 @@ MODELS = Models(
 )
 
 
-def model_ops(ctx: Context) -> OpWork:
+def model_ops(joined: Joined) -> OpWork:
     """What each recorded operator has to do at least, and which device ops do it."""
-    return apply_models(ctx, MODELS)
+    return apply_models(joined, MODELS)
 
 
 __all__ = ["MODELS", "OpWork", "Precision", "model_ops"]

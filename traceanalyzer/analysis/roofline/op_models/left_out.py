@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.joined.attribution import launch_nodes, owner_nodes
+from traceanalyzer.analysis.joined.attribution import owner_nodes
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
-    from traceanalyzer.analysis.context import Context
+    from traceanalyzer.analysis.joined.joined import Joined
     from traceanalyzer.analysis.roofline.op_models.tensors import TensorList
     from traceanalyzer.trace import I64, Trace
 
@@ -33,9 +33,9 @@ CHUNK = 65_536
 """Elements that one block of such a kernel takes, of one tensor (`kChunkSize` of ATen's MultiTensorApply.cuh)."""
 
 
-def parameters_of(ctx: Context, rows: I64) -> dict[int, TensorList]:
+def parameters_of(joined: Joined, rows: I64) -> dict[int, TensorList]:
     """The parameters that the operators in these rows (of `ON_PARAMETERS`, ascending) updated, where it is known."""
-    trace, ranges = ctx.trace, ctx.trace.host_ranges
+    trace, ranges = joined.trace, joined.trace.host_ranges
     gradients = np.flatnonzero((ranges.name == _code(trace, ACCUMULATE)) & (ranges.shapes >= 0))
     if not len(gradients) or not len(rows):
         return {}
@@ -45,7 +45,7 @@ def parameters_of(ctx: Context, rows: I64) -> dict[int, TensorList]:
     read: dict[bytes, TensorList] = {}
     known = {n: _tensors(trace, gradients[passes == n], read) for n in np.unique(of_row).tolist()}
     chunks = {n: sum(-(-t.numel // CHUNK) for t in tensors) for n, tensors in known.items()}
-    blocks = _blocks(ctx, rows).tolist()
+    blocks = _blocks(joined, rows).tolist()
     return {
         row: known[n]
         for row, n, launched in zip(rows.tolist(), of_row.tolist(), blocks, strict=True)
@@ -53,14 +53,14 @@ def parameters_of(ctx: Context, rows: I64) -> dict[int, TensorList]:
     }
 
 
-def _blocks(ctx: Context, rows: I64) -> I64:
+def _blocks(joined: Joined, rows: I64) -> I64:
     """Thread blocks of all kernels that each of these operators launched itself; 0 where they were not recorded."""
-    launched = owner_nodes(ctx, launch_nodes(ctx))
-    inside = np.flatnonzero((launched >= 0) & ctx.is_kernel & (ctx.trace.device_ops.blocks > 0))
-    of_op = np.where(ctx.tree.is_call, -1, ctx.tree.row)[launched[inside]]
+    launched = owner_nodes(joined, joined.launch_node)
+    inside = np.flatnonzero((launched >= 0) & joined.is_kernel & (joined.trace.device_ops.blocks > 0))
+    of_op = np.where(joined.tree.is_call, -1, joined.tree.row)[launched[inside]]
     order = np.searchsorted(rows, of_op)
     hit = rows[np.minimum(order, len(rows) - 1)] == of_op
-    sums = np.bincount(order[hit], weights=ctx.trace.device_ops.blocks[inside[hit]], minlength=len(rows))
+    sums = np.bincount(order[hit], weights=joined.trace.device_ops.blocks[inside[hit]], minlength=len(rows))
     return sums.astype(np.int64)
 
 

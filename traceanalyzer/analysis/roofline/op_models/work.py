@@ -16,7 +16,6 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups
 from traceanalyzer.analysis.joined.ancestors import outermost
-from traceanalyzer.analysis.joined.attribution import launch_nodes
 from traceanalyzer.analysis.roofline.op_models.call import Call, Link, UnmodelledError, Work
 from traceanalyzer.analysis.roofline.op_models.kernel_types import element_type
 from traceanalyzer.analysis.roofline.op_models.left_out import ON_PARAMETERS, parameters_of
@@ -28,7 +27,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from traceanalyzer.analysis.context import Context
+    from traceanalyzer.analysis.joined.joined import Joined
+    from traceanalyzer.analysis.joined.linked import Linked
     from traceanalyzer.trace import F64, I64, Bool, Trace
 
     Model = Callable[[Call], Work]
@@ -90,34 +90,34 @@ class Models:
         return next((m for prefix, m in self.prefixes.items() if name.startswith(prefix)), None), False
 
 
-def apply_models(ctx: Context, models: Models) -> OpWork:
+def apply_models(joined: Joined, models: Models) -> OpWork:
     """Model every recorded operator that `models` knows."""
-    ranges, count = ctx.trace.host_ranges, len(ctx.trace.host_ranges)
+    ranges, count = joined.trace.host_ranges, len(joined.trace.host_ranges)
     table = np.full((count, len(UNKNOWN_ROW)), UNKNOWN_ROW)
     composite = np.zeros(count, np.bool_)
-    found = _models_of_names(ctx.trace, models)
+    found = _models_of_names(joined.trace, models)
     rows = np.flatnonzero((ranges.kind == RangeKind.OP) & np.isin(ranges.name, list(found)))
-    groups = _distinct_calls(ctx.trace, rows)
-    made = np.array([_work(ctx.trace, row, found) for row in rows[groups.first]])
+    groups = _distinct_calls(joined.trace, rows)
+    made = np.array([_work(joined.trace, row, found) for row in rows[groups.first]])
     table[rows] = made.reshape(-1, len(UNKNOWN_ROW))[groups.index]
     composite[rows] = np.array([found[code][1] for code in ranges.name[rows].tolist()], np.bool_)
-    _fill_lists(ctx, table, found)
-    counts, of_device_op = _cover(ctx, table[:, 0], composite)
-    _type_lists(ctx.trace, table, of_device_op, found)
+    _fill_lists(joined, table, found)
+    counts, of_device_op = _cover(joined, table[:, 0], composite)
+    _type_lists(joined.trace, table, of_device_op, found)
     flops, traffic, precision, inputs, entries, elements, width = table.T
     return OpWork(flops, traffic, precision.astype(np.int8), inputs, entries, elements, width, counts, of_device_op)
 
 
-def _fill_lists(ctx: Context, table: F64, found: Found) -> None:
+def _fill_lists(joined: Joined, table: F64, found: Found) -> None:
     """Model optimizer calls whose lists were left out of the recording with the parameters known elsewhere."""
-    trace = ctx.trace
+    trace = joined.trace
     codes = [code for code in found if trace.strings[code] in ON_PARAMETERS]
     rows = np.flatnonzero(np.isin(trace.host_ranges.name, codes) & np.isnan(table[:, 0]))
     if not len(rows):
         return
     alike = dict(zip(rows.tolist(), _distinct_calls(trace, rows).index.tolist(), strict=True))
     known: dict[tuple[int, int], Row] = {}
-    for row, parameters in parameters_of(ctx, rows).items():
+    for row, parameters in parameters_of(joined, rows).items():
         key = alike[row], id(parameters)
         if key not in known:
             known[key] = _work(trace, row, found, partial(Call.with_lists, tensors=parameters))
@@ -196,28 +196,28 @@ def _link(trace: Trace, row: int) -> Link | None:
     )
 
 
-def _cover(ctx: Context, flops: F64, composite: Bool) -> tuple[Bool, I64]:
+def _cover(joined: Joined, flops: F64, composite: Bool) -> tuple[Bool, I64]:
     """Which host ranges stand for work, and for each device op the one whose work it is part of."""
-    tree = ctx.tree
+    tree = joined.tree
     row = np.where(tree.is_call, -1, tree.row)
     here = np.append(flops, NAN)[row]
     working = np.isfinite(here) & ~np.append(composite, False)[row]
-    whole = np.isfinite(here) & ~working & ~_done_below(ctx, np.where(working, here, 0.0), working, here)
+    whole = np.isfinite(here) & ~working & ~_done_below(joined, np.where(working, here, 0.0), working, here)
     covering = outermost(tree, working | whole)
     counts = np.zeros(len(flops), np.bool_)
     counts[tree.row[np.flatnonzero(covering == np.arange(len(covering)))]] = True
-    of_device_op = np.full(len(ctx.trace.device_ops), -1, np.int64)
-    node = launch_nodes(ctx)
+    of_device_op = np.full(len(joined.trace.device_ops), -1, np.int64)
+    node = joined.launch_node
     inside = np.flatnonzero(node >= 0)
     cover = covering[node[inside]]
     of_device_op[inside] = np.where(cover >= 0, tree.row[cover], -1)
     return counts, of_device_op
 
 
-def _done_below(ctx: Context, flops: F64, working: Bool, own: F64) -> Bool:
+def _done_below(linked: Linked, flops: F64, working: Bool, own: F64) -> Bool:
     """For each node whether working operators beneath it do what its own model says: most of its FLOPs, or, where
     it has none, anything. (A transposed convolution that clears its result has a child, but that is not the work.)"""
-    end = ctx.tree.subtree_end
+    end = linked.tree.subtree_end
     before = np.concatenate(([0.0], np.cumsum(flops)))
     many = np.concatenate(([0], np.cumsum(working)))
     start = np.arange(len(end))
