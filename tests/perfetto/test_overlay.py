@@ -142,7 +142,7 @@ def test_one_step_is_all_there_is_where_one_is_asked_for() -> None:
     for track in one.tracks[1:3]:
         assert 0 < len(track.start) < len({t.title: t for t in whole.tracks}[track.title].start)
     with pytest.raises(EmptyRecordingError):
-        build_overlay(run, step=99)
+        build_overlay(run, Selection(step=99))
 
 
 def test_a_recording_without_device_work_still_has_an_overlay() -> None:
