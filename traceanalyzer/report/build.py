@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from traceanalyzer import __version__
 from traceanalyzer.analysis.tables.budget import launches_by_step
-from traceanalyzer.analysis.tables.gap_rows import gap_rows, largest_gaps
 from traceanalyzer.diagnosis.diagnose import diagnose
 from traceanalyzer.diagnosis.rules.conditions import profiler_note
 from traceanalyzer.diagnosis.rules.ranks import straggler
 from traceanalyzer.diagnosis.shares import missing_kernels
 from traceanalyzer.report.model import Input, InputDevice, InputHealth, Metrics, Report, Tool
 from traceanalyzer.selection import measured
+from traceanalyzer.tables import report_tables
 from traceanalyzer.trace import Collected
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from traceanalyzer.analysis.measure import Measurements
-    from traceanalyzer.analysis.ranks.compare import RankComparison
     from traceanalyzer.selection import Knowledge, Measured, Selection
     from traceanalyzer.trace import Run, Trace
 
@@ -57,7 +56,7 @@ def report_of(of: Measured, top: int = TOP_ROWS) -> Report:
         devices=[row for m in of.each for row in m.devices],
         findings=diagnosis.findings,
         recommendations=diagnosis.recommendations,
-        tables=_tables(critical, ranks, top),
+        tables=report_tables(of, top),
         notes=[*_notes(run, critical), *ranks.notes],
         step_parts=critical.step_parts,
     )
@@ -108,26 +107,6 @@ def _metrics(m: Measurements) -> Metrics:
         roofline=m.roofline_step,
         timing=m.timing,
     )
-
-
-def _tables(m: Measurements, ranks: RankComparison, top: int) -> dict[str, list[Any]]:
-    longest = gap_rows(m, m.gaps, largest_gaps(m.gaps, top))
-    return {
-        "ranks": list(ranks.rows) if len(ranks.rows) > 1 else [],
-        "steps": m.step_rows if m.steps.found else [],
-        "critical_path": m.path[:top],
-        "phases": m.phases,
-        "gaps": longest,
-        "gap_histogram": m.gap_histogram,
-        "syncs": m.syncs[:top],
-        "kernel_classes": m.class_rows,
-        "kernels": m.kernels[:top],
-        "ops": m.ops[:top],
-        "copies": m.copies,
-        "collectives": m.collectives,
-        "skew": list(ranks.collectives),
-        "conditions": list(m.trace.conditions),
-    }
 
 
 def _roofline_notes(m: Measurements) -> list[str]:

@@ -8,18 +8,13 @@ from dataclasses import dataclass
 import pytest
 
 from tests.report.reports import EPOCH_NS, HOSTILE, full, kernel, tables
-from traceanalyzer.analysis.replay.whatif import Prediction
+from traceanalyzer.analysis.replay.whatif import Prediction, WhatIf
 from traceanalyzer.analysis.tables.gap_rows import GapRow
 from traceanalyzer.analysis.tables.kernels import KernelStats
 from traceanalyzer.figures import metric
+from traceanalyzer.report.document import Rows
 from traceanalyzer.report.grid import make_grid
-from traceanalyzer.report.rows import (
-    rows_as_csv,
-    rows_as_json,
-    rows_as_markdown,
-    rows_as_terminal,
-    scenarios_as_terminal,
-)
+from traceanalyzer.report.scenarios import ScenariosPage
 
 
 @dataclass(frozen=True)
@@ -75,7 +70,7 @@ def test_a_head_keeps_what_was_said_of_every_row():
 
 
 def test_json_has_every_field_under_the_name_of_the_table():
-    decoded = json.loads(rows_as_json("gaps", tables()["gaps"][:1]))
+    decoded = json.loads(Rows("gaps", tables()["gaps"][:1], GapRow).json())
     assert list(decoded) == ["gaps"]
     assert decoded["gaps"] == [
         {
@@ -88,11 +83,13 @@ def test_json_has_every_field_under_the_name_of_the_table():
             "detail": "cudaStreamSynchronize in aten::item; ended by add",
         }
     ]
-    assert json.loads(rows_as_json("gaps", [])) == {"gaps": []}
+    assert json.loads(Rows("gaps", [], GapRow).json()) == {"gaps": []}
 
 
 def test_json_rounds_figures_and_has_null_for_what_is_no_number():
-    decoded = json.loads(rows_as_json("kernels", [kernel("k", 1 / 3), kernel("\ud800", float("nan"))]))["kernels"]
+    decoded = json.loads(Rows("kernels", [kernel("k", 1 / 3), kernel("\ud800", float("nan"))], KernelStats).json())[
+        "kernels"
+    ]
     assert decoded[0]["total_ms"] == 0.333333
     assert decoded[0]["class"] == "gemm"
     assert decoded[1]["total_ms"] is None
@@ -100,29 +97,38 @@ def test_json_rounds_figures_and_has_null_for_what_is_no_number():
 
 
 def test_csv_holds_names_as_they_are_and_empty_cells_for_missing_values():
-    text = rows_as_csv([kernel(name, float("inf")) for name in HOSTILE], KernelStats)
+    text = Rows("kernels", [kernel(name, float("inf")) for name in HOSTILE], KernelStats).csv()
     read = list(csv.DictReader(io.StringIO(text)))
     assert [row["name"] for row in read] == [name.replace("\ud800", "?") for name in HOSTILE]
     assert {row["total_ms"] for row in read} == {""}
-    assert rows_as_csv([], GapRow) == "rank,device,start_ns,duration_ns,step,cause,detail\n"
+    assert Rows("gaps", [], GapRow).csv() == "rank,device,start_ns,duration_ns,step,cause,detail\n"
 
 
-@pytest.mark.parametrize("draw", [rows_as_markdown, lambda rows: rows_as_terminal(rows, 80, False)])
-def test_definitions_stand_below_a_table(draw):
-    text = draw(tables()["kernels"])
+def test_definitions_are_folded_below_a_table_in_markdown():
+    text = Rows("kernels", tables()["kernels"], KernelStats).markdown()
+    assert "<details><summary>Definitions</summary>" in text
     assert "operator that launches most of them" in text
-    assert draw([]) == "No rows: the recording holds none.\n"
+
+
+def test_an_empty_table_says_what_there_is_none_of():
+    nothing = Rows("comm", [], KernelStats, none="No collectives in this recording.")
+    assert nothing.markdown() == nothing.terminal(80, False) == "No collectives in this recording.\n"
+
+
+def test_people_see_the_columns_that_they_ask_for():
+    text = Rows("kernels", tables()["kernels"], KernelStats, columns=["name", "calls"]).terminal(80, False)
+    assert text.split("\n")[0].split() == ["name", "calls"]
 
 
 @pytest.mark.parametrize("name", [name for name, rows in tables().items() if rows])
 @pytest.mark.parametrize("width", [60, 80, 200])
 def test_no_line_is_wider_than_the_terminal(name, width):
-    text = rows_as_terminal(full().tables[name], width, False)
+    text = Rows(name, full().tables[name], object).terminal(width, False)
     assert max(map(len, text.splitlines())) <= width
 
 
 def test_a_narrow_terminal_keeps_figures_and_says_what_it_left_out():
-    text = rows_as_terminal(tables()["kernels"], 60, False)
+    text = Rows("kernels", tables()["kernels"], KernelStats).terminal(60, False)
     assert "(ms)" in text
     assert "No room for: " in text
 
@@ -133,15 +139,17 @@ def scenario(name: str, step: float | None, spread: float = 0.0) -> Prediction:
     return Prediction(name, step, step - spread, step + spread, 2 / step, f"what {name} assumes")
 
 
+def page(*scenarios: Prediction) -> str:
+    result = WhatIf(2.0, 2.0, 0.0, 1.9, 1.8, 2.0, 1, list(scenarios), [])
+    return ScenariosPage(result).terminal(80, False)
+
+
 def test_scenarios_say_in_full_what_they_assume():
-    text = scenarios_as_terminal(
-        [scenario("a+b", 1.0), scenario("a", 1.5), scenario("b", 1.8), scenario("c", None)], 80, False
-    )
+    text = page(scenario("a+b", 1.0), scenario("a", 1.5), scenario("b", 1.8), scenario("c", None))
     assert "what a assumes" in text
     assert "what a+b assumes" not in text
     assert text.index("Not predicted") < text.index("why not c")
-    assert "low" not in text
 
 
-def test_scenarios_with_a_range_show_it():
-    assert "high" in scenarios_as_terminal([scenario("a", 1.0, 0.2)], 80, False)
+def test_scenarios_show_their_range():
+    assert "high" in page(scenario("a", 1.0, 0.2))
