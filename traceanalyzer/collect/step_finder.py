@@ -28,6 +28,10 @@ COMPILE_WARNING = r"Using `torch\.compile\(module\)` when there are global hooks
 class Finder(Protocol):
     """Calls back at the end of every step while installed."""
 
+    @property
+    def unit(self) -> str:
+        """What ends a step, as last seen."""
+
     def install(self) -> None:
         """Start looking."""
 
@@ -46,6 +50,12 @@ class OptimizerSteps:
         self._leader: weakref.ref[Any] | None = None
         self._strangers = 0
         self._handle: Any = None
+
+    @property
+    def unit(self) -> str:
+        """What ends a step: the optimizer's class."""
+        leader = self._leader() if self._leader else None
+        return f"step of {type(leader).__name__}"
 
     def install(self) -> None:
         """Register torch's hook for all optimizers."""
@@ -88,6 +98,8 @@ class ModuleCalls:
         self._calls: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._settled = False
         self._with_gradients = 0
+        self.unit = "call of the outermost module"
+        """What ends a step: the module's class."""
 
     def install(self) -> None:
         """Wait for the next outermost call."""
@@ -119,6 +131,7 @@ class ModuleCalls:
             return
         if not self._settled:
             self._settle(module)
+            self.unit = f"call of {type(module).__name__}"
         if torch.is_grad_enabled() and self._with_gradients < PATIENCE:
             self._with_gradients += 1
             return
@@ -146,6 +159,11 @@ class StepFinder:
         self._on_training = on_training
         self._optimizer = OptimizerSteps(self._optimizer_stepped)
         self._modules: ModuleCalls | None = ModuleCalls(on_step)
+
+    @property
+    def unit(self) -> str:
+        """What ends a step."""
+        return (self._modules or self._optimizer).unit
 
     def install(self) -> None:
         """Start looking."""
