@@ -200,8 +200,12 @@ def _record(
         trouble = ncu.finish(plan.path)
     else:
         program = nsys.find_nsys()
-        returned = run.run(nsys.profile_command(program, plan.path, chosen, command), plan)
-        trouble = nsys.export(program, plan.path, chosen)
+        try:
+            nsys.work_folder(plan.path).mkdir(parents=True, exist_ok=True)
+            returned = run.run(nsys.profile_command(program, plan.path, chosen, command), plan)
+            trouble = nsys.export(program, plan.path, chosen)
+        finally:
+            nsys.forget(plan.path)
     for line in [*filter(None, [trouble]), *outcome.describe(plan, returned)]:
         click.echo(f"traceanalyzer: {line}", err=True)
     run.exit_as(returned)
