@@ -193,14 +193,14 @@ class TorchRecording:
             self._notes.append(note)
             self._on_note(note)
 
-    def _end(self) -> None:
+    def _end(self, *, last: bool = False) -> None:
         self._phase = self._idle
         session, self._session = self._session, None
         if session is None:
             return
         try:
             if session.mine:
-                session.stop()
+                session.stop(last=last)
             else:
                 self._note("the recorded thread never ended its recording, which only that thread can: it is lost")
                 session.leave()
@@ -284,7 +284,7 @@ class TorchRecording:
 
     def _start(self, profiler: Any, phase: Callable[[], None]) -> None:
         self._kept = len(self._files)
-        self._session = Session(profiler, self._give_way)
+        self._session = Session(profiler, self._give_way, self.close)
         self._session.say(UNIT, json.dumps(self._unit()))
         self._phase = phase
         self._rescue.arm()
@@ -294,7 +294,7 @@ class TorchRecording:
         if self._left > 0 and time.monotonic() < self._deadline and self._session is not None:
             self._session.step()
             return
-        self._end()
+        self._end(last=self._part >= self._plan.repeat)
         self._on_phase("recorded")
         if self._part < self._plan.repeat:
             self._left = self._plan.wait
