@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import msgspec
-
+from traceanalyzer.files import note_read
 from traceanalyzer.ingest.conditions import environment_conditions, measured_ceilings, sampled_conditions
 from traceanalyzer.ingest.memory_snapshot import memory_conditions
+from traceanalyzer.ingest.side_files import is_number, json_lines, json_object
 
 if TYPE_CHECKING:
     from traceanalyzer.trace import Ceilings, Condition, Run, Trace
@@ -23,6 +23,8 @@ ENVIRONMENT = "environment.json"
 _RANK = re.compile(r"\.(rank(\d+)(?:\.\w+)*?)\.(?:json|jsonl|sqlite)(?:\.gz)?$")
 """The middle of a capture's file names: `rank0`, `rank0.part2`, `rank0.pid123`."""
 _NS_PER_MS = 1e6
+SHORTEST_STEP_MS, LONGEST_STEP_MS = 1e-3, 7 * 86_400e3
+"""No step takes less than a microsecond or more than a week."""
 
 
 class Environment(NamedTuple):
@@ -63,10 +65,10 @@ def _with_neighbours(trace: Trace, environments: dict[Path, Environment]) -> Tra
         trace, notes = replace(trace, unprofiled_step_ns=unprofiled), (*notes, *more)
     samples = _beside(path, trace.rank, "nvml", ".jsonl")
     if samples is not None:
-        conditions = (*conditions, *sampled_conditions(_lines(samples)))
+        conditions = (*conditions, *sampled_conditions(json_lines(samples)))
     snapshot = _beside(path, trace.rank, "memory", ".pickle")
     if snapshot is not None:
-        allocator, more = memory_conditions(snapshot)
+        allocator, more = memory_conditions(note_read(snapshot))
         conditions, notes = (*conditions, *allocator), (*notes, *more)
     health = replace(trace.health, notes=(*trace.health.notes, *notes))
     return replace(trace, conditions=conditions, ceilings=ceilings, health=health)
@@ -76,7 +78,7 @@ def _environment(folder: Path) -> Environment:
     path = folder / ENVIRONMENT
     if not path.is_file():
         return Environment()
-    values = _object(path)
+    values = json_object(path)
     if values is None:
         return Environment(notes=(f"{ENVIRONMENT} cannot be read: the conditions of the recording are not known.",))
     return Environment(environment_conditions(values), measured_ceilings(values))
@@ -87,8 +89,8 @@ def _unprofiled(path: Path, rank: int | None) -> tuple[int | None, tuple[str, ..
     file = _beside(path, rank, "unprofiled", ".json")
     if file is None:
         return None, ()
-    time = (_object(file) or {}).get("step_time_ms")
-    if isinstance(time, bool) or not isinstance(time, int | float) or not 0 < time < float("inf"):
+    time = (json_object(file) or {}).get("step_time_ms")
+    if not is_number(time) or not SHORTEST_STEP_MS <= time <= LONGEST_STEP_MS:
         return None, (f"{file.name} holds no step time: what the profiler cost is not known.",)
     return round(time * _NS_PER_MS), ()
 
@@ -99,28 +101,3 @@ def _beside(path: Path, rank: int | None, stem: str, suffix: str) -> Path | None
     names = [named[1], f"rank{named[2]}"] if named else [f"rank{rank or 0}"]
     files = [path.parent / f"{stem}.{name}{suffix}" for name in names]
     return next((file for file in files if file.is_file()), None)
-
-
-def _object(path: Path) -> dict[str, Any] | None:
-    try:
-        values = msgspec.json.decode(path.read_bytes())
-    except (OSError, msgspec.DecodeError):
-        return None
-    return values if isinstance(values, dict) else None
-
-
-def _lines(path: Path) -> list[dict[str, Any]]:
-    """The objects of a file with one a line; damaged lines (a killed writer's last one) are left out."""
-    result = []
-    try:
-        lines = path.read_bytes().splitlines()
-    except OSError:
-        return []
-    for line in lines:
-        try:
-            value = msgspec.json.decode(line)
-        except msgspec.DecodeError:
-            continue
-        if isinstance(value, dict):
-            result.append(value)
-    return result

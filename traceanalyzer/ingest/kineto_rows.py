@@ -12,6 +12,7 @@ from traceanalyzer.ingest.columns import Codes, Columns, Texts
 from traceanalyzer.ingest.kineto_events import NO_ARGS, Args, Group, Instant, Meta, Span, group_of
 from traceanalyzer.ingest.kineto_names import overhead_kind, wait_kind
 from traceanalyzer.ingest.kineto_times import durations_ns, exact_ns, starts_ns
+from traceanalyzer.limits import limits
 from traceanalyzer.trace import DeviceOpKind, RangeKind
 
 if TYPE_CHECKING:
@@ -35,6 +36,9 @@ _HOST_KINDS = {
 }
 _CPU_DEVICE_TYPE = 0
 """c10::DeviceType::CPU in `Device Type` of allocator events."""
+
+MAX_ELEMENTS = 2**44
+"""Elements of one message: more is no message, and its bytes would have to be counted beyond int64."""
 
 _WINDOW_END = "Record Window End"
 
@@ -61,7 +65,7 @@ class _Sizes(dict[bytes, int]):
     def __missing__(self, text: bytes) -> int:
         try:
             size = math.prod(_DIMENSIONS.decode(text)) if text else -1
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, ValueError):
             size = -1
         self[text] = size
         return size
@@ -282,11 +286,11 @@ class Rows:
         ranks = _json_text(bytes(a.ranks))
         return self.collectives[
             texts.code(a.collective),
-            a.in_elements,
-            a.out_elements,
+            _sane(a.in_elements, MAX_ELEMENTS),
+            _sane(a.out_elements, MAX_ELEMENTS),
             texts.code(a.dtype) if a.dtype else -1,
             texts.code(group) if group else -1,
-            a.group_size,
+            _sane(a.group_size, limits().ranks),
             texts.code(ranks) if ranks else -1,
         ]
 
@@ -302,6 +306,11 @@ def _device(spans: Spans, args: list[Args]) -> dict[str, list[int]]:
     }
 
 
+def _sane(value: int, most: int) -> int:
+    """The value, -1 (not recorded) where it is out of all reason."""
+    return value if 0 <= value <= most else -1
+
+
 def _external_ids(args: list[Args]) -> list[int]:
     return [a.external_id if a.external_id >= 0 else a.old_external_id for a in args]
 
@@ -313,7 +322,7 @@ def _json_text(raw: bytes) -> str:
     if raw.startswith(b'"'):
         try:
             return str(msgspec.json.decode(raw))
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, ValueError):
             return raw.decode("utf-8", "replace")
     return raw.decode("utf-8", "replace")
 
