@@ -29,10 +29,8 @@ class Limits:
     """Bytes of a file that is read as a whole: an environment, samples, a table of counters, a policy."""
     report: int = 256 * MIB
     """Bytes of a saved report."""
-    text: int = 65_536
+    text: int = 262_144
     """Characters of one name. The longest kernel names have some 20,000."""
-    depth: int = 256
-    """Brackets within brackets in JSON that is read as a whole."""
     digits: int = 100
     """Digits of one number in text."""
     ranks: int = 1_000_000

@@ -99,12 +99,21 @@ def test_json_rounds_figures_and_has_null_for_what_is_no_number():
     assert decoded[1]["name"] == "?"
 
 
-def test_csv_holds_names_as_they_are_and_empty_cells_for_missing_values():
+def test_csv_holds_names_as_they_are_save_formulas_and_empty_cells_for_missing_values():
     text = rows_as_csv([kernel(name, float("inf")) for name in HOSTILE], KernelStats)
     read = list(csv.DictReader(io.StringIO(text)))
-    assert [row["name"] for row in read] == [name.replace("\ud800", "?") for name in HOSTILE]
+    expected = [("'" if name.startswith("@") else "") + name.replace("\ud800", "?") for name in HOSTILE]
+    assert [row["name"] for row in read] == expected
     assert {row["total_ms"] for row in read} == {""}
     assert rows_as_csv([], GapRow) == "rank,device,start_ns,duration_ns,step,cause,detail\n"
+
+
+@pytest.mark.parametrize("name", ["=HYPERLINK(1)", "+1", "-1", "@SUM(1)", "\t=1", "\r=1", " =cmd|'/C calc'!A0"])
+def test_csv_cells_never_begin_a_formula_and_numbers_stay_numbers(name):
+    text = rows_as_csv([kernel(name, -1.5)], KernelStats)
+    row = next(csv.DictReader(io.StringIO(text)))
+    assert row["name"] == "'" + name
+    assert float(row["total_ms"]) == -1.5
 
 
 @pytest.mark.parametrize("draw", [rows_as_markdown, lambda rows: rows_as_terminal(rows, 80, False)])

@@ -86,7 +86,7 @@ def analyze(
     """
     from traceanalyzer import analyze as report_of
     from traceanalyzer.cli.options import output_of
-    from traceanalyzer.cli.output import check_writable, is_terminal, warn_of_failures, write
+    from traceanalyzer.cli.output import check_writable, is_terminal, warn_of_failures, written
     from traceanalyzer.cli.read import read
 
     output = output_of(format_, file, REPORT_FORMATS, paths if store is None else (*paths, str(store)))
@@ -113,9 +113,9 @@ def analyze(
         from traceanalyzer.report.redact import redact_with
 
         report, details = redact_with(report, details, hidden_names)
-    if store is not None:
-        _store(store, report, tags, recordings_read, narrow)
-    write(_drawn(report, details, output, max_chars), output.file)
+    with written(_drawn(report, details, output, max_chars), output.file):
+        if store is not None:
+            _store(store, report, tags, recordings_read, narrow)
 
 
 def _with_details(run: Run, top: int | None, narrow: dict[str, Any]) -> tuple[Report, Details]:

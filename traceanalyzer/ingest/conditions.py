@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from traceanalyzer.ingest.side_files import is_above_zero, is_number
 from traceanalyzer.trace import Ceilings, Condition
+from traceanalyzer.variables import ALLOWED_VARIABLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -32,7 +33,7 @@ def environment_conditions(environment: Mapping[str, Any]) -> tuple[Condition, .
     variables = _mapping(environment.get("variables"))
     blocking = any(condition.name == "CUDA_LAUNCH_BLOCKING" for condition in found)
     for name, value in sorted(variables.items()):
-        if name == "CUDA_LAUNCH_BLOCKING" and blocking:
+        if name not in ALLOWED_VARIABLES or (name == "CUDA_LAUNCH_BLOCKING" and blocking):
             continue
         found.append(Condition(name, str(value), _variable_spoils(name, str(value))))
     gpus = environment.get("gpus")

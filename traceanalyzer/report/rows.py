@@ -28,8 +28,19 @@ def rows_as_csv(rows: Sequence[Any], row_type: type[Any]) -> str:
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow([RENAMED.get(f.name, f.name) for f in dataclasses.fields(row_type)])
-    writer.writerows(as_plain(row).values() for row in rows)
+    writer.writerows([defused(value) for value in as_plain(row).values()] for row in rows)
     return file.getvalue()
+
+
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""What a text begins with that spreadsheets take for a formula, and run
+(https://owasp.org/www-community/attacks/CSV_Injection)."""
+
+
+def defused(value: Any) -> Any:
+    """A text that would begin a formula with an apostrophe before it, which spreadsheets do not show; numbers as they
+    are."""
+    return f"'{value}" if isinstance(value, str) and value.lstrip(" \n").startswith(FORMULA) else value
 
 
 def rows_as_markdown(rows: Sequence[Any]) -> str:
