@@ -8,13 +8,13 @@ from __future__ import annotations
 import sqlite3
 from typing import TYPE_CHECKING
 
-from traceanalyzer.limits import limits
-
 if TYPE_CHECKING:
     from collections.abc import Collection
 
 INSTRUCTIONS, INSTRUCTIONS_A_BYTE = 20_000_000, 100
 """What reading may take of SQLite's instructions. A row of a table takes one for each two bytes or so."""
+WRITTEN_BYTES = 16 << 20
+"""A report that is stored is never larger; no value that is read is larger than its file."""
 ASKED_EVERY = 100_000
 
 _FUNCTIONS = frozenset({"coalesce", "like", "count", "min", "max", "substr", "typeof", "group_concat"})
@@ -27,8 +27,8 @@ def distrust(connection: sqlite3.Connection, size: int) -> None:
     A statement that does raises sqlite3.OperationalError.
     """
     connection.execute("PRAGMA trusted_schema = OFF")
-    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, limits().report)
-    connection.set_authorizer(_no_recursion)
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, max(size, WRITTEN_BYTES))
+    connection.set_authorizer(_harmless)
     left = INSTRUCTIONS + INSTRUCTIONS_A_BYTE * size
 
     def spent() -> bool:
@@ -54,5 +54,6 @@ def allow_reads_of(connection: sqlite3.Connection, tables: Collection[str]) -> N
     connection.set_authorizer(asked)
 
 
-def _no_recursion(action: int, *_: str | None) -> int:
-    return sqlite3.SQLITE_DENY if action == sqlite3.SQLITE_RECURSIVE else sqlite3.SQLITE_OK
+def _harmless(action: int, _: str | None, name: str | None, *__: str | None) -> int:
+    unknown = action == sqlite3.SQLITE_FUNCTION and str(name).lower() not in _FUNCTIONS
+    return sqlite3.SQLITE_DENY if unknown or action == sqlite3.SQLITE_RECURSIVE else sqlite3.SQLITE_OK

@@ -110,7 +110,7 @@ def stored_runs(
 def metric_series(db: Database, name: str, runs: Sequence[StoredRun]) -> MetricSeries:
     """A metric over some runs. Raises UnreadableInputError, naming similar ones, where no run has such a metric."""
     name = SHORTHANDS.get(name, name)
-    found = {row["run_id"]: row for row in db.query("SELECT * FROM metrics WHERE name = ?", [name])}
+    found = {row["run_id"]: row for row in db.query("SELECT run_id, value, unit FROM metrics WHERE name = ?", [name])}
     if not found:
         raise UnreadableInputError(_no_metric(db, name))
     values: list[MetricValue] = []

@@ -40,7 +40,11 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 def defused(value: Any) -> Any:
     """A text that would begin a formula with an apostrophe before it, which spreadsheets do not show; numbers as they
     are."""
-    return f"'{value}" if isinstance(value, str) and value.lstrip(" \n").startswith(FORMULA) else value
+    if not isinstance(value, str):
+        return value
+    begins = value.lstrip(" \n").startswith(FORMULA)
+    # The csv module leaves a carriage return without quotation marks, which no reader takes.
+    return ("'" if begins else "") + value.replace("\r", "\n")
 
 
 def rows_as_markdown(rows: Sequence[Any]) -> str:
