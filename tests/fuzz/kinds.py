@@ -81,7 +81,9 @@ def _small_trace() -> dict[str, Any]:
     for i in range(4):
         at = 1000 * i + 10
         trace.step(i, at, 980)
-        trace.op("aten::linear", at + 5, 60, External_id=i, Input_Dims=[[8, 16], [16, 16]], Input_type=["float", "float"])
+        trace.op(
+            "aten::linear", at + 5, 60, External_id=i, Input_Dims=[[8, 16], [16, 16]], Input_type=["float", "float"]
+        )
         trace.launched("sgemm_128", at + 10, at + 30, 200, external_id=i, grid=[8, 1, 1], block=[128, 1, 1])
         trace.launched("vectorized_elementwise_kernel", at + 70, at + 240, 50, stream=7)
         trace.copy("DtoH (Device -> Pageable)", at + 300, 20, correlation=900 + i, bytes=4096)
@@ -109,7 +111,10 @@ def _ranks() -> dict[str, Any]:
 
 def _odd_trace() -> dict[str, Any]:
     trace = KinetoTrace()
-    trace.metadata |= {"baseTimeNanoseconds": 1712345678901234567, "deviceProperties": [{"id": 0, "name": "NVIDIA H100", "numSms": 132}]}
+    trace.metadata |= {
+        "baseTimeNanoseconds": 1712345678901234567,
+        "deviceProperties": [{"id": 0, "name": "NVIDIA H100", "numSms": 132}],
+    }
     for i in range(3):
         trace.annotation("DataLoader.__next__", 1000 * i, 400)
         trace.launched("triton_poi_fused_add_0", 1000 * i + 500, 1000 * i + 520, 100, graph_id=3)
@@ -117,7 +122,9 @@ def _odd_trace() -> dict[str, Any]:
             "Total Allocated": 10**9, "Total Reserved": 2 * 10**9, "Bytes": 512, "Device Type": 1, "Device Id": 0}})  # fmt: skip
         trace.add({"ph": "X", "cat": "cuda_sync", "name": "Stream Wait Event", "pid": 0, "tid": 7, "ts": 1000 * i + 600, "dur": 5,
                    "args": {"stream": 7, "wait_on_stream": 9, "correlation": i + 1, "device": 0}})  # fmt: skip
-        trace.add({"ph": "X", "cat": "overhead", "name": "Buffer Flush", "pid": 1, "tid": 0, "ts": 1000 * i + 700, "dur": 5})
+        trace.add(
+            {"ph": "X", "cat": "overhead", "name": "Buffer Flush", "pid": 1, "tid": 0, "ts": 1000 * i + 700, "dur": 5}
+        )
     return json.loads(trace.json())
 
 
@@ -126,7 +133,10 @@ def _mutated_kineto(value: dict[str, Any], random: Random) -> bytes:
         made = dict(value)
         if random.random() < 0.5:
             made["traceEvents"] = list(value["traceEvents"])
-            rows = [dict(row) | ({"args": dict(row["args"])} if isinstance(row.get("args"), dict) else {}) for row in made["traceEvents"]]
+            rows = [
+                dict(row) | ({"args": dict(row["args"])} if isinstance(row.get("args"), dict) else {})
+                for row in made["traceEvents"]
+            ]
             made["traceEvents"] = rows
             part = rows if random.random() < 0.5 else [row["args"] for row in rows if "args" in row]
             mutate.column_of(part, random)
@@ -158,7 +168,9 @@ def _mutated_nsys(data: bytes, random: Random) -> bytes:
 
 @cache
 def _logs() -> Sequence[bytes]:
-    files = [f for f in sorted((ROOT / "tests" / "data" / "timing").iterdir()) if f.suffix in (".log", ".jsonl", ".csv")]
+    files = [
+        f for f in sorted((ROOT / "tests" / "data" / "timing").iterdir()) if f.suffix in (".log", ".jsonl", ".csv")
+    ]
     return [file.read_bytes()[:4000] for file in files]
 
 
@@ -227,9 +239,18 @@ def _snapshots() -> Sequence[Any]:
     frames = [{"name": "step", "filename": "train.py", "line": 3}]
     trace = [
         {"action": action, "addr": 4096, "size": 512 * (i + 1), "stream": 0, "time_us": 1000 + i, "frames": frames}
-        for i, action in enumerate(("alloc", "free_requested", "free_completed", "alloc", "segment_alloc", "snapshot", "oom"))
+        for i, action in enumerate(
+            ("alloc", "free_requested", "free_completed", "alloc", "segment_alloc", "snapshot", "oom")
+        )
     ]
-    return [{"segments": [segment], "device_traces": [trace, []], "allocator_settings": {"a": "b"}, "external_annotations": []}]
+    return [
+        {
+            "segments": [segment],
+            "device_traces": [trace, []],
+            "allocator_settings": {"a": "b"},
+            "external_annotations": [],
+        }
+    ]
 
 
 def _mutated_snapshot(value: Any, random: Random) -> bytes:

@@ -179,7 +179,9 @@ def in_database(data: bytes, random: Random) -> bytes:
 
 
 def _change_database(db: sqlite3.Connection, random: Random) -> None:
-    tables = [row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'")]
+    tables = [
+        row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'")
+    ]
     table = random.choice(tables)
     columns = [row[1] for row in db.execute(f'PRAGMA table_info("{table}")')]
     column, what = random.choice(columns), random.random()
@@ -197,7 +199,7 @@ def _change_database(db: sqlite3.Connection, random: Random) -> None:
     elif what < 0.85:
         db.execute(f'ALTER TABLE "{table}" RENAME COLUMN "{column}" TO other')
     elif what < 0.9:
-        db.execute(f'ALTER TABLE "{table}" ADD COLUMN made TEXT GENERATED ALWAYS AS (printf(\'%.*c\', 300000000, \'x\'))')
+        db.execute(f"ALTER TABLE \"{table}\" ADD COLUMN made TEXT GENERATED ALWAYS AS (printf('%.*c', 300000000, 'x'))")
     else:
         _make_view(db, table, columns, random)
 

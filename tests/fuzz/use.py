@@ -146,13 +146,15 @@ def use_report(path: Path) -> None:
     """As `compare`, `check` and `attach` do with a saved report."""
     from tests.report.reports import full
     from traceanalyzer.comparison.compare import compare_reports
-    from traceanalyzer.comparison.render import comparison_as_csv, comparison_as_markdown, comparison_as_terminal
     from traceanalyzer.comparison.reference import report_named
+    from traceanalyzer.comparison.render import comparison_as_csv, comparison_as_markdown, comparison_as_terminal
 
     report = report_named(str(path), lambda paths: load(paths))
     number = zlib.crc32(path.read_bytes())
     _draw(report, number)
-    comparison = compare_reports(full(), report, ("a", "b")) if number % 2 else compare_reports(report, full(), ("a", "b"))
+    comparison = (
+        compare_reports(full(), report, ("a", "b")) if number % 2 else compare_reports(report, full(), ("a", "b"))
+    )
     draw = (comparison_as_csv, comparison_as_markdown, lambda c: comparison_as_terminal(c, 100, False))[number % 3]
     draw(comparison)
 

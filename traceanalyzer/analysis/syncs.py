@@ -76,11 +76,17 @@ def _place(ctx: Context, row: int) -> tuple[str, str | None, str | None]:
     return ctx.trace.strings[calls.name[row]], op_path(ctx, int(ctx.tree.node_of_call[row])), frame
 
 
+MOST_LEVELS = 64
+"""Of a path of operators the innermost: programs nest about ten."""
+
+
 def op_path(ctx: Context, node: int) -> str | None:
     """Operators that enclose a node of the host tree, outermost first, as `a > b`; None outside all."""
     tree, ranges = ctx.tree, ctx.trace.host_ranges
     names: list[str] = []
-    while node >= 0:
+    for _ in range(MOST_LEVELS):
+        if node < 0:
+            break
         row = int(tree.row[node])
         if not tree.is_call[node] and ranges.kind[row] == RangeKind.OP:
             names.append(ctx.trace.strings[ranges.name[row]])

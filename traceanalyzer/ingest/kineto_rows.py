@@ -12,7 +12,6 @@ from traceanalyzer.ingest.columns import Codes, Columns, Texts
 from traceanalyzer.ingest.kineto_events import NO_ARGS, Args, Group, Instant, Meta, Span, group_of
 from traceanalyzer.ingest.kineto_names import overhead_kind, wait_kind
 from traceanalyzer.ingest.kineto_times import durations_ns, exact_ns, starts_ns
-from traceanalyzer.limits import limits
 from traceanalyzer.trace import DeviceOpKind, RangeKind
 
 if TYPE_CHECKING:
@@ -36,9 +35,6 @@ _HOST_KINDS = {
 }
 _CPU_DEVICE_TYPE = 0
 """c10::DeviceType::CPU in `Device Type` of allocator events."""
-
-MAX_ELEMENTS = 2**44
-"""Elements of one message: more is no message, and its bytes would have to be counted beyond int64."""
 
 _WINDOW_END = "Record Window End"
 
@@ -286,11 +282,11 @@ class Rows:
         ranks = _json_text(bytes(a.ranks))
         return self.collectives[
             texts.code(a.collective),
-            _sane(a.in_elements, MAX_ELEMENTS),
-            _sane(a.out_elements, MAX_ELEMENTS),
+            a.in_elements,
+            a.out_elements,
             texts.code(a.dtype) if a.dtype else -1,
             texts.code(group) if group else -1,
-            _sane(a.group_size, limits().ranks),
+            a.group_size,
             texts.code(ranks) if ranks else -1,
         ]
 
@@ -304,11 +300,6 @@ def _device(spans: Spans, args: list[Args]) -> dict[str, list[int]]:
         ],
         "stream": [a.stream for a in args],
     }
-
-
-def _sane(value: int, most: int) -> int:
-    """The value, -1 (not recorded) where it is out of all reason."""
-    return value if 0 <= value <= most else -1
 
 
 def _external_ids(args: list[Args]) -> list[int]:

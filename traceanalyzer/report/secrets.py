@@ -43,9 +43,7 @@ NO_HOST = re.compile(
 )
 PERSON = re.compile(r"\b((?:[Uu]ser|login|account|owner)[ :]\s?)([a-z][a-z0-9_-]{2,31})(?![\w(:/.])")
 NO_PERSON = frozenset(
-    "annotation annotations and are are-no asked can cannot code data default defined does event events for from function "
-    "functions gives group had has have hook hooks id input interface is kernel library marked mode name named names of "
-    "or output program process range ranges said says script space stack step steps that the time was with".split()
+    ["annotation", "annotations", "and", "are", "are-no", "asked", "can", "cannot", "code", "data", "default", "defined", "does", "event", "events", "for", "from", "function", "functions", "gives", "group", "had", "has", "have", "hook", "hooks", "id", "input", "interface", "is", "kernel", "library", "marked", "mode", "name", "named", "names", "of", "or", "output", "program", "process", "range", "ranges", "said", "says", "script", "space", "stack", "step", "steps", "that", "the", "time", "was", "with"]
 )
 """Words that follow `user` where it is not a name."""
 HOSTS = re.compile(

@@ -78,13 +78,13 @@ def path_rows(ctx: Context, path: CriticalPath) -> list[PathRow]:
     example = np.zeros(len(longest), np.int64)
     largest = np.flatnonzero(path.duration == longest[group])
     example[group[largest]] = largest
-    whole, named, steps = float(total.sum()), _is_named(ctx), ctx.steps.steady_count
+    whole, outermost, steps = float(total.sum()), ctx.tree.outermost(_is_named(ctx)), ctx.steps.steady_count
     return [
         PathRow(
             rank=ctx.trace.rank,
             kind=PathKind(g % len(PathKind)).label,
             name=names[g // len(PathKind)],
-            within=_within(ctx, named, int(path.node[example[g]])),
+            within=_within(ctx, outermost, int(path.node[example[g]])),
             segments=float(count[g]) / steps,
             total_ms=ms(total[g] / steps),
             share_of_step=float(total[g] / whole),
@@ -132,14 +132,10 @@ def _node_names(ctx: Context, outside: int) -> I64:
     return result
 
 
-def _within(ctx: Context, named: Bool, node: int) -> str | None:
-    """The outermost operator or annotation around a node."""
-    tree, name = ctx.tree, None
-    while node >= 0:
-        if named[node]:
-            name = ctx.trace.strings[ctx.trace.host_ranges.name[tree.row[node]]]
-        node = int(tree.parent[node])
-    return name
+def _within(ctx: Context, outermost: I64, node: int) -> str | None:
+    """The name of the outermost operator or annotation around a node."""
+    around = int(outermost[node]) if node >= 0 else -1
+    return ctx.trace.strings[ctx.trace.host_ranges.name[ctx.tree.row[around]]] if around >= 0 else None
 
 
 def _is_named(ctx: Context) -> Bool:
