@@ -96,10 +96,14 @@ def test_json_rounds_figures_and_has_null_for_what_is_no_number():
     assert decoded[1]["name"] == "?"
 
 
-def test_csv_holds_names_as_they_are_and_empty_cells_for_missing_values():
+def test_csv_holds_names_as_they_are_save_formulas_and_empty_cells_for_missing_values():
     text = Rows("kernels", [kernel(name, float("inf")) for name in HOSTILE], KernelStats).csv()
     read = list(csv.DictReader(io.StringIO(text)))
-    assert [row["name"] for row in read] == [name.replace("\ud800", "?") for name in HOSTILE]
+    expected = [
+        ("'" if name.startswith(("@", "=")) else "") + name.replace("\ud800", "?").replace("\r", "\n")
+        for name in HOSTILE
+    ]
+    assert [row["name"] for row in read] == expected
     assert {row["total_ms"] for row in read} == {""}
     assert Rows("gaps", [], GapRow).csv() == "rank,device,start_ns,duration_ns,step,cause,detail\n"
 
@@ -107,7 +111,16 @@ def test_csv_holds_names_as_they_are_and_empty_cells_for_missing_values():
 def test_definitions_are_folded_below_a_table_in_markdown():
     text = Rows("kernels", tables()["kernels"], KernelStats).markdown()
     assert "<details><summary>Definitions</summary>" in text
+
     assert "operator that launches most of them" in text
+
+
+@pytest.mark.parametrize("name", ["=HYPERLINK(1)", "+1", "-1", "@SUM(1)", "\t=1", "\r=1", " =cmd|'/C calc'!A0"])
+def test_csv_cells_never_begin_a_formula_and_numbers_stay_numbers(name):
+    text = Rows("kernels", [kernel(name, -1.5)], KernelStats).csv()
+    row = next(csv.DictReader(io.StringIO(text)))
+    assert row["name"] == "'" + name.replace("\r", "\n")
+    assert float(row["total_ms"]) == -1.5
 
 
 def test_an_empty_table_says_what_there_is_none_of():

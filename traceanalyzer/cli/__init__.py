@@ -7,6 +7,7 @@ their command is used, and import what they need inside it, so that `--help` ans
 from __future__ import annotations
 
 import sys
+import warnings
 from importlib import import_module
 from typing import NoReturn
 
@@ -69,6 +70,11 @@ def cli() -> None:
     Start with:
       traceanalyzer analyze trace.json.gz
     """
+    from traceanalyzer.files import forget_reads
+
+    forget_reads()
+    # Figures that cannot be worked out are said to be missing; how numpy puts it helps nobody.
+    warnings.simplefilter("ignore", RuntimeWarning)
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:
@@ -84,6 +90,8 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         sys.exit(INTERRUPTED)
     except TraceAnalyzerError as error:
         _fail(str(error))
+    except MemoryError:
+        _fail("out of memory: the input is too large for this machine")
     except OSError as error:
         _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
     sys.exit(status if isinstance(status, int) else 0)

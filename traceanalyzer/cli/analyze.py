@@ -86,7 +86,7 @@ def analyze(
     the reader met in the recording, and the definition of every figure. Figures of a step are means over the
     steady state (warm-up left out) of the rank that the others wait for.
     """
-    from traceanalyzer.cli.output import checked, emit, is_terminal, warn_of_failures
+    from traceanalyzer.cli.output import checked, emitted, is_terminal, warn_of_failures
     from traceanalyzer.cli.read import read
 
     output = checked(format_, file, REPORT_FORMATS, paths if store is None else (*paths, str(store)))
@@ -115,9 +115,9 @@ def analyze(
         from traceanalyzer.report.redact import redact_with
 
         report, details = redact_with(report, details, hidden_names)
-    if store is not None:
-        _store(store, report, tags, recordings_read, selection)
-    emit(ReportPage(report, details, full or output.file is not None, max_chars), output)
+    with emitted(ReportPage(report, details, full or output.file is not None, max_chars), output):
+        if store is not None:
+            _store(store, report, tags, recordings_read, selection)
 
 
 def _details(of: Measured) -> Details:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from traceanalyzer.cli.options import output_options, selection_options
+from traceanalyzer.cli.options import limit_option, output_options, selection_options
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,6 +37,7 @@ BREACHED = 3
 @click.option("--allow-missing", is_flag=True, help="A figure that was not measured breaches no limit.")
 @click.option("--strict", is_flag=True, help="Also breach limits against the baseline by changes within noise.")
 @output_options(FORMATS)
+@limit_option
 def check(
     report: str,
     selection: Selection,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from traceanalyzer.cli.options import TABLE_FORMATS, output_options, redact_options, selection_options
+from traceanalyzer.cli.options import TABLE_FORMATS, limit_option, output_options, redact_options, selection_options
 
 if TYPE_CHECKING:
     import re
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 @selection_options
 @redact_options()
 @output_options(TABLE_FORMATS)
+@limit_option
 def compare(
     a: str,
     b: str,

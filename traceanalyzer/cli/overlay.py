@@ -76,11 +76,11 @@ def _merged(made: Overlay) -> bytes:
 
 
 def _write(data: bytes, file: Path | None) -> None:
-    from traceanalyzer.cli.output import write
+    from traceanalyzer.cli.output import write, write_bytes
 
     if file is None or file.suffix != ".gz":
         write(data.decode("utf-8", "replace"), file)
         return
     from isal import igzip
 
-    file.write_bytes(igzip.compress(data))
+    write_bytes(igzip.compress(data), file)

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from traceanalyzer.errors import UnreadableInputError
+from traceanalyzer.files import note_read
 from traceanalyzer.history.stored import is_reference, stored_report
+from traceanalyzer.limits import limits
 from traceanalyzer.report.read import is_report, report_from_json
 
 if TYPE_CHECKING:
@@ -49,9 +51,11 @@ def _saved(path: Path) -> bytes | None:
         return None
     import orjson
 
-    with path.open("rb") as file:
+    with note_read(path).open("rb") as file:
         if file.read(1) != b"{":
             return None
+    if path.stat().st_size > limits().report:
+        return None
     text = path.read_bytes()
     if MARK not in text:
         return None

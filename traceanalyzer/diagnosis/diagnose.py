@@ -116,7 +116,7 @@ def _finding(m: Measurements, draft: Draft, headroom: float | None) -> Finding:
 def _severity(m: Measurements, headroom: float | None) -> Severity:
     if headroom is None:
         return "info"
-    share = headroom / m.mean_step_ms
+    share = headroom / m.mean_step_ms if m.mean_step_ms > 0 else 0.0
     return "high" if share >= HIGH_SHARE else "medium" if share >= MEDIUM_SHARE else "low"
 
 

@@ -87,9 +87,24 @@ class Rows(Document):
         file = io.StringIO()
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow([RENAMED.get(f.name, f.name) for f in dataclasses.fields(self.row_type)])
-        writer.writerows(as_plain(row).values() for row in self.rows)
+        writer.writerows([defused(value) for value in as_plain(row).values()] for row in self.rows)
         return file.getvalue()
 
     @property
     def _people(self) -> Sequence[Any]:
         return self.rows if self.shown is None else self.shown
+
+
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""What a text begins with that spreadsheets take for a formula, and run
+(https://owasp.org/www-community/attacks/CSV_Injection)."""
+
+
+def defused(value: Any) -> Any:
+    """A text that would begin a formula with an apostrophe before it, which spreadsheets do not show; numbers as they
+    are."""
+    if not isinstance(value, str):
+        return value
+    begins = value.lstrip(" \n").startswith(FORMULA)
+    # The csv module leaves a carriage return without quotation marks, which no reader takes.
+    return ("'" if begins else "") + value.replace("\r", "\n")

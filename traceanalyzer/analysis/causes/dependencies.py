@@ -61,6 +61,10 @@ def find_dependencies(linked: Linked, chosen: I64, stream: I32) -> Dependencies:
     return Dependencies(source, delay, second)
 
 
+MOST_ENDED = 64
+"""Ops that are asked whether their end let another start: of more that end within the reaction time none is the cause."""
+
+
 def stream_free_since(start: I64, end: I64, stream: I32) -> I64:
     """When the op before each op on its stream had ended, ns; far in the past for the first one."""
     order = np.lexsort((start, stream))
@@ -80,7 +84,8 @@ def _just_ended(start: I64, end: I64, stream: I32) -> I64:
     ends = end[by_end]
     for i in np.flatnonzero(start - before > SLACK_NS).tolist():
         position = int(np.searchsorted(ends, start[i], side="right")) - 1
-        while position >= 0 and start[i] - end[by_end[position]] <= REACTION_NS:
+        last = max(position - MOST_ENDED, -1)
+        while position > last and start[i] - end[by_end[position]] <= REACTION_NS:
             candidate = int(by_end[position])
             if candidate < i and stream[candidate] != stream[i]:
                 result[i] = candidate

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 MB = 2**20
 """As PyTorch's `bucket_cap_mb` counts."""
+MAX_BUCKETS = 10_000
+"""Of one backward pass: PyTorch makes tens. A recording that claims more has damaged message sizes."""
 SIZE_RATIO = 2.0
 """The largest message must be so many times the smallest for a line through their times to mean something."""
 _REDUCTIONS = [KINDS.index(kind) for kind in ("all_reduce", "reduce_scatter")]
@@ -65,6 +67,8 @@ def rebucketed(wanted: BucketSize) -> Callable[[Tape], Tape | None]:
         runs = _runs(tape, size)
         cost = fit_cost(size, tape.duration)
         if cost is None or not runs:
+            return None
+        if max(size[run].sum() for run in runs) > MAX_BUCKETS * wanted.of(size[np.concatenate(runs)]):
             return None
         return _with_buckets(tape, runs, size, wanted.of(size[np.concatenate(runs)]), cost)
 

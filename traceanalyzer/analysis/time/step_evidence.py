@@ -143,7 +143,8 @@ def periodic(linked: Linked) -> HostSteps | None:
     ops = linked.trace.device_ops
     if not len(ops):
         return None
-    rows = np.flatnonzero(ops.device == np.bincount(ops.device - ops.device.min()).argmax() + ops.device.min())
+    devices, count = np.unique(ops.device, return_counts=True)
+    rows = np.flatnonzero(ops.device == devices[count.argmax()])
     sequence = ops.name[rows]
     found = _period(sequence)
     if found is None:

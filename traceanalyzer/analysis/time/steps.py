@@ -31,6 +31,9 @@ WARMUP_RATIO = 1.5
 """A leading step this much slower than the median of the later ones is warm-up (compilation, autotuning,
 allocator growth cost whole factors; the spread of steady steps is tens of percent)."""
 
+LONGEST_WARMUP = 256
+"""Steps that get shorter for so long are no warm-up, and each that is looked at costs a median of the rest."""
+
 COMPLETE_SHARE = 0.95
 """A step of a cut-off recording with fewer of the fullest step's device ops has lost some."""
 
@@ -201,10 +204,11 @@ def _complete(of_op: I32, count: int) -> int:
 
 def count_warmup(duration: I64) -> int:
     """How many leading steps are much slower than those after them; never more than half."""
-    warmup = 0
-    while warmup < len(duration) // 2 and duration[warmup] > WARMUP_RATIO * np.median(duration[warmup + 1 :]):
-        warmup += 1
-    return warmup
+    half = len(duration) // 2
+    for warmup in range(half):
+        if warmup == LONGEST_WARMUP or duration[warmup] <= WARMUP_RATIO * np.median(duration[warmup + 1 :]):
+            return warmup
+    return half
 
 
 def whole_recording(linked: Linked) -> Steps:

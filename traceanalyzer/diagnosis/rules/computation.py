@@ -52,7 +52,7 @@ def computation(m: Measurements) -> Iterator[Draft]:
 def above_roofline(m: Measurements) -> Iterator[Draft]:
     """Kernels faster than their roofline: their data was in a cache, or their model does not fit."""
     r, time = m.roofline, duration(m)
-    rows = m.steady_ops & r.rated & (r.attainable > time)
+    rows = m.steady_ops & r.rated & (r.attainable > time) & (time > 0)
     if not rows.any():
         return
     cached = rows & (r.bytes <= m.limit("cache_bytes")) & ~r.arithmetic

@@ -61,7 +61,7 @@ class _Sizes(dict[bytes, int]):
     def __missing__(self, text: bytes) -> int:
         try:
             size = math.prod(_DIMENSIONS.decode(text)) if text else -1
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, ValueError):
             size = -1
         self[text] = size
         return size
@@ -313,7 +313,7 @@ def _json_text(raw: bytes) -> str:
     if raw.startswith(b'"'):
         try:
             return str(msgspec.json.decode(raw))
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, ValueError):
             return raw.decode("utf-8", "replace")
     return raw.decode("utf-8", "replace")
 

@@ -23,7 +23,7 @@ SYNCHRONIZATION = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
 _VERSION = re.compile(r"_v\d{4,5}$")
 """Version of a runtime entry point; the `_v2` of a driver function is part of its name."""
 
-_PATH = re.compile(r"[^\s(]*[/\\]")
+_PATH = re.compile(r"(?<![^\s(])[^\s(]*[/\\]")
 """Leading folders of a file name, as in `dlopen(/opt/lib/libx.so)`."""
 
 _WAITS_BY_NAME: tuple[tuple[re.Pattern[str], WaitKind | None], ...] = (
