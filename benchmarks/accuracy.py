@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import traceanalyzer as ta
 from benchmarks.calibration import Sensitivity, cross_validated, sensitivity
-from traceanalyzer.analysis.measure import Measurements, measure_ranks
+from traceanalyzer.analysis.measure import measure_ranks
 from traceanalyzer.analysis.ranks.compare import compare_ranks
 from traceanalyzer.analysis.replay import scenarios
 from traceanalyzer.analysis.replay.scenarios import SCENARIOS, Scenario, buckets_of, combined
@@ -29,6 +29,8 @@ from traceanalyzer.diagnosis.shares import memory_bound_share
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from traceanalyzer.analysis.measure import Measurements
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared" / "traces"
@@ -82,8 +84,8 @@ class Recording:
     @cached_property
     def measured(self) -> Measurements:
         """Measurements of the rank that a report speaks of."""
-        ranks = [Measurements(trace) for trace in ta.load(*self.paths).traces]
-        return measure_ranks(ranks)[compare_ranks(ranks).critical]
+        ranks = measure_ranks(ta.load(*self.paths).traces)
+        return ranks[compare_ranks(ranks).critical]
 
     @cached_property
     def replay(self) -> Replay:
