@@ -276,6 +276,8 @@ class Waits(Table):
     event: I64 = column(np.int64)
     source_stream: I32 = column(np.int32)
     """The stream whose work is waited for, where recorded."""
+    record: I64 = column(np.int64)
+    """Correlation id of the call that recorded the event; -1 where that is not known."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -48,6 +48,13 @@ class Joined(Linked):
         return result
 
     @cached_property
+    def call_brings_input(self) -> Bool:
+        """Which API calls launch a copy of data from the host."""
+        result = np.zeros(len(self.trace.api_calls), bool)
+        result[self.launch[self.brings_input & (self.launch >= 0)]] = True
+        return result
+
+    @cached_property
     def _computing(self) -> Bool:
         """Which nodes of the host tree are operators that do more than copy."""
         tree = self.tree

@@ -107,7 +107,7 @@ def _runs(tape: Tape, size: I64) -> list[I64]:
         return []
     needed = np.full(len(tape.row), len(tape.row), np.int64)
     index = np.arange(len(tape.row))
-    for on in (tape.dependencies.on, tape.dependencies.on_communication):
+    for on in (tape.dependencies.on, tape.dependencies.also_on):
         waits = (on >= 0) & ~tape.communication
         np.minimum.at(needed, on[waits], index[waits])
     cut = (needed[buckets[:-1]] < buckets[1:]) | (tape.stream[buckets[:-1]] != tape.stream[buckets[1:]])
@@ -181,7 +181,7 @@ def _inserted(marked: Tape, tape: Tape, after: I64, like: I64, duration: I64) ->
     dependencies = Dependencies(
         np.append(shifted(on.on), moved[after])[order],
         np.append(on.delay, zeros)[order],
-        np.append(shifted(on.on_communication), zeros - 1)[order],
+        np.append(shifted(on.also_on), zeros - 1)[order],
     )
     return replace(
         marked,

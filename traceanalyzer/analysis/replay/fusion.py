@@ -56,7 +56,7 @@ def _runs(tape: Tape) -> Bool:
     of_step = source.steps.of_op[tape.row]
     follows[1:] &= of_step[1:] == of_step[:-1]
     follows[:1] = False
-    result: Bool = follows & elementwise & (tape.dependencies.on < 0) & (tape.dependencies.on_communication < 0)
+    result: Bool = follows & elementwise & (tape.dependencies.on < 0) & (tape.dependencies.also_on < 0)
     return result
 
 

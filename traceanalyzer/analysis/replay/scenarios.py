@@ -107,7 +107,7 @@ def communication_overlapped(tape: Tape) -> Tape:
     on = tape.dependencies.on
     waits_for_one = (on >= 0) & tape.communication[np.maximum(on, 0)] & ~tape.communication
     freed = Dependencies(
-        np.where(waits_for_one, -1, on), tape.dependencies.delay, np.full_like(tape.dependencies.on_communication, -1)
+        np.where(waits_for_one, -1, on), tape.dependencies.delay, np.full_like(tape.dependencies.also_on, -1)
     )
     return replace(tape, stream=own, dependencies=freed)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from traceanalyzer.analysis.roofline.op_models import Precision
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
-from traceanalyzer.analysis.roofline.precision import NO, is_matrix
+from traceanalyzer.analysis.roofline.precision import NO
 from traceanalyzer.analysis.roofline.roofline import SHORT_NS
 from traceanalyzer.diagnosis.draft import Draft, Remedy, share
 from traceanalyzer.diagnosis.finding import Evidence
@@ -52,7 +52,7 @@ MIN_BATCH = 3
 def fp32_matmul(m: Measurements, free: Bool) -> Iterator[Claim]:
     """Matrix products in fp32 on the ordinary cores; what TF32 would give is computed, bf16 is named beside it."""
     roofline = m.roofline
-    rows = steady(m) & is_matrix(m) & (roofline.tensor == NO) & free
+    rows = steady(m) & m.is_matrix & (roofline.tensor == NO) & free
     unknown = roofline.precision == Precision.UNKNOWN
     rows &= (roofline.precision == Precision.FP32) | (unknown & named(m, FP32_PRODUCT))
     time = duration(m)
@@ -169,7 +169,7 @@ def _is_odd(size: int, element_bytes: float) -> bool:
 def wave_quantisation(m: Measurements, free: Bool) -> Iterator[Claim]:
     """Matrix kernels whose last wave of blocks leaves most SMs idle."""
     roofline = m.roofline
-    rows = steady(m) & is_matrix(m) & free & _by_arithmetic(m)
+    rows = steady(m) & m.is_matrix & free & _by_arithmetic(m)
     rows &= (roofline.waves > 1) & (roofline.waves < MANY_WAVES)
     loss = np.where(rows, 1 - roofline.waves / np.ceil(np.where(rows, roofline.waves, 1)), 0.0)
     rows &= loss >= WAVE_LOSS

@@ -90,7 +90,7 @@ class Rows:
         )
         self.waits = Columns(
             {"kind": "B", "start": "q", "end": "q", "device": "i", "context": "i", "stream": "i"}
-            | {"correlation": "q", "event": "q", "source_stream": "i"}
+            | {"correlation": "q", "event": "q", "source_stream": "i", "record": "q"}
         )
         self.overheads = Columns({"kind": "B", **_TIMED, "thread": "i"})
         self.device_ranges = Columns({**_TIMED, "device": "i", "stream": "i"})
@@ -229,6 +229,7 @@ class Rows:
                 "correlation": [a.correlation for a in args],
                 "event": [a.wait_event for a in args],
                 "source_stream": [a.wait_stream for a in args],
+                "record": [a.wait_record for a in args],
             }
         )
 
