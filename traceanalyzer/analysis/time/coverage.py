@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from traceanalyzer.analysis.algebra.intervals import clip, complement
 from traceanalyzer.analysis.time.extent import extent
 from traceanalyzer.figures import metric, ms
@@ -14,6 +12,8 @@ from traceanalyzer.figures import metric, ms
 if TYPE_CHECKING:
     from traceanalyzer.analysis.time.timed import Timed
 
+FILLED_SHARE = 0.05
+"""Events that fill less of the window were recorded in a part of the session, or the rest was cut away."""
 WHOLE_SHARE = 0.75
 """Steps that cover less of the recording than this leave out something that a reader should know of."""
 
@@ -77,9 +77,10 @@ def recorded(timed: Timed) -> tuple[int, int]:
     if not any(map(len, (trace.host_ranges, trace.api_calls, trace.device_ops))):
         steps = timed.steps
         return int(steps.start[0]), int(steps.end[-1])
-    if trace.window is None or not np.all((trace.window[0] <= first, last <= trace.window[1])):
+    window = trace.window
+    if window is None or not window[0] <= first <= last <= window[1]:
         return first, last
-    return trace.window
+    return window if last - first >= FILLED_SHARE * (window[1] - window[0]) else (first, last)
 
 
 def clipped(inside: tuple[int, int], window: tuple[int, int]) -> int:

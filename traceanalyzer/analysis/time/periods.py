@@ -55,7 +55,7 @@ def periodic(linked: Linked) -> HostSteps | None:
     if not len(ops) or inference_only(linked):
         return None
     number = int(np.bincount(ops.device - ops.device.min()).argmax() + ops.device.min())
-    found = find_period(linked, np.flatnonzero(ops.device == number))
+    found = find_period(linked, np.flatnonzero(ops.device == number), whole=True)
     if found is None or _share(linked, found) < MIN_COVERAGE:
         return None
     of_op = np.full(len(ops), -1, np.int32)
@@ -74,8 +74,9 @@ def inference_only(linked: Linked) -> bool:
     return any(map(FRAMEWORK.search, strings)) and not any(map(TRAINING.search, strings))
 
 
-def find_period(linked: Linked, rows: I64) -> Period | None:
-    """The longest sequence of these device ops that repeats at least three times."""
+def find_period(linked: Linked, rows: I64, *, whole: bool) -> Period | None:
+    """The longest sequence of these device ops that repeats at least three times; where `whole`, cut so that it splits
+    no graph launch, call of a module or iteration."""
     ops = linked.trace.device_ops
     sequence = ops.name[rows]
     found = _period(sequence)
@@ -84,7 +85,8 @@ def find_period(linked: Linked, rows: I64) -> Period | None:
     length, anchor = found
     reach = np.maximum.accumulate(ops.end[rows])
     pause = np.concatenate((np.zeros(1, np.int64), ops.start[rows][1:] - reach[:-1]))
-    cut = _widest_pause(pause, _splits(linked, rows), length, anchor % length)
+    splits = _splits(linked, rows) if whole else np.zeros(len(rows), bool)
+    cut = _widest_pause(pause, splits, length, anchor % length)
     if cut is None:
         return None
     bounds = _alike(linked, rows, np.arange(cut % length, len(rows) + 1, length))

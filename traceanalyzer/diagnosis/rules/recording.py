@@ -9,6 +9,7 @@ import numpy as np
 
 from traceanalyzer.analysis.names.serving import iteration
 from traceanalyzer.analysis.time.coverage import WHOLE_SHARE
+from traceanalyzer.figures import NS_PER_MS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,27 +27,24 @@ def recording_notes(m: Measurements) -> Iterator[str]:
     if m.trace.source == "timing_log":
         return
     yield from _steps(m) if m.steps.found else _no_steps(m)
-    yield from _kinds_of_iterations(m)
+    yield from _iterations(m)
     yield from _repeats(m)
 
 
 def _steps(m: Measurements) -> Iterator[str]:
-    seen, steps = m.coverage, m.steps
+    seen, steps, times = m.coverage, m.steps, m.step_time
     if seen.steps_share is not None and seen.steps_share < WHOLE_SHARE:
-        outside = (
-            "" if seen.idle_outside_share is None else f" and {seen.idle_outside_share:.0%} of the GPU's idle time"
-        )
-        work = f"; {seen.work_outside_share:.0%} of the GPU's work" if seen.work_outside_share is not None else ""
-        yield (
-            f"The steps cover {_time(seen.steps_ms)} of {_time(seen.recorded_ms)} recorded ({seen.steps_share:.0%}): "
-            f"{1 - seen.steps_share:.0%} of the recording{outside} lie outside them{work}."
-        )
+        yield f"The steps cover {_time(seen.steps_ms)} of {_time(seen.recorded_ms)} recorded ({seen.steps_share:.0%})."
+        if seen.idle_outside_share is not None and seen.work_outside_share is not None:
+            yield (
+                f"Outside the steps: {seen.idle_outside_share:.0%} of the GPU's idle time and "
+                f"{seen.work_outside_share:.0%} of its work."
+            )
     if steps.source == "periodicity":
         yield (
             f"No marker says what a step is: {len(steps)} repeats of the same GPU work are called one. They may be "
             "parts of a step, such as layers; name the step with an annotation (NVTX) to be sure."
         )
-    times = m.step_time
     if times is not None and times.median and times.mean > UNEVEN_RATIO * times.median:
         yield (
             f"The steps are uneven: mean {times.mean:.3g} ms, median {times.median:.3g} ms, longest {times.max:.3g} "
@@ -62,31 +60,32 @@ def _no_steps(m: Measurements) -> Iterator[str]:
     yield f"GPU work spans {_time(seen.device_span_ms)} of {_time(seen.recorded_ms)} recorded{before}."
 
 
-def _kinds_of_iterations(m: Measurements) -> Iterator[str]:
+def _iterations(m: Measurements) -> Iterator[str]:
     """Iterations of a serving engine by phase."""
     steps = m.steps
-    told = [iteration(name) for name in steps.names] if steps.found else []
-    if not told or None in told:
+    told = [one for name in steps.names if (one := iteration(name)) is not None]
+    if not told or len(told) < len(steps):
         return
-    phases = [one.phase for one in told if one is not None]
-    parts = []
-    for phase, count in Counter(phases).most_common():
-        time = np.mean([d for d, p in zip(steps.duration.tolist(), phases, strict=True) if p == phase]) / 1e6
-        parts.append(f"{count} {phase} ({time:.3g} ms)")
-    first = told[0]
-    assert first is not None
-    what = "iteration" if len(told) == 1 else "iterations"
-    size = f" of {first.requests} requests" if len(told) == 1 and first.requests else ""
-    yield f"A step is one iteration of {first.framework}: {len(told)} {what}{size}, {', '.join(parts)}."
+    phases = np.array([one.phase for one in told])
+    parts = [
+        f"{count} {phase} ({_time(float(steps.duration[phases == phase].mean()) / NS_PER_MS)})"
+        for phase, count in Counter(phases.tolist()).most_common()
+    ]
+    size = f" with {told[0].requests} requests" if len(told) == 1 and told[0].requests else ""
+    yield f"A step is one iteration of {told[0].framework}{size}: {', '.join(parts)}."
 
 
 def _repeats(m: Measurements) -> Iterator[str]:
     found = m.repeats
     if found is None:
         return
-    where = "Within the step" if m.steps.found else "In the recording"
-    guess = "layers or micro-batches" if m.steps.found else "whether these are steps or parts of one is not recorded"
-    yield f"{where} the GPU's work repeats {found.count} times, {_time(found.mean_ms)} each ({guess})."
+    if m.steps.found:
+        yield f"{found.count} repeats of {_time(found.mean_ms)} within the step: layers or micro-batches."
+    else:
+        yield (
+            f"The GPU's work repeats {found.count} times, {_time(found.mean_ms)} each; whether that is a step or "
+            "part of one is not recorded. Name the step with an annotation (NVTX, record_function) to know."
+        )
 
 
 def _time(ms: float | None) -> str:
@@ -95,4 +94,4 @@ def _time(ms: float | None) -> str:
         return "an unknown time"
     if ms < 1:
         return f"{ms * 1e3:.3g} us"
-    return f"{ms:.3g} ms" if ms < 1e4 else f"{ms / 1e3:.3g} s"
+    return f"{ms:.3g} ms" if ms < 1e3 else f"{ms / 1e3:.3g} s"
