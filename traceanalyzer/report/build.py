@@ -10,6 +10,7 @@ from traceanalyzer.analysis.tables.budget import launches_by_step
 from traceanalyzer.diagnosis.diagnose import diagnose
 from traceanalyzer.diagnosis.rules.conditions import profiler_note
 from traceanalyzer.diagnosis.rules.ranks import straggler
+from traceanalyzer.diagnosis.rules.recording import recording_notes
 from traceanalyzer.diagnosis.shares import missing_kernels
 from traceanalyzer.report.model import Input, InputDevice, InputHealth, Metrics, Report, Tool
 from traceanalyzer.selection import measured
@@ -106,6 +107,8 @@ def _metrics(m: Measurements) -> Metrics:
         unprofiled_critical_path=m.unprofiled_path_time,
         roofline=m.roofline_step,
         timing=m.timing,
+        coverage=m.coverage,
+        repeats=m.repeats,
     )
 
 
@@ -129,7 +132,8 @@ def _notes(run: Run, m: Measurements) -> list[str]:
     steps, collected = m.steps, m.trace.collected
     notes = [f"{failure.path} could not be read: {failure.message}" for failure in run.failures]
     if not steps.found:
-        notes.append("No steps were found; every figure is for the whole recording.")
+        notes.append("No steps were found: every figure is for the time from the first GPU work to the last.")
+    notes += recording_notes(m)
     if steps.warmup:
         notes.append(f"{steps.warmup} slow leading step(s) are left out as warm-up.")
     if steps.incomplete:

@@ -20,6 +20,8 @@ from traceanalyzer.analysis.tables.roofline_step import RooflineStep
 from traceanalyzer.analysis.tables.step_metrics import Budget, Idle, StepTime
 from traceanalyzer.analysis.tables.step_parts import StepPart
 from traceanalyzer.analysis.tables.timing import TimingStats
+from traceanalyzer.analysis.time.coverage import Coverage
+from traceanalyzer.analysis.time.repeats import Repeats
 from traceanalyzer.diagnosis.finding import (
     BottleneckClass,
     Evidence,
@@ -34,6 +36,7 @@ __all__ = [
     "BottleneckClass",
     "Budget",
     "CommunicationTime",
+    "Coverage",
     "DeviceTotals",
     "Evidence",
     "Finding",
@@ -46,6 +49,7 @@ __all__ = [
     "Metrics",
     "PathTime",
     "Recommendation",
+    "Repeats",
     "Report",
     "RooflineStep",
     "Severity",
@@ -139,6 +143,14 @@ class Metrics:
         "the step against what the GPU can do at most; null without models of the recorded operators",
         default=None,
         kw_only=True,
+    )
+    coverage: Coverage | None = metric(
+        "how much of the recording the steps are; null in reports saved before this was kept",
+        default=None,
+        kw_only=True,
+    )
+    repeats: Repeats | None = metric(
+        "what repeats within a step, layers for instance; null where nothing does", default=None, kw_only=True
     )
     timing: TimingStats | None = metric("the program's own step times; null without a timing log")
 

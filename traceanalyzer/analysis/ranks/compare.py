@@ -16,7 +16,7 @@ import numpy as np
 from traceanalyzer.analysis.algebra.intervals import measure, union
 from traceanalyzer.analysis.ranks.matches import Matches, match_collectives
 from traceanalyzer.analysis.ranks.skew import CollectiveSkew, arrivals, skew_rows
-from traceanalyzer.analysis.time.steps import extent
+from traceanalyzer.analysis.time.extent import extent
 from traceanalyzer.figures import NS_PER_US, metric, ms
 
 if TYPE_CHECKING:
