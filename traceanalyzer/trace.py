@@ -522,6 +522,26 @@ class Trace:
         """The process's rank, None if the recording does not say."""
         return self.process.rank
 
+    @property
+    def only_step_times(self) -> bool:
+        """Whether the recording is a timing log: how long steps took, and nothing of what happened in them."""
+        return self.source == "timing_log"
+
+    @property
+    def operators_slowed(self) -> bool:
+        """Whether the recorder slowed every operator of the host, not its API calls alone."""
+        return self.source == "kineto"
+
+    @property
+    def annotated_with(self) -> str:
+        """What its annotations are: `nvtx`, or `annotation` (the framework's own)."""
+        return "nvtx" if self.source == "nsys" else "annotation"
+
+    @property
+    def opens_in_viewer(self) -> bool:
+        """Whether a timeline viewer for Chrome's trace events shows the recording's file itself."""
+        return self.source == "kineto"
+
     def text(self, code: int) -> str | None:
         """The string behind a code, None for -1."""
         return self.strings[code] if code >= 0 else None

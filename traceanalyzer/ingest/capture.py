@@ -36,8 +36,8 @@ class Environment(NamedTuple):
 
 def join(run: Run) -> Run:
     """The run with its timing logs and what lies beside its recordings. A run of timing logs alone stays as it is."""
-    logs = [trace for trace in run.traces if trace.source == "timing_log"]
-    recordings = [trace for trace in run.traces if trace.source != "timing_log"]
+    logs = [trace for trace in run.traces if trace.only_step_times]
+    recordings = [trace for trace in run.traces if not trace.only_step_times]
     environments: dict[Path, Environment] = {}
     if not recordings:
         return replace(run, traces=tuple(_with_neighbours(log, environments) for log in logs))
@@ -59,7 +59,7 @@ def _with_neighbours(trace: Trace, environments: dict[Path, Environment]) -> Tra
     if folder not in environments:
         environments[folder] = _environment(folder)
     conditions, ceilings, notes = environments[folder]
-    if trace.source != "timing_log":
+    if not trace.only_step_times:
         trace, more = _with_unprofiled(trace, path)
         notes = (*notes, *more)
     samples = _beside(path, trace.rank, "nvml", ".jsonl")
