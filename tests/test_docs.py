@@ -134,7 +134,7 @@ def _commands(group: click.Command) -> Iterator[click.Command]:
     yield group
     names = COMMANDS if group is cli else getattr(group, "commands", {})
     for name in names:
-        inner = group.get_command(click.Measurements(group), name) if isinstance(group, click.Group) else None
+        inner = group.get_command(click.Context(group), name) if isinstance(group, click.Group) else None
         if inner is not None:
             yield from _commands(inner)
 
