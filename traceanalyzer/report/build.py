@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from traceanalyzer import __version__
 from traceanalyzer.analysis.tables.budget import launches_by_step
 from traceanalyzer.analysis.tables.gap_rows import gap_rows, largest_gaps
 from traceanalyzer.diagnosis.diagnose import diagnose
@@ -15,6 +14,7 @@ from traceanalyzer.diagnosis.shares import missing_kernels
 from traceanalyzer.report.model import Input, InputDevice, InputHealth, Metrics, Report, Tool
 from traceanalyzer.selection import measured
 from traceanalyzer.trace import Collected
+from traceanalyzer.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,6 +8,9 @@ import io
 from typing import TYPE_CHECKING, Any
 
 from traceanalyzer.report.grid import make_grid
+from traceanalyzer.report.json import dump
+from traceanalyzer.report.markdown_text import cell, grid_table, prose
+from traceanalyzer.report.terminal_text import Page
 from traceanalyzer.report.values import RENAMED, as_plain
 
 if TYPE_CHECKING:
@@ -18,8 +21,6 @@ if TYPE_CHECKING:
 
 def rows_as_json(name: str, rows: Sequence[Any]) -> str:
     """`{name: [row, ...]}` with every field of a row."""
-    from traceanalyzer.report.json import dump
-
     return dump({name: rows})
 
 
@@ -34,8 +35,6 @@ def rows_as_csv(rows: Sequence[Any], row_type: type[Any]) -> str:
 
 def rows_as_markdown(rows: Sequence[Any]) -> str:
     """A table with its definitions below."""
-    from traceanalyzer.report.markdown_text import cell, grid_table, prose
-
     if not rows:
         return EMPTY
     grid = make_grid(rows)
@@ -47,8 +46,6 @@ def rows_as_markdown(rows: Sequence[Any]) -> str:
 
 def rows_as_terminal(rows: Sequence[Any], width: int, colour: bool) -> str:
     """A table with its definitions below, `width` columns wide."""
-    from traceanalyzer.report.terminal_text import Page
-
     if not rows:
         return EMPTY
     page = Page(width, colour)
@@ -62,8 +59,6 @@ def rows_as_terminal(rows: Sequence[Any], width: int, colour: bool) -> str:
 def scenarios_as_terminal(scenarios: Sequence[Prediction], width: int, colour: bool) -> str:
     """Predicted step times, then in full what each assumes (combinations assume what their parts do), and why there is
     none of the others."""
-    from traceanalyzer.report.terminal_text import Page
-
     told = [s for s in scenarios if s.step_ms is not None]
     ranged = any(s.low_ms != s.step_ms or s.high_ms != s.step_ms for s in told)
     hidden = {"basis"} | (set() if ranged else {"low", "high"})
