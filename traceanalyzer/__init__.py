@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from traceanalyzer.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
@@ -23,8 +25,6 @@ if TYPE_CHECKING:
     from traceanalyzer.report.model import Report
     from traceanalyzer.selection import Knowledge, Selection
     from traceanalyzer.trace import Run
-
-__version__ = "0.1.0"
 
 __all__ = ["Knowledge", "Selection", "analyze", "annotate", "compare", "frame", "load"]
 

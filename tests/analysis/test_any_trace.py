@@ -56,7 +56,7 @@ def finite(value) -> bool:
     return not isinstance(value, float) or math.isfinite(value)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(any_rows)
 def test_devices_add_up(rows):
     for row in measure(rows).devices:
@@ -65,7 +65,7 @@ def test_devices_add_up(rows):
         assert row.largest_gap_ms <= row.idle_ms + 1e-9
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(any_rows)
 def test_budgets_are_partitions_of_the_steps(rows):
     measured = measure(rows)
@@ -82,7 +82,7 @@ def test_budgets_are_partitions_of_the_steps(rows):
     assert (sum(budgets.idle_by_cause.values()) == budgets.idle).all()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(any_rows)
 def test_no_operator_takes_negative_time(rows):
     for row in measure(rows).ops:
@@ -90,7 +90,7 @@ def test_no_operator_takes_negative_time(rows):
         assert row.device_self_ms >= 0
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(any_rows)
 @example(([], [], [], []))
 def test_every_measurement_is_made_of_finite_figures(rows):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from traceanalyzer import __version__
 from traceanalyzer.analysis.tables.budget import launches_by_step
 from traceanalyzer.diagnosis.diagnose import diagnose
 from traceanalyzer.diagnosis.rules.conditions import profiler_note
@@ -16,6 +15,7 @@ from traceanalyzer.report.model import Input, InputDevice, InputHealth, Metrics,
 from traceanalyzer.selection import measured
 from traceanalyzer.tables import report_tables
 from traceanalyzer.trace import Collected
+from traceanalyzer.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

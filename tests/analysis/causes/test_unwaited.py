@@ -58,7 +58,7 @@ def programs(draw):
     return np.cumsum(draw(times)), np.array(first), *(np.array(draw(some)) for _ in range(3)), draw(st.integers(0, 50))
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(programs())
 def test_the_running_maximum_is_what_a_loop_over_the_launches_gives(program) -> None:
     host, first, latency, pause, busy, begin = program

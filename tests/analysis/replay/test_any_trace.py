@@ -14,7 +14,7 @@ from traceanalyzer.analysis.replay.whatif import Replay
 from traceanalyzer.trace import Process
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(any_rows, any_rows)
 def test_predictions_of_any_ranks_are_numbers(first: Any, second: Any) -> None:
     contexts = [measure(rows) for rows in (first, second)]

@@ -97,7 +97,7 @@ ranks = st.lists(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(ranks)
 def test_a_run_takes_as_long_as_its_slowest_rank_and_no_shorter_than_any_alone(ranks: list[Rank]) -> None:
     contexts = run(*ranks)

@@ -116,7 +116,7 @@ def test_a_host_alone_has_a_timeline():
     assert [lane.title for lane in timeline.lanes] == ["thread 0"]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(any_rows)
 def test_every_event_of_any_trace_has_a_lane_and_a_name(rows):
     measured = measure(rows)

@@ -13,8 +13,8 @@ from traceanalyzer.report.html.tables import table
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from traceanalyzer.report.html.charts import Chart
     from traceanalyzer.report.html.details import Details
-    from traceanalyzer.report.html.figures import Chart
     from traceanalyzer.report.html.places import Place
     from traceanalyzer.report.model import Report
 
