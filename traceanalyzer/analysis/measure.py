@@ -46,6 +46,8 @@ from traceanalyzer.analysis.tables.timing import (
     timing_stats,
     unprofiled_time,
 )
+from traceanalyzer.analysis.time.coverage import Coverage, coverage
+from traceanalyzer.analysis.time.repeats import Repeats, repeats
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,6 +72,16 @@ class Measurements(Rated):
 
     peers: tuple[Rated, ...] = ()
     """The other ranks of its run."""
+
+    @cached_property
+    def coverage(self) -> Coverage:
+        """Which part of the recording its steps are."""
+        return coverage(self)
+
+    @cached_property
+    def repeats(self) -> Repeats | None:
+        """What repeats within a step."""
+        return repeats(self)
 
     @cached_property
     def budgets(self) -> StepBudgets | None:
