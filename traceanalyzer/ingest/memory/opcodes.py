@@ -73,7 +73,7 @@ def _unsigned(size: int) -> Callable[..., tuple[int]]:
 
 # One loop with everything in local names, its branches by how often they are met: a call for each of four million
 # opcodes a second would halve that.
-def _interpret(read: Callable[[], bytes], shapes: Shapes) -> Any:  # noqa: C901, PLR0912, PLR0915
+def _interpret(read: Callable[[], bytes], shapes: Shapes) -> Any:  # noqa: C901
     stack: list[Any] = []
     memo: list[Any] = []
     marks: list[tuple[int, int, int]] = []
@@ -157,8 +157,8 @@ def _interpret(read: Callable[[], bytes], shapes: Shapes) -> Any:  # noqa: C901,
             _put(memo, u4(data, at)[0], stack[-1], pushed, templates)
             at += 4
         elif op in (0x58, 0x8D):  # BINUNICODE, "X", and BINUNICODE8
-            size = u4(data, at)[0] if op == 0x58 else u8(data, at)[0]  # noqa: PLR2004
-            at += 4 if op == 0x58 else 8  # noqa: PLR2004
+            size = u4(data, at)[0] if op == 0x58 else u8(data, at)[0]
+            at += 4 if op == 0x58 else 8
             if size > MAX_TEXT:
                 refuse(f"a text of {size:,} bytes")
             while len(data) < at + size:
@@ -177,7 +177,7 @@ def _interpret(read: Callable[[], bytes], shapes: Shapes) -> Any:  # noqa: C901,
             del stack[-2:]
             _update(stack[-1], items)
         elif op in (0x29, 0x85, 0x86, 0x87, 0x74):  # EMPTY_TUPLE, TUPLE1, TUPLE2, TUPLE3, TUPLE
-            start = marks.pop()[0] if op == 0x74 else len(stack) - (0 if op == 0x29 else op - 0x84)  # noqa: PLR2004
+            start = marks.pop()[0] if op == 0x74 else len(stack) - (0 if op == 0x29 else op - 0x84)
             values = tuple(stack[start:])
             if start < 0 or not all(isinstance(value, int | float | str) for value in values):
                 refuse("a tuple of more than numbers and texts")
@@ -188,9 +188,9 @@ def _interpret(read: Callable[[], bytes], shapes: Shapes) -> Any:  # noqa: C901,
             items = stack[start:]
             del stack[start:]
             is_open += 1
-            target = [] if op == 0x6C else {}  # noqa: PLR2004
+            target = [] if op == 0x6C else {}
             push(target)
-            if op == 0x6C:  # noqa: PLR2004
+            if op == 0x6C:
                 shapes.extend(target, items)
             else:
                 _update(target, items)
@@ -203,7 +203,7 @@ def _interpret(read: Callable[[], bytes], shapes: Shapes) -> Any:  # noqa: C901,
             u8(data, at)
             at += 8
         elif op == 0x80:  # PROTO
-            if data[at] > 5:  # noqa: PLR2004 pickle's highest protocol
+            if data[at] > 5:
                 refuse(f"pickle protocol {data[at]}")
             at += 1
         elif op == 0x2E:  # STOP, "."

@@ -101,10 +101,10 @@ class Templates:
                 memo.append(EVENT)
             for number in texts_at:
                 value = values[number]
-                if value[0] == 0x8C:  # SHORT_BINUNICODE  # noqa: PLR2004
+                if value[0] == 0x8C:  # SHORT_BINUNICODE
                     memo.append(self._shapes.text(str(value[2:-1], "utf-8")))
                 elif number == frames_at:
-                    if value[0] == 0x5D:  # EMPTY_LIST, "]"  # noqa: PLR2004
+                    if value[0] == 0x5D:  # EMPTY_LIST, "]"
                         stack = self._stack_of(values[number + 2] or b"")
                         if values[number + 1]:
                             memo.append(stack)
