@@ -60,8 +60,8 @@ def categories_of(lives: Lives, timeline: Timeline, stacks: Sequence[Stack]) -> 
     if not n:
         return np.where(kind >= 0, kind, BEFORE)
     phase, ended = timeline.phase[born], lives.freed >= n
-    run = _runs(timeline.phase)
     step = timeline.steps.of(np.arange(n))
+    run = _runs(timeline.phase * (n + 2) + step)
     same_run = ~ended & (run[born] == run[freed])
     same_step = ~ended & (step[born] == step[freed])
     next_step = ~ended & (step[freed] - step[born] <= 1)
@@ -91,9 +91,9 @@ def categories_of(lives: Lives, timeline: Timeline, stacks: Sequence[Stack]) -> 
     return result
 
 
-def _runs(phase: I64) -> I64:
-    """A number for each stretch of the history in one phase."""
-    return np.concatenate(([0], np.cumsum(np.diff(phase) != 0)))
+def _runs(place: I64) -> I64:
+    """A number for each stretch of the history in one phase of one step."""
+    return np.concatenate(([0], np.cumsum(np.diff(place) != 0)))
 
 
 def _kind_of(stack: Stack) -> int:
