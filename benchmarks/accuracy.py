@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 import traceanalyzer as ta
 from benchmarks.calibration import Sensitivity, cross_validated, sensitivity
-from traceanalyzer.analysis.context import Context
 from traceanalyzer.analysis.measure import Measurements, measure_ranks
-from traceanalyzer.analysis.ranks import compare_ranks
+from traceanalyzer.analysis.ranks.compare import compare_ranks
 from traceanalyzer.analysis.replay import scenarios
 from traceanalyzer.analysis.replay.scenarios import SCENARIOS, Scenario, buckets_of, combined
 from traceanalyzer.analysis.replay.whatif import Replay, step_ms
@@ -83,13 +82,13 @@ class Recording:
     @cached_property
     def measured(self) -> Measurements:
         """Measurements of the rank that a report speaks of."""
-        ranks = [Context(trace) for trace in ta.load(*self.paths).traces]
+        ranks = [Measurements(trace) for trace in ta.load(*self.paths).traces]
         return measure_ranks(ranks)[compare_ranks(ranks).critical]
 
     @cached_property
     def replay(self) -> Replay:
         """Its replay, which does not know what the stopwatch said."""
-        replay = Replay.of(self.measured.ctx, None, self.measured.peers)
+        replay = Replay.of(self.measured, None, self.measured.peers)
         assert replay is not None, self.name
         return replay
 

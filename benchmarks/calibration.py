@@ -71,7 +71,7 @@ class Model:
 
 def sensitivity(name: str, workload: str, replay: Replay, rounds_ms: Sequence[float]) -> Sensitivity:
     """Replay a recording with every share."""
-    tapes, ctx = replay.recorded, replay.recorded[0].ctx
+    tapes, ctx = replay.recorded, replay.recorded[0]
     steps, ranges, calls = ctx.steps, ctx.trace.host_ranges, ctx.trace.api_calls
     threads = np.unique(calls.thread[ctx.launch[ctx.launch >= 0]])
     typical = np.flatnonzero(typical_steps(ctx))

@@ -135,7 +135,7 @@ def _help(path: str, command: click.Command | None) -> Iterator[str]:
 
 def figures(*measurements: str) -> str:
     """Figures of dataclasses (`package.module.Class`) with units and definitions."""
-    from traceanalyzer.analysis.metric import definitions
+    from traceanalyzer.figures import definitions
 
     rows = [d for name in measurements for d in definitions(_named(name))]
     return _table(("figure", "unit", "what it is"), [(f"`{d.name}`", d.unit, d.definition) for d in rows])
@@ -143,7 +143,7 @@ def figures(*measurements: str) -> str:
 
 def tables() -> str:
     """The columns of the report's tables."""
-    from traceanalyzer.analysis.metric import definitions
+    from traceanalyzer.figures import definitions
     from traceanalyzer.report.outline import TABLE_COMMANDS, table_title
     from traceanalyzer.report.table_rows import TABLE_ROWS
 
@@ -217,7 +217,7 @@ def findings() -> str:
 
 def logs() -> str:
     """The timing logs that are known."""
-    from traceanalyzer.ingest.timing_formats import FORMATS
+    from traceanalyzer.ingest.timing.formats import FORMATS
 
     known = {form.name: form.averaged or "The time of a line is that of a step." for form in reversed(FORMATS)}
     return _table(("log", "its times"), [(form, known[form]) for form in dict.fromkeys(f.name for f in FORMATS)])

@@ -10,7 +10,6 @@ import pytest
 
 import traceanalyzer
 from tests.analysis.build import TraceBuilder
-from traceanalyzer.analysis.context import Context
 from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.report.build import build_report
 from traceanalyzer.trace import Run
@@ -31,7 +30,7 @@ def test_a_first_step_without_device_work():
         recording.call("cudaLaunchKernel", 100 * i + 10, 100 * i + 15, correlation=i)
         recording.kernel("gemm", 100 * i + 20, 100 * i + 60, correlation=i)
     recording.kernel("gemm", 5, 8)
-    steps = Measurements(Context(recording.build())).ctx.steps
+    steps = Measurements(recording.build()).steps
     assert (steps.duration > 0).all()
 
 

@@ -6,29 +6,25 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from traceanalyzer.analysis.budget import StepRow
-from traceanalyzer.analysis.communication import CollectiveStats
-from traceanalyzer.analysis.context import Context
-from traceanalyzer.analysis.copies import CopyStats
-from traceanalyzer.analysis.gap_rows import GapRow, gap_rows
-from traceanalyzer.analysis.gaps import GapSide
-from traceanalyzer.analysis.kernels import KernelStats
-from traceanalyzer.analysis.measure import Measurements, measure_ranks
-from traceanalyzer.analysis.ops import OpStats
-from traceanalyzer.analysis.ranks import compare_ranks
-from traceanalyzer.analysis.replay.path_rows import PathRow
+from traceanalyzer.analysis.causes.gaps import GapSide
 from traceanalyzer.analysis.replay.scenarios import buckets_of, faster
-from traceanalyzer.analysis.selection import only_device, only_rank
-from traceanalyzer.analysis.syncs import SyncRow
+from traceanalyzer.analysis.tables.budget import StepRow
+from traceanalyzer.analysis.tables.collectives import CollectiveStats
+from traceanalyzer.analysis.tables.copies import CopyStats
+from traceanalyzer.analysis.tables.gap_rows import GapRow, gap_rows
+from traceanalyzer.analysis.tables.kernels import KernelStats
+from traceanalyzer.analysis.tables.ops import OpStats
+from traceanalyzer.analysis.tables.path_rows import PathRow
+from traceanalyzer.analysis.tables.syncs import SyncRow
 from traceanalyzer.errors import EmptyRecordingError
+from traceanalyzer.selection import measured
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from traceanalyzer.analysis.kernel_classes import KernelClasses
+    from traceanalyzer.analysis.measure import Measurements
     from traceanalyzer.analysis.replay.whatif import WhatIf
-    from traceanalyzer.hardware import HardwareTable
-    from traceanalyzer.kernel_counters import KernelCounters
+    from traceanalyzer.selection import Knowledge, Selection
     from traceanalyzer.trace import Run
 
 OF_EVERY_RANK = ("gaps", "steps", "syncs")
@@ -37,7 +33,7 @@ OF_EVERY_RANK = ("gaps", "steps", "syncs")
 TABLES: dict[str, tuple[type[Any], Callable[[Measurements], list[Any]]]] = {
     "ops": (OpStats, lambda m: m.ops),
     "kernels": (KernelStats, lambda m: m.kernels),
-    "steps": (StepRow, lambda m: m.steps),
+    "steps": (StepRow, lambda m: m.step_rows),
     "syncs": (SyncRow, lambda m: m.syncs),
     "path": (PathRow, lambda m: m.path),
     "copies": (CopyStats, lambda m: m.copies),
@@ -54,44 +50,36 @@ def row_type(name: str) -> type[Any]:
 def table(
     run: Run,
     name: str,
+    selection: Selection | None = None,
+    knowledge: Knowledge | None = None,
     *,
-    rank: int | None = None,
-    device: int | None = None,
-    step: int | None = None,
     top: int | None = None,
     min_us: float = 0.0,
-    classes: KernelClasses | None = None,
-    hardware: HardwareTable | None = None,
-    counters: Sequence[KernelCounters] = (),
 ) -> list[Any]:
     """Rows of one table: `gaps` or a key of `TABLES`.
 
-    `rank`, `device` (CUDA ordinal) and `step` (index) narrow it; `top` keeps the first rows (of gaps the
-    longest); `min_us` leaves out shorter gaps. Raises EmptyRecordingError, naming what there is, for a rank,
-    device or step that the recording does not have.
+    `top` keeps the first rows (of gaps the longest); `min_us` leaves out shorter gaps. Raises EmptyRecordingError,
+    naming what there is, for a rank, device or step that the recording does not have.
     """
-    measured = [
-        Measurements(Context(only_device(t, device), classes, step, hardware, counters)) for t in only_rank(run, rank)
-    ]
-    if name not in OF_EVERY_RANK and len(measured) > 1:
-        measured = [measured[compare_ranks([m.ctx for m in measured]).critical]]
+    of = measured(run, selection, knowledge)
+    speaking = of.each if name in OF_EVERY_RANK else [of.critical]
     if name == "gaps":
-        return _gaps(measured, top, min_us)
-    rows = [row for m in measured for row in TABLES[name][1](m)]
+        return _gaps(speaking, top, min_us)
+    rows = [row for m in speaking for row in TABLES[name][1](m)]
     return rows[:top]
 
 
-def _gaps(measured: list[Measurements], top: int | None, min_us: float) -> list[Any]:
+def _gaps(speaking: list[Measurements], top: int | None, min_us: float) -> list[Any]:
     rows = []
-    for m in measured:
-        gaps, steps = m.gaps, m.ctx.steps
+    for m in speaking:
+        gaps, steps = m.gaps, m.steps
         chosen = (gaps.side == GapSide.INSIDE) & (gaps.duration >= min_us * 1e3)
-        if m.ctx.only_step is not None:
+        if m.only_step is not None:
             chosen &= (gaps.end > steps.start[0]) & (gaps.start < steps.end[-1])
         index = np.flatnonzero(chosen)
         if top is not None:
             index = np.sort(index[np.argsort(-gaps.duration[index], kind="stable")[:top]])
-        rows += gap_rows(m.ctx, gaps, index)
+        rows += gap_rows(m, gaps, index)
     rows.sort(key=lambda row: row.start_ns)
     if top is not None:
         rows = sorted(sorted(rows, key=lambda row: -row.duration_ns)[:top], key=lambda row: row.start_ns)
@@ -100,11 +88,11 @@ def _gaps(measured: list[Measurements], top: int | None, min_us: float) -> list[
 
 def predictions(
     run: Run,
+    selection: Selection | None = None,
+    knowledge: Knowledge | None = None,
     *,
-    rank: int | None = None,
     speedups: Sequence[tuple[str, float]] = (),
     bucket_mb: Sequence[float] = (),
-    classes: KernelClasses | None = None,
 ) -> WhatIf:
     """What the step of a rank (the critical one unless one is asked for) would take under each scenario.
 
@@ -112,13 +100,10 @@ def predictions(
     that many times faster; `bucket_mb` are sizes of gradient buckets. Raises EmptyRecordingError where the recording
     has no steps, launches or device work to replay.
     """
-    only_rank(run, rank)
-    ranks = [Context(trace, classes) for trace in run.traces]
-    asked = [i for i, ctx in enumerate(ranks) if ctx.trace.rank == rank]
-    m = measure_ranks(ranks)[asked[0] if rank is not None else compare_ranks(ranks).critical]
+    m = measured(run, selection, knowledge).critical
     if m.replay is None:
         raise EmptyRecordingError(
-            f"{m.ctx.trace.path}: nothing to replay: it needs steps, API calls and device work; "
+            f"{m.trace.path}: nothing to replay: it needs steps, API calls and device work; "
             "record some steps with CPU and CUDA activities"
         )
     more = [faster(name, factor) for name, factor in speedups]

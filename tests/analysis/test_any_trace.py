@@ -10,7 +10,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.analysis.build import TraceBuilder
-from traceanalyzer.analysis.context import Context
 from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.trace import DeviceOpKind, OverheadKind, RangeKind
 
@@ -45,7 +44,7 @@ def measure(rows) -> Measurements:
         builder.op(name, start, start + length, thread, kind=kind)
     for kind, start, length in rows[3]:
         builder.overhead(kind, start, start + length)
-    return Measurements(Context(builder.build()))
+    return Measurements(builder.build())
 
 
 def finite(value) -> bool:
@@ -70,7 +69,7 @@ def test_devices_add_up(rows):
 @given(any_rows)
 def test_budgets_are_partitions_of_the_steps(rows):
     measured = measure(rows)
-    steps = measured.ctx.steps
+    steps = measured.steps
     assert (steps.duration >= 0).all()
     assert (steps.start[1:] == steps.end[:-1]).all()
     budgets = measured.budgets

@@ -13,6 +13,7 @@ from tests.kineto_builder import KinetoTrace
 from tests.report.reports import known
 from traceanalyzer.cli import COMMANDS, cli
 from traceanalyzer.errors import EmptyRecordingError
+from traceanalyzer.selection import Selection
 from traceanalyzer.trace import Failure
 
 SAMPLE = Path(__file__).resolve().parents[1] / "data" / "gpu" / "sync_bound.json.gz"
@@ -54,8 +55,9 @@ def test_options_narrow_a_table(asked, run):
     options = ("--rank", 1, "--device", 2, "--step", 3, "--top", 4, "--min-us", 5.5)
     assert run("gaps", "a.json", "b.json", *options)[0] == 0
     assert asked.paths == [("a.json", "b.json")]
-    files = {"classes": None, "hardware": None, "counters": ()}
-    assert asked.narrow == {"rank": 1, "device": 2, "step": 3, "top": 4, "min_us": 5.5, **files}
+    knowledge = asked.narrow.pop("knowledge")
+    assert knowledge.counters == ()
+    assert asked.narrow == {"selection": Selection(rank=1, device=2, step=3), "top": 4, "min_us": 5.5}
 
 
 @pytest.mark.parametrize(

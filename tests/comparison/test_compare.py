@@ -8,7 +8,7 @@ import pytest
 import traceanalyzer as ta
 from tests.comparison.build import idle, part, report
 from tests.report.reports import HOSTILE, empty
-from traceanalyzer.analysis.ranks import RankRow
+from traceanalyzer.analysis.ranks.compare import RankRow
 from traceanalyzer.comparison.compare import compare_reports
 from traceanalyzer.comparison.render import comparison_as_csv, comparison_as_markdown, comparison_as_terminal
 from traceanalyzer.errors import EmptyRecordingError, UnreadableInputError

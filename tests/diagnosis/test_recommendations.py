@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 import traceanalyzer as ta
-from traceanalyzer.analysis.context import Context
 from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.diagnosis.diagnose import diagnose
 from traceanalyzer.diagnosis.rules.idle import launch_bound
@@ -53,7 +52,7 @@ def test_the_gpus_own_work_is_neither_communication_nor_copies() -> None:
 
 @pytest.mark.parametrize("sample", ["launch_bound", "sync_bound", "transfer_bound", "host_bound"])
 def test_what_cannot_be_replayed_is_bounded_without_the_profiler(sample: str) -> None:
-    m = Measurements(Context(load([SAMPLES / sample]).traces[0]))
+    m = Measurements(load([SAMPLES / sample]).traces[0])
     assert m.replay is not None
     assert m.unprofiled_step_ms is not None
     m.__dict__["replay"] = replace(m.replay, fidelity_error=0.1)
@@ -69,6 +68,6 @@ def test_what_cannot_be_replayed_is_bounded_without_the_profiler(sample: str) ->
 
 @pytest.mark.parametrize(("sample", "captured"), [("cuda_graph", True), ("launch_bound", False)])
 def test_what_is_in_a_graph_is_not_to_be_captured(sample: str, captured: bool) -> None:
-    m = Measurements(Context(load([SAMPLES / sample]).traces[0]))
+    m = Measurements(load([SAMPLES / sample]).traces[0])
     (draft,) = launch_bound(m)
     assert ("several steps" in draft.remedies[0].action) is captured

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import pytest
 
 from tests.report.reports import EPOCH_NS, HOSTILE, full, kernel, tables
-from traceanalyzer.analysis.gap_rows import GapRow
-from traceanalyzer.analysis.kernels import KernelStats
-from traceanalyzer.analysis.metric import metric
 from traceanalyzer.analysis.replay.whatif import Prediction
+from traceanalyzer.analysis.tables.gap_rows import GapRow
+from traceanalyzer.analysis.tables.kernels import KernelStats
+from traceanalyzer.figures import metric
 from traceanalyzer.report.grid import make_grid
 from traceanalyzer.report.rows import (
     rows_as_csv,

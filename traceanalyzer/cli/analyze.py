@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,6 +16,7 @@ from traceanalyzer.cli.options import (
     redact_options,
     selection_options,
     tag_option,
+    top_option,
 )
 
 if TYPE_CHECKING:
@@ -24,10 +25,8 @@ if TYPE_CHECKING:
     from traceanalyzer.cli.options import Output
     from traceanalyzer.report.html import Details
     from traceanalyzer.report.model import Report
-    from traceanalyzer.trace import Run
+    from traceanalyzer.selection import Knowledge, Measured, Selection
 
-NARROWING = ("rank", "device", "step")
-"""Options that make a report one of a part of the recording."""
 PAGE_ROWS = 300
 """Rows of the long tables of an HTML report, which can be searched and sorted."""
 
@@ -35,6 +34,7 @@ PAGE_ROWS = 300
 @click.command(short_help="Say where the time went, why, and what to change.")
 @recordings
 @selection_options
+@top_option
 @output_options(REPORT_FORMATS)
 @click.option(
     "--pattern",
@@ -62,7 +62,8 @@ def analyze(
     store: Path | None,
     tags: dict[str, str],
     top: int | None,
-    **narrow: Any,
+    selection: Selection,
+    knowledge: Knowledge,
 ) -> None:
     """Say where the step's wall-clock time went, why, and what is worth changing.
 
@@ -84,7 +85,6 @@ def analyze(
     the reader met in the recording, and the definition of every figure. Figures of a step are means over the
     steady state (warm-up left out) of the rank that the others wait for.
     """
-    from traceanalyzer import analyze as report_of
     from traceanalyzer.cli.options import output_of
     from traceanalyzer.cli.output import check_writable, is_terminal, warn_of_failures, write
     from traceanalyzer.cli.read import read
@@ -103,35 +103,34 @@ def analyze(
         check_storable(store)
     run = read(paths, pattern)
     warn_of_failures(run)
-    details = None
-    if output.format == "html":
-        report, details = _with_details(run, top, narrow)
-    else:
-        report = report_of(run, **narrow) if top is None else report_of(run, top=top, **narrow)
+    from traceanalyzer.report.build import TOP_ROWS, report_of
+    from traceanalyzer.selection import measured
+
+    of = measured(run, selection, knowledge)
+    page = output.format == "html"
+    report = report_of(of, top or (PAGE_ROWS if page else TOP_ROWS))
+    details = _details(of) if page else None
     recordings_read = [item.path for item in report.inputs]
     if redact or hidden_names:
         from traceanalyzer.report.redact import redact_with
 
         report, details = redact_with(report, details, hidden_names)
     if store is not None:
-        _store(store, report, tags, recordings_read, narrow)
+        _store(store, report, tags, recordings_read, selection)
     write(_drawn(report, details, output, max_chars), output.file)
 
 
-def _with_details(run: Run, top: int | None, narrow: dict[str, Any]) -> tuple[Report, Details]:
-    from traceanalyzer.report.build import measure_run, report_of
+def _details(of: Measured) -> Details:
     from traceanalyzer.report.html import Details
 
-    measured = measure_run(run, **narrow)
-    return report_of(measured, top or PAGE_ROWS), Details.of(measured.critical)
+    return Details.of(of.critical)
 
 
-def _store(file: Path, report: Report, tags: dict[str, str], recordings: list[str], narrow: dict[str, Any]) -> None:
+def _store(file: Path, report: Report, tags: dict[str, str], recordings: list[str], part: Selection) -> None:
     from traceanalyzer.history.fingerprint import fingerprint
     from traceanalyzer.history.store import store_report
 
-    selection = " ".join(f"--{name} {narrow[name]}" for name in NARROWING if narrow[name] is not None)
-    number = store_report(file, report, tags=tags, fingerprint=fingerprint(recordings), selection=selection or None)
+    number = store_report(file, report, tags=tags, fingerprint=fingerprint(recordings), selection=str(part) or None)
     click.echo(f"traceanalyzer: stored as {file}#{number}", err=True)
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from traceanalyzer.cli.options import output_options
+from traceanalyzer.cli.options import output_options, selection_options
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from traceanalyzer.comparison.limits import Bound, Limit
     from traceanalyzer.comparison.policy import Policy
     from traceanalyzer.comparison.verdicts import Checked
+    from traceanalyzer.selection import Knowledge, Selection
 
 FORMATS = ("terminal", "markdown", "junit", "json")
 BREACHED = 3
@@ -23,6 +24,7 @@ BREACHED = 3
 
 @click.command(short_help="Hold a run against limits, for CI.")
 @click.argument("report", metavar="REPORT|PATH")
+@selection_options
 @click.option("--baseline", metavar="X", help="What limits such as +3% are against: anything that REPORT can be.")
 @click.option(
     "--max", "most", multiple=True, metavar="NAME=LIMIT",
@@ -38,6 +40,8 @@ BREACHED = 3
 @output_options(FORMATS)
 def check(
     report: str,
+    selection: Selection,
+    knowledge: Knowledge,
     baseline: str | None,
     most: tuple[str, ...],
     least: tuple[str, ...],
@@ -70,7 +74,7 @@ def check(
     check_writable(output.file)
     try:
         policy = _policy(policy_file, baseline, most, least, allow_missing, strict)
-        checked = _checked(report, policy)
+        checked = _checked(report, policy, selection, knowledge)
     except LimitError as error:
         raise click.UsageError(str(error)) from error
     write(_drawn(checked, output), output.file)
@@ -112,14 +116,14 @@ def _limits(bound: Bound, texts: tuple[str, ...]) -> list[Limit]:
     return found
 
 
-def _checked(name: str, policy: Policy) -> Checked:
+def _checked(name: str, policy: Policy, selection: Selection, knowledge: Knowledge) -> Checked:
     from traceanalyzer.cli.reports import report_named
     from traceanalyzer.comparison.compare import compare_reports
     from traceanalyzer.comparison.limits import check_limits
     from traceanalyzer.comparison.verdicts import Checked
 
-    report = report_named(name)
-    baseline = report_named(policy.baseline) if policy.baseline else None
+    report = report_named(name, selection, knowledge)
+    baseline = report_named(policy.baseline, knowledge=knowledge) if policy.baseline else None
     comparison = compare_reports(baseline, report, (policy.baseline or "", name)) if baseline else None
     verdicts = check_limits(policy.limits, report, baseline, comparison, strict=policy.strict)
     return Checked(name, verdicts, policy.allow_missing, comparison)

@@ -152,16 +152,16 @@ def collect_ncu(
 def _top_functions(recording: str, top: int) -> tuple[str, ...]:
     """The functions of the kernels with the most time in a recording, collectives left out."""
     import traceanalyzer
-    from traceanalyzer.analysis.context import Context
-    from traceanalyzer.analysis.kernels import kernel_stats
+    from traceanalyzer.analysis.measure import Measurements
+    from traceanalyzer.analysis.tables.kernels import kernel_stats
     from traceanalyzer.collect.ncu import function_name
     from traceanalyzer.collect.run import CannotRecordError
 
     total: dict[str, float] = {}
     for trace in traceanalyzer.load(recording).traces:
-        ctx = Context(trace)
-        for row in kernel_stats(ctx):
-            if not ctx.classes.is_communication[ctx.classes.index(row.cls)]:
+        m = Measurements(trace)
+        for row in kernel_stats(m):
+            if not m.classes.is_communication[m.classes.index(row.cls)]:
                 total[row.full_name] = total.get(row.full_name, 0.0) + row.total_ms
     if not total:
         raise CannotRecordError(f"{recording}: holds no kernels to choose from")

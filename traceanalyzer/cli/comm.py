@@ -24,6 +24,6 @@ def comm(paths: tuple[str, ...], **options: Any) -> None:
     algorithm bandwidth is message bytes over time, bus bandwidth the same scaled by NCCL's factor for the number
     of ranks, which can be held against a link's speed.
     """
-    from traceanalyzer.analysis.communication import CollectiveStats
+    from traceanalyzer.analysis.tables.collectives import CollectiveStats
 
     print_table("comm", CollectiveStats, paths, **options)

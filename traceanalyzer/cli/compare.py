@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from traceanalyzer.cli.options import TABLE_FORMATS, output_options, redact_options
+from traceanalyzer.cli.options import TABLE_FORMATS, output_options, redact_options, selection_options
 
 if TYPE_CHECKING:
     import re
@@ -14,15 +14,24 @@ if TYPE_CHECKING:
 
     from traceanalyzer.cli.options import Output
     from traceanalyzer.comparison.model import Comparison
+    from traceanalyzer.selection import Knowledge, Selection
 
 
 @click.command(short_help="Say what changed between two runs, and where it came from.")
 @click.argument("a")
 @click.argument("b")
+@selection_options
 @redact_options()
 @output_options(TABLE_FORMATS)
 def compare(
-    a: str, b: str, redact: bool, hidden_names: list[re.Pattern[str]], format_: str | None, file: Path | None
+    a: str,
+    b: str,
+    selection: Selection,
+    knowledge: Knowledge,
+    redact: bool,
+    hidden_names: list[re.Pattern[str]],
+    format_: str | None,
+    file: Path | None,
 ) -> None:
     """Say what changed in the step time from A to B, and where it came from.
 
@@ -47,7 +56,8 @@ def compare(
 
     output = output_of(format_, file, TABLE_FORMATS, (a, b))
     check_writable(output.file)
-    before, after, names = report_named(a), report_named(b), (a, b)
+    before, after = (report_named(side, selection, knowledge) for side in (a, b))
+    names = (a, b)
     if redact or hidden_names:
         from traceanalyzer.report.redact import redact_with
 

@@ -23,6 +23,6 @@ def copies(paths: tuple[str, ...], **options: Any) -> None:
     that no compute or collective hides (exposed), and whether the host waits for it. Copies from or to pageable
     host memory are slow and block the host.
     """
-    from traceanalyzer.analysis.copies import CopyStats
+    from traceanalyzer.analysis.tables.copies import CopyStats
 
     print_table("copies", CopyStats, paths, **options)

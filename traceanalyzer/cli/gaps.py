@@ -26,6 +26,6 @@ def gaps(paths: tuple[str, ...], **options: Any) -> None:
     was queued), input (loading data), host (other work of the host), communication, profiler, other (the
     recording does not tell). Gaps come in time order; --top keeps the longest ones.
     """
-    from traceanalyzer.analysis.gap_rows import GapRow
+    from traceanalyzer.analysis.tables.gap_rows import GapRow
 
     print_table("gaps", GapRow, paths, **options)

@@ -23,6 +23,6 @@ def kernels(paths: tuple[str, ...], **options: Any) -> None:
     to more than the step), the distribution of its durations, its class (gemm, attention, elementwise, ...),
     and the operator that launches most of its calls.
     """
-    from traceanalyzer.analysis.kernels import KernelStats
+    from traceanalyzer.analysis.tables.kernels import KernelStats
 
     print_table("kernels", KernelStats, paths, **options)

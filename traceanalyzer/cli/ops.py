@@ -23,6 +23,6 @@ def ops(paths: tuple[str, ...], **options: Any) -> None:
     copies it launched: itself (self), or with the operators it calls (total). Host self time leaves out the
     operators and API calls inside it. Kernels without a recorded operator have their own row.
     """
-    from traceanalyzer.analysis.ops import OpStats
+    from traceanalyzer.analysis.tables.ops import OpStats
 
     print_table("ops", OpStats, paths, **options)

@@ -26,6 +26,6 @@ def path(paths: tuple[str, ...], **options: Any) -> None:
     host waited for until it went on, and operators that only read a value), input, host, profiler, other. What is
     not listed is hidden behind the path.
     """
-    from traceanalyzer.analysis.replay.path_rows import PathRow
+    from traceanalyzer.analysis.tables.path_rows import PathRow
 
     print_table("path", PathRow, paths, **options)

@@ -23,6 +23,6 @@ def steps(paths: tuple[str, ...], **options: Any) -> None:
     nothing hides (exposed), and idle time, with the largest cause of that. Steps marked as warm-up are left out
     of the steady state that all other figures of the tool are means of.
     """
-    from traceanalyzer.analysis.budget import StepRow
+    from traceanalyzer.analysis.tables.budget import StepRow
 
     print_table("steps", StepRow, paths, **options)

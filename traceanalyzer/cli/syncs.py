@@ -24,6 +24,6 @@ def syncs(paths: tuple[str, ...], **options: Any) -> None:
     the GPU stood still because the wait had emptied its queue. Rows come by that; benign ones cost next to
     nothing.
     """
-    from traceanalyzer.analysis.syncs import SyncRow
+    from traceanalyzer.analysis.tables.syncs import SyncRow
 
     print_table("syncs", SyncRow, paths, **options)

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from traceanalyzer.cli.options import TABLE_FORMATS, output_options, recordings, redact_options, selection_options
+from traceanalyzer.cli.options import (
+    TABLE_FORMATS,
+    output_options,
+    recordings,
+    redact_options,
+    selection_options,
+    top_option,
+)
 
 if TYPE_CHECKING:
     import re
@@ -12,11 +19,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from traceanalyzer.cli.options import Output
+    from traceanalyzer.selection import Knowledge, Selection
 
 
 def table_command(command: Callable[..., None]) -> Callable[..., None]:
     """The arguments of a table command; they arrive as `paths` and keyword options for `print_table`."""
-    return recordings(selection_options(redact_options()(output_options(TABLE_FORMATS)(command))))
+    return recordings(selection_options(top_option(redact_options()(output_options(TABLE_FORMATS)(command)))))
 
 
 def print_table(
@@ -28,9 +36,11 @@ def print_table(
     file: Path | None,
     redact: bool,
     hidden_names: list[re.Pattern[str]],
-    **narrow: Any,
+    selection: Selection,
+    knowledge: Knowledge,
+    **rows_wanted: Any,
 ) -> None:
-    """Print a table of `traceanalyzer.tables`; `narrow` is what that takes to narrow it."""
+    """Print a table of `traceanalyzer.tables`; `rows_wanted` is what that takes to choose rows."""
     from traceanalyzer.cli.options import output_of
     from traceanalyzer.cli.output import check_writable, warn_of_failures, write
     from traceanalyzer.cli.read import read
@@ -41,7 +51,7 @@ def print_table(
     warn_of_failures(run)
     from traceanalyzer.tables import table
 
-    rows = table(run, name, **narrow)
+    rows = table(run, name, selection, knowledge, **rows_wanted)
     if redact or hidden_names:
         from traceanalyzer.report.redact import redact_rows
 

@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from traceanalyzer.cli.options import TABLE_FORMATS, Number, output_options, recordings, redact_options
+from traceanalyzer.cli.options import (
+    TABLE_FORMATS,
+    Number,
+    output_options,
+    recordings,
+    redact_options,
+    selection_options,
+)
 
 if TYPE_CHECKING:
     import re
@@ -14,6 +21,7 @@ if TYPE_CHECKING:
 
     from traceanalyzer.analysis.replay.whatif import WhatIf
     from traceanalyzer.cli.options import Output
+    from traceanalyzer.selection import Knowledge, Selection
 
 LEAST_SPEEDUP = 1e-3
 """Work that takes longer than a thousand times its own is no question about this step."""
@@ -23,7 +31,7 @@ LEAST_BUCKET_MB, LARGEST_BUCKET_MB = 0.01, 1e6
 
 @click.command(short_help="Predict the step time if something were different.")
 @recordings
-@click.option("--rank", type=click.IntRange(min=0), metavar="N", help="Only this rank.")
+@selection_options
 @click.option(
     "--speedup", "speedups", multiple=True, metavar="REGEX=N",
     help="Also predict the device work of matching kernels, operators, annotations, Python functions or modules "
@@ -37,7 +45,8 @@ LEAST_BUCKET_MB, LARGEST_BUCKET_MB = 0.01, 1e6
 @output_options(TABLE_FORMATS)
 def whatif(
     paths: tuple[str, ...],
-    rank: int | None,
+    selection: Selection,
+    knowledge: Knowledge,
     speedups: tuple[str, ...],
     bucket_mb: tuple[float, ...],
     redact: bool,
@@ -69,7 +78,7 @@ def whatif(
     warn_of_failures(run)
     from traceanalyzer.tables import predictions
 
-    result = predictions(run, rank=rank, speedups=wanted, bucket_mb=bucket_mb)
+    result = predictions(run, selection, knowledge, speedups=wanted, bucket_mb=bucket_mb)
     if redact or hidden_names:
         from traceanalyzer.report.redact import redact_rows
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
-from traceanalyzer.analysis.metric import metric
+from traceanalyzer.figures import metric
 from traceanalyzer.report.format import figure, plain
 from traceanalyzer.report.grid import make_grid
 from traceanalyzer.report.markdown_text import grid_table, prose

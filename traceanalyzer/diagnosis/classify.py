@@ -42,7 +42,7 @@ RATED_SHARE = 0.9
 
 def classify(m: Measurements) -> Summary:
     """The verdict on a process."""
-    if m.ctx.trace.source == "timing_log":
+    if m.trace.source == "timing_log":
         return timing_summary(m)
     shares = step_shares(m)
     reason = _too_thin(m, shares)
@@ -77,19 +77,19 @@ def _name(top: str, shares: Shares) -> BottleneckClass:
 
 def _too_thin(m: Measurements, shares: Shares | None) -> str:
     """Why there can be no verdict; empty if there can."""
-    if not len(m.ctx.trace.device_ops):
+    if not len(m.trace.device_ops):
         return "the recording holds no GPU work."
-    if shares is None or not m.ctx.steady_ops.any():
+    if shares is None or not m.steady_ops.any():
         return "none of the recorded GPU work belongs to a measured step."
-    if m.ctx.steps.steady_count == 1 and m.ctx.steady_ops.sum() < MIN_DEVICE_OPS:
-        return f"only {int(m.ctx.steady_ops.sum())} GPU operations were recorded."
+    if m.steps.steady_count == 1 and m.steady_ops.sum() < MIN_DEVICE_OPS:
+        return f"only {int(m.steady_ops.sum())} GPU operations were recorded."
     if missing_kernels(m) > TOO_MANY_MISSING:
         return f"the kernels of {missing_kernels(m):.0%} of the launches are not in the recording."
     return ""
 
 
 def _evidence_factor(m: Measurements) -> float:
-    steps, health = m.ctx.steps, m.ctx.trace.health
+    steps, health = m.steps, m.trace.health
     factor = {1: ONE_STEP_FACTOR, 2: TWO_STEPS_FACTOR}.get(steps.steady_count, 1.0)
     if not steps.found:
         factor = NO_STEPS_FACTOR
@@ -112,7 +112,7 @@ _REASONS: dict[BottleneckClass, str] = {
 
 
 def _headline(m: Measurements, bottleneck: BottleneckClass, shares: Shares) -> str:
-    what = "the step" if m.ctx.steps.found else "the recording"
+    what = "the step" if m.steps.found else "the recording"
     step = f"{what} ({m.mean_step_ms:.3g} ms)"
     values = {name: getattr(shares, name) for name in ("communication", "transfer", "launch", "sync", "input", "host")}
     reason = _REASONS[bottleneck].format(step=step, device=shares.device, **values)

@@ -131,7 +131,7 @@ def _advice(m: Measurements, draft: Draft, remedy: Remedy, headroom: float | Non
         low, high = prediction.low_ms, prediction.high_ms
         if low is not None and high is not None and high - low > RANGE_SHARE * base:
             basis += f" (range {low:.3g} to {high:.3g} ms)"
-    elif headroom is not None and m.ctx.steps.found:
+    elif headroom is not None and m.steps.found:
         base, step = m.unprofiled_step_ms or base, _bound_ms(m, draft, headroom)
         basis = f"not replayed; gains at most this: {basis}" if m.replay is not None else basis
     speedup = base / step if step else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from traceanalyzer.analysis.metric import metric as defined
+from traceanalyzer.figures import metric as defined
 
 BottleneckClass = Literal[
     "compute", "memory", "launch", "communication", "sync", "input", "host", "transfer", "inconclusive"

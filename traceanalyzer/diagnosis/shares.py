@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.bounds import Bound
+from traceanalyzer.analysis.roofline.bounds import Bound
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.measure import Measurements
@@ -57,9 +57,9 @@ def memory_bound_share(m: Measurements) -> float:
     """Share of the steady state's compute time in kernels that memory bandwidth would limit at best: as a kernel
     profiler measured it, else by the roofline (traffic takes longer than arithmetic), else (no model, unknown GPU, too
     small to tell) by what usually limits kernels of the class."""
-    ctx, r = m.ctx, m.ctx.roofline
+    r = m.roofline
     rows, time = _compute(m)
-    by_class = np.array([bound == "memory" for bound in ctx.classes.bound])[ctx.op_class[rows]]
+    by_class = np.array([bound == "memory" for bound in m.classes.bound])[m.op_class[rows]]
     memory = np.where((r.rated & ~r.small)[rows], ~r.arithmetic[rows], by_class)
     measured = (r.counted & np.isin(r.bound, (Bound.COMPUTE, Bound.MEMORY)))[rows]
     memory = np.where(measured, r.bound[rows] == Bound.MEMORY, memory)
@@ -69,12 +69,12 @@ def memory_bound_share(m: Measurements) -> float:
 def rated_share(m: Measurements) -> float:
     """Share of the steady state's compute time that the roofline says something about."""
     rows, time = _compute(m)
-    return float(time[m.ctx.roofline.rated[rows]].sum() / time.sum()) if time.sum() else 0.0
+    return float(time[m.roofline.rated[rows]].sum() / time.sum()) if time.sum() else 0.0
 
 
 def _compute(m: Measurements) -> tuple[I64, I64]:
     """The steady state's compute ops and their durations, ns."""
-    ops, rows = m.ctx.trace.device_ops, np.flatnonzero(m.ctx.is_compute & m.ctx.steady_ops)
+    ops, rows = m.trace.device_ops, np.flatnonzero(m.is_compute & m.steady_ops)
     return rows, (ops.end - ops.start)[rows]
 
 

@@ -11,7 +11,7 @@ from traceanalyzer.diagnosis.finding import Summary
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.measure import Measurements
-    from traceanalyzer.analysis.timing import TimingStats
+    from traceanalyzer.analysis.tables.timing import TimingStats
 
 INPUT_SHARE = 0.2
 """Above this share of the iteration, waiting for data is an input bottleneck. A loader that keeps up costs a few
@@ -50,7 +50,7 @@ def _throughput(stats: TimingStats | None) -> str:
 def timing_parts(m: Measurements) -> dict[str, float]:
     """Parts of the step that headroom may be taken from where only a log is known, ms."""
     stats = m.timing
-    if stats is None or not m.ctx.steps.found:
+    if stats is None or not m.steps.found:
         return {}
     data = min(stats.data_time_ms or 0.0, m.mean_step_ms)
     return {"idle.input": data, "idle.other": m.mean_step_ms - data}

@@ -6,8 +6,8 @@ import difflib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from traceanalyzer.analysis.metric import metric as defined
 from traceanalyzer.errors import UnreadableInputError
+from traceanalyzer.figures import metric as defined
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from traceanalyzer import __version__
-from traceanalyzer.analysis.budget import launches_by_step
-from traceanalyzer.analysis.context import Context
-from traceanalyzer.analysis.gap_rows import gap_rows, largest_gaps
-from traceanalyzer.analysis.measure import Measurements, measure_ranks
-from traceanalyzer.analysis.ranks import compare_ranks
-from traceanalyzer.analysis.selection import only_device, only_rank
+from traceanalyzer.analysis.tables.budget import launches_by_step
+from traceanalyzer.analysis.tables.gap_rows import gap_rows, largest_gaps
 from traceanalyzer.diagnosis.diagnose import diagnose
 from traceanalyzer.diagnosis.rules.conditions import profiler_note
 from traceanalyzer.diagnosis.rules.ranks import straggler
 from traceanalyzer.diagnosis.shares import missing_kernels
 from traceanalyzer.report.model import Input, InputDevice, InputHealth, Metrics, Report, Tool
+from traceanalyzer.selection import measured
 from traceanalyzer.trace import Collected
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
-    from traceanalyzer.analysis.kernel_classes import KernelClasses
-    from traceanalyzer.analysis.ranks import RankComparison
-    from traceanalyzer.hardware import HardwareTable
-    from traceanalyzer.kernel_counters import KernelCounters
+    from traceanalyzer.analysis.measure import Measurements
+    from traceanalyzer.analysis.ranks.compare import RankComparison
+    from traceanalyzer.selection import Knowledge, Measured, Selection
     from traceanalyzer.trace import Run, Trace
 
 TOP_ROWS = 30
@@ -38,56 +34,27 @@ NOTED_MISSING = 0.001
 """Share of launches without their kernels that is worth a note."""
 
 
-@dataclass(frozen=True, eq=False)
-class Measured:
-    """A run with its ranks measured and compared: what its report and its charts are made from."""
+def build_report(
+    run: Run, selection: Selection | None = None, knowledge: Knowledge | None = None, top: int = TOP_ROWS
+) -> Report:
+    """The report of a run, or of the selected part of it.
 
-    run: Run
-    each: list[Measurements]
-    ranks: RankComparison
-
-    @property
-    def critical(self) -> Measurements:
-        """The rank that figures of a step speak of."""
-        return self.each[self.ranks.critical]
-
-
-def measure_run(
-    run: Run,
-    *,
-    rank: int | None = None,
-    device: int | None = None,
-    step: int | None = None,
-    classes: KernelClasses | None = None,
-    hardware: HardwareTable | None = None,
-    counters: Sequence[KernelCounters] = (),
-) -> Measured:
-    """Measure a run, or one rank, device (CUDA ordinal) or step (index) of it.
-
-    Raises EmptyRecordingError for a rank, device or step that the recording does not have.
+    Figures of a step are the critical rank's; `top` is how many rows its long tables have. Raises
+    EmptyRecordingError for a rank, device or step that the recording does not have.
     """
-    ranks = [Context(only_device(t, device), classes, step, hardware, counters) for t in only_rank(run, rank)]
-    return Measured(run, measure_ranks(ranks), compare_ranks(ranks))
+    return report_of(measured(run, selection, knowledge), top)
 
 
-def build_report(run: Run, *, top: int = TOP_ROWS, **narrow: Any) -> Report:
-    """The report of a run, or of the part of it that `narrow` says (as `measure_run` takes it, and raises).
-
-    Figures of a step are the critical rank's; `top` is how many rows its long tables have.
-    """
-    return report_of(measure_run(run, **narrow), top)
-
-
-def report_of(measured: Measured, top: int = TOP_ROWS) -> Report:
+def report_of(of: Measured, top: int = TOP_ROWS) -> Report:
     """The report of a measured run."""
-    run, ranks, critical = measured.run, measured.ranks, measured.critical
+    run, ranks, critical = of.run, of.ranks, of.critical
     diagnosis = diagnose(critical, straggler(critical, ranks))
     return Report(
         tool=Tool("traceanalyzer", __version__),
         inputs=[_input(trace) for trace in (*run.traces, *run.logs)],
         summary=diagnosis.summary,
         metrics=_metrics(critical),
-        devices=[row for m in measured.each for row in m.devices],
+        devices=[row for m in of.each for row in m.devices],
         findings=diagnosis.findings,
         recommendations=diagnosis.recommendations,
         tables=_tables(critical, ranks, top),
@@ -118,8 +85,8 @@ def _input(trace: Trace) -> Input:
 
 
 def _metrics(m: Measurements) -> Metrics:
-    ctx, steps = m.ctx, m.ctx.steps
-    on_device, on_host = ctx.device is not None, len(ctx.trace.api_calls) > 0
+    steps = m.steps
+    on_device, on_host = m.device is not None, len(m.trace.api_calls) > 0
     idle_share = m.budget.idle / m.mean_step_ms if m.budget and m.mean_step_ms else None
     return Metrics(
         step_time_ms=m.step_time,
@@ -127,8 +94,8 @@ def _metrics(m: Measurements) -> Metrics:
         unprofiled_step_time_ms=m.unprofiled_step_ms or (m.replay.base_ms if m.replay else None),
         unprofiled_source="measured" if m.unprofiled_step_ms else "estimated" if m.replay else None,
         warmup_steps=steps.warmup,
-        kernels_per_step=float((ctx.is_kernel & ctx.steady_ops).sum() / steps.steady_count) if on_device else None,
-        launches_per_step=float(launches_by_step(ctx)[steps.steady].mean()) if on_host else None,
+        kernels_per_step=float((m.is_kernel & m.steady_ops).sum() / steps.steady_count) if on_device else None,
+        launches_per_step=float(launches_by_step(m)[steps.steady].mean()) if on_host else None,
         gpu_busy_share=None if idle_share is None else 1.0 - idle_share,
         gpu_idle_share=idle_share,
         budget_ms=m.budget,
@@ -138,49 +105,49 @@ def _metrics(m: Measurements) -> Metrics:
         host=m.host,
         critical_path=m.path_time,
         unprofiled_critical_path=m.unprofiled_path_time,
-        roofline=m.roofline,
+        roofline=m.roofline_step,
         timing=m.timing,
     )
 
 
 def _tables(m: Measurements, ranks: RankComparison, top: int) -> dict[str, list[Any]]:
-    longest = gap_rows(m.ctx, m.gaps, largest_gaps(m.gaps, top))
+    longest = gap_rows(m, m.gaps, largest_gaps(m.gaps, top))
     return {
         "ranks": list(ranks.rows) if len(ranks.rows) > 1 else [],
-        "steps": m.steps if m.ctx.steps.found else [],
+        "steps": m.step_rows if m.steps.found else [],
         "critical_path": m.path[:top],
         "phases": m.phases,
         "gaps": longest,
         "gap_histogram": m.gap_histogram,
         "syncs": m.syncs[:top],
-        "kernel_classes": m.classes,
+        "kernel_classes": m.class_rows,
         "kernels": m.kernels[:top],
         "ops": m.ops[:top],
         "copies": m.copies,
         "collectives": m.collectives,
         "skew": list(ranks.collectives),
-        "conditions": list(m.ctx.trace.conditions),
+        "conditions": list(m.trace.conditions),
     }
 
 
 def _roofline_notes(m: Measurements) -> list[str]:
     """Why there is no roofline, and how far measured kernels replace its estimates."""
-    ctx, notes = m.ctx, []
-    if ctx.device is not None and ctx.gpus[ctx.device] is None:
-        name = next((d.name for d in ctx.trace.devices if d.id == ctx.device), None)
+    notes = []
+    if m.device is not None and m.gpus[m.device] is None:
+        name = next((d.name for d in m.trace.devices if d.id == m.device), None)
         notes.append(
             f"{name or 'The GPU (its name was not recorded)'} is not in the hardware table, or not as it was recorded: "
             "nothing is said about its limits (--hardware FILE adds a GPU)."
         )
-    if ctx.counters:
-        measured = ctx.roofline.counted & ctx.steady_ops
-        share = measured.sum() / max((ctx.is_kernel & ctx.steady_ops).sum(), 1)
+    if m.knowledge.counters:
+        counted = m.roofline.counted & m.steady_ops
+        share = counted.sum() / max((m.is_kernel & m.steady_ops).sum(), 1)
         notes.append(f"Nsight Compute's report has {share:.0%} of the kernels; the others' rooflines are estimates.")
     return notes
 
 
 def _notes(run: Run, m: Measurements) -> list[str]:
-    steps, collected = m.ctx.steps, m.ctx.trace.collected
+    steps, collected = m.steps, m.trace.collected
     notes = [f"{failure.path} could not be read: {failure.message}" for failure in run.failures]
     if not steps.found:
         notes.append("No steps were found; every figure is for the whole recording.")
@@ -190,12 +157,12 @@ def _notes(run: Run, m: Measurements) -> list[str]:
         notes.append(
             f"The recording is cut off: its last {steps.incomplete} step(s) miss device work and are left out."
         )
-    if m.ctx.device is None:
+    if m.device is None:
         notes.append("The recording holds no GPU work: nothing is said about the GPU.")
     elif not collected.api:
         notes.append("API calls were not recorded: launches, waits and the causes of idle time cannot be told.")
     notes += _roofline_notes(m)
-    if m.ctx.trace.source != "timing_log":
+    if m.trace.source != "timing_log":
         notes += [profiler_note(m) or NOT_TIMED, *_replay_notes(m)]
     if missing_kernels(m) > NOTED_MISSING:
         notes.append(

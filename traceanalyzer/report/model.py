@@ -11,16 +11,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from traceanalyzer.analysis.communication import CommunicationTime
-from traceanalyzer.analysis.devices import DeviceTotals
-from traceanalyzer.analysis.host import HostStats
-from traceanalyzer.analysis.launches import LaunchStats
-from traceanalyzer.analysis.metric import metric
-from traceanalyzer.analysis.replay.path_rows import PathTime
-from traceanalyzer.analysis.roofline_step import RooflineStep
-from traceanalyzer.analysis.step_metrics import Budget, Idle, StepTime
-from traceanalyzer.analysis.step_parts import StepPart
-from traceanalyzer.analysis.timing import TimingStats
+from traceanalyzer.analysis.tables.collectives import CommunicationTime
+from traceanalyzer.analysis.tables.devices import DeviceTotals
+from traceanalyzer.analysis.tables.host import HostStats
+from traceanalyzer.analysis.tables.launches import LaunchStats
+from traceanalyzer.analysis.tables.path_rows import PathTime
+from traceanalyzer.analysis.tables.roofline_step import RooflineStep
+from traceanalyzer.analysis.tables.step_metrics import Budget, Idle, StepTime
+from traceanalyzer.analysis.tables.step_parts import StepPart
+from traceanalyzer.analysis.tables.timing import TimingStats
 from traceanalyzer.diagnosis.finding import (
     BottleneckClass,
     Evidence,
@@ -29,6 +28,7 @@ from traceanalyzer.diagnosis.finding import (
     Severity,
     Summary,
 )
+from traceanalyzer.figures import metric
 
 __all__ = [
     "BottleneckClass",

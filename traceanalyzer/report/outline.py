@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from traceanalyzer.analysis.metric import definitions
+from traceanalyzer.figures import definitions
 from traceanalyzer.report.format import NOT_AVAILABLE, figure, label, measured, plain
 from traceanalyzer.report.grid import FOR_PROGRAMS, TIMESTAMPS
 from traceanalyzer.report.model import Budget, Idle, Input, Metrics

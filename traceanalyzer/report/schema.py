@@ -8,7 +8,7 @@ from typing import Any, get_args, get_type_hints
 
 import msgspec
 
-from traceanalyzer.analysis.gaps import IdleCause
+from traceanalyzer.analysis.causes.gaps import IdleCause
 from traceanalyzer.report.json import KEYS
 from traceanalyzer.report.model import SCHEMA_VERSION, Report
 from traceanalyzer.report.table_rows import TABLE_ROWS

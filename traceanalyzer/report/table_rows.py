@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from traceanalyzer.analysis.budget import StepRow
-from traceanalyzer.analysis.communication import CollectiveStats
-from traceanalyzer.analysis.copies import CopyStats
-from traceanalyzer.analysis.gap_rows import GapHistogramRow, GapRow
-from traceanalyzer.analysis.kernels import ClassStats, KernelStats
-from traceanalyzer.analysis.ops import OpStats
-from traceanalyzer.analysis.phases import PhaseStats
-from traceanalyzer.analysis.ranks import RankRow
-from traceanalyzer.analysis.replay.path_rows import PathRow
-from traceanalyzer.analysis.skew import CollectiveSkew
-from traceanalyzer.analysis.syncs import SyncRow
+from traceanalyzer.analysis.ranks.compare import RankRow
+from traceanalyzer.analysis.ranks.skew import CollectiveSkew
+from traceanalyzer.analysis.tables.budget import StepRow
+from traceanalyzer.analysis.tables.collectives import CollectiveStats
+from traceanalyzer.analysis.tables.copies import CopyStats
+from traceanalyzer.analysis.tables.gap_rows import GapHistogramRow, GapRow
+from traceanalyzer.analysis.tables.kernels import ClassStats, KernelStats
+from traceanalyzer.analysis.tables.ops import OpStats
+from traceanalyzer.analysis.tables.path_rows import PathRow
+from traceanalyzer.analysis.tables.phases import PhaseStats
+from traceanalyzer.analysis.tables.syncs import SyncRow
 from traceanalyzer.trace import Condition
 
 TABLE_ROWS: dict[str, type[Any]] = {

@@ -17,7 +17,7 @@ from traceanalyzer.trace import Process
 @settings(max_examples=200, deadline=None)
 @given(any_rows, any_rows)
 def test_predictions_of_any_ranks_are_numbers(first: Any, second: Any) -> None:
-    contexts = [measure(rows).ctx for rows in (first, second)]
+    contexts = [measure(rows) for rows in (first, second)]
     for rank, ctx in enumerate(contexts):
         ctx.trace = replace(ctx.trace, process=Process(rank=rank, world_size=2))
     replay = Replay.of(contexts[0], None, contexts[1:])

@@ -6,8 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.analysis.test_gaps import Program
-from traceanalyzer.analysis.context import Context
+from tests.analysis.causes.test_gaps import Program
 from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.analysis.replay.scenarios import (
     COMMUNICATION_FREE,
@@ -32,13 +31,13 @@ GEMM = "ampere_bf16_s16816gemm_bf16_128x64"
 NCCL = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 
 
-def steps(step: object, count: int = 6) -> Context:
+def steps(step: object, count: int = 6) -> Measurements:
     program = Program()
     for i in range(count):
         start = program.now
         step(program)
         program.annotation(f"ProfilerStep#{i}", start, program.now)
-    return Context(program.build())
+    return Measurements(program.build())
 
 
 def replayed(step: object, scenario: Scenario | None = None) -> float:
@@ -120,7 +119,7 @@ def test_an_outlying_step_is_left_out() -> None:
         program.spend(5000 if i == 5 else 0)
         host_bound(program)
         program.annotation(f"ProfilerStep#{i}", start, program.now)
-    tape = make_tape(Context(program.build()))
+    tape = make_tape(Measurements(program.build()))
     assert tape is not None
     assert tape.steps == 7
     assert step_time_ns(tape) / 1e3 == pytest.approx(replayed(host_bound), rel=0.02)
@@ -133,8 +132,8 @@ def test_the_host_is_fitted_to_a_measured_step_time() -> None:
 
 
 def test_without_steps_or_launches_there_is_no_replay() -> None:
-    assert Replay.of(Context(Program().launch().build())) is None
-    assert make_tape(Context(Program().kernel("k", 0, 10).build())) is None
+    assert Replay.of(Measurements(Program().launch().build())) is None
+    assert make_tape(Measurements(Program().kernel("k", 0, 10).build())) is None
 
 
 def nearest(value: float, rounds: list[float]) -> float:
@@ -156,7 +155,7 @@ def test_fidelity_and_unprofiled_step_times_on_labelled_recordings() -> None:
         pytest.skip("the shared recordings are not here")
     fidelity, error = [], []
     for name, path in recordings():
-        replay = Measurements(Context(load([path]).traces[0])).replay
+        replay = Measurements(load([path]).traces[0]).replay
         assert replay is not None
         fidelity.append(abs(replay.fidelity_error))
         error.append(abs(replay.base_ms / nearest(replay.base_ms, CASES[name]["rounds_ms"]) - 1))
@@ -187,7 +186,7 @@ def test_predictions_agree_with_the_ablations_in_the_median() -> None:
     errors = []
     for name, scenario in ABLATIONS.items():
         path = dict(recordings())[f"{name}.base"]
-        replay = Measurements(Context(load([path]).traces[0])).replay
+        replay = Measurements(load([path]).traces[0]).replay
         assert replay is not None
         predicted = replay.predict(scenario).step_ms
         truth = CASES.get(f"{name}.without") or CASES[f"{name}.fix"]
@@ -202,7 +201,7 @@ def test_no_gain_is_promised_where_removing_the_thing_gained_nothing(
 ) -> None:
     if not CASES:
         pytest.skip("the shared recordings are not here")
-    replay = Measurements(Context(load([SHARED / "ablations" / f"{name}.{suffix}.json.gz"]).traces[0])).replay
+    replay = Measurements(load([SHARED / "ablations" / f"{name}.{suffix}.json.gz"]).traces[0]).replay
     assert replay is not None
     speedup = replay.predict(scenario).speedup
     assert speedup is not None

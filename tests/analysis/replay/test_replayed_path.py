@@ -18,18 +18,17 @@ from tests.analysis.replay.test_replay import (
     thinking,
     waiting,
 )
-from traceanalyzer.analysis.context import Context
+from traceanalyzer.analysis.causes.critical_path import find_critical_path
 from traceanalyzer.analysis.measure import Measurements
-from traceanalyzer.analysis.replay.critical_path import find_critical_path
-from traceanalyzer.analysis.replay.path_rows import PathTime, path_time
 from traceanalyzer.analysis.replay.replayed_path import replayed_path_time
 from traceanalyzer.analysis.replay.simulate import step_time_ns
 from traceanalyzer.analysis.replay.tape import make_tape
 from traceanalyzer.analysis.replay.whatif import Replay
+from traceanalyzer.analysis.tables.path_rows import PathTime, path_time
 from traceanalyzer.ingest import load
 
 if TYPE_CHECKING:
-    from tests.analysis.test_gaps import Program
+    from tests.analysis.causes.test_gaps import Program
     from traceanalyzer.analysis.replay.tape import Tape
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -41,7 +40,7 @@ DIFFERENCE = 0.001
 """By which a duration is changed to see whether the step follows."""
 
 
-def tape_of(ctx: Context) -> Tape:
+def tape_of(ctx: Measurements) -> Tape:
     tape = make_tape(ctx)
     assert tape is not None
     return tape
@@ -97,7 +96,7 @@ def test_a_full_queue_leads_back_to_the_device(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("recording", RECORDINGS, ids=lambda p: p.name)
 def test_paths_are_as_long_as_the_replayed_step(recording: Path) -> None:
-    replay = Measurements(Context(load([recording]).traces[0])).replay
+    replay = Measurements(load([recording]).traces[0]).replay
     assert replay is not None
     found = replayed_path_time(replay.usual)
     assert total(found) == pytest.approx(replay.base_ms, rel=0.02)

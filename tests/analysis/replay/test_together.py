@@ -38,7 +38,7 @@ def replayed(ranks: list[Rank], scenario: Scenario | None = None) -> float:
 @pytest.mark.parametrize("other", [BUSY, SLOW_HOST, SLOW_DEVICE])
 def test_a_run_is_reproduced_by_its_ranks_together(other: Rank) -> None:
     contexts = run(BUSY, other)
-    for m in measure_ranks(contexts):
+    for m in measure_ranks([one.trace for one in contexts]):
         assert m.replay is not None
         assert len(m.replay.recorded) == 2
         assert abs(m.replay.fidelity_error) < 0.01

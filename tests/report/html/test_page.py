@@ -11,12 +11,12 @@ import pytest
 from tests.report.html.test_data import timeline
 from tests.report.reports import HOSTILE, empty, full, hostile
 from tests.report.test_redact import OWN_KERNEL, PATTERNS, SECRETS, secret
-from traceanalyzer.analysis.timeline import Lane
 from traceanalyzer.report import outline
 from traceanalyzer.report.html import Details, render_html
 from traceanalyzer.report.html import page as module
 from traceanalyzer.report.html.page import MAX_BYTES, POLICY
 from traceanalyzer.report.redact import redact_with
+from traceanalyzer.report.timeline.lanes import Lane
 
 PLOTLY = "/* plotly */"
 

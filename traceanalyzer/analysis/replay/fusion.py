@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.intervals import measure, union
+from traceanalyzer.analysis.algebra.intervals import measure, union
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
@@ -47,13 +47,13 @@ def launches_fused(tape: Tape) -> Tape | None:
 def _runs(tape: Tape) -> Bool:
     """Which ops continue a run: elementwise as the op before, launched next in the same step and on the same stream,
     without a wait or other work of the host between them, and waiting for nothing else."""
-    ctx = tape.ctx
-    elementwise = (ctx.op_class == ctx.classes.index("elementwise"))[tape.row]
+    source = tape.source
+    elementwise = (source.op_class == source.classes.index("elementwise"))[tape.row]
     step = np.diff(tape.event, prepend=-2)
     first = tape.event
     follows = (step <= 1) & ~tape.waits[first] & (tape.work[first] == 0) & (tape.loading[first] == 0)
     follows[1:] &= (tape.stream[1:] == tape.stream[:-1]) & elementwise[:-1]
-    of_step = ctx.steps.of_op[tape.row]
+    of_step = source.steps.of_op[tape.row]
     follows[1:] &= of_step[1:] == of_step[:-1]
     follows[:1] = False
     result: Bool = follows & elementwise & (tape.dependencies.on < 0) & (tape.dependencies.on_communication < 0)
@@ -134,28 +134,28 @@ def _beyond_floor(tape: Tape, ops: I64) -> I64:
 
 
 def _names(tape: Tape, ops: I64) -> I32:
-    return tape.ctx.trace.device_ops.name[tape.row[ops]]
+    return tape.source.trace.device_ops.name[tape.row[ops]]
 
 
 def _is_list_op(tape: Tape, name: int) -> bool:
-    return "multi_tensor" in (tape.ctx.trace.text(int(name)) or "")
+    return "multi_tensor" in (tape.source.trace.text(int(name)) or "")
 
 
 def _optimizer_steps(tape: Tape) -> I64:
     """For each op the step of an Adam that launched it (row of the host range), -1: none, or fused already."""
-    ctx = tape.ctx
-    ranges, ops = ctx.trace.host_ranges, ctx.trace.device_ops
-    adam = [i for i, text in enumerate(ctx.trace.strings) if text.startswith(OPTIMIZER_PREFIX + "Adam")]
+    source = tape.source
+    ranges, ops = source.trace.host_ranges, source.trace.device_ops
+    adam = [i for i, text in enumerate(source.trace.strings) if text.startswith(OPTIMIZER_PREFIX + "Adam")]
     rows = np.flatnonzero(np.isin(ranges.name, adam) & (ranges.kind == RangeKind.ANNOTATION))
     result = np.full(len(tape.row), -1, np.int64)
     if not len(rows):
         return result
     rows = rows[np.argsort(ranges.start[rows], kind="stable")]
-    launched = ctx.launch_time[tape.row]
+    launched = source.launch_time[tape.row]
     inside = measure(union(ranges.start[rows], ranges.end[rows]), launched, launched + 1) > 0
-    inside &= ctx.is_kernel[tape.row]
+    inside &= source.is_kernel[tape.row]
     at = np.searchsorted(ranges.start[rows], launched, side="right") - 1
-    fused = [i for i, text in enumerate(ctx.trace.strings) if "FusedAdam" in text or "fused_adam" in text]
+    fused = [i for i, text in enumerate(source.trace.strings) if "FusedAdam" in text or "fused_adam" in text]
     done = np.unique(at[inside & np.isin(ops.name[tape.row], fused)])
     inside &= ~np.isin(at, done)
     result[inside] = rows[at[inside]]

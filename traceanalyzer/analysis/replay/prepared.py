@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.replay.scenarios import without
-from traceanalyzer.analysis.texts import texts_where
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
-    from traceanalyzer.analysis.context import Context
+    from traceanalyzer.analysis.joined.linked import Linked
     from traceanalyzer.analysis.replay.scenarios import Change
     from traceanalyzer.analysis.replay.tape import Tape
     from traceanalyzer.trace import I64, Bool
@@ -24,7 +24,7 @@ def prepared_before(pattern: str) -> Change:
     them, and nothing of what they do up to their last wait for the device, which is how algorithms are tried."""
 
     def change(tape: Tape) -> Tape:
-        call = _calls_of_events(tape, _calls(tape.ctx, pattern)[tape.row])
+        call = _calls_of_events(tape, _calls(tape.source, pattern)[tape.row])
         tried = _up_to_last_wait(tape, call)
         shorter = without(tape, tried[tape.event])
         return replace(
@@ -37,15 +37,15 @@ def prepared_before(pattern: str) -> Change:
     return change
 
 
-def _calls(ctx: Context, pattern: str) -> I64:
+def _calls(linked: Linked, pattern: str) -> I64:
     """For each device op the node of the outermost operator with such a name around its launch, -1 without one."""
-    tree = ctx.tree
-    named = texts_where(ctx.trace, re.compile(pattern).search)
+    tree = linked.tree
+    named = texts_where(linked.trace.strings, re.compile(pattern).search)
     wanted = tree.kind == RangeKind.OP
-    wanted[wanted] = named[ctx.trace.host_ranges.name[tree.row[wanted]]]
-    result = np.full(len(ctx.launch), -1, np.int64)
-    launched = np.flatnonzero(ctx.launch >= 0)
-    result[launched] = tree.outermost(wanted)[tree.node_of_call[ctx.launch[launched]]]
+    wanted[wanted] = named[linked.trace.host_ranges.name[tree.row[wanted]]]
+    result = np.full(len(linked.launch), -1, np.int64)
+    launched = np.flatnonzero(linked.launch >= 0)
+    result[launched] = tree.outermost(wanted)[tree.node_of_call[linked.launch[launched]]]
     return result
 
 

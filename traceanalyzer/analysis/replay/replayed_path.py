@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.gaps import QUEUED_LATENCY_NS
-from traceanalyzer.analysis.metric import ms
-from traceanalyzer.analysis.replay.binding import Bindings, Bound, HostWaits, op_before
-from traceanalyzer.analysis.replay.critical_path import Part, PathKind, walk
-from traceanalyzer.analysis.replay.path_rows import PathTime
-from traceanalyzer.analysis.replay.simulate import QUEUE_DEPTH, repetitions, run
+from traceanalyzer.analysis.causes.critical_path import Part, PathKind, walk
+from traceanalyzer.analysis.causes.start import Bindings, Bound, HostWaits, op_before
+from traceanalyzer.analysis.replay.simulate import repetitions, run
+from traceanalyzer.analysis.tables.path_rows import PathTime
+from traceanalyzer.analysis.time.launch_queue import QUEUE_DEPTH, QUEUED_LATENCY_NS
+from traceanalyzer.figures import ms
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from traceanalyzer.analysis.replay.critical_path import Chain
+    from traceanalyzer.analysis.causes.critical_path import Chain
     from traceanalyzer.analysis.replay.simulate import Pass
     from traceanalyzer.analysis.replay.tape import Tape
     from traceanalyzer.trace import F64, I64
@@ -78,7 +78,7 @@ def _on_device(tape: Tape, chain: Chain) -> dict[PathKind, I64]:
 def _held_by(tape: Tape, running: I64) -> I64:
     """For each op the kind of the op of another stream that it waited for in the recording: where the replay keeps a
     long pause, that is what held the device."""
-    bindings, kind = tape.ctx.bindings, np.full(len(tape.ctx.trace.device_ops) + 1, PathKind.OTHER)
+    bindings, kind = tape.source.bindings, np.full(len(tape.source.trace.device_ops) + 1, PathKind.OTHER)
     kind[tape.row] = running
     other = np.where(bindings.by == Bound.DEPENDENCY, bindings.op, -1)
     return kind[other[tape.row]]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.causes.dependencies import Dependencies
 from traceanalyzer.analysis.replay.buckets import MB, BucketSize, rebucketed
-from traceanalyzer.analysis.replay.dependencies import Dependencies
 from traceanalyzer.analysis.replay.fusion import (
     LEAST_KERNEL_NS,
     elementwise_fused,
@@ -114,7 +114,7 @@ def communication_overlapped(tape: Tape) -> Tape:
 
 def at_roofline(tape: Tape) -> Tape | None:
     """Each kernel takes the time that its work needs at the GPU's limits; None where no kernel's is known."""
-    attainable = tape.ctx.roofline.attainable[tape.row]
+    attainable = tape.source.roofline.attainable[tape.row]
     known = np.isfinite(attainable) & tape.compute
     if not known.any():
         return None
@@ -126,7 +126,7 @@ def faster(pattern: str, factor: float) -> Scenario:
     """The device work that a name (regular expression, see `ops_named`) stands for takes 1/factor of its time."""
 
     def change(tape: Tape) -> Tape | None:
-        chosen = ops_named(tape.ctx, pattern)[tape.row]
+        chosen = ops_named(tape.source, pattern)[tape.row]
         if not chosen.any():
             return None
         return replace(tape, duration=np.where(chosen, tape.duration / factor, tape.duration).astype(np.int64))

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from traceanalyzer.analysis.time.launch_queue import QUEUE_DEPTH
+
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
     from traceanalyzer.analysis.replay.tape import Tape
 
-QUEUE_DEPTH = 1024
-"""Ops that can be launched ahead of the device; then the next launch waits (recordings level off at 1,023)."""
 LEAST_STEPS = 24
 """Steps to run at least: the tape is repeated until its start no longer matters."""
 

@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.metric import NS_PER_MS, metric
-from traceanalyzer.analysis.replay.clocks import CAUTIOUS_DUTY, LIMITED_DUTY, duties, slowed
+from traceanalyzer.analysis.replay.gpu_clock import CAUTIOUS_DUTY, LIMITED_DUTY, duties, slowed
 from traceanalyzer.analysis.replay.scenarios import COMBINED, SCENARIOS, Scenario, combined
 from traceanalyzer.analysis.replay.simulate import step_times_ns
 from traceanalyzer.analysis.replay.tape import typical_steps
 from traceanalyzer.analysis.replay.together import make_tapes
+from traceanalyzer.figures import NS_PER_MS, metric
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from traceanalyzer.analysis.context import Context
     from traceanalyzer.analysis.replay.scenarios import Change
     from traceanalyzer.analysis.replay.tape import Tape
+    from traceanalyzer.analysis.roofline.rated import Rated
 
 DISPATCH_SHARE = 0.65
 """Share of the recorded dispatch time that is left without the profiler: the median of host-bound recordings of eager
-PyTorch that were also timed without it. A cost for each operator and call fits them worse (docs/accuracy.md)."""
+PyTorch that were also rated without it. A cost for each operator and call fits them worse (docs/accuracy.md)."""
 DISPATCH_SHARE_WITH_STACKS = 0.5
 """The same where Python stacks were recorded."""
 DISPATCH_RANGE = 0.2
@@ -95,21 +95,21 @@ class Replay:
     """Step time of each rank without the profiler, ns."""
 
     @classmethod
-    def of(cls, ctx: Context, measured_ms: float | None = None, peers: Sequence[Context] = ()) -> Replay | None:
+    def of(cls, rated: Rated, measured_ms: float | None = None, peers: Sequence[Rated] = ()) -> Replay | None:
         """The replay of a process; None where launches or device work were not recorded, or there are no steps.
 
         `measured_ms` is the step time without a profiler, where the capture has it: the host is then made as
         fast as that says. `peers` are the other ranks of its run, replayed with it.
         """
-        tapes = make_tapes(ctx, peers) if ctx.steps.found else ()
+        tapes = make_tapes(rated, peers) if rated.steps.found else ()
         if not tapes:
             return None
-        steps = typical_steps(*(tape.ctx for tape in tapes))
-        typical = float(ctx.steps.duration[steps].mean()) / NS_PER_MS
+        steps = typical_steps(*(tape.source for tape in tapes))
+        typical = float(rated.steps.duration[steps].mean()) / NS_PER_MS
         cheap, usual, dear = _without_profiler(tapes, measured_ms)
         replayed = step_ms(tapes)
         return cls(
-            recorded_ms=float(ctx.steps.duration[ctx.steps.steady].mean()) / NS_PER_MS,
+            recorded_ms=float(rated.steps.duration[rated.steps.steady].mean()) / NS_PER_MS,
             fidelity_error=replayed / typical - 1.0 if typical else 0.0,
             recorded=tapes,
             cheap=cheap,
@@ -200,7 +200,7 @@ class Replay:
                 yield prediction
 
     def _notes(self) -> list[str]:
-        world = self.recorded[0].ctx.trace.process.world_size or 1
+        world = self.recorded[0].source.trace.process.world_size or 1
         if len(self.recorded) > 1:
             return [TOGETHER.format(ranks=len(self.recorded))]
         return [ONE_RANK.format(world=world)] if world > 1 and self.recorded[0].communication.any() else []
@@ -215,7 +215,7 @@ def _without_profiler(
     tapes: tuple[Tape, ...], measured_ms: float | None
 ) -> tuple[tuple[Tape, ...], tuple[Tape, ...], tuple[Tape, ...]]:
     """The tapes with the profiler's cost taken out of the dispatch: cheap, usual and dear host."""
-    trace = tapes[0].ctx.trace
+    trace = tapes[0].source.trace
     if measured_ms is not None:
         fitted = dispatch_scaled(tapes, fitted_share(tapes, measured_ms))
         return fitted, fitted, fitted

@@ -38,20 +38,20 @@ def written_out_attention(m: Measurements, free: Bool) -> Iterator[Claim]:
     """Softmax and its neighbours between two batched products, forward or backward."""
     order = in_stream_order(m, steady(m))
     between = _between(m, order)
-    rows = np.zeros(len(m.ctx.trace.device_ops), bool)
+    rows = np.zeros(len(m.trace.device_ops), bool)
     rows[order[between >= 0]] = True
     rows &= free
     total = per_step(m, duration(m)[rows])
     if total <= 0:
         return
-    number = len(np.unique(between[between >= 0])) / m.ctx.steps.steady_count
-    moved = m.ctx.roofline.bytes[rows]
+    number = len(np.unique(between[between >= 0])) / m.steps.steady_count
+    moved = m.roofline.bytes[rows]
     evidence = [
         share(total, m.mean_step_ms, "passes over the scores between the two products of attention"),
         Evidence("attentions", number, "", "a step, forward and backward each"),
     ]
     if np.isfinite(moved).any():
-        saved = float(np.nansum(moved)) / m.ctx.steps.steady_count
+        saved = float(np.nansum(moved)) / m.steps.steady_count
         evidence.append(Evidence("traffic saved", saved, "bytes", "scores read and written by these passes, a step"))
     evidence += [Evidence("time", t, "ms", name) for name, t in top_kernels(m, rows)]
     action = "Use torch.nn.functional.scaled_dot_product_attention: its kernels keep the scores on the chip."
@@ -66,7 +66,7 @@ def _between(m: Measurements, order: I64) -> I64:
     """For each op of `order` the number of the attention between whose products it lies, -1 outside of any."""
     operator = operators(m)[order]
     product, softmax = np.flatnonzero(with_text(m, operator, PRODUCT)), with_text(m, operator, SOFTMAX)
-    step, stream = m.ctx.steps.of_op[order], m.ctx.trace.device_ops.stream[order]
+    step, stream = m.steps.of_op[order], m.trace.device_ops.stream[order]
     seen = np.concatenate(([0], np.cumsum(softmax)))
     result = np.full(len(order), -1, np.int64)
     pairs = zip(product[:-1].tolist(), product[1:].tolist(), strict=True)

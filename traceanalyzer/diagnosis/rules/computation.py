@@ -41,7 +41,7 @@ SHOWN = 3
 
 def computation(m: Measurements) -> Iterator[Draft]:
     """What the kernels of the step could do better."""
-    free = np.ones(len(m.ctx.trace.device_ops), bool)
+    free = np.ones(len(m.trace.device_ops), bool)
     for rule in CLAIMS:
         for claim in rule(m, free):
             if claim.draft.claim_ms is None or claim.draft.claim_ms > 0:
@@ -51,11 +51,11 @@ def computation(m: Measurements) -> Iterator[Draft]:
 
 def above_roofline(m: Measurements) -> Iterator[Draft]:
     """Kernels faster than their roofline: their data was in a cache, or their model does not fit."""
-    r, time = m.ctx.roofline, duration(m)
-    rows = m.ctx.steady_ops & r.rated & (r.attainable > time)
+    r, time = m.roofline, duration(m)
+    rows = m.steady_ops & r.rated & (r.attainable > time)
     if not rows.any():
         return
-    cached = rows & (r.bytes <= m.ctx.limit("cache_bytes")) & ~r.arithmetic
+    cached = rows & (r.bytes <= m.limit("cache_bytes")) & ~r.arithmetic
     names = [title(m, int(code)) for code in _by_time(m, rows)]
     evidence = [
         Evidence("kernels", ", ".join(names), "", "with the most time above their roofline"),
@@ -75,11 +75,11 @@ def above_roofline(m: Measurements) -> Iterator[Draft]:
 
 
 def _by_time(m: Measurements, rows: Bool) -> list[int]:
-    names, inverse = np.unique(m.ctx.trace.device_ops.name[rows], return_inverse=True)
+    names, inverse = np.unique(m.trace.device_ops.name[rows], return_inverse=True)
     time = np.bincount(inverse, weights=duration(m)[rows])
     return [int(names[i]) for i in np.argsort(-time, kind="stable")[:SHOWN]]
 
 
 def _share(m: Measurements, rows: Bool) -> float:
     time = duration(m)
-    return float(time[rows].sum() / max(time[m.ctx.steady_ops].sum(), 1))
+    return float(time[rows].sum() / max(time[m.steady_ops].sum(), 1))

@@ -18,7 +18,7 @@ PROFILER_COST = 0.2
 
 def spoiled(m: Measurements) -> Iterator[Draft]:
     """A condition of the recording makes its figures those of something else."""
-    for condition in m.ctx.trace.conditions:
+    for condition in m.trace.conditions:
         if condition.spoils:
             name = "-".join(condition.name.lower().replace(".", " ").replace("_", " ").split())
             evidence = [Evidence(condition.name, condition.value, "", "conditions of the recording")]
@@ -30,7 +30,7 @@ def spoiled(m: Measurements) -> Iterator[Draft]:
 def profiler_cost(m: Measurements) -> Iterator[Draft]:
     """The recorded step is much slower than the same step without the profiler."""
     plain = m.unprofiled_step_ms
-    if plain is None or not m.ctx.steps.found or m.mean_step_ms <= (1 + PROFILER_COST) * plain:
+    if plain is None or not m.steps.found or m.mean_step_ms <= (1 + PROFILER_COST) * plain:
         return
     evidence = [
         Evidence("profiler's cost", m.mean_step_ms / plain - 1, "share", "of the unprofiled step", PROFILER_COST),
@@ -45,7 +45,7 @@ def profiler_cost(m: Measurements) -> Iterator[Draft]:
 def profiler_note(m: Measurements) -> str | None:
     """What the profiler cost, in a sentence; None where the unprofiled step time is not known."""
     plain = m.unprofiled_step_ms
-    if plain is None or not m.ctx.steps.found:
+    if plain is None or not m.steps.found:
         return None
     cost = m.mean_step_ms / plain - 1
     what = f"costs {cost:.1%}" if cost >= 0 else "costs nothing measurable"

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.metric import ms
-from traceanalyzer.analysis.op_models.tensors import Tensor, parse_inputs
+from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
 from traceanalyzer.diagnosis.draft import Draft, Remedy, share
 from traceanalyzer.diagnosis.finding import Evidence
 from traceanalyzer.diagnosis.rules.kernel_rows import (
@@ -25,12 +24,13 @@ from traceanalyzer.diagnosis.rules.kernel_rows import (
     top_kernels,
 )
 from traceanalyzer.diagnosis.shares import step_shares
+from traceanalyzer.figures import ms
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from traceanalyzer.analysis.measure import Measurements
-    from traceanalyzer.analysis.op_models.tensors import Input
+    from traceanalyzer.analysis.roofline.op_models.tensors import Input
     from traceanalyzer.diagnosis.finding import BottleneckClass
     from traceanalyzer.trace import F64, I64, Bool
 
@@ -52,13 +52,12 @@ MIN_BUSY_SHARE = 0.25
 
 def optimizer_passes(m: Measurements, free: Bool) -> Iterator[Claim]:
     """An optimizer step written as many passes over its state."""
-    ctx = m.ctx
     fused = named(m, FUSED_OPTIMIZER)
     rows = np.flatnonzero(steady(m) & of_class(m, "optimizer") & ~fused & free)
     if not len(rows):
         return
-    names, inverse = np.unique(ctx.trace.device_ops.name[rows], return_inverse=True)
-    by_name = np.bincount(inverse, weights=duration(m)[rows]) / ctx.steps.steady_count
+    names, inverse = np.unique(m.trace.device_ops.name[rows], return_inverse=True)
+    by_name = np.bincount(inverse, weights=duration(m)[rows]) / m.steps.steady_count
     total, longest = ms(by_name.sum()), ms(by_name.max())
     evidence = [
         share(total, m.mean_step_ms, "optimizer kernels that are not fused"),
@@ -77,7 +76,7 @@ def optimizer_passes(m: Measurements, free: Bool) -> Iterator[Claim]:
 def memory_chains(m: Measurements, free: Bool) -> Iterator[Claim]:
     """Runs of memory-bound kernels one after the other, which one kernel could do in a single pass."""
     order = in_stream_order(m, steady(m))
-    fusible = of_class(m, *FUSIBLE) & m.ctx.is_kernel & free & ~named(m, COMPILED)
+    fusible = of_class(m, *FUSIBLE) & m.is_kernel & free & ~named(m, COMPILED)
     run, number = _of_same_data(m, order, *runs(m, order, fusible[order]))
     count = np.bincount(run[run >= 0], minlength=number)
     if not (count >= MIN_CHAIN).any():
@@ -89,9 +88,7 @@ def memory_chains(m: Measurements, free: Bool) -> Iterator[Claim]:
     total = per_step(m, duration(m)[rows])
     evidence = [
         share(total, m.mean_step_ms, "runs of memory-bound kernels"),
-        Evidence(
-            "runs per step", (count >= MIN_CHAIN).sum() / m.ctx.steps.steady_count, "", f"of at least {MIN_CHAIN}"
-        ),
+        Evidence("runs per step", (count >= MIN_CHAIN).sum() / m.steps.steady_count, "", f"of at least {MIN_CHAIN}"),
         Evidence("kernels per run", float(count[count >= MIN_CHAIN].mean()), "", "mean"),
         *_traffic_saved(m, chained, run),
         *(Evidence("time", t, "ms", name) for name, t in top_kernels(m, rows)),
@@ -124,7 +121,7 @@ def _of_same_data(m: Measurements, order: I64, run: I64, number: int) -> tuple[I
 
 def _elements(m: Measurements) -> I64:
     """Elements of the largest operand of the operator that each device op is part of, 0 where not known."""
-    trace, row = m.ctx.trace, m.ctx.roofline.row
+    trace, row = m.trace, m.roofline.row
     codes = np.append(trace.host_ranges.shapes, np.int32(-1))[row]
     known, inverse = np.unique(codes, return_inverse=True)
     sizes = [_largest(parse_inputs(trace.text(int(code)) or "", None, None)) for code in known]
@@ -137,10 +134,10 @@ def _largest(inputs: tuple[Input, ...] | None) -> int:
 
 def _traffic_saved(m: Measurements, chained: I64, run: I64) -> Iterator[Evidence]:
     """What the runs move beyond their kernel with the most traffic, where all of it is known."""
-    moved = m.ctx.roofline.bytes[chained]
+    moved = m.roofline.bytes[chained]
     if not np.isfinite(moved).all():
         return
-    saved = float(moved.sum() - _most(moved, run).sum()) / m.ctx.steps.steady_count
+    saved = float(moved.sum() - _most(moved, run).sum()) / m.steps.steady_count
     yield Evidence("traffic saved", saved, "bytes", "a step, each run moving as much as its kernel with the most")
 
 
@@ -158,10 +155,10 @@ def plain_compute(m: Measurements) -> Iterator[Draft]:
         return
     cls: BottleneckClass = "compute" if shares.compute >= shares.memory else "memory"
     evidence = [share(m.budget.compute, m.mean_step_ms, "the GPU computes")]
-    classes = [row for row in m.classes if _computes(m, row.cls)]
+    classes = [row for row in m.class_rows if _computes(m, row.cls)]
     total = sum(row.total_ms for row in classes)
     evidence += [Evidence("share of compute time", c.total_ms / total, "share", c.title) for c in classes[:TOP_KERNELS]]
-    evidence += [Evidence("time", t, "ms", name) for name, t in top_kernels(m, steady(m) & m.ctx.is_compute)]
+    evidence += [Evidence("time", t, "ms", name) for name, t in top_kernels(m, steady(m) & m.is_compute)]
     evidence += _at_the_roofline(m)
     action = (
         "Make the top kernels cheaper: lower precision (bf16, fp8), fused operators, torch.compile, better shapes; "
@@ -173,16 +170,20 @@ def plain_compute(m: Measurements) -> Iterator[Draft]:
 
 def _computes(m: Measurements, cls: str) -> bool:
     """Whether work of a class is computation: neither communication nor a copy."""
-    return cls != "memcpy" and not m.ctx.classes.is_communication[m.ctx.classes.index(cls)]
+    return cls != "memcpy" and not m.classes.is_communication[m.classes.index(cls)]
 
 
 def _at_the_roofline(m: Measurements) -> Iterator[Evidence]:
     """What the roofline leaves of the computation, and the kernels furthest above it."""
-    if m.roofline is None or m.roofline.ideal_ms is None:
+    if m.roofline_step is None or m.roofline_step.ideal_ms is None:
         return
-    yield Evidence("ideal time", m.roofline.ideal_ms, "ms", f"of the computation at the roofline of {m.roofline.gpu}")
-    if m.roofline.reachable_ms is not None:
-        yield Evidence("reachable time", m.roofline.reachable_ms, "ms", "the same at the rates measured on the machine")
+    yield Evidence(
+        "ideal time", m.roofline_step.ideal_ms, "ms", f"of the computation at the roofline of {m.roofline_step.gpu}"
+    )
+    if m.roofline_step.reachable_ms is not None:
+        yield Evidence(
+            "reachable time", m.roofline_step.reachable_ms, "ms", "the same at the rates measured on the machine"
+        )
     kernels = [row for row in m.kernels if _computes(m, row.cls) and row.headroom_ms]
     for row in sorted(kernels, key=lambda k: -(k.headroom_ms or 0.0))[:TOP_KERNELS]:
         yield Evidence("above the roofline", row.headroom_ms, "ms", f"{row.name} ({row.bound_by}-bound)")

@@ -6,10 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.gap_rows import detail
-from traceanalyzer.analysis.gaps import IdleCause
-from traceanalyzer.analysis.intervals import measure, union
-from traceanalyzer.analysis.metric import ms
+from traceanalyzer.analysis.algebra.intervals import measure, union
+from traceanalyzer.analysis.causes.gaps import IdleCause
 from traceanalyzer.analysis.replay.scenarios import (
     ELEMENTWISE_LAUNCHED_ONCE,
     FUSED_OPTIMIZER,
@@ -18,8 +16,10 @@ from traceanalyzer.analysis.replay.scenarios import (
     LAUNCHES_FREE,
     NO_HOST_WORK,
 )
+from traceanalyzer.analysis.tables.gap_rows import detail
 from traceanalyzer.diagnosis.draft import Draft, Remedy, share
 from traceanalyzer.diagnosis.finding import Evidence
+from traceanalyzer.figures import ms
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -118,12 +118,12 @@ def launch_latency(m: Measurements) -> Iterator[Draft]:
 
 def _launch_idle_ms(m: Measurements, *, queued: bool) -> float:
     """Idle time a steady step of cause launch whose next op had (not) been queued before the gap began."""
-    ctx, gaps = m.ctx, m.gaps
-    if ctx.device is None:
+    gaps = m.gaps
+    if m.device is None:
         return 0.0
-    rows = (gaps.cause == IdleCause.LAUNCH) & (gaps.queued == queued) & (gaps.device == ctx.device)
-    steady = ctx.steps.steady
-    idle = measure(union(gaps.start[rows], gaps.end[rows]), ctx.steps.start[steady], ctx.steps.end[steady])
+    rows = (gaps.cause == IdleCause.LAUNCH) & (gaps.queued == queued) & (gaps.device == m.device)
+    steady = m.steps.steady
+    idle = measure(union(gaps.start[rows], gaps.end[rows]), m.steps.start[steady], m.steps.end[steady])
     return ms(idle.mean())
 
 
@@ -189,9 +189,9 @@ def host_work(m: Measurements) -> Iterator[Draft]:
 def _longest(m: Measurements, cause: IdleCause, count: int = 2) -> list[tuple[int, str]]:
     """Length and description of the longest gaps of a cause in the steady state, ns."""
     gaps = m.gaps
-    rows = np.flatnonzero((gaps.cause == cause) & (gaps.step >= m.ctx.steps.warmup) & (gaps.device == m.ctx.device))
+    rows = np.flatnonzero((gaps.cause == cause) & (gaps.step >= m.steps.warmup) & (gaps.device == m.device))
     rows = rows[np.argsort(-gaps.duration[rows], kind="stable")][:count]
-    return [(int(gaps.duration[i]), detail(m.ctx, gaps, int(i))) for i in rows]
+    return [(int(gaps.duration[i]), detail(m, gaps, int(i))) for i in rows]
 
 
 def profiler(m: Measurements) -> Iterator[Draft]:

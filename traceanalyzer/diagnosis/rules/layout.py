@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.attribution import launch_nodes
 from traceanalyzer.diagnosis.draft import Draft, Remedy, share
 from traceanalyzer.diagnosis.finding import Evidence
 from traceanalyzer.diagnosis.rules.kernel_rows import (
@@ -59,7 +58,7 @@ def repeated_casts(m: Measurements, free: Bool) -> Iterator[Claim]:
     kind = "casts of tensors to another type"
     rows = steady(m) & free & _launched_below(m, CAST) & ~of_class(m, "memcpy")
     row = _outer_row(m, rows)
-    ranges, step = m.ctx.trace.host_ranges, m.ctx.steps.of_op
+    ranges, step = m.trace.host_ranges, m.steps.of_op
     chosen = np.flatnonzero(rows & (row >= 0))
     keys = np.stack((step[chosen], ranges.shapes[row[chosen]], ranges.dtypes[row[chosen]]))
     if not len(chosen):
@@ -68,7 +67,7 @@ def repeated_casts(m: Measurements, free: Bool) -> Iterator[Claim]:
     total = per_step(m, duration(m)[chosen])
     evidence = [
         share(total, m.mean_step_ms, kind),
-        Evidence("casts a step", len(chosen) / m.ctx.steps.steady_count, "", "device ops"),
+        Evidence("casts a step", len(chosen) / m.steps.steady_count, "", "device ops"),
         Evidence("casts of equal inputs", float(count.mean()), "", "mean count a step of one shape and type"),
         Evidence("time", per_step(m, duration(m)[chosen[first]]), "ms", "the first of each shape and type alone"),
         *(Evidence("time in the kernel", t, "ms", name) for name, t in top_kernels(m, rows & (row >= 0))),
@@ -107,20 +106,20 @@ def layout_copies(m: Measurements, free: Bool) -> Iterator[Claim]:
 def _launched_below(m: Measurements, pattern: re.Pattern[str]) -> Bool:
     """Device ops launched inside an operator of such a name."""
     above = np.append(_around(m, pattern), -1)
-    result: Bool = above[launch_nodes(m.ctx)] >= 0
+    result: Bool = above[m.launch_node] >= 0
     return result
 
 
 def _outer_row(m: Measurements, rows: Bool) -> I64:
     """The host range of the cast around each of these device ops, -1 without."""
-    tree = m.ctx.tree
-    node = np.append(_around(m, CAST), -1)[launch_nodes(m.ctx)]
+    tree = m.tree
+    node = np.append(_around(m, CAST), -1)[m.launch_node]
     return np.where(rows & (node >= 0), np.append(tree.row, -1)[node], -1)
 
 
 def _around(m: Measurements, pattern: re.Pattern[str]) -> I64:
     """For each node of the host tree the innermost operator of such a name around it, -1 without."""
-    tree = m.ctx.tree
+    tree = m.tree
     wanted = np.zeros(len(tree.start), bool)
-    wanted[~tree.is_call] = with_text(m, m.ctx.trace.host_ranges.name, pattern)[tree.row[~tree.is_call]]
+    wanted[~tree.is_call] = with_text(m, m.trace.host_ranges.name, pattern)[tree.row[~tree.is_call]]
     return tree.innermost(wanted)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.kernel_precision import NO, is_matrix
-from traceanalyzer.analysis.op_models import Precision
-from traceanalyzer.analysis.op_models.tensors import Tensor, parse_inputs
-from traceanalyzer.analysis.roofline import SHORT_NS
+from traceanalyzer.analysis.roofline.op_models import Precision
+from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
+from traceanalyzer.analysis.roofline.precision import NO, is_matrix
+from traceanalyzer.analysis.roofline.roofline import SHORT_NS
 from traceanalyzer.diagnosis.draft import Draft, Remedy, share
 from traceanalyzer.diagnosis.finding import Evidence
 from traceanalyzer.diagnosis.rules.kernel_rows import (
@@ -51,8 +51,8 @@ MIN_BATCH = 3
 
 def fp32_matmul(m: Measurements, free: Bool) -> Iterator[Claim]:
     """Matrix products in fp32 on the ordinary cores; what TF32 would give is computed, bf16 is named beside it."""
-    roofline = m.ctx.roofline
-    rows = steady(m) & is_matrix(m.ctx) & (roofline.tensor == NO) & free
+    roofline = m.roofline
+    rows = steady(m) & is_matrix(m) & (roofline.tensor == NO) & free
     unknown = roofline.precision == Precision.UNKNOWN
     rows &= (roofline.precision == Precision.FP32) | (unknown & named(m, FP32_PRODUCT))
     time = duration(m)
@@ -85,15 +85,15 @@ def fp32_matmul(m: Measurements, free: Bool) -> Iterator[Claim]:
 
 
 def _has(m: Measurements, precision: str) -> bool:
-    gpu = m.ctx.gpus.get(-1 if m.ctx.device is None else m.ctx.device)
+    gpu = m.gpus.get(-1 if m.device is None else m.device)
     return gpu is not None and gpu.tensor.get(precision, 0) > gpu.vector["fp32"]
 
 
 def _on_tensor_cores(m: Measurements, rows: Bool, precision: str) -> F64:
     """Time, ns, that these products would take on the tensor cores; of work that is not known, as much as the
     ordinary cores can do in their time. Small ones, which are not limited by arithmetic, gain nothing."""
-    roofline, time = m.ctx.roofline, duration(m)[rows].astype(np.float64)
-    gpu = m.ctx.gpus[m.ctx.device or 0]
+    roofline, time = m.roofline, duration(m)[rows].astype(np.float64)
+    gpu = m.gpus[m.device or 0]
     if gpu is None:
         return time
     known = np.isfinite(roofline.flops[rows])
@@ -107,23 +107,23 @@ def _on_tensor_cores(m: Measurements, rows: Bool, precision: str) -> F64:
 
 def _fills(m: Measurements) -> Bool:
     """Which device ops have a block for each SM, and take longer than any start-up."""
-    result: Bool = (m.ctx.trace.device_ops.blocks >= m.ctx.limit("sms")) & (duration(m) >= SHORT_NS)
+    result: Bool = (m.trace.device_ops.blocks >= m.limit("sms")) & (duration(m) >= SHORT_NS)
     return result
 
 
 def _by_arithmetic(m: Measurements) -> Bool:
     """Which device ops have enough to calculate to fill the GPU, and more of that than to move."""
-    roofline = m.ctx.roofline
+    roofline = m.roofline
     return roofline.rated & roofline.arithmetic & ~roofline.small
 
 
 def misaligned(m: Measurements, free: Bool) -> Iterator[Claim]:
     """Matrix products whose sizes are not multiples of 16 bytes, and that are slow."""
-    rows = steady(m) & of_class(m, "gemm") & free & (m.ctx.roofline.row >= 0)
-    rows &= m.ctx.roofline.rated & ~m.ctx.roofline.small
-    odd, shapes = _odd_sizes(m, m.ctx.roofline.row[rows])
+    rows = steady(m) & of_class(m, "gemm") & free & (m.roofline.row >= 0)
+    rows &= m.roofline.rated & ~m.roofline.small
+    odd, shapes = _odd_sizes(m, m.roofline.row[rows])
     rows[rows] = odd
-    time, attainable = duration(m)[rows], m.ctx.roofline.attainable[rows]
+    time, attainable = duration(m)[rows], m.roofline.attainable[rows]
     total = per_step(m, time)
     if total <= 0:
         return
@@ -143,7 +143,7 @@ def misaligned(m: Measurements, free: Bool) -> Iterator[Claim]:
 def _odd_sizes(m: Measurements, rows: I64) -> tuple[Bool, list[str]]:
     """Which of these host ranges have an operand with a row length that is no multiple of 16 bytes; the shapes of such
     operands, sorted."""
-    ranges = m.ctx.trace.host_ranges
+    ranges = m.trace.host_ranges
     codes = np.stack([column[rows] for column in (ranges.shapes, ranges.dtypes, ranges.strides)])
     kinds, kind = np.unique(codes, axis=1, return_inverse=True)
     shapes = [_odd_shape(m, *one) for one in kinds.T.tolist()]
@@ -153,7 +153,7 @@ def _odd_sizes(m: Measurements, rows: I64) -> tuple[Bool, list[str]]:
 
 def _odd_shape(m: Measurements, shapes: int, dtypes: int, strides: int) -> str | None:
     """The shape of such an operand among inputs with these texts; None without one, or where one is narrow anyway."""
-    trace = m.ctx.trace
+    trace = m.trace
     inputs = parse_inputs(trace.text(shapes) or "", trace.text(dtypes), trace.text(strides))
     operands = [t for t in inputs or () if isinstance(t, Tensor) and len(t.shape) >= 2]
     odd = [t for t in operands if any(_is_odd(size, t.dtype.bytes) for size in t.shape[-2:])]
@@ -168,8 +168,8 @@ def _is_odd(size: int, element_bytes: float) -> bool:
 
 def wave_quantisation(m: Measurements, free: Bool) -> Iterator[Claim]:
     """Matrix kernels whose last wave of blocks leaves most SMs idle."""
-    roofline = m.ctx.roofline
-    rows = steady(m) & is_matrix(m.ctx) & free & _by_arithmetic(m)
+    roofline = m.roofline
+    rows = steady(m) & is_matrix(m) & free & _by_arithmetic(m)
     rows &= (roofline.waves > 1) & (roofline.waves < MANY_WAVES)
     loss = np.where(rows, 1 - roofline.waves / np.ceil(np.where(rows, roofline.waves, 1)), 0.0)
     rows &= loss >= WAVE_LOSS
@@ -196,7 +196,7 @@ def wave_quantisation(m: Measurements, free: Bool) -> Iterator[Claim]:
 
 def small_products(m: Measurements, free: Bool) -> Iterator[Claim]:
     """Runs of small matrix products of one shape with nothing between them, which one batched product could do."""
-    roofline, ranges = m.ctx.roofline, m.ctx.trace.host_ranges
+    roofline, ranges = m.roofline, m.trace.host_ranges
     everything = in_stream_order(m, steady(m))
     small = of_class(m, "gemm") & free & roofline.small & (roofline.row >= 0)
     shape = np.append(ranges.shapes, np.int32(-1))[roofline.row][everything]

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.gaps import IdleCause
-from traceanalyzer.analysis.intervals import measure, union
-from traceanalyzer.analysis.metric import ms
+from traceanalyzer.analysis.algebra.intervals import measure, union
+from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.causes.gaps import IdleCause
 from traceanalyzer.analysis.replay.prepared import prepared_before
 from traceanalyzer.analysis.replay.scenarios import Scenario
-from traceanalyzer.analysis.texts import texts_where
 from traceanalyzer.diagnosis.draft import Draft, Remedy
 from traceanalyzer.diagnosis.finding import Evidence
+from traceanalyzer.figures import ms
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def new_shapes(m: Measurements) -> Iterator[Draft]:
     if not changed:
         return
     idle_ms = _idle_within_ms(m, rows)
-    setting = next((c.value for c in m.ctx.trace.conditions if c.name == CUDNN_BENCHMARK), "not known")
+    setting = next((c.value for c in m.trace.conditions if c.name == CUDNN_BENCHMARK), "not known")
     evidence = [
         Evidence("operators whose shapes change", ", ".join(_names(m, rows)), "", "steady state"),
         Evidence("idle during host work in them", idle_ms, "ms", "per step"),
@@ -72,34 +72,34 @@ def new_shapes(m: Measurements) -> Iterator[Draft]:
 
 def _names(m: Measurements, rows: I64) -> list[str]:
     """Names of the operators that have several shapes."""
-    ranges = m.ctx.trace.host_ranges
+    ranges = m.trace.host_ranges
     pairs = np.unique(np.stack((ranges.name[rows], ranges.shapes[rows])), axis=1)
     names, counts = np.unique(pairs[0], return_counts=True)
-    return [m.ctx.trace.strings[name] for name in names[counts > 1]]
+    return [m.trace.strings[name] for name in names[counts > 1]]
 
 
 def _prepared(m: Measurements) -> I64:
     """Rows of the host ranges of steady steps that are such operators and have recorded shapes."""
-    trace = m.ctx.trace
+    trace = m.trace
     ranges = trace.host_ranges
-    named = texts_where(trace, re.compile(PREPARED).search)
+    named = texts_where(trace.strings, re.compile(PREPARED).search)
     recorded = (ranges.kind == RangeKind.OP) & (ranges.shapes >= 0)
     rows = np.flatnonzero(recorded)
     rows = rows[named[ranges.name[rows]]]
-    result: I64 = rows[m.ctx.steady_host(ranges.start[rows])]
+    result: I64 = rows[m.steady_host(ranges.start[rows])]
     return result
 
 
 def _shapes_by_step(m: Measurements, rows: I64) -> list[frozenset[int]]:
     """Input shapes (codes of their text) of the operators of each steady step that has any."""
-    ranges, steps = m.ctx.trace.host_ranges, m.ctx.steps
+    ranges, steps = m.trace.host_ranges, m.steps
     step = np.searchsorted(steps.host_start[steps.steady], ranges.start[rows], side="right") - 1
     return [frozenset(ranges.shapes[rows[step == one]].tolist()) for one in np.unique(step)]
 
 
 def _idle_within_ms(m: Measurements, rows: I64) -> float:
     """Idle time a step that is charged to host work and lies within these host ranges."""
-    ranges, gaps, steps = m.ctx.trace.host_ranges, m.gaps, m.ctx.steps
-    charged = (gaps.cause == IdleCause.HOST) & (gaps.device == m.ctx.device) & (gaps.step >= steps.warmup)
+    ranges, gaps, steps = m.trace.host_ranges, m.gaps, m.steps
+    charged = (gaps.cause == IdleCause.HOST) & (gaps.device == m.device) & (gaps.step >= steps.warmup)
     within = union(ranges.start[rows], ranges.end[rows])
     return ms(int(measure(within, gaps.start[charged], gaps.end[charged]).sum()) / steps.steady_count)

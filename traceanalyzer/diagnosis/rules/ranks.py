@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from traceanalyzer.analysis.measure import Measurements
-    from traceanalyzer.analysis.ranks import RankComparison
+    from traceanalyzer.analysis.ranks.compare import RankComparison
 
 
 BALANCE = (

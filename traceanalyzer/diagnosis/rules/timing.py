@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from traceanalyzer.analysis.measure import Measurements
-    from traceanalyzer.analysis.timing import TimingStats
+    from traceanalyzer.analysis.tables.timing import TimingStats
     from traceanalyzer.diagnosis.draft import Slice
 
 DRIFT_SHARE = 0.05
@@ -26,7 +26,7 @@ def slow_input(m: Measurements) -> Iterator[Draft]:
     stats = m.timing
     if stats is None or stats.data_time_ms is None or stats.data_share is None or stats.data_share <= INPUT_SHARE:
         return
-    if m.ctx.trace.source != "timing_log":
+    if m.trace.source != "timing_log":
         return  # the trace shows what of the waiting the GPU noticed
     where = _where(m, stats)
     action = (
@@ -120,8 +120,8 @@ def _regularity(id: str, title: str, claim: float | None, evidence: list[Evidenc
 
 def _claim(m: Measurements, ms: float) -> float | None:
     """Headroom in the step of a timing log; beside a trace, the trace's own parts are what there is to give."""
-    return ms if m.ctx.trace.source == "timing_log" else None
+    return ms if m.trace.source == "timing_log" else None
 
 
 def _where(m: Measurements, stats: TimingStats) -> str:
-    return f"{stats.steps} logged steps" + ("" if m.ctx.trace.source == "timing_log" else ", without profiler")
+    return f"{stats.steps} logged steps" + ("" if m.trace.source == "timing_log" else ", without profiler")

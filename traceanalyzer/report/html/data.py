@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import orjson
 
-from traceanalyzer.analysis.timeline import Category, Events, Shown, Timeline
 from traceanalyzer.report.format import plain
 from traceanalyzer.report.html.markup import Markup, tag
+from traceanalyzer.report.timeline.lanes import Category, Events, Shown, Timeline
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,9 +12,9 @@ from traceanalyzer.report.html.parts import link_to
 from traceanalyzer.report.html.tables import plain_table, term
 
 if TYPE_CHECKING:
-    from traceanalyzer.analysis.timeline import Timeline
     from traceanalyzer.report.html.parts import Page
     from traceanalyzer.report.model import Finding
+    from traceanalyzer.report.timeline.lanes import Timeline
 
 GLOSSARY = dict(outline.GLOSSARY)
 ELSEWHERE = (
