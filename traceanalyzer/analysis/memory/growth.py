@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from traceanalyzer.analysis.memory.phases import site_of
+from traceanalyzer.figures import metric
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,13 +43,13 @@ NINETY_PERCENT = 1.645
 class GrowthSite:
     """A line whose bytes grow."""
 
-    site: str
-    bytes_per_step: float
-    low: float
-    high: float
-    allocations_per_step: float
-    live_bytes: int
-    live_allocations: int
+    site: str = metric("innermost line of the program on the stack of the allocations")
+    bytes_per_step: float = metric("growth of what is alive at each step's end", "bytes")
+    low: float = metric("low end of its 90 % interval", "bytes")
+    high: float = metric("high end of it", "bytes")
+    allocations_per_step: float = metric("how many more allocations are alive after each step")
+    live_bytes: int = metric("bytes alive at the last step's end", "bytes")
+    live_allocations: int = metric("allocations alive there")
 
 
 @dataclass(frozen=True)

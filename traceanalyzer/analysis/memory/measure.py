@@ -14,6 +14,7 @@ from traceanalyzer.analysis.memory.oom import oom_of
 from traceanalyzer.analysis.memory.phases import PHASES, peaks, site_of, timeline_of
 from traceanalyzer.analysis.memory.segments import held_at, reserved_curve
 from traceanalyzer.analysis.memory.whatif import Subject, scaling_with_batch, scenarios_of
+from traceanalyzer.figures import metric
 from traceanalyzer.snapshot import CODE
 
 if TYPE_CHECKING:
@@ -39,23 +40,22 @@ CURVE_POINTS = 2000
 class Site:
     """A line of the program at the peak."""
 
-    site: str
-    category: str
-    phase: str | None
-    """The phase that allocated it."""
-    bytes: int
-    allocations: int
+    site: str = metric("innermost line of the program on the stack of the allocation")
+    category: str = metric("what it is of; inferred")
+    phase: str | None = metric("the phase that allocated it; null where no stacks were recorded")
+    bytes: int = metric("bytes allocated at the peak", "bytes")
+    allocations: int = metric("how many allocations they are")
 
 
 @dataclass(frozen=True)
 class Pin:
     """A segment with holes and what keeps it from being given back."""
 
-    site: str
-    category: str
-    segment_bytes: int
-    inactive_bytes: int
-    allocations: int
+    site: str = metric("line of the largest allocation in the segment")
+    category: str = metric("what that is of; inferred")
+    segment_bytes: int = metric("size of the segment", "bytes")
+    inactive_bytes: int = metric("holes in it", "bytes")
+    allocations: int = metric("allocations in it")
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import numpy as np
 from traceanalyzer.analysis.memory.categories import CATEGORIES, STATE
 from traceanalyzer.analysis.memory.phases import OPTIMIZER, PHASES, site_of
 from traceanalyzer.analysis.memory.segments import held_at, reserved_curve
+from traceanalyzer.figures import metric
 from traceanalyzer.snapshot import CODE
 
 if TYPE_CHECKING:
@@ -39,10 +40,10 @@ MAX_CULPRITS = 5
 class Culprit:
     """What held memory when it ran out."""
 
-    site: str
-    category: str
-    bytes: int
-    allocations: int
+    site: str = metric("innermost line of the program on the stack of the allocations")
+    category: str = metric("what they are of; inferred")
+    bytes: int = metric("bytes that they hold, or that they pin", "bytes")
+    allocations: int = metric("how many they are")
 
 
 @dataclass(frozen=True)

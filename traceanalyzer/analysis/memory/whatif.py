@@ -12,6 +12,7 @@ from traceanalyzer.analysis.memory.categories import ACTIVATIONS, GRADIENTS, PAR
 from traceanalyzer.analysis.memory.checkpointing import checkpointed, repeated_block
 from traceanalyzer.analysis.memory.lives import curve
 from traceanalyzer.analysis.memory.phases import BACKWARD, FORWARD, OPTIMIZER, site_of
+from traceanalyzer.figures import metric
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,14 +37,17 @@ RESERVED_ROUNDING = 2 << 20
 class Scenario:
     """One change and the peak that it would lead to."""
 
-    id: str
-    remedy: str
-    change: str
-    peak_bytes: int
-    basis: str
-    extra_forward_share: float = 0.0
-    """Part of the forward pass that runs a second time: what the memory costs in time."""
-    reserved_bytes: int | None = None
+    id: str = metric("name of the scenario")
+    remedy: str = metric("the change of the program")
+    change: str = metric("what is different")
+    peak_bytes: int = metric("predicted most bytes allocated", "bytes")
+    basis: str = metric("what the prediction assumes")
+    extra_forward_share: float = metric(
+        "part of the forward pass that runs a second time: what the memory costs in time", "share", default=0.0
+    )
+    reserved_bytes: int | None = metric(
+        "predicted most bytes reserved; null where that is not known", "bytes", default=None
+    )
 
 
 @dataclass(frozen=True)
