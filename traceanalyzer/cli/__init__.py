@@ -27,6 +27,7 @@ COMMANDS = (
     "copies",
     "comm",
     "whatif",
+    "memory",
     "compare",
     "check",
     "history",

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from traceanalyzer.analysis.memory.phases import Timeline
     from traceanalyzer.snapshot import I64, Frame, Stack
 
+MOST_NODES = 60
+"""Module calls that are looked at, the ones with the most activations first."""
 LEAST_BLOCKS = 2
 """A module that runs once a step has no earlier block whose activations wait."""
 
@@ -52,7 +54,7 @@ def repeated_block(
         for node in _module_calls(stacks[stack]):
             nodes.setdefault(node, set()).add(stack)
     best: Block | None = None
-    for node, members in sorted(nodes.items(), key=lambda item: -sum(weight[s] for s in item[1]))[:20]:
+    for node, members in sorted(nodes.items(), key=lambda item: -sum(weight[s] for s in item[1]))[:MOST_NODES]:
         block = _block(node, members, lives, rows, n_steps)
         if block is not None and (best is None or _saved(block) > _saved(best)):
             best = block
@@ -77,14 +79,14 @@ def _block(node: tuple[object, ...], members: set[int], lives: Lives, rows: I64,
     mine = mine[np.argsort(lives.born[mine], kind="stable")]
     found, counts = np.unique(lives.stack[mine], return_counts=True)
     often = counts >= LEAST_BLOCKS * n_steps
-    if not often.any():
-        return None
+    if not often.all():
+        return None  # it holds what repeats, and more: the blocks are inside
     # A line may make several of a block's activations: blocks are what all counts have in common.
-    blocks = int(np.gcd.reduce(counts[often]))
-    rarest = blocks if blocks >= LEAST_BLOCKS * n_steps else int(counts[often].min())
+    blocks = int(np.gcd.reduce(counts))
+    rarest = blocks if blocks >= LEAST_BLOCKS * n_steps else int(counts.min())
     period, rest = divmod(len(mine), rarest)
     if rest:
-        anchor = lives.born[mine[lives.stack[mine] == found[often][counts[often].argmin()]]]
+        anchor = lives.born[mine[lives.stack[mine] == found[counts.argmin()]]]
         instance = np.maximum(np.searchsorted(anchor, lives.born[mine], side="right") - 1, 0)
     else:
         instance = np.arange(len(mine)) // period

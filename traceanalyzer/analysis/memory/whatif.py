@@ -75,12 +75,13 @@ class Subject:
 
 
 def scaling_with_batch(subject: Subject) -> I64:
-    """Lives whose size goes with the batch: activations and temporaries, but for those as large as a parameter."""
+    """Lives whose size goes with the batch: activations and temporaries, without casts and gradients of weights."""
     lives, categories = subject.lives, subject.categories
     weights = lives.requested[(categories == PARAMETERS) | (categories == GRADIENTS)]
-    fixed = np.unique(np.concatenate((weights, weights // 2, weights * 2)))
     of_batch = np.isin(categories, (ACTIVATIONS, TEMPORARIES)) & np.isin(subject.phase, (FORWARD, BACKWARD))
-    return np.flatnonzero(of_batch & ~np.isin(lives.requested, fixed))
+    is_cast = (subject.phase == FORWARD) & np.isin(lives.requested, weights // 2)
+    is_gradient = (subject.phase == BACKWARD) & np.isin(lives.requested, np.concatenate((weights, weights // 2)))
+    return np.flatnonzero(of_batch & ~is_cast & ~is_gradient)
 
 
 def scenarios_of(subject: Subject, peak: int, reserved: int) -> tuple[Scenario, ...]:

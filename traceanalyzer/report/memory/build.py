@@ -90,6 +90,6 @@ def _of_trace(run: Run | None) -> tuple[float | None, float | None, dict[int, in
         device.id: device.memory_bytes for trace in run.traces for device in trace.devices if device.memory_bytes
     }
     critical = measured(run).critical
-    time = critical.metrics.step_time_ms if hasattr(critical, "metrics") else None
-    forward = next((row for row in phase_stats(critical.timed) if row.phase == "forward"), None) if hasattr(critical, "timed") else None
-    return (time.mean if time else None), (getattr(forward, "device_ms", None) if forward else None), capacity
+    time = critical.step_time
+    forward = next((row.device_ms for row in phase_stats(critical) if row.name == "forward"), None)
+    return (time.mean if time else None), forward, capacity
