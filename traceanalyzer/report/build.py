@@ -12,6 +12,7 @@ from traceanalyzer.diagnosis.diagnose import diagnose
 from traceanalyzer.diagnosis.rules.conditions import profiler_note
 from traceanalyzer.diagnosis.rules.ranks import straggler
 from traceanalyzer.diagnosis.shares import missing_kernels
+from traceanalyzer.report.memory.build import headline
 from traceanalyzer.report.model import Input, InputDevice, InputHealth, Metrics, Report, Tool
 from traceanalyzer.selection import measured
 from traceanalyzer.trace import Collected
@@ -107,6 +108,7 @@ def _metrics(m: Measurements) -> Metrics:
         unprofiled_critical_path=m.unprofiled_path_time,
         roofline=m.roofline_step,
         timing=m.timing,
+        memory=m.memory,
     )
 
 
@@ -124,6 +126,7 @@ def _tables(m: Measurements, ranks: RankComparison, top: int) -> dict[str, list[
         "kernels": m.kernels[:top],
         "ops": m.ops[:top],
         "copies": m.copies,
+        "memory": [site for device in m.memory_of_devices for site in device.sites][:top],
         "collectives": m.collectives,
         "skew": list(ranks.collectives),
         "conditions": list(m.trace.conditions),
@@ -157,6 +160,8 @@ def _notes(run: Run, m: Measurements) -> list[str]:
         notes.append(
             f"The recording is cut off: its last {steps.incomplete} step(s) miss device work and are left out."
         )
+    if m.memory_of_devices:
+        notes.append(f"Memory: {headline(m.memory_of_devices)} `traceanalyzer memory` has the ledger and the remedies.")
     if m.device is None:
         notes.append("The recording holds no GPU work: nothing is said about the GPU.")
     elif not collected.api:

@@ -27,6 +27,7 @@ TABLE_TITLES = {
     "kernels": "Kernels by device time",
     "ops": "Operators",
     "copies": "Memory copies",
+    "memory": "GPU memory at its peak, by line",
     "collectives": "Collectives",
     "skew": "Collectives across ranks: transfer and waiting",
     "conditions": "Conditions of the recording",
@@ -50,8 +51,9 @@ STEP_GROUPS = {
     "host": "Host threads that launch",
     "roofline": "Roofline",
     "timing": "Timing log",
+    "memory": "Memory",
 }
-OF_SOME_INPUTS = ("critical_path", "unprofiled_critical_path", "roofline", "timing")
+OF_SOME_INPUTS = ("critical_path", "unprofiled_critical_path", "roofline", "timing", "memory")
 """Groups that only some kinds of input have; a report of others need not say that they are missing."""
 EXPLAINED = "traceanalyzer explain {} says what it means and how it was decided."
 GLOSSARY = (

@@ -6,6 +6,7 @@ from typing import Any
 
 from traceanalyzer.analysis.ranks.compare import RankRow
 from traceanalyzer.analysis.ranks.skew import CollectiveSkew
+from traceanalyzer.analysis.memory.measure import Site
 from traceanalyzer.analysis.tables.budget import StepRow
 from traceanalyzer.analysis.tables.collectives import CollectiveStats
 from traceanalyzer.analysis.tables.copies import CopyStats
@@ -29,6 +30,7 @@ TABLE_ROWS: dict[str, type[Any]] = {
     "kernels": KernelStats,
     "ops": OpStats,
     "copies": CopyStats,
+    "memory": Site,
     "collectives": CollectiveStats,
     "skew": CollectiveSkew,
     "conditions": Condition,
