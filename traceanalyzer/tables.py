@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from traceanalyzer.analysis.causes.gaps import GapSide
+from traceanalyzer.analysis.memory.measure import Site
 from traceanalyzer.analysis.ranks.compare import RankRow
 from traceanalyzer.analysis.ranks.skew import CollectiveSkew
 from traceanalyzer.analysis.replay.scenarios import buckets_of, faster
@@ -104,6 +105,9 @@ TABLES = (
     Table("ops", "Operators", OpStats, lambda _, m, __: m.ops, "No operators in this recording.", "ops", long=True),
     Table("copies", "Memory copies", CopyStats, lambda _, m, __: m.copies,
           "No memory copies in this recording.", "copies"),
+    Table("memory", "GPU memory at its peak, by line", Site,
+          lambda _, m, __: [site for device in m.memory_of_devices for site in device.sites],
+          "No memory snapshot in this recording.", long=True),
     Table("collectives", "Collectives", CollectiveStats, lambda _, m, __: m.collectives,
           "No collectives in this recording.", "comm"),
     Table("skew", "Collectives across ranks: transfer and waiting", CollectiveSkew,

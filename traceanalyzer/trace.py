@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from traceanalyzer.snapshot import Snapshot
+
 I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]
 I16 = NDArray[np.int16]
@@ -514,6 +516,8 @@ class Trace:
     collected: Collected = Collected()
     health: Health = Health()
     epoch_ns: int = 0
+    memory: Snapshot | None = None
+    """The CUDA memory snapshot of the same process, where the capture carries it."""
     window: tuple[int, int] | None = None
     """Start and end of the recording as the recorder states them, ns."""
 

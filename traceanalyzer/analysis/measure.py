@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
+from traceanalyzer.analysis.memory.measure import measured as measure_memory
+from traceanalyzer.analysis.memory.stats import stats_of_events, stats_of_snapshot
 from traceanalyzer.analysis.ranks.compare import why_not_one_run
 from traceanalyzer.analysis.replay.replayed_path import replayed_path_time
 from traceanalyzer.analysis.replay.unprofiled import partition, with_recorded_causes
@@ -53,6 +55,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from traceanalyzer.analysis.joined.knowledge import Knowledge
+    from traceanalyzer.analysis.memory.measure import MemoryOfDevice
+    from traceanalyzer.analysis.memory.stats import MemoryStats
     from traceanalyzer.trace import Trace
 
 
@@ -123,6 +127,18 @@ class Measurements(Rated):
     def launches(self) -> LaunchStats | None:
         """Launching of device work."""
         return measure_launches(self)
+
+    @cached_property
+    def memory_of_devices(self) -> tuple[MemoryOfDevice, ...]:
+        """GPU memory as the snapshot beside the trace tells; empty without one."""
+        return () if self.trace.memory is None else measure_memory(self.trace.memory)
+
+    @cached_property
+    def memory(self) -> MemoryStats | None:
+        """GPU memory in single figures; None where none was recorded."""
+        if self.memory_of_devices:
+            return stats_of_snapshot(self.memory_of_devices)
+        return stats_of_events(self.trace.memory_events)
 
     @cached_property
     def host(self) -> HostStats | None:

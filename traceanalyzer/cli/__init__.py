@@ -24,6 +24,7 @@ COMMANDS = (
     *TABLE_COMMANDS,
     "overlay",
     "whatif",
+    "memory",
     "compare",
     "check",
     "history",

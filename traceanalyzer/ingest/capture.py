@@ -12,18 +12,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from traceanalyzer.errors import TraceAnalyzerError
 from traceanalyzer.files import note_read
 from traceanalyzer.ingest.conditions import environment_conditions, measured_ceilings, sampled_conditions
-from traceanalyzer.ingest.memory_snapshot import memory_conditions
+from traceanalyzer.ingest.memory.snapshot import read_snapshot
 from traceanalyzer.ingest.side_files import json_lines, json_object
 from traceanalyzer.ingest.unprofiled import contradiction, light_of, stopwatch_of
 
 if TYPE_CHECKING:
+    from traceanalyzer.snapshot import Snapshot
     from traceanalyzer.trace import Ceilings, Condition, Run, Trace
 
 ENVIRONMENT = "environment.json"
 _RANK = re.compile(r"\.(rank(\d+)(?:\.\w+)*?)\.(?:json|jsonl|sqlite)(?:\.gz)?$")
 """The middle of a capture's file names: `rank0`, `rank0.part2`, `rank0.pid123`."""
+MAX_SNAPSHOT_BYTES = 64 << 20
+"""Larger memory snapshots take longer than the analysis of a trace; they have a command of their own."""
 
 
 class Environment(NamedTuple):
@@ -67,10 +71,20 @@ def _with_neighbours(trace: Trace, environments: dict[Path, Environment]) -> Tra
         conditions = (*conditions, *sampled_conditions(json_lines(samples)))
     snapshot = _beside(path, trace.rank, "memory", ".pickle")
     if snapshot is not None:
-        allocator, more = memory_conditions(note_read(snapshot))
-        conditions, notes = (*conditions, *allocator), (*notes, *more)
+        memory, more = _snapshot(note_read(snapshot))
+        trace, notes = replace(trace, memory=memory), (*notes, *more)
     health = replace(trace.health, notes=(*trace.health.notes, *notes))
     return replace(trace, conditions=conditions, ceilings=ceilings, health=health)
+
+
+def _snapshot(path: Path) -> tuple[Snapshot | None, tuple[str, ...]]:
+    """The memory snapshot, and what is wrong with its file."""
+    try:
+        if path.stat().st_size > MAX_SNAPSHOT_BYTES:
+            return None, (f"{path.name} is large: `traceanalyzer memory {path.name}` reads it.",)
+        return read_snapshot(path), ()
+    except (TraceAnalyzerError, OSError) as error:
+        return None, (f"{path.name} was left out: {error}",)
 
 
 def _environment(folder: Path) -> Environment:

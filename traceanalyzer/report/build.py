@@ -11,6 +11,7 @@ from traceanalyzer.diagnosis.rules.conditions import profiler_note
 from traceanalyzer.diagnosis.rules.ranks import straggler
 from traceanalyzer.diagnosis.rules.recording import recording_notes
 from traceanalyzer.diagnosis.shares import missing_kernels
+from traceanalyzer.report.memory.build import headline
 from traceanalyzer.report.model import Input, InputDevice, InputHealth, Metrics, Report, Tool
 from traceanalyzer.selection import measured
 from traceanalyzer.tables import report_tables
@@ -109,6 +110,7 @@ def _metrics(m: Measurements) -> Metrics:
         timing=m.timing,
         coverage=m.coverage,
         repeats=m.repeats,
+        memory=m.memory,
     )
 
 
@@ -140,6 +142,8 @@ def _notes(run: Run, m: Measurements) -> list[str]:
         notes.append(
             f"The recording is cut off: its last {steps.incomplete} step(s) miss device work and are left out."
         )
+    if m.memory_of_devices:
+        notes.append(f"Memory: {headline(m.memory_of_devices)} `traceanalyzer memory` has the ledger and the remedies.")
     if m.device is None:
         notes.append("The recording holds no GPU work: nothing is said about the GPU.")
     elif not collected.api:

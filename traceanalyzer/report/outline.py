@@ -30,8 +30,9 @@ STEP_GROUPS = {
     "host": "Host threads that launch",
     "roofline": "Roofline",
     "timing": "Timing log",
+    "memory": "Memory",
 }
-OF_SOME_INPUTS = ("critical_path", "unprofiled_critical_path", "roofline", "timing")
+OF_SOME_INPUTS = ("critical_path", "unprofiled_critical_path", "roofline", "timing", "memory")
 """Groups that only some kinds of input have; a report of others need not say that they are missing."""
 EXPLAINED = "traceanalyzer explain {} says what it means and how it was decided."
 GLOSSARY = (
