@@ -73,6 +73,8 @@ class Tape:
     copy: Bool
     meeting: I64
     """Number of the collective among those that several ranks' tapes share, -1: none (`together`)."""
+    call: I64
+    """For each event the row of `Trace.api_calls` that it is."""
     row: I64
     """Row of `Trace.device_ops` ..."""
     ctx: Context
@@ -131,6 +133,7 @@ def make_tape(ctx: Context, typical: Bool | None = None) -> Tape | None:
         communication=ctx.is_communication[chosen],
         copy=ctx.is_copy[chosen],
         meeting=np.full(len(chosen), -1, np.int64),
+        call=rows,
         row=chosen,
         ctx=ctx,
     )

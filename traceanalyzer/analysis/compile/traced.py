@@ -1,0 +1,386 @@
+"""What a trace of the same program adds: what breaks cost, how much of the step is compiled, what each kernel takes."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.compile.model import EagerRow, KernelRow, TraceUse
+from traceanalyzer.analysis.compile.regions import CompiledCode
+from traceanalyzer.analysis.compile.windows import idle_in, seams, window_set, without_windows
+from traceanalyzer.analysis.metric import NS_PER_MS
+from traceanalyzer.analysis.replay.scenarios import FUSED_ELEMENTWISE, LAUNCHES_FREE, Scenario
+from traceanalyzer.ingest.torch_log.explained import resumed_at
+from traceanalyzer.trace import RangeKind
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.compile.model import BreakRow, Compiled
+    from traceanalyzer.analysis.compile.windows import Seam
+    from traceanalyzer.analysis.context import Context
+    from traceanalyzer.analysis.replay.tape import Tape
+    from traceanalyzer.analysis.replay.whatif import Prediction, Replay
+    from traceanalyzer.ingest.torch_log.facts import CompileLog
+    from traceanalyzer.trace import Bool, F64, I64
+
+MAX_EAGER = 20
+"""Eager operators that are listed."""
+OPTIMIZER = "Optimizer.step#"
+BACKWARD = "autograd::engine::evaluate_function"
+NO_SEAM = "the trace holds no run of what goes on after it: it was not met in the recorded steps, or not recorded"
+WHOLE = (
+    "the whole function runs eager, and what it would take compiled is not recorded; estimated by fusing its elementwise "
+    "kernels and launching nothing"
+)
+BASIS = (
+    "replayed without the profiler: the host goes from the graph before the break to the one after it in no time, without "
+    "the waits and copies between them; kernels stay as they are"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Traced:
+    """A trace with its joins and its replay."""
+
+    ctx: Context
+    replay: Replay | None
+    code: CompiledCode
+
+
+def with_trace(compiled: Compiled, log: CompileLog | None, ctx: Context, replay: Replay | None) -> Compiled:
+    """What was measured of the log, with what the trace says."""
+    traced = Traced(ctx, replay, CompiledCode(ctx))
+    met = seams(traced.code)
+    kernels, triton_ms, mapped = _kernels(compiled.kernels, traced)
+    return replace(
+        compiled,
+        source="log+trace" if log is not None else "trace",
+        graph_breaks=_breaks(compiled.graph_breaks, log, met, traced),
+        kernels=kernels,
+        cudagraphs=_cudagraphs(compiled, traced),
+        trace=_trace_use(traced, log, triton_ms, mapped),
+    )
+
+
+def _steady(ctx: Context) -> Bool:
+    result: Bool = ctx.steady_ops
+    return result
+
+
+def _per_step(ctx: Context, amount: float) -> float:
+    return amount / ctx.steps.steady_count
+
+
+# Graph breaks
+
+
+def _breaks(rows: list[BreakRow], log: CompileLog | None, met: list[Seam], traced: Traced) -> list[BreakRow]:
+    if log is None:
+        return [_seam_row(seam, traced) for seam in met]
+    left = list(met)
+    result = []
+    for row in rows:
+        mine = [seam for seam in left if _is_seam_of(seam, row, log)]
+        left = [seam for seam in left if seam not in mine]
+        result.append(_priced(row, mine, traced))
+    return result
+
+
+def _is_seam_of(seam: Seam, row: BreakRow, log: CompileLog) -> bool:
+    """Whether what goes on after a break is the function of the seam: PyTorch names it after the line of the break."""
+    after = next((c for c in reversed(log.compilations) if c.compile_id == seam.after), None)
+    if after is None:
+        return False
+    file, _, line = row.location.rpartition(":")
+    same_file = after.location.rpartition(":")[0] == file
+    at = resumed_at(after.name)
+    if at is not None:
+        before = next((c for c in reversed(log.compilations) if c.compile_id == seam.before), None)
+        broken_here = before is not None and any(b.location == row.location for b in before.breaks)
+        return broken_here or (same_file and line.isdigit() and at == int(line))
+    return False
+
+
+def _priced(row: BreakRow, mine: list[Seam], traced: Traced) -> BreakRow:
+    ctx = traced.ctx
+    if not mine:
+        return _whole_function(row, traced) if row.whole_function_eager else replace(row, basis=NO_SEAM)
+    windows = window_set(mine)
+    prediction = _predict(traced, f"without_break {row.location}", lambda tape: without_windows(tape, windows), BASIS)
+    steady = sum(int(ctx.steady_host(seam.start[: seam.forward]).sum()) for seam in mine)
+    return _with_prediction(
+        replace(row, per_step=_per_step(ctx, steady), idle_ms=idle_in(ctx, windows)), prediction, BASIS
+    )
+
+
+def _seam_row(seam: Seam, traced: Traced) -> BreakRow:
+    from traceanalyzer.analysis.compile.model import BreakRow as Row
+
+    row = Row(
+        reason="a graph break",
+        detail=f"compiled region {seam.before} goes on as {seam.after}",
+        location="",
+        count=1,
+        function="",
+        whole_function_eager=False,
+        remedy="record the log (TORCH_TRACE=FOLDER) to see the line and the reason",
+    )
+    return _priced(row, [seam], traced)
+
+
+def _whole_function(row: BreakRow, traced: Traced) -> BreakRow:
+    """A function that runs eager as a whole: its idle time is that of launching its operators one by one."""
+    ctx = traced.ctx
+    if len(traced.code.bodies) or ctx.device is None:
+        return replace(row, basis=NO_SEAM)
+    eager = _outside_optimizer(ctx)
+    windows = eager
+    idle = idle_in(ctx, windows)
+    fused = _predict(traced, "compiled", FUSED_ELEMENTWISE.change, WHOLE)
+    free = _predict(traced, "compiled", LAUNCHES_FREE.change, WHOLE)
+    row = replace(row, per_step=1.0, idle_ms=idle, basis=WHOLE)
+    if fused is None or free is None or fused.step_ms is None or free.step_ms is None:
+        return row
+    low, high = free.step_ms, fused.high_ms or fused.step_ms
+    return replace(row, predicted_step_ms=(low + fused.step_ms) / 2, low_ms=low, high_ms=high)
+
+
+def _outside_optimizer(ctx: Context):  # type: ignore[no-untyped-def]
+    from traceanalyzer.analysis.intervals import subtract, union
+
+    ranges, texts = ctx.trace.host_ranges, ctx.trace.strings
+    optimizer = np.array([text.startswith(OPTIMIZER) for text in [*texts, ""]])[ranges.name]
+    steps = ctx.steps
+    whole = union(steps.host_start, steps.host_end)
+    return subtract(whole, union(ranges.start[optimizer], ranges.end[optimizer]))
+
+
+def _predict(traced: Traced, name: str, change, basis: str) -> Prediction | None:  # type: ignore[no-untyped-def]
+    if traced.replay is None or not traced.replay.faithful:
+        return None
+
+    def checked(tape: Tape) -> Tape | None:
+        changed: Tape | None = change(tape)
+        return changed
+
+    return traced.replay.predict(Scenario(name, checked, basis))
+
+
+def _with_prediction(row: BreakRow, prediction: Prediction | None, basis: str) -> BreakRow:
+    if prediction is None or prediction.step_ms is None:
+        return replace(row, basis="the trace cannot be replayed faithfully: only the idle time is known")
+    return replace(
+        row, predicted_step_ms=prediction.step_ms, low_ms=prediction.low_ms, high_ms=prediction.high_ms, basis=basis
+    )
+
+
+# Kernels
+
+
+def _kernels(rows: list[KernelRow], traced: Traced) -> tuple[list[KernelRow], float, float | None]:
+    """The kernels with their times in the step, the time of all that inductor wrote (ms), and the share of it with a
+    known source line (None without such kernels)."""
+    ctx, code = traced.ctx, traced.code
+    ops = ctx.trace.device_ops
+    places = _places(rows)
+    chosen = np.flatnonzero(_steady(ctx) & ctx.is_kernel)
+    time: dict[int, float] = defaultdict(float)
+    count: Counter[int] = Counter()
+    attainable: dict[int, float] = defaultdict(float)
+    limits = ctx.roofline.attainable
+    total = mapped = 0.0
+    seen: dict[tuple[str, str], int] = {}
+    extra: list[KernelRow] = []
+    for op in chosen.tolist():
+        name = ctx.trace.strings[ops.name[op]] if ops.name[op] >= 0 else ""
+        key = code.calls.text[code.call_of_op[op]] if code.call_of_op[op] >= 0 else ""
+        region = code.regions.text[code.region_of_op[op]] if code.region_of_op[op] >= 0 else ""
+        place = places.get((key, name), places.get((region, name), places.get(("", name))))
+        if place is None and not code.is_triton[op]:
+            continue
+        if place is None:
+            place = seen.setdefault((key, name), len(rows) + len(extra))
+            if place == len(rows) + len(extra):
+                extra.append(_unknown(name, region, key))
+        duration = float(ops.end[op] - ops.start[op])
+        time[place] += duration
+        count[place] += 1
+        attainable[place] += float(limits[op])
+        total += duration
+        mapped += duration if place < len(rows) and rows[place].lines else 0.0
+    busy = float((ops.end - ops.start)[_steady(ctx)].sum())
+    every = [*rows, *extra]
+    result = [
+        _measured(row, ctx, time[i], count[i], attainable[i], busy) if i in time else row for i, row in enumerate(every)
+    ]
+    result.sort(key=lambda row: -(row.measured_ms or 0.0))
+    return result, _per_step(ctx, total) / NS_PER_MS, mapped / total if total else None
+
+
+def _places(rows: list[KernelRow]) -> dict[tuple[str, str], int]:
+    """Where a kernel is among the rows: by the key of its graph, else its compile id, else its name where one graph
+    alone has it."""
+    names = Counter(row.name for row in rows)
+    result: dict[tuple[str, str], int] = {}
+    for index, row in enumerate(rows):
+        if row.graph:
+            result[row.graph, row.name] = index
+        else:
+            result.setdefault((row.compile_id, row.name), index)
+        if names[row.name] == 1:
+            result["", row.name] = index
+    return result
+
+
+def _unknown(name: str, region: str, key: str) -> KernelRow:
+    return KernelRow(name, region, key, "", [], [], 0, None, None, "")
+
+
+def _measured(row: KernelRow, ctx: Context, time: float, count: int, attainable: float, busy: float) -> KernelRow:
+    limit = attainable if np.isfinite(attainable) else None
+    return replace(
+        row,
+        per_step=_per_step(ctx, count),
+        measured_ms=_per_step(ctx, time) / NS_PER_MS,
+        share=time / busy if busy else None,
+        attainable_ms=None if limit is None else _per_step(ctx, limit) / NS_PER_MS,
+    )
+
+
+# CUDA graphs, shares, eager operators
+
+
+def _cudagraphs(compiled: Compiled, traced: Traced):  # type: ignore[no-untyped-def]
+    from traceanalyzer.analysis.api_names import ApiKind
+    from traceanalyzer.analysis.compile.model import CudaGraphUse
+
+    ctx = traced.ctx
+    ops, steady = ctx.trace.device_ops, _steady(ctx)
+    by_graph = np.append(ctx.api_kind == ApiKind.GRAPH_LAUNCH, False)[ctx.launch]
+    duration = (ops.end - ops.start).astype(float)
+    busy = float(duration[steady].sum())
+    launches = np.unique(ctx.launch[steady & by_graph])
+    share = float(duration[steady & by_graph].sum()) / busy if busy else None
+    use = compiled.cudagraphs or CudaGraphUse(bool(len(launches)), None, 0, 0, [], 0)
+    return replace(use, captured_share=share, launches_per_step=_per_step(ctx, float(len(launches))))
+
+
+def _trace_use(traced: Traced, log: CompileLog | None, triton_ms: float, mapped: float | None) -> TraceUse:
+    ctx, code = traced.ctx, traced.code
+    ops, steady = ctx.trace.device_ops, _steady(ctx)
+    duration = (ops.end - ops.start).astype(float)
+    busy = float(duration[steady].sum())
+    steady_regions = ctx.steady_host(code.regions.start) if len(code.regions) else np.zeros(0, bool)
+    runs = Counter(text for text, here in zip(code.regions.text, steady_regions.tolist(), strict=True) if here)
+    return TraceUse(
+        path=ctx.trace.path,
+        regions_per_step={name: _per_step(ctx, n) for name, n in sorted(runs.items())},
+        compiled_share=float(duration[steady & code.is_compiled].sum()) / busy if busy else None,
+        triton_share=float(duration[steady & code.is_triton].sum()) / busy if busy else None,
+        triton_ms=triton_ms,
+        mapped_share=mapped,
+        compiles_in_step=_compiles_within(ctx, log),
+        eager=_eager(traced),
+        not_fused=[],
+        notes=_notes(traced, log),
+    )
+
+
+def _compiles_within(ctx: Context, log: CompileLog | None) -> int:
+    """Compilations whose work overlaps the recording, on the clock both share."""
+    if log is None or not ctx.trace.epoch_ns or not len(ctx.trace.device_ops):
+        return 0
+    ops = ctx.trace.device_ops
+    first, last = int(ops.start[0]) + ctx.trace.epoch_ns, int(ops.end.max()) + ctx.trace.epoch_ns
+    within = [s for s in log.spans if s.name == "entire_frame_compile" and s.start_ns < last and s.end_ns > first]
+    return len(within)
+
+
+def _eager(traced: Traced) -> list[EagerRow]:
+    """Operators outside of compiled code that have GPU work in the steady step, those with most first."""
+    ctx, code = traced.ctx, traced.code
+    ops, tree = ctx.trace.device_ops, ctx.tree
+    chosen = np.flatnonzero(_steady(ctx) & ~code.is_compiled & (code.launched_at >= 0))
+    if not len(chosen):
+        return []
+    names = _names_of_nodes(ctx)
+    operator = tree.outermost(_operators(ctx))[code.launched_at[chosen]]
+    where = _where(traced, chosen)
+    time: dict[tuple[str, str], float] = defaultdict(float)
+    nodes: dict[tuple[str, str], set[int]] = defaultdict(set)
+    for op, node, place in zip(chosen.tolist(), operator.tolist(), where, strict=True):
+        key = (names[node] if node >= 0 else "no operator", place)
+        time[key] += float(ops.end[op] - ops.start[op])
+        nodes[key].add(node)
+    rows = [
+        EagerRow(name, _per_step(ctx, len(nodes[name, place])), _per_step(ctx, spent) / NS_PER_MS, place)
+        for (name, place), spent in time.items()
+    ]
+    return sorted(rows, key=lambda row: -row.gpu_ms)[:MAX_EAGER]
+
+
+def _operators(ctx: Context) -> Bool:
+    """Which nodes are operators of the program: not regions and not what the autograd engine puts around them."""
+    plain = np.array([_is_operator(text) for text in [*ctx.trace.strings, ""]])
+    tree = ctx.tree
+    result: Bool = tree.kind == RangeKind.OP
+    result[result] = plain[ctx.trace.host_ranges.name[tree.row[result]]]
+    return result
+
+
+def _is_operator(text: str) -> bool:
+    return not text.startswith(("Torch-Compiled", BACKWARD, "## Call", "CompiledFunction", "Optimizer", "ProfilerStep"))
+
+
+def _names_of_nodes(ctx: Context) -> dict[int, str]:
+    tree, ranges = ctx.tree, ctx.trace.host_ranges
+    nodes = np.flatnonzero(tree.kind == RangeKind.OP)
+    return {int(n): ctx.trace.strings[ranges.name[tree.row[n]]] for n in nodes.tolist()}
+
+
+def _where(traced: Traced, chosen: I64) -> list[str]:
+    """What each of these device ops was launched for: optimizer, backward, between compiled regions, or the rest."""
+    ctx, code = traced.ctx, traced.code
+    at = code.launched_at[chosen]
+    optimizer = _inside(ctx, OPTIMIZER, at)
+    backward = _inside(ctx, BACKWARD, at)
+    inside = code.region_of_op[chosen] >= 0
+    return [
+        "optimizer" if o else "backward" if b else "in a compiled function" if i else "rest"
+        for o, b, i in zip(optimizer.tolist(), backward.tolist(), inside.tolist(), strict=True)
+    ]
+
+
+def _inside(ctx: Context, prefix: str, at: I64) -> Bool:
+    tree, ranges = ctx.tree, ctx.trace.host_ranges
+    named = np.array([text.startswith(prefix) for text in [*ctx.trace.strings, ""]])
+    chosen = np.zeros(len(tree.start), bool)
+    rows = np.flatnonzero(~tree.is_call)
+    chosen[rows] = named[ranges.name[tree.row[rows]]]
+    result: Bool = tree.innermost(chosen)[at] >= 0
+    return result
+
+
+def _notes(traced: Traced, log: CompileLog | None) -> list[str]:
+    code = traced.code
+    notes = []
+    if not len(code.bodies) and not code.is_triton.any():
+        notes.append("The trace holds no compiled code: the steps that were recorded ran eager.")
+    numbers = [int(text.rpartition("/")[2]) for text in code.regions.text if text.rpartition("/")[2].isdigit()]
+    if log is None and numbers and max(numbers):
+        most = code.regions.text[int(np.argmax(numbers))]
+        notes.append(
+            f"Region {most} ran: that function was compiled at least {max(numbers) + 1} times. Record the log to see why."
+        )
+    if log is None:
+        notes.append(
+            "Without the log: set TORCH_TRACE=FOLDER, or record with `traceanalyzer collect torch --compile-log`, to see "
+            "compile times, reasons of graph breaks and recompilations, and source lines of kernels."
+        )
+    known = {e.key for c in log.compilations for e in c.caches} if log else set()
+    keys = set(code.calls.text)
+    if log and keys and not keys & known:
+        notes.append("None of the trace's graphs is in the log: log and trace may be of different runs.")
+    return notes
