@@ -27,6 +27,7 @@ COMMANDS = (
     "copies",
     "comm",
     "whatif",
+    "compile",
     "compare",
     "check",
     "history",

@@ -76,7 +76,7 @@ def _variable(name: str) -> str:
 
 
 _REMEDIES = (
-    (re.compile(r"___stack\d+ =="), "a value read from the GPU (.item(), .tolist()) steers the program: keep it a tensor, or set "
+    (re.compile(r"___stack\d+\)?(?:\.item\(\))? =="), "a value read from the GPU (.item(), .tolist()) steers the program: keep it a tensor, or set "
      "torch._dynamo.config.capture_scalar_outputs = True"),
     (re.compile(r"stride mismatch"), "call .contiguous() on the input, so that its strides do not change"),
     (re.compile(r"dtype mismatch"), "give the input the same dtype at every call (one .to(dtype) before it)"),

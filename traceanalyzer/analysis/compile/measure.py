@@ -36,7 +36,7 @@ LEAST_OUTSIDE_S = 0.05
 def measure_logs(logs: Sequence[CompileLog], chosen: CompileLog | None = None) -> Compiled:
     """What the process compiled that took longest (or the chosen one), with the others beside it."""
     seconds = [sum(map(_total, stage_seconds(log))) for log in logs]
-    log = chosen or logs[max(range(len(logs)), key=seconds.__getitem__)]
+    log = chosen or _headline(logs, seconds)
     stages = stage_seconds(log)
     by_stage = {stage: sum(each.get(stage, 0.0) for each in stages) for stage in STAGES}
     compilations = [_row(c, each) for c, each in zip(log.compilations, stages, strict=True)]
@@ -56,7 +56,7 @@ def measure_logs(logs: Sequence[CompileLog], chosen: CompileLog | None = None) -
         kernels=kernel_rows(log),
         compilations=compilations,
         errors=_errors(log),
-        ranks=[_rank(each, s) for each, s in zip(logs, seconds, strict=True)],
+        ranks=[_rank(each, s) for each, s in sorted(zip(logs, seconds, strict=True), key=_when)],
         ranks_differ=ranks_differ(logs),
         steps=StepsUse(),
         trace=None,
@@ -64,6 +64,16 @@ def measure_logs(logs: Sequence[CompileLog], chosen: CompileLog | None = None) -
         log=_counts(log),
         notes=_notes(logs, log),
     )
+
+
+def _headline(logs: Sequence[CompileLog], seconds: Sequence[float]) -> CompileLog:
+    """Of the last start of each rank the one that compiled longest; starts that compiled nothing are none."""
+    began = [log.spans[0].start_ns if log.spans else 0 for log in logs]
+    last: dict[int | None, int] = {}
+    for index in sorted(range(len(logs)), key=began.__getitem__):
+        if logs[index].compilations or logs[index].rank not in last:
+            last[logs[index].rank] = index
+    return logs[max(last.values(), key=seconds.__getitem__)]
 
 
 def break_rows(log: CompileLog) -> list[BreakRow]:
@@ -110,19 +120,27 @@ def recompile_rows(log: CompileLog) -> list[RecompileRow]:
 def cudagraph_use(log: CompileLog) -> CudaGraphUse:
     """CUDA graphs recorded and left out."""
     recorded = Counter(s.compile_id for s in log.spans if s.name == "CUDAGraphNode.record")
-    by_metrics = any(m.cudagraph_s for c in log.compilations for m in c.metrics)
     skipped = [m.cudagraph_skip for c in log.compilations for m in c.metrics if m.cudagraph_skip]
     asked = [e.cudagraphs for c in log.compilations for e in c.caches if e.cudagraphs is not None]
     asked += [m.wants_cudagraphs for c in log.compilations for m in c.metrics if m.wants_cudagraphs]
-    used = bool(recorded) or by_metrics
+    used, wanted = bool(recorded), bool(skipped) or any(asked)
+    if wanted and not used and not skipped:
+        skipped = [_why_not_recorded(log)]
     return CudaGraphUse(
         used=used,
-        wanted=True if used or skipped or any(asked) else False if asked else None,
+        wanted=True if used or wanted else False if asked else None,
         recorded=sum(recorded.values()),
         rerecorded=sum(n - 1 for n in recorded.values()),
         skipped=list(dict.fromkeys(skipped)),
         skipped_graphs=len(skipped),
     )
+
+
+def _why_not_recorded(log: CompileLog) -> str:
+    changed = sum(c.inputs_changed for c in log.compilations)
+    if changed:
+        return f"mutated inputs: the graphs change {changed} of their inputs in place (concluded from the graphs)"
+    return "asked for and never recorded; the log does not say why (TORCH_LOGS=cudagraphs does)"
 
 
 def kernel_rows(log: CompileLog) -> list[KernelRow]:
@@ -243,10 +261,18 @@ def _first(compilation: Compilation) -> str:
     return compilation.error or (reasons[0] if reasons else "unknown")
 
 
+def _when(one: tuple[CompileLog, float]) -> tuple[int, int]:
+    log = one[0]
+    return (-1 if log.rank is None else log.rank, log.spans[0].start_ns if log.spans else 0)
+
+
 def _rank(log: CompileLog, seconds: float) -> RankRow:
+    autotune = sum(each.get("autotune", 0.0) for each in stage_seconds(log))
     states = Counter(e.state for c in log.compilations for e in c.caches if e.layer == "fx_graph")
     breaks = sum(len(c.breaks) for c in log.compilations)
-    return RankRow(log.rank, log.path, seconds, _graphs(log), breaks, _recompiles(log), states["hit"], states["miss"])
+    return RankRow(
+        log.rank, log.path, seconds, autotune, _graphs(log), breaks, _recompiles(log), states["hit"], states["miss"]
+    )
 
 
 def _counts(log: CompileLog) -> dict[str, int]:
@@ -277,5 +303,5 @@ def _notes(logs: Sequence[CompileLog], log: CompileLog) -> list[str]:
     if log.unfinished:
         notes.append(f"{log.unfinished} pieces of compile work do not end in the log: they count up to its end.")
     if len(logs) > 1 and len({each.rank for each in logs}) < len(logs):
-        notes.append(f"The folder holds {len(logs)} logs; the figures are of {log.path}, which compiled longest.")
+        notes.append(f"The folder holds {len(logs)} logs; the figures are of the last start of the rank that compiled longest: {log.path}.")
     return notes

@@ -84,6 +84,10 @@ class CudaGraphUse:
     captured_share: float | None = None
     """Share of the GPU work of a steady step that was launched by CUDA graphs, where a trace tells."""
     launches_per_step: float | None = None
+    predicted_step_ms: float | None = None
+    """The step without the profiler if they were used, where they are not though they were asked for."""
+    low_ms: float | None = None
+    high_ms: float | None = None
 
 
 @dataclass(frozen=True)
@@ -134,11 +138,12 @@ class KernelRow:
 
 @dataclass(frozen=True)
 class RankRow:
-    """One process."""
+    """One process: a rank, or one start of it."""
 
     rank: int | None
     path: str
     compile_s: float
+    autotune_s: float
     graphs: int
     graph_breaks: int
     recompiles: int

@@ -8,22 +8,26 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.compile.model import EagerRow, KernelRow, TraceUse
-from traceanalyzer.analysis.compile.regions import CompiledCode
+from traceanalyzer.analysis.api_names import ApiKind
+from traceanalyzer.analysis.compile.model import BreakRow, CudaGraphUse, EagerRow, KernelRow, TraceUse
+from traceanalyzer.analysis.compile.regions import CompiledCode, inner
 from traceanalyzer.analysis.compile.windows import idle_in, seams, window_set, without_windows
+from traceanalyzer.analysis.intervals import measure, subtract, union
 from traceanalyzer.analysis.metric import NS_PER_MS
-from traceanalyzer.analysis.replay.scenarios import FUSED_ELEMENTWISE, LAUNCHES_FREE, Scenario
+from traceanalyzer.analysis.replay.scenarios import FUSED_ELEMENTWISE, GRAPH_GAP_NS, LAUNCHES_FREE, Scenario
 from traceanalyzer.ingest.torch_log.explained import resumed_at
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
-    from traceanalyzer.analysis.compile.model import BreakRow, Compiled
+    from traceanalyzer.analysis.compile.model import Compiled
     from traceanalyzer.analysis.compile.windows import Seam
     from traceanalyzer.analysis.context import Context
+    from traceanalyzer.analysis.intervals import IntervalSet
+    from traceanalyzer.analysis.replay.scenarios import Change
     from traceanalyzer.analysis.replay.tape import Tape
     from traceanalyzer.analysis.replay.whatif import Prediction, Replay
     from traceanalyzer.ingest.torch_log.facts import CompileLog
-    from traceanalyzer.trace import Bool, F64, I64
+    from traceanalyzer.trace import I64, Bool
 
 MAX_EAGER = 20
 """Eager operators that are listed."""
@@ -34,6 +38,10 @@ WHOLE = (
     "the whole function runs eager, and what it would take compiled is not recorded; estimated by fusing its elementwise "
     "kernels and launching nothing"
 )
+REST = (
+    "what follows the break runs eager; replayed without the profiler, between launching it for nothing and as now"
+)
+CAPTURED = "replayed without the profiler: each compiled graph is one launch that costs the host nothing more"
 BASIS = (
     "replayed without the profiler: the host goes from the graph before the break to the one after it in no time, without "
     "the waits and copies between them; kernels stay as they are"
@@ -84,7 +92,7 @@ def _breaks(rows: list[BreakRow], log: CompileLog | None, met: list[Seam], trace
     for row in rows:
         mine = [seam for seam in left if _is_seam_of(seam, row, log)]
         left = [seam for seam in left if seam not in mine]
-        result.append(_priced(row, mine, traced))
+        result.append(_priced(row, mine, traced, log))
     return result
 
 
@@ -103,10 +111,10 @@ def _is_seam_of(seam: Seam, row: BreakRow, log: CompileLog) -> bool:
     return False
 
 
-def _priced(row: BreakRow, mine: list[Seam], traced: Traced) -> BreakRow:
+def _priced(row: BreakRow, mine: list[Seam], traced: Traced, log: CompileLog | None = None) -> BreakRow:
     ctx = traced.ctx
     if not mine:
-        return _whole_function(row, traced) if row.whole_function_eager else replace(row, basis=NO_SEAM)
+        return _whole_function(row, traced) if row.whole_function_eager else _rest_eager(row, log, traced)
     windows = window_set(mine)
     prediction = _predict(traced, f"without_break {row.location}", lambda tape: without_windows(tape, windows), BASIS)
     steady = sum(int(ctx.steady_host(seam.start[: seam.forward]).sum()) for seam in mine)
@@ -115,10 +123,32 @@ def _priced(row: BreakRow, mine: list[Seam], traced: Traced) -> BreakRow:
     )
 
 
-def _seam_row(seam: Seam, traced: Traced) -> BreakRow:
-    from traceanalyzer.analysis.compile.model import BreakRow as Row
+def _rest_eager(row: BreakRow, log: CompileLog | None, traced: Traced) -> BreakRow:
+    """A break after which the function goes on eager (its rest was not compiled, or the recompile limit was hit): the
+    host time from the end of the last graph before it to the end of the function."""
+    regions, bodies = traced.code.regions, traced.code.bodies
+    broken = {c.compile_id for c in log.compilations if any(b.location == row.location for b in c.breaks)} if log else set()
+    windows = []
+    for index in (i for i, text in enumerate(regions.text) if text in broken):
+        inside = inner(int(regions.start[index]), int(regions.end[index]), int(regions.thread[index]), bodies)
+        start = int(bodies.end[inside].max()) if len(inside) else int(regions.start[index])
+        windows.append((start, int(regions.end[index])))
+    if not windows:
+        return replace(row, basis=NO_SEAM)
+    start, end = (np.array(times, np.int64) for times in zip(*windows, strict=True))
+    steady = int(traced.ctx.steady_host(start).sum())
+    found = union(start, end)
+    free = _predict(traced, "rest_compiled", lambda tape: without_windows(tape, found), REST)
+    row = replace(row, per_step=_per_step(traced.ctx, steady), idle_ms=idle_in(traced.ctx, found), basis=REST)
+    if free is None or free.step_ms is None or traced.replay is None:
+        return row
+    # What goes on has to be launched by compiled code, too: no less than nothing, no more than it takes now.
+    middle = (free.step_ms + traced.replay.base_ms) / 2
+    return replace(row, predicted_step_ms=middle, low_ms=free.low_ms, high_ms=traced.replay.dear_ms)
 
-    row = Row(
+
+def _seam_row(seam: Seam, traced: Traced) -> BreakRow:
+    row = BreakRow(
         reason="a graph break",
         detail=f"compiled region {seam.before} goes on as {seam.after}",
         location="",
@@ -135,9 +165,7 @@ def _whole_function(row: BreakRow, traced: Traced) -> BreakRow:
     ctx = traced.ctx
     if len(traced.code.bodies) or ctx.device is None:
         return replace(row, basis=NO_SEAM)
-    eager = _outside_optimizer(ctx)
-    windows = eager
-    idle = idle_in(ctx, windows)
+    idle = idle_in(ctx, _outside_optimizer(ctx))
     fused = _predict(traced, "compiled", FUSED_ELEMENTWISE.change, WHOLE)
     free = _predict(traced, "compiled", LAUNCHES_FREE.change, WHOLE)
     row = replace(row, per_step=1.0, idle_ms=idle, basis=WHOLE)
@@ -147,9 +175,7 @@ def _whole_function(row: BreakRow, traced: Traced) -> BreakRow:
     return replace(row, predicted_step_ms=(low + fused.step_ms) / 2, low_ms=low, high_ms=high)
 
 
-def _outside_optimizer(ctx: Context):  # type: ignore[no-untyped-def]
-    from traceanalyzer.analysis.intervals import subtract, union
-
+def _outside_optimizer(ctx: Context) -> IntervalSet:
     ranges, texts = ctx.trace.host_ranges, ctx.trace.strings
     optimizer = np.array([text.startswith(OPTIMIZER) for text in [*texts, ""]])[ranges.name]
     steps = ctx.steps
@@ -157,15 +183,10 @@ def _outside_optimizer(ctx: Context):  # type: ignore[no-untyped-def]
     return subtract(whole, union(ranges.start[optimizer], ranges.end[optimizer]))
 
 
-def _predict(traced: Traced, name: str, change, basis: str) -> Prediction | None:  # type: ignore[no-untyped-def]
+def _predict(traced: Traced, name: str, change: Change, basis: str) -> Prediction | None:
     if traced.replay is None or not traced.replay.faithful:
         return None
-
-    def checked(tape: Tape) -> Tape | None:
-        changed: Tape | None = change(tape)
-        return changed
-
-    return traced.replay.predict(Scenario(name, checked, basis))
+    return traced.replay.predict(Scenario(name, change, basis))
 
 
 def _with_prediction(row: BreakRow, prediction: Prediction | None, basis: str) -> BreakRow:
@@ -252,10 +273,7 @@ def _measured(row: KernelRow, ctx: Context, time: float, count: int, attainable:
 # CUDA graphs, shares, eager operators
 
 
-def _cudagraphs(compiled: Compiled, traced: Traced):  # type: ignore[no-untyped-def]
-    from traceanalyzer.analysis.api_names import ApiKind
-    from traceanalyzer.analysis.compile.model import CudaGraphUse
-
+def _cudagraphs(compiled: Compiled, traced: Traced) -> CudaGraphUse:
     ctx = traced.ctx
     ops, steady = ctx.trace.device_ops, _steady(ctx)
     by_graph = np.append(ctx.api_kind == ApiKind.GRAPH_LAUNCH, False)[ctx.launch]
@@ -264,7 +282,34 @@ def _cudagraphs(compiled: Compiled, traced: Traced):  # type: ignore[no-untyped-
     launches = np.unique(ctx.launch[steady & by_graph])
     share = float(duration[steady & by_graph].sum()) / busy if busy else None
     use = compiled.cudagraphs or CudaGraphUse(bool(len(launches)), None, 0, 0, [], 0)
-    return replace(use, captured_share=share, launches_per_step=_per_step(ctx, float(len(launches))))
+    left_out = use.wanted and not use.used and not len(launches)
+    prediction = _predict(traced, "graphs_captured", lambda tape: _captured(tape, traced.code), CAPTURED) if left_out else None
+    return replace(
+        use,
+        captured_share=share,
+        launches_per_step=_per_step(ctx, float(len(launches))),
+        predicted_step_ms=prediction.step_ms if prediction else None,
+        low_ms=prediction.low_ms if prediction else None,
+        high_ms=prediction.high_ms if prediction else None,
+    )
+
+
+def _captured(tape: Tape, code: CompiledCode) -> Tape | None:
+    """Each compiled graph as one launch: the host's time in it goes, but for a launch, and its kernels follow at once."""
+    windows = union(code.bodies.start, code.bodies.end)
+    freed = without_windows(tape, windows)
+    if freed is None:
+        return None
+    calls = tape.ctx.trace.api_calls
+    inside = (measure(windows, calls.start[tape.call], calls.start[tape.call] + 1) > 0)[tape.event]
+    shorter = np.minimum(tape.gap, GRAPH_GAP_NS)
+    return replace(
+        freed,
+        waits=tape.waits,
+        duration=tape.duration,
+        latency=tape.latency,
+        gap=np.where(inside, shorter, tape.gap),
+    )
 
 
 def _trace_use(traced: Traced, log: CompileLog | None, triton_ms: float, mapped: float | None) -> TraceUse:

@@ -139,6 +139,8 @@ class Compilation:
     """Inductor's own guess of the time of each operation, by its name."""
     collectives: tuple[str, ...] = ()
     """The collectives it runs, in order."""
+    inputs_changed: int = 0
+    """Inputs of its graphs that they change in place and that take no gradient (no parameters)."""
     error: str = ""
     dynamic: bool = False
     """Whether a size of its graph is a symbol."""

@@ -241,6 +241,12 @@ class Fold:
         if isinstance(values, list):
             self._compilation(record).collectives += tuple(str(name) for name in values)
 
+    def _metadata(self, record: Record) -> None:
+        """How many inputs a graph changes in place, of what AOTAutograd says of its inputs."""
+        inputs = record.payload.split(b"output_info=")[0].split(b"InputAliasInfo(")[1:]
+        changed = sum(b"mutates_data=True" in one and b"requires_grad=False" in one for one in inputs)
+        self._compilation(record).inputs_changed += changed
+
     def _stacks(self, record: Record) -> None:
         """Source lines of kernels whose code did not tell them."""
         values = self._json(record) if record.payload.strip() else None
@@ -287,6 +293,7 @@ _HANDLERS: dict[str, Callable[[Fold, Record], None]] = {
     "inductor_runtime_and_tensor_meta": Fold._estimates,
     "inductor_collective_schedule": Fold._collectives,
     "inductor_provenance_tracking_kernel_stack_traces": Fold._stacks,
+    "aot_forward_graph_fw_metadata": Fold._metadata,
     "torch_version": Fold._version,
 }
 WANTED = frozenset({*_HANDLERS, *_GRAPHS, *_CACHES})
@@ -294,6 +301,6 @@ WANTED = frozenset({*_HANDLERS, *_GRAPHS, *_CACHES})
 QUIET = frozenset(
     {"describe_storage", "describe_tensor", "describe_source", "dynamo_cpp_guards_str", "dynamo_guards", "aot_joint_graph",
      "before_pre_grad_graph", "after_pre_grad_graph", "before_joint_graph", "after_joint_graph", "fx_graph_runnable",
-     "aot_forward_graph_fw_metadata", "torch._functorch.config"}
+     "torch._functorch.config", "runtime_wrapper_orchestration"}
 )  # fmt: skip
 """Kinds that say nothing here, and are in every log."""
