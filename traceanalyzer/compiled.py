@@ -102,7 +102,9 @@ def _log_of(logs: Sequence[CompileLog], trace: Trace) -> CompileLog | None:
     if not logs:
         return None
     texts = set(trace.strings)
-    graphs = [sum(f"## Call CompiledFxGraph {e.key} ##" in texts for c in log.compilations for e in c.caches) for log in logs]
+    graphs = [
+        sum(f"## Call CompiledFxGraph {e.key} ##" in texts for c in log.compilations for e in c.caches) for log in logs
+    ]
     if max(graphs):
         # Of several starts that made the same graphs the last is the one that is likely to have been recorded.
         return max(zip(graphs, range(len(logs)), logs, strict=True), key=lambda one: one[:2])[2]

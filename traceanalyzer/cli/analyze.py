@@ -115,7 +115,24 @@ def analyze(
         report, details = redact_with(report, details, hidden_names)
     if store is not None:
         _store(store, report, tags, recordings_read, narrow)
-    write(_drawn(report, details, output, max_chars), output.file)
+    drawn = _drawn(report, details, output, max_chars)
+    if not (redact or hidden_names or max_chars):
+        drawn = _with_compile(drawn, recordings_read, output)
+    write(drawn, output.file)
+
+
+def _with_compile(drawn: str, recordings: list[str], output: Output) -> str:
+    """The report, with what a log of torch.compile beside the recordings says. Its texts are the program's own: none of
+    it is in a report that is to be published or cut to a size."""
+    from traceanalyzer.cli.output import terminal_width, with_colour
+    from traceanalyzer.report.compiled_part import compiled_of, with_compile
+
+    found = compiled_of(recordings)
+    return (
+        drawn
+        if found is None
+        else with_compile(drawn, output.format, found, terminal_width(), with_colour(output.file))
+    )
 
 
 def _with_details(run: Run, top: int | None, narrow: dict[str, Any]) -> tuple[Report, Details]:

@@ -121,7 +121,7 @@ def _step_advice(ident: str, remedy: str, row: BreakRow, step_ms: float | None) 
         ident,
         remedy,
         "host",
-        f"{row.location}: {row.remedy}" if row.location else row.remedy,
+        f"{row.location}: {row.remedy}." if row.location else f"{row.remedy}.",
         row.predicted_step_ms,
         row.low_ms,
         row.high_ms,
@@ -136,7 +136,9 @@ def _step_advice(ident: str, remedy: str, row: BreakRow, step_ms: float | None) 
 def _recompiles(compiled: Compiled) -> Iterator[_Pair]:
     for index, row in enumerate(compiled.recompile_reasons):
         ident = "recompilation" if index == 0 else f"recompilation-{index + 1}"
-        seconds = [c.seconds for c in compiled.compilations if c.function and f"{c.function} ({c.location})" == row.function]
+        seconds = [
+            c.seconds for c in compiled.compilations if c.function and f"{c.function} ({c.location})" == row.function
+        ]
         total = sum(seconds)
         title = f"Recompiled {_count(row.count, 'time')}: {row.guard}, in {row.function}"
         if row.refused:
@@ -149,7 +151,7 @@ def _recompiles(compiled: Compiled) -> Iterator[_Pair]:
         first = seconds[0] if seconds else 0.0
         rest = (compiled.compile_s or 0.0) - total
         low, usual, high = (rest + first * ratio for ratio in DYNAMIC_RATIO)
-        action = f"{row.remedy[:1].upper()}{row.remedy[1:]}."
+        action = f"{row.location}: {row.remedy}." if row.location else f"{row.remedy}."
         basis = "one compilation of the function, which takes 1 to 2 times as long as for a fixed value, instead of all"
         known = row.count > 0 and bool(seconds)
         yield (
@@ -288,7 +290,9 @@ def _failures(compiled: Compiled) -> Iterator[_Pair]:
     if compiled.errors:
         title = f"Compilation failed: {compiled.errors[0]}"
         evidence = [Evidence("error", error, "", "") for error in compiled.errors]
-        action = "Fix the error, or leave the function out with torch.compiler.disable: what fails is tried again and again."
+        action = (
+            "Fix the error, or leave the function out with torch.compiler.disable: what fails is tried again and again."
+        )
         yield (
             Finding("compile-failed", "host", title, "high", None, evidence),
             [_start_advice("compile-failed", "fix_compile_error", action, None, "it runs eager, or stops")],

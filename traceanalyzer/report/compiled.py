@@ -133,7 +133,11 @@ def _caches(compiled: Compiled, _: CompileDiagnosis) -> Section:
     if graphs is not None and (graphs.wanted or graphs.used or graphs.launches_per_step):
         lines.append(
             f"CUDA graphs: {graphs.recorded} recorded, {graphs.rerecorded} of them again"
-            + (f", {graphs.captured_share:.0%} of the step's GPU time in them." if graphs.captured_share is not None else ".")
+            + (
+                f", {graphs.captured_share:.0%} of the step's GPU time in them."
+                if graphs.captured_share is not None
+                else "."
+            )
         )
         lines += [f"Skipped: {reason}." for reason in graphs.skipped]
     return Section("Caches and CUDA graphs", lines)

@@ -80,13 +80,18 @@ def as_terminal(compiled: Compiled, diagnosis: CompileDiagnosis, width: int, col
 def as_html(compiled: Compiled, diagnosis: CompileDiagnosis) -> str:
     """One file that opens anywhere and asks for nothing."""
     css = (files("traceanalyzer.report.html") / "assets" / "page.css").read_text(encoding="utf-8")
-    body = "".join(_html_section(section) for section in sections(compiled, diagnosis))
+    body = html_sections(compiled, diagnosis)
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>torch.compile</title><style>{css}</style></head><body><main>{body}</main></body></html>\n"
     )
+
+
+def html_sections(compiled: Compiled, diagnosis: CompileDiagnosis) -> str:
+    """The sections alone, to stand in a page."""
+    return "".join(_html_section(section) for section in sections(compiled, diagnosis))
 
 
 def _html_section(section: Section) -> str:

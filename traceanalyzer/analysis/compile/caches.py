@@ -31,7 +31,9 @@ def cache_use(log: CompileLog, stages: Sequence[dict[str, float]]) -> CacheUse:
     """What the caches gave the compilations of a log; `stages` are the seconds of each."""
     events = [event for c in log.compilations for event in c.caches]
     by_cache = {
-        layer: {state: sum(e.layer == layer and e.state == state for e in events) for state in ("hit", "miss", "bypass")}
+        layer: {
+            state: sum(e.layer == layer and e.state == state for e in events) for state in ("hit", "miss", "bypass")
+        }
         for layer in ("fx_graph", "aot_autograd")
     }
     fx = by_cache["fx_graph"]

@@ -106,7 +106,9 @@ def recompile_rows(log: CompileLog) -> list[RecompileRow]:
         guard = read_guard(compilation.recompile_reasons[0] if compilation.recompile_reasons else "")
         location = guard.location if guard.location.startswith("/") else _named(log, compilation).location
         key = (key_of(guard), location)
-        texts.setdefault(key, (guard.text or "the log does not say which", remedy_of(guard), _function_of(log, compilation)))
+        texts.setdefault(
+            key, (guard.text or "the log does not say which", remedy_of(guard), _function_of(log, compilation))
+        )
         found[key].append((compilation, guard.old, guard.new))
     rows = []
     for (_, location), each in found.items():
@@ -295,7 +297,9 @@ def _notes(logs: Sequence[CompileLog], log: CompileLog) -> list[str]:
     counts = log.counts
     outside = outside_seconds(log)
     if outside >= LEAST_OUTSIDE_S:
-        notes.append(f"{outside:.2f} s of compile work belong to no compilation (a compiler tried out) and are not in the total.")
+        notes.append(
+            f"{outside:.2f} s of compile work belong to no compilation (a compiler tried out) and are not in the total."
+        )
     if counts.unreadable:
         notes.append(f"{counts.unreadable} records cannot be read and were left out.")
     if counts.damaged_payloads:
@@ -303,5 +307,7 @@ def _notes(logs: Sequence[CompileLog], log: CompileLog) -> list[str]:
     if log.unfinished:
         notes.append(f"{log.unfinished} pieces of compile work do not end in the log: they count up to its end.")
     if len(logs) > 1 and len({each.rank for each in logs}) < len(logs):
-        notes.append(f"The folder holds {len(logs)} logs; the figures are of the last start of the rank that compiled longest: {log.path}.")
+        notes.append(
+            f"The folder holds {len(logs)} logs; the figures are of the last start of the rank that compiled longest: {log.path}."
+        )
     return notes

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 MAX_EAGER = 20
 """Eager operators that are listed."""
+HOST_SPREAD = 0.2
+"""Rounds of steps of one process, seconds apart, differ by so much where the host sets the pace (H200 hosts)."""
 OPTIMIZER = "Optimizer.step#"
 BACKWARD = "autograd::engine::evaluate_function"
 NO_SEAM = "the trace holds no run of what goes on after it: it was not met in the recorded steps, or not recorded"
@@ -38,9 +40,7 @@ WHOLE = (
     "the whole function runs eager, and what it would take compiled is not recorded; estimated by fusing its elementwise "
     "kernels and launching nothing"
 )
-REST = (
-    "what follows the break runs eager; replayed without the profiler, between launching it for nothing and as now"
-)
+REST = "what follows the break runs eager; replayed without the profiler, between launching it for nothing and as now"
 CAPTURED = "replayed without the profiler: each compiled graph is one launch that costs the host nothing more"
 BASIS = (
     "replayed without the profiler: the host goes from the graph before the break to the one after it in no time, without "
@@ -119,7 +119,7 @@ def _priced(row: BreakRow, mine: list[Seam], traced: Traced, log: CompileLog | N
     prediction = _predict(traced, f"without_break {row.location}", lambda tape: without_windows(tape, windows), BASIS)
     steady = sum(int(ctx.steady_host(seam.start[: seam.forward]).sum()) for seam in mine)
     return _with_prediction(
-        replace(row, per_step=_per_step(ctx, steady), idle_ms=idle_in(ctx, windows)), prediction, BASIS
+        replace(row, per_step=_per_step(ctx, steady), idle_ms=idle_in(ctx, windows)), prediction, BASIS, _base(traced)
     )
 
 
@@ -127,7 +127,9 @@ def _rest_eager(row: BreakRow, log: CompileLog | None, traced: Traced) -> BreakR
     """A break after which the function goes on eager (its rest was not compiled, or the recompile limit was hit): the
     host time from the end of the last graph before it to the end of the function."""
     regions, bodies = traced.code.regions, traced.code.bodies
-    broken = {c.compile_id for c in log.compilations if any(b.location == row.location for b in c.breaks)} if log else set()
+    broken = (
+        {c.compile_id for c in log.compilations if any(b.location == row.location for b in c.breaks)} if log else set()
+    )
     windows = []
     for index in (i for i, text in enumerate(regions.text) if text in broken):
         inside = inner(int(regions.start[index]), int(regions.end[index]), int(regions.thread[index]), bodies)
@@ -183,18 +185,31 @@ def _outside_optimizer(ctx: Context) -> IntervalSet:
     return subtract(whole, union(ranges.start[optimizer], ranges.end[optimizer]))
 
 
+def _base(traced: Traced) -> float:
+    return traced.replay.base_ms if traced.replay is not None else 0.0
+
+
 def _predict(traced: Traced, name: str, change: Change, basis: str) -> Prediction | None:
     if traced.replay is None or not traced.replay.faithful:
         return None
     return traced.replay.predict(Scenario(name, change, basis))
 
 
-def _with_prediction(row: BreakRow, prediction: Prediction | None, basis: str) -> BreakRow:
+def _with_prediction(row: BreakRow, prediction: Prediction | None, basis: str, base_ms: float) -> BreakRow:
     if prediction is None or prediction.step_ms is None:
         return replace(row, basis="the trace cannot be replayed faithfully: only the idle time is known")
-    return replace(
-        row, predicted_step_ms=prediction.step_ms, low_ms=prediction.low_ms, high_ms=prediction.high_ms, basis=basis
-    )
+    step, low, high = _range(prediction, base_ms)
+    return replace(row, predicted_step_ms=step, low_ms=low, high_ms=high, basis=basis)
+
+
+def _range(prediction: Prediction | None, base_ms: float) -> tuple[float | None, float | None, float | None]:
+    """A prediction with its range, no narrower than the host's own spread and no longer than the step of now."""
+    if prediction is None or prediction.step_ms is None:
+        return None, None, None
+    step = prediction.step_ms
+    low = min(prediction.low_ms or step, step * (1.0 - HOST_SPREAD))
+    high = max(prediction.high_ms or step, min(step * (1.0 + HOST_SPREAD), max(base_ms, step)))
+    return step, low, high
 
 
 # Kernels
@@ -237,7 +252,7 @@ def _kernels(rows: list[KernelRow], traced: Traced) -> tuple[list[KernelRow], fl
         _measured(row, ctx, time[i], count[i], attainable[i], busy) if i in time else row for i, row in enumerate(every)
     ]
     result.sort(key=lambda row: -(row.measured_ms or 0.0))
-    return result, _per_step(ctx, total) / NS_PER_MS, mapped / total if total else None
+    return result, _per_step(ctx, total) / NS_PER_MS, mapped / total if total and rows else None
 
 
 def _places(rows: list[KernelRow]) -> dict[tuple[str, str], int]:
@@ -283,14 +298,17 @@ def _cudagraphs(compiled: Compiled, traced: Traced) -> CudaGraphUse:
     share = float(duration[steady & by_graph].sum()) / busy if busy else None
     use = compiled.cudagraphs or CudaGraphUse(bool(len(launches)), None, 0, 0, [], 0)
     left_out = use.wanted and not use.used and not len(launches)
-    prediction = _predict(traced, "graphs_captured", lambda tape: _captured(tape, traced.code), CAPTURED) if left_out else None
+    prediction = (
+        _predict(traced, "graphs_captured", lambda tape: _captured(tape, traced.code), CAPTURED) if left_out else None
+    )
+    step, low, high = _range(prediction, _base(traced))
     return replace(
         use,
         captured_share=share,
         launches_per_step=_per_step(ctx, float(len(launches))),
-        predicted_step_ms=prediction.step_ms if prediction else None,
-        low_ms=prediction.low_ms if prediction else None,
-        high_ms=prediction.high_ms if prediction else None,
+        predicted_step_ms=step,
+        low_ms=low,
+        high_ms=high,
     )
 
 

@@ -109,7 +109,9 @@ def _backward(code: CompiledCode, before: str, after: str, count: int) -> list[t
     rows_b = np.flatnonzero(np.isin(ranges.name, backward) & (ranges.sequence >= 0))
     region = _innermost_region(code, rows_f)
     sequences = {
-        int(ranges.sequence[row]): code.regions.text[r] for row, r in zip(rows_f.tolist(), region, strict=True) if r >= 0
+        int(ranges.sequence[row]): code.regions.text[r]
+        for row, r in zip(rows_f.tolist(), region, strict=True)
+        if r >= 0
     }
     order = rows_b[np.argsort(ranges.start[rows_b])]
     windows = []
@@ -205,4 +207,3 @@ def window_set(found: Iterable[Seam]) -> IntervalSet:
     if not each:
         return union(np.zeros(0, np.int64), np.zeros(0, np.int64))
     return union(np.concatenate([s.start for s in each]), np.concatenate([s.end for s in each]))
-

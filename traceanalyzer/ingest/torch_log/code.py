@@ -91,7 +91,9 @@ def lines_of_stacks(stacks: object) -> tuple[str, ...]:
     """The innermost line of each of a kernel's stack traces."""
     texts = stacks if isinstance(stacks, list) else [stacks]
     frames = [_FRAME.findall(text) for text in texts if isinstance(text, str)]
-    found = (f"{file}:{line}" + (f": {code.strip()}" if code else "") for *_, (file, line, code) in filter(None, frames))
+    found = (
+        f"{file}:{line}" + (f": {code.strip()}" if code else "") for *_, (file, line, code) in filter(None, frames)
+    )
     return tuple(dict.fromkeys(found))[:MAX_LINES_OF_KERNEL]
 
 

@@ -24,7 +24,9 @@ _PREAMBLE = re.compile(
     re.MULTILINE,
 )
 _RESUMED = re.compile(r"torch_dynamo_resume_in_.*_at_(\d+)$")
-NOT_A_BREAK = re.compile(r"unspecial|tensorify|collective|autograd\.?grad|fake ?tensor|automatic dynamic", re.IGNORECASE)
+NOT_A_BREAK = re.compile(
+    r"unspecial|tensorify|collective|autograd\.?grad|fake ?tensor|automatic dynamic", re.IGNORECASE
+)
 """Reasons for which dynamo traces a frame again without having broken its graph."""
 LIMIT = re.compile(r"(?:cache|recompile)[ _]?(?:size)?[ _]?limit|(?:Cache|Recompile)LimitExceeded", re.IGNORECASE)
 _CUDAGRAPHS = re.compile(r'"triton\.cudagraphs": *(true|false)')

@@ -146,7 +146,9 @@ class Fold:
             compilation.graphs += 1
             sizes = record.body.get("sizes") if isinstance(record.body, dict) else None
             shapes = sizes.values() if isinstance(sizes, dict) else ()
-            compilation.dynamic |= any(isinstance(size, str) for shape in shapes if isinstance(shape, list) for size in shape)
+            compilation.dynamic |= any(
+                isinstance(size, str) for shape in shapes if isinstance(shape, list) for size in shape
+            )
         lines = node_lines(text)
         if kind in ("after_post_grad_graph", "inductor_post_grad_graph"):
             lines = {**self._lines.get(place, {}), **lines}
@@ -198,7 +200,9 @@ class Fold:
             if isinstance(about, dict):
                 state = str(about.get("autotune_cache_state") or "")
                 self._compilation(record).triton.append(
-                    TritonKernel(name, _whole(about.get("compile_time_us")), _whole(about.get("num_configs")) or 1, state)
+                    TritonKernel(
+                        name, _whole(about.get("compile_time_us")), _whole(about.get("num_configs")) or 1, state
+                    )
                 )
 
     def _metrics(self, record: Record) -> None:
@@ -273,7 +277,9 @@ def _whole(value: object) -> int:
 def _last_line(text: str) -> str:
     """The exception in a traceback: its last line at the margin with a colon."""
     lines = [line for line in text.splitlines() if line and not line.startswith((" ", "\t")) and ":" in line]
-    errors = [line for line in lines if line.split(":")[0].rpartition(".")[2][:1].isupper() and " " not in line.split(":")[0]]
+    errors = [
+        line for line in lines if line.split(":")[0].rpartition(".")[2][:1].isupper() and " " not in line.split(":")[0]
+    ]
     return first_line(errors[-1] if errors else text)
 
 

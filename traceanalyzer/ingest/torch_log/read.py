@@ -42,7 +42,9 @@ def read_logs(path: Path, progress: Callable[[float], None] | None = None) -> li
     files = log_files(path)
     found = [log for file in files for log in _read(file, progress)]
     if not found:
-        raise EmptyRecordingError(f"{path}: no record of torch.compile in it; set TORCH_TRACE to a folder and run again")
+        raise EmptyRecordingError(
+            f"{path}: no record of torch.compile in it; set TORCH_TRACE to a folder and run again"
+        )
     return sorted(found, key=lambda log: (log.rank is None, log.rank or 0, log.path))
 
 
@@ -59,7 +61,9 @@ def log_files(path: Path) -> list[Path]:
     except OSError as error:
         raise cannot_open(path, error) from error
     if not inside:
-        raise UnreadableInputError(f"{path}: no log of torch.compile in this folder; set TORCH_TRACE to it and run again")
+        raise UnreadableInputError(
+            f"{path}: no log of torch.compile in this folder; set TORCH_TRACE to it and run again"
+        )
     return inside
 
 

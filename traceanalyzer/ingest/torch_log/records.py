@@ -31,7 +31,8 @@ ENVELOPE = frozenset(
 
 _PREFIX = re.compile(rb"\[[^\]\n]{1,64}\]: ?")
 _HEADER = re.compile(
-    rb"[VDIWEC](\d\d)(\d\d) (\d\d):(\d\d):(\d\d)\.(\d{3,6}) +(\d{1,20}) *([^\]\n]{0,1000}?):(\d{1,9})\] ?(\{.*)", re.DOTALL
+    rb"[VDIWEC](\d\d)(\d\d) (\d\d):(\d\d):(\d\d)\.(\d{3,6}) +(\d{1,20}) *([^\]\n]{0,1000}?):(\d{1,9})\] ?(\{.*)",
+    re.DOTALL,
 )
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 

@@ -51,7 +51,9 @@ class SpanBuilder:
             self._close(key, time_ns)
         elif phase == "X" and isinstance(event.get("dur"), int | float):
             self._keep(
-                Span(name, time_ns, time_ns + round(event["dur"] * _NS_PER_US), compile_id, hash(key), len(stack), kernel)
+                Span(
+                    name, time_ns, time_ns + round(event["dur"] * _NS_PER_US), compile_id, hash(key), len(stack), kernel
+                )
             )
 
     def finish(self) -> tuple[Span, ...]:
