@@ -65,7 +65,7 @@ def joined(logs: Sequence[CompileLog], trace: Trace) -> tuple[Compiled, float | 
 def _of_trace(path: Path) -> tuple[Compiled, CompileDiagnosis, list[dict[str, Any]]]:
     trace = _load(path)[0]
     compiled, step_ms = joined([], trace)
-    inputs = [{"path": trace.path, "kind": trace.source, "rank": trace.rank, "devices": []}]
+    inputs: list[dict[str, Any]] = [{"path": trace.path, "kind": trace.source, "rank": trace.rank, "devices": []}]
     return compiled, diagnose_compile(compiled, step_ms), inputs
 
 

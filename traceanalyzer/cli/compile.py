@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from traceanalyzer.cli.options import REPORT_FORMATS, output_options
 
 if TYPE_CHECKING:
+    from traceanalyzer.analysis.compile.model import Compiled
     from traceanalyzer.cli.options import Output
+    from traceanalyzer.diagnosis.compile import CompileDiagnosis
 
 
 @click.command("compile", short_help="Say what torch.compile cost and where it broke.")
@@ -44,7 +46,7 @@ def compile(log: str, trace: str | None, format_: str | None, file: Path | None)
     write(_drawn(compiled, diagnosis, inputs, output), output.file)
 
 
-def _drawn(compiled, diagnosis, inputs, output: Output) -> str:  # type: ignore[no-untyped-def]
+def _drawn(compiled: Compiled, diagnosis: CompileDiagnosis, inputs: list[dict[str, Any]], output: Output) -> str:
     from traceanalyzer.cli.output import terminal_width, with_colour
     from traceanalyzer.report import compiled_render as render
 

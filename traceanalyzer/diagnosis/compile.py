@@ -198,7 +198,7 @@ def _cudagraphs(compiled: Compiled, step_ms: float | None) -> Iterator[_Pair]:
 def _graph_action(reasons: list[str]) -> str:
     said = " ".join(reasons)
     if "mutated" in said:
-        return "Return new tensors instead of changing inputs in place, or copy into a static buffer outside of the function."
+        return "Return new tensors instead of changing inputs in place, or copy into a buffer outside of the function."
     if "cpu device" in said or "multiple devices" in said:
         return "Put every tensor of the function on the GPU, constants and scalars included."
     if "dynamic" in said or "symbolic" in said or "symint" in said:
@@ -236,7 +236,7 @@ WARM_BASIS = "a start that finds every graph in the cache: dynamo traces again, 
 def _bypass_action(reasons: list[str]) -> str:
     said = " ".join(reasons)
     if "custom pass" in said:
-        return "Give the custom pass a uuid (torch._inductor.custom_graph_pass.CustomGraphPass), so that graphs can be cached."
+        return "Give the custom pass a uuid (torch._inductor.custom_graph_pass.CustomGraphPass)."
     return f"Take what the cache cannot hold out of the compiled function: {said}"
 
 
@@ -272,8 +272,8 @@ def _autotune(compiled: Compiled) -> Iterator[_Pair]:
         Evidence("configurations", sum(k.configurations or 0 for k in compiled.kernels), "", "of Triton kernels"),
     ]
     action = (
-        "Keep TORCHINDUCTOR_CACHE_DIR from start to start (a volume, or torch.compiler.save_cache_artifacts()), so that "
-        "tuned configurations are found; or compile without max-autotune."
+        "Keep TORCHINDUCTOR_CACHE_DIR from start to start (a volume, or torch.compiler.save_cache_artifacts()), so "
+        "that tuned configurations are found; or compile without max-autotune."
     )
     yield (
         Finding("autotune", "host", title, "high" if again else "medium", None, evidence),

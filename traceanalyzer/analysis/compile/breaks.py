@@ -11,29 +11,59 @@ if TYPE_CHECKING:
     from traceanalyzer.ingest.torch_log.facts import Break, Compilation, CompileLog
 
 _PLAIN = (
-    (re.compile(r"builtin (?:operator )?[`']?print|\bprint\b", re.IGNORECASE), "print() in compiled code",
-     "remove the print, or add it to torch._dynamo.config.reorderable_logging_functions"),
-    (re.compile(r"\.item\(\)|Tensor\.item|_local_scalar_dense|\.tolist\(\)|capture_scalar_outputs", re.IGNORECASE),
-     "a value is read from the GPU (.item())",
-     "keep the value a tensor, or set torch._dynamo.config.capture_scalar_outputs = True"),
-    (re.compile(r"data[- ]dependent (?:branch|jump|control)|generic_jump|dynamic control flow", re.IGNORECASE),
-     "Python branches on a value of a tensor", "use torch.where or torch.cond instead of `if`"),
-    (re.compile(r"data[- ]dependent|dynamic shape operator|nonzero|unique|masked_select", re.IGNORECASE),
-     "an operator's output size depends on data",
-     "set torch._dynamo.config.capture_dynamic_output_shape_ops = True, or give the output a fixed size"),
-    (re.compile(r"graph_break\(\)|function graph_break", re.IGNORECASE), "the program asks for it (graph_break())",
-     "remove the torch._dynamo.graph_break() call"),
-    (re.compile(r"torch\._?dynamo\.disable|_disable|disallow|marked .*skip|skip function|skipped function", re.IGNORECASE),
-     "a function that dynamo is told to skip is called", "move the call out of the compiled function, or allow it in the graph"),
-    (re.compile(r"numpy|\.cpu\(\)|\.numpy\(\)", re.IGNORECASE), "data goes to NumPy or the CPU",
-     "do it with torch operators, on the GPU"),
-    (re.compile(r"logg(?:er|ing)|warnings?\.warn", re.IGNORECASE), "logging in compiled code",
-     "move the logging out, or set torch._dynamo.config.ignore_logging_functions"),
-    (re.compile(r"backward\(\)|Tensor\.backward", re.IGNORECASE), "backward() is called in compiled code",
-     "call backward() outside of the compiled function"),
-    (re.compile(r"custom (?:op|kernel|class)|C/C\+\+|builtin function or method|extension", re.IGNORECASE),
-     "compiled code that dynamo cannot look into is called", "register it with torch.library.custom_op"),
-)  # fmt: skip
+    (
+        re.compile(r"builtin (?:operator )?[`']?print|\bprint\b", re.IGNORECASE),
+        "print() in compiled code",
+        "remove the print, or add it to torch._dynamo.config.reorderable_logging_functions",
+    ),
+    (
+        re.compile(r"\.item\(\)|Tensor\.item|_local_scalar_dense|\.tolist\(\)|capture_scalar_outputs", re.IGNORECASE),
+        "a value is read from the GPU (.item())",
+        "keep the value a tensor, or set torch._dynamo.config.capture_scalar_outputs = True",
+    ),
+    (
+        re.compile(r"data[- ]dependent (?:branch|jump|control)|generic_jump|dynamic control flow", re.IGNORECASE),
+        "Python branches on a value of a tensor",
+        "use torch.where or torch.cond instead of `if`",
+    ),
+    (
+        re.compile(r"data[- ]dependent|dynamic shape operator|nonzero|unique|masked_select", re.IGNORECASE),
+        "an operator's output size depends on data",
+        "set torch._dynamo.config.capture_dynamic_output_shape_ops = True, or give the output a fixed size",
+    ),
+    (
+        re.compile(r"graph_break\(\)|function graph_break", re.IGNORECASE),
+        "the program asks for it (graph_break())",
+        "remove the torch._dynamo.graph_break() call",
+    ),
+    (
+        re.compile(
+            r"torch\._?dynamo\.disable|_disable|disallow|marked .*skip|skip function|skipped function", re.IGNORECASE
+        ),
+        "a function that dynamo is told to skip is called",
+        "move the call out of the compiled function, or allow it in the graph",
+    ),
+    (
+        re.compile(r"numpy|\.cpu\(\)|\.numpy\(\)", re.IGNORECASE),
+        "data goes to NumPy or the CPU",
+        "do it with torch operators, on the GPU",
+    ),
+    (
+        re.compile(r"logg(?:er|ing)|warnings?\.warn", re.IGNORECASE),
+        "logging in compiled code",
+        "move the logging out, or set torch._dynamo.config.ignore_logging_functions",
+    ),
+    (
+        re.compile(r"backward\(\)|Tensor\.backward", re.IGNORECASE),
+        "backward() is called in compiled code",
+        "call backward() outside of the compiled function",
+    ),
+    (
+        re.compile(r"custom (?:op|kernel|class)|C/C\+\+|builtin function or method|extension", re.IGNORECASE),
+        "compiled code that dynamo cannot look into is called",
+        "register it with torch.library.custom_op",
+    ),
+)
 
 
 def in_plain_words(reason: str, hint: str = "") -> tuple[str, str]:

@@ -26,7 +26,7 @@ class Guard:
 
 
 def read_guard(reason: str) -> Guard:
-    """A guard from what dynamo says of a recompilation: `0/1: tensor 'x' size mismatch at index 0. expected 4, actual 8`."""
+    """A guard from what dynamo says of a recompilation: `0/1: tensor 'x' size mismatch at index 0. expected 4, ...`."""
     said = _CACHE_ENTRY.sub("", reason.strip())
     stack, where = _STACK.findall(said), _WHERE.search(said)
     location = f"{stack[-1][0]}:{stack[-1][1]}" if stack else where[1] if where else ""
@@ -62,8 +62,9 @@ def remedy_of(guard: Guard) -> str:
     equals = _EQUALS.match(text)
     if equals and re.fullmatch(r"-?\d+", equals["old"]):
         return (
-            f"{_variable(equals['what'])} is a number that changes: pass it as a tensor, or torch.compile(..., dynamic=True) "
-            "(for an attribute of a module: torch._dynamo.config.allow_unspec_int_on_nn_module = True)"
+            f"{_variable(equals['what'])} is a number that changes: pass it as a tensor, or use "
+            "torch.compile(..., dynamic=True) (for an attribute of a module: "
+            "torch._dynamo.config.allow_unspec_int_on_nn_module = True)"
         )
     if equals and re.fullmatch(r"-?[\d.]+(?:e[+-]?\d+)?|-?inf|nan", equals["old"]):
         return f"{_variable(equals['what'])} is a number that changes: pass it as a tensor"
@@ -76,23 +77,51 @@ def _variable(name: str) -> str:
 
 
 _REMEDIES = (
-    (re.compile(r"___stack\d+\)?(?:\.item\(\))? =="), "a value read from the GPU (.item(), .tolist()) steers the program: keep it a tensor, or set "
-     "torch._dynamo.config.capture_scalar_outputs = True"),
+    (
+        re.compile(r"___stack\d+\)?(?:\.item\(\))? =="),
+        "a value read from the GPU (.item(), .tolist()) steers the program: keep it a tensor, or set "
+        "torch._dynamo.config.capture_scalar_outputs = True",
+    ),
     (re.compile(r"stride mismatch"), "call .contiguous() on the input, so that its strides do not change"),
     (re.compile(r"dtype mismatch"), "give the input the same dtype at every call (one .to(dtype) before it)"),
     (re.compile(r"device mismatch|device index"), "give the input on the same device at every call"),
-    (re.compile(r"requires_grad"), "call it with requires_grad the same each time, or compile training and evaluation apart"),
-    (re.compile(r"rank mismatch|ndim|number of dimensions"), "give the input the same number of dimensions at every call"),
+    (
+        re.compile(r"requires_grad"),
+        "call it with requires_grad the same each time, or compile training and evaluation apart",
+    ),
+    (
+        re.compile(r"rank mismatch|ndim|number of dimensions"),
+        "give the input the same number of dimensions at every call",
+    ),
     (re.compile(r"dispatch key"), "call it under the same modes each time (inference_mode, autocast, subclasses)"),
-    (re.compile(r"grad_mode|GLOBAL_STATE|grad mode|is_grad_enabled|torch_function|autocast|deterministic", re.IGNORECASE),
-     "call it in the same mode each time (no_grad, autocast, deterministic): one graph is compiled for each mode"),
-    (re.compile(r"\.training|'training'"), "train() and eval() each need a graph: one recompilation is normal; do not switch inside the step"),
-    (re.compile(r"___check_obj_id|id_match|ID_MATCH|___check_function|___check_weakref", re.IGNORECASE),
-     "the same object must come in each time: create functions, lambdas and modules once, outside the loop"),
-    (re.compile(r"___check_type_id|type_id|TYPE_MATCH|check_type", re.IGNORECASE), "pass the argument as the same type at every call"),
-    (re.compile(r"\blen\(|LENGTH|DICT_KEYS|dict.*keys|___dict_contains|__len__", re.IGNORECASE),
-     "keep the length of lists and the keys of dictionaries the same, or pass tensors instead"),
-    (re.compile(r"\['(?:lr|weight_decay|step|betas|momentum|eps)'\]"),
-     "make the optimizer's setting a tensor (lr=torch.tensor(...)), so that changing it needs no new code"),
-    (re.compile(r"size mismatch|\.size\(\)|shape\["), "torch._dynamo.mark_dynamic on the dimension that changes, or torch.compile(..., dynamic=True)"),
-)  # fmt: skip
+    (
+        re.compile(
+            r"grad_mode|GLOBAL_STATE|grad mode|is_grad_enabled|torch_function|autocast|deterministic", re.IGNORECASE
+        ),
+        "call it in the same mode each time (no_grad, autocast, deterministic): one graph is compiled for each mode",
+    ),
+    (
+        re.compile(r"\.training|'training'"),
+        "train() and eval() each need a graph: one recompilation is normal; do not switch inside the step",
+    ),
+    (
+        re.compile(r"___check_obj_id|id_match|ID_MATCH|___check_function|___check_weakref", re.IGNORECASE),
+        "the same object must come in each time: create functions, lambdas and modules once, outside the loop",
+    ),
+    (
+        re.compile(r"___check_type_id|type_id|TYPE_MATCH|check_type", re.IGNORECASE),
+        "pass the argument as the same type at every call",
+    ),
+    (
+        re.compile(r"\blen\(|LENGTH|DICT_KEYS|dict.*keys|___dict_contains|__len__", re.IGNORECASE),
+        "keep the length of lists and the keys of dictionaries the same, or pass tensors instead",
+    ),
+    (
+        re.compile(r"\['(?:lr|weight_decay|step|betas|momentum|eps)'\]"),
+        "make the optimizer's setting a tensor (lr=torch.tensor(...)), so that changing it needs no new code",
+    ),
+    (
+        re.compile(r"size mismatch|\.size\(\)|shape\["),
+        "torch._dynamo.mark_dynamic on the dimension that changes, or torch.compile(..., dynamic=True)",
+    ),
+)

@@ -24,7 +24,7 @@ from traceanalyzer.ingest.torch_log.explained import LIMIT
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from traceanalyzer.ingest.torch_log.facts import CompileLog, Compilation
+    from traceanalyzer.ingest.torch_log.facts import Compilation, CompileLog
 
 MAX_VALUES = 16
 """Values of a guard that are listed."""
@@ -308,6 +308,7 @@ def _notes(logs: Sequence[CompileLog], log: CompileLog) -> list[str]:
         notes.append(f"{log.unfinished} pieces of compile work do not end in the log: they count up to its end.")
     if len(logs) > 1 and len({each.rank for each in logs}) < len(logs):
         notes.append(
-            f"The folder holds {len(logs)} logs; the figures are of the last start of the rank that compiled longest: {log.path}."
+            f"The folder holds {len(logs)} logs; the figures are of the last start of the rank that compiled longest: "
+            f"{log.path}."
         )
     return notes

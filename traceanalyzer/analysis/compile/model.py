@@ -50,8 +50,8 @@ class RecompileRow:
 
 @dataclass(frozen=True)
 class CacheUse:
-    """What the caches of compiled graphs gave. `hits` and `misses` are of inductor's FX graph cache, which saves most of
-    the time; `bypasses` are of both caches."""
+    """What the caches of compiled graphs gave. `hits` and `misses` are of inductor's FX graph cache, which saves most
+    of the time; `bypasses` are of both caches."""
 
     hits: int
     misses: int

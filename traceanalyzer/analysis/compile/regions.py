@@ -1,8 +1,8 @@
 """Compiled code in a trace: its regions, the calls of its graphs, and which device work they launched.
 
-PyTorch names them: `Torch-Compiled Region: 0/1` around a compiled function (with what it calls, the functions that go on
-after a graph break included), `## Call CompiledFxGraph KEY ##` around each graph that inductor made, `CompiledFunction`
-and `CompiledFunctionBackward` around the forward and the backward of one that was made for training.
+PyTorch names them: `Torch-Compiled Region: 0/1` around a compiled function (with what it calls, the functions that go
+on after a graph break included), `## Call CompiledFxGraph KEY ##` around each graph that inductor made,
+`CompiledFunction` and `CompiledFunctionBackward` around the forward and the backward of one that was made for training.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from traceanalyzer.analysis.context import Context
-    from traceanalyzer.trace import Bool, I64
+    from traceanalyzer.trace import I64, Bool
 
 REGION = re.compile(r"^Torch-Compiled Region: *(?P<id>!?[\w/!]+)")
 CALL = re.compile(r"^## Call CompiledFxGraph (?P<key>\S+) ##$")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from traceanalyzer.ingest.torch_log.facts import CompileLog, Compilation, Metrics, Span
+    from traceanalyzer.ingest.torch_log.facts import Compilation, CompileLog, Metrics, Span
 
 STAGES = ("dynamo", "aot", "inductor", "triton", "cpp", "autotune", "cudagraphs", "other")
 """Tracing the program; making forward and backward graphs; optimising them and writing code; compiling kernels with
@@ -23,7 +23,12 @@ _STAGE_OF = (
     (re.compile(r"benchmark|autotun|coordinate_descent|coordesc", re.IGNORECASE), "autotune"),
     (re.compile(r"cudagraph", re.IGNORECASE), "cudagraphs"),
     (re.compile(r"compile_file|CppCodeCache|cpp_?compile|AotCodeCompiler|g\+\+", re.IGNORECASE), "cpp"),
-    (re.compile(r"async_compile|triton_?compile|^triton|CachingAutotuner|make_launcher|ttir|ptx|cubin", re.IGNORECASE), "triton"),
+    (
+        re.compile(
+            r"async_compile|triton_?compile|^triton|CachingAutotuner|make_launcher|ttir|ptx|cubin", re.IGNORECASE
+        ),
+        "triton",
+    ),
     (
         re.compile(
             r"inductor|compile_fx|fx_codegen|GraphLowering|Scheduler|code_?gen|^pass\.|_grad_pass|_graph_passes|CodeCache|"
@@ -33,8 +38,13 @@ _STAGE_OF = (
         "inductor",
     ),
     (re.compile(r"aot|backend_compile|backward_compile|min_cut|partition|AOTAutograd", re.IGNORECASE), "aot"),
-    (re.compile(r"frame_compile|compile_attempt|bytecode|guards|deferred_runtime|^gc$|dynamo|preserve_rng", re.IGNORECASE), "dynamo"),
-)  # fmt: skip
+    (
+        re.compile(
+            r"frame_compile|compile_attempt|bytecode|guards|deferred_runtime|^gc$|dynamo|preserve_rng", re.IGNORECASE
+        ),
+        "dynamo",
+    ),
+)
 
 
 def stage_of(name: str) -> str:

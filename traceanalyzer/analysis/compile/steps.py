@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from traceanalyzer.analysis.context import Context
 
 NO_EAGER = (
-    "Record the program eager, too (TORCH_COMPILE_DISABLE=1), to see after how many steps compilation has paid for itself: "
-    "divide the compile time by what a step saves."
+    "Record the program eager, too (TORCH_COMPILE_DISABLE=1), to see after how many steps compilation has paid for "
+    "itself: divide the compile time by what a step saves."
 )
 
 

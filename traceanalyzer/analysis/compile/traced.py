@@ -37,14 +37,14 @@ OPTIMIZER = "Optimizer.step#"
 BACKWARD = "autograd::engine::evaluate_function"
 NO_SEAM = "the trace holds no run of what goes on after it: it was not met in the recorded steps, or not recorded"
 WHOLE = (
-    "the whole function runs eager, and what it would take compiled is not recorded; estimated by fusing its elementwise "
-    "kernels and launching nothing"
+    "the whole function runs eager, and what it would take compiled is not recorded; estimated by fusing its "
+    "elementwise kernels and launching nothing"
 )
 REST = "what follows the break runs eager; replayed without the profiler, between launching it for nothing and as now"
 CAPTURED = "replayed without the profiler: each compiled graph is one launch that costs the host nothing more"
 BASIS = (
-    "replayed without the profiler: the host goes from the graph before the break to the one after it in no time, without "
-    "the waits and copies between them; kernels stay as they are"
+    "replayed without the profiler: the host goes from the graph before the break to the one after it in no time, "
+    "without the waits and copies between them; kernels stay as they are"
 )
 
 
@@ -137,9 +137,9 @@ def _rest_eager(row: BreakRow, log: CompileLog | None, traced: Traced) -> BreakR
         windows.append((start, int(regions.end[index])))
     if not windows:
         return replace(row, basis=NO_SEAM)
-    start, end = (np.array(times, np.int64) for times in zip(*windows, strict=True))
-    steady = int(traced.ctx.steady_host(start).sum())
-    found = union(start, end)
+    starts, ends = (np.array(times, np.int64) for times in zip(*windows, strict=True))
+    steady = int(traced.ctx.steady_host(starts).sum())
+    found = union(starts, ends)
     free = _predict(traced, "rest_compiled", lambda tape: without_windows(tape, found), REST)
     row = replace(row, per_step=_per_step(traced.ctx, steady), idle_ms=idle_in(traced.ctx, found), basis=REST)
     if free is None or free.step_ms is None or traced.replay is None:
@@ -313,7 +313,7 @@ def _cudagraphs(compiled: Compiled, traced: Traced) -> CudaGraphUse:
 
 
 def _captured(tape: Tape, code: CompiledCode) -> Tape | None:
-    """Each compiled graph as one launch: the host's time in it goes, but for a launch, and its kernels follow at once."""
+    """Each compiled graph as one launch: the host's time in it goes, its kernels follow at once."""
     windows = union(code.bodies.start, code.bodies.end)
     freed = without_windows(tape, windows)
     if freed is None:
@@ -435,12 +435,13 @@ def _notes(traced: Traced, log: CompileLog | None) -> list[str]:
     if log is None and numbers and max(numbers):
         most = code.regions.text[int(np.argmax(numbers))]
         notes.append(
-            f"Region {most} ran: that function was compiled at least {max(numbers) + 1} times. Record the log to see why."
+            f"Region {most} ran: that function was compiled at least {max(numbers) + 1} times. "
+            "Record the log to see why."
         )
     if log is None:
         notes.append(
-            "Without the log: set TORCH_TRACE=FOLDER, or record with `traceanalyzer collect torch --compile-log`, to see "
-            "compile times, reasons of graph breaks and recompilations, and source lines of kernels."
+            "Without the log: set TORCH_TRACE=FOLDER, or record with `traceanalyzer collect torch --compile-log`, to "
+            "see compile times, reasons of graph breaks and recompilations, and source lines of kernels."
         )
     known = {e.key for c in log.compilations for e in c.caches} if log else set()
     keys = set(code.calls.text)

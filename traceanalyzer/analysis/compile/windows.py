@@ -152,8 +152,8 @@ def _calls_in(code: CompiledCode, row: int) -> I64:
 def idle_in(ctx: Context, windows: IntervalSet) -> float:
     """GPU idle time of a mean steady step for which the host was in these windows, ms.
 
-    While the GPU waits for an op, what the host does holds it up, one launch latency earlier: each gap before an op that
-    was launched late is moved by the op's launch latency onto the host's time.
+    While the GPU waits for an op, what the host does holds it up, one launch latency earlier: each gap before an op
+    that was launched late is moved by the op's launch latency onto the host's time.
     """
     if ctx.device is None or not len(windows.start):
         return 0.0

@@ -24,7 +24,7 @@ _NO_STACK = "# No stacktrace found"
 _COMMENT = re.compile(
     r"# (?:Topologically Sorted )?Source Nodes: \[(?P<sources>[^\]\n]*)\](?:, Original ATen: \[(?P<aten>[^\]\n]*)\])?"
 )
-_FRAGMENT_NODE = re.compile(r"^#\s+%(\w+)\s*(?::[^=\n]*)?=\s*(?:\[num_users=\d+\]\s*=\s*)?call_", re.MULTILINE)
+_FRAGMENT_NODE = re.compile(r"^#\s+%(\w+)\b[^\n]{0,2000}?= call_", re.MULTILINE)
 _PATH = re.compile(r"# kernel path: (\S+)")
 _KERNEL = re.compile(r"^(?P<name>[A-Za-z_]\w*) = async_compile\.\w+\((?:'(?P<inner>\w+)')?", re.MULTILINE)
 _EXTERN = re.compile(r"^\s+(?:\w+ = )?((?:extern_kernels|torch\.ops|aten|fallback)\.[\w.]+)\(", re.MULTILINE)
@@ -57,7 +57,7 @@ def node_lines(graph: str) -> dict[str, str]:
 
 
 def read_code(code: str, lines: Iterable[Mapping[str, str]]) -> GraphCode:
-    """The kernels of a piece of output code. `lines` say where nodes come from; the first that knows a node is asked."""
+    """The kernels of a piece of output code. `lines` say where nodes come from; the first that knows one is asked."""
     known = list(lines)
     direction = _DIRECTION.search(code[:2000])
     body = code[max(code.find("\ndef call("), code.find("def call(self"), 0) :]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from traceanalyzer.ingest.torch_log.records import Counts
+if TYPE_CHECKING:
+    from traceanalyzer.ingest.torch_log.records import Counts
 
 CacheLayer = Literal["fx_graph", "aot_autograd"]
 CacheState = Literal["hit", "miss", "bypass"]

@@ -9,7 +9,7 @@ import msgspec
 
 from traceanalyzer.ingest.torch_log.code import lines_of_stacks, node_lines, read_code, with_lines
 from traceanalyzer.ingest.torch_log.explained import breaks_of_restarts, first_line, read_break, read_metrics
-from traceanalyzer.ingest.torch_log.facts import CacheEvent, CompileLog, Compilation, GraphCode, TritonKernel
+from traceanalyzer.ingest.torch_log.facts import CacheEvent, Compilation, CompileLog, GraphCode, TritonKernel
 from traceanalyzer.ingest.torch_log.records import kind_of
 from traceanalyzer.ingest.torch_log.spans import SpanBuilder
 
@@ -34,9 +34,7 @@ _GRAPHS = {
 """Records that dump a graph, and what it is of."""
 _LAYERS: dict[str, CacheLayer] = {"fx_graph_cache": "fx_graph", "aotautograd_cache": "aot_autograd"}
 _CACHES: dict[str, tuple[CacheLayer, CacheState]] = {
-    f"{name}_{state}": (layer, state)
-    for name, layer in _LAYERS.items()
-    for state in ("hit", "miss", "bypass")  # type: ignore[misc]
+    f"{name}_{state}": (layer, state) for name, layer in _LAYERS.items() for state in ("hit", "miss", "bypass")
 }
 _CUDAGRAPHS = re.compile(rb"fx_kwargs\[cudagraphs\]: (?:BoxedBool\(value=)?(True|False)")
 
@@ -305,8 +303,20 @@ _HANDLERS: dict[str, Callable[[Fold, Record], None]] = {
 WANTED = frozenset({*_HANDLERS, *_GRAPHS, *_CACHES})
 """Kinds of records whose payload is read."""
 QUIET = frozenset(
-    {"describe_storage", "describe_tensor", "describe_source", "dynamo_cpp_guards_str", "dynamo_guards", "aot_joint_graph",
-     "before_pre_grad_graph", "after_pre_grad_graph", "before_joint_graph", "after_joint_graph", "fx_graph_runnable",
-     "torch._functorch.config", "runtime_wrapper_orchestration"}
-)  # fmt: skip
+    {
+        "describe_storage",
+        "describe_tensor",
+        "describe_source",
+        "dynamo_cpp_guards_str",
+        "dynamo_guards",
+        "aot_joint_graph",
+        "before_pre_grad_graph",
+        "after_pre_grad_graph",
+        "before_joint_graph",
+        "after_joint_graph",
+        "fx_graph_runnable",
+        "torch._functorch.config",
+        "runtime_wrapper_orchestration",
+    }
+)
 """Kinds that say nothing here, and are in every log."""

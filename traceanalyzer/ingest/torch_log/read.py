@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from traceanalyzer.errors import EmptyRecordingError, UnreadableInputError
@@ -15,6 +14,7 @@ from traceanalyzer.ingest.torch_log.records import Counts, records
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
+    from pathlib import Path
 
     from traceanalyzer.ingest.torch_log.facts import CompileLog
     from traceanalyzer.ingest.torch_log.records import Record

@@ -1,8 +1,8 @@
 """The records of a structured log of torch.compile (`TORCH_TRACE`), one after the other and in bounded memory.
 
-A record is a line `V1121 21:38:16.518000 979 torch/_dynamo/utils.py:2126] {JSON}`; where the JSON has `has_payload` (the
-MD5 of the payload), the payload follows as lines that begin with one tab. Launchers put `[rank0]:` before every line, and
-then several ranks may write into one file between each other's lines; each prefix is a stream of its own.
+A record is a line `V1121 21:38:16.518000 979 torch/_dynamo/utils.py:2126] {JSON}`; where the JSON has `has_payload`
+(the MD5 of the payload), the payload follows as lines that begin with one tab. Launchers put `[rank0]:` before every
+line, and then several ranks may write into one file between each other's lines; each prefix is a stream of its own.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def records(lines: Iterable[bytes], wanted: frozenset[str], counts: Counts) -> I
         if not isinstance(expected, str):
             yield record
         elif len(open_) < MAX_STREAMS:
-            keep = [] if kind_of(record) in wanted else None
+            keep: list[bytes] | None = [] if kind_of(record) in wanted else None
             open_[prefix] = _Open(record, expected, hashlib.md5(usedforsecurity=False), keep)
     for opened in open_.values():
         yield _closed(opened, counts)
