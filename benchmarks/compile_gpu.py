@@ -48,7 +48,7 @@ def run_variant(case: str, variant: str, out: Path) -> None:  # noqa: C901 (a pr
     device, width, layers = torch.device("cuda"), 1024, 8
     torch.manual_seed(0)
 
-    class Block(torch.nn.Module):
+    class Block(torch.nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             self.up, self.down = torch.nn.Linear(width, 2 * width), torch.nn.Linear(2 * width, width)
@@ -57,7 +57,7 @@ def run_variant(case: str, variant: str, out: Path) -> None:  # noqa: C901 (a pr
         def forward(self, x: Any) -> Any:
             return x + self.down(F.gelu(self.up(self.norm(x))))
 
-    class Model(torch.nn.Module):
+    class Model(torch.nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             self.first = torch.nn.Sequential(*(Block() for _ in range(layers // 2)))
@@ -205,7 +205,7 @@ def main(arguments: list[str]) -> None:
         planned = [(case, variant) for case in arguments[1:] or CASES for variant in ("fault", "fixed")]
         again = [(case, variant) for case, variant in planned if CASES[case].get("starts", 1) > 1]
         with ThreadPoolExecutor(max(len(again), 1)) as pool:  # first starts fill caches; nothing of them is timed
-            list(pool.map(lambda one: start(*one, 1, out, work, only_start=True), again))
+            list(pool.map(lambda one: start(one[0], one[1], 1, out, work, only_start=True), again))
         for case, variant in planned:
             start(case, variant, CASES[case].get("starts", 1), out, work, only_start=False)
             _pack(out, target)

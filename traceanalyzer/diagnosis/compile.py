@@ -12,6 +12,16 @@ if TYPE_CHECKING:
 
     from traceanalyzer.analysis.compile.model import BreakRow, Compiled
 
+FINDINGS = (
+    "graph-break",
+    "recompilation",
+    "cudagraphs-skipped",
+    "compile-cache",
+    "autotune",
+    "compile-failed",
+    "ranks-compile-differently",
+)
+"""Ids of the findings made here; the second of its kind goes on with its number. Each has a page for `explain`."""
 AUTOTUNE_SHARE = 0.2
 """Of the compile time from which autotuning is worth a finding: a tuned start pays it back only over many steps."""
 LEAST_S = 1.0

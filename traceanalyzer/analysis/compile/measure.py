@@ -237,7 +237,7 @@ def _recompiles(log: CompileLog) -> int:
 
 
 def _graphs(log: CompileLog) -> int:
-    return sum(c.graphs for c in log.compilations)
+    return sum(c.graphs for c in log.compilations if outcome_of(c) != "failed")
 
 
 def _function_of(log: CompileLog, compilation: Compilation) -> str:

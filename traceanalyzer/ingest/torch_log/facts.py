@@ -124,6 +124,8 @@ class Compilation:
     stack: tuple[str, ...] = ()
     """`file:line in function`, outermost first."""
     graphs: int = 0
+    """Graphs of the last attempt: what was traced before dynamo began again is thrown away."""
+    attempt: int = 0
     operators: int = 0
     guards: int = 0
     cache_size: int = 0

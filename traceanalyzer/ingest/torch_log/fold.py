@@ -141,6 +141,8 @@ class Fold:
         place = (record.compile_id, what)
         if what == "program":
             compilation = self._compilation(record)
+            if record.attempt != compilation.attempt:
+                compilation.graphs, compilation.attempt = 0, record.attempt
             compilation.graphs += 1
             sizes = record.body.get("sizes") if isinstance(record.body, dict) else None
             shapes = sizes.values() if isinstance(sizes, dict) else ()
