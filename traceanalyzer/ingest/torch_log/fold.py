@@ -52,10 +52,16 @@ class Fold:
         self._lines: dict[tuple[str, str], dict[str, str]] = {}
         self._versions: dict[str, str] = {}
         self._key_before_code: dict[str, str] = {}
-        self._broken_texts = 0
+        self._broken_texts = self._odd = 0
 
     def take(self, record: Record, counts: Counts) -> None:
-        """Note what a record says."""
+        """Note what a record says. One of another form than PyTorch writes is counted and left out."""
+        try:
+            self._take(record, counts)
+        except (TypeError, AttributeError, ValueError, LookupError, OverflowError):
+            self._odd += 1
+
+    def _take(self, record: Record, counts: Counts) -> None:
         rank = record.envelope.get("rank")
         if isinstance(rank, int):
             self._rank = rank
@@ -78,6 +84,8 @@ class Fold:
             notes.append(f"{self._spans.left_out} spans of compile work were left out: there are too many.")
         if self._broken_texts:
             notes.append(f"{self._broken_texts} payloads hold JSON that cannot be read and were left out.")
+        if self._odd:
+            notes.append(f"{self._odd} records have another form than PyTorch writes and were left out.")
         for compilation in self._done:
             if not compilation.breaks:
                 compilation.breaks += breaks_of_restarts(compilation.restarts)
@@ -125,10 +133,11 @@ class Fold:
         compilation = self._compilation(record, new=True)
         compilation.started = True
         stack = record.body.get("stack") if isinstance(record.body, dict) else None
-        compilation.stack = tuple(self._frame(frame) for frame in stack or () if isinstance(frame, dict))
-        if not compilation.location and isinstance(stack, list) and stack and isinstance(stack[-1], dict):
-            compilation.location = self._frame(stack[-1]).partition(" in ")[0]
-            compilation.name = str(stack[-1].get("name", ""))
+        frames = [frame for frame in stack if isinstance(frame, dict)] if isinstance(stack, list) else []
+        compilation.stack = tuple(self._frame(frame) for frame in frames)
+        if not compilation.location and frames:
+            compilation.location = compilation.stack[-1].partition(" in ")[0]
+            compilation.name = str(frames[-1].get("name", ""))
 
     def _frame(self, frame: dict[str, Any]) -> str:
         file = frame.get("filename", "")
