@@ -47,6 +47,22 @@ def compile_report(log: Path, trace: Path | None = None) -> tuple[Compiled, Comp
     return compiled, diagnose_compile(compiled, step_ms), inputs
 
 
+def compile_overlay(log: Path, trace: Path | None = None) -> str:
+    """The compile work of a log as tracks for Perfetto, on the clock of the trace (of the epoch without one).
+
+    Raises TraceAnalyzerError.
+    """
+    from traceanalyzer.report.compiled_overlay import overlay_json
+
+    logs = read_logs(log)
+    if trace is None:
+        return overlay_json(logs, 0)
+    recorded = _fitting(_load(trace), logs)
+    if not recorded.epoch_ns:
+        raise TraceAnalyzerError(f"{trace}: the trace has no wall clock, so compile work cannot be laid onto it")
+    return overlay_json(logs, recorded.epoch_ns)
+
+
 def joined(logs: Sequence[CompileLog], trace: Trace) -> tuple[Compiled, float | None]:
     """What logs and a trace say together, and the step without the profiler, ms."""
     from traceanalyzer.analysis.context import Context

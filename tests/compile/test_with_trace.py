@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,8 @@ from traceanalyzer.analysis.compile.regions import CompiledCode
 from traceanalyzer.analysis.compile.windows import idle_in, seams, window_set
 from traceanalyzer.analysis.context import Context
 from traceanalyzer.cli import cli
+from traceanalyzer.collect.compile_log import variables
+from traceanalyzer.collect.plan import Plan
 from traceanalyzer.compiled import compile_report
 from traceanalyzer.ingest import load
 
@@ -160,3 +163,24 @@ def test_a_capture_with_the_log_has_a_compile_part(tmp_path: Path) -> None:
         assert "Compile time" in result.output
     result = CliRunner().invoke(cli, ["analyze", str(trace), "--format", "json"])
     assert json.loads(result.output)["compile"]["compile_s"] == 2.0
+
+
+def test_compile_work_is_laid_onto_the_clock_of_the_trace(tmp_path: Path) -> None:
+    log = LogBuilder()
+    log.start()
+    log.span("entire_frame_compile", 2_000_000_000_000_100.0, 2_000_000_000_000_300.0)
+    (tmp_path / "some.log").write_bytes(log.bytes())
+    trace = broken_trace()
+    trace.metadata["baseTimeNanoseconds"] = 2_000_000_000_000_000_000
+    overlay = tmp_path / "overlay.json"
+    arguments = ["compile", str(tmp_path / "some.log"), str(written(tmp_path, trace)), "--overlay", str(overlay)]
+    result = CliRunner().invoke(cli, arguments)
+    assert result.exit_code == 0, result.output
+    (span,) = [event for event in json.loads(overlay.read_text())["traceEvents"] if event["ph"] == "X"]
+    assert (span["name"], span["ts"], span["dur"]) == ("entire_frame_compile", 100.0, 200.0)
+
+
+def test_the_environment_of_a_capture_asks_for_the_log_only_where_it_is_wanted(tmp_path: Path) -> None:
+    plan = Plan(str(tmp_path))
+    assert variables(plan) == {}
+    assert variables(replace(plan, compile_log=True)) == {"TORCH_TRACE": str(tmp_path / "compile")}

@@ -20,7 +20,13 @@ if TYPE_CHECKING:
 @click.argument("log", metavar="LOG_OR_DIR", type=click.Path())
 @click.argument("trace", metavar="[TRACE]", required=False, type=click.Path())
 @output_options(REPORT_FORMATS)
-def compile(log: str, trace: str | None, format_: str | None, file: Path | None) -> None:  # noqa: A001 (the command's name)
+@click.option(
+    "--overlay",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Also write the compile work as tracks on the trace's clock, to open beside it in Perfetto.",
+)
+def compile(log: str, trace: str | None, format_: str | None, file: Path | None, overlay: Path | None) -> None:  # noqa: A001 (the command's name)
     """Say what torch.compile cost, where it broke and what it left eager.
 
     LOG_OR_DIR is what TORCH_TRACE=FOLDER wrote: a log, or the folder (one log a rank). TRACE is a recording of the
@@ -33,6 +39,7 @@ def compile(log: str, trace: str | None, format_: str | None, file: Path | None)
       traceanalyzer compile compile_logs/ trace.json.gz
       traceanalyzer compile log.txt trace.json.gz --format json
       traceanalyzer compile compile_logs/ trace.json.gz -o compile.html
+      traceanalyzer compile compile_logs/ trace.json.gz --overlay compile.json
     """
     from traceanalyzer.cli.options import output_of
     from traceanalyzer.cli.output import check_writable, is_terminal, write
@@ -40,8 +47,13 @@ def compile(log: str, trace: str | None, format_: str | None, file: Path | None)
 
     output = output_of(format_, file, REPORT_FORMATS, [log, *([trace] if trace else [])])
     check_writable(output.file)
+    check_writable(overlay)
     if output.format == "html" and output.file is None and is_terminal(sys.stdout):
         raise click.UsageError("an HTML report is for a browser: say where to write it with -o FILE")
+    if overlay is not None:
+        from traceanalyzer.compiled import compile_overlay
+
+        write(compile_overlay(Path(log), Path(trace) if trace else None), overlay)
     compiled, diagnosis, inputs = compile_report(Path(log), Path(trace) if trace else None)
     write(_drawn(compiled, diagnosis, inputs, output), output.file)
 

@@ -295,6 +295,9 @@ def _counts(log: CompileLog) -> dict[str, int]:
 def _notes(logs: Sequence[CompileLog], log: CompileLog) -> list[str]:
     notes = list(log.notes)
     counts = log.counts
+    logging = sum(m.logging_s or 0.0 for c in log.compilations for m in c.metrics)
+    if logging:
+        notes.append(f"Writing the log took {logging:.2f} s of the compile time, by dynamo's own clock.")
     outside = outside_seconds(log)
     if outside >= LEAST_OUTSIDE_S:
         notes.append(

@@ -81,6 +81,7 @@ def read_metrics(kind: str, values: dict[str, Any]) -> Metrics | None:
         autotune_s=_seconds(values, "", "runtime_triton_autotune_time_us"),
         cudagraph_s=_seconds(values, "", "runtime_cudagraphify_time_us"),
         before_restart_s=_seconds(values, "dynamo_time_before_restart_s", "dynamo_compile_time_before_restart_us"),
+        logging_s=_seconds(values, "structured_logging_overhead_s", "structured_logging_overhead_us"),
         fail_type=str(values.get("fail_type") or ""),
         fail_reason=str(values.get("fail_reason") or "")[:MAX_TEXT],
         cudagraph_skip=first_line(str(skip)) if skip else "",

@@ -103,6 +103,8 @@ class Metrics:
     autotune_s: float | None
     cudagraph_s: float | None
     before_restart_s: float | None
+    logging_s: float | None
+    """What writing the log took."""
     fail_type: str
     fail_reason: str
     cudagraph_skip: str

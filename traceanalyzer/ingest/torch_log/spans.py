@@ -31,7 +31,8 @@ class SpanBuilder:
         time, name = event.get("ts"), str(event.get("name", ""))
         if not isinstance(time, int | float) or isinstance(time, bool) or not 0 <= time < 1e16:
             return
-        time_ns = round(time * _NS_PER_US)
+        # Whole microseconds apart: a float cannot hold nanoseconds since 1970.
+        time_ns = int(time) * _NS_PER_US + round(time % 1 * _NS_PER_US)
         arguments = event.get("args")
         arguments = arguments if isinstance(arguments, dict) else {}
         own_id = arguments.get("compile_id")
