@@ -258,3 +258,33 @@ def test_recordings_have_the_counts_of_dynamo() -> None:
     (broken,) = measure_logs(read_logs(DATA / "break_once.log.gz")).graph_breaks
     assert broken.location.endswith("compile_cases.py:33")
     assert (broken.count, broken.whole_function_eager) == (1, True)
+
+
+def test_ranks_without_a_prefix_are_told_apart_by_what_records_say(tmp_path: Path) -> None:
+    log = LogBuilder()
+    log.record("str", ["/p/train.py", 0])
+    for rank in (0, 1):
+        log.record("dynamo_start", {"stack": [{"line": 1, "name": "f", "filename": "/p/a.py"}]}, rank=rank)
+        log.record("dynamo_output_graph", {}, "g", rank=rank)
+    file = tmp_path / "both.log"
+    file.write_bytes(log.bytes())
+    logs = read_logs(file)
+    assert [(each.rank, len(each.compilations)) for each in logs] == [(0, 1), (1, 1)]
+
+
+def test_a_rank_that_is_known_only_later_is_the_same_process(tmp_path: Path) -> None:
+    log = LogBuilder()
+    log.start()
+    log.record("dynamo_output_graph", {}, "g", rank=3)
+    log.metrics(1.0)
+    file = tmp_path / "one.log"
+    file.write_bytes(log.bytes())
+    (one,) = read_logs(file)
+    assert (one.rank, one.compilations[0].graphs, len(one.compilations)) == (3, 1, 1)
+
+
+def test_a_restart_of_a_version_that_logs_breaks_is_no_break(tmp_path: Path) -> None:
+    log = LogBuilder()
+    log.start()
+    log.metrics(0.1, restart_reasons=["something else"], pytorch_version="2.11.0")
+    assert measured(tmp_path, log).graph_breaks == []

@@ -17,6 +17,8 @@ STAGES = ("dynamo", "aot", "inductor", "triton", "cpp", "autotune", "cudagraphs"
 Triton and with a C++ compiler; timing configurations of kernels; recording CUDA graphs; the rest."""
 NOT_COMPILING = frozenset({"dynamo"})
 """Spans around everything whose own time goes into writing the log."""
+FRAMES = frozenset({"entire_frame_compile", "_compile.compile_inner"})
+"""Spans of which each compilation has one: as PyTorch calls them now, and before 2.5."""
 _NS = 1e-9
 
 _STAGE_OF = (
@@ -37,10 +39,16 @@ _STAGE_OF = (
         ),
         "inductor",
     ),
-    (re.compile(r"aot|backend_compile|backward_compile|min_cut|partition|AOTAutograd", re.IGNORECASE), "aot"),
     (
         re.compile(
-            r"frame_compile|compile_attempt|bytecode|guards|deferred_runtime|^gc$|dynamo|preserve_rng", re.IGNORECASE
+            r"aot|backend_compile|call_user_compiler|backward_compile|min_cut|partition|AOTAutograd", re.IGNORECASE
+        ),
+        "aot",
+    ),
+    (
+        re.compile(
+            r"frame_compile|compile_(?:inner|attempt)|bytecode|guards|deferred_runtime|^gc$|dynamo|preserve_rng",
+            re.IGNORECASE,
         ),
         "dynamo",
     ),
@@ -139,6 +147,6 @@ def _places(compilations: Sequence[Compilation]) -> dict[str, list[int]]:
 def _frame_starts(spans: Sequence[Span]) -> dict[str, list[int]]:
     starts: dict[str, list[int]] = defaultdict(list)
     for span in spans:
-        if span.name == "entire_frame_compile":
+        if span.name in FRAMES:
             starts[span.compile_id].append(span.start_ns)
     return starts

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from traceanalyzer.ingest.torch_log.facts import CacheLayer, CacheState
     from traceanalyzer.ingest.torch_log.records import Counts, Record
 
+LOGS_BREAKS = (2, 6)
+"""PyTorch from here on has a record for each graph break."""
 MAX_COMPILATIONS = 200_000
 """Compilations kept of a process."""
 VERSIONS = {"pytorch_version": "torch", "triton_version": "triton", "cuda_version": "cuda", "python_version": "python"}
@@ -86,8 +88,8 @@ class Fold:
             notes.append(f"{self._broken_texts} payloads hold JSON that cannot be read and were left out.")
         if self._odd:
             notes.append(f"{self._odd} records have another form than PyTorch writes and were left out.")
-        for compilation in self._done:
-            if not compilation.breaks:
+        if not any(compilation.breaks for compilation in self._done) and _is_old(self._versions.get("torch", "")):
+            for compilation in self._done:
                 compilation.breaks += breaks_of_restarts(compilation.restarts)
         return CompileLog(
             self._path,
@@ -273,6 +275,12 @@ class Fold:
         text = first_line(record.payload.decode("utf-8", "replace")).strip('"')
         if text and len(text) < 100:
             self._versions.setdefault("torch", text)
+
+
+def _is_old(torch: str) -> bool:
+    """Whether a version of PyTorch does not log graph breaks by themselves; one that does not say its version may be."""
+    found = re.match(r"(\d+)\.(\d+)", torch)
+    return found is None or (int(found[1]), int(found[2])) < LOGS_BREAKS
 
 
 def _keyed(code: GraphCode, key: str) -> GraphCode:

@@ -13,7 +13,7 @@ from traceanalyzer.ingest.torch_log.lines import lines
 from traceanalyzer.ingest.torch_log.records import Counts, records
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable
     from pathlib import Path
 
     from traceanalyzer.ingest.torch_log.facts import CompileLog
@@ -79,29 +79,54 @@ def _is_log(path: Path) -> bool:
         return is_torch_log(stream.read())
 
 
+class _Processes:
+    """The processes that write into one file, told apart by their lines' prefix and by the rank that records carry.
+
+    A record has no rank before the process group is made: it then belongs to what its thread belongs to later or, where
+    there is one process, to that.
+    """
+
+    def __init__(self, path: str, rank: int | None) -> None:
+        """`rank` is what the file's name says."""
+        self.folds: dict[tuple[str, int | None], Fold] = {}
+        self._path, self._rank = path, rank
+        self._of_thread: dict[tuple[str, int], tuple[str, int | None]] = {}
+
+    def of(self, record: Record) -> Fold:
+        """The process that a record is of."""
+        rank, thread = record.envelope.get("rank"), (record.prefix, record.thread)
+        if isinstance(rank, int):
+            key: tuple[str, int | None] = (record.prefix, rank)
+            if key not in self.folds and (record.prefix, None) in self.folds:
+                self._name((record.prefix, None), key)
+            self._of_thread[thread] = key
+        else:
+            known = [key for key in self.folds if key[0] == record.prefix]
+            key = self._of_thread.get(thread, known[0] if len(known) == 1 else (record.prefix, None))
+        if key not in self.folds:
+            said = _rank_of(record.prefix) if record.prefix else self._rank
+            self.folds[key] = Fold(self._path, said if key[1] is None else key[1])
+        return self.folds[key]
+
+    def _name(self, before: tuple[str, None], after: tuple[str, int | None]) -> None:
+        """What was written without a rank is of the first one that is named."""
+        self.folds[after] = self.folds.pop(before)
+        self._of_thread = {t: after if key == before else key for t, key in self._of_thread.items()}
+
+
 def _read(path: Path, progress: Callable[[float], None] | None) -> list[CompileLog]:
     """The processes of a file: one, or one for each rank that writes into it."""
     named = _RANK.search(path.name)
-    rank = int(named[1]) if named else None
-    folds: dict[Hashable, Fold] = {}
+    processes = _Processes(str(path), int(named[1]) if named else None)
     counts = Counts()
     with open_stream(path, progress) as stream:
         for record in records(lines(stream, counts), WANTED, counts):
-            key = _process(record)
-            if key not in folds:
-                folds[key] = Fold(str(path), rank if record.prefix == "" else _rank_of(record.prefix))
-            folds[key].take(record, counts)
+            processes.of(record).take(record, counts)
         damage = stream.damage
-    logs = [fold.result(counts) for fold in folds.values()]
+    logs = [fold.result(counts) for fold in processes.folds.values()]
     if damage and logs:
         logs[0] = _noted(logs[0], f"{damage[0].upper()}{damage[1:]}.")
     return logs
-
-
-def _process(record: Record) -> Hashable:
-    """Records of one process: of one prefix. A rank is not known before the process group is made, so records
-    without one belong to the same process."""
-    return record.prefix
 
 
 def _rank_of(prefix: str) -> int | None:
