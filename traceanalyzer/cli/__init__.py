@@ -25,6 +25,7 @@ COMMANDS = (
     "overlay",
     "whatif",
     "memory",
+    "compile",
     "compare",
     "check",
     "history",

@@ -22,6 +22,7 @@ from traceanalyzer.cli.options import (
 if TYPE_CHECKING:
     import re
 
+    from traceanalyzer.report.document import Document
     from traceanalyzer.report.html import Details
     from traceanalyzer.report.model import Report
     from traceanalyzer.selection import Knowledge, Measured, Selection
@@ -103,6 +104,7 @@ def analyze(
     run = read(paths, pattern)
     warn_of_failures(run)
     from traceanalyzer.report.build import TOP_ROWS, report_of
+    from traceanalyzer.report.compiled_part import with_compile
     from traceanalyzer.report.page import ReportPage
     from traceanalyzer.selection import measured
 
@@ -115,7 +117,12 @@ def analyze(
         from traceanalyzer.report.redact import redact_with
 
         report, details = redact_with(report, details, hidden_names)
-    with emitted(ReportPage(report, details, full or output.file is not None, max_chars), output):
+    page_of = ReportPage(report, details, full or output.file is not None, max_chars)
+    made: Document = page_of
+    if not (redact or hidden_names or max_chars):
+        # Its texts are the program's own: none of it is in a report that is to be published or cut to a size.
+        made = with_compile(page_of, recordings_read)
+    with emitted(made, output):
         if store is not None:
             _store(store, report, tags, recordings_read, selection)
 

@@ -74,9 +74,10 @@ def _common(command: F) -> F:
 @click.option(
     "--memory-snapshot", is_flag=True, help="Also a CUDA memory snapshot, on out-of-memory too; for `memory`."
 )
+@click.option("--compile-log", is_flag=True, help="Also torch.compile's log (TORCH_TRACE), for `compile`.")
 @click.option("--time-limit", type=SECONDS, metavar="SECONDS", help="End a recording at the next step after this.")
 @click.option("--on-signal", is_flag=True, help="Record only when SIGUSR2 is sent to this process.")
-def collect_torch(words: tuple[str, ...], output: str | None, **options: Any) -> None:
+def collect_torch(words: tuple[str, ...], output: str | None, compile_log: bool, **options: Any) -> None:
     """Record torch.profiler: collect torch -- python train.py.
 
     Some steps are timed without the profiler first, until they are steady, and some recorded lightly (the device
@@ -84,7 +85,7 @@ def collect_torch(words: tuple[str, ...], output: str | None, **options: Any) ->
     comes first: while it is on, nothing is recorded. Every rank writes its own file. SIGUSR2 sent to this process
     records (again) at the next step.
     """
-    _record("torch", words, output, options)
+    _record("torch", words, output, {**options, "compile_log": compile_log})
 
 
 @collect.command("timing", short_help="Time every step, without a profiler.", context_settings=COMMAND)
