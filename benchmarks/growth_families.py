@@ -74,6 +74,19 @@ def kernels_at_one_instant(n: int) -> bytes:
     return _trace(_steps(n) + [row for i in range(n) for row in _launch(i, 10 * i, 5 * n, 5)])
 
 
+def kernels_at_one_instant_on_streams(n: int) -> bytes:
+    return _trace(_steps(n) + [row for i in range(n) for row in _launch(i, 10 * i, 5 * n, 5, stream=i % 64)])
+
+
+def kernels_end_at_one_instant(n: int) -> bytes:
+    rows = [row for i in range(n) for row in _launch(i, 10 * i, 10 * i + 5, 10 * n - 10 * i, stream=7 + i % 2)]
+    return _trace(_steps(n) + rows)
+
+
+def all_at_one_instant(n: int) -> bytes:
+    return _trace(_steps(n) + [row for i in range(n) for row in _launch(i, 1, 5 * n, 5, stream=7 + i % 3)])
+
+
 def kernels_all_overlap(n: int) -> bytes:
     return _trace(_steps(n) + [row for i in range(n) for row in _launch(i, 10 * i, 10 * i + 1, 10 * n)])
 
@@ -412,7 +425,8 @@ def nsys_processes(n: int) -> bytes:
 FAMILIES: dict[str, Callable[[int], bytes]] = {
     f.__name__: f
     for f in (
-        plain, many_steps, nested_steps, overlapping_steps, steps_on_threads, kernels_at_one_instant, kernels_all_overlap, empty_kernels,
+        plain, many_steps, nested_steps, overlapping_steps, steps_on_threads, kernels_at_one_instant,
+        kernels_at_one_instant_on_streams, kernels_end_at_one_instant, all_at_one_instant, kernels_all_overlap, empty_kernels,
         launches_at_one_instant, launches_overlap, deep_ops, deep_ops_with_launches, deep_annotations, deep_python, many_threads,
         many_streams, many_devices, many_processes, distinct_names, distinct_shapes, long_name, long_namespaces, long_path, long_shape,
         syncs, waits_at_one_instant, collectives, world_size, memory_events, copies, graphs, flows, backward_links, one_sequence_number,

@@ -70,7 +70,7 @@ def _change_dict(holder: dict[str, Any], random: Random) -> None:
     what = random.random()
     if what < 0.65:
         old = holder[key]
-        near = isinstance(old, int | float) and not isinstance(old, bool) and random.random() < 0.4
+        near = isinstance(old, int | float) and not isinstance(old, bool) and abs(old) < 1e300 and random.random() < 0.4
         holder[key] = old + random.choice((-1, 1, 1000, -1000, 1e6)) if near else odd(random)
     elif what < 0.8:
         del holder[key]

@@ -1,0 +1,71 @@
+"""No regular expression of the program takes the square of a long text, whatever is repeated in it."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import re
+import signal
+import time
+from types import FrameType
+
+import pytest
+
+import traceanalyzer
+
+UNITS = (
+    "a", "A", "1", " ", "/", "a/", "::", "a::", "(", "<", "\\", '\\"', ",", ':"', "1,", ".", "-", "_", "a.", "a-", "a_", '"', '": "',
+    "}", "} ", "},{", "]", "=", "a=", "@", "a@", "~", "|", "%", "\n", "a ", "1:", "fe:", "1.", "step: ", "iter ", "#", ">", "'", "x=",
+    "--a", "A_KEY", "Bearer ", "sk-", ", sizes = [", ", seq = 1", "/home/", "http://", "1e", "f16", "tile", "128x", "-> ", "rank1",
+)  # fmt: skip
+LENGTH, FACTOR = 3000, 4
+LEFT_ALONE = (".collect.", "__main__", "sitecustomize", "self_test")
+"""Those read what this program, or the user's own, wrote."""
+GROWTH = 8.0
+"""Of four times the text: the square takes 16 times as long, n log n four and a half."""
+WORTH_S = 0.02
+
+
+def found(value, depth=0):
+    if isinstance(value, re.Pattern):
+        yield value
+    elif depth < 4 and isinstance(value, list | tuple):
+        for item in value:
+            yield from found(item, depth + 1)
+    elif depth < 4 and isinstance(value, dict):
+        yield from found(list(value.values()), depth + 1)
+
+
+def patterns():
+    for module in pkgutil.walk_packages(traceanalyzer.__path__, "traceanalyzer."):
+        if not any(part in module.name for part in LEFT_ALONE):
+            for name, value in vars(importlib.import_module(module.name)).items():
+                for i, pattern in enumerate(found(value)):
+                    yield pytest.param(pattern, id=f"{module.name.removeprefix('traceanalyzer.')}.{name}.{i}")
+
+
+def took(pattern, text):
+    data = text.encode() if isinstance(pattern.pattern, bytes) else text
+    begun = time.process_time()
+    for _ in pattern.finditer(data):
+        pass
+    return time.process_time() - begun
+
+
+def never(_: int, __: FrameType | None) -> None:
+    raise AssertionError("does not end")
+
+
+@pytest.mark.parametrize("pattern", list({p.values[0]: p for p in patterns()}.values()))
+def test_no_pattern_takes_the_square(pattern):
+    signal.signal(signal.SIGALRM, never)
+    signal.alarm(20)
+    try:
+        for unit in UNITS:
+            for before, after in (("", ""), ("", "\0!"), (': "', "")):
+                short, long = (before + unit * (n // len(unit)) + after for n in (LENGTH, FACTOR * LENGTH))
+                if took(pattern, short) * GROWTH > WORTH_S / 4 and took(pattern, long) > WORTH_S:
+                    quick, slow = (min(took(pattern, text) for _ in range(3)) for text in (short, long))
+                    assert slow < WORTH_S or slow < GROWTH * quick, (unit, before, after, quick, slow)
+    finally:
+        signal.alarm(0)
