@@ -22,7 +22,7 @@ PLANTED = {
     "global IPv6": ("at 2001:db8::8a2e:370:7334", "2001:db8"),
     "a user in a setting": ("USER=mallory", "mallory"),
     "a user after `user`": ("user heidi ran", "heidi"),
-    "a user named elsewhere": ("LOGNAME=ivan, and ivan's job", "ivan"),
+    "a user named elsewhere": ("LOGNAME=ivanhoe77, and ivanhoe77's job", "ivanhoe77"),
     "AWS": ("key AKIAIOSFODNN7EXAMPLE", "AKIAIOSFODNN7EXAMPLE"),
     "Hugging Face": ("hf_abcdefghijklmnopqrstuvwxyz", "hf_abc"),
     "GitHub": ("ghp_0123456789abcdefghijklmnopqrstuvwxyz", "ghp_0"),
@@ -30,8 +30,8 @@ PLANTED = {
     "an option's value": ("train.py --api-key s3cr3tvalue --lr 1", "s3cr3tvalue"),
     "a password": ("train.py --password=hunter2", "hunter2"),
     "a quoted password": ("password: 'correct horse'", "correct horse"),
-    "a key of the environment": ("WANDB_API_KEY=0123456789abcdef", "0123456789abcdef"),
-    "a web token": ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.abc-def", "eyJ"),
+    "a key of the environment": ("WANDB_API_KEY=zq0123456789abcdef", "zq0123456789abcdef"),
+    "a web token": ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.abc-def", "eyJzdWIi"),
 }
 
 

@@ -25,7 +25,7 @@ TENSOR_SHARE = 0.01
 
 Key = tuple[str, int, int]
 
-_NAMESPACE = re.compile(r"\w+::")
+_NAMESPACE = re.compile(r"(?<!\w)\w++::")
 
 
 def with_counters(ctx: Context, roofline: Roofline, counters: Iterable[KernelCounters]) -> Roofline:
