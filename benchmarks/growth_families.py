@@ -1,3 +1,4 @@
+# ruff: noqa: E501 rows of recordings
 """Inputs by name and size: shapes of recordings, honest and hostile, whose cost must not grow faster than n log n."""
 
 from __future__ import annotations
@@ -174,20 +175,22 @@ def long_name(n: int) -> bytes:
 
 def long_namespaces(n: int) -> bytes:
     return _trace(
-        _steps(4) + [_op("a::" * n, 1, 5)] + _launch(0, 1, 5, 5, name="void a::" + "b::" * n + "k<" + "c<" * n)
+        [*_steps(4), _op("a::" * n, 1, 5), *_launch(0, 1, 5, 5, name="void a::" + "b::" * n + "k<" + "c<" * n)]
     )
 
 
 def long_path(n: int) -> bytes:
     name = "/" + "a/" * n + "b.py(3): f"
-    return _trace(_steps(4) + [_span("python_function", name, 1, 30)] + _launch(0, 3, 5, 5, name="=a/b:" * n))
+    return _trace([*_steps(4), _span("python_function", name, 1, 30), *_launch(0, 3, 5, 5, name="=a/b:" * n)])
 
 
 def long_shape(n: int) -> bytes:
     return _trace(
-        _steps(4)
-        + [_op("aten::cat", 1, 5, **{"Input Dims": [[[1]] * n], "Input type": ["TensorList"]})]
-        + _launch(0, 1, 5, 5)
+        [
+            *_steps(4),
+            _op("aten::cat", 1, 5, **{"Input Dims": [[[1]] * n], "Input type": ["TensorList"]}),
+            *_launch(0, 1, 5, 5),
+        ]
     )
 
 

@@ -38,7 +38,13 @@ def status(*arguments):
     return ended.value.code
 
 
-NEIGHBOURS = ["environment.json", "unprofiled.rank0.json", "nvml.rank0.jsonl", "memory.rank0.pickle", "trace.rank0.json.gz"]
+NEIGHBOURS = [
+    "environment.json",
+    "unprofiled.rank0.json",
+    "nvml.rank0.jsonl",
+    "memory.rank0.pickle",
+    "trace.rank0.json.gz",
+]
 
 
 @pytest.mark.parametrize("name", NEIGHBOURS)
@@ -84,9 +90,14 @@ def test_a_write_that_fails_leaves_the_old_file_whole_and_no_other(tmp_path):
     target = tmp_path / "report.html"
     target.write_text("old")
     target.chmod(0o640)
-    with pytest.raises(OSError, match="full"), files.replacing(target) as file:
-        file.write(b"x" * 100_000)
-        raise OSError("disk full")
+
+    def on_a_full_disk():
+        with files.replacing(target) as file:
+            file.write(b"x" * 100_000)
+            raise OSError("disk full")
+
+    with pytest.raises(OSError, match="full"):
+        on_a_full_disk()
     assert [p.name for p in tmp_path.iterdir()] == ["report.html"]
     assert target.read_text() == "old"
     with files.replacing(target) as file:

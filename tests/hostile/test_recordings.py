@@ -1,3 +1,4 @@
+# ruff: noqa: S608, PT017 rows of recordings; either outcome is right, but an error has one line
 """Recordings that cost too much or end in a traceback if they are believed."""
 
 from __future__ import annotations
@@ -80,7 +81,9 @@ def test_a_rank_of_thousands_of_digits_in_a_log(tmp_path):
     assert {trace.rank for trace in run.traces} == {None}
 
 
-@pytest.mark.parametrize("name", ["nested_steps", "overlapping_steps", "deep_ops", "deep_annotations", "all_at_one_instant"])
+@pytest.mark.parametrize(
+    "name", ["nested_steps", "overlapping_steps", "deep_ops", "deep_annotations", "all_at_one_instant"]
+)
 def test_shapes_that_took_the_square_of_their_size(tmp_path, name):
     analysed(tmp_path, FAMILIES[name](2000))
 
@@ -149,8 +152,16 @@ def test_an_export_that_goes_on_for_ever_is_refused(tmp_path):
 def test_integers_beyond_the_columns_are_not_recorded(tmp_path, spoilt):
     trace = small(distributedInfo={"rank": 0, "world_size": 2})
     for i in range(4):
-        named = {"Collective name": "allreduce", "In msg nelems": 64, "Out msg nelems": 64, "Group size": 2, "dtype": "Float"}
-        trace.launched("ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)", 1000 * i + 40, 1000 * i + 600, 100, **(named | spoilt))
+        named = {
+            "Collective name": "allreduce",
+            "In msg nelems": 64,
+            "Out msg nelems": 64,
+            "Group size": 2,
+            "dtype": "Float",
+        }
+        trace.launched(
+            "ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)", 1000 * i + 40, 1000 * i + 600, 100, **(named | spoilt)
+        )
     analysed(tmp_path, trace.json())
 
 
@@ -182,7 +193,13 @@ def test_a_step_that_takes_no_time(tmp_path):
 
 
 def test_digits_in_damaged_metadata(tmp_path):
-    data = small().json().replace(b'{"schemaVersion": 1', b'{"baseTimeNanoseconds": ' + b"9" * 5000 + b', "x": "a"b", "schemaVersion": 1')
+    data = (
+        small()
+        .json()
+        .replace(
+            b'{"schemaVersion": 1', b'{"baseTimeNanoseconds": ' + b"9" * 5000 + b', "x": "a"b", "schemaVersion": 1'
+        )
+    )
     analysed(tmp_path, data)
 
 
@@ -236,7 +253,9 @@ def test_times_of_an_export_near_the_end_of_int64(tmp_path):
 @pytest.mark.parametrize("text", ["a" * 80_000, "a/" * 40_000, "a::" * 30_000, "/=" * 40_000])
 def test_a_long_name_in_an_export(tmp_path, text):
     export = small_run("3.24.0")
-    export.add("PROFILER_OVERHEAD", start=10, end=20, globalTid=(1 << 48) | (1000 << 24) | 1000, nameId=export.text(text))
+    export.add(
+        "PROFILER_OVERHEAD", start=10, end=20, globalTid=(1 << 48) | (1000 << 24) | 1000, nameId=export.text(text)
+    )
     export.nvtx(90, 95, text).nvtx(96, 97, text + ", seq = " + "9" * 5000)
     export.add("DIAGNOSTIC_EVENT", severity=3, text=text)
     export.write(tmp_path / "c.sqlite")

@@ -74,7 +74,10 @@ def planted(tmp_path_factory):
         trace.launched(text, 2000 + 20 * i, 2005 + 20 * i, 10)
         trace.annotation(f"phase {text}", 3000 + 20 * i, 15)
     trace.write(folder / "trace.rank0.json.gz")
-    values = {"command": ["train.py", "--api-key", "s3cr3tvalue"], "variables": {"USER": "mallory", "HOSTNAME": "trainbox"}}
+    values = {
+        "command": ["train.py", "--api-key", "s3cr3tvalue"],
+        "variables": {"USER": "mallory", "HOSTNAME": "trainbox"},
+    }
     (folder / "environment.json").write_text(json.dumps(values))
     return folder
 

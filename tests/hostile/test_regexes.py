@@ -1,3 +1,4 @@
+# ruff: noqa: E501, SIM905 lists of words
 """No regular expression of the program takes the square of a long text, whatever is repeated in it."""
 
 from __future__ import annotations
@@ -7,11 +8,14 @@ import pkgutil
 import re
 import signal
 import time
-from types import FrameType
+from typing import TYPE_CHECKING
 
 import pytest
 
 import traceanalyzer
+
+if TYPE_CHECKING:
+    from types import FrameType
 
 UNITS = (
     "a", "A", "1", " ", "/", "a/", "::", "a::", "(", "<", "\\", '\\"', ",", ':"', "1,", ".", "-", "_", "a.", "a-", "a_", '"', '": "',

@@ -1,3 +1,4 @@
+# ruff: noqa: E501, PT017 either outcome is right, but an error has one line
 """What lies beside a recording, or is given with it: a bad one costs what it would have said."""
 
 from __future__ import annotations
@@ -46,12 +47,20 @@ def test_a_step_time_without_the_profiler_that_no_step_takes(capture, time):
 @pytest.mark.parametrize("number", ["1e307", "9" * 400, "-1", "1e-300"])
 def test_clocks_and_rates_out_of_all_reason(capture, number):
     (capture / "nvml.rank0.jsonl").write_text(f'{{"gpu": 0, "sm_clock_mhz": {number}}}\n{{"gpu": {number}}}')
-    (capture / "environment.json").write_text(f'{{"ceilings": {{"copy_gbs": {number}, "matmul_tflops": {{"bf16": {number}}}}}}}')
+    (capture / "environment.json").write_text(
+        f'{{"ceilings": {{"copy_gbs": {number}, "matmul_tflops": {{"bf16": {number}}}}}}}'
+    )
     build_report(load([capture]))
 
 
 def test_only_variables_of_the_list_are_read(capture):
-    values = {"HOSTNAME": "gpu5", "USER": "mallory", "MASTER_ADDR": "10.0.0.1", "WANDB_API_KEY": "k", "OMP_NUM_THREADS": "8"}
+    values = {
+        "HOSTNAME": "gpu5",
+        "USER": "mallory",
+        "MASTER_ADDR": "10.0.0.1",
+        "WANDB_API_KEY": "k",
+        "OMP_NUM_THREADS": "8",
+    }
     (capture / "environment.json").write_text(json.dumps({"variables": values}))
     names = {condition.name for condition in load([capture]).traces[0].conditions}
     assert names == {"OMP_NUM_THREADS"}
@@ -134,7 +143,9 @@ def test_a_view_of_a_history_that_never_ends_is_refused(history):
     with writing(history) as db:
         db.conn.set_authorizer(None)
         db.execute("DROP VIEW run_overview")
-        db.execute("CREATE VIEW run_overview AS WITH RECURSIVE r(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM r) SELECT x FROM r")
+        db.execute(
+            "CREATE VIEW run_overview AS WITH RECURSIVE r(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM r) SELECT x FROM r"
+        )
     with pytest.raises(TraceAnalyzerError, match="run_overview"):
         all_of(history)
 

@@ -188,8 +188,8 @@ def _missing(contexts: Sequence[Context], labels: list[int]) -> list[str]:
     count = world - len({label for label in labels if 0 <= label < world})
     if count and len(contexts) > 1:
         notes.append(
-            f"{count} of {world} ranks are missing ({_first_missing(world, set(labels), count)}): who is waited for, and for how "
-            "long, is known among the others only."
+            f"{count} of {world} ranks are missing ({_first_missing(world, set(labels), count)}): who is waited "
+            "for, and for how long, is known among the others only."
         )
     elif count:
         notes.append(

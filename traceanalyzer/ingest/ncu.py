@@ -94,9 +94,7 @@ def _exported(path: Path) -> list[str]:
 
 def _kernels(lines: list[str]) -> Iterator[tuple[dict[str, str], Metrics]]:
     """Columns and metrics of each kernel. What a program printed before the table is passed over."""
-    start = next(
-        (i for i, line in enumerate(lines) if f'"{_NAME}"' in line and line.lstrip().startswith('"ID"')), None
-    )
+    start = next((i for i, line in enumerate(lines) if f'"{_NAME}"' in line and line.lstrip().startswith('"ID"')), None)
     if start is None:
         return
     rows = csv.reader(line for line in lines[start:] if not line.startswith("=="))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
 
-from isal import igzip, igzip_lib, isal_zlib
+from isal import igzip, igzip_lib
 
 from traceanalyzer.errors import UnreadableInputError
 from traceanalyzer.files import note_read
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 GZIP_MAGIC = b"\x1f\x8b"
-DAMAGE = (OSError, EOFError, zlib.error, igzip_lib.IsalError, isal_zlib.error)
+DAMAGE: tuple[type[Exception], ...] = (OSError, EOFError, zlib.error, igzip_lib.IsalError)
 """What decompressing damaged bytes may raise."""
 PIECE_BYTES = 256 * 1024
 """A piece and what is decoded from it stay in the L2 cache; 1 MB pieces are read 10 % slower, 4 MB ones 25 %."""

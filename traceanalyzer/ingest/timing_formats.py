@@ -17,7 +17,6 @@ import msgspec
 from traceanalyzer.errors import TraceAnalyzerError
 from traceanalyzer.ingest.side_files import NOT_JSON
 from traceanalyzer.ingest.timing_entry import Entry, entry, meaning, number, unitless
-
 from traceanalyzer.limits import limits
 
 if TYPE_CHECKING:

@@ -35,7 +35,9 @@ NAMED_HOSTS = re.compile(
     r"(?<![\w.-])(?:DESKTOP|LAPTOP|WIN)-[A-Z0-9]{3,15}(?![\w-])|(?<![\w.-])ip-\d{1,3}-\d{1,3}-\d{1,3}-\d{1,3}(?!\w)"
 )
 """Names that Windows and clouds give."""
-PLACED = re.compile(r"\b((?:on|at|from|host|hostname|node|server|machine)[ =:]\s?)(?=[a-z])([a-z-]{2,30}\d[\w-]{0,40})(?![\w.(:/%])")
+PLACED = re.compile(
+    r"\b((?:on|at|from|host|hostname|node|server|machine)[ =:]\s?)(?=[a-z])([a-z-]{2,30}\d[\w-]{0,40})(?![\w.(:/%])"
+)
 """A name with a number after a word that a host stands after. Those of devices, streams and types are left."""
 NO_HOST = re.compile(
     r"(?:cuda|gpu|gpus|device|stream|rank|step|thread|worker|input|sm|tf|fp|bf|int|uint|float|bfloat|bit|aten|nccl|gemm|"
@@ -43,8 +45,14 @@ NO_HOST = re.compile(
 )
 PERSON = re.compile(r"\b((?:[Uu]ser|login|account|owner)[ :]\s?)([a-z][a-z0-9_-]{2,31})(?![\w(:/.])")
 NO_PERSON = frozenset(
-    ["annotation", "annotations", "and", "are", "are-no", "asked", "can", "cannot", "code", "data", "default", "defined", "does", "event", "events", "for", "from", "function", "functions", "gives", "group", "had", "has", "have", "hook", "hooks", "id", "input", "interface", "is", "kernel", "library", "marked", "mode", "name", "named", "names", "of", "or", "output", "program", "process", "range", "ranges", "said", "says", "script", "space", "stack", "step", "steps", "that", "the", "time", "was", "with"]
-)
+    (
+        "and", "annotation", "annotations", "are", "asked", "can", "cannot", "code", "data", "default", "defined",
+        "does", "event", "events", "for", "from", "function", "functions", "gives", "group", "had", "has", "have",
+        "hook", "hooks", "id", "input", "interface", "is", "kernel", "library", "marked", "mode", "name", "named",
+        "names", "of", "or", "output", "process", "program", "range", "ranges", "said", "says", "script", "space",
+        "stack", "step", "steps", "that", "the", "time", "was", "with",
+    )
+)  # fmt: skip
 """Words that follow `user` where it is not a name."""
 HOSTS = re.compile(
     r"(?<![\w.-])[\w-]+(?:\.[\w-]+)*"

@@ -62,7 +62,7 @@ def find_dependencies(ctx: Context, chosen: I64, stream: I32) -> Dependencies:
 
 
 MOST_ENDED = 64
-"""Ops that are asked whether their end let another start: of more that end within the reaction time none is the cause."""
+"""Ops that are asked whether their end let another start: of more that end at one time none is the cause."""
 
 
 def stream_free_since(start: I64, end: I64, stream: I32) -> I64:
