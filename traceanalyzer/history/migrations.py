@@ -166,7 +166,7 @@ def _views(db: Database) -> None:
         db.execute(statement)
 
 
-FROM_JSON = {
+FROM_JSON: dict[str, tuple[str, dict[str, str | None]]] = {
     "inputs": ("$.inputs", {"path": "path", "kind": "kind", "rank": "rank", "events": "health.events",
                             "lost": "health.lost", "truncated": "health.truncated"}),
     "findings": ("$.findings", dict.fromkeys(("id", "class", "title", "severity", "headroom_ms"))),
