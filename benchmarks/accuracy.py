@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any
 import traceanalyzer as ta
 from benchmarks.calibration import Sensitivity, cross_validated, sensitivity
 from traceanalyzer.analysis.measure import measure_ranks
-from traceanalyzer.analysis.ranks.compare import compare_ranks
 from traceanalyzer.analysis.replay import scenarios
 from traceanalyzer.analysis.replay.scenarios import SCENARIOS, Scenario, buckets_of, combined
 from traceanalyzer.analysis.replay.whatif import Replay, step_ms
 from traceanalyzer.diagnosis.classify import classify
 from traceanalyzer.diagnosis.shares import memory_bound_share
+from traceanalyzer.selection import measured
 from traceanalyzer.trace import WaitKind
 
 if TYPE_CHECKING:
@@ -85,8 +85,7 @@ class Recording:
     @cached_property
     def measured(self) -> Measurements:
         """Measurements of the rank that a report speaks of."""
-        ranks = measure_ranks(ta.load(*self.paths).traces)
-        return ranks[compare_ranks(ranks).critical]
+        return measured(ta.load(*self.paths)).critical
 
     @cached_property
     def replay(self) -> Replay:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.replay.tape import typical_steps
-from traceanalyzer.analysis.replay.whatif import DISPATCH_SHARE_WITH_STACKS, dispatch_scaled, step_ms
+from traceanalyzer.analysis.replay.whatif import DISPATCH_SHARE_WITH_STACKS, host_scaled, step_ms
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def sensitivity(name: str, workload: str, replay: Replay, rounds_ms: Sequence[fl
     return Sensitivity(
         name,
         workload,
-        tuple(step_ms(dispatch_scaled(tapes, share)) for share in SHARES.tolist()),
+        tuple(step_ms(host_scaled(tapes, share)) for share in SHARES.tolist()),
         tuple(rounds_ms),
         ctx.trace.collected.stacks,
         counts[0] / dispatch_us,

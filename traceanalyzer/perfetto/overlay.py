@@ -74,8 +74,8 @@ class Overlay:
     """Tracks of one process, in order of display."""
 
     path: str
-    source: str
-    """As in `Trace`."""
+    opens_in_viewer: bool
+    """As in `Trace`: then the overlay can be merged with it."""
     rank: int | None
     epoch_ns: int
     tracks: list[Track]
@@ -92,9 +92,9 @@ def build_overlay(run: Run, selection: Selection | None = None, knowledge: Knowl
     findings = diagnose(m, straggler(m, ranks)).findings
     tracks = [_steps(m), _path(m), *_gaps(m), _findings(m, findings)]
     trace = m.trace
-    if trace.source != "kineto":
+    if not trace.opens_in_viewer:
         tracks += _device_work(m)
-    return Overlay(trace.path, trace.source, trace.rank, trace.epoch_ns, tracks, list(_queues(m)))
+    return Overlay(trace.path, trace.opens_in_viewer, trace.rank, trace.epoch_ns, tracks, list(_queues(m)))
 
 
 def _steps(m: Measurements) -> Track:

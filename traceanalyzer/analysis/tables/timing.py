@@ -37,7 +37,11 @@ MODE_SEPARATION = 4.0
 EXTREME_RATIO = 3.0
 """Steps this many times the median, if fewer than `MODE_SHARE` (checkpoints, evaluation), are left out of the split:
 they would hide two kinds among the others."""
+FASTER_SHARE = 0.8
+"""A host-bound program differs by a sixth from run to run; recorded steps that are faster by more are other steps."""
 MAD_TO_SIGMA = 1.4826
+NORMAL_90 = 1.645
+"""Standard deviations that hold 90 % of a normal distribution."""
 
 
 @dataclass(frozen=True)
@@ -93,16 +97,40 @@ def timing_stats(log: StepTimings) -> TimingStats | None:
     )
 
 
-def unprofiled_step_ms(trace: Trace) -> float | None:
-    """Step time of a recording's process without the profiler, ms: as its capture states it, else the median of the
-    timing log given with it; None where neither is known."""
+@dataclass(frozen=True)
+class UnprofiledTime:
+    """A step timed without the profiler, ms: the median and its 90 % interval."""
+
+    step_ms: float
+    low_ms: float
+    high_ms: float
+
+
+def unprofiled_time(trace: Trace) -> UnprofiledTime | None:
+    """The step of a recording's process without the profiler, as its capture timed it, else by the timing log given
+    with it; None where neither is known, or the capture's does not count."""
     if trace.unprofiled_step_ns is not None:
-        return ms(trace.unprofiled_step_ns)
-    if trace.source == "timing_log" or not len(trace.step_timings):
+        step, stopwatch = trace.unprofiled_step_ns, trace.stopwatch
+        low, high = (stopwatch.low_ns, stopwatch.high_ns) if stopwatch else (None, None)
+        return UnprofiledTime(ms(step), ms(step if low is None else low), ms(step if high is None else high))
+    if trace.stopwatch is not None or trace.only_step_times or not len(trace.step_timings):
         return None
     time = trace.step_timings.duration[_steady(trace.step_timings)]
     time = time[time > 0]
-    return ms(float(np.median(time))) if len(time) else None
+    return _median(time) if len(time) else None
+
+
+def contradicted(timed: UnprofiledTime, recorded_ms: float) -> bool:
+    """Whether recorded steps are so much faster than those that were timed that these must be others: no profiler makes
+    a program faster."""
+    return recorded_ms < FASTER_SHARE * timed.low_ms
+
+
+def _median(time: I64) -> UnprofiledTime:
+    """The median with its 90 % interval: order statistics, by the normal approximation to the binomial."""
+    order, half = np.sort(time), NORMAL_90 / 2 * np.sqrt(len(time))
+    low, high = max(int(len(time) / 2 - half), 0), min(int(np.ceil(len(time) / 2 + half)), len(time) - 1)
+    return UnprofiledTime(ms(float(np.median(time))), ms(order[low]), ms(order[high]))
 
 
 def _steady(log: StepTimings) -> Bool:

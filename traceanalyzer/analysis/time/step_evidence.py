@@ -82,7 +82,7 @@ def annotated(linked: Linked) -> HostSteps | None:
     rows = np.flatnonzero(trace.host_ranges.kind == RangeKind.ANNOTATION)
     if not len(rows):
         return None
-    source = "nvtx" if trace.source == "nsys" else "annotation"
+    source = trace.annotated_with
     groups = _repeated(linked, rows)
     covering = [g for g in groups if _coverage(linked, g) >= MIN_COVERAGE]
     if covering:
