@@ -39,7 +39,13 @@ from traceanalyzer.analysis.tables.step_metrics import (
 )
 from traceanalyzer.analysis.tables.step_parts import StepPart, step_parts
 from traceanalyzer.analysis.tables.syncs import SyncRow, sync_rows
-from traceanalyzer.analysis.tables.timing import TimingStats, UnprofiledTime, contradicted, timing_stats, unprofiled_time
+from traceanalyzer.analysis.tables.timing import (
+    TimingStats,
+    UnprofiledTime,
+    contradicted,
+    timing_stats,
+    unprofiled_time,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -58,7 +58,6 @@ class Idle:
     profiler: float = metric("the profiler's own work", "ms")
     other: float = metric("the recording does not tell", "ms")
 
-
     @property
     def total(self) -> float:
         """All of it."""
