@@ -13,7 +13,7 @@ from traceanalyzer.analysis.causes.dependencies import Dependencies
 if TYPE_CHECKING:
     from traceanalyzer.analysis.algebra.intervals import IntervalSet
     from traceanalyzer.analysis.replay.tape import Tape
-    from traceanalyzer.trace import F64, I64, Bool
+    from traceanalyzer.trace import F64, I32, I64, Bool
 
 
 def without(tape: Tape, ops: Bool) -> Tape:
@@ -56,7 +56,7 @@ def retimed(tape: Tape, duration: I64 | F64) -> Tape:
 
 def on_own_stream(tape: Tape, ops: Bool) -> Tape:
     """The ops run on a stream of their own, wait for nothing of another stream, and nothing waits for them."""
-    own = np.where(ops, int(tape.stream.max(initial=0)) + 1, tape.stream).astype(np.int32)
+    own: I32 = np.where(ops, int(tape.stream.max(initial=0)) + 1, tape.stream).astype(np.int32)
     on, also = tape.dependencies.on, tape.dependencies.also_on
     freed = Dependencies(
         np.where(ops | _any_of(ops, on), -1, on), tape.dependencies.delay, np.where(ops | _any_of(ops, also), -1, also)
