@@ -200,7 +200,7 @@ class Replay:
         step = self.step_under_ms(scenario)
         if step is None:
             return Prediction(scenario.id, None, None, None, None, scenario.missing)
-        low = self._step_ms(scenario, scenario.change, self.cheap, ALWAYS)
+        low = self._step_ms(scenario, scenario.hopeful or scenario.change, self.cheap, ALWAYS)
         high = self._step_ms(scenario, scenario.cautious or scenario.change, self.dear, CAUTIOUS_DUTY)
         if high is not None and not scenario.may_cost:
             high = min(high, max(step, self.high_ms))
