@@ -19,16 +19,17 @@ from typing import TYPE_CHECKING, Any
 
 import traceanalyzer as ta
 from benchmarks.calibration import Sensitivity, cross_validated, sensitivity
-from traceanalyzer.analysis.measure import Measurements, measure_ranks
-from traceanalyzer.analysis.ranks.compare import compare_ranks
 from traceanalyzer.analysis.replay import scenarios
 from traceanalyzer.analysis.replay.scenarios import SCENARIOS, Scenario, buckets_of, combined
 from traceanalyzer.analysis.replay.whatif import Replay, step_ms
 from traceanalyzer.diagnosis.classify import classify
 from traceanalyzer.diagnosis.shares import memory_bound_share
+from traceanalyzer.selection import measured
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from traceanalyzer.analysis.measure import Measurements
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared" / "traces"
@@ -82,8 +83,7 @@ class Recording:
     @cached_property
     def measured(self) -> Measurements:
         """Measurements of the rank that a report speaks of."""
-        ranks = [Measurements(trace) for trace in ta.load(*self.paths).traces]
-        return measure_ranks(ranks)[compare_ranks(ranks).critical]
+        return measured(ta.load(*self.paths)).critical
 
     @cached_property
     def replay(self) -> Replay:

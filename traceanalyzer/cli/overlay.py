@@ -73,7 +73,7 @@ def _merged(made: Overlay) -> bytes:
     from traceanalyzer.ingest.stream import open_stream
     from traceanalyzer.perfetto.overlay_json import merged
 
-    if made.source != "kineto":
+    if not made.opens_in_viewer:
         raise TraceAnalyzerError(f"{made.path}: only Kineto traces can be merged with their overlay; leave out --merge")
     with open_stream(Path(made.path)) as stream:
         return merged(made, b"".join(iter(stream.read, b"")))

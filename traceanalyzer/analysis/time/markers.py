@@ -45,7 +45,7 @@ def iterations(linked: Linked) -> HostSteps | None:
     if len(rows) == 1 and share.work >= MIN_COVERAGE:
         start, end = _all_launches(linked, start, end)
     names = tuple(linked.trace.strings[c] for c in ranges.name[rows])
-    return HostSteps(_source(linked), names, start, end, by_device=True, unlike=True)
+    return HostSteps(linked.trace.annotated_with, names, start, end, by_device=True, unlike=True)
 
 
 def module_calls(linked: Linked) -> HostSteps | None:
@@ -79,10 +79,6 @@ def outermost_ranges(linked: Linked, named: Bool, kind: RangeKind) -> I64:
     reach = np.maximum.accumulate(ranges.end[rows])
     result: I64 = rows[np.concatenate(([True], ranges.start[rows][1:] >= reach[:-1]))]
     return result
-
-
-def _source(linked: Linked) -> str:
-    return "nvtx" if linked.trace.source == "nsys" else "annotation"
 
 
 def _until_next(start: I64, end: I64) -> I64:

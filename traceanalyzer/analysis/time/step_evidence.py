@@ -79,11 +79,7 @@ def annotated(linked: Linked) -> HostSteps | None:
     best = max(covering, key=lambda group: (_looks_like_step(linked, group), _length(linked, group)))
     ranges = linked.trace.host_ranges
     names = tuple(linked.trace.strings[code] for code in ranges.name[best])
-    return HostSteps(_source(linked), names, ranges.start[best], ranges.end[best])
-
-
-def _source(linked: Linked) -> str:
-    return "nvtx" if linked.trace.source == "nsys" else "annotation"
+    return HostSteps(linked.trace.annotated_with, names, ranges.start[best], ranges.end[best])
 
 
 def _repeated(linked: Linked, rows: I64) -> list[I64]:
@@ -129,5 +125,5 @@ def between_optimizer_steps(linked: Linked) -> HostSteps | None:
         if OPTIMIZER_STEP.match(linked.trace.strings[ranges.name[group[0]]]):
             end = ranges.end[group]
             names = tuple(f"step {i}" for i in range(1, len(end)))
-            return HostSteps(_source(linked), names, end[:-1], end[1:])
+            return HostSteps(linked.trace.annotated_with, names, end[:-1], end[1:])
     return None
