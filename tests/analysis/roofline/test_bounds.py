@@ -185,3 +185,13 @@ def test_tables_hold_no_pattern_twice():
         patterns = [entry.kernel.pattern for entry in table]
         assert len(patterns) == len(set(patterns))
         assert all(isinstance(entry.kernel, re.Pattern) for entry in table)
+
+
+def test_products_of_a_batch_find_their_own_operands_in_the_cache():
+    """64 products of 32 kB each: together they do not fit a cache of 1 MB, one after the other they do."""
+    shapes = [[64, 64, 64], [64, 64, 64]]
+    many = kernel("ampere_sgemm_64x64_nn", "aten::bmm", shapes, 900, blocks=64, threads=128, registers=64)
+    assert many.roofline.expected[0] == 3 * 64**3 * 4
+    large = [[1, 1024, 1024], [1, 1024, 1024]]
+    one = kernel("ampere_sgemm_64x64_nn", "aten::bmm", large, 9000, blocks=256, threads=128, registers=64)
+    assert one.roofline.expected[0] > 3 * 1024**2 * 4
