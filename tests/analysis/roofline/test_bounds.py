@@ -188,10 +188,9 @@ def test_tables_hold_no_pattern_twice():
 
 
 def test_products_of_a_batch_find_their_own_operands_in_the_cache():
-    """64 products of 32 kB each: together they do not fit a cache of 1 MB, one after the other they do."""
-    shapes = [[64, 64, 64], [64, 64, 64]]
-    many = kernel("ampere_sgemm_64x64_nn", "aten::bmm", shapes, 900, blocks=64, threads=128, registers=64)
-    assert many.roofline.expected[0] == 3 * 64**3 * 4
-    large = [[1, 1024, 1024], [1, 1024, 1024]]
-    one = kernel("ampere_sgemm_64x64_nn", "aten::bmm", large, 9000, blocks=256, threads=128, registers=64)
+    """Sixteen products of 0.5 MB each: a cache of 1 MB holds those of one, not all."""
+    columns = {"blocks": 256, "threads": 512, "registers": 128}
+    many = kernel("ampere_sgemm_64x64_nn", "aten::bmm", [[16, 256, 256], [16, 256, 256]], 9000, **columns)
+    assert many.roofline.expected[0] == 16 * 3 * 256**2 * 4
+    one = kernel("ampere_sgemm_64x64_nn", "aten::bmm", [[1, 1024, 1024], [1, 1024, 1024]], 9000, **columns)
     assert one.roofline.expected[0] > 3 * 1024**2 * 4
