@@ -57,8 +57,9 @@ class Mutant:
     line: int
     before: str
     after: str
+    original: str
     text: str
-    """The whole file with the change in it."""
+    """The whole file as it is, and with the change in it."""
 
     def __str__(self) -> str:
         return f"{self.path}:{self.line} {self.function}: `{self.before}` becomes `{self.after}`"
@@ -114,7 +115,7 @@ def mutants(path: Path) -> Iterator[Mutant]:
                 after = b"(" + after + b")"
             mutated = (line[: node.col_offset] + after + line[node.end_col_offset :]).decode()
             whole = "".join([*lines[: node.lineno - 1], mutated, *lines[node.lineno :]])
-            yield Mutant(path, function.name, node.lineno, before.decode(), after.decode(), whole)
+            yield Mutant(path, function.name, node.lineno, before.decode(), after.decode(), text, whole)
 
 
 def annotated(function: ast.FunctionDef) -> Iterator[ast.expr]:
@@ -160,7 +161,7 @@ def killed_by(mutant: Mutant, tree: Path) -> str | None:
                 return name
         return None
     finally:
-        shutil.copyfile(ROOT / mutant.path, target)
+        target.write_text(mutant.original, encoding="utf-8")
 
 
 def passes(tests: list[str], tree: Path) -> bool:
