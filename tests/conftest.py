@@ -9,7 +9,7 @@ from hypothesis import settings
 
 settings.register_profile("default", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
-settings.register_profile("mutants", deadline=None, derandomize=True, max_examples=50)
+settings.register_profile("mutants", deadline=None, derandomize=True, max_examples=25)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "default"))
 
 EXPECTED_SKIPS = (
