@@ -201,7 +201,10 @@ def run_case(name, folder):
     import torch
 
     torch.manual_seed(0)
-    history = {"stacks": "all" if name == "all_stacks" else "python", "max_entries": 1200 if name == "ring" else 400_000}
+    history = {
+        "stacks": "all" if name == "all_stacks" else "python",
+        "max_entries": 1200 if name == "ring" else 400_000,
+    }
     if name == "late":
         torch.cuda.init()
         before = make_model(torch).to("cuda")
@@ -294,7 +297,9 @@ def main(folder):
         truth["cases"][name] = child("--case", name, str(scratch), **environment)
         print(name, f"{time.monotonic() - begun:.0f} s", json.dumps(truth["cases"][name])[:300], flush=True)
         (folder / "truth.json").write_text(json.dumps(truth, indent=1))
-    confirmed = child("--case", "oom_fragmentation", str(scratch / ".."), PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True")
+    confirmed = child(
+        "--case", "oom_fragmentation", str(scratch / ".."), PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True"
+    )
     truth["fragmentation_with_expandable_segments"] = confirmed
     truth["history_cost_ms"] = child("--cost")
     print(json.dumps(truth["history_cost_ms"]), json.dumps(confirmed)[:300])

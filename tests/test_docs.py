@@ -22,6 +22,7 @@ from click.testing import CliRunner
 from docs import generate
 from tests.nsys_builder import small_run
 from tests.report.reports import full
+from traceanalyzer.diagnosis.memory import OOM_TITLES
 from traceanalyzer.cli import COMMANDS, cli
 from traceanalyzer.history.store import store_report
 from traceanalyzer.report.explain import FindingPage, finding_page, finding_pages
@@ -50,6 +51,10 @@ TO_TYPE = {
 ONLY_HELP = ("collect", "doctor", "attach")
 """Commands that need a GPU host or write to the world: of these only `--help` is tried."""
 EXPLAINED = {page.id for page in finding_pages()}
+MEMORY_FINDINGS = {
+    *(f"oom-{verdict.replace('_', '-')}" for verdict in OOM_TITLES),
+    *re.findall(r'"(memory-[a-z-]+)"', (ROOT / "traceanalyzer/diagnosis/memory.py").read_text(encoding="utf-8")),
+}
 
 
 @pytest.fixture
@@ -182,7 +187,7 @@ def test_the_reference_has_every_command() -> None:
 
 
 def test_every_finding_has_a_page_and_every_page_a_finding() -> None:
-    made = set().union(*(_ids(path) for path in RULES.glob("*.py")))
+    made = set().union(*(_ids(path) for path in RULES.glob("*.py")), MEMORY_FINDINGS)
     explained = {name: page.id for name in made if (page := finding_page(name))}
     assert made == set(explained)
     assert set(explained.values()) == EXPLAINED

@@ -34,11 +34,11 @@ from traceanalyzer.analysis.tables.syncs import SyncRow, sync_rows
 from traceanalyzer.analysis.tables.timing import TimingStats, timing_stats, unprofiled_step_ms
 
 if TYPE_CHECKING:
-    from traceanalyzer.analysis.memory.measure import MemoryOfDevice
-    from traceanalyzer.analysis.memory.stats import MemoryStats
     from collections.abc import Sequence
 
     from traceanalyzer.analysis.joined.knowledge import Knowledge
+    from traceanalyzer.analysis.memory.measure import MemoryOfDevice
+    from traceanalyzer.analysis.memory.stats import MemoryStats
     from traceanalyzer.trace import Trace
 
 

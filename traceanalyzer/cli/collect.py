@@ -70,7 +70,9 @@ def _common(command: F) -> F:
 @click.option("--stacks", is_flag=True, help="Python call stacks (costly).")
 @click.option("--memory", is_flag=True, help="Allocator events.")
 @click.option("--modules", is_flag=True, help="Module hierarchy of operators.")
-@click.option("--memory-snapshot", is_flag=True, help="Also a CUDA memory snapshot, on out-of-memory too; for `memory`.")
+@click.option(
+    "--memory-snapshot", is_flag=True, help="Also a CUDA memory snapshot, on out-of-memory too; for `memory`."
+)
 @click.option("--time-limit", type=SECONDS, metavar="SECONDS", help="End a recording at the next step after this.")
 @click.option("--on-signal", is_flag=True, help="Record only when SIGUSR2 is sent to this process.")
 def collect_torch(words: tuple[str, ...], output: str | None, **options: Any) -> None:

@@ -31,7 +31,7 @@ they are equal."""
 OOM_TITLES = {
     "fragmentation": "Out of memory because of fragmentation: enough was free, in holes too small",
     "leak": "Out of memory because of a leak: allocations of one line are never freed",
-    "optimizer_state": "Out of memory at the first optimizer step: its state does not fit beside parameters and gradients",
+    "optimizer_state": "Out of memory at the first optimizer step: its state does not fit",
     "large_allocation": "Out of memory because of one large allocation",
     "activations": "Out of memory: activations and temporaries of this batch do not fit",
     "parameters": "Out of memory: the parameters leave no room",
@@ -76,7 +76,7 @@ class MemoryRecommendation:
 def findings_of(devices: Sequence[MemoryOfDevice]) -> list[MemoryFinding]:
     """All findings: failures first, then by bytes."""
     found = [finding for device in devices for finding in _of_device(device)]
-    return sorted(found, key=lambda f: (not f.id.startswith("oom"), -(f.headroom_bytes or 0)))
+    return sorted(found, key=lambda f: (not f.id.startswith("oom"), f.id != "memory-leak", -(f.headroom_bytes or 0)))
 
 
 def _of_device(device: MemoryOfDevice) -> Iterator[MemoryFinding]:
@@ -92,11 +92,15 @@ def _of_device(device: MemoryOfDevice) -> Iterator[MemoryFinding]:
     activations = device.at_peak["activations"]
     if activations >= LARGE_SHARE * device.peak_bytes:
         evidence = [_peak(device), *_parts(device, ("activations",))]
-        yield _finding(device, "memory-activations", "Activations kept for the backward fill the peak", activations, evidence)
+        yield _finding(
+            device, "memory-activations", "Activations kept for the backward fill the peak", activations, evidence
+        )
     before = device.at_peak["before_recording"]
     if before >= LARGE_SHARE * device.peak_bytes:
         evidence = [Evidence("before recording", before, "bytes", "of the peak, without a stack")]
-        yield _finding(device, "memory-before-recording", "Much was allocated before the recording began", None, evidence)
+        yield _finding(
+            device, "memory-before-recording", "Much was allocated before the recording began", None, evidence
+        )
 
 
 _CAUSES = {
@@ -118,7 +122,7 @@ def _finding(
     device: MemoryOfDevice, id_: str, title: str, saved: int | None, evidence: list[Evidence]
 ) -> MemoryFinding:
     share = (saved or 0) / max(device.peak_bytes, 1)
-    severity: Severity = "info" if saved is None else "high" if share >= 0.2 else "medium" if share >= 0.05 else "low"  # noqa: PLR2004
+    severity: Severity = "info" if saved is None else "high" if share >= 0.2 else "medium" if share >= 0.05 else "low"
     return MemoryFinding(id_, "memory", title, severity, None, saved, device.device, evidence[:MAX_EVIDENCE])
 
 
@@ -160,7 +164,9 @@ def _growth(device: MemoryOfDevice) -> Iterator[MemoryFinding]:
     evidence = [
         Evidence("growth", round(growth.bytes_per_step), "bytes", f"a step, over {growth.steps:,} steps"),
         *(
-            Evidence("of it", round(site.bytes_per_step), "bytes", f"{site.site}, {site.allocations_per_step:g} more a step")
+            Evidence(
+                "of it", round(site.bytes_per_step), "bytes", f"{site.site}, {site.allocations_per_step:g} more a step"
+            )
             for site in growth.sites
         ),
     ]
@@ -174,7 +180,9 @@ def _growth(device: MemoryOfDevice) -> Iterator[MemoryFinding]:
 def _fragmentation(device: MemoryOfDevice) -> Iterator[MemoryFinding]:
     held = device.fragmentation
     holes = held.inactive_bytes - held.releasable_bytes
-    if holes < max(FRAGMENTED * held.reserved_bytes, LEAST_HOLES) or (device.oom and device.oom.verdict == "fragmentation"):
+    if holes < max(FRAGMENTED * held.reserved_bytes, LEAST_HOLES) or (
+        device.oom and device.oom.verdict == "fragmentation"
+    ):
         return
     evidence = [
         Evidence("reserved", held.reserved_bytes, "bytes", f"at the {held.at}"),
@@ -198,8 +206,6 @@ _AGAINST = {
     "set-to-none": "memory-kept-gradients",
     "chunked-loss": "memory-large-loss",
     "checkpoint": "memory-activations",
-    "bf16-states": "memory-state",
-    "batch-x0.5": "memory-activations",
 }
 
 
@@ -209,23 +215,32 @@ def _advice(device: MemoryOfDevice, forward_ms: float | None, step_ms: float | N
         if scenario.id in ADVISED and saved >= LEAST_GAIN * device.peak_bytes:
             yield _recommendation(device, scenario, _AGAINST[scenario.id], saved, forward_ms, step_ms)
         elif scenario.id == "expandable-segments" and scenario.reserved_bytes is not None:
-            against = "oom-fragmentation" if device.oom and device.oom.verdict == "fragmentation" else "memory-fragmentation"
+            against = (
+                "oom-fragmentation" if device.oom and device.oom.verdict == "fragmentation" else "memory-fragmentation"
+            )
             less = device.reserved_bytes - scenario.reserved_bytes
             if against.startswith("oom") or less >= max(FRAGMENTED * device.reserved_bytes, LEAST_HOLES):
                 yield _recommendation(device, scenario, against, less, None, None)
     growth = device.growth
     if growth.verdict == "leak" and growth.sites:
-        kept = sum(site.live_bytes - round(site.bytes_per_step) for site in growth.sites if site.allocations_per_step > 0)
+        kept = sum(
+            site.live_bytes - round(site.bytes_per_step) for site in growth.sites if site.allocations_per_step > 0
+        )
         yield MemoryRecommendation(
             "memory-leak-free_tensors", "free_tensors", "memory",
-            f"keep no tensor of {growth.sites[0].site} across steps: store .item() or .detach().cpu(), or drop the reference",
+            f"keep no tensor of {growth.sites[0].site} across steps: store .item() or .detach().cpu()",
             device.device, device.peak_bytes - max(kept, 0), None, max(kept, 0), None, None, None, None,
             "what the growing lines hold at the end, less one step's",
         )  # fmt: skip
 
 
 def _recommendation(
-    device: MemoryOfDevice, scenario: Scenario, against: str, saved: int, forward_ms: float | None, step_ms: float | None
+    device: MemoryOfDevice,
+    scenario: Scenario,
+    against: str,
+    saved: int,
+    forward_ms: float | None,
+    step_ms: float | None,
 ) -> MemoryRecommendation:
     step = None
     if scenario.extra_forward_share and forward_ms is not None and step_ms is not None:

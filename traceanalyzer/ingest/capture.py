@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from traceanalyzer.ingest.conditions import environment_conditions, measured_ceilings, sampled_conditions
 from traceanalyzer.errors import TraceAnalyzerError
+from traceanalyzer.ingest.conditions import environment_conditions, measured_ceilings, sampled_conditions
 from traceanalyzer.ingest.memory.snapshot import read_snapshot
 
 if TYPE_CHECKING:

@@ -44,6 +44,7 @@ __all__ = [
     "InputDevice",
     "InputHealth",
     "LaunchStats",
+    "MemoryStats",
     "Metrics",
     "PathTime",
     "Recommendation",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from traceanalyzer.analysis.memory.measure import Site
 from traceanalyzer.analysis.ranks.compare import RankRow
 from traceanalyzer.analysis.ranks.skew import CollectiveSkew
-from traceanalyzer.analysis.memory.measure import Site
 from traceanalyzer.analysis.tables.budget import StepRow
 from traceanalyzer.analysis.tables.collectives import CollectiveStats
 from traceanalyzer.analysis.tables.copies import CopyStats

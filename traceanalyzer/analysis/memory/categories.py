@@ -149,4 +149,4 @@ def _resolve_by_size(result: I64, lives: Lives, phase: I64, kept_setup: NDArray[
 
 def _open_backward(lives: Lives, row: int) -> int:
     """What the backward allocated and nothing freed: a workspace if older than the last tenth, else in use."""
-    return OTHER if lives.born[row] < 0.9 * lives.n_events else TEMPORARIES  # noqa: PLR2004
+    return OTHER if lives.born[row] < 0.9 * lives.n_events else TEMPORARIES

@@ -10,6 +10,7 @@ import numpy as np
 
 from traceanalyzer.analysis.memory.categories import ACTIVATIONS
 from traceanalyzer.analysis.memory.phases import CHECKPOINT_FILE, FORWARD, MODULE_FILE, line_of
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -37,9 +38,7 @@ class Block:
     bytes_per_step: float
 
 
-def repeated_block(
-    lives: Lives, timeline: Timeline, categories: I64, stacks: Sequence[Stack]
-) -> Block | None:
+def repeated_block(lives: Lives, timeline: Timeline, categories: I64, stacks: Sequence[Stack]) -> Block | None:
     """The repeated module with the most activations; None where no module repeats."""
     n_steps = max(len(timeline.steps.ends), 1)
     phase = np.where(lives.born >= 0, timeline.phase[np.maximum(lives.born, 0)], -1) if lives.n_events else lives.born
@@ -92,7 +91,9 @@ def _block(node: tuple[object, ...], members: set[int], lives: Lives, rows: I64,
         instance = np.arange(len(mine)) // period
     per_step = rarest / n_steps
     file, name = str(node[0]), str(node[1])
-    return Block(line_of(file, 0, name).replace(":0", ""), mine, instance, per_step, float(lives.size[mine].sum()) / n_steps)
+    return Block(
+        line_of(file, 0, name).replace(":0", ""), mine, instance, per_step, float(lives.size[mine].sum()) / n_steps
+    )
 
 
 def _saved(block: Block) -> float:

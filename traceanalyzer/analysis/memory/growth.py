@@ -99,7 +99,7 @@ def slope_of(values: NDArray[np.int64]) -> tuple[float, float, float]:
 
 def _goes_on(values: I64) -> bool:
     half = values[len(values) // 2 :]
-    if len(half) < 2:  # noqa: PLR2004
+    if len(half) < 2:
         return True
     return slope_of(half)[0] >= STILL_GROWS * slope_of(values)[0]
 

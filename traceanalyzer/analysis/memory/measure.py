@@ -189,9 +189,7 @@ def _steps(
     )
 
 
-def _sites(
-    lives: Lives, alive: I64, categories: I64, timeline: Timeline, stacks: Sequence[Stack]
-) -> tuple[Site, ...]:
+def _sites(lives: Lives, alive: I64, categories: I64, timeline: Timeline, stacks: Sequence[Stack]) -> tuple[Site, ...]:
     groups: dict[tuple[str, int, int], list[int]] = {}
     names: dict[int, str] = {}
     for life in alive.tolist():
@@ -243,9 +241,7 @@ def _fragmentation(
     )
 
 
-def _notes(
-    memory: DeviceMemory, lives: Lives, timeline: Timeline, categories: I64, alive: I64
-) -> tuple[str, ...]:
+def _notes(memory: DeviceMemory, lives: Lives, timeline: Timeline, categories: I64, alive: I64) -> tuple[str, ...]:
     notes = []
     before = int(lives.size[alive][categories[alive] == BEFORE].sum())
     if not len(memory.events):
@@ -277,5 +273,3 @@ def _thinned(memory: DeviceMemory, level: I64, reserved: I64) -> tuple[tuple[flo
         at = lo + int(level[lo + 1 : hi + 1].argmax())
         points.append((float(time[at] - time[0]) / 1e6, int(level[at + 1]), int(reserved[at + 1])))
     return tuple(points)
-
-

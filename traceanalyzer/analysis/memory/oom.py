@@ -23,7 +23,14 @@ if TYPE_CHECKING:
     from traceanalyzer.snapshot import I64, DeviceMemory, Stack
 
 OomVerdict = Literal[
-    "fragmentation", "leak", "optimizer_state", "large_allocation", "activations", "parameters", "gradients", "too_large"
+    "fragmentation",
+    "leak",
+    "optimizer_state",
+    "large_allocation",
+    "activations",
+    "parameters",
+    "gradients",
+    "too_large",
 ]
 
 LARGE_SHARE = 0.2

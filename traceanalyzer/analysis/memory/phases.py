@@ -27,12 +27,16 @@ PROGRAM, NO_STACK = 5, 6
 MIN_STEPS = 3
 """A stack that comes back less often is no sign of a step."""
 
-OPTIMIZER_FILE = re.compile(r"(/optim/|/optimizers?/|optimizer\.py|/(fused_)?(adam|lamb|sgd|adagrad|lion|novograd)\w*\.py$)")
+OPTIMIZER_FILE = re.compile(
+    r"(/optim/|/optimizers?/|optimizer\.py|/(fused_)?(adam|lamb|sgd|adagrad|lion|novograd)\w*\.py$)"
+)
 AUTOGRAD_FILE = re.compile(r"torch/(autograd|_functorch/_aot_autograd)/|torch/_tensor\.py$")
 CHECKPOINT_FILE = re.compile(r"torch/utils/checkpoint\.py$")
 ENGINE = re.compile(r"torch::autograd::(Engine|.*Backward)|PythonEngine|AccumulateGrad|_engine_run_backward")
 MODULE_FILE = re.compile(r"torch/nn/modules/module\.py$")
-TORCH_FILE = re.compile(r"/torch/((nn|autograd|utils|distributed|optim|amp|cuda|func|fx|_\w+)/|_\w+\.py$|functional\.py$)")
+TORCH_FILE = re.compile(
+    r"/torch/((nn|autograd|utils|distributed|optim|amp|cuda|func|fx|_\w+)/|_\w+\.py$|functional\.py$)"
+)
 LIBRARY = re.compile(
     r"site-packages|dist-packages|/lib/python\d|^<|^\?\?$|^$|\.(cpp|cc|h|cu)$|/torchinductor_\w+/|" + TORCH_FILE.pattern
 )
@@ -110,7 +114,9 @@ def _quiet(events: Events, snapshot: Snapshot, device: int) -> Iterator[tuple[in
                 yield int(lo), phase
 
 
-def _annotated(events: Events, snapshot: Snapshot, device: int, name: str) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _annotated(
+    events: Events, snapshot: Snapshot, device: int, name: str
+) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     """Whether each event lies in an annotation whose name begins so."""
     inside = np.zeros(len(events), bool)
     for start_us, end_us in _ranges(snapshot, device, name):
@@ -168,7 +174,9 @@ def _past_zeroing(rows: list[int], labels: I64) -> list[int]:
 def _runs(labels: I64, wanted: tuple[int, ...]) -> list[int]:
     """The ends of runs of these labels; what lies between two runs allocates in another phase."""
     inside = np.isin(labels, wanted)
-    return (np.flatnonzero(inside[:-1] & ~inside[1:]) + 1).tolist() + ([len(labels)] if len(inside) and inside[-1] else [])
+    return (np.flatnonzero(inside[:-1] & ~inside[1:]) + 1).tolist() + (
+        [len(labels)] if len(inside) and inside[-1] else []
+    )
 
 
 def _with_start(events: Events, ends: list[int], labels: I64, source: str) -> Steps:
@@ -210,7 +218,7 @@ def periodic_steps(events: Events, labels: I64) -> Steps:
     anchors = [np.flatnonzero(stacks == kind) for kind in kinds[counts == count]]
     first = min(anchors, key=lambda at: int(at[0]))
     starts = rows[first]
-    return Steps(int(starts[0]), tuple([*starts[1:].tolist(), len(events)]), "stacks")
+    return Steps(int(starts[0]), (*starts[1:].tolist(), len(events)), "stacks")
 
 
 def site_of(stack: Stack) -> str:

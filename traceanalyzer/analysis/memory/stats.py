@@ -1,4 +1,4 @@
-"""Memory in the figures of a report: of a snapshot where one was recorded, else of the allocator's events in a trace."""
+"""Memory in the figures of a report: of a snapshot where one was recorded, else of a trace's allocator events."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ class MemoryStats:
     forward: int | None = metric("most bytes allocated in the forward pass; null without a snapshot", "bytes")
     backward: int | None = metric("most bytes allocated in the backward pass; null without a snapshot", "bytes")
     optimizer: int | None = metric("most bytes allocated in the optimizer; null without a snapshot", "bytes")
-    growth_per_step: float | None = metric("growth of what stays allocated; null without five steps in a snapshot", "bytes")
+    growth_per_step: float | None = metric(
+        "growth of what stays allocated; null without five steps in a snapshot", "bytes"
+    )
 
 
 def stats_of_snapshot(devices: tuple[MemoryOfDevice, ...]) -> MemoryStats | None:

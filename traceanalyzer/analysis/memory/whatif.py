@@ -86,10 +86,7 @@ def scaling_with_batch(subject: Subject) -> I64:
 
 def scenarios_of(subject: Subject, peak: int, reserved: int) -> tuple[Scenario, ...]:
     """Every scenario that the recording has the means for, the lowest peak first; those without effect left out."""
-    found = [
-        make(subject, peak)
-        for make in (_fused_optimizer, _set_to_none, _chunked_loss, _bf16_states, _checkpoint)
-    ]
+    found = [make(subject, peak) for make in (_fused_optimizer, _set_to_none, _chunked_loss, _bf16_states, _checkpoint)]
     found += [*_sharded(subject), *_batches(subject)]
     kept = [s for s in found if s is not None and s.peak_bytes != peak]
     expandable = _expandable(subject, peak, reserved)
@@ -135,9 +132,12 @@ def _sharded(subject: Subject) -> list[Scenario]:
         gathered = int(size[subject.categories == PARAMETERS].max(initial=0)) if PARAMETERS in parts else 0
         result.append(
             Scenario(
-                f"{id_}-{ranks}", "shard", f"{what} sharded over {ranks} ranks", peak + gathered,
+                f"{id_}-{ranks}",
+                "shard",
+                f"{what} sharded over {ranks} ranks",
+                peak + gathered,
                 f"{what} at 1/{ranks}" + (", the largest parameter gathered" if gathered else ""),
-            )  # fmt: skip
+            )
         )
     return result
 
@@ -152,9 +152,12 @@ def _batches(subject: Subject) -> list[Scenario]:
         size[rows] = (size[rows] * factor).astype(np.int64)
         result.append(
             Scenario(
-                f"batch-x{factor:g}", "larger_batch" if factor > 1 else "smaller_batch", f"{factor:g} times the batch",
-                subject.peak(size), "activations and temporaries go with the batch; weights, gradients and state do not",
-            )  # fmt: skip
+                f"batch-x{factor:g}",
+                "larger_batch" if factor > 1 else "smaller_batch",
+                f"{factor:g} times the batch",
+                subject.peak(size),
+                "activations and temporaries go with the batch; weights, gradients and state do not",
+            )
         )
     return result
 
@@ -169,7 +172,7 @@ def _set_to_none(subject: Subject, peak: int) -> Scenario | None:
     last = np.where(lives.freed >= lives.n_events, step[-1], step[np.minimum(lives.freed, lives.n_events - 1)])
     kept = np.flatnonzero((subject.categories == GRADIENTS) & (subject.phase == BACKWARD) & (last > born_step))
     gradients = int(lives.size[subject.categories == GRADIENTS].sum())
-    if int(lives.size[kept].sum()) < 0.5 * max(gradients, 1):  # noqa: PLR2004
+    if int(lives.size[kept].sum()) < 0.5 * max(gradients, 1):
         return None
     born, freed, size = [np.delete(column, kept) for column in (lives.born, lives.freed, lives.size)]
     spans = _backward_spans(subject, step)
@@ -256,5 +259,3 @@ def _expandable(subject: Subject, peak: int, reserved: int) -> Scenario | None:
         "expandable-segments", "expandable_segments", "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True", peak,
         "segments grow page by page: little is reserved beyond what is allocated", reserved_bytes=predicted,
     )  # fmt: skip
-
-

@@ -94,6 +94,8 @@ def _curve(device: MemoryOfDevice) -> Chart | None:
     ]  # fmt: skip
     caption = f"Memory of GPU {device.device} over the recorded history of {device.events:,} events. Drag to zoom."
     return Chart(
-        f"memory-{device.device}", "Memory over time", caption,
+        f"memory-{device.device}",
+        "Memory over time",
+        caption,
         figure(traces, "s since the first event", "GB", dragmode="zoom"),
     )
