@@ -22,8 +22,8 @@ from click.testing import CliRunner
 from docs import generate
 from tests.nsys_builder import small_run
 from tests.report.reports import full
-from traceanalyzer.diagnosis.memory import OOM_TITLES
 from traceanalyzer.cli import COMMANDS, cli
+from traceanalyzer.diagnosis.memory import OOM_TITLES
 from traceanalyzer.history.store import store_report
 from traceanalyzer.report.explain import FindingPage, finding_page, finding_pages
 from traceanalyzer.report.json import render_json
@@ -71,6 +71,9 @@ def folder(tmp_path: Path) -> Path:
     shutil.copytree(ROOT / "sample_traces" / "sync_bound", folder / "capture-2026-01-01-120000")
     (folder / "sample_traces").symlink_to(ROOT / "sample_traces")
     shutil.copy(ROOT / "tests" / "data" / "ncu" / "raw.csv", folder / "report.csv")
+    for name in ("snapshot", "before", "after"):
+        data = (ROOT / "tests" / "data" / "memory" / "kv_cat.base.snapshot.pickle.gz").read_bytes()
+        (folder / f"{name}.pickle").write_bytes(gzip.decompress(data))
     small_run("3.24.0").write(folder / "run.sqlite")
     (folder / "train.log").write_text("".join(f"step {i} took {100 + i % 3}.5 ms\n" for i in range(30)))
     store_report(folder / "runs.db", full(), tags={"branch": "main"})
