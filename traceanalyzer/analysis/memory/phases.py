@@ -218,7 +218,7 @@ def periodic_steps(events: Events, labels: I64) -> Steps:
     anchors = [np.flatnonzero(stacks == kind) for kind in kinds[counts == count]]
     first = min(anchors, key=lambda at: int(at[0]))
     starts = rows[first]
-    return Steps(int(starts[0]), tuple([*starts[1:].tolist(), len(events)]), "stacks")
+    return Steps(int(starts[0]), (*starts[1:].tolist(), len(events)), "stacks")
 
 
 def site_of(stack: Stack) -> str:
