@@ -91,8 +91,8 @@ def label_of(stack: Stack) -> int:
 
 def timeline_of(events: Events, snapshot: Snapshot, device: int) -> Timeline:
     """Phases and steps of one GPU's history."""
-    labels = np.array([label_of(stack) for stack in snapshot.stacks], np.int64)
-    raw = labels[events.stack] if len(events) else np.empty(0, np.int64)
+    labels = np.array([label_of(stack) for stack in snapshot.stacks], np.int8)
+    raw = labels[events.stack] if len(events) else np.empty(0, np.int8)
     raw = np.where(_annotated(events, snapshot, device, "Optimizer.step#"), OPTIMIZER, raw)
     raw = np.where(_annotated(events, snapshot, device, "Optimizer.zero_grad#"), ZERO_GRAD, raw)
     has_backward = bool((raw == BACKWARD).any())
