@@ -23,6 +23,7 @@ from docs import generate
 from tests.nsys_builder import small_run
 from tests.report.reports import full
 from traceanalyzer.cli import COMMANDS, cli
+from traceanalyzer.diagnosis.compile import FINDINGS as COMPILE_FINDINGS
 from traceanalyzer.diagnosis.memory import OOM_TITLES
 from traceanalyzer.history.store import store_report
 from traceanalyzer.report.explain import FindingPage, finding_page, finding_pages
@@ -190,7 +191,7 @@ def test_the_reference_has_every_command() -> None:
 
 
 def test_every_finding_has_a_page_and_every_page_a_finding() -> None:
-    made = set().union(*(_ids(path) for path in RULES.glob("*.py")), MEMORY_FINDINGS)
+    made = set().union(COMPILE_FINDINGS, MEMORY_FINDINGS, *(_ids(path) for path in RULES.glob("*.py")))
     explained = {name: page.id for name in made if (page := finding_page(name))}
     assert made == set(explained)
     assert set(explained.values()) == EXPLAINED

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from traceanalyzer.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
@@ -23,8 +25,6 @@ if TYPE_CHECKING:
     from traceanalyzer.report.model import Report
     from traceanalyzer.selection import Knowledge, Selection
     from traceanalyzer.trace import Run
-
-__version__ = "0.1.0"
 
 __all__ = ["Knowledge", "Selection", "analyze", "annotate", "compare", "frame", "load"]
 
@@ -84,17 +84,18 @@ def frame(
     """A table (`gaps`, `ops`, `kernels`, `steps`, `syncs`, `copies`, `comm`) as a DataFrame.
 
     `selection` and `knowledge` as for `analyze`; `top` keeps the first rows (of gaps the longest), `min_us` leaves out
-    shorter gaps.
+    shorter gaps. Raises ValueError for a table that there is not, naming those there are.
     """
     from dataclasses import fields
 
     import pandas as pd
 
-    from traceanalyzer.tables import row_type
-    from traceanalyzer.tables import table as rows
+    from traceanalyzer import tables
 
-    columns = [f.name for f in fields(row_type(table))]
-    return pd.DataFrame(rows(_run(recording), table, selection, knowledge, top=top, min_us=min_us), columns=columns)
+    names = [f.name for f in fields(tables.named(table).row)]
+    return pd.DataFrame(
+        tables.table(_run(recording), table, selection, knowledge, tables.Wanted(top, min_us)), columns=names
+    )
 
 
 def __getattr__(name: str) -> Any:

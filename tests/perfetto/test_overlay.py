@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from tests import recorded
 from tests.analysis.causes.test_gaps import Program
 from traceanalyzer.cli import cli
 from traceanalyzer.errors import EmptyRecordingError, UnreadableInputError
@@ -24,8 +25,8 @@ from traceanalyzer.trace import Run
 DATA = Path(__file__).resolve().parents[1] / "data" / "gpu"
 RECORDING = DATA / "sync_bound.json.gz"
 COMPUTING = DATA / "compute_bound.json.gz"
-SHARED = Path(__file__).resolve().parents[3] / "shared" / "traces"
-KINETO = [RECORDING, DATA / "launch_bound.json.gz", *sorted((SHARED / "ablations").glob("*.base*.json.gz"))[:8]]
+RECORDED = [path for path in recorded.KINETO if path.parent.name == "ablations" and ".base" in path.name][:6]
+KINETO = [RECORDING, DATA / "launch_bound.json.gz", *RECORDED]
 
 
 def exact(document: bytes) -> dict:

@@ -6,8 +6,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from traceanalyzer import __version__
+from traceanalyzer.report.html.charts import Chart, figure, line
 from traceanalyzer.report.html.data import charts_block
-from traceanalyzer.report.html.figures import Chart, figure, line
 from traceanalyzer.report.html.markup import Markup, join, tag
 from traceanalyzer.report.html.page import POLICY
 from traceanalyzer.report.html.scripts import asset, plotly
