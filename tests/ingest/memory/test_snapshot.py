@@ -135,10 +135,10 @@ def test_bombs_are_refused_at_once_in_little_memory(tmp_path: Path, name: str) -
 
 
 def interpreted(raw: bytes) -> Any:
-    from traceanalyzer.ingest.memory.snapshot import _snapshot
+    from traceanalyzer.ingest.memory.snapshot import snapshot_of
 
     file, shapes = io.BytesIO(raw), Shapes()
-    return _snapshot("raw", interpret(lambda: file.read(1 << 18), shapes), shapes)
+    return snapshot_of("raw", interpret(lambda: file.read(1 << 18), shapes), shapes)
 
 
 def test_mutated_files_are_read_or_refused(tmp_path: Path) -> None:
