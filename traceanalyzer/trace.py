@@ -521,6 +521,11 @@ class Trace:
     window: tuple[int, int] | None = None
     """Start and end of the recording as the recorder states them, ns."""
 
+    def __repr__(self) -> str:
+        rank = "" if self.rank is None else f", rank {self.rank}"
+        counts = f"{len(self.device_ops):,} device ops, {len(self.api_calls):,} API calls"
+        return f"<Trace {self.path}: {self.source}{rank}, {counts}>"
+
     @property
     def rank(self) -> int | None:
         """The process's rank, None if the recording does not say."""
@@ -567,3 +572,7 @@ class Run:
     failures: tuple[Failure, ...] = ()
     logs: tuple[Trace, ...] = ()
     """Timing logs that were joined with the traces of the same ranks."""
+
+    def __repr__(self) -> str:
+        ranks = ", ".join(repr(trace) for trace in self.traces[:3])
+        return f"<Run of {len(self.traces)}: {ranks}{', ...' if len(self.traces) > 3 else ''}>"
