@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from traceanalyzer.snapshot import Snapshot
+
 I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]
 I16 = NDArray[np.int16]
@@ -276,6 +278,8 @@ class Waits(Table):
     event: I64 = column(np.int64)
     source_stream: I32 = column(np.int32)
     """The stream whose work is waited for, where recorded."""
+    record: I64 = column(np.int64)
+    """Correlation id of the call that recorded the event; -1 where that is not known."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -425,6 +429,40 @@ class Ceilings:
 
 
 @dataclass(frozen=True)
+class Stopwatch:
+    """Steps of the same process timed without a profiler, just before the recording."""
+
+    step_ns: int
+    """Median."""
+    low_ns: int | None
+    """90 % interval of the median; None where the capture does not say."""
+    high_ns: int | None
+    steady: bool
+    """Whether the steps had settled: only then is the median the step time."""
+    after_profiler: bool
+    """Whether a profiler had been on before: CUPTI then stays switched on and slows the host."""
+    unit: str | None
+    """What ends a step: `step of AdamW`, `call of Llama`."""
+
+
+@dataclass(frozen=True)
+class LightRecording:
+    """Steps of the same process recorded with device activities alone, just before the recording: medians of a step.
+
+    The busy time is the unprofiled step's: no recording stretches it. The host is stretched less than in the full
+    recording, so that the idle time lies between the unprofiled step's and the recorded one's.
+    """
+
+    steps: int
+    step_ns: int
+    busy_ns: int
+    """Union of kernels, copies and memsets of the busiest device."""
+    idle_ns: int
+    unit: str | None = None
+    """What ends a step."""
+
+
+@dataclass(frozen=True)
 class Health:
     """What the reader met. Counts are of events (rows) in the recording."""
 
@@ -467,13 +505,19 @@ class Trace:
     step_timings: StepTimings = field(default_factory=StepTimings.empty)
     """The timing log of the same process, or all there is where `source` is `timing_log`."""
     unprofiled_step_ns: int | None = None
-    """Median step time of the same process without a profiler, where the capture carries it."""
+    """Median step time of the same process without a profiler, where the capture carries it and nothing speaks
+    against it."""
+    stopwatch: Stopwatch | None = None
+    """What that comes from, also where something speaks against it (a health note then says what)."""
+    light: LightRecording | None = None
     conditions: tuple[Condition, ...] = ()
     """What is known of the machine and the settings under which it was recorded."""
     ceilings: Ceilings | None = None
     collected: Collected = Collected()
     health: Health = Health()
     epoch_ns: int = 0
+    memory: Snapshot | None = None
+    """The CUDA memory snapshot of the same process, where the capture carries it."""
     window: tuple[int, int] | None = None
     """Start and end of the recording as the recorder states them, ns."""
 
@@ -481,6 +525,26 @@ class Trace:
     def rank(self) -> int | None:
         """The process's rank, None if the recording does not say."""
         return self.process.rank
+
+    @property
+    def only_step_times(self) -> bool:
+        """Whether the recording is a timing log: how long steps took, and nothing of what happened in them."""
+        return self.source == "timing_log"
+
+    @property
+    def operators_slowed(self) -> bool:
+        """Whether the recorder slowed every operator of the host, not its API calls alone."""
+        return self.source == "kineto"
+
+    @property
+    def annotated_with(self) -> str:
+        """What its annotations are: `nvtx`, or `annotation` (the framework's own)."""
+        return "nvtx" if self.source == "nsys" else "annotation"
+
+    @property
+    def opens_in_viewer(self) -> bool:
+        """Whether a timeline viewer for Chrome's trace events shows the recording's file itself."""
+        return self.source == "kineto"
 
     def text(self, code: int) -> str | None:
         """The string behind a code, None for -1."""

@@ -58,9 +58,10 @@ def _draw(report: Report, number: int) -> None:
 
 
 def _table(run: Run, number: int) -> None:
-    from traceanalyzer.report.overlay import build_overlay
-    from traceanalyzer.report.overlay_json import render_overlay
     from traceanalyzer.report.rows import rows_as_csv, rows_as_terminal
+
+    from traceanalyzer.perfetto.overlay import build_overlay
+    from traceanalyzer.perfetto.overlay_json import render_overlay
     from traceanalyzer.tables import TABLES, predictions, row_type, table
 
     what = number % 10

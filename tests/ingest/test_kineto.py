@@ -13,8 +13,8 @@ from tests.kineto_builder import KinetoTrace, span
 from traceanalyzer.errors import EmptyRecordingError
 from traceanalyzer.ingest import load
 from traceanalyzer.ingest.durations import clip_impossible
-from traceanalyzer.ingest.kineto_names import copy_ends, copy_kind, overhead_kind, wait_kind
-from traceanalyzer.ingest.kineto_times import durations_ns, exact_ns, starts_ns
+from traceanalyzer.ingest.kineto.names import copy_ends, copy_kind, overhead_kind, wait_kind
+from traceanalyzer.ingest.kineto.times import durations_ns, exact_ns, starts_ns
 from traceanalyzer.trace import CopyKind, DeviceOpKind, MemoryKind, OverheadKind, RangeKind, Trace, WaitKind
 
 

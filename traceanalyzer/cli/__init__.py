@@ -16,18 +16,16 @@ import click
 from traceanalyzer import __version__
 from traceanalyzer.errors import TraceAnalyzerError
 
+TABLE_COMMANDS = ("path", "gaps", "ops", "kernels", "steps", "syncs", "copies", "comm")
+"""The tables that have a command; `table.py` has their help."""
+
 COMMANDS = (
     "analyze",
-    "path",
+    *TABLE_COMMANDS,
     "overlay",
-    "gaps",
-    "ops",
-    "kernels",
-    "steps",
-    "syncs",
-    "copies",
-    "comm",
     "whatif",
+    "memory",
+    "compile",
     "compare",
     "check",
     "history",
@@ -38,7 +36,7 @@ COMMANDS = (
     "doctor",
     "completion",
 )
-"""Modules of this package, in the order of `--help`; each has its command under its own name."""
+"""In the order of `--help`: tables, and modules of this package that have their command under its own name."""
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
 
@@ -54,6 +52,10 @@ class Commands(click.Group):
         """The command of that name."""
         if name not in COMMANDS:
             return None
+        if name in TABLE_COMMANDS:
+            from traceanalyzer.cli.table import table_command
+
+            return table_command(name)
         command: click.Command = getattr(import_module(f"traceanalyzer.cli.{name}"), name)
         return command
 

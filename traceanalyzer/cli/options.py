@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from functools import wraps
 from glob import glob
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
@@ -68,8 +69,8 @@ def limit_option(command: Function) -> Function:
         callback=_limits,
         expose_value=False,
         is_eager=True,
-        help="Accept input beyond a limit that recordings stay below: size, ratio, log, side, report, text, digits, ranks; "
-        "the README has their values. N may end in K, M or G. May be repeated.",
+        help="Accept input beyond a limit that recordings stay below: size, ratio, log, side, report, text, digits, "
+        "ranks; the README has their values. N may end in K, M or G. May be repeated.",
     )(command)
 
 
@@ -124,7 +125,7 @@ def _kernel_classes(_: click.Context, __: click.Parameter, file: Path | None) ->
     """The rules of a user's file before the built-in ones; None without a file."""
     if file is None:
         return None
-    from traceanalyzer.analysis.kernel_classes import KernelClasses
+    from traceanalyzer.analysis.names.kernel_classes import KernelClasses
 
     return KernelClasses.load(file)
 
@@ -139,17 +140,35 @@ def _hardware(_: click.Context, __: click.Parameter, file: Path | None) -> Any:
 
 
 def _counters(_: click.Context, __: click.Parameter, file: Path | None) -> Any:
-    """The kernels of an Nsight Compute report; none without a file."""
+    """The kernels of an Nsight Compute report; None without a file."""
     if file is None:
-        return ()
+        return None
     from traceanalyzer.ingest.ncu import read_counters
 
-    return read_counters(file)
+    return tuple(read_counters(file))
 
 
 def selection_options(command: Function) -> Function:
-    """`--rank`, `--device`, `--step`, `--top`, `--kernel-classes` (as `classes`), `--hardware` and `--ncu` (as
-    `counters`)."""
+    """`--rank`, `--device`, `--step` as one `selection`; `--kernel-classes`, `--hardware` and `--ncu` as one
+    `knowledge`."""
+
+    @wraps(command)
+    def narrowed(
+        *args: Any,
+        rank: int | None,
+        device: int | None,
+        step: int | None,
+        classes: Any,
+        hardware: Any,
+        counters: Any,
+        **options: Any,
+    ) -> Any:
+        from traceanalyzer.selection import Knowledge, Selection
+
+        given = {"classes": classes, "hardware": hardware, "counters": counters}
+        knowledge = Knowledge(**{name: value for name, value in given.items() if value is not None})
+        return command(*args, selection=Selection(rank, device, step), knowledge=knowledge, **options)
+
     number = click.IntRange(min=0)
     for option in (
         click.option(
@@ -176,15 +195,19 @@ def selection_options(command: Function) -> Function:
             metavar="FILE",
             help="Rules of your own for what kind of work kernels are (TOML); they go before the built-in ones.",
         ),
-        click.option(
-            "--top", type=click.IntRange(min=1), metavar="N", help="Only N rows: the first, of gaps the longest."
-        ),
         click.option("--step", type=number, metavar="N", help="Only this step (its index, as `steps` lists it)."),
         click.option("--device", type=number, metavar="N", help="Only this GPU (its CUDA ordinal)."),
         click.option("--rank", type=number, metavar="N", help="Only this rank."),
     ):
-        command = option(command)
-    return command
+        narrowed = option(narrowed)
+    return cast("Function", narrowed)
+
+
+def top_option(command: Function) -> Function:
+    """`--top`, None where it is not given."""
+    return click.option(
+        "--top", type=click.IntRange(min=1), metavar="N", help="Only N rows: the first, of gaps the longest."
+    )(command)
 
 
 def _patterns(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> list[re.Pattern[str]]:

@@ -10,20 +10,47 @@ from typing import TYPE_CHECKING, NoReturn, TextIO
 
 import click
 
+from traceanalyzer.cli.options import Output, output_of
 from traceanalyzer.errors import TraceAnalyzerError
 from traceanalyzer.files import replacing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from traceanalyzer.report.document import Document
     from traceanalyzer.trace import Run
 
 BROKEN_PIPE = 141
 """What a shell reports of a program that ends by SIGPIPE."""
 NARROWEST, WIDEST = 60, 200
 """Columns: narrower, tables lose their meaning; wider, lines cannot be followed."""
-IN_ASCII = str.maketrans({"─": "-", "█": "#", "░": ".", "…": "~", "→": ">", "·": "-", "\ufffd": "?", "\u200b": ""})
+IN_ASCII = str.maketrans({"─": "-", "█": "#", "░": ".", "…": "~", "→": "->", "·": "-", "\ufffd": "?", "\u200b": ""})
+
+
+def checked(format_: str | None, file: Path | None, formats: Sequence[str], inputs: Sequence[str]) -> Output:
+    """The output that is asked for, if it can be written and overwrites none of the inputs. Raises UsageError,
+    TraceAnalyzerError."""
+    output = output_of(format_, file, formats, inputs)
+    check_writable(output.file)
+    return output
+
+
+def emit(document: Document, output: Output) -> None:
+    """Write a document in the format asked for. Raises TraceAnalyzerError if that fails."""
+    with emitted(document, output):
+        pass
+
+
+@contextmanager
+def emitted(document: Document, output: Output) -> Iterator[None]:
+    """As `emit`, but a file takes its place only after the block (see `written`)."""
+    if output.format == "terminal":
+        text = document.terminal(terminal_width(), with_colour(output.file))
+    else:
+        text = getattr(document, output.format)()
+    with written(text, output.file):
+        yield
 
 
 def write(text: str, file: Path | None) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 GZIP_MAGIC = b"\x1f\x8b"
-DAMAGE: tuple[type[Exception], ...] = (OSError, EOFError, zlib.error, igzip_lib.IsalError)
+DAMAGE = cast("tuple[type[Exception], ...]", (OSError, EOFError, zlib.error, igzip_lib.IsalError))
 """What decompressing damaged bytes may raise."""
 PIECE_BYTES = 256 * 1024
 """A piece and what is decoded from it stay in the L2 cache; 1 MB pieces are read 10 % slower, 4 MB ones 25 %."""
