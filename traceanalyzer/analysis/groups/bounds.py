@@ -59,7 +59,7 @@ def _compute(rated: Rated) -> tuple[I64, I64]:
 def above_roofline(rated: Rated) -> AboveRoofline | None:
     """Kernels of the steady state that are faster than their roofline."""
     r, time = rated.roofline, duration(rated)
-    rows = rated.steady_ops & r.rated & (r.attainable > time)
+    rows = rated.steady_ops & r.rated & (r.attainable > time) & (time > 0)
     if not rows.any():
         return None
     cached = rows & (r.bytes <= rated.limit("cache_bytes")) & ~r.arithmetic
