@@ -1,0 +1,52 @@
+"""The remedies, one visible list: each is `trigger -> scenario -> wording`. `analyze` and `whatif` predict from it."""
+
+from __future__ import annotations
+
+from traceanalyzer.diagnosis.remedies import (
+    batch_calls,
+    better_kernels,
+    communication,
+    compile_model,
+    copies,
+    cuda_graph,
+    data_loader_workers,
+    fuse_elementwise,
+    fused_optimizer,
+    host_work,
+    no_recompute,
+    number_formats,
+    remove_syncs,
+)
+
+REMEDIES = (
+    remove_syncs.REMEDY,
+    cuda_graph.REMEDY,
+    compile_model.REMEDY,
+    batch_calls.REMEDY,
+    fuse_elementwise.REMEDY,
+    fused_optimizer.REMEDY,
+    data_loader_workers.REMEDY,
+    copies.COPY_AHEAD,
+    copies.PINNED_MEMORY,
+    copies.KEEP_ON_DEVICE,
+    number_formats.TF32,
+    number_formats.LOW_PRECISION,
+    better_kernels.FUSED_ATTENTION,
+    better_kernels.CHANNELS_LAST,
+    better_kernels.PAD_SHAPES,
+    better_kernels.BATCHED_MATMUL,
+    better_kernels.FUSED_RNN,
+    no_recompute.REMEDY,
+    communication.NO_SYNC_ACCUMULATION,
+    communication.LARGER_BUCKETS,
+    communication.SMALLER_BUCKETS,
+    communication.COMPRESS_GRADIENTS,
+    communication.OVERLAP_COMMUNICATION,
+    communication.KEEP_PARAMETERS,
+    communication.PREFETCH_PARAMETERS,
+    communication.SMALLER_MESSAGES,
+    communication.FIX_STRAGGLER,
+    host_work.MOVE_HOST_WORK,
+    host_work.AVOID_ALLOCATIONS,
+    host_work.FIXED_SHAPES,
+)
