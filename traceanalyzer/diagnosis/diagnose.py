@@ -140,7 +140,7 @@ def _severity(m: Measurements, headroom: float | None) -> Severity:
 
 def _advice(m: Measurements, settled: list[tuple[Draft, float | None]]) -> list[Recommendation]:
     """What to do, by the step that it is predicted to lead to; changes that need others before them come after single
-    ones. Where the step can be replayed, remedies speak for themselves, and the rules' words for them are not needed."""
+    ones. Where the step can be replayed, remedies speak for themselves, and the rules do not."""
     against = {r.name: d for d, _ in reversed(settled) for r in d.remedies if r.name is not None}
     offered = [(bool(one.offer.after), _of_remedy(one, against)) for one in advise(m)]
     replayed = m.replay is not None and m.replay.faithful

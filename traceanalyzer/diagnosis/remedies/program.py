@@ -18,6 +18,8 @@ _FSDP = re.compile(r"FSDP|FullySharded|fully_shard")
 _ACCELERATE = re.compile(r"(^|/)accelerate/|transformers/trainer\.py")
 _LIGHTNING = re.compile(r"^\[pl\]|^\[Strategy\]|(lightning|pytorch_lightning)/")
 _COMPILED = re.compile(r"^Torch-Compiled Region|^## Call CompiledFxGraph|^triton_(poi|red|per|for)_")
+USUAL_BUCKET_BYTES = 25 * 2**20
+"""DDP's bucket of gradients, unless asked for another."""
 IN_GRAPHS_SHARE = 0.9
 """A step with this share of its kernels in CUDA graphs has been captured already."""
 
@@ -64,3 +66,9 @@ def _in_graphs(m: Measurements) -> bool:
 def tape_of(m: Measurements) -> Tape | None:
     """The steady steps of the recording without the profiler; None where they cannot be replayed."""
     return None if m.replay is None else m.replay.usual[0]
+
+
+def median_bucket(m: Measurements) -> int | None:
+    """Median bytes of the kinds of reductions of the step; None without any."""
+    sizes = sorted(row.message_bytes for row in m.collectives if row.message_bytes and row.collective == "all_reduce")
+    return sizes[len(sizes) // 2] if sizes else None
