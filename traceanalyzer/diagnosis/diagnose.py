@@ -14,6 +14,8 @@ from traceanalyzer.analysis.replay.scenarios import Scenario, less_compute
 from traceanalyzer.analysis.replay.whatif import MODEL_SPREAD
 from traceanalyzer.diagnosis.classify import classify
 from traceanalyzer.diagnosis.finding import Finding, Recommendation, Severity, Summary
+from traceanalyzer.diagnosis.remedies import REMEDIES
+from traceanalyzer.diagnosis.remedies.advice import advise
 from traceanalyzer.diagnosis.rules import RULES
 from traceanalyzer.diagnosis.rules.device import GPU_BUSY
 from traceanalyzer.diagnosis.timing import timing_parts
@@ -23,7 +25,8 @@ if TYPE_CHECKING:
 
     from traceanalyzer.analysis.measure import Measurements
     from traceanalyzer.diagnosis.draft import Draft, Remedy
-    from traceanalyzer.diagnosis.finding import BottleneckClass
+    from traceanalyzer.diagnosis.finding import BottleneckClass, RemedyName
+    from traceanalyzer.diagnosis.remedies.advice import Advice
     from traceanalyzer.trace import Bool
 
     Rule = Callable[[Measurements, Bool], Iterator[Draft]]
@@ -135,10 +138,27 @@ def _severity(m: Measurements, headroom: float | None) -> Severity:
 
 
 def _advice(m: Measurements, settled: list[tuple[Draft, float | None]]) -> list[Recommendation]:
-    """What to do, by the step that it is predicted to lead to."""
-    wanted = [(d, r, h) for d, h in settled for r in d.remedies if _every_part_counts(m, r)]
+    """What to do, by the step that it is predicted to lead to; changes that need others before them come after single
+    ones. Where the step can be replayed, remedies speak for themselves, and the rules do not."""
+    against = {r.name: d for d, _ in reversed(settled) for r in d.remedies if r.name is not None}
+    offered = [(bool(one.offer.after), _of_remedy(one, against)) for one in advise(m)]
+    replayed = m.replay is not None and m.replay.faithful
+    known = {remedy.id for remedy in REMEDIES} if replayed else set()
+    wanted = [(d, r, h) for d, h in settled for r in d.remedies if r.name not in known and _every_part_counts(m, r)]
     made = [recommendation for one in wanted if _worth_doing(recommendation := _recommendation(m, *one))]
-    return sorted(made, key=lambda a: float("inf") if a.predicted_step_ms is None else a.predicted_step_ms)
+    offered += [(False, one) for one in made]
+    never = float("inf")
+    offered.sort(key=lambda o: (o[1].predicted_step_ms is None, o[0], o[1].predicted_step_ms or never))
+    return [recommendation for _, recommendation in offered]
+
+
+def _of_remedy(advice: Advice, against: dict[RemedyName, Draft]) -> Recommendation:
+    """A remedy as a recommendation against the finding that names it, else the one that it is usually against."""
+    remedy, p = advice.remedy, advice.prediction
+    draft = against.get(remedy.id)
+    id_, cls = (remedy.finding, remedy.cls) if draft is None else (draft.id, draft.cls)
+    basis = f"replayed without the profiler: {p.basis}"
+    return Recommendation(id_, cls, advice.offer.action, p.step_ms, p.speedup, basis, remedy.id, p.low_ms, p.high_ms)
 
 
 def _every_part_counts(m: Measurements, remedy: Remedy) -> bool:
