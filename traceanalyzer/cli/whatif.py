@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 LEAST_SPEEDUP = 1e-3
 """Work that takes longer than a thousand times its own is no question about this step."""
+NOTHING_PREDICTED = "The replay of the unchanged recording is too far from it: nothing is predicted."
 LEAST_BUCKET_MB, LARGEST_BUCKET_MB = 0.01, 1e6
 """Smaller than one parameter's gradient, larger than a GPU."""
 
@@ -121,13 +122,18 @@ def _drawn(result: WhatIf, output: Output) -> str:
 
 
 def _heading(result: WhatIf) -> str:
-    from traceanalyzer.analysis.replay.whatif import FAITHFUL
-
-    text = (
-        f"Recorded {result.recorded_step_ms:.4g} ms a step, replayed {result.replayed_step_ms:.4g} ms "
-        f"(fidelity {result.fidelity_error:+z.1%}); without the profiler {result.unprofiled_step_ms:.4g} ms "
-        f"({result.unprofiled_low_ms:.4g} to {result.unprofiled_high_ms:.4g})."
-    )
-    if abs(result.fidelity_error) > FAITHFUL:
-        text += " The replay is too far from the recording for these predictions to be relied on."
+    if result.replayed_step_ms is None:
+        text = f"Recorded {result.recorded_step_ms:.4g} ms a step{_unprofiled(result)}. {NOTHING_PREDICTED}"
+    else:
+        text = (
+            f"Recorded {result.recorded_step_ms:.4g} ms a step, replayed {result.replayed_step_ms:.4g} ms "
+            f"(fidelity {result.fidelity_error:+z.1%}){_unprofiled(result)}."
+        )
     return " ".join([text, *result.notes])
+
+
+def _unprofiled(result: WhatIf) -> str:
+    if result.unprofiled_step_ms is None:
+        return ""
+    low, high = result.unprofiled_low_ms, result.unprofiled_high_ms
+    return f"; without the profiler {result.unprofiled_step_ms:.4g} ms ({low:.4g} to {high:.4g})"
