@@ -35,7 +35,7 @@ REMOVED = {
 }
 """What removes each cause that can be removed."""
 
-NOTHING = 0.1
+NOTHING = 0.05
 """A cause without which less than this share of its idle time is gone is none."""
 
 Causes = dict[IdleCause, float]
