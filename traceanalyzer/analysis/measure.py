@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
+from traceanalyzer.analysis.memory.measure import measured as measure_memory
+from traceanalyzer.analysis.memory.stats import stats_of_events, stats_of_snapshot
 from traceanalyzer.analysis.ranks.compare import why_not_one_run
 from traceanalyzer.analysis.replay.replayed_path import replayed_path_time
 from traceanalyzer.analysis.replay.unprofiled import partition, with_recorded_causes
@@ -48,11 +50,15 @@ from traceanalyzer.analysis.tables.timing import (
     timing_stats,
     unprofiled_time,
 )
+from traceanalyzer.analysis.time.coverage import Coverage, coverage
+from traceanalyzer.analysis.time.repeats import Repeats, repeats
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from traceanalyzer.analysis.joined.knowledge import Knowledge
+    from traceanalyzer.analysis.memory.measure import MemoryOfDevice
+    from traceanalyzer.analysis.memory.stats import MemoryStats
     from traceanalyzer.analysis.ranks.compare import RankComparison
     from traceanalyzer.trace import Trace
 
@@ -75,6 +81,16 @@ class Measurements(Rated):
     """The other ranks of its run."""
     ranks: RankComparison | None = None
     """The ranks that it is reported with, compared; None where it was measured alone."""
+
+    @cached_property
+    def coverage(self) -> Coverage:
+        """Which part of the recording its steps are."""
+        return coverage(self)
+
+    @cached_property
+    def repeats(self) -> Repeats | None:
+        """What repeats within a step."""
+        return repeats(self)
 
     @cached_property
     def budgets(self) -> StepBudgets | None:
@@ -116,6 +132,18 @@ class Measurements(Rated):
     def launches(self) -> LaunchStats | None:
         """Launching of device work."""
         return measure_launches(self)
+
+    @cached_property
+    def memory_of_devices(self) -> tuple[MemoryOfDevice, ...]:
+        """GPU memory as the snapshot beside the trace tells; empty without one."""
+        return () if self.trace.memory is None else measure_memory(self.trace.memory)
+
+    @cached_property
+    def memory(self) -> MemoryStats | None:
+        """GPU memory in single figures; None where none was recorded."""
+        if self.memory_of_devices:
+            return stats_of_snapshot(self.memory_of_devices)
+        return stats_of_events(self.trace.memory_events)
 
     @cached_property
     def host(self) -> HostStats | None:

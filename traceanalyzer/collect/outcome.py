@@ -94,7 +94,8 @@ def _reason(plan: Plan, seen: list[processes.Progress]) -> str:
 def _settings(plan: Plan) -> str:
     if plan.recorder == "timing":
         return f"--wait {plan.wait}"
+    light = f" --light-steps {plan.light_steps}," if plan.recorder == "torch" else ""
     return (
-        f"--wait {plan.wait}, --unprofiled-steps {plan.unprofiled_steps}, --light-steps {plan.light_steps},"
+        f"--wait {plan.wait}, --unprofiled-steps {plan.unprofiled_steps},{light}"
         f" --warmup {plan.warmup}, --active {plan.active}"
     )

@@ -130,7 +130,7 @@ def _finding(m: Measurements, draft: Draft, headroom: float | None) -> Finding:
 def _severity(m: Measurements, headroom: float | None) -> Severity:
     if headroom is None:
         return "info"
-    share = headroom / m.step.step_ms
+    share = headroom / m.step.step_ms if m.step.step_ms > 0 else 0.0
     return "high" if share >= HIGH_SHARE else "medium" if share >= MEDIUM_SHARE else "low"
 
 

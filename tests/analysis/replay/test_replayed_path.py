@@ -18,6 +18,7 @@ from tests.analysis.replay.test_replay import (
     thinking,
     waiting,
 )
+from tests.recorded import GPU, KINETO, label
 from traceanalyzer.analysis.causes.critical_path import find_critical_path
 from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.analysis.replay.replayed_path import replayed_path_time
@@ -31,11 +32,7 @@ if TYPE_CHECKING:
     from tests.analysis.causes.test_gaps import Program
     from traceanalyzer.analysis.replay.tape import Tape
 
-ROOT = Path(__file__).resolve().parents[3]
-RECORDINGS = [
-    *sorted((ROOT / "tests" / "data" / "gpu").glob("*.json.gz")),
-    *sorted((ROOT.parent / "shared" / "traces" / "ablations").glob("*.base*.json.gz")),
-]
+RECORDINGS = [*GPU, *(path for path in KINETO if path.parent.name == "ablations" and ".base" in path.name)]
 DIFFERENCE = 0.001
 """By which a duration is changed to see whether the step follows."""
 
@@ -94,7 +91,7 @@ def test_a_full_queue_leads_back_to_the_device(monkeypatch: pytest.MonkeyPatch) 
     assert found.compute > 0.5
 
 
-@pytest.mark.parametrize("recording", RECORDINGS, ids=lambda p: p.name)
+@pytest.mark.parametrize("recording", RECORDINGS, ids=label)
 def test_paths_are_as_long_as_the_replayed_step(recording: Path) -> None:
     replay = Measurements(load([recording]).traces[0]).replay
     assert replay is not None

@@ -31,6 +31,14 @@ def outermost(tree: HostTree, chosen: Bool) -> I64:
     return result
 
 
+def counted(tree: HostTree, chosen: Bool) -> I64:
+    """For each node how many chosen ones there are among itself and those that enclose it."""
+    result = chosen.astype(np.int64)
+    for here in levels(tree.depth)[1:]:
+        result[here] += result[tree.parent[here]]
+    return result
+
+
 def enclosing(tree: HostTree, nearest: I64, node: I64) -> I64:
     """`nearest` (of `innermost`) strictly above each of these nodes, -1 for -1 and for roots."""
     parent = np.where(node >= 0, tree.parent[node], -1)

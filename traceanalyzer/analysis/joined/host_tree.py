@@ -92,12 +92,10 @@ class HostTree:
 
     def innermost(self, wanted: Bool) -> I64:
         """For each node the nearest wanted node among itself and its ancestors, -1 where there is none."""
-        result = np.arange(len(self.start))
-        climbing = np.flatnonzero(~wanted)
-        while len(climbing):
-            result[climbing] = self.parent[result[climbing]]
-            reached = result[climbing]
-            climbing = climbing[(reached >= 0) & ~wanted[reached]]
+        result = np.where(wanted, np.arange(len(wanted)), -1)
+        for here in levels(self.depth)[1:]:
+            missing = here[result[here] < 0]
+            result[missing] = result[self.parent[missing]]
         return result
 
     def outermost(self, wanted: Bool) -> I64:

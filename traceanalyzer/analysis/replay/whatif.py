@@ -204,7 +204,7 @@ class Replay:
         step = self.step_under_ms(scenario)
         if step is None:
             return Prediction(scenario.id, None, None, None, None, scenario.missing)
-        low = self._step_ms(scenario, scenario.change, self.cheap, ALWAYS) or step
+        low = self._step_ms(scenario, scenario.hopeful or scenario.change, self.cheap, ALWAYS) or step
         high = self._step_ms(scenario, scenario.cautious or scenario.change, self.dear, CAUTIOUS_DUTY) or step
         if not scenario.may_cost:
             high = min(high, max(step, self.range_ms[1]))

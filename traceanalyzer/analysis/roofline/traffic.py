@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups
-from traceanalyzer.analysis.roofline.precision import is_matrix
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.joined.linked import Linked
@@ -154,7 +153,7 @@ def expected_traffic(linked: Linked, work: OpWork, row: I64, share: tuple[F64, F
     (flops, least), cache, ops = share, linked.limit("cache_bytes"), linked.trace.device_ops
     of = Operators.of(work, row)
     result = np.where(passes >= 0, _passes(linked, of, passes, resident), least)
-    _leave_the_rest(result, of, row, passes >= 0, is_matrix(linked))
+    _leave_the_rest(result, of, row, passes >= 0, linked.is_matrix)
     beyond = of.inputs / of.entries > cache
     missed = 1 - cache / np.where(of.inputs > 0, of.inputs, np.nan)
     gemm = linked.op_class == linked.classes.index("gemm")
