@@ -81,8 +81,9 @@ def _parts(shares: Shares) -> dict[str, float]:
 
 
 def _verdict(parts: dict[str, float], best: str | None) -> _Verdict:
+    """The largest part. The device's own work gives way to a large part that can be changed."""
     (top, share), (second, beside) = sorted(parts.items(), key=lambda item: -item[1])[:2]
-    if best is not None and best != top != "unexplained" and parts[best] >= LARGE:
+    if best is not None and best != top == "device" and parts[best] >= LARGE:
         return _Verdict(best, top, 0.0)
     margin = share - beside
     return _Verdict(top, second if margin < CLOSE else None, margin)

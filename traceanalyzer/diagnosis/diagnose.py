@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from traceanalyzer.analysis.replay.scenarios import Scenario, less_compute
-from traceanalyzer.analysis.replay.whatif import MODEL_SPREAD
+from traceanalyzer.analysis.replay.whatif import SCENARIO_SPREAD
 from traceanalyzer.diagnosis.classify import classify
 from traceanalyzer.diagnosis.finding import Finding, Recommendation, Severity, Summary
 from traceanalyzer.diagnosis.remedies import REMEDIES
@@ -164,9 +164,9 @@ def _of_remedy(advice: Advice, against: dict[RemedyName, Draft]) -> Recommendati
 def _every_part_counts(m: Measurements, remedy: Remedy) -> bool:
     """Whether each of the remedies that this one combines would bring something on its own."""
     replay = m.replay
-    if remedy.scenario is None or replay is None:
+    if remedy.scenario is None or not remedy.scenario.parts or replay is None:
         return True
-    return all(replay.gain_ms(part) >= MIN_SHARE * replay.base_ms for part in remedy.scenario.parts)
+    return replay.faithful and all(replay.gain_ms(part) >= MIN_SHARE * replay.base_ms for part in remedy.scenario.parts)
 
 
 def _worth_doing(advice: Recommendation) -> bool:
@@ -189,7 +189,7 @@ def _recommendation(m: Measurements, draft: Draft, remedy: Remedy, headroom: flo
         step = base - headroom if headroom < base else None
         basis = f"not replayed; gains at most this: {basis}" if len(m.trace.api_calls) else basis
     if step is not None and low is None:
-        low, high = step * (1.0 - MODEL_SPREAD), max(base, step * (1.0 + MODEL_SPREAD))
+        low, high = step * (1.0 - SCENARIO_SPREAD), max(base, step * (1.0 + SCENARIO_SPREAD))
     speedup = base / step if step else None
     id_ = draft.id + remedy.suffix
     return Recommendation(id_, remedy.cls or draft.cls, remedy.action, step, speedup, basis, remedy.name, low, high)
