@@ -141,7 +141,7 @@ def _advice(m: Measurements, settled: list[tuple[Draft, float | None]]) -> list[
     """What to do, by the step that it is predicted to lead to; changes that need others before them come after single
     ones. Where the step can be replayed, remedies speak for themselves, and the rules do not."""
     against = {r.name: d for d, _ in reversed(settled) for r in d.remedies if r.name is not None}
-    offered = [(bool(one.offer.after), _of_remedy(one, against)) for one in advise(m)]
+    offered = [(not one.offer.single, _of_remedy(one, against)) for one in advise(m)]
     replayed = m.replay is not None and m.replay.faithful
     known = {remedy.id for remedy in REMEDIES} if replayed else set()
     wanted = [(d, r, h) for d, h in settled for r in d.remedies if r.name not in known and _every_part_counts(m, r)]
@@ -156,7 +156,8 @@ def _of_remedy(advice: Advice, against: dict[RemedyName, Draft]) -> Recommendati
     """A remedy as a recommendation against the finding that names it, else the one that it is usually against."""
     remedy, p = advice.remedy, advice.prediction
     draft = against.get(remedy.id)
-    id_, cls = (remedy.finding, remedy.cls) if draft is None else (draft.id, draft.cls)
+    usual = (remedy.finding, remedy.cls) if draft is None else (draft.id, draft.cls)
+    id_, cls = advice.offer.against or usual
     basis = f"replayed without the profiler: {p.basis}"
     return Recommendation(id_, cls, advice.offer.action, p.step_ms, p.speedup, basis, remedy.id, p.low_ms, p.high_ms)
 
