@@ -31,7 +31,7 @@ ACTION = "Batch the calls: stack the inputs (pad them to one length) and call th
 def offer(m: Measurements) -> Offer | None:
     """Where calls of one kind repeat within a step, each with its own input or read, or where each step is one."""
     tape, known = tape_of(m), program(m)
-    if tape is None:
+    if tape is None or not known.pytorch:
         return None
     if batched(tape) is not None:
         return Offer(ACTION, SCENARIO)
