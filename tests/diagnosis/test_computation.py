@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
-from traceanalyzer.diagnosis.rules.computation import above_roofline, computation
 
 from tests.analysis.build import TraceBuilder
 from tests.analysis.roofline.test_roofline import GEMM, TABLE, op
 from traceanalyzer.analysis.joined.knowledge import Knowledge
 from traceanalyzer.analysis.measure import Measurements
-from traceanalyzer.diagnosis.diagnose import diagnose
+from traceanalyzer.diagnosis.diagnose import diagnose, settle
+from traceanalyzer.diagnosis.rules import RULES
+from traceanalyzer.diagnosis.rules.device import above_roofline, plain_compute
 from traceanalyzer.trace import Device
 
 if TYPE_CHECKING:
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 BF16, FP32 = "c10::BFloat16", "float"
 ADD = "void at::native::vectorized_elementwise_kernel<4, CUDAFunctor_add>"
 SOFTMAX = "void softmax_warp_forward<float>"
+FREE = np.ones(0, bool)
 SGEMM = "ampere_sgemm_128x64_nn"
 
 
@@ -28,7 +31,13 @@ def measured(builder: TraceBuilder, name: str = "round") -> Measurements:
 
 
 def found(builder: TraceBuilder, name: str = "round") -> dict[str, Draft]:
-    return {draft.id: draft for draft in computation(measured(builder, name))}
+    return {draft.id: draft for draft in on_computation(measured(builder, name))}
+
+
+def on_computation(m: Measurements) -> list[Draft]:
+    """Drafts on parts of the computation, each without the device ops of those before it."""
+    rules = [rule for rule in RULES if rule is not plain_compute]
+    return [draft for draft, _ in settle(m, rules) if draft.part == "compute"]
 
 
 def figure(draft: Draft, metric: str) -> float:
@@ -189,7 +198,7 @@ def test_claims_never_exceed_the_kernels_they_are_on() -> None:
     attention(b)
     product(b, 300, "[1000,1001],[1001,1000]", FP32, SGEMM, 400, blocks=22, threads=1024)
     m = measured(b)
-    claims = [draft.claim_ms for draft in computation(m)]
+    claims = [draft.claim_ms for draft in on_computation(m)]
     assert m.budget is not None
     assert sum(c for c in claims if c) <= m.budget.compute
 
@@ -200,7 +209,7 @@ def test_faster_than_the_roofline_is_always_said() -> None:
     op(b, "aten::add", 100, "[[1000],[1000],[]]", '["float","float","Scalar"]', (ADD, 500, 500.001, {}))
     product(b, 600, "[1000,1000],[1000,1000]", BF16, GEMM, 50_000)
     m = measured(b)
-    (draft,) = above_roofline(m)
+    (draft,) = above_roofline(m, FREE)
     assert figure(draft, "highest") == pytest.approx(12)
     assert "above-roofline" in {finding.id for finding in diagnose(m).findings}
 
@@ -208,7 +217,7 @@ def test_faster_than_the_roofline_is_always_said() -> None:
 def test_nothing_above_the_roofline_no_finding() -> None:
     b = TraceBuilder()
     product(b, 0, "[1000,1000],[1000,1000]", BF16, GEMM, 50)
-    assert not list(above_roofline(measured(b)))
+    assert not list(above_roofline(measured(b), FREE))
 
 
 @pytest.mark.parametrize(("last", "told"), [(1_000_000, True), (1_000, True), (700_000, False)])

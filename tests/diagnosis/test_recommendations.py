@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import traceanalyzer as ta
@@ -20,7 +21,7 @@ BOTH = "host-waits-and-launches"
 @pytest.mark.parametrize(("sample", "told"), [("sync_bound", True), ("transfer_bound", False)])
 def test_two_remedies_together_are_recommended_where_each_brings_something(sample: str, told: bool) -> None:
     report = ta.analyze(SAMPLES / sample)
-    assert "host-waits" in {finding.id for finding in report.findings}
+    assert ("host-waits" in {finding.id for finding in report.findings}) is told
     assert (BOTH in {advice.id for advice in report.recommendations}) is told
 
 
@@ -54,22 +55,23 @@ def test_the_gpus_own_work_is_neither_communication_nor_copies() -> None:
 def test_what_cannot_be_replayed_is_bounded_without_the_profiler(sample: str) -> None:
     m = Measurements(load([SAMPLES / sample]).traces[0])
     assert m.replay is not None
-    assert m.unprofiled_step_ms is not None
-    m.__dict__["replay"] = replace(m.replay, fidelity_error=0.1)
+    m.__dict__["replay"] = replace(m.replay, fidelity_error=0.2)
+    assert m.unprofiled_time is not None
     advice = [a for a in diagnose(m).recommendations if a.predicted_step_ms is not None]
     assert advice
     for one in advice:
         assert one.predicted_step_ms is not None
         assert one.predicted_speedup is not None
-        assert one.predicted_step_ms * one.predicted_speedup == pytest.approx(m.unprofiled_step_ms)
-        assert one.predicted_step_ms < m.unprofiled_step_ms
+        assert one.predicted_step_ms * one.predicted_speedup == pytest.approx(m.unprofiled_time.step_ms)
+        assert one.predicted_step_ms < m.unprofiled_time.step_ms
         assert one.basis.startswith("not replayed")
 
 
 @pytest.mark.parametrize(("sample", "captured"), [("cuda_graph", True), ("launch_bound", False)])
 def test_what_is_in_a_graph_is_not_to_be_captured(sample: str, captured: bool) -> None:
     m = Measurements(load([SAMPLES / sample]).traces[0])
-    (draft,) = launch_bound(m)
+    m.__dict__["unprofiled"] = None  # the device of one of them does not pause without the profiler
+    (draft,) = launch_bound(m, np.ones(len(m.trace.device_ops), bool))
     assert ("several steps" in draft.remedies[0].action) is captured
 
 
@@ -79,7 +81,7 @@ def test_without_a_replay_no_more_idle_time_is_won_than_lies_beside_the_work(sam
     m = Measurements(load([SAMPLES / sample]).traces[0])
     assert m.replay is not None
     assert m.budget is not None
-    m.__dict__["replay"] = replace(m.replay, fidelity_error=0.1)
+    m.__dict__["replay"] = replace(m.replay, fidelity_error=0.2)
     working = m.mean_step_ms - m.budget.idle
     idle = {"launch", "sync", "host", "input"}
     predicted = [a.predicted_step_ms for a in diagnose(m).recommendations if a.cls in idle and a.predicted_step_ms]

@@ -53,7 +53,7 @@ def diagnose(m: Measurements, rules: Sequence[Rule] = RULES) -> Diagnosis:
     """Diagnose the process."""
     settled = [(draft, headroom) for draft, headroom in settle(m, rules) if _worth_telling(m, draft, headroom)]
     advice = _advice(m, settled)
-    summary = classify(m, _worth_most(advice) or _largest(m, settled))
+    summary = classify(m, [_worth_most(advice), _largest(m, settled)])
     findings = _findings(m, settled, summary.bottleneck)
     across = [f.title for f in findings if f.id == "straggler"]
     return Diagnosis(

@@ -20,6 +20,7 @@ from traceanalyzer.analysis.replay.scenarios import (
 from traceanalyzer.analysis.replay.simulate import step_time_ns
 from traceanalyzer.analysis.replay.tape import make_tape
 from traceanalyzer.analysis.replay.whatif import Replay
+from traceanalyzer.analysis.tables.timing import UnprofiledTime
 from traceanalyzer.ingest import load
 from traceanalyzer.trace import CopyKind, DeviceOpKind
 
@@ -122,7 +123,7 @@ def test_an_outlying_step_is_left_out() -> None:
 
 
 def test_the_host_is_fitted_to_a_measured_step_time() -> None:
-    replay = Replay.of(steps(host_bound), measured_ms=0.3)
+    replay = Replay.of(steps(host_bound), UnprofiledTime(0.3, 0.29, 0.31))
     assert replay is not None
     assert replay.base_ms == pytest.approx(0.3, rel=0.01)
 

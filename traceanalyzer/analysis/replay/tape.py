@@ -34,6 +34,8 @@ OUTLIER_RATIO = 1.5
 """A step this much slower than the median may have met something that is not the program's (a host hiccup) ..."""
 FEW_HICCUPS = 0.2
 """... unless more than this share of the steps did: then it is how the program runs ..."""
+NAMELESS = (IdleCause.LAUNCH, IdleCause.HOST, IdleCause.PROFILER, IdleCause.OTHER)
+"""What a machine that is busy with something else looks like."""
 NAMELESS_SHARE = 0.5
 """... or less than this share of its excess has no cause of its own."""
 
@@ -159,15 +161,15 @@ def _usual(explained: Explained) -> Bool:
 
 
 def hiccups(explained: Explained) -> Bool:
-    """Steps that took far longer than the median for nothing that the program does: few, and longer by idle time that
-    slow launches or nothing recorded explain, not by device work, waits, loading or work of the host."""
+    """Steps that took far longer than the median for nothing that the program is known to do: few, and longer by idle
+    time in which the host was merely slow, not by device work, waits or loading."""
     steps = explained.steps
     median = np.median(steps.duration[steps.steady])
     slow: Bool = steps.duration > OUTLIER_RATIO * median
     if explained.device is None or not slow.any() or slow[steps.steady].mean() > FEW_HICCUPS:
         return np.zeros(len(slow), bool)
     idle = idle_by_cause(explained, explained.gaps, explained.device)
-    nameless = idle[IdleCause.LAUNCH] + idle[IdleCause.OTHER] + idle[IdleCause.PROFILER]
+    nameless = sum(idle[cause] for cause in NAMELESS)
     usual = np.median(nameless[steps.steady])
     nameless_slow: Bool = slow & (nameless - usual >= NAMELESS_SHARE * (steps.duration - median))
     return nameless_slow
