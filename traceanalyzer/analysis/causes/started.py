@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import TYPE_CHECKING
 
+from traceanalyzer.analysis.causes.inputs import input_copies
 from traceanalyzer.analysis.causes.start import Bindings, HostWaits, find_bindings, host_waits
 from traceanalyzer.analysis.time.timed import Timed
+
+if TYPE_CHECKING:
+    from traceanalyzer.trace import Bool
 
 
 class Started(Timed):
@@ -15,6 +20,11 @@ class Started(Timed):
     def bindings(self) -> Bindings:
         """What let each device op start."""
         return find_bindings(self)
+
+    @cached_property
+    def input_copies(self) -> Bool:
+        """Which device ops bring input data that the program had loaded."""
+        return input_copies(self)
 
     @cached_property
     def host_waits(self) -> HostWaits:

@@ -23,6 +23,7 @@ from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.causes.explained import Explained
+    from traceanalyzer.analysis.causes.started import Started
     from traceanalyzer.analysis.joined.joined import Joined
     from traceanalyzer.analysis.joined.linked import Linked
     from traceanalyzer.analysis.roofline.rated import Rated
@@ -249,7 +250,7 @@ class _HostTime:
     profiling: I64
 
 
-def _host_time(timed: Timed, rows: I64, kept: IntervalSet) -> _HostTime:
+def _host_time(timed: Started, rows: I64, kept: IntervalSet) -> _HostTime:
     calls = timed.trace.api_calls
     start = np.append(kept.start[0], calls.start[rows])
     end = np.append(calls.start[rows], kept.end[-1])
@@ -278,10 +279,10 @@ def waited_time(joined: Joined, rows: I64) -> I64:
     return np.where(joined.blocks[rows], waited, 0)
 
 
-def _brings_input(joined: Joined, rows: I64) -> Bool:
+def _brings_input(started: Started, rows: I64) -> Bool:
     """Which events launch a copy that brings input."""
-    result = np.zeros(len(joined.trace.api_calls), bool)
-    result[joined.launch[joined.brings_input & (joined.launch >= 0)]] = True
+    result = np.zeros(len(started.trace.api_calls), bool)
+    result[started.launch[started.input_copies & (started.launch >= 0)]] = True
     return result[rows]
 
 
