@@ -17,6 +17,7 @@ from traceanalyzer.diagnosis.finding import Finding, Recommendation, Severity, S
 from traceanalyzer.diagnosis.rules import RULES
 from traceanalyzer.diagnosis.rules.device import GPU_BUSY
 from traceanalyzer.diagnosis.timing import timing_parts
+from traceanalyzer.diagnosis.words import in_words_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -137,9 +138,14 @@ def _severity(m: Measurements, headroom: float | None) -> Severity:
 
 def _advice(m: Measurements, settled: list[tuple[Draft, float | None]]) -> list[Recommendation]:
     """What to do, by the step that it is predicted to lead to."""
-    wanted = [(d, r, h) for d, h in settled for r in d.remedies if _every_part_counts(m, r)]
+    wanted = [(d, r, h) for d, h in settled for r in d.remedies if _every_part_counts(m, r) and _has_words(m, d, r)]
     made = [recommendation for one in wanted if _worth_doing(recommendation := _recommendation(m, *one))]
     return sorted(made, key=lambda a: float("inf") if a.predicted_step_ms is None else a.predicted_step_ms)
+
+
+def _has_words(m: Measurements, draft: Draft, remedy: Remedy) -> bool:
+    """Whether the program's framework has what a remedy asks for."""
+    return in_words_of(m.framework, draft.id + remedy.suffix, remedy.action) is not None
 
 
 def _every_part_counts(m: Measurements, remedy: Remedy) -> bool:
@@ -173,7 +179,8 @@ def _recommendation(m: Measurements, draft: Draft, remedy: Remedy, headroom: flo
         low, high = step * (1.0 - MODEL_SPREAD), max(base, step * (1.0 + MODEL_SPREAD))
     speedup = base / step if step else None
     id_ = draft.id + remedy.suffix
-    return Recommendation(id_, remedy.cls or draft.cls, remedy.action, step, speedup, basis, remedy.name, low, high)
+    action = in_words_of(m.framework, id_, remedy.action) or remedy.action
+    return Recommendation(id_, remedy.cls or draft.cls, action, step, speedup, basis, remedy.name, low, high)
 
 
 def _beyond(base: float, step: float | None, headroom: float | None) -> str:

@@ -58,8 +58,8 @@ def _streaming(rated: Rated) -> Bool:
 
 
 def unknown_share(rated: Rated) -> float:
-    """Share of the steady state's compute time in kernels whose limit nothing tells: of no known class, without a model,
-    not measured."""
+    """Share of the steady state's compute time in kernels whose limit nothing tells: of no known class, without a
+    model, not measured."""
     rows, time = _compute(rated)
     return float(time[_unknown(rated)[rows]].sum() / time.sum()) if time.sum() else 0.0
 

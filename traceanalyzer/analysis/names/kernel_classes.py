@@ -37,7 +37,7 @@ class KernelClasses:
     titles: tuple[str, ...]
     is_communication: tuple[bool, ...]
     bound: tuple[str, ...]
-    """`compute`, `memory` or `unknown`: what usually limits a kernel of the class, used until a roofline says better."""
+    """`compute`, `memory` or `unknown`: what usually limits a kernel of the class, until a roofline says better."""
     rules: tuple[tuple[re.Pattern[str], int], ...]
     """Pattern and class index, in order: the first pattern found in a name decides."""
 

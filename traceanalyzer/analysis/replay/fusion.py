@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import measure, union
+from traceanalyzer.analysis.names.pytorch import OPTIMIZER_PREFIX
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from traceanalyzer.analysis.replay.tape import Tape
     from traceanalyzer.trace import I32, I64, Bool
 
-OPTIMIZER_PREFIX = "Optimizer.step#"
-"""What PyTorch calls the range around an optimizer's step; the optimizer's class follows."""
 FUSED_PASS_RATIO = 7 / 4
 """A fused Adam touches seven tensors (parameter, gradient and two moments read, all but the gradient written), its
 longest operator four: fused it takes so many times as long as that."""

@@ -35,8 +35,8 @@ CAUSES = {
         "allocation",
         "The GPU waits while memory is allocated or freed",
         "idle during calls that allocate or free memory",
-        "Do not allocate in the step: keep buffers and reuse them, through a caching allocator (PyTorch's own; "
-        "cudaMallocAsync with its pool's release threshold raised). Where a library allocates its workspace in each "
+        "Do not allocate in the step: keep buffers and reuse them, through a caching allocator (the framework's, "
+        "or cudaMallocAsync with its pool's release threshold raised). Where a library allocates its workspace in each "
         "call, give it one (cuDNN, MIOpen: workspace limit or find mode).",
         BASIS,
         "avoid_allocations",
