@@ -6,14 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.names.pytorch import AUTOGRAD_PREFIX
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.joined.linked import Linked
     from traceanalyzer.trace import I64, Bool
-
-AUTOGRAD_PREFIX = "autograd::engine::evaluate_function:"
-"""The engine's range around each node; nodes that accumulate gradients carry no forward thread."""
 
 
 def in_backward(linked: Linked) -> Bool:
