@@ -86,8 +86,8 @@ def light_of(path: Path) -> LightRecording | None:
     ops = trace.device_ops.take(trace.device_ops.device == _busiest(trace.device_ops))
     step = np.array([end - begin for begin, end in windows])
     busy = np.array([_busy_ns(ops, begin, end) for begin, end in windows])
-    middle = [round(float(np.median(values))) for values in (step, busy, step - busy)]
-    return LightRecording(len(windows), *middle, unit=_unit(head))
+    step_ns, busy_ns, idle_ns = (round(float(np.median(values))) for values in (step, busy, step - busy))
+    return LightRecording(len(windows), step_ns, busy_ns, idle_ns, _unit(head))
 
 
 def _step_ends(head: bytes) -> I64 | None:
