@@ -2,8 +2,8 @@
 
 `CASES` and `IMAGES` are measured with cold caches, on more data than a cache holds unless the name says small; `WARM`
 with the caches as they are, on data that fits them. `HELD_OUT` took no part when figures of kernels were derived from
-the measurement (`traceanalyzer/analysis/instructions.py`): only they say how well the roofline does on kernels it has
-not seen.
+the measurement (`traceanalyzer/analysis/roofline/instructions.py`): only they say how well the roofline does on
+kernels it has not seen.
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from traceanalyzer.analysis.context import Context
-from traceanalyzer.analysis.op_models import model_ops
+from traceanalyzer.analysis.measure import Measurements
+from traceanalyzer.analysis.roofline.op_models import model_ops
 from traceanalyzer.ingest import load
 
 _ANONYMOUS = re.compile(r"\(anonymous namespace\)|<unnamed>|\(bool\)|\(int\)")
@@ -37,7 +37,7 @@ def plain(name: str) -> str:
 
 def main() -> None:
     trace, ncu = Path(sys.argv[1]), counted(Path(sys.argv[2]))
-    ctx = Context(load([trace]).traces[0])
+    ctx = Measurements(load([trace]).traces[0])
     work, ops = model_ops(ctx), ctx.trace.device_ops
     kernels = np.flatnonzero(ctx.is_kernel)
     kernels = kernels[np.argsort(ctx.launch_time[kernels], kind="stable")]

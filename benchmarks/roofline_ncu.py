@@ -23,9 +23,9 @@ import numpy as np
 
 from benchmarks.ncu_cases import HELD_OUT
 from benchmarks.ncu_record import CASE, PARTS, UNITS
-from traceanalyzer.analysis.bounds import NEAR, Bound
-from traceanalyzer.analysis.context import Context
-from traceanalyzer.analysis.kernel_names import short_name
+from traceanalyzer.analysis.measure import Measurements
+from traceanalyzer.analysis.names.kernel_names import short_name
+from traceanalyzer.analysis.roofline.bounds import NEAR, Bound
 from traceanalyzer.ingest import load
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def compare(folder: Path = STORED) -> list[Row]:
 
 
 def _part(trace: Path, report: Path) -> Iterable[Row]:
-    ctx = Context(load([trace]).traces[0])
+    ctx = Measurements(load([trace]).traces[0])
     with report.open(newline="") as file:
         head, *rows = csv.reader(file)
     measured = [dict(zip(head, row, strict=True)) for row in rows[UNITS - 1 :]]
@@ -101,7 +101,7 @@ def _part(trace: Path, report: Path) -> Iterable[Row]:
         yield _row(ctx, op, counters)
 
 
-def _row(ctx: Context, op: int, counters: dict[str, str]) -> Row:
+def _row(ctx: Measurements, op: int, counters: dict[str, str]) -> Row:
     ops, roofline = ctx.trace.device_ops, ctx.roofline
     kernel = short_name(ctx.trace.text(int(ops.name[op])) or "")
     if kernel.split("<")[0].split("::")[-1] != short_name(counters["Kernel Name"]).split("::")[-1]:
@@ -123,7 +123,7 @@ def _row(ctx: Context, op: int, counters: dict[str, str]) -> Row:
     )
 
 
-def _case(ctx: Context, launched: int) -> str:
+def _case(ctx: Measurements, launched: int) -> str:
     """The case in whose time a kernel was launched (by whatever thread: the backward pass has its own)."""
     ranges, strings = ctx.trace.host_ranges, ctx.trace.strings
     codes = [i for i, text in enumerate(strings) if text.startswith(CASE)]

@@ -135,7 +135,7 @@ def _help(path: str, command: click.Command | None) -> Iterator[str]:
 
 def figures(*measurements: str) -> str:
     """Figures of dataclasses (`package.module.Class`) with units and definitions."""
-    from traceanalyzer.analysis.metric import definitions
+    from traceanalyzer.figures import definitions
 
     rows = [d for name in measurements for d in definitions(_named(name))]
     return _table(("figure", "unit", "what it is"), [(f"`{d.name}`", d.unit, d.definition) for d in rows])
@@ -143,16 +143,15 @@ def figures(*measurements: str) -> str:
 
 def tables() -> str:
     """The columns of the report's tables."""
-    from traceanalyzer.analysis.metric import definitions
-    from traceanalyzer.report.outline import TABLE_COMMANDS, table_title
-    from traceanalyzer.report.table_rows import TABLE_ROWS
+    from traceanalyzer.figures import definitions
+    from traceanalyzer.tables import TABLES
 
     parts = []
-    for name, row in TABLE_ROWS.items():
-        command = f"; all rows: `traceanalyzer {TABLE_COMMANDS[name]}`" if name in TABLE_COMMANDS else ""
-        rows = [(f"`{d.name}`", d.unit, d.definition) for d in definitions(row)]
-        about = f"`tables.{name}`{command}. {_first_sentence(row)}"
-        parts.append(f"### {table_title(name)}\n{about}\n\n{_table(('column', 'unit', 'what it is'), rows)}")
+    for table in TABLES:
+        command = f"; all rows: `traceanalyzer {table.command}`" if table.command else ""
+        rows = [(f"`{d.name}`", d.unit, d.definition) for d in definitions(table.row)]
+        about = f"`tables.{table.name}`{command}. {_first_sentence(table.row)}"
+        parts.append(f"### {table.title}\n{about}\n\n{_table(('column', 'unit', 'what it is'), rows)}")
     return "\n\n".join(parts)
 
 
@@ -217,7 +216,7 @@ def findings() -> str:
 
 def logs() -> str:
     """The timing logs that are known."""
-    from traceanalyzer.ingest.timing_formats import FORMATS
+    from traceanalyzer.ingest.timing.formats import FORMATS
 
     known = {form.name: form.averaged or "The time of a line is that of a step." for form in reversed(FORMATS)}
     return _table(("log", "its times"), [(form, known[form]) for form in dict.fromkeys(f.name for f in FORMATS)])

@@ -12,13 +12,12 @@ import pytest
 from click.testing import CliRunner
 from jsonschema import Draft202012Validator
 
+from tests.recorded import EVERY, label, ranks
 from traceanalyzer.cli import cli
 from traceanalyzer.report.schema import report_schema
 
-TRACES = Path(__file__).resolve().parents[1].parent / "shared" / "traces"
-SINGLE = [p for p in TRACES.glob("*/*") if p.name.endswith((".json.gz", ".sqlite.gz")) and ".rank" not in p.name]
-RUNS = sorted({p.name.split(".rank")[0] for p in TRACES.glob("*/*.rank*.json.gz")})
-INPUTS = [[p] for p in sorted(SINGLE)] + [sorted(TRACES.glob(f"*/{run}.rank*.json.gz")) for run in RUNS]
+INPUTS = [[path] for path in EVERY if ".rank" not in path.name]
+INPUTS += [ranks(run) for run in sorted({label(path).split(".rank")[0] for path in EVERY if ".rank" in path.name})]
 
 CLASSES = {"compute", "memory", "launch", "communication", "sync", "input", "host", "transfer", "inconclusive"}
 SOURCES = {"profiler_step", "nvtx", "annotation", "periodicity", "timing_log", "none"}
@@ -28,8 +27,7 @@ DEVICE = {"rank", "device", "name", "span_ms", "busy_ms", "idle_ms", "compute_ms
 ISSUE_LIMIT = 65_536
 """Characters of a GitHub issue."""
 
-pytestmark = pytest.mark.skipif(not INPUTS, reason="the shared recordings are not here")
-every_input = pytest.mark.parametrize("paths", INPUTS, ids=lambda paths: paths[0].name.split(".json")[0])
+every_input = pytest.mark.parametrize("paths", INPUTS, ids=lambda paths: label(paths[0]))
 
 
 def run(*arguments: str) -> str:

@@ -6,7 +6,8 @@ import pytest
 
 import traceanalyzer as ta
 from traceanalyzer.errors import EmptyRecordingError
-from traceanalyzer.tables import TABLES, table
+from traceanalyzer.selection import Selection
+from traceanalyzer.tables import BY_NAME, Wanted, table
 
 SAMPLE = Path(__file__).resolve().parents[1] / "tests" / "data" / "gpu" / "sync_bound.json.gz"
 
@@ -16,7 +17,7 @@ def run():
     return ta.load(SAMPLE)
 
 
-@pytest.mark.parametrize("name", ["gaps", *TABLES])
+@pytest.mark.parametrize("name", list(BY_NAME))
 def test_every_table_is_a_frame(run, name: str) -> None:
     frame = ta.frame(run, name)
     assert list(frame.columns)
@@ -26,9 +27,9 @@ def test_every_table_is_a_frame(run, name: str) -> None:
 def test_gaps_come_in_time_order_and_can_be_narrowed(run) -> None:
     everything = table(run, "gaps")
     assert [g.start_ns for g in everything] == sorted(g.start_ns for g in everything)
-    long = table(run, "gaps", min_us=100)
+    long = table(run, "gaps", wanted=Wanted(min_us=100))
     assert {g.duration_ns for g in long} == {g.duration_ns for g in everything if g.duration_ns >= 100_000}
-    top = table(run, "gaps", top=3)
+    top = table(run, "gaps", wanted=Wanted(3))
     assert [g.start_ns for g in top] == sorted(g.start_ns for g in top)
     assert sorted(g.duration_ns for g in top) == sorted(g.duration_ns for g in everything)[-3:]
 
@@ -42,20 +43,20 @@ def test_gaps_fill_the_span_that_device_ops_leave(run) -> None:
 
 
 def test_one_step_alone(run) -> None:
-    (row,) = table(run, "steps", step=2)
+    (row,) = table(run, "steps", Selection(step=2))
     assert row == table(run, "steps")[2]
-    per_step = {k.full_name: k.calls for k in table(run, "kernels", step=2)}
+    per_step = {k.full_name: k.calls for k in table(run, "kernels", Selection(step=2))}
     assert per_step == {k.full_name: k.calls for k in table(run, "kernels")}
-    assert {g.step for g in table(run, "gaps", step=2)} <= {1, 2, 3, None}
+    assert {g.step for g in table(run, "gaps", Selection(step=2))} <= {1, 2, 3, None}
 
 
 def test_what_is_not_there_is_said_in_one_line(run) -> None:
     with pytest.raises(EmptyRecordingError, match="no step 12; the recording has steps 0 to 3"):
-        table(run, "kernels", step=12)
+        table(run, "kernels", Selection(step=12))
     with pytest.raises(EmptyRecordingError, match="device 5 did nothing"):
-        table(run, "kernels", device=5)
+        table(run, "kernels", Selection(device=5))
     with pytest.raises(EmptyRecordingError, match="no recording of rank 3"):
-        table(run, "kernels", rank=3)
+        table(run, "kernels", Selection(rank=3))
 
 
 def test_paths_one_by_one_and_as_glob_gives_them():

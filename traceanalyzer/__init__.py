@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from traceanalyzer.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
@@ -21,11 +23,10 @@ if TYPE_CHECKING:
 
     from traceanalyzer.comparison.model import Comparison
     from traceanalyzer.report.model import Report
+    from traceanalyzer.selection import Knowledge, Selection
     from traceanalyzer.trace import Run
 
-__version__ = "0.1.0"
-
-__all__ = ["analyze", "annotate", "compare", "frame", "load"]
+__all__ = ["Knowledge", "Selection", "analyze", "annotate", "compare", "frame", "load"]
 
 
 def load(*paths: str | Path | Sequence[str | Path]) -> Run:
@@ -40,15 +41,22 @@ def load(*paths: str | Path | Sequence[str | Path]) -> Run:
     return read([one for given in paths for one in ([given] if isinstance(given, str | Path) else given)])
 
 
-def analyze(recording: Run | str | Path | Sequence[str | Path], **narrow: Any) -> Report:
+def analyze(
+    recording: Run | str | Path | Sequence[str | Path],
+    selection: Selection | None = None,
+    knowledge: Knowledge | None = None,
+    *,
+    top: int = 30,
+) -> Report:
     """The report of a run, given as loaded or by its paths.
 
-    `narrow` takes what `traceanalyzer.report.build.build_report` takes: rank, device, step, top, classes,
-    hardware, counters.
+    `selection` (`ta.Selection(rank=, device=, step=)`) takes a part of it; `knowledge` (`ta.Knowledge(classes=,
+    hardware=, counters=)`) is what is known beside the recording; long tables have `top` rows. Raises
+    TraceAnalyzerError.
     """
     from traceanalyzer.report.build import build_report
 
-    return build_report(_run(recording), **narrow)
+    return build_report(_run(recording), selection, knowledge, top)
 
 
 def compare(a: Report | Run | str | Path | Sequence[str | Path], b: Any) -> Comparison:
@@ -64,25 +72,38 @@ def compare(a: Report | Run | str | Path | Sequence[str | Path], b: Any) -> Comp
     return compare_reports(_report(a), _report(b), (names[0], names[1]))
 
 
-def frame(recording: Run | str | Path | Sequence[str | Path], table: str, **narrow: Any) -> pd.DataFrame:
+def frame(
+    recording: Run | str | Path | Sequence[str | Path],
+    table: str,
+    selection: Selection | None = None,
+    knowledge: Knowledge | None = None,
+    *,
+    top: int | None = None,
+    min_us: float = 0.0,
+) -> pd.DataFrame:
     """A table (`gaps`, `ops`, `kernels`, `steps`, `syncs`, `copies`, `comm`) as a DataFrame.
 
-    `narrow` takes what `traceanalyzer.tables.table` takes: rank, device, step, top, min_us, classes,
-    hardware, counters.
+    `selection` and `knowledge` as for `analyze`; `top` keeps the first rows (of gaps the longest), `min_us` leaves out
+    shorter gaps. Raises ValueError for a table that there is not, naming those there are.
     """
     from dataclasses import fields
 
     import pandas as pd
 
-    from traceanalyzer.tables import row_type
-    from traceanalyzer.tables import table as rows
+    from traceanalyzer import tables
 
-    columns = [f.name for f in fields(row_type(table))]
-    return pd.DataFrame(rows(_run(recording), table, **narrow), columns=columns)
+    names = [f.name for f in fields(tables.named(table).row)]
+    return pd.DataFrame(
+        tables.table(_run(recording), table, selection, knowledge, tables.Wanted(top, min_us)), columns=names
+    )
 
 
 def __getattr__(name: str) -> Any:
-    """`annotate` labels a phase for every recorder; imported on use, because it looks for torch."""
+    """`annotate` (labels a phase for every recorder), `Selection` and `Knowledge`; imported on use, to start fast."""
+    if name in ("Knowledge", "Selection"):
+        from traceanalyzer import selection
+
+        return getattr(selection, name)
     if name != "annotate":
         raise AttributeError(f"module 'traceanalyzer' has no attribute {name!r}")
     from traceanalyzer.collect.annotate import annotate

@@ -8,36 +8,29 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from traceanalyzer.analysis.context import Context
-from traceanalyzer.analysis.kernels import class_stats, kernel_stats
-from traceanalyzer.analysis.launches import measure_launches
-from traceanalyzer.analysis.ops import op_stats
+from tests.recorded import EVERY, label
+from traceanalyzer.analysis.measure import Measurements
+from traceanalyzer.analysis.tables.kernels import class_stats, kernel_stats
+from traceanalyzer.analysis.tables.launches import measure_launches
+from traceanalyzer.analysis.tables.ops import op_stats
 
-SHARED = Path(__file__).resolve().parents[3] / "shared" / "traces"
-RECORDINGS = sorted(p for p in SHARED.glob("*/*.gz") if p.parent.name != "large")
 MAX_OTHER = 0.05
-UNKNOWN_PROGRAMS = ("public_cloverleaf",)
-"""A hydrodynamics code: its kernels are of no class there is."""
-
-pytestmark = pytest.mark.skipif(not RECORDINGS, reason="the shared recordings are not here")
 
 
 @cache
-def contexts(path: Path) -> tuple[Context, ...]:
+def contexts(path: Path) -> tuple[Measurements, ...]:
     from traceanalyzer.ingest import load
 
-    return tuple(Context(trace) for trace in load([path]).traces)
+    return tuple(Measurements(trace) for trace in load([path]).traces)
 
 
-@pytest.fixture(params=RECORDINGS, ids=lambda p: f"{p.parent.name}/{p.name}")
-def recording(request: pytest.FixtureRequest) -> tuple[Path, tuple[Context, ...]]:
+@pytest.fixture(params=EVERY, ids=label)
+def recording(request: pytest.FixtureRequest) -> tuple[Path, tuple[Measurements, ...]]:
     return request.param, contexts(request.param)
 
 
-def test_nearly_all_kernel_time_has_a_class(recording: tuple[Path, tuple[Context, ...]]) -> None:
-    path, processes = recording
-    if path.name.startswith(UNKNOWN_PROGRAMS):
-        pytest.skip("kernels of no known class")
+def test_nearly_all_kernel_time_has_a_class(recording: tuple[Path, tuple[Measurements, ...]]) -> None:
+    _, processes = recording
     for ctx in processes:
         ops = ctx.trace.device_ops
         kernel_time = (ops.end - ops.start)[ctx.is_kernel]
@@ -45,7 +38,7 @@ def test_nearly_all_kernel_time_has_a_class(recording: tuple[Path, tuple[Context
         assert other.sum() <= MAX_OTHER * kernel_time.sum()
 
 
-def test_all_device_time_is_in_every_table(recording: tuple[Path, tuple[Context, ...]]) -> None:
+def test_all_device_time_is_in_every_table(recording: tuple[Path, tuple[Measurements, ...]]) -> None:
     for ctx in recording[1]:
         ops = ctx.trace.device_ops
         length, per_ms = ops.end - ops.start, 1e6 * ctx.steps.steady_count
@@ -56,7 +49,7 @@ def test_all_device_time_is_in_every_table(recording: tuple[Path, tuple[Context,
         assert sum(r.total_ms for r in kernel_stats(ctx) if r.cls != "graph") == pytest.approx(kernels)
 
 
-def test_figures_are_within_what_is_possible(recording: tuple[Path, tuple[Context, ...]]) -> None:
+def test_figures_are_within_what_is_possible(recording: tuple[Path, tuple[Measurements, ...]]) -> None:
     for ctx in recording[1]:
         for row in op_stats(ctx):
             assert row.device_self_ms <= row.device_total_ms + 1e-9 or row.kind == "none"

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from traceanalyzer.analysis.context import Context
-from traceanalyzer.analysis.ops import op_stats
-from traceanalyzer.analysis.steps import Steps
+from traceanalyzer.analysis.measure import Measurements
+from traceanalyzer.analysis.tables.ops import op_stats
+from traceanalyzer.analysis.time.steps import Steps
 
 torch = pytest.importorskip("torch")
 
@@ -125,11 +125,11 @@ def recorded(work: Callable[[], None], path: Path, *, steps: bool) -> Any:
     return profiler
 
 
-def whole(path: Path) -> Context:
+def whole(path: Path) -> Measurements:
     """The recording as one step, so that nothing is left out as warm-up."""
     from traceanalyzer.ingest import load
 
-    ctx = Context(load([path]).traces[0])
+    ctx = Measurements(load([path]).traces[0])
     ranges, of_op = ctx.trace.host_ranges, np.zeros(len(ctx.trace.device_ops), np.int32)
     start, end = ranges.start[:1], ranges.end.max(keepdims=True) + 1
     ctx.__dict__["steps"] = Steps("none", ("recording",), start, end, start, end, 0, of_op)

@@ -7,7 +7,7 @@ import csv
 from benchmarks.ncu_cases import CASES, HELD_OUT, IMAGES, WARM
 from benchmarks.ncu_record import COUNTERS, reduce_report
 from benchmarks.roofline_ncu import STORED, Row, agreement, closeness, compare, markdown
-from traceanalyzer.analysis.bounds import Bound
+from traceanalyzer.analysis.roofline.bounds import Bound
 from traceanalyzer.ingest.ncu import read_counters
 
 ROWS = compare()

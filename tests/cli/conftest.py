@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-import traceanalyzer
 import traceanalyzer.ingest
+import traceanalyzer.report.build
+import traceanalyzer.selection
 import traceanalyzer.tables
 from tests.report.reports import full, tables
 from traceanalyzer.cli import main
@@ -19,7 +20,7 @@ class Asked:
         self.paths: list[tuple[str, ...]] = []
         self.narrow: dict[str, object] = {}
         self.failures: tuple[Failure, ...] = ()
-        self.rows = {**tables(), "comm": tables()["collectives"]}
+        self.rows = {**tables(), "comm": tables()["collectives"], "path": tables()["critical_path"]}
 
 
 @pytest.fixture
@@ -32,12 +33,14 @@ def asked(monkeypatch):
         progress(1, 2)
         return Run((), asked.failures)
 
-    def table(run, name, **narrow):
-        asked.narrow = narrow
+    def table(run, name, selection, knowledge, wanted):
+        asked.narrow = {"selection": selection, "knowledge": knowledge, "wanted": wanted}
         return asked.rows[name]
 
     monkeypatch.setattr(traceanalyzer.ingest, "load", load)
-    monkeypatch.setattr(traceanalyzer, "analyze", lambda run, **_: full())
+    monkeypatch.setattr(traceanalyzer.selection, "measured", lambda *_: None)
+    monkeypatch.setattr(traceanalyzer.report.build, "report_of", lambda *_: full())
+    monkeypatch.setattr(traceanalyzer.report.build, "build_report", lambda *_: full())
     monkeypatch.setattr(traceanalyzer.tables, "table", table)
     return asked
 

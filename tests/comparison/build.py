@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.report.reports import full
-from traceanalyzer.analysis.step_parts import StepPart
-from traceanalyzer.analysis.syncs import SyncRow
+from traceanalyzer.analysis.tables.step_parts import StepPart
+from traceanalyzer.analysis.tables.syncs import SyncRow
 from traceanalyzer.report.model import Budget, Idle, Report, StepTime
 
 JITTER = (0.99, 1.0, 1.01)

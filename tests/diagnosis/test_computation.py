@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from traceanalyzer.diagnosis.rules.computation import above_roofline, computation
 
 from tests.analysis.build import TraceBuilder
-from tests.analysis.test_roofline import GEMM, TABLE, op
-from traceanalyzer.analysis.context import Context
+from tests.analysis.roofline.test_roofline import GEMM, TABLE, op
+from traceanalyzer.analysis.joined.knowledge import Knowledge
 from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.diagnosis.diagnose import diagnose
-from traceanalyzer.diagnosis.rules.computation import above_roofline, computation
 from traceanalyzer.trace import Device
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ SGEMM = "ampere_sgemm_128x64_nn"
 
 
 def measured(builder: TraceBuilder, name: str = "round") -> Measurements:
-    return Measurements(Context(builder.build(devices=(Device(0, name),)), hardware=TABLE))
+    return Measurements(builder.build(devices=(Device(0, name),)), Knowledge(hardware=TABLE))
 
 
 def found(builder: TraceBuilder, name: str = "round") -> dict[str, Draft]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from tests.analysis.build import TraceBuilder
-from traceanalyzer.analysis.context import Context
 from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.diagnosis.rules.new_shapes import new_shapes
 from traceanalyzer.trace import Condition
@@ -24,7 +23,7 @@ def drafts(widths: list[int | None], *conditions: Condition):
             b.op("aten::cudnn_convolution", at + 50, at + 650, shapes=f"[[8,3,{width},{width}],[64,3,7,7]]")
         b.call("cudaLaunchKernel", at + 640, at + 645, step + 1)
         b.kernel("conv", at + 650, at + STEP_US, step + 1)
-    return list(new_shapes(Measurements(Context(b.build(conditions=conditions)))))
+    return list(new_shapes(Measurements(b.build(conditions=conditions))))
 
 
 @pytest.mark.parametrize("conditions", [(Condition("cudnn.benchmark", "on"),), ()])

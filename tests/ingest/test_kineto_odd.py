@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from tests.kineto_builder import KinetoTrace, span
 from traceanalyzer.errors import TraceAnalyzerError, UnreadableInputError
-from traceanalyzer.ingest import kineto_repair, load
-from traceanalyzer.ingest.kineto_repair import decode, mend
+from traceanalyzer.ingest import load
+from traceanalyzer.ingest.kineto import repair as kineto_repair
+from traceanalyzer.ingest.kineto.repair import decode, mend
 
 if TYPE_CHECKING:
     from traceanalyzer.trace import Trace

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from tests.analysis.build import TraceBuilder
-from tests.analysis.test_roofline import GEMM, TABLE, mm
-from traceanalyzer.analysis.bounds import Bound, measured_bound
-from traceanalyzer.analysis.context import Context
-from traceanalyzer.analysis.kernels import kernel_stats
+from tests.analysis.roofline.test_roofline import GEMM, TABLE, mm
+from traceanalyzer.analysis.joined.knowledge import Knowledge
+from traceanalyzer.analysis.measure import Measurements
+from traceanalyzer.analysis.roofline.bounds import Bound, measured_bound
+from traceanalyzer.analysis.tables.kernels import kernel_stats
 from traceanalyzer.errors import UnreadableInputError
 from traceanalyzer.ingest.ncu import read_counters
 from traceanalyzer.kernel_counters import KernelCounters
@@ -74,7 +75,7 @@ def test_measured_figures_replace_estimates_of_the_same_launch(tmp_path: Path) -
     mm(b, 1000, (GEMM, 20, 60, {"blocks": 100, "threads": 256}))
     mm(b, 1000, (GEMM, 120, 160, {"blocks": 99, "threads": 256}), at=100)
     counters = read_counters(write(tmp_path, RAW))
-    ctx = Context(b.build(devices=(Device(0, "round"),)), hardware=TABLE, counters=counters)
+    ctx = Measurements(b.build(devices=(Device(0, "round"),)), Knowledge(hardware=TABLE, counters=tuple(counters)))
     r = ctx.roofline
     assert r.bytes.tolist() == pytest.approx([1.2345e9, 6e6])
     assert r.attainable.tolist() == pytest.approx([0.812 * 40_000, 20_000])
@@ -85,7 +86,7 @@ def test_measured_figures_replace_estimates_of_the_same_launch(tmp_path: Path) -
 def test_names_are_joined_without_parameters(tmp_path: Path) -> None:
     b = TraceBuilder()
     b.kernel("void other<float, 4>(float*)", 0, 10, blocks=16, threads=128)
-    ctx = Context(b.build(), counters=read_counters(write(tmp_path, RAW)))
+    ctx = Measurements(b.build(), Knowledge(counters=tuple(read_counters(write(tmp_path, RAW)))))
     assert ctx.roofline.bound.tolist() == [Bound.LATENCY]
 
 
@@ -107,10 +108,12 @@ def test_a_product_that_keeps_the_caches_busy_is_bound_by_arithmetic(tmp_path: P
     """As measured on an H200: SM 94 %, the busiest level of the memory system 95 %, the device memory 21 %."""
     b = TraceBuilder()
     mm(b, 1000, (GEMM, 20, 60, {"blocks": 100, "threads": 256}))
-    ctx = Context(
+    ctx = Measurements(
         b.build(devices=(Device(0, "round"),)),
-        hardware=TABLE,
-        counters=[KernelCounters(GEMM, 100, 256, compute_share=0.94, memory_share=0.95, dram_share=0.21)],
+        Knowledge(
+            hardware=TABLE,
+            counters=(KernelCounters(GEMM, 100, 256, compute_share=0.94, memory_share=0.95, dram_share=0.21),),
+        ),
     )
     assert ctx.roofline.bound.tolist() == [Bound.COMPUTE]
     assert ctx.roofline.attainable.tolist() == pytest.approx([0.94 * 40_000])
@@ -119,5 +122,7 @@ def test_a_product_that_keeps_the_caches_busy_is_bound_by_arithmetic(tmp_path: P
 def test_namespaces_that_ncu_leaves_out_do_not_matter() -> None:
     b = TraceBuilder()
     b.kernel("void cudnn::fusion::convert_dq<true>(int)", 0, 10, blocks=16, threads=128)
-    ctx = Context(b.build(), counters=[KernelCounters("void convert_dq<1>(int)", 16, 128, dram_bytes=5)])
+    ctx = Measurements(
+        b.build(), Knowledge(counters=(KernelCounters("void convert_dq<1>(int)", 16, 128, dram_bytes=5),))
+    )
     assert ctx.roofline.bytes.tolist() == [5]

@@ -7,7 +7,7 @@ import pytest
 
 from traceanalyzer.errors import TraceAnalyzerError, UnreadableInputError
 from traceanalyzer.ingest.detect import detect
-from traceanalyzer.ingest.timing_log import read_timing_log
+from traceanalyzer.ingest.timing.log import read_timing_log
 
 DATA = Path(__file__).parents[1] / "data" / "timing"
 UNKNOWN = -1e-6

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from typing import TypeVar
 
-from traceanalyzer.analysis.budget import StepRow
-from traceanalyzer.analysis.communication import CollectiveStats
-from traceanalyzer.analysis.copies import CopyStats
-from traceanalyzer.analysis.devices import DeviceTotals
-from traceanalyzer.analysis.gap_rows import GapHistogramRow, GapRow
-from traceanalyzer.analysis.host import HostStats
-from traceanalyzer.analysis.kernels import ClassStats, KernelStats
-from traceanalyzer.analysis.launches import LaunchStats
-from traceanalyzer.analysis.metric import metric
-from traceanalyzer.analysis.ops import OpStats
-from traceanalyzer.analysis.replay.path_rows import PathRow, PathTime
-from traceanalyzer.analysis.syncs import SyncRow
+from traceanalyzer.analysis.tables.budget import StepRow
+from traceanalyzer.analysis.tables.collectives import CollectiveStats
+from traceanalyzer.analysis.tables.copies import CopyStats
+from traceanalyzer.analysis.tables.devices import DeviceTotals
+from traceanalyzer.analysis.tables.gap_rows import GapHistogramRow, GapRow
+from traceanalyzer.analysis.tables.host import HostStats
+from traceanalyzer.analysis.tables.kernels import ClassStats, KernelStats
+from traceanalyzer.analysis.tables.launches import LaunchStats
+from traceanalyzer.analysis.tables.ops import OpStats
+from traceanalyzer.analysis.tables.path_rows import PathRow, PathTime
+from traceanalyzer.analysis.tables.syncs import SyncRow
+from traceanalyzer.figures import metric
 from traceanalyzer.report.model import (
     Budget,
     CommunicationTime,
@@ -124,8 +124,9 @@ def full() -> Report:
 
 
 def known(measurement: type[T], **figures: object) -> T:
-    """A measurement of which only some figures are known; all others are None."""
-    return measurement(**{f.name: figures.get(f.name) for f in fields(measurement)})
+    """A measurement of which only some figures are known; all others are None, or what they are where left out."""
+    missing = {f.name: None for f in fields(measurement) if f.default is MISSING and f.default_factory is MISSING}
+    return measurement(**(missing | figures))
 
 
 METRICS = known(

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from tests.report.reports import empty, full, hostile, kernel
-from traceanalyzer.analysis.gap_rows import GapRow
-from traceanalyzer.analysis.syncs import SyncRow
+from traceanalyzer.analysis.tables.gap_rows import GapRow
+from traceanalyzer.analysis.tables.syncs import SyncRow
 from traceanalyzer.report.json import render_json
 from traceanalyzer.report.markdown import render_markdown
 from traceanalyzer.report.model import Evidence, Input

@@ -2,199 +2,282 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from traceanalyzer.analysis.budget import StepBudgets, StepRow, step_budgets, step_rows
-from traceanalyzer.analysis.communication import (
+from traceanalyzer.analysis.memory.measure import measured as measure_memory
+from traceanalyzer.analysis.memory.stats import stats_of_events, stats_of_snapshot
+from traceanalyzer.analysis.ranks.compare import why_not_one_run
+from traceanalyzer.analysis.replay.replayed_path import replayed_path_time
+from traceanalyzer.analysis.replay.unprofiled import partition, with_recorded_causes
+from traceanalyzer.analysis.replay.whatif import STEP_SPREAD, Replay
+from traceanalyzer.analysis.roofline.rated import Rated
+from traceanalyzer.analysis.tables.budget import StepBudgets, StepRow, step_budgets, step_rows
+from traceanalyzer.analysis.tables.collectives import (
     CollectiveStats,
     CommunicationTime,
     collective_stats,
     communication_time,
 )
-from traceanalyzer.analysis.copies import CopyStats, copy_stats
-from traceanalyzer.analysis.devices import DeviceTotals, device_totals
-from traceanalyzer.analysis.gap_rows import GapHistogramRow, gap_histogram
-from traceanalyzer.analysis.gaps import Gaps, find_gaps
-from traceanalyzer.analysis.host import HostStats, host_stats
-from traceanalyzer.analysis.kernels import ClassStats, KernelStats, class_stats, kernel_stats
-from traceanalyzer.analysis.launches import LaunchStats, measure_launches
-from traceanalyzer.analysis.ops import OpStats, op_stats
-from traceanalyzer.analysis.phases import PhaseStats, phase_stats
-from traceanalyzer.analysis.ranks import why_not_one_run
-from traceanalyzer.analysis.replay.critical_path import CriticalPath, find_critical_path
-from traceanalyzer.analysis.replay.path_rows import PathRow, PathTime, path_rows, path_time
-from traceanalyzer.analysis.replay.replayed_path import replayed_path_time
-from traceanalyzer.analysis.replay.whatif import Replay
-from traceanalyzer.analysis.roofline_step import RooflineStep, roofline_step
-from traceanalyzer.analysis.step_metrics import Budget, Idle, StepTime, mean_budget, mean_idle, step_time
-from traceanalyzer.analysis.step_parts import StepPart, step_parts
-from traceanalyzer.analysis.syncs import SyncRow, sync_rows
-from traceanalyzer.analysis.timing import TimingStats, timing_stats, unprofiled_step_ms
+from traceanalyzer.analysis.tables.copies import CopyStats, copy_stats
+from traceanalyzer.analysis.tables.devices import DeviceTotals, device_totals
+from traceanalyzer.analysis.tables.gap_rows import GapHistogramRow, gap_histogram
+from traceanalyzer.analysis.tables.host import HostStats, host_stats
+from traceanalyzer.analysis.tables.kernels import ClassStats, KernelStats, class_stats, kernel_stats
+from traceanalyzer.analysis.tables.launches import LaunchStats, measure_launches
+from traceanalyzer.analysis.tables.ops import OpStats, op_stats
+from traceanalyzer.analysis.tables.path_rows import PathRow, PathTime, path_rows, path_time
+from traceanalyzer.analysis.tables.phases import PhaseStats, phase_stats
+from traceanalyzer.analysis.tables.roofline_step import RooflineStep, roofline_step
+from traceanalyzer.analysis.tables.step_metrics import (
+    Budget,
+    Idle,
+    Step,
+    StepTime,
+    Unprofiled,
+    mean_budget,
+    mean_idle,
+    step_time,
+)
+from traceanalyzer.analysis.tables.step_parts import StepPart, step_parts
+from traceanalyzer.analysis.tables.syncs import SyncRow, sync_rows
+from traceanalyzer.analysis.tables.timing import (
+    StepKinds,
+    TimingStats,
+    UnprofiledTime,
+    contradicted,
+    kinds_of_steps,
+    timing_stats,
+    unprofiled_time,
+)
+from traceanalyzer.analysis.time.coverage import Coverage, coverage
+from traceanalyzer.analysis.time.repeats import Repeats, repeats
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from traceanalyzer.analysis.context import Context
+    from traceanalyzer.analysis.joined.knowledge import Knowledge
+    from traceanalyzer.analysis.memory.measure import MemoryOfDevice
+    from traceanalyzer.analysis.memory.stats import MemoryStats
+    from traceanalyzer.analysis.ranks.compare import RankComparison
+    from traceanalyzer.trace import Trace
 
 
-def measure_ranks(contexts: Sequence[Context]) -> list[Measurements]:
+def measure_ranks(
+    traces: Sequence[Trace], knowledge: Knowledge | None = None, only_step: int | None = None
+) -> list[Measurements]:
     """The measurements of each of several recordings; the ranks of one run know each other."""
-    if why_not_one_run(contexts):
-        return [Measurements(ctx) for ctx in contexts]
-    return [Measurements(ctx, (*contexts[:i], *contexts[i + 1 :])) for i, ctx in enumerate(contexts)]
+    measured = [Measurements(trace, knowledge, only_step) for trace in traces]
+    if not why_not_one_run(measured):
+        for i, one in enumerate(measured):
+            one.peers = (*measured[:i], *measured[i + 1 :])
+    return measured
 
 
-@dataclass(frozen=True, eq=False)
-class Measurements:
+class Measurements(Rated):
     """The measurements of a process, each made when first asked for. Lists of rows are in display order."""
 
-    ctx: Context
-    peers: tuple[Context, ...] = ()
+    peers: tuple[Rated, ...] = ()
     """The other ranks of its run."""
+    ranks: RankComparison | None = None
+    """The ranks that it is reported with, compared; None where it was measured alone."""
 
     @cached_property
-    def gaps(self) -> Gaps:
-        """Idle gaps of all devices with their causes."""
-        return find_gaps(self.ctx)
+    def coverage(self) -> Coverage:
+        """Which part of the recording its steps are."""
+        return coverage(self)
+
+    @cached_property
+    def repeats(self) -> Repeats | None:
+        """What repeats within a step."""
+        return repeats(self)
 
     @cached_property
     def budgets(self) -> StepBudgets | None:
         """Budget of each step on the device with the most work; None without device work."""
-        return None if self.ctx.device is None else step_budgets(self.ctx, self.gaps, self.ctx.device)
+        return None if self.device is None else step_budgets(self, self.gaps, self.device)
 
     @cached_property
     def step_time(self) -> StepTime | None:
         """Distribution of the steady-state step times; None without steps."""
-        return step_time(self.ctx.steps)
+        return step_time(self.steps)
 
     @cached_property
     def budget(self) -> Budget | None:
         """Mean budget of a steady-state step."""
-        return None if self.budgets is None else mean_budget(self.budgets, self.ctx.steps.steady)
+        return None if self.budgets is None else mean_budget(self.budgets, self.steps.steady)
 
     @cached_property
     def step_parts(self) -> list[StepPart]:
         """The mean steady step in its smallest named parts."""
-        return step_parts(self.ctx, self.gaps)
+        return step_parts(self, self.gaps)
 
     @cached_property
     def idle(self) -> Idle | None:
         """Mean idle time of a steady-state step by cause."""
-        return None if self.budgets is None else mean_idle(self.budgets, self.ctx.steps.steady)
+        return None if self.budgets is None else mean_idle(self.budgets, self.steps.steady)
 
     @cached_property
     def mean_step_ms(self) -> float:
         """Mean time of a steady-state step (of the whole recording without steps), ms."""
-        steps = self.ctx.steps
+        steps = self.steps
         return float(steps.duration[steps.steady].mean()) / 1e6
 
     @cached_property
     def communication(self) -> CommunicationTime | None:
         """Communication of a step on the device with the most work."""
-        return None if self.ctx.device is None else communication_time(self.ctx, self.ctx.device)
+        return None if self.device is None else communication_time(self, self.device)
 
     @cached_property
     def launches(self) -> LaunchStats | None:
         """Launching of device work."""
-        return measure_launches(self.ctx)
+        return measure_launches(self)
+
+    @cached_property
+    def memory_of_devices(self) -> tuple[MemoryOfDevice, ...]:
+        """GPU memory as the snapshot beside the trace tells; empty without one."""
+        return () if self.trace.memory is None else measure_memory(self.trace.memory)
+
+    @cached_property
+    def memory(self) -> MemoryStats | None:
+        """GPU memory in single figures; None where none was recorded."""
+        if self.memory_of_devices:
+            return stats_of_snapshot(self.memory_of_devices)
+        return stats_of_events(self.trace.memory_events)
 
     @cached_property
     def host(self) -> HostStats | None:
         """How busy the launching threads are."""
-        return host_stats(self.ctx)
+        return host_stats(self)
 
     @cached_property
     def replay(self) -> Replay | None:
         """The steady steps ready to be replayed; None without steps, launches or device work."""
-        return Replay.of(self.ctx, self.unprofiled_step_ms, self.peers)
+        return Replay.of(self, self.unprofiled_time, self.peers)
 
     @cached_property
-    def critical_path(self) -> CriticalPath:
-        """The chain of causes that is as long as the steady steps; empty without device work."""
-        return find_critical_path(self.ctx)
+    def unprofiled(self) -> Unprofiled | None:
+        """The step without the profiler, taken apart; None where it was neither measured nor can be replayed."""
+        return unprofiled_step(self)
+
+    @cached_property
+    def step(self) -> Step:
+        """The step that verdict, findings and advice speak of."""
+        known = self.unprofiled
+        if known is None:
+            return Step("recorded", self.mean_step_ms, self.budget, self.idle)
+        return Step("unprofiled", known.step_time_ms, known.budget_ms, known.idle_ms)
 
     @cached_property
     def path_time(self) -> PathTime | None:
         """The critical path of a step by kind; None without device work."""
-        return path_time(self.ctx, self.critical_path) if len(self.critical_path) else None
+        return path_time(self, self.critical_path) if len(self.critical_path) else None
 
     @cached_property
     def unprofiled_path_time(self) -> PathTime | None:
         """The critical path of the step replayed without the profiler; None where no cost of it is known, or where the
         replay is too far from the recording."""
         replay = self.replay
-        if replay is None or not replay.faithful or replay.usual is replay.recorded:
+        if replay is None or not replay.faithful:
             return None
-        return replayed_path_time(replay.usual)
+        return replayed_path_time(replay.usual, replay.scale)
 
     @cached_property
     def path(self) -> list[PathRow]:
         """What carries the critical path."""
-        return path_rows(self.ctx, self.critical_path)
+        return path_rows(self, self.critical_path)
 
     @cached_property
     def devices(self) -> list[DeviceTotals]:
         """What each device did over the whole recording."""
-        return device_totals(self.ctx)
+        return device_totals(self)
 
     @cached_property
-    def steps(self) -> list[StepRow]:
+    def step_rows(self) -> list[StepRow]:
         """The steps one by one."""
-        return step_rows(self.ctx, self.budgets)
+        return step_rows(self, self.budgets)
 
     @cached_property
     def gap_histogram(self) -> list[GapHistogramRow]:
         """Gaps of the steady state by length."""
-        return gap_histogram(self.ctx, self.gaps)
+        return gap_histogram(self, self.gaps)
 
     @cached_property
     def syncs(self) -> list[SyncRow]:
         """Places that wait for the device."""
-        return sync_rows(self.ctx, self.gaps)
+        return sync_rows(self, self.gaps)
 
     @cached_property
-    def classes(self) -> list[ClassStats]:
+    def class_rows(self) -> list[ClassStats]:
         """Device time by class of work."""
-        return class_stats(self.ctx)
+        return class_stats(self)
 
     @cached_property
     def kernels(self) -> list[KernelStats]:
         """Kernels by name."""
-        return kernel_stats(self.ctx)
+        return kernel_stats(self)
 
     @cached_property
     def ops(self) -> list[OpStats]:
         """Operators by name."""
-        return op_stats(self.ctx)
+        return op_stats(self)
 
     @cached_property
     def copies(self) -> list[CopyStats]:
         """Memory copies by direction and kind of memory."""
-        return copy_stats(self.ctx)
+        return copy_stats(self)
 
     @cached_property
     def collectives(self) -> list[CollectiveStats]:
         """Collectives by kind, group and size."""
-        return collective_stats(self.ctx)
+        return collective_stats(self)
 
     @cached_property
     def timing(self) -> TimingStats | None:
         """The program's own step times; None without a timing log."""
-        return timing_stats(self.ctx.trace.step_timings)
+        return timing_stats(self.trace.step_timings)
 
     @cached_property
-    def unprofiled_step_ms(self) -> float | None:
-        """Step time without the profiler, where the capture carries it, ms."""
-        return unprofiled_step_ms(self.ctx.trace)
+    def said_unprofiled(self) -> UnprofiledTime | None:
+        """The step without the profiler as the capture says, whether or not the recording agrees."""
+        return unprofiled_time(self.trace)
 
     @cached_property
-    def roofline(self) -> RooflineStep | None:
+    def unprofiled_time(self) -> UnprofiledTime | None:
+        """The step timed without the profiler; None where it was not, or where recorded steps contradict it."""
+        timed = self.said_unprofiled
+        if timed is None or not self.steps.found or contradicted(timed, self.mean_step_ms):
+            return None
+        return timed
+
+    @cached_property
+    def kinds(self) -> StepKinds | None:
+        """Two kinds of steady recorded steps, where there are; None where they are alike."""
+        return kinds_of_steps(self.steps.duration[self.steps.steady]) if self.steps.found else None
+
+    @cached_property
+    def roofline_step(self) -> RooflineStep | None:
         """The step against what the GPU can do at most."""
-        return roofline_step(self.ctx)
+        return roofline_step(self)
 
     @cached_property
     def phases(self) -> list[PhaseStats]:
         """Annotated phases."""
-        return phase_stats(self.ctx)
+        return phase_stats(self)
+
+
+def unprofiled_step(m: Measurements) -> Unprofiled | None:
+    """The step without the profiler: as the replay has it, else, where the capture timed it, with the recorded work on
+    the device and causes as in the recording."""
+    timed, replay = m.unprofiled_time, m.replay
+    if m.budget is None or m.idle is None or m.device is None:
+        return None
+    if replay is not None and replay.faithful:
+        budget, idle = partition(replay, m.budget, m.device)
+        source: Literal["measured", "estimated"] = "estimated" if timed is None else "measured"
+        return Unprofiled(replay.base_ms, replay.low_ms, replay.high_ms, source, budget, idle)
+    if timed is None:
+        return None
+    low, high = timed.step_ms * (1.0 - STEP_SPREAD), timed.step_ms * (1.0 + STEP_SPREAD)
+    budget, idle = with_recorded_causes(m.budget, m.idle, timed.step_ms)
+    return Unprofiled(timed.step_ms, min(low, timed.low_ms), max(high, timed.high_ms), "measured", budget, idle)

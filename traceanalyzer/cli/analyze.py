@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,18 +16,17 @@ from traceanalyzer.cli.options import (
     redact_options,
     selection_options,
     tag_option,
+    top_option,
 )
 
 if TYPE_CHECKING:
     import re
 
-    from traceanalyzer.cli.options import Output
+    from traceanalyzer.report.document import Document
     from traceanalyzer.report.html import Details
     from traceanalyzer.report.model import Report
-    from traceanalyzer.trace import Run
+    from traceanalyzer.selection import Knowledge, Measured, Selection
 
-NARROWING = ("rank", "device", "step")
-"""Options that make a report one of a part of the recording."""
 PAGE_ROWS = 300
 """Rows of the long tables of an HTML report, which can be searched and sorted."""
 
@@ -35,6 +34,7 @@ PAGE_ROWS = 300
 @click.command(short_help="Say where the time went, why, and what to change.")
 @recordings
 @selection_options
+@top_option
 @output_options(REPORT_FORMATS)
 @click.option(
     "--pattern",
@@ -42,6 +42,7 @@ PAGE_ROWS = 300
     help="What lines of a timing log of no known kind look like, with named groups: iter_ms or iter_s, data_ms, step, "
     "samples_per_s, tokens_per_s, mfu.",
 )
+@click.option("--full", is_flag=True, help="All of the report; without it a terminal shows the answer on one screen.")
 @redact_options()
 @max_chars_option
 @click.option(
@@ -56,13 +57,15 @@ def analyze(
     format_: str | None,
     file: Path | None,
     pattern: str | None,
+    full: bool,
     redact: bool,
     hidden_names: list[re.Pattern[str]],
     max_chars: int | None,
     store: Path | None,
     tags: dict[str, str],
     top: int | None,
-    **narrow: Any,
+    selection: Selection,
+    knowledge: Knowledge,
 ) -> None:
     """Say where the step's wall-clock time went, why, and what is worth changing.
 
@@ -84,71 +87,55 @@ def analyze(
     the reader met in the recording, and the definition of every figure. Figures of a step are means over the
     steady state (warm-up left out) of the rank that the others wait for.
     """
-    from traceanalyzer import analyze as report_of
-    from traceanalyzer.cli.options import output_of
-    from traceanalyzer.cli.output import check_writable, is_terminal, warn_of_failures, write
+    from traceanalyzer.cli.output import checked, emitted, is_terminal, warn_of_failures
     from traceanalyzer.cli.read import read
 
-    output = output_of(format_, file, REPORT_FORMATS, paths if store is None else (*paths, str(store)))
-    check_writable(output.file)
+    output = checked(format_, file, REPORT_FORMATS, paths if store is None else (*paths, str(store)))
     if output.format == "html" and output.file is None and is_terminal(sys.stdout):
         raise click.UsageError("an HTML report is for a browser: say where to write it with -o FILE")
     if max_chars is not None and output.format != "markdown":
-        raise click.UsageError("--max-chars is of Markdown: say --format markdown")
+        raise click.UsageError("`--max-chars` needs `--format markdown`")
     if tags and store is None:
-        raise click.UsageError("--tag is of a stored run: say where with --store FILE")
+        raise click.UsageError("`--tag` needs `--store FILE`")
     if store is not None:
         from traceanalyzer.history.database import check_storable
 
         check_storable(store)
     run = read(paths, pattern)
     warn_of_failures(run)
-    details = None
-    if output.format == "html":
-        report, details = _with_details(run, top, narrow)
-    else:
-        report = report_of(run, **narrow) if top is None else report_of(run, top=top, **narrow)
+    from traceanalyzer.report.build import TOP_ROWS, report_of
+    from traceanalyzer.report.compiled_part import with_compile
+    from traceanalyzer.report.page import ReportPage
+    from traceanalyzer.selection import measured
+
+    of = measured(run, selection, knowledge)
+    page = output.format == "html"
+    report = report_of(of, top or (PAGE_ROWS if page else TOP_ROWS))
+    details = _details(of) if page else None
     recordings_read = [item.path for item in report.inputs]
     if redact or hidden_names:
         from traceanalyzer.report.redact import redact_with
 
         report, details = redact_with(report, details, hidden_names)
-    if store is not None:
-        _store(store, report, tags, recordings_read, narrow)
-    write(_drawn(report, details, output, max_chars), output.file)
+    page_of = ReportPage(report, details, full or output.file is not None, max_chars)
+    made: Document = page_of
+    if not (redact or hidden_names or max_chars):
+        # Its texts are the program's own: none of it is in a report that is to be published or cut to a size.
+        made = with_compile(page_of, recordings_read)
+    with emitted(made, output):
+        if store is not None:
+            _store(store, report, tags, recordings_read, selection)
 
 
-def _with_details(run: Run, top: int | None, narrow: dict[str, Any]) -> tuple[Report, Details]:
-    from traceanalyzer.report.build import measure_run, report_of
+def _details(of: Measured) -> Details:
     from traceanalyzer.report.html import Details
 
-    measured = measure_run(run, **narrow)
-    return report_of(measured, top or PAGE_ROWS), Details.of(measured.critical)
+    return Details.of(of.critical)
 
 
-def _store(file: Path, report: Report, tags: dict[str, str], recordings: list[str], narrow: dict[str, Any]) -> None:
+def _store(file: Path, report: Report, tags: dict[str, str], recordings: list[str], part: Selection) -> None:
     from traceanalyzer.history.fingerprint import fingerprint
     from traceanalyzer.history.store import store_report
 
-    selection = " ".join(f"--{name} {narrow[name]}" for name in NARROWING if narrow[name] is not None)
-    number = store_report(file, report, tags=tags, fingerprint=fingerprint(recordings), selection=selection or None)
+    number = store_report(file, report, tags=tags, fingerprint=fingerprint(recordings), selection=str(part) or None)
     click.echo(f"traceanalyzer: stored as {file}#{number}", err=True)
-
-
-def _drawn(report: Report, details: Details | None, output: Output, max_chars: int | None) -> str:
-    if output.format == "html":
-        from traceanalyzer.report.html import render_html
-
-        return render_html(report, details)
-    if output.format == "json":
-        from traceanalyzer.report.json import render_json
-
-        return render_json(report)
-    if output.format == "markdown":
-        from traceanalyzer.report.markdown import render_markdown
-
-        return render_markdown(report) if max_chars is None else render_markdown(report, max_chars)
-    from traceanalyzer.cli.output import terminal_width, with_colour
-    from traceanalyzer.report.terminal import render_terminal
-
-    return render_terminal(report, terminal_width(), with_colour(output.file))

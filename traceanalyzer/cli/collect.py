@@ -71,10 +71,13 @@ def _common(command: F) -> F:
 @click.option("--stacks", is_flag=True, help="Python call stacks (costly).")
 @click.option("--memory", is_flag=True, help="Allocator events.")
 @click.option("--modules", is_flag=True, help="Module hierarchy of operators.")
-@click.option("--memory-snapshot", is_flag=True, help="Also a CUDA memory snapshot.")
+@click.option(
+    "--memory-snapshot", is_flag=True, help="Also a CUDA memory snapshot, on out-of-memory too; for `memory`."
+)
+@click.option("--compile-log", is_flag=True, help="Also torch.compile's log (TORCH_TRACE), for `compile`.")
 @click.option("--time-limit", type=SECONDS, metavar="SECONDS", help="End a recording at the next step after this.")
 @click.option("--on-signal", is_flag=True, help="Record only when SIGUSR2 is sent to this process.")
-def collect_torch(words: tuple[str, ...], output: str | None, **options: Any) -> None:
+def collect_torch(words: tuple[str, ...], output: str | None, compile_log: bool, **options: Any) -> None:
     """Record torch.profiler: collect torch -- python train.py.
 
     Some steps are timed without the profiler first, until they are steady, and some recorded lightly (the device
@@ -82,7 +85,7 @@ def collect_torch(words: tuple[str, ...], output: str | None, **options: Any) ->
     comes first: while it is on, nothing is recorded. Every rank writes its own file. SIGUSR2 sent to this process
     records (again) at the next step.
     """
-    _record("torch", words, output, options)
+    _record("torch", words, output, {**options, "compile_log": compile_log})
 
 
 @collect.command("timing", short_help="Time every step, without a profiler.", context_settings=COMMAND)
@@ -155,16 +158,16 @@ def collect_ncu(
 def _top_functions(recording: str, top: int) -> tuple[str, ...]:
     """The functions of the kernels with the most time in a recording, collectives left out."""
     import traceanalyzer
-    from traceanalyzer.analysis.context import Context
-    from traceanalyzer.analysis.kernels import kernel_stats
+    from traceanalyzer.analysis.measure import Measurements
+    from traceanalyzer.analysis.tables.kernels import kernel_stats
     from traceanalyzer.collect.ncu import function_name
     from traceanalyzer.collect.run import CannotRecordError
 
     total: dict[str, float] = {}
     for trace in traceanalyzer.load(recording).traces:
-        ctx = Context(trace)
-        for row in kernel_stats(ctx):
-            if not ctx.classes.is_communication[ctx.classes.index(row.cls)]:
+        m = Measurements(trace)
+        for row in kernel_stats(m):
+            if not m.classes.is_communication[m.classes.index(row.cls)]:
                 total[row.full_name] = total.get(row.full_name, 0.0) + row.total_ms
     if not total:
         raise CannotRecordError(f"{recording}: holds no kernels to choose from")

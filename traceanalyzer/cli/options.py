@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from functools import wraps
 from glob import glob
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
@@ -54,8 +55,43 @@ class Number(click.FloatRange):
 
 
 def recordings(command: Function) -> Function:
-    """The recordings to read: `paths`."""
-    return click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path())(command)
+    """The recordings to read: `paths`; and `--limit`."""
+    return click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path())(limit_option(command))
+
+
+def limit_option(command: Function) -> Function:
+    """`--limit NAME=N`, which is in force before anything is read; the command does not get it."""
+    return click.option(
+        "--limit",
+        "limits",
+        multiple=True,
+        metavar="NAME=N",
+        callback=_limits,
+        expose_value=False,
+        is_eager=True,
+        help="Accept input beyond a limit that recordings stay below: size, ratio, side, report, text, digits, ranks; "
+        "the README has their values. N may end in K, M or G. May be repeated.",
+    )(command)
+
+
+_COUNT = re.compile(r"(\d{1,15})([KMG]?)")
+_FACTORS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
+
+
+def _limits(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> None:
+    from dataclasses import fields
+
+    from traceanalyzer.limits import Limits, raise_for_all
+
+    known = [f.name for f in fields(Limits)]
+    changes = {}
+    for text in texts:
+        name, number = text.partition("=")[::2]
+        count = _COUNT.fullmatch(number)
+        if name not in known or count is None:
+            raise click.BadParameter(f"{text!r} is not NAME=N with one of {', '.join(known)}")
+        changes[name] = int(count[1]) * _FACTORS[count[2]]
+    raise_for_all(**changes)
 
 
 def output_options(formats: Sequence[str]) -> Callable[[Function], Function]:
@@ -89,7 +125,7 @@ def _kernel_classes(_: click.Context, __: click.Parameter, file: Path | None) ->
     """The rules of a user's file before the built-in ones; None without a file."""
     if file is None:
         return None
-    from traceanalyzer.analysis.kernel_classes import KernelClasses
+    from traceanalyzer.analysis.names.kernel_classes import KernelClasses
 
     return KernelClasses.load(file)
 
@@ -104,17 +140,35 @@ def _hardware(_: click.Context, __: click.Parameter, file: Path | None) -> Any:
 
 
 def _counters(_: click.Context, __: click.Parameter, file: Path | None) -> Any:
-    """The kernels of an Nsight Compute report; none without a file."""
+    """The kernels of an Nsight Compute report; None without a file."""
     if file is None:
-        return ()
+        return None
     from traceanalyzer.ingest.ncu import read_counters
 
-    return read_counters(file)
+    return tuple(read_counters(file))
 
 
 def selection_options(command: Function) -> Function:
-    """`--rank`, `--device`, `--step`, `--top`, `--kernel-classes` (as `classes`), `--hardware` and `--ncu` (as
-    `counters`)."""
+    """`--rank`, `--device`, `--step` as one `selection`; `--kernel-classes`, `--hardware` and `--ncu` as one
+    `knowledge`."""
+
+    @wraps(command)
+    def narrowed(
+        *args: Any,
+        rank: int | None,
+        device: int | None,
+        step: int | None,
+        classes: Any,
+        hardware: Any,
+        counters: Any,
+        **options: Any,
+    ) -> Any:
+        from traceanalyzer.selection import Knowledge, Selection
+
+        given = {"classes": classes, "hardware": hardware, "counters": counters}
+        knowledge = Knowledge(**{name: value for name, value in given.items() if value is not None})
+        return command(*args, selection=Selection(rank, device, step), knowledge=knowledge, **options)
+
     number = click.IntRange(min=0)
     for option in (
         click.option(
@@ -141,15 +195,19 @@ def selection_options(command: Function) -> Function:
             metavar="FILE",
             help="Rules of your own for what kind of work kernels are (TOML); they go before the built-in ones.",
         ),
-        click.option(
-            "--top", type=click.IntRange(min=1), metavar="N", help="Only N rows: the first, of gaps the longest."
-        ),
         click.option("--step", type=number, metavar="N", help="Only this step (its index, as `steps` lists it)."),
         click.option("--device", type=number, metavar="N", help="Only this GPU (its CUDA ordinal)."),
         click.option("--rank", type=number, metavar="N", help="Only this rank."),
     ):
-        command = option(command)
-    return command
+        narrowed = option(narrowed)
+    return cast("Function", narrowed)
+
+
+def top_option(command: Function) -> Function:
+    """`--top`, None where it is not given."""
+    return click.option(
+        "--top", type=click.IntRange(min=1), metavar="N", help="Only N rows: the first, of gaps the longest."
+    )(command)
 
 
 def _patterns(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> list[re.Pattern[str]]:

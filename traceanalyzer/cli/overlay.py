@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from traceanalyzer.cli.options import output_of, output_option, recordings, redact_options
+from traceanalyzer.cli.options import output_option, recordings, redact_options, selection_options
 
 if TYPE_CHECKING:
     import re
 
-    from traceanalyzer.report.overlay import Overlay
+    from traceanalyzer.perfetto.overlay import Overlay
+    from traceanalyzer.selection import Knowledge, Selection
 
 
 @click.command(short_help="Write the findings as tracks to be opened beside the trace.")
 @recordings
-@click.option("--rank", type=click.IntRange(min=0), metavar="N", help="This rank instead of the one others wait for.")
-@click.option("--device", type=click.IntRange(min=0), metavar="N", help="Only this GPU (its CUDA ordinal).")
-@click.option("--step", type=click.IntRange(min=0), metavar="N", help="Only this step (its index).")
+@selection_options
 @click.option("--merge", is_flag=True, help="Put the recording's own events into the same file (Kineto traces).")
 @redact_options()
 @output_option("; one that ends in .gz is compressed")
@@ -29,7 +28,8 @@ def overlay(
     redact: bool,
     hidden_names: list[re.Pattern[str]],
     file: Path | None,
-    **narrow: Any,
+    selection: Selection,
+    knowledge: Knowledge,
 ) -> None:
     """Write what the analysis found as a Chrome trace for Perfetto, on the recording's own clock.
 
@@ -43,18 +43,14 @@ def overlay(
     recording's: open one file made with --merge in Perfetto, or both files at once ("Open multiple trace files").
     Perfetto does not open nsys exports; their overlay has the device's work, too.
     """
-    from traceanalyzer.cli.output import check_writable, warn_of_failures
-    from traceanalyzer.cli.read import read
+    from traceanalyzer.cli.read import opened
 
     if merge and (redact or hidden_names):
         raise click.UsageError("--merge copies the recording as it is; it cannot be redacted")
-    output_of("json", file, ("json",), paths)
-    check_writable(file)
-    run = read(paths)
-    warn_of_failures(run)
-    from traceanalyzer.report.overlay import build_overlay
+    _, run = opened("json", file, ("json",), paths)
+    from traceanalyzer.perfetto.overlay import build_overlay
 
-    made = build_overlay(run, **narrow)
+    made = build_overlay(run, selection, knowledge)
     if redact or hidden_names:
         from traceanalyzer.report.redact import redact_rows
 
@@ -63,7 +59,7 @@ def overlay(
 
 
 def _alone(made: Overlay) -> bytes:
-    from traceanalyzer.report.overlay_json import render_overlay
+    from traceanalyzer.perfetto.overlay_json import render_overlay
 
     return render_overlay(made)
 
@@ -71,20 +67,20 @@ def _alone(made: Overlay) -> bytes:
 def _merged(made: Overlay) -> bytes:
     from traceanalyzer.errors import TraceAnalyzerError
     from traceanalyzer.ingest.stream import open_stream
-    from traceanalyzer.report.overlay_json import merged
+    from traceanalyzer.perfetto.overlay_json import merged
 
-    if made.source != "kineto":
+    if not made.opens_in_viewer:
         raise TraceAnalyzerError(f"{made.path}: only Kineto traces can be merged with their overlay; leave out --merge")
     with open_stream(Path(made.path)) as stream:
         return merged(made, b"".join(iter(stream.read, b"")))
 
 
 def _write(data: bytes, file: Path | None) -> None:
-    from traceanalyzer.cli.output import write
+    from traceanalyzer.cli.output import write, write_bytes
 
     if file is None or file.suffix != ".gz":
         write(data.decode("utf-8", "replace"), file)
         return
     from isal import igzip
 
-    file.write_bytes(igzip.compress(data))
+    write_bytes(igzip.compress(data), file)

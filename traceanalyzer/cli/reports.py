@@ -11,14 +11,15 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from traceanalyzer.report.model import Report
+    from traceanalyzer.selection import Knowledge, Selection
     from traceanalyzer.trace import Run
 
 
-def report_named(reference: str) -> Report:
+def report_named(reference: str, selection: Selection | None = None, knowledge: Knowledge | None = None) -> Report:
     """The report of what `reference` names. Raises TraceAnalyzerError."""
     from traceanalyzer.comparison import reference as references
 
-    return references.report_named(reference, _read)
+    return references.report_named(reference, _read, selection, knowledge)
 
 
 def _read(paths: Sequence[str]) -> Run:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from traceanalyzer.collect import cuda, environment
 from traceanalyzer.collect.export import write_json, write_trace
+from traceanalyzer.collect.memory_history import MemoryHistory
 from traceanalyzer.collect.other_profilers import WATCH, ScriptProfilesError
 from traceanalyzer.collect.plan import ACTIVE, LIGHT_STEPS, LIGHT_WARMUP, UNPROFILED_STEPS, WAIT, WARMUP, Plan
 from traceanalyzer.collect.ranks import current_rank, own_file
@@ -86,6 +87,10 @@ class TorchRecording:
         self._left = plan.wait
         self._phase: Callable[[], None] = self._wait
         WATCH.install()
+        self._history: MemoryHistory | None = None
+        if plan.memory_snapshot:
+            self._history = MemoryHistory(lambda: self._own("memory", ".pickle"))
+            self._history.begin()
         if plan.on_signal:
             self._phase = self._idle
         elif plan.wait == 0 and not WATCH.busy():
@@ -210,8 +215,8 @@ class TorchRecording:
     def _write(self, profiler: Any) -> None:
         unfinished = f"ProfilerStep#{profiler.step_num}" if self._cut_short else None
         write_trace(profiler, self._own("trace", ".json.gz"), unfinished)
-        if self._plan.memory_snapshot and cuda.in_use():
-            _dump_memory(self._own("memory", ".pickle"))
+        if self._history is not None and cuda.in_use():
+            self._history.write(self._own("memory", ".pickle"))
 
     def _write_light(self, profiler: Any) -> None:
         if not self._cut_short:
@@ -241,6 +246,8 @@ class TorchRecording:
 
     def _start_timing(self) -> None:
         self._on_phase("timing")
+        if self._history is not None:
+            self._history.pause()
         self._clock = StepClock(self._plan.unprofiled_steps, self._plan.unprofiled_most)
         self._clock.start()
         self._phase = self._time
@@ -277,6 +284,8 @@ class TorchRecording:
         environment.write(self._plan)
         self._part += 1
         self._left = self._plan.warmup + self._plan.active
+        if self._history is not None:
+            self._history.begin()
         profiler = _profiler(self._plan, self._write)
         if self._plan.time_limit is not None:
             self._deadline = time.monotonic() + self._plan.time_limit
@@ -315,8 +324,6 @@ def _profiler(plan: Plan, write: Callable[[Any], None]) -> Any:
     activities = [ProfilerActivity.CPU]
     if torch.cuda.is_available():
         activities.append(ProfilerActivity.CUDA)
-    if plan.memory_snapshot and cuda.in_use():
-        torch.cuda.memory._record_memory_history()
     return profile(
         activities=activities,
         schedule=schedule(wait=0, warmup=plan.warmup, active=plan.active, repeat=1),
@@ -327,13 +334,6 @@ def _profiler(plan: Plan, write: Callable[[Any], None]) -> Any:
         with_modules=plan.modules,
         experimental_config=_experimental_config(),
     )
-
-
-def _dump_memory(path: Path) -> None:
-    import torch
-
-    torch.cuda.memory._dump_snapshot(str(path))
-    torch.cuda.memory._record_memory_history(enabled=None)
 
 
 def _experimental_config() -> Any:

@@ -12,7 +12,7 @@ from traceanalyzer.report.format import shorten
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from traceanalyzer.analysis.step_parts import StepPart
+    from traceanalyzer.analysis.tables.step_parts import StepPart
     from traceanalyzer.comparison.work import Whole
 
 NAMED = 3

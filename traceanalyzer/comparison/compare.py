@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from traceanalyzer.analysis.step_parts import BUDGET
+from traceanalyzer.analysis.tables.step_parts import BUDGET
 from traceanalyzer.comparison.changes import SAME_CALLS, changes_between
 from traceanalyzer.comparison.conditions import RANK, conditions_between
 from traceanalyzer.comparison.metrics import figures_by_path, metrics_between
@@ -15,7 +15,7 @@ from traceanalyzer.errors import EmptyRecordingError
 from traceanalyzer.report.outline import step_ms
 
 if TYPE_CHECKING:
-    from traceanalyzer.analysis.step_parts import StepPart
+    from traceanalyzer.analysis.tables.step_parts import StepPart
     from traceanalyzer.comparison.model import Change, Condition
     from traceanalyzer.report.model import Report
 

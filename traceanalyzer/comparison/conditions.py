@@ -10,7 +10,7 @@ from traceanalyzer.comparison.model import Condition
 from traceanalyzer.report.format import shorten
 
 if TYPE_CHECKING:
-    from traceanalyzer.analysis.step_parts import StepPart
+    from traceanalyzer.analysis.tables.step_parts import StepPart
     from traceanalyzer.comparison.matching import Link
     from traceanalyzer.report.model import Report
 

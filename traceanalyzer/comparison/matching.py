@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING
 
-from traceanalyzer.analysis.collective_names import OTHER, collective_kind
+from traceanalyzer.analysis.names.collectives import OTHER, collective_kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
 
-    from traceanalyzer.analysis.step_parts import StepPart
+    from traceanalyzer.analysis.tables.step_parts import StepPart
 
 MOSTLY = 0.5
 """If more than this share of the computation runs on other shapes, that is one change: other work was done."""

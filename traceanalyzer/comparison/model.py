@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from traceanalyzer.analysis.metric import metric
+from traceanalyzer.figures import metric
 
 
 @dataclass(frozen=True)

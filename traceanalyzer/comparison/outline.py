@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from traceanalyzer.analysis.metric import metric
+from traceanalyzer.figures import metric
 from traceanalyzer.report.format import figure, number
 
 if TYPE_CHECKING:

@@ -6,42 +6,55 @@ from glob import glob, has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import orjson
+
 from traceanalyzer.errors import UnreadableInputError
+from traceanalyzer.files import note_read
 from traceanalyzer.history.stored import is_reference, stored_report
+from traceanalyzer.limits import limits
+from traceanalyzer.report.build import build_report
 from traceanalyzer.report.read import is_report, report_from_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from traceanalyzer.report.model import Report
+    from traceanalyzer.selection import Knowledge, Selection
     from traceanalyzer.trace import Run
 
 MARK = b'"schema_version"'
 """Every saved report holds this; a recording that does as well is told apart by decoding it."""
 
 
-def report_named(reference: str, read: Callable[[Sequence[str]], Run]) -> Report:
+def report_named(
+    reference: str,
+    read: Callable[[Sequence[str]], Run],
+    selection: Selection | None = None,
+    knowledge: Knowledge | None = None,
+) -> Report:
     """The report of what `reference` names: `runs.db#42`, a report's JSON, a recording, a folder or a pattern of
-    ranks (`rank*.json.gz`). `read` reads recordings. Raises UnreadableInputError where that names nothing readable."""
-    if is_reference(reference):
+    ranks (`rank*.json.gz`). `read` reads recordings, of which `selection` takes a part. Raises UnreadableInputError
+    where that names nothing readable, or asks for a part of a saved report."""
+    stored = is_reference(reference)
+    saved = None if stored else _saved(Path(reference))
+    if (stored or saved is not None) and selection is not None and str(selection):
+        raise UnreadableInputError(f"{reference}: a saved report is of what it was made from; leave out {selection}")
+    if stored:
         return stored_report(reference)
-    saved = _saved(Path(reference))
     if saved is not None:
         return report_from_json(saved, reference)
-    from traceanalyzer.report.build import build_report
-
-    return build_report(read(_paths(reference)))
+    return build_report(read(_paths(reference)), selection, knowledge)
 
 
 def _saved(path: Path) -> bytes | None:
     """The file's text if it is a saved report."""
     if not path.is_file():
         return None
-    import orjson
-
-    with path.open("rb") as file:
+    with note_read(path).open("rb") as file:
         if file.read(1) != b"{":
             return None
+    if path.stat().st_size > limits().report:
+        return None
     text = path.read_bytes()
     if MARK not in text:
         return None

@@ -8,7 +8,7 @@ from itertools import pairwise
 from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
-from traceanalyzer.analysis.step_parts import MAX_BATCHES, StepPart
+from traceanalyzer.analysis.tables.step_parts import MAX_BATCHES, StepPart
 from traceanalyzer.comparison.noise import difference_interval, is_significant
 from traceanalyzer.report.outline import step_ms
 

@@ -11,7 +11,7 @@ from traceanalyzer.diagnosis.finding import Summary
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.measure import Measurements
-    from traceanalyzer.analysis.timing import TimingStats
+    from traceanalyzer.analysis.tables.timing import TimingStats
 
 INPUT_SHARE = 0.2
 """Above this share of the iteration, waiting for data is an input bottleneck. A loader that keeps up costs a few
@@ -33,10 +33,10 @@ def timing_summary(m: Measurements) -> Summary:
     if stats.data_share is not None and stats.data_share > INPUT_SHARE:
         confidence = INPUT_CONFIDENCE + (MAX_CONFIDENCE - INPUT_CONFIDENCE) * min(stats.data_share, 1.0)
         text = f"Input-bound: the step ({m.mean_step_ms:.3g} ms) waits {stats.data_share:.0%} of its time for data."
-        return Summary("input", round(confidence, 2), text)
+        return Summary("input", round(confidence, 2), text, "recorded", m.mean_step_ms)
     data = "" if stats.data_share is None else f", {stats.data_share:.0%} of it waiting for data"
     text = f"Inconclusive: a step takes {m.mean_step_ms:.3g} ms{data}; step times alone do not tell why. {FIND_OUT}"
-    return Summary("inconclusive", 0.0, text)
+    return Summary("inconclusive", 0.0, text, "recorded", m.mean_step_ms if m.steps.found else None)
 
 
 def _throughput(stats: TimingStats | None) -> str:
@@ -50,7 +50,7 @@ def _throughput(stats: TimingStats | None) -> str:
 def timing_parts(m: Measurements) -> dict[str, float]:
     """Parts of the step that headroom may be taken from where only a log is known, ms."""
     stats = m.timing
-    if stats is None or not m.ctx.steps.found:
+    if stats is None or not m.steps.found:
         return {}
     data = min(stats.data_time_ms or 0.0, m.mean_step_ms)
     return {"idle.input": data, "idle.other": m.mean_step_ms - data}

@@ -25,15 +25,15 @@ class Format(Protocol):
         """A trace for each process recorded; `progress` is called with the share done, 0 to 1."""
 
 
-FORMATS = ("kineto", "nsys", "timing_log")
-"""Modules of this package. One is imported when the ones before it did not recognise a file, and not sooner."""
+FORMATS = ("kineto", "nsys", "timing")
+"""Packages of this one. One is imported when the ones before it did not recognise a file, and not sooner."""
 
 
 def formats(pattern: str | None = None) -> Iterator[Format]:
     """Every format, in order; with a `pattern` for the lines of a timing log that comes before the known ones."""
     for name in FORMATS:
         module = importlib.import_module(f"traceanalyzer.ingest.{name}")
-        if name == "timing_log" and pattern is not None:
+        if name == "timing" and pattern is not None:
             yield module.PatternLog(pattern)
         yield cast("Format", module)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tests.analysis.collectives import ALL_REDUCE, GEMM, Ranked
-from traceanalyzer.analysis.context import Context
+from traceanalyzer.analysis.measure import Measurements
 
 LATENCY = 6.0
 WARMUP = 3
@@ -21,7 +21,7 @@ class Rank:
     compute: float = 300.0
 
 
-def run(*ranks: Rank, transfer: float = 50.0, steps: int = 9, elements: int = 1000) -> list[Context]:
+def run(*ranks: Rank, transfer: float = 50.0, steps: int = 9, elements: int = 1000) -> list[Measurements]:
     """One recording a rank: a kernel, then a collective that ends on all at once, then the next step."""
     builders = [Ranked() for _ in ranks]
     now, free = [0.0] * len(ranks), [0.0] * len(ranks)
@@ -43,4 +43,4 @@ def run(*ranks: Rank, transfer: float = 50.0, steps: int = 9, elements: int = 10
             now[r] += 10
             if step >= WARMUP:
                 builders[r].annotation(f"ProfilerStep#{step}", begun[r], now[r])
-    return [Context(builder.trace(r, len(ranks))) for r, builder in enumerate(builders)]
+    return [Measurements(builder.trace(r, len(ranks))) for r, builder in enumerate(builders)]

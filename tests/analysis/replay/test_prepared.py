@@ -11,7 +11,7 @@ from traceanalyzer.analysis.replay.prepared import prepared_before
 from traceanalyzer.analysis.replay.scenarios import Scenario
 
 if TYPE_CHECKING:
-    from tests.analysis.test_gaps import Program
+    from tests.analysis.causes.test_gaps import Program
 
 READY = Scenario("ready", prepared_before("convolution"), "")
 

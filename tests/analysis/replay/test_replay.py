@@ -1,13 +1,10 @@
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-from tests.analysis.test_gaps import Program
-from traceanalyzer.analysis.context import Context
+from tests.analysis.causes.test_gaps import Program
+from tests.recorded import CASES, ranks, recording
 from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.analysis.replay.scenarios import (
     COMMUNICATION_FREE,
@@ -26,19 +23,17 @@ from traceanalyzer.analysis.replay.whatif import Replay
 from traceanalyzer.ingest import load
 from traceanalyzer.trace import CopyKind, DeviceOpKind
 
-SHARED = Path(__file__).resolve().parents[4] / "shared" / "traces"
-CASES = json.loads((SHARED / "manifest.json").read_text())["cases"] if SHARED.exists() else {}
 GEMM = "ampere_bf16_s16816gemm_bf16_128x64"
 NCCL = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 
 
-def steps(step: object, count: int = 6) -> Context:
+def steps(step: object, count: int = 6) -> Measurements:
     program = Program()
     for i in range(count):
         start = program.now
         step(program)
         program.annotation(f"ProfilerStep#{i}", start, program.now)
-    return Context(program.build())
+    return Measurements(program.build())
 
 
 def replayed(step: object, scenario: Scenario | None = None) -> float:
@@ -120,7 +115,7 @@ def test_an_outlying_step_is_left_out() -> None:
         program.spend(5000 if i == 5 else 0)
         host_bound(program)
         program.annotation(f"ProfilerStep#{i}", start, program.now)
-    tape = make_tape(Context(program.build()))
+    tape = make_tape(Measurements(program.build()))
     assert tape is not None
     assert tape.steps == 7
     assert step_time_ns(tape) / 1e3 == pytest.approx(replayed(host_bound), rel=0.02)
@@ -133,8 +128,8 @@ def test_the_host_is_fitted_to_a_measured_step_time() -> None:
 
 
 def test_without_steps_or_launches_there_is_no_replay() -> None:
-    assert Replay.of(Context(Program().launch().build())) is None
-    assert make_tape(Context(Program().kernel("k", 0, 10).build())) is None
+    assert Replay.of(Measurements(Program().launch().build())) is None
+    assert make_tape(Measurements(Program().kernel("k", 0, 10).build())) is None
 
 
 def nearest(value: float, rounds: list[float]) -> float:
@@ -142,24 +137,14 @@ def nearest(value: float, rounds: list[float]) -> float:
     return min(max(value, min(rounds)), max(rounds))
 
 
-def recordings() -> list[tuple[str, Path]]:
-    found = []
-    for name, case in CASES.items():
-        suffix = ".rank0" if case.get("world", 1) > 1 else ""
-        found.append((name, SHARED / f"{name}{suffix}.json.gz"))
-    return found
-
-
 def test_fidelity_and_unprofiled_step_times_on_labelled_recordings() -> None:
     """The bars: fidelity 2 % in the median and 8 % at worst; unprofiled 8 % in the median, 20 % for nine in ten."""
-    if not CASES:
-        pytest.skip("the shared recordings are not here")
     fidelity, error = [], []
-    for name, path in recordings():
-        replay = Measurements(Context(load([path]).traces[0])).replay
+    for name, case in CASES.items():
+        replay = Measurements(load(ranks(name)[:1]).traces[0]).replay
         assert replay is not None
         fidelity.append(abs(replay.fidelity_error))
-        error.append(abs(replay.base_ms / nearest(replay.base_ms, CASES[name]["rounds_ms"]) - 1))
+        error.append(abs(replay.base_ms / nearest(replay.base_ms, case["rounds_ms"]) - 1))
     assert np.median(fidelity) < 0.02
     assert max(fidelity) < 0.08
     assert np.median(error) < 0.08
@@ -170,11 +155,9 @@ ABLATIONS = {
     "ablations/item_small_layers": NO_HOST_SYNCS,
     "ablations/item_long_layers": NO_HOST_SYNCS,
     "ablations/python_hidden": NO_HOST_WORK,
-    "ablations/input_dominant": INPUT_READY,
     "ablations/copy_pinned": COPIES_HIDDEN,
     "ablations/graph_decode": LAUNCHES_FREE,
     "ablations/tp_small": COMMUNICATION_FREE,
-    "ablations/ddp_exposed": COMMUNICATION_FREE,
     "kineto/python_between_ops": NO_HOST_WORK,
     "kineto/tiny_mlp_infer": LAUNCHES_FREE,
     "ranks2/tensor_parallel": COMMUNICATION_FREE,
@@ -182,12 +165,9 @@ ABLATIONS = {
 
 
 def test_predictions_agree_with_the_ablations_in_the_median() -> None:
-    if not CASES:
-        pytest.skip("the shared recordings are not here")
     errors = []
     for name, scenario in ABLATIONS.items():
-        path = dict(recordings())[f"{name}.base"]
-        replay = Measurements(Context(load([path]).traces[0])).replay
+        replay = Measurements(load(ranks(f"{name}.base")[:1]).traces[0]).replay
         assert replay is not None
         predicted = replay.predict(scenario).step_ms
         truth = CASES.get(f"{name}.without") or CASES[f"{name}.fix"]
@@ -200,9 +180,7 @@ def test_predictions_agree_with_the_ablations_in_the_median() -> None:
 def test_no_gain_is_promised_where_removing_the_thing_gained_nothing(
     name: str, scenario: Scenario, suffix: str
 ) -> None:
-    if not CASES:
-        pytest.skip("the shared recordings are not here")
-    replay = Measurements(Context(load([SHARED / "ablations" / f"{name}.{suffix}.json.gz"]).traces[0])).replay
+    replay = Measurements(load([recording(f"ablations/{name}.{suffix}")]).traces[0]).replay
     assert replay is not None
     speedup = replay.predict(scenario).speedup
     assert speedup is not None

@@ -18,30 +18,26 @@ from tests.analysis.replay.test_replay import (
     thinking,
     waiting,
 )
-from traceanalyzer.analysis.context import Context
+from tests.recorded import GPU, KINETO, label
+from traceanalyzer.analysis.causes.critical_path import find_critical_path
 from traceanalyzer.analysis.measure import Measurements
-from traceanalyzer.analysis.replay.critical_path import find_critical_path
-from traceanalyzer.analysis.replay.path_rows import PathTime, path_time
 from traceanalyzer.analysis.replay.replayed_path import replayed_path_time
 from traceanalyzer.analysis.replay.simulate import step_time_ns
 from traceanalyzer.analysis.replay.tape import make_tape
 from traceanalyzer.analysis.replay.whatif import Replay
+from traceanalyzer.analysis.tables.path_rows import PathTime, path_time
 from traceanalyzer.ingest import load
 
 if TYPE_CHECKING:
-    from tests.analysis.test_gaps import Program
+    from tests.analysis.causes.test_gaps import Program
     from traceanalyzer.analysis.replay.tape import Tape
 
-ROOT = Path(__file__).resolve().parents[3]
-RECORDINGS = [
-    *sorted((ROOT / "tests" / "data" / "gpu").glob("*.json.gz")),
-    *sorted((ROOT.parent / "shared" / "traces" / "ablations").glob("*.base*.json.gz")),
-]
+RECORDINGS = [*GPU, *(path for path in KINETO if path.parent.name == "ablations" and ".base" in path.name)]
 DIFFERENCE = 0.001
 """By which a duration is changed to see whether the step follows."""
 
 
-def tape_of(ctx: Context) -> Tape:
+def tape_of(ctx: Measurements) -> Tape:
     tape = make_tape(ctx)
     assert tape is not None
     return tape
@@ -95,9 +91,9 @@ def test_a_full_queue_leads_back_to_the_device(monkeypatch: pytest.MonkeyPatch) 
     assert found.compute > 0.5
 
 
-@pytest.mark.parametrize("recording", RECORDINGS, ids=lambda p: p.name)
+@pytest.mark.parametrize("recording", RECORDINGS, ids=label)
 def test_paths_are_as_long_as_the_replayed_step(recording: Path) -> None:
-    replay = Measurements(Context(load([recording]).traces[0])).replay
+    replay = Measurements(load([recording]).traces[0]).replay
     assert replay is not None
     found = replayed_path_time(replay.usual)
     assert total(found) == pytest.approx(replay.base_ms, rel=0.02)

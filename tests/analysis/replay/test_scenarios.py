@@ -3,10 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.analysis.causes.test_gaps import Program
 from tests.analysis.collectives import GEMM, Ranked
 from tests.analysis.replay.test_replay import gpu_bound, host_bound, steps
-from tests.analysis.test_gaps import Program
-from traceanalyzer.analysis.context import Context
+from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.analysis.replay.buckets import MB, fit_cost
 from traceanalyzer.analysis.replay.scenarios import (
     AT_ROOFLINE,
@@ -31,7 +31,7 @@ ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor
 LIST_OP = "void at::native::multi_tensor_apply_kernel<BinaryOpListAlphaFunctor>"
 
 
-def replayed(ctx: Context, scenario: Scenario | None = None) -> float:
+def replayed(ctx: Measurements, scenario: Scenario | None = None) -> float:
     """Step time in us, with the profiler's cost left in."""
     tape = make_tape(ctx)
     assert tape is not None
@@ -40,7 +40,7 @@ def replayed(ctx: Context, scenario: Scenario | None = None) -> float:
     return step_time_ns(changed) / 1e3
 
 
-def unknown(ctx: Context, scenario: Scenario) -> bool:
+def unknown(ctx: Measurements, scenario: Scenario) -> bool:
     tape = make_tape(ctx)
     assert tape is not None
     return scenario.change(tape) is None
@@ -157,7 +157,7 @@ def test_without_known_work_there_is_no_roofline() -> None:
     assert unknown(steps(gpu_bound), AT_ROOFLINE)
 
 
-def bucketed(sizes_mb: list[float], count: int = 6) -> Context:
+def bucketed(sizes_mb: list[float], count: int = 6) -> Measurements:
     """Steps whose products (200 us each) are followed by an all-reduce beside the compute: 20 us and 10 us a MB."""
     b = Ranked()
     now = free = 0.0
@@ -180,7 +180,7 @@ def bucketed(sizes_mb: list[float], count: int = 6) -> Context:
         b.call("cudaStreamSynchronize", now, free + 2)
         now = free + 2
         b.annotation(f"ProfilerStep#{step}", begun, now)
-    return Context(b.trace(0, 2))
+    return Measurements(b.trace(0, 2))
 
 
 def test_the_cost_of_a_collective_is_fitted_to_those_recorded() -> None:
@@ -247,7 +247,7 @@ def test_a_recording_that_ends_long_after_its_last_launch_keeps_its_last_step() 
         start = program.now
         program.launch(GEMM, 300).launch(GEMM, 300)
         program.annotation(f"ProfilerStep#{i}", start, program.now + (5000 if i == 3 else 0))
-    tape = make_tape(Context(program.build()))
+    tape = make_tape(Measurements(program.build()))
     assert tape is not None
     assert len(tape.row) == 8
 

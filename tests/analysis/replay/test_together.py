@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.analysis.replay.ranks import Rank, run
+from tests.examples import tried
 from traceanalyzer.analysis.measure import measure_ranks
 from traceanalyzer.analysis.replay.scenarios import (
     COMMUNICATION_FREE,
@@ -38,7 +39,7 @@ def replayed(ranks: list[Rank], scenario: Scenario | None = None) -> float:
 @pytest.mark.parametrize("other", [BUSY, SLOW_HOST, SLOW_DEVICE])
 def test_a_run_is_reproduced_by_its_ranks_together(other: Rank) -> None:
     contexts = run(BUSY, other)
-    for m in measure_ranks(contexts):
+    for m in measure_ranks([one.trace for one in contexts]):
         assert m.replay is not None
         assert len(m.replay.recorded) == 2
         assert abs(m.replay.fidelity_error) < 0.01
@@ -97,7 +98,7 @@ ranks = st.lists(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@tried(0.25)
 @given(ranks)
 def test_a_run_takes_as_long_as_its_slowest_rank_and_no_shorter_than_any_alone(ranks: list[Rank]) -> None:
     contexts = run(*ranks)

@@ -8,16 +8,17 @@ import pytest
 
 from benchmarks.chromium import Chromium, chromium
 from traceanalyzer import load
-from traceanalyzer.report.build import measure_run, report_of
+from traceanalyzer.report.build import report_of
 from traceanalyzer.report.html import Details, render_html
+from traceanalyzer.selection import measured
 
 SAMPLES = Path(__file__).resolve().parents[3] / "sample_traces"
 
 
 def report_and_details(*paths):
     """What the page of these recordings is made from."""
-    measured = measure_run(load(*paths))
-    return report_of(measured, 300), Details.of(measured.critical)
+    of = measured(load(*paths))
+    return report_of(of, 300), Details.of(of.critical)
 
 
 @pytest.fixture(scope="session")

@@ -11,9 +11,9 @@ import pytest
 from tests.kineto_builder import KinetoTrace
 from tests.report.html.conftest import SAMPLES, report_and_details
 from tests.report.reports import empty, full, hostile
-from traceanalyzer.analysis.ranks import RankRow
-from traceanalyzer.analysis.timeline import Category
+from traceanalyzer.analysis.ranks.compare import RankRow
 from traceanalyzer.report.html import render_html
+from traceanalyzer.report.timeline.lanes import Category
 
 RANK = RankRow(0, 0, 10.0, 10.0, 6.0, 3.0, 1.0, 2.0, 1.0, False)
 SEEN = """(element => {

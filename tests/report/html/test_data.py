@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from tests.report.reports import HOSTILE
-from traceanalyzer.analysis.timeline import Category, Events, Lane, Shown, Timeline
 from traceanalyzer.report.html import data
 from traceanalyzer.report.html.data import colour, first_view, json_block, shortened, timeline_block
+from traceanalyzer.report.timeline.lanes import Category, Events, Lane, Shown, Timeline
 
 STYLE = (files("traceanalyzer.report.html") / "assets" / "page.css").read_text(encoding="utf-8")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from traceanalyzer.analysis.metric import metric
+from traceanalyzer.figures import metric
 from traceanalyzer.report.html.markup import tag
 from traceanalyzer.report.html.tables import PRINTED_COLUMNS, plain_table, table
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from traceanalyzer.analysis.collective_names import KINDS
-from traceanalyzer.analysis.replay.dependencies import Dependencies
+from traceanalyzer.analysis.causes.dependencies import Dependencies
+from traceanalyzer.analysis.names.collectives import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 MB = 2**20
 """As PyTorch's `bucket_cap_mb` counts."""
+MAX_BUCKETS = 10_000
+"""Of one backward pass: PyTorch makes tens. A recording that claims more has damaged message sizes."""
 SIZE_RATIO = 2.0
 """The largest message must be so many times the smallest for a line through their times to mean something."""
 _REDUCTIONS = [KINDS.index(kind) for kind in ("all_reduce", "reduce_scatter")]
@@ -66,6 +68,8 @@ def rebucketed(wanted: BucketSize) -> Callable[[Tape], Tape | None]:
         cost = fit_cost(size, tape.duration)
         if cost is None or not runs:
             return None
+        if max(size[run].sum() for run in runs) > MAX_BUCKETS * wanted.of(size[np.concatenate(runs)]):
+            return None
         return _with_buckets(tape, runs, size, wanted.of(size[np.concatenate(runs)]), cost)
 
     return change
@@ -89,8 +93,8 @@ def fit_cost(size: I64, duration: I64) -> Cost | None:
 
 def _sizes(tape: Tape) -> I64:
     """Bytes that each op reduces across ranks, -1 where it does not or they were not recorded."""
-    calls = tape.ctx.collective_calls
-    size = np.full(len(tape.ctx.trace.device_ops), -1, np.int64)
+    calls = tape.source.collective_calls
+    size = np.full(len(tape.source.trace.device_ops), -1, np.int64)
     reducing = np.isin(calls.kind, _REDUCTIONS)
     size[calls.row[reducing]] = calls.bytes[reducing]
     return size[tape.row]
@@ -103,11 +107,11 @@ def _runs(tape: Tape, size: I64) -> list[I64]:
         return []
     needed = np.full(len(tape.row), len(tape.row), np.int64)
     index = np.arange(len(tape.row))
-    for on in (tape.dependencies.on, tape.dependencies.on_communication):
+    for on in (tape.dependencies.on, tape.dependencies.also_on):
         waits = (on >= 0) & ~tape.communication
         np.minimum.at(needed, on[waits], index[waits])
     cut = (needed[buckets[:-1]] < buckets[1:]) | (tape.stream[buckets[:-1]] != tape.stream[buckets[1:]])
-    step = tape.ctx.steps.of_op[tape.row[buckets]]
+    step = tape.source.steps.of_op[tape.row[buckets]]
     cut |= step[1:] != step[:-1]
     cut |= ~_waits_for_compute(tape)[buckets[1:]] | _host_waited(tape, buckets)
     return np.split(buckets, np.flatnonzero(cut) + 1)
@@ -144,7 +148,7 @@ def _with_buckets(tape: Tape, runs: list[I64], size: I64, target: float, cost: C
 def _produced(tape: Tape, run: I64, size: I64, bounds: F64, compute: I64) -> I64:
     """The compute op after which the gradients up to each of these bytes are there. Those of the first bucket come
     as evenly as the others, but not before the step begins."""
-    step = tape.ctx.steps.of_op[tape.row]
+    step = tape.source.steps.of_op[tape.row]
     ready = compute[np.maximum(np.searchsorted(compute, run) - 1, 0)]
     spacing = int(ready[-1] - ready[0]) // max(len(run) - 1, 1)
     earliest = int(np.argmax(step == step[run[0]]))
@@ -177,7 +181,7 @@ def _inserted(marked: Tape, tape: Tape, after: I64, like: I64, duration: I64) ->
     dependencies = Dependencies(
         np.append(shifted(on.on), moved[after])[order],
         np.append(on.delay, zeros)[order],
-        np.append(shifted(on.on_communication), zeros - 1)[order],
+        np.append(shifted(on.also_on), zeros - 1)[order],
     )
     return replace(
         marked,

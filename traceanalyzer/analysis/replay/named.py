@@ -7,39 +7,39 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.backward import made_by
-from traceanalyzer.analysis.intervals import measure, union
-from traceanalyzer.analysis.texts import texts_where
+from traceanalyzer.analysis.algebra.intervals import measure, union
+from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.joined.backward import made_by
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
-    from traceanalyzer.analysis.context import Context
+    from traceanalyzer.analysis.joined.linked import Linked
     from traceanalyzer.trace import I64, Bool
 
 MODULE_PREFIX = "nn.Module: "
 """What PyTorch calls the range around a module's forward, its class and number following."""
 
 
-def ops_named(ctx: Context, pattern: str) -> Bool:
+def ops_named(linked: Linked, pattern: str) -> Bool:
     """Device ops whose own name the regular expression matches, or that of an operator, annotation, library call or
     Python frame around their launch. To a module belongs the backward pass of what it ran, too."""
-    names = texts_where(ctx.trace, re.compile(pattern).search)
-    tree, ranges = ctx.tree, ctx.trace.host_ranges
+    names = texts_where(linked.trace.strings, re.compile(pattern).search)
+    tree, ranges = linked.tree, linked.trace.host_ranges
     inside = np.zeros(len(tree.start), bool)
     inside[~tree.is_call] = names[ranges.name[tree.row[~tree.is_call]]]
     inside = tree.innermost(inside) >= 0
-    modules = texts_where(ctx.trace, lambda text: text.startswith(MODULE_PREFIX))
-    inside |= _in_frames(ctx, names)
-    inside |= made_by(ctx, _in_frames(ctx, names & modules))
-    chosen: Bool = names[ctx.trace.device_ops.name]
-    launched = np.flatnonzero(ctx.launch >= 0)
-    chosen[launched] |= inside[tree.node_of_call[ctx.launch[launched]]]
+    modules = texts_where(linked.trace.strings, lambda text: text.startswith(MODULE_PREFIX))
+    inside |= _in_frames(linked, names)
+    inside |= made_by(linked, _in_frames(linked, names & modules))
+    chosen: Bool = names[linked.trace.device_ops.name]
+    launched = np.flatnonzero(linked.launch >= 0)
+    chosen[launched] |= inside[tree.node_of_call[linked.launch[launched]]]
     return chosen
 
 
-def _in_frames(ctx: Context, names: Bool) -> Bool:
+def _in_frames(linked: Linked, names: Bool) -> Bool:
     """Which nodes of the host tree begin inside a Python frame with one of the names."""
-    tree, ranges = ctx.tree, ctx.trace.host_ranges
+    tree, ranges = linked.tree, linked.trace.host_ranges
     rows = np.flatnonzero((ranges.kind == RangeKind.PYTHON) & names[ranges.name])
     result = np.zeros(len(tree.start), bool)
     for thread in np.unique(ranges.thread[rows]):

@@ -10,24 +10,35 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.gaps import QUEUED_LATENCY_NS
-from traceanalyzer.analysis.metric import ms
-from traceanalyzer.analysis.replay.binding import Bindings, Bound, HostWaits, op_before
-from traceanalyzer.analysis.replay.critical_path import Part, PathKind, walk
-from traceanalyzer.analysis.replay.path_rows import PathTime
-from traceanalyzer.analysis.replay.simulate import QUEUE_DEPTH, repetitions, run
+from traceanalyzer.analysis.causes.critical_path import Part, PathKind, walk
+from traceanalyzer.analysis.causes.start import Bindings, Bound, HostWaits, op_before
+from traceanalyzer.analysis.replay.simulate import repetitions, run
+from traceanalyzer.analysis.tables.path_rows import PathTime
+from traceanalyzer.analysis.time.launch_queue import QUEUE_DEPTH, QUEUED_LATENCY_NS
+from traceanalyzer.figures import ms
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from traceanalyzer.analysis.replay.critical_path import Chain
+    from traceanalyzer.analysis.causes.critical_path import Chain
     from traceanalyzer.analysis.replay.simulate import Pass
     from traceanalyzer.analysis.replay.tape import Tape
     from traceanalyzer.trace import F64, I64
 
 
-def replayed_path_time(tapes: Sequence[Tape]) -> PathTime:
-    """The critical path of the first of the ranks that are replayed together, by kind, a mean step."""
+KIND_OF_PART = {
+    "rest": PathKind.LAUNCH,
+    "reading": PathKind.WAIT,
+    "work": PathKind.HOST,
+    "loading": PathKind.INPUT,
+    "profiling": PathKind.PROFILER,
+}
+"""The kind of path that each part of the host's work is."""
+
+
+def replayed_path_time(tapes: Sequence[Tape], scale: float = 1.0) -> PathTime:
+    """The critical path of the first of the ranks that are replayed together, by kind, a mean step; times are
+    multiplied by `scale` (`Replay.scale`)."""
     tape, times = tapes[0], run(tapes, repetitions(tapes))[0]
     end = np.array(times.end)
     window = (times.done[-2], times.done[-1])
@@ -35,15 +46,15 @@ def replayed_path_time(tapes: Sequence[Tape]) -> PathTime:
     spent = _on_host(tape, times, chain)
     for kind, rows in _on_device(tape, chain).items():
         spent[kind] += int((chain.end - chain.start)[rows].sum())
-    return PathTime(**{kind.label: ms(spent[kind] / tape.steps) for kind in PathKind})
+    return PathTime(**{kind.label: ms(spent[kind] / tape.steps) * scale for kind in PathKind})
 
 
 def _bindings(tape: Tape, times: Pass) -> Bindings:
     came, end = np.array(times.came), np.array(times.end)
     before = op_before(tape.stream)
-    on, on_communication = tape.dependencies.on, tape.dependencies.on_communication
+    on, also_on = tape.dependencies.on, tape.dependencies.also_on
     candidates = ((before, tape.gap, Bound.STREAM), (on, tape.dependencies.delay, Bound.DEPENDENCY),
-                  (on_communication, 0, Bound.DEPENDENCY))  # fmt: skip
+                  (also_on, 0, Bound.DEPENDENCY))  # fmt: skip
     by, op = np.full(len(came), Bound.LAUNCH, np.uint8), np.full(len(came), -1, np.int64)
     for other, delay, bound in candidates:
         binds = (other >= 0) & (end[other] + delay == came)
@@ -78,26 +89,46 @@ def _on_device(tape: Tape, chain: Chain) -> dict[PathKind, I64]:
 def _held_by(tape: Tape, running: I64) -> I64:
     """For each op the kind of the op of another stream that it waited for in the recording: where the replay keeps a
     long pause, that is what held the device."""
-    bindings, kind = tape.ctx.bindings, np.full(len(tape.ctx.trace.device_ops) + 1, PathKind.OTHER)
+    bindings, kind = tape.source.bindings, np.full(len(tape.source.trace.device_ops) + 1, PathKind.OTHER)
     kind[tape.row] = running
     other = np.where(bindings.by == Bound.DEPENDENCY, bindings.op, -1)
     return kind[other[tape.row]]
 
 
 def _on_host(tape: Tape, times: Pass, chain: Chain) -> F64:
-    """Time of the host's stretches by kind, ns; between two events all that the host does is spread evenly."""
-    rest = tape.dispatch - tape.reading
-    work = {PathKind.LAUNCH: rest, PathKind.WAIT: tape.reading, PathKind.HOST: tape.work, PathKind.INPUT: tape.loading,
-            PathKind.PROFILER: tape.profiling}  # fmt: skip
-    dispatch, own, loading, profiling = tape.tail
-    tail = {PathKind.LAUNCH: dispatch, PathKind.HOST: own, PathKind.INPUT: loading, PathKind.PROFILER: profiling}
-    first = times.called[0] - sum(int(part[0]) for part in work.values())
-    time = np.concatenate(([first], np.stack((times.called, times.returned), axis=1).ravel()))
-    time = np.append(time, time[-1] + sum(tape.tail))
+    """Time of the host's stretches by kind, ns."""
     rows = chain.part == Part.HOST
     spent = np.zeros(len(PathKind))
-    for kind, part in work.items():
-        steps = np.concatenate(([0], np.repeat(np.cumsum(part), 2)))
-        steps = np.append(steps, steps[-1] + tail.get(kind, 0))
-        spent[kind] = (np.interp(chain.end[rows], time, steps) - np.interp(chain.start[rows], time, steps)).sum()
+    for part, time in HostClock(tape, times).spent(chain.start[rows], chain.end[rows]).items():
+        spent[KIND_OF_PART[part]] = time.sum()
     return spent
+
+
+class HostClock:
+    """What the host of a replayed tape spends its time on; between two events all that it does is spread evenly."""
+
+    def __init__(self, tape: Tape, times: Pass) -> None:
+        parts = {
+            "rest": (tape.dispatch - tape.reading, tape.tail[0]),
+            "reading": (tape.reading, 0),
+            "work": (tape.work, tape.tail[1]),
+            "loading": (tape.loading, tape.tail[2]),
+            "profiling": (tape.profiling, tape.tail[3]),
+        }
+        first = times.called[0] - sum(int(part[0]) for part, _ in parts.values())
+        time = np.concatenate(([first], np.stack((times.called, times.returned), axis=1).ravel()))
+        self._time = np.append(time, time[-1] + sum(tape.tail))
+        self._done = {name: _total(part, tail) for name, (part, tail) in parts.items()}
+
+    def spent(self, start: I64, end: I64) -> dict[str, F64]:
+        """Time on each part of its work within each of these intervals, ns; waits are the rest of them."""
+        return {
+            name: np.interp(end, self._time, done) - np.interp(start, self._time, done)
+            for name, done in self._done.items()
+        }
+
+
+def _total(part: I64, tail: int) -> I64:
+    """Time spent on a part of its work until each moment of the clock."""
+    steps = np.concatenate(([0], np.repeat(np.cumsum(part), 2)))
+    return np.append(steps, steps[-1] + tail)

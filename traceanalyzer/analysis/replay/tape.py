@@ -13,28 +13,29 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.host_timeline import HostState
-from traceanalyzer.analysis.intervals import IntervalSet, intersect, join, measure, union
-from traceanalyzer.analysis.launches import blocked_time
-from traceanalyzer.analysis.replay.dependencies import Dependencies, find_dependencies, stream_free_since
-from traceanalyzer.analysis.texts import texts_where
-from traceanalyzer.trace import RangeKind
+from traceanalyzer.analysis.algebra.intervals import IntervalSet, intersect, join, measure, union
+from traceanalyzer.analysis.causes.gaps import IdleCause, idle_by_cause
+from traceanalyzer.analysis.causes.reads import read_ranges
+from traceanalyzer.analysis.time.host_timeline import HostState
+from traceanalyzer.analysis.time.launch_queue import blocked_time
 
 if TYPE_CHECKING:
-    from traceanalyzer.analysis.context import Context
+    from traceanalyzer.analysis.causes.dependencies import Dependencies
+    from traceanalyzer.analysis.causes.explained import Explained
+    from traceanalyzer.analysis.joined.joined import Joined
+    from traceanalyzer.analysis.joined.linked import Linked
+    from traceanalyzer.analysis.roofline.rated import Rated
+    from traceanalyzer.analysis.time.timed import Timed
     from traceanalyzer.trace import I32, I64, Bool
 
-READS = frozenset({"aten::item", "aten::_local_scalar_dense", "aten::is_nonzero"})
-"""Operators that exist only to bring a value to the host; without the read they are gone, too."""
-QUEUED_GAP_NS = 20_000
-"""A queued op that starts later than this after its stream's last one waited for something else."""
-DEFAULT_LATENCY_NS = 8_000
-"""From a launch call's start to its op's, where no launch to an idle stream was recorded."""
-DEFAULT_GAP_NS = 1_000
 MAX_STEPS = 16
 """Steps on a tape at most: more of the same say nothing new and cost time."""
 OUTLIER_RATIO = 1.5
-"""A step this much slower than the median met something that is not the program's (a host hiccup)."""
+"""A step this much slower than the median may have met something that is not the program's (a host hiccup) ..."""
+FEW_HICCUPS = 0.2
+"""... unless more than this share of the steps did: then it is how the program runs ..."""
+NAMELESS_SHARE = 0.5
+"""... or less than this share of its excess has no cause of its own."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +57,8 @@ class Tape:
     """Whether the event waits until what was launched before it has ended."""
     reads: Bool
     """Whether the event belongs to an operator that only reads a value."""
+    call: I64
+    """Row of `Trace.api_calls` that each event is."""
     tail: tuple[int, int, int, int]
     """Dispatch, work, loading and profiling after the last event, ns."""
     event: I64
@@ -75,7 +78,7 @@ class Tape:
     """Number of the collective among those that several ranks' tapes share, -1: none (`together`)."""
     row: I64
     """Row of `Trace.device_ops` ..."""
-    ctx: Context
+    source: Rated
     """... of this recording."""
 
     @property
@@ -85,32 +88,30 @@ class Tape:
         return result
 
 
-def make_tape(ctx: Context, typical: Bool | None = None) -> Tape | None:
+def make_tape(rated: Rated, typical: Bool | None = None) -> Tape | None:
     """The tape of the steady steps (those that `typical_steps` chooses, unless given); None where launches or device
     work were not recorded."""
-    ops, calls, steps = ctx.trace.device_ops, ctx.trace.api_calls, ctx.steps
-    typical = typical_steps(ctx) if typical is None else typical
-    chosen = np.flatnonzero(ctx.steady_ops & (ctx.launch >= 0))
+    ops, calls, steps = rated.trace.device_ops, rated.trace.api_calls, rated.steps
+    typical = typical_steps(rated) if typical is None else typical
+    chosen = np.flatnonzero(rated.steady_ops & (rated.launch >= 0))
     chosen = chosen[typical[steps.of_op[chosen]]]
     if not len(chosen):
         return None
-    kept = _host_windows(ctx, typical)
+    kept = _host_windows(rated, typical)
     inside = _inside(kept, calls.start)
     launching = np.zeros(len(calls), bool)
-    launching[ctx.launch[chosen]] = True
-    rows = np.flatnonzero((launching | ctx.blocks) & inside)
-    chosen = chosen[np.isin(ctx.launch[chosen], rows)]
+    launching[rated.launch[chosen]] = True
+    rows = np.flatnonzero((launching | rated.blocks) & inside)
+    chosen = chosen[np.isin(rated.launch[chosen], rows)]
     if not len(rows) or not len(chosen):
         return None
     event_of_call = np.full(len(calls), -1, np.int64)
     event_of_call[rows] = np.arange(len(rows))
-    chosen = chosen[np.lexsort((ops.start[chosen], event_of_call[ctx.launch[chosen]]))]
-    event = event_of_call[ctx.launch[chosen]]
-    stream = _streams(ctx, chosen)
-    dependencies = find_dependencies(ctx, chosen, stream)
-    latency, gap = _timing(ctx, chosen, stream, dependencies)
-    host = _host_time(ctx, rows, kept)
-    reads = _inside(read_ranges(ctx), calls.start[rows])
+    chosen = chosen[np.lexsort((ops.start[chosen], event_of_call[rated.launch[chosen]]))]
+    event = event_of_call[rated.launch[chosen]]
+    starts = rated.starts
+    host = _host_time(rated, rows, kept)
+    reads = _inside(read_ranges(rated), calls.start[rows])
     return Tape(
         steps=int(typical.sum()),
         dispatch=host.dispatch[:-1],
@@ -118,31 +119,32 @@ def make_tape(ctx: Context, typical: Bool | None = None) -> Tape | None:
         loading=host.loading[:-1],
         reading=host.reading[:-1],
         profiling=host.profiling[:-1],
-        waits=ctx.blocks[rows],
+        waits=rated.blocks[rows],
         reads=reads,
+        call=rows,
         tail=(int(host.dispatch[-1]), int(host.work[-1]), int(host.loading[-1]), int(host.profiling[-1])),
         event=event,
-        stream=stream,
+        stream=starts.stream[chosen],
         duration=(ops.end - ops.start)[chosen],
-        alone=_alone(ctx, chosen),
-        latency=latency,
-        gap=gap,
-        dependencies=dependencies,
-        communication=ctx.is_communication[chosen],
-        copy=ctx.is_copy[chosen],
+        alone=_alone(rated, chosen),
+        latency=starts.latency[chosen],
+        gap=(starts.pause + starts.held)[chosen],
+        dependencies=starts.dependencies.among(chosen),
+        communication=rated.is_communication[chosen],
+        copy=rated.is_copy[chosen],
         meeting=np.full(len(chosen), -1, np.int64),
         row=chosen,
-        ctx=ctx,
+        source=rated,
     )
 
 
-def typical_steps(*contexts: Context) -> Bool:
-    """For each step of the first of a run's ranks whether the tape holds it: on every rank steady and no outlier that
-    took far longer than the median, and of a long recording the steps in its middle."""
-    typical = _usual(contexts[0])
-    for other in contexts[1:]:
+def typical_steps(*recordings: Explained) -> Bool:
+    """For each step of the first of a run's ranks whether the tape holds it: on every rank steady and no hiccup, and of
+    a long recording the steps in its middle."""
+    typical = _usual(recordings[0])
+    for other in recordings[1:]:
         usual = {name for name, here in zip(other.steps.names, _usual(other).tolist(), strict=True) if here}
-        typical &= np.array([name in usual for name in contexts[0].steps.names])
+        typical &= np.array([name in usual for name in recordings[0].steps.names])
     chosen = np.flatnonzero(typical)
     surplus = max(len(chosen) - MAX_STEPS, 0)
     typical[chosen[: surplus // 2]] = False
@@ -150,34 +152,48 @@ def typical_steps(*contexts: Context) -> Bool:
     return typical
 
 
-def _usual(ctx: Context) -> Bool:
-    steps = ctx.steps
-    usual: Bool = steps.duration <= OUTLIER_RATIO * np.median(steps.duration[steps.steady])
-    usual[: steps.warmup] = False
+def _usual(explained: Explained) -> Bool:
+    usual = ~hiccups(explained)
+    usual[: explained.steps.warmup] = False
     return usual
 
 
-def _host_windows(ctx: Context, typical: Bool) -> IntervalSet:
+def hiccups(explained: Explained) -> Bool:
+    """Steps that took far longer than the median for nothing that the program does: few, and longer by idle time that
+    slow launches or nothing recorded explain, not by device work, waits, loading or work of the host."""
+    steps = explained.steps
+    median = np.median(steps.duration[steps.steady])
+    slow: Bool = steps.duration > OUTLIER_RATIO * median
+    if explained.device is None or not slow.any() or slow[steps.steady].mean() > FEW_HICCUPS:
+        return np.zeros(len(slow), bool)
+    idle = idle_by_cause(explained, explained.gaps, explained.device)
+    nameless = idle[IdleCause.LAUNCH] + idle[IdleCause.OTHER] + idle[IdleCause.PROFILER]
+    usual = np.median(nameless[steps.steady])
+    nameless_slow: Bool = slow & (nameless - usual >= NAMELESS_SHARE * (steps.duration - median))
+    return nameless_slow
+
+
+def _host_windows(timed: Timed, typical: Bool) -> IntervalSet:
     """Host time of the tape's steps, each with what follows it up to the next; a step's host range is cut to the
     length of its window, because the recorder's own start-up and stop are not the step's."""
-    steps = ctx.steps
+    steps = timed.steps
     begin = np.maximum(steps.host_start, steps.host_end - steps.duration)
     until = np.append(np.maximum(steps.host_start[1:], steps.host_end[:-1]), steps.host_end[-1])
-    calls = ctx.launch[(steps.of_op == len(steps) - 1) & (ctx.launch >= 0)]
-    launched = ctx.trace.api_calls.start[calls]
+    calls = timed.launch[(steps.of_op == len(steps) - 1) & (timed.launch >= 0)]
+    launched = timed.trace.api_calls.start[calls]
     if len(calls) and launched.min() < begin[-1]:
         begin[-1] = steps.host_start[-1]
         until[-1] = min(until[-1], max(int(launched.max()) + 1, int(begin[-1] + steps.duration[-1])))
     return union(begin[typical], until[typical])
 
 
-def _alone(ctx: Context, chosen: I64) -> I64:
+def _alone(linked: Linked, chosen: I64) -> I64:
     """Duration of each op, for compute beside a collective that of its like (same name) without one, ns."""
-    ops = ctx.trace.device_ops
+    ops = linked.trace.device_ops
     duration = (ops.end - ops.start)[chosen]
-    collective = union(ops.start[ctx.is_communication], ops.end[ctx.is_communication])
+    collective = union(ops.start[linked.is_communication], ops.end[linked.is_communication])
     beside = measure(collective, ops.start[chosen], ops.end[chosen]) * 2 > duration
-    slowed = beside & ~ctx.is_communication[chosen]
+    slowed = beside & ~linked.is_communication[chosen]
     result = duration.copy()
     for name in np.unique(ops.name[chosen[slowed]]).tolist():
         like = ops.name[chosen] == name
@@ -185,34 +201,6 @@ def _alone(ctx: Context, chosen: I64) -> I64:
         if free.any():
             result[like & slowed] = np.minimum(duration[like & slowed], int(np.median(duration[free])))
     return result
-
-
-def _streams(ctx: Context, chosen: I64) -> I32:
-    ops = ctx.trace.device_ops
-    keys = np.stack((ops.device[chosen], ops.context[chosen], ops.stream[chosen]), axis=1)
-    _, stream = np.unique(keys, axis=0, return_inverse=True)
-    return stream.astype(np.int32).reshape(-1)
-
-
-def _timing(ctx: Context, chosen: I64, stream: I32, dependencies: Dependencies) -> tuple[I64, I64]:
-    """Launch latency and least gap of each op. An op that was queued, and started late for no reason that is known,
-    keeps its pause: ops of other streams held what it needed of the device."""
-    ops, calls = ctx.trace.device_ops, ctx.trace.api_calls
-    start, end, call = ops.start[chosen], ops.end[chosen], ctx.launch[chosen]
-    before = stream_free_since(start, end, stream)
-    queued = calls.end[call] <= before
-    latency = start - calls.start[call]
-    first = np.append(True, call[1:] != call[:-1])
-    met = dependencies.met(end)
-    # What a stream's first op on the tape waited for is not on the tape.
-    alone = first & ~queued & (latency >= 0) & (met <= calls.start[call]) & (before > 0)
-    usual = int(np.median(latency[alone])) if alone.any() else DEFAULT_LATENCY_NS
-    latency = np.where(alone, np.minimum(latency, 2 * usual), usual)
-    pause = start - before
-    short = queued & (pause >= 0) & (pause < QUEUED_GAP_NS)
-    usual_gap = int(np.median(pause[short])) if short.any() else DEFAULT_GAP_NS
-    late = queued & ~short & (start - met >= QUEUED_GAP_NS)
-    return latency, np.where(short | late, pause, usual_gap)
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,54 +214,40 @@ class _HostTime:
     profiling: I64
 
 
-def _host_time(ctx: Context, rows: I64, kept: IntervalSet) -> _HostTime:
-    calls = ctx.trace.api_calls
+def _host_time(timed: Timed, rows: I64, kept: IntervalSet) -> _HostTime:
+    calls = timed.trace.api_calls
     start = np.append(kept.start[0], calls.start[rows])
     end = np.append(calls.start[rows], kept.end[-1])
-    states = {state: intersect(covered, kept) for state, covered in ctx.timeline.states.items()}
-    profiling = measure(intersect(ctx.timeline.profiler, kept), start, end)
+    states = {state: intersect(covered, kept) for state, covered in timed.timeline.states.items()}
+    profiling = measure(intersect(timed.timeline.profiler, kept), start, end)
     loading = measure(states[HostState.INPUT], start, end)
     work = sum(measure(states[s], start, end) for s in (HostState.WORK, HostState.ALLOCATE, HostState.COMMUNICATION))
-    waited = np.append(0, waited_time(ctx, rows) + blocked_time(ctx, rows))
+    waited = np.append(0, waited_time(timed, rows) + blocked_time(timed, rows))
     work = np.maximum(work - profiling, 0)
     dispatch = np.maximum(measure(kept, start, end) - loading - work - profiling - waited, 0)
-    brings = np.append(_brings_input(ctx, rows), False)
+    brings = np.append(timed.call_brings_input[rows], False)
     loading, work = np.where(brings, loading + work, loading), np.where(brings, 0, work)
-    reading = np.clip(measure(_reading(ctx), start, end) - waited, 0, dispatch)
+    reading = np.clip(measure(_reading(timed), start, end) - waited, 0, dispatch)
     return _HostTime(dispatch, work, loading, reading, profiling)
 
 
-def waited_time(ctx: Context, rows: I64) -> I64:
+def waited_time(joined: Joined, rows: I64) -> I64:
     """How long each of these calls waited for the device, ns: until what was launched before it had ended."""
-    calls, ops = ctx.trace.api_calls, ctx.trace.device_ops
-    target = ctx.drained_at(calls.start[rows] + 1)
+    calls, ops = joined.trace.api_calls, joined.trace.device_ops
+    target = joined.drained_at(calls.start[rows] + 1)
     own = np.zeros(len(calls), np.int64)
-    copying = np.flatnonzero(ctx.is_copy & (ctx.launch >= 0))
-    own[ctx.launch[copying]] = ops.end[copying]
+    copying = np.flatnonzero(joined.is_copy & (joined.launch >= 0))
+    own[joined.launch[copying]] = ops.end[copying]
     target = np.maximum(target, own[rows])
     waited = np.clip(np.minimum(target, calls.end[rows]) - calls.start[rows], 0, None)
-    return np.where(ctx.blocks[rows], waited, 0)
+    return np.where(joined.blocks[rows], waited, 0)
 
 
-def _brings_input(ctx: Context, rows: I64) -> Bool:
-    """Which events launch a copy that brings input."""
-    result = np.zeros(len(ctx.trace.api_calls), bool)
-    result[ctx.launch[ctx.brings_input & (ctx.launch >= 0)]] = True
-    return result[rows]
-
-
-def _reading(ctx: Context) -> IntervalSet:
+def _reading(joined: Joined) -> IntervalSet:
     """Host time in operators that only read a value, and in calls that wait and launch nothing."""
-    calls, waiting = ctx.trace.api_calls, ctx.blocks.copy()
-    waiting[ctx.launch[ctx.launch >= 0]] = False
-    return join(read_ranges(ctx), union(calls.start[waiting], calls.end[waiting]))
-
-
-def read_ranges(ctx: Context) -> IntervalSet:
-    """When the host is in operators that exist only to bring a value to it."""
-    ranges = ctx.trace.host_ranges
-    rows = texts_where(ctx.trace, READS.__contains__)[ranges.name] & (ranges.kind == RangeKind.OP)
-    return union(ranges.start[rows], ranges.end[rows])
+    calls, waiting = joined.trace.api_calls, joined.blocks.copy()
+    waiting[joined.launch[joined.launch >= 0]] = False
+    return join(read_ranges(joined), union(calls.start[waiting], calls.end[waiting]))
 
 
 def _inside(a: IntervalSet, time: I64) -> Bool:

@@ -12,39 +12,40 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.collective_matches import match_collectives
+from traceanalyzer.analysis.ranks.matches import match_collectives
 from traceanalyzer.analysis.replay.tape import make_tape, typical_steps
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from traceanalyzer.analysis.collective_matches import Matches
-    from traceanalyzer.analysis.context import Context
+    from traceanalyzer.analysis.ranks.matches import Matches
     from traceanalyzer.analysis.replay.tape import Tape
+    from traceanalyzer.analysis.roofline.rated import Rated
+    from traceanalyzer.analysis.time.timed import Timed
     from traceanalyzer.trace import I64
 
 MAX_RANKS = 8
 """Of more, those that spend least in collectives are replayed: they arrive last, so the others wait for them."""
 
 
-def make_tapes(ctx: Context, peers: Sequence[Context] = ()) -> tuple[Tape, ...]:
+def make_tapes(rated: Rated, peers: Sequence[Rated] = ()) -> tuple[Tape, ...]:
     """The tape of a recording, and of the other ranks of its run where they share collectives with it; empty where
     launches or device work were not recorded."""
     if peers:
-        ranks = (ctx, *sorted(peers, key=_in_collectives)[: MAX_RANKS - 1])
+        ranks = (rated, *sorted(peers, key=_in_collectives)[: MAX_RANKS - 1])
         tapes = [make_tape(one, typical_steps(one, *(other for other in ranks if other is not one))) for one in ranks]
         made = [tape for tape in tapes if tape is not None]
         if len(made) == len(ranks) and len({tape.steps for tape in made}) == 1:
             joined = join(made, match_collectives(ranks))
             if (joined[0].meeting >= 0).any():
                 return joined
-    alone = make_tape(ctx)
+    alone = make_tape(rated)
     return () if alone is None else (alone,)
 
 
-def _in_collectives(ctx: Context) -> int:
+def _in_collectives(timed: Timed) -> int:
     """Time of a rank in collectives, waiting included, ns."""
-    calls = ctx.collective_calls
+    calls = timed.collective_calls
     return int((calls.end - calls.start).sum())
 
 
@@ -60,7 +61,7 @@ def join(tapes: Sequence[Tape], matches: Matches) -> tuple[Tape, ...]:
 
 def _positions(tape: Tape, row: I64) -> I64:
     """Where these device ops are on the tape, -1: nowhere."""
-    of_row = np.full(len(tape.ctx.trace.device_ops) + 1, -1, np.int64)
+    of_row = np.full(len(tape.source.trace.device_ops) + 1, -1, np.int64)
     of_row[tape.row] = np.arange(len(tape.row))
     of_row[-1] = -1
     return of_row[row]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from traceanalyzer.analysis.metric import definitions
+from traceanalyzer.figures import definitions
 from traceanalyzer.report import outline
 from traceanalyzer.report.format import figure, label, measured
 from traceanalyzer.report.html.markup import Markup, join, tag

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import orjson
 
-from traceanalyzer.analysis.timeline import Category, Events, Shown, Timeline
 from traceanalyzer.report.format import plain
 from traceanalyzer.report.html.markup import Markup, tag
+from traceanalyzer.report.timeline.lanes import Category, Events, Shown, Timeline
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from traceanalyzer.report.html.figures import Chart
+    from traceanalyzer.report.html.charts import Chart
 
 MAX_TIMELINE_BYTES = 1_200_000
 """Of the 2 MB that all charts may take; the others are bounded by their own limits and stay under a tenth of it."""

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.memory_tracks import MemoryTrack, memory_tracks
-from traceanalyzer.analysis.op_models import Precision
-from traceanalyzer.analysis.step_timeline import step_timeline
+from traceanalyzer.analysis.roofline.op_models import Precision
+from traceanalyzer.report.timeline.memory_tracks import MemoryTrack, memory_tracks
+from traceanalyzer.report.timeline.step_timeline import step_timeline
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.measure import Measurements
-    from traceanalyzer.analysis.timeline import Timeline
+    from traceanalyzer.report.timeline.lanes import Timeline
 
 TERA = 1e12
 ORDINARY = "fp32 on the ordinary cores"
@@ -41,16 +41,15 @@ class Details:
     @classmethod
     def of(cls, m: Measurements) -> Details:
         """The details of the rank that the report speaks of."""
-        return cls(step_timeline(m), memory_tracks(m.ctx.trace.memory_events), _ceilings(m))
+        return cls(step_timeline(m), memory_tracks(m.trace.memory_events), _ceilings(m))
 
 
 def _ceilings(m: Measurements) -> Ceilings | None:
-    ctx = m.ctx
-    gpu = None if ctx.device is None else ctx.gpus[ctx.device]
+    gpu = None if m.device is None else m.gpus[m.device]
     if gpu is None:
         return None
     peaks = {ORDINARY: gpu.vector.get("fp32")}
-    for code in np.unique(ctx.roofline.precision[ctx.steady_ops & ctx.roofline.modelled]).tolist():
+    for code in np.unique(m.roofline.precision[m.steady_ops & m.roofline.modelled]).tolist():
         name = Precision(code).name.lower()
         peaks[f"{name} on tensor cores"] = gpu.tensor.get(name)
     known = {name: peak / TERA for name, peak in peaks.items() if peak}

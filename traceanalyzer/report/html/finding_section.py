@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 from traceanalyzer.report import outline
 from traceanalyzer.report.html import places
-from traceanalyzer.report.html.explained import explained
+from traceanalyzer.report.html.finding_page import explained
 from traceanalyzer.report.html.markup import Markup, join, tag
 from traceanalyzer.report.html.parts import link_to
 from traceanalyzer.report.html.tables import plain_table, term
 
 if TYPE_CHECKING:
-    from traceanalyzer.analysis.timeline import Timeline
     from traceanalyzer.report.html.parts import Page
     from traceanalyzer.report.model import Finding
+    from traceanalyzer.report.timeline.lanes import Timeline
 
 GLOSSARY = dict(outline.GLOSSARY)
 ELSEWHERE = (

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.timeline import Category
+from traceanalyzer.report.timeline.lanes import Category
 
 if TYPE_CHECKING:
-    from traceanalyzer.analysis.timeline import Timeline
     from traceanalyzer.report.model import Evidence, Finding
+    from traceanalyzer.report.timeline.lanes import Timeline
     from traceanalyzer.trace import Bool
 
 LEAST = 8

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from traceanalyzer.report.format import label, number
-from traceanalyzer.report.html.figures import Chart, bar, figure, means, short, span
+from traceanalyzer.report.html.charts import Chart, bar, figure, means, short, span
 from traceanalyzer.report.outline import step_ms
 
 if TYPE_CHECKING:

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.timeline import Category
 from traceanalyzer.report.format import figure
 from traceanalyzer.report.html.data import colour, first_view, timeline_block
 from traceanalyzer.report.html.markup import Markup, join, tag
+from traceanalyzer.report.timeline.lanes import Category
 
 if TYPE_CHECKING:
-    from traceanalyzer.analysis.timeline import Timeline
     from traceanalyzer.report.html.parts import Page
+    from traceanalyzer.report.timeline.lanes import Timeline
 
 HELP = "Drag to zoom, double-click for all of it; with the timeline in focus, the arrow keys move and + and - zoom."
 NO_TIMELINE = "The recording holds no events of host or device, so there is no timeline."

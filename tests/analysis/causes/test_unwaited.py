@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.analysis.causes.test_gaps import Program, causes
+from tests.examples import tried
+from traceanalyzer.analysis.causes import unwaited
+from traceanalyzer.analysis.causes.gaps import REFILL_LAUNCHES, GapSide, find_gaps
+from traceanalyzer.analysis.causes.unwaited import gaps_without_waits
+from traceanalyzer.analysis.measure import Measurements
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(scope="module", autouse=True)
+def short_queue() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(unwaited, "QUEUE_DEPTH", 3)
+        yield
+
+
+def left(program: Program) -> list[int]:
+    ctx = Measurements(program.build())
+    gaps = find_gaps(ctx)
+    inside = gaps.side == GapSide.INSIDE
+    return gaps_without_waits(ctx, gaps.start[inside], gaps.end[inside], gaps.next_op[inside]).tolist()
+
+
+def event_by_event(
+    host: list[int], first: list[bool], latency: list[int], pause: list[int], busy: list[int], begin: int
+):
+    """The gaps, one launch after the other: each begins a stretch of work or belongs to the one begun last."""
+    blocked, ended, started, found, stretch = 0, begin, [], [], begin
+    for j, time in enumerate(host):
+        if j >= unwaited.QUEUE_DEPTH:
+            blocked = max(blocked, started[j - unwaited.QUEUE_DEPTH] - time)
+        if first[j]:
+            k = len(found)
+            stretch = max(time + blocked + latency[k], ended + pause[k])
+            found.append(stretch - ended)
+            ended = stretch + busy[k]
+        started.append(stretch)
+    return found
+
+
+@st.composite
+def programs(draw):
+    count = draw(st.integers(1, 14))
+    times = st.lists(st.integers(0, 40), min_size=count, max_size=count)
+    first = [True, *draw(st.lists(st.booleans(), min_size=count - 1, max_size=count - 1))]
+    gaps = sum(first)
+    some = st.lists(st.integers(0, 30), min_size=gaps, max_size=gaps)
+    return np.cumsum(draw(times)), np.array(first), *(np.array(draw(some)) for _ in range(3)), draw(st.integers(0, 50))
+
+
+@tried(5)
+@given(programs())
+def test_the_running_maximum_is_what_a_loop_over_the_launches_gives(program) -> None:
+    host, first, latency, pause, busy, begin = program
+    found = unwaited._schedule(
+        host=host,
+        stretch=np.cumsum(first),
+        offset=np.zeros_like(host),
+        first=np.flatnonzero(first),
+        latency=latency,
+        pause=pause,
+        busy=busy,
+        begin=begin,
+    )
+    assert found.tolist() == event_by_event(*(a.tolist() for a in program[:-1]), begin)
+
+
+def test_without_waits_nothing_changes() -> None:
+    assert left(Program().launch(us=50).spend(100).launch()) == [54_000]
+
+
+def waiting(long_us: float) -> Program:
+    """30 short kernels, launched in 570 us, follow a long one for which the host waits before it launches them."""
+    program = Program()
+    for _ in range(4):
+        program.launch(us=long_us).sync()
+        for _ in range(30):
+            program.spend(15).launch(us=5)
+    return program
+
+
+def launch_and_sync(program: Program) -> tuple[int, int]:
+    found = causes(program)
+    return found.count("launch"), found.count("sync")
+
+
+def test_a_wait_that_costs_the_lead_is_what_exposes_the_launches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without it all 30 would have been launched while the long kernel ran; what is left are pauses of queued ops."""
+    monkeypatch.setattr(unwaited, "QUEUE_DEPTH", 1024)
+    assert launch_and_sync(waiting(800)) == (3, 120)
+
+
+def test_a_host_that_is_too_slow_anyway_keeps_its_gaps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unwaited, "QUEUE_DEPTH", 1024)
+    launch, sync = launch_and_sync(waiting(100))
+    assert launch > 50
+    assert sync >= 4 * REFILL_LAUNCHES
+
+
+def test_the_host_is_never_further_ahead_than_the_queue_is_long() -> None:
+    """The waits cost the lead, but the lead is worth three launches only."""
+    launch, sync = launch_and_sync(waiting(800))
+    assert launch > 50
+    assert sync >= 4 * REFILL_LAUNCHES

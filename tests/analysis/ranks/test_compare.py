@@ -1,0 +1,227 @@
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from tests.analysis.collectives import GEMM, Ranked
+from tests.recorded import ranks
+from traceanalyzer.analysis.measure import Measurements
+from traceanalyzer.analysis.ranks.compare import compare_ranks
+from traceanalyzer.analysis.ranks.matches import match_collectives
+from traceanalyzer.analysis.ranks.rank_clocks import align_clocks
+
+if TYPE_CHECKING:
+    from traceanalyzer.trace import Trace
+
+RUNS = [
+    f"{program}.{side}" for program in ("ddp_accum_sync", "straggler", "tensor_parallel") for side in ("base", "fix")
+]
+EPOCH = 1_700_000_000_000_000_000
+STEP = 1000
+
+
+def rank_trace(
+    rank: int, *, compute: float, step: float = STEP, steps: int = 4, clock: float = 0.0, last: float = 0.0,
+    collectives: int = 1, kernel: str = "allreduce", ranks: int = 2, world: int = 2, epoch: int = EPOCH,
+) -> Trace:  # fmt: skip
+    """Steps of `compute` us of work, then collectives that all end at 950 us; `clock` is added to every time."""
+    builder = Ranked()
+    for i in range(steps):
+        at = step * i + clock
+        builder.annotation(f"ProfilerStep#{i}", at, at + step)
+        builder.launched(GEMM, at + 20, at + 20 + compute, at + 5)
+        for c in range(collectives):
+            end = at + step - 50 - 10 * (collectives - 1 - c)
+            start = max(at + 20 + compute, end - 10 if c else 0)
+            builder.collective(start, end, at + 10 + 5 * c, name=kernel, ranks=ranks)
+        builder.launched(GEMM, at + step - 40, at + step - 30 + last, at + 40)
+    return builder.trace(rank, world, epoch_ns=epoch)
+
+
+def compare(*traces: Trace):
+    return compare_ranks([Measurements(trace) for trace in traces])
+
+
+def test_the_rank_that_the_others_wait_for_is_critical():
+    result = compare(rank_trace(0, compute=200), rank_trace(1, compute=700))
+    first, second = result.rows
+    assert result.critical == 1
+    assert [row.straggler for row in result.rows] == [False, True]
+    assert first.waiting_ms == pytest.approx(0.5)
+    assert second.waiting_ms == 0
+    # The collective runs from 720 us, when the last rank arrives, to 950 us.
+    assert first.transfer_ms == second.transfer_ms == pytest.approx(0.230)
+    assert first.communication_ms == pytest.approx(first.waiting_ms + first.transfer_ms)
+    assert first.step_mean_ms == second.step_mean_ms == pytest.approx(1.0)
+
+
+def test_a_collective_is_skew_or_transfer():
+    (late,) = compare(rank_trace(0, compute=200), rank_trace(1, compute=700)).collectives
+    assert (late.cause, late.last_rank, late.last_share, late.count) == ("arrival skew", 1, 1.0, 1)
+    assert late.skew_ms == pytest.approx(0.5)
+    (even,) = compare(rank_trace(0, compute=200), rank_trace(1, compute=210)).collectives
+    assert (even.cause, even.message_bytes) == ("transfer", 4000)
+    (between,) = compare(rank_trace(0, compute=200), rank_trace(1, compute=580)).collectives
+    assert between.cause == "inconclusive"
+
+
+def test_too_few_collectives_are_inconclusive():
+    (row,) = compare(rank_trace(0, compute=200, steps=2), rank_trace(1, compute=210, steps=2)).collectives
+    assert row.cause == "inconclusive"
+
+
+def test_missing_ranks_may_have_arrived_later_still():
+    result = compare(rank_trace(0, compute=200, ranks=4, world=4), rank_trace(2, compute=210, ranks=4, world=4))
+    assert (result.collectives[0].ranks, result.collectives[0].group_size) == (2, 4)
+    assert result.collectives[0].cause == "inconclusive"
+    assert "2 of 4 ranks are missing (1, 3)" in result.notes[0]
+
+
+def test_equal_ranks_have_no_straggler():
+    result = compare(rank_trace(0, compute=500), rank_trace(1, compute=505))
+    assert result.critical == 0
+    assert not any(row.straggler for row in result.rows)
+
+
+def test_the_longest_step_is_critical_where_nothing_keeps_ranks_together():
+    slow = rank_trace(1, compute=200, step=1500, collectives=0)
+    result = compare(rank_trace(0, compute=200, collectives=0), slow)
+    assert result.critical == 1
+    assert result.rows[1].straggler
+    assert result.rows[0].waiting_ms is None
+    assert result.collectives == ()
+
+
+def test_clocks_are_aligned_by_the_ends_of_collectives():
+    result = compare(rank_trace(0, compute=200), rank_trace(1, compute=700, clock=300))
+    assert result.rows[0].waiting_ms == pytest.approx(0.5)
+    assert result.rows[1].waiting_ms == 0
+    assert "rank 1 by +300.0 us" in result.notes[-1]
+
+
+def test_epochs_are_taken_off_first():
+    late = rank_trace(1, compute=700, clock=300, epoch=EPOCH - 300_000)
+    result = compare(rank_trace(0, compute=200), late)
+    assert result.rows[0].waiting_ms == pytest.approx(0.5)
+    assert result.notes == ()
+
+
+def test_without_epochs_the_collectives_alone_tell_the_clocks():
+    result = compare(rank_trace(0, compute=200, epoch=0), rank_trace(1, compute=700, clock=5e6, epoch=0))
+    assert result.rows[0].waiting_ms == pytest.approx(0.5)
+
+
+def test_a_difference_within_noise_is_left_alone():
+    end = np.array([[0, 0], [1000, 1100], [2000, 1950], [3000, 3020]], np.int64) * 1000
+    clocks = align_clocks([EPOCH, EPOCH], end, np.ones((4, 2), bool))
+    assert clocks.offset.tolist() == clocks.corrected.tolist() == [0, 0]
+    assert clocks.spread_ns > 0
+
+
+def test_clocks_of_ranks_that_share_nothing_with_the_first_go_through_others():
+    end = np.array([[0, 10, 0], [50, 60, 0], [0, 100, 400], [0, 200, 500]], np.int64) * 1000
+    present = np.array([[1, 1, 0], [1, 1, 0], [0, 1, 1], [0, 1, 1]], bool)
+    clocks = align_clocks([EPOCH] * 3, end, present)
+    assert clocks.offset.tolist() == [0, 10_000, 310_000]
+
+
+def test_clocks_that_the_collectives_do_not_bear_out_are_not_compared():
+    other = rank_trace(1, compute=200)
+    ops = other.device_ops
+    scattered = np.random.default_rng(1).integers(0, 100_000_000, len(ops))
+    ops.end[:] = ops.end + scattered
+    ops.start[:] = ops.start + scattered
+    result = compare(rank_trace(0, compute=200), other)
+    assert result.rows[0].waiting_ms is None
+    assert any("clocks of the recordings do not agree" in note for note in result.notes)
+
+
+def test_a_step_in_which_ranks_recorded_differently_many_is_not_matched():
+    builder = Ranked()
+    for i in range(3):
+        builder.annotation(f"ProfilerStep#{i}", i * STEP, (i + 1) * STEP)
+        for c in range(2 if i == 1 else 1):
+            builder.collective(i * STEP + 100 + 300 * c, i * STEP + 200 + 300 * c, i * STEP + 50 + 10 * c)
+    traces = rank_trace(0, compute=10, steps=3), builder.trace(1, epoch_ns=EPOCH)
+    matches = match_collectives([Measurements(trace) for trace in traces])
+    assert len(matches) == 2
+    assert "2 of 4 collectives were not matched" in matches.notes[0]
+
+
+def test_matching_stops_where_kinds_differ():
+    a, b = Ranked(), Ranked()
+    for builder, kinds in ((a, ("allreduce", "allgather", "allreduce")), (b, ("allreduce", "broadcast", "allreduce"))):
+        for i, kind in enumerate(kinds):
+            builder.collective(100 * i + 50, 100 * i + 90, 100 * i, name=kind)
+    matches = match_collectives([Measurements(a.trace(0, epoch_ns=EPOCH)), Measurements(b.trace(1, epoch_ns=EPOCH))])
+    assert len(matches) == 1
+    assert "2 collectives were not matched" in matches.notes[0]
+
+
+def test_groups_are_matched_each_for_itself():
+    traces = []
+    for rank in range(2):
+        builder = Ranked()
+        order = ("tensor", "data") if rank == 0 else ("data", "tensor")
+        for i, group in enumerate(order):
+            builder.collective(100 * i + 50, 100 * i + 90, 100 * i, group=group, stream=8 + i)
+        traces.append(builder.trace(rank, epoch_ns=EPOCH))
+    matches = match_collectives([Measurements(t) for t in traces])
+    assert sorted(matches.group) == ["data", "tensor"]
+
+
+def test_one_rank_alone_is_critical_and_says_what_is_missing():
+    result = compare(rank_trace(3, compute=200, world=8))
+    assert (result.critical, len(result.rows), result.rows[0].rank) == (0, 1, 3)
+    assert not result.rows[0].straggler
+    assert "this is the recording of one" in result.notes[0]
+
+
+def test_the_same_rank_twice_is_noted():
+    assert "same rank" in compare(rank_trace(0, compute=200), rank_trace(0, compute=210)).notes[0]
+
+
+def test_a_rank_without_device_work_does_not_stop_the_others():
+    empty = Ranked().annotation("ProfilerStep#0", 0, 100).trace(2, 3, epoch_ns=EPOCH)
+    result = compare(rank_trace(0, compute=200, world=3), rank_trace(1, compute=700, world=3), empty)
+    assert result.rows[2].device is None
+    assert any("No device work was recorded on rank 2" in note for note in result.notes)
+
+
+@cache
+def recorded(run: str):
+    from traceanalyzer.ingest import load
+
+    return compare_ranks([Measurements(trace) for trace in load(ranks(f"ranks2/{run}")).traces])
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_communication_of_a_rank_is_waiting_and_transfer(run):
+    for row in recorded(run).rows:
+        assert row.communication_ms == pytest.approx((row.waiting_ms or 0) + (row.transfer_ms or 0), abs=1e-6)
+
+
+def test_the_straggler_recording():
+    """Rank 1 does 60 products, rank 0 does 20: two thirds of what rank 1 computes is what rank 0 waits."""
+    result = recorded("straggler.base")
+    waits, late = result.rows
+    assert result.critical == 1
+    assert late.straggler
+    assert not waits.straggler
+    assert waits.waiting_ms == pytest.approx(9.381, abs=2e-3)
+    assert late.waiting_ms == 0
+    assert waits.transfer_ms == pytest.approx(late.transfer_ms, abs=1e-3)
+    assert late.compute_ms - waits.compute_ms == pytest.approx(waits.waiting_ms, rel=0.05)
+    assert result.collectives[0].cause == "arrival skew"
+    # Without the straggler a step takes 4.49 ms unprofiled.
+    assert waits.step_mean_ms - waits.waiting_ms == pytest.approx(4.49, rel=0.1)
+
+
+@pytest.mark.parametrize("run", ["straggler.fix", "tensor_parallel.base", "ddp_accum_sync.base"])
+def test_recordings_of_equal_ranks(run):
+    result = recorded(run)
+    assert not any(row.straggler for row in result.rows)
+    assert {row.cause for row in result.collectives} == {"transfer"}

@@ -1,0 +1,1 @@
+"""Arrays in, arrays out: intervals, nesting, grouping. Nothing here knows a trace."""

@@ -1,0 +1,33 @@
+"""Time split between intervals that overlap each other, so that their parts add up to the union."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from traceanalyzer.analysis.algebra.intervals import measure
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.algebra.intervals import IntervalSet
+    from traceanalyzer.trace import I64
+
+F64 = NDArray[np.float64]
+
+
+def shared_time(start: I64, end: I64, within: IntervalSet) -> F64:
+    """How much of the set each interval covers, ns; a moment covered by n of the intervals counts 1/n for each.
+
+    The result sums to the part of the set that any of the intervals covers.
+    """
+    if not len(start):
+        return np.empty(0, np.float64)
+    edges = np.unique(np.concatenate((start, end)))
+    first, last = np.searchsorted(edges, start), np.searchsorted(edges, end)
+    size = len(edges)
+    running = np.cumsum(np.bincount(first, minlength=size) - np.bincount(last, minlength=size))[:-1]
+    share = measure(within, edges[:-1], edges[1:]) / np.maximum(running, 1)
+    before = np.concatenate((np.zeros(1), np.cumsum(share)))
+    result: F64 = before[last] - before[first]
+    return result

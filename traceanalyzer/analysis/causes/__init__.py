@@ -1,0 +1,1 @@
+"""What let each device op start: gaps and their causes, the critical path."""

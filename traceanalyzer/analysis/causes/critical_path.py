@@ -1,0 +1,245 @@
+"""The critical path of the steady state: the one chain of causes that is as long as its steps together.
+
+Walked back from the end of the last step, from each device op to what let it start (`binding`) and from each
+launch along the host to the last wait that held it, and through that to the device again. The segments touch and
+do not overlap: each moment of the steady steps belongs to exactly one. Making a segment shorter makes the step
+shorter, until another chain of causes is as long.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.intervals import IntervalSet, overlaps
+from traceanalyzer.analysis.causes.driving import NO_STATE, PROFILER_STATE, driving
+from traceanalyzer.analysis.causes.reads import read_ranges
+from traceanalyzer.analysis.causes.start import Bound
+from traceanalyzer.analysis.time.host_timeline import HostState
+from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS
+from traceanalyzer.trace import Table, column
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.causes.start import Bindings, HostWaits
+    from traceanalyzer.analysis.causes.started import Started
+    from traceanalyzer.analysis.joined.joined import Joined
+    from traceanalyzer.analysis.joined.linked import Linked
+    from traceanalyzer.trace import I32, I64, U8
+
+
+class PathKind(enum.IntEnum):
+    """What a stretch of the critical path is; in the order of display."""
+
+    COMPUTE = 0
+    """A kernel, memset or graph."""
+    COMMUNICATION = 1
+    """A collective, or the host stuck in a communication operator."""
+    COPY = 2
+    LAUNCH = 3
+    """Dispatch of operators, launch calls, and the device's latency from a launch or the op before."""
+    WAIT = 4
+    """From the end of the device work that the host waited for to the moment it went on, and the operators that only
+    bring a value to the host."""
+    INPUT = 5
+    HOST = 6
+    """Other work of the host."""
+    PROFILER = 7
+    OTHER = 8
+    """The recording does not tell."""
+
+    @property
+    def label(self) -> str:
+        """The kind's name in reports."""
+        return self.name.lower()
+
+
+class Part(enum.IntEnum):
+    """What of the chain of causes a segment is."""
+
+    OP = 0
+    """A device op runs."""
+    LATENCY = 1
+    """From the start of a launch call to its op."""
+    PAUSE = 2
+    """From the end of an op to the start of the one that waited for it."""
+    UNKNOWN = 3
+    """Up to an op before which the recording shows no cause."""
+    RETURN = 4
+    """From the end of an op, or the start of one that made room in the queue, to the return of the call that waited."""
+    HOST = 5
+    """The host goes on, up to a launch or the end of the last step."""
+
+
+@dataclass(frozen=True, eq=False)
+class CriticalPath(Table):
+    """Segments in time order; each begins where the one before it ends. Together they are the steady steps."""
+
+    start: I64 = column(np.int64)
+    end: I64 = column(np.int64)
+    kind: U8 = column(np.uint8, fill=PathKind.OTHER)
+    part: U8 = column(np.uint8, fill=Part.HOST)
+    op: I32 = column(np.int32)
+    """Device op that runs, that the host waited for, or that the segment leads to; -1: none."""
+    node: I32 = column(np.int32)
+    """Node of the host tree: where the host is, or the call that launches or waits; -1 outside all."""
+    step: I32 = column(np.int32)
+    """Index (see `Steps`) of the step in whose window it lies; segments are cut at the windows' edges."""
+
+    @property
+    def duration(self) -> I64:
+        """Length of each segment, ns."""
+        return self.end - self.start
+
+
+@dataclass(frozen=True, eq=False)
+class Chain(Table):
+    """Segments of the chain of causes, in time order."""
+
+    start: I64 = column(np.int64)
+    end: I64 = column(np.int64)
+    part: U8 = column(np.uint8, fill=Part.HOST)
+    op: I64 = column(np.int64)
+    """As in `CriticalPath`."""
+    wait: I64 = column(np.int64)
+    """Row of the host waits, -1: none."""
+
+    def cut_at(self, edges: I64) -> Chain:
+        """The segments cut at these times."""
+        crossed = np.searchsorted(self.end, edges, side="right")
+        inside = crossed < len(self)
+        inside[inside] = self.start[crossed[inside]] < edges[inside]
+        crossed, edges = crossed[inside], edges[inside]
+        cut = self.take(np.sort(np.append(np.arange(len(self)), crossed)))
+        first = crossed + np.arange(len(crossed))
+        start, end = cut.start.copy(), cut.end.copy()
+        end[first] = start[first + 1] = edges
+        return replace(cut, start=start, end=end)
+
+
+_KINDS = {
+    HostState.DISPATCH: PathKind.LAUNCH,
+    HostState.SYNC: PathKind.WAIT,
+    HostState.INPUT: PathKind.INPUT,
+    HostState.COMMUNICATION: PathKind.COMMUNICATION,
+    HostState.ALLOCATE: PathKind.HOST,
+    HostState.WORK: PathKind.HOST,
+    PROFILER_STATE: PathKind.PROFILER,
+    NO_STATE: PathKind.HOST,
+}
+KIND_OF_STATE = np.array([_KINDS[state] for state in range(len(_KINDS))], np.uint8)
+"""`PathKind` of a stretch of the host by its state."""
+
+
+def find_critical_path(started: Started) -> CriticalPath:
+    """The critical path of the steady steps (of the recording without steps); empty without device work."""
+    ops, steps = started.trace.device_ops, started.steps
+    if not len(ops):
+        return CriticalPath.empty()
+    edges = np.append(steps.start[steps.steady], steps.end[-1])
+    chain = walk(started.bindings, started.host_waits, ops.start, ops.end, (int(edges[0]), int(edges[-1])))
+    chain = chain.cut_at(np.unique(edges[1:-1]))
+    on_host = chain.part == Part.HOST
+    host, device = driving(started, IntervalSet(chain.start[on_host], chain.end[on_host])), chain.take(~on_host)
+    start = np.concatenate((device.start, host.start))
+    order = np.argsort(start, kind="stable")
+    start = start[order]
+    # They refine the chain: what lies within one of its segments are neighbours.
+    within = np.diff(np.searchsorted(start, chain.start), append=len(start))
+    moments = np.append(start, chain.end[-1:])
+    start, end = moments[:-1], moments[1:]
+    kind = np.concatenate((_kinds(started, device), KIND_OF_STATE[host.state]))[order]
+    return CriticalPath(
+        start=start,
+        end=end,
+        kind=_with_reads(started, _with_input(started, kind, end), IntervalSet(start, end)),
+        part=np.repeat(chain.part, within),
+        op=np.repeat(chain.op.astype(np.int32), within),
+        node=np.concatenate((_nodes(started, device).astype(np.int32), host.node))[order],
+        step=np.repeat((steps.warmup + np.searchsorted(edges[1:], chain.start, side="right")).astype(np.int32), within),
+    )
+
+
+def walk(bindings: Bindings, waits: HostWaits, start: I64, end: I64, window: tuple[int, int]) -> Chain:
+    """The chain of causes from the end of the window back to its start; `start` and `end` are the device ops'."""
+    begin, finish = window
+    count = len(start)
+    # One op more stands for the end of the window: without length, and waiting for the host alone.
+    by, before = np.append(bindings.by, Bound.LAUNCH), np.append(bindings.op, -1)
+    since, start, end = (np.append(a, finish) for a in (bindings.since, start, end))
+    wait = np.where(by == Bound.LAUNCH, waits.before(since), -1)
+    waited_for = np.append(waits.op, -1)[wait]
+    wait[waited_for >= np.arange(count + 1)] = -1
+    following = np.where(wait >= 0, waited_for, before)
+    done = np.flatnonzero(end[:count] == finish)
+    chain = _follow(following, start, int(done[-1]) if len(done) else count, begin)
+    wait, by, since = wait[chain], by[chain], since[chain]
+    launched = by == Bound.LAUNCH
+    returned = np.where(wait >= 0, np.append(waits.end, begin)[wait], begin)
+    left = np.where(launched, returned, start[chain])
+    until = np.minimum(end[chain], np.append(finish, left[:-1]))
+    reached = np.append(until[1:], begin)
+    going_on, launch = np.where(launched, returned, reached), np.where(launched, since, reached)
+    pause = np.select([launched, before[chain] >= 0], [Part.LATENCY, Part.PAUSE], Part.UNKNOWN)
+    edges = np.clip(np.stack((reached, going_on, launch, start[chain], until)), begin, finish)
+    op = np.stack((np.append(chain[1:], -1), chain, chain, chain))
+    part = np.stack(
+        (np.full_like(pause, Part.RETURN), np.full_like(pause, Part.HOST), pause, np.full_like(pause, Part.OP))
+    )
+    columns = {"start": edges[:-1], "end": edges[1:], "part": part, "op": op, "wait": np.broadcast_to(wait, op.shape)}
+    kept = (edges[1:] > edges[:-1]).T[::-1].ravel()
+    ordered = {name: values.T[::-1].ravel()[kept] for name, values in columns.items()}
+    return Chain.from_columns(ordered | {"op": np.where(ordered["op"] < count, ordered["op"], -1)})
+
+
+def _follow(following: I64, start: I64, first: int, begin: int) -> I64:
+    """The ops of the chain, latest first, back to the one that runs when the window begins."""
+    before, begun = following.tolist(), (start <= begin).tolist()
+    chain, op = [], first
+    while op >= 0:
+        chain.append(op)
+        op = -1 if begun[op] else before[op]
+    return np.array(chain, np.int64)
+
+
+def _kinds(linked: Linked, chain: Chain) -> U8:
+    """`PathKind` of segments in which the host does not matter, or waits."""
+    running = np.select(
+        [linked.is_communication, linked.is_copy], [PathKind.COMMUNICATION, PathKind.COPY], PathKind.COMPUTE
+    )
+    queued = (chain.part == Part.PAUSE) & (chain.end - chain.start < QUEUED_LATENCY_NS)
+    kind = np.select(
+        [chain.part == Part.OP, queued | (chain.part == Part.LATENCY), chain.part == Part.RETURN],
+        [np.append(running, PathKind.OTHER)[chain.op], PathKind.LAUNCH, PathKind.WAIT],
+        PathKind.OTHER,
+    )
+    return kind.astype(np.uint8)
+
+
+def _nodes(started: Started, chain: Chain) -> I64:
+    """Node of the call that waits, or that launches the op of a segment; -1 where it was not recorded."""
+    waiting, launching = np.append(started.host_waits.call, -1)[chain.wait], np.append(started.launch, -1)[chain.op]
+    call = np.where(chain.part == Part.RETURN, waiting, launching)
+    return np.where(call >= 0, np.append(started.tree.node_of_call, -1)[call], -1)
+
+
+def _with_reads(linked: Linked, kind: U8, segments: IntervalSet) -> U8:
+    """The kinds, with wait for launching within operators that only read a value."""
+    within, _ = overlaps(read_ranges(linked), segments)
+    result = kind.copy()
+    result[within[kind[within] == PathKind.LAUNCH]] = PathKind.WAIT
+    return result
+
+
+def _with_input(joined: Joined, kind: U8, end: I64) -> U8:
+    """The kinds, with input for work of the host that is followed by a copy that brings some."""
+    calls, work = joined.trace.api_calls, np.flatnonzero(kind == PathKind.HOST)
+    using = joined.blocks.copy()
+    using[joined.launch[joined.launch >= 0]] = True
+    rows = np.flatnonzero(using)
+    following = np.append(joined.call_brings_input[rows], False)[np.searchsorted(calls.start[rows], end[work])]
+    result = kind.copy()
+    result[work[following]] = PathKind.INPUT
+    return result

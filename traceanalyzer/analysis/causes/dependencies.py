@@ -1,0 +1,147 @@
+"""What a device op waits for on other streams: as recorded, else inferred.
+
+Recordings without CUDA sync events do not say it. Three rules stand in for it: an op that started later than
+its launch and its stream explain, just after an op of another stream had ended, waited for that one; a
+collective waits for the compute op launched before it (its input); a compute op launched after a
+`cudaStreamWaitEvent` waits for the collective that had ended last when it started.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.names.api import ApiKind
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.joined.linked import Linked
+    from traceanalyzer.trace import I32, I64, Bool
+
+NEVER = np.iinfo(np.int64).min // 2
+"""End of what an op does not have."""
+REACTION_NS = 20_000
+"""An op that waits for another starts within this after it has ended."""
+SLACK_NS = 5_000
+"""Starting later by less than this needs no explanation."""
+
+
+@dataclass(frozen=True, eq=False)
+class Dependencies:
+    """For each op the ops of other streams that it waits for (indices, -1: none), and the delay after the first, ns."""
+
+    on: I64
+    delay: I64
+    also_on: I64
+    """A second one, on which the op follows without a delay."""
+
+    @classmethod
+    def none(cls, count: int) -> Dependencies:
+        """No op waits for another stream."""
+        nothing = np.full(count, -1, np.int64)
+        return cls(nothing, np.zeros(count, np.int64), nothing)
+
+    def met(self, end: I64) -> I64:
+        """When all that each op waits for has happened, given the ends of all ops, ns; `NEVER` without any."""
+        first = np.where(self.on >= 0, end[np.maximum(self.on, 0)] + self.delay, NEVER)
+        second = np.where(self.also_on >= 0, end[np.maximum(self.also_on, 0)], NEVER)
+        result: I64 = np.maximum(first, second)
+        return result
+
+    def among(self, chosen: I64) -> Dependencies:
+        """Those between the chosen ops, by their position there; ops wait for earlier ones only."""
+        position = np.full(len(self.on) + 1, -1, np.int64)
+        position[chosen] = np.arange(len(chosen))
+        on, also = (position[other[chosen]] for other in (self.on, self.also_on))
+        earlier = np.arange(len(chosen))
+        return Dependencies(np.where(on < earlier, on, -1), self.delay[chosen], np.where(also < earlier, also, -1))
+
+    def spread(self, chosen: I64, count: int) -> Dependencies:
+        """The same by row of all `count` ops, of which these are the chosen ones."""
+        result = Dependencies.none(count)
+        on, delay, also = result.on.copy(), result.delay.copy(), result.also_on.copy()
+        on[chosen] = np.where(self.on >= 0, chosen[self.on], -1)
+        delay[chosen] = self.delay
+        also[chosen] = np.where(self.also_on >= 0, chosen[self.also_on], -1)
+        return Dependencies(on, delay, also)
+
+
+def inferred_dependencies(linked: Linked, stream: I32) -> Dependencies:
+    """Dependencies between device ops that their times and launches suggest."""
+    count = len(stream)
+    chosen = np.flatnonzero(linked.launch_time >= 0)
+    if not len(chosen) or stream.max(initial=0) == 0:
+        return Dependencies.none(count)
+    chosen = chosen[np.argsort(linked.launch_time[chosen], kind="stable")]
+    return _inferred(linked, chosen, stream[chosen]).spread(chosen, count)
+
+
+def _inferred(linked: Linked, chosen: I64, stream: I32) -> Dependencies:
+    """The same between the chosen ops, which are in launch order."""
+    ops = linked.trace.device_ops
+    start, end = ops.start[chosen], ops.end[chosen]
+    communication = linked.is_communication[chosen]
+    on = _just_ended(start, end, stream)
+    delay = np.where(on >= 0, np.maximum(start - end[np.maximum(on, 0)], 0), 0)
+    index = np.arange(len(chosen))
+    compute_before = np.maximum.accumulate(np.where(communication, -1, index))
+    source = np.where(communication & (on < 0) & (compute_before >= 0), compute_before, on)
+    other = (source >= 0) & (stream[np.maximum(source, 0)] != stream)
+    source = np.where(other, source, -1)
+    waits = _after_stream_wait(linked, chosen) & ~communication
+    second = np.where(waits, _last_ended(start, end, communication), -1)
+    second = np.where((second >= 0) & (stream[np.maximum(second, 0)] != stream), second, -1)
+    return Dependencies(source, delay, second)
+
+
+MOST_ENDED = 64
+"""Ends that are asked whether they let an op start: where more fall within the reaction time, none is the cause."""
+
+
+def _just_ended(start: I64, end: I64, stream: I32) -> I64:
+    """The op of another stream, launched earlier, whose end let each op start; -1 where none did."""
+    by_end = np.argsort(end, kind="stable")
+    result = np.full(len(start), -1, np.int64)
+    searching = np.flatnonzero(start - _free_since(start, end, stream) > SLACK_NS)
+    position = np.searchsorted(end[by_end], start[searching], side="right") - 1
+    for _ in range(MOST_ENDED):
+        candidate = by_end[np.maximum(position, 0)]
+        near = (position >= 0) & (start[searching] - end[candidate] <= REACTION_NS)
+        found = near & (candidate < searching) & (stream[candidate] != stream[searching])
+        result[searching[found]] = candidate[found]
+        going_on = near & ~found
+        searching, position = searching[going_on], position[going_on] - 1
+    return result
+
+
+def _free_since(start: I64, end: I64, stream: I32) -> I64:
+    """When the op before each op on its stream had ended, ns; `NEVER` for the first one."""
+    order = np.lexsort((start, stream))
+    before = np.full(len(start), NEVER)
+    same = stream[order][1:] == stream[order][:-1]
+    before[order[1:][same]] = end[order[:-1][same]]
+    return before
+
+
+def _last_ended(start: I64, end: I64, communication: Bool) -> I64:
+    """The collective, launched earlier, that had ended last when each op started; -1 where none had."""
+    collectives = np.flatnonzero(communication)
+    result = np.full(len(start), -1, np.int64)
+    if not len(collectives):
+        return result
+    collectives = collectives[np.argsort(end[collectives], kind="stable")]
+    position = np.searchsorted(end[collectives], start, side="right") - 1
+    found = collectives[np.maximum(position, 0)]
+    usable = (position >= 0) & (found < np.arange(len(start)))
+    result[usable] = found[usable]
+    return result
+
+
+def _after_stream_wait(linked: Linked, chosen: I64) -> Bool:
+    """Which ops are the first to be launched after a call that makes a stream wait for an event."""
+    calls = linked.trace.api_calls
+    waiting = np.sort(calls.start[linked.api_kind == ApiKind.EVENT_WAIT])
+    launched = linked.launch_time[chosen]
+    count = np.searchsorted(waiting, launched)
+    return np.append(count[:1] > 0, count[1:] > count[:-1])

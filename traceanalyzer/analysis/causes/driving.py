@@ -1,0 +1,57 @@
+"""Which launching thread drives the device at a moment, and in which range or call it then is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.intervals import IntervalSet, intersect, overlaps, subtract, union
+from traceanalyzer.analysis.time.host_timeline import HostState
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.time.timed import Timed
+    from traceanalyzer.trace import I32, I64, U8
+
+PROFILER_STATE = len(HostState)
+"""State of a stretch that is the profiler's own."""
+NO_STATE = PROFILER_STATE + 1
+"""State of a stretch for which no launching thread has anything recorded."""
+
+
+@dataclass(frozen=True, eq=False)
+class Stretches:
+    """Stretches of the host's time, disjoint, in no particular order."""
+
+    start: I64
+    end: I64
+    state: U8
+    """`HostState` of the process, `PROFILER_STATE` or `NO_STATE`."""
+    node: I32
+    """Innermost node of the host tree of the thread that is in this state; -1 outside all."""
+
+
+def driving(timed: Timed, within: IntervalSet) -> Stretches:
+    """The intervals cut into stretches of one state and node; nothing of them is left out.
+
+    At each moment the most productive launching thread counts (see `HostTimeline`).
+    """
+    pieces, profiler = timed.timeline.pieces, intersect(within, timed.timeline.profiler)
+    left = subtract(within, profiler)
+    parts = [(profiler, PROFILER_STATE, np.full(len(profiler.start), -1, np.int32))]
+    for state in HostState:
+        for first, stop in timed.timeline.threads:
+            rows = first + np.flatnonzero(pieces.state[first:stop] == state)
+            own = IntervalSet(pieces.start[rows], pieces.end[rows])
+            claimed = union(*own)
+            of, found = overlaps(intersect(claimed, left), own)
+            parts.append((found, state, pieces.node[rows[of]]))
+            left = subtract(left, claimed)
+    parts.append((left, NO_STATE, np.full(len(left.start), -1, np.int32)))
+    return Stretches(
+        start=np.concatenate([found.start for found, _, _ in parts]),
+        end=np.concatenate([found.end for found, _, _ in parts]),
+        state=np.repeat(np.array([state for _, state, _ in parts], np.uint8), [len(node) for _, _, node in parts]),
+        node=np.concatenate([node for _, _, node in parts]),
+    )

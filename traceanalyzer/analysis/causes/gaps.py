@@ -1,0 +1,260 @@
+"""GPU idle gaps and what the device was waiting for.
+
+A gap is a stretch in which a device has no op. The op that ends it tells why it was idle: either its launch
+had been issued already (the device needed that long, or waited for another stream), or the host was late,
+and then what the host did between the gap's start and the launch is the cause. Each gap has one cause. Where the host
+merely launched too slowly, the schedule without its waits for the device tells whether it is too slow, or was kept
+from being early (`causes.unwaited`).
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.intervals import complement, measure, union
+from traceanalyzer.analysis.causes.details import IdleDetail, host_details, lost_launches, migrates
+from traceanalyzer.analysis.causes.inputs import brings_data
+from traceanalyzer.analysis.causes.unwaited import gaps_without_waits
+from traceanalyzer.analysis.time.host_timeline import HostState
+from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS
+from traceanalyzer.trace import Table, column
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.causes.started import Started
+    from traceanalyzer.analysis.joined.joined import Joined
+    from traceanalyzer.analysis.time.timed import Timed
+    from traceanalyzer.trace import I32, I64, U8, Bool
+
+
+class IdleCause(enum.IntEnum):
+    """What an idle device was waiting for; in the order of the report's `idle_ms`."""
+
+    LAUNCH = 0
+    SYNC = 1
+    INPUT = 2
+    HOST = 3
+    COMMUNICATION = 4
+    PROFILER = 5
+    OTHER = 6
+
+    @property
+    def label(self) -> str:
+        """The cause's name in reports."""
+        return self.name.lower()
+
+
+class GapSide(enum.IntEnum):
+    """Where a gap lies in the device's span."""
+
+    INSIDE = 0
+    BEFORE = 1
+    """Before the device's first op (but inside a step)."""
+    AFTER = 2
+
+
+REFILL_LAUNCHES = 16
+"""After the host waited for the device the queue is empty, and the next launches are exposed however fast they
+are; a host that is faster than the device is ahead again after about this many."""
+
+UNPROFILED_SHARE, UNPROFILED_SHARE_WITH_STACKS = 0.65, 0.5
+"""Of the host's dispatch as recorded this is left without a profiler (docs/accuracy.md)."""
+TOO_SLOW = 2.0
+"""A host that needs this many times the device's busy time to launch a step cannot get ahead of the device."""
+
+DOMINANT = 0.5
+"""A cause owns a gap if it filled at least this share of it, or if without it less than this share would be left."""
+
+
+@dataclass(frozen=True, eq=False)
+class Gaps(Table):
+    """Gaps of all devices of a trace, in time order."""
+
+    start: I64 = column(np.int64)
+    end: I64 = column(np.int64)
+    device: I32 = column(np.int32)
+    next_op: I64 = column(np.int64)
+    """Device op that ends the gap, -1 after the last one."""
+    step: I32 = column(np.int32)
+    """Step of the op that ends the gap, else the step whose window holds the gap's start; -1 outside."""
+    cause: U8 = column(np.uint8, fill=IdleCause.OTHER)
+    queued: U8 = column(np.uint8, fill=0)
+    """1 if the op that ends it had been launched before the gap began."""
+    sync: I64 = column(np.int64)
+    """For cause SYNC the API call that had drained the device."""
+    side: U8 = column(np.uint8, fill=0)
+    detail: U8 = column(np.uint8, fill=0)
+    """`IdleDetail`: what kind of host work, or lack of records, is behind it."""
+
+    @property
+    def duration(self) -> I64:
+        """Length of each gap, ns."""
+        return self.end - self.start
+
+
+def find_gaps(started: Started) -> Gaps:
+    """All gaps of the trace's devices, also those between a step's edge and the first or last op."""
+    parts = [_gaps_of_device(started, device) for device in started.activity]
+    if not parts:
+        return Gaps.empty()
+    columns = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
+    columns["step"] = _step_of(started, columns["next_op"], columns["start"])
+    columns |= _causes(started, columns["start"], columns["end"], columns["next_op"])
+    return _exposed_by_waits(started, Gaps.from_columns(columns))
+
+
+def _gaps_of_device(timed: Timed, device: int) -> dict[str, I64]:
+    activity, steps, ops = timed.activity[device], timed.steps, timed.trace.device_ops
+    window = (min(activity.span[0], int(steps.start[0])), max(activity.span[1], int(steps.end[-1])))
+    gaps = complement(window, activity.busy)
+    rows = np.flatnonzero(ops.device == device)
+    position = np.searchsorted(ops.start[rows], gaps.end, side="left")
+    after = position == len(rows)
+    next_op = np.where(after, -1, rows[np.minimum(position, len(rows) - 1)])
+    side = np.where(after, GapSide.AFTER, np.where(gaps.end <= activity.span[0], GapSide.BEFORE, GapSide.INSIDE))
+    return {
+        "start": gaps.start,
+        "end": gaps.end,
+        "device": np.full(len(gaps.start), device),
+        "next_op": next_op,
+        "side": side,
+    }
+
+
+def _step_of(timed: Timed, next_op: I64, start: I64) -> I32:
+    steps = timed.steps
+    index = np.searchsorted(steps.start, start, side="right") - 1
+    index[(index >= 0) & (start >= steps.end[np.maximum(index, 0)])] = -1
+    known = next_op >= 0
+    index[known] = np.where(steps.of_op[next_op[known]] >= 0, steps.of_op[next_op[known]], index[known])
+    return index.astype(np.int32)
+
+
+def _causes(timed: Timed, start: I64, end: I64, next_op: I64) -> dict[str, U8 | I64]:
+    """Cause, `queued` and `sync` of each gap."""
+    launch = np.where(next_op >= 0, timed.launch_time[next_op], end)
+    call = np.where(next_op >= 0, timed.launch[next_op], -1)
+    calls = timed.trace.api_calls
+    returned = np.where(call >= 0, calls.end[call], launch) if len(calls) else launch
+    known = launch >= 0
+    queued = known & (next_op >= 0) & (returned <= start)
+    late = known & ~queued
+    arrival = np.clip(launch, start, end)
+    time = {s: measure(i, start, arrival) for s, i in timed.timeline.states.items()}
+    time_profiler = measure(timed.timeline.profiler, start, arrival)
+    issued = np.where(next_op >= 0, launch, end)
+    drained, sync = _drained_by(timed, issued), _last_wait(timed, issued)
+    duration = end - start
+    work = time[HostState.WORK] + time[HostState.ALLOCATE]
+    cause = np.full(len(start), IdleCause.OTHER, np.uint8)
+    cause[late] = IdleCause.LAUNCH
+    cause[queued & (duration < QUEUED_LATENCY_NS)] = IdleCause.LAUNCH
+    if _could_be_ahead(timed):
+        cause[late & (drained >= 0)] = IdleCause.SYNC
+    owners = (
+        (IdleCause.SYNC, np.where(sync >= 0, time[HostState.SYNC], -1)),
+        (IdleCause.COMMUNICATION, time[HostState.COMMUNICATION]),
+        (IdleCause.HOST, work),
+        (IdleCause.INPUT, time[HostState.INPUT]),
+        (IdleCause.PROFILER, time_profiler),
+    )
+    for owner, spent in owners:
+        cause[late & (spent >= DOMINANT * duration)] = owner
+    cause[(cause == IdleCause.HOST) & brings_data(timed, start, next_op)] = IdleCause.INPUT
+    blocked = time[HostState.SYNC] >= DOMINANT * duration
+    detail = host_details(timed, start, end)
+    named = np.isin(cause, (IdleCause.HOST, IdleCause.LAUNCH)) | ((cause == IdleCause.SYNC) & ~blocked)
+    detail[~(late & named)] = IdleDetail.NONE
+    cause[detail > 0] = IdleCause.HOST
+    moved = ~late & ~queued & migrates(timed, next_op)
+    cause[moved], detail[moved] = IdleCause.HOST, IdleDetail.PAGE_MIGRATION
+    lost = _lost(timed, start, arrival) & np.isin(cause, (IdleCause.LAUNCH, IdleCause.HOST, IdleCause.OTHER))
+    cause[lost], detail[lost] = IdleCause.OTHER, IdleDetail.LOST
+    return {
+        "cause": cause,
+        "queued": queued.astype(np.uint8),
+        "sync": np.where(cause == IdleCause.SYNC, np.where(drained >= 0, drained, sync), -1),
+        "detail": detail,
+    }
+
+
+def _lost(timed: Timed, start: I64, arrival: I64) -> Bool:
+    """In which gaps kernels were launched that are not in the recording: the device may have run them."""
+    lost = lost_launches(timed)
+    result: Bool = np.searchsorted(lost, arrival, side="left") > np.searchsorted(lost, start, side="left")
+    return result
+
+
+def _exposed_by_waits(started: Started, gaps: Gaps) -> Gaps:
+    """The gaps, with cause SYNC for those that slow launches explain but that would (nearly) not be there if the host
+    had never waited: it is fast enough, the waits took its lead away."""
+    cause, sync = gaps.cause.copy(), gaps.sync.copy()
+    for device in started.activity:
+        rows = np.flatnonzero((gaps.device == device) & (gaps.side == GapSide.INSIDE))
+        if not (cause[rows] == IdleCause.LAUNCH).any():
+            continue
+        left = gaps_without_waits(started, gaps.start[rows], gaps.end[rows], gaps.next_op[rows])
+        exposed = (cause[rows] == IdleCause.LAUNCH) & (left < DOMINANT * gaps.duration[rows])
+        wait = started.host_waits.before(started.launch_time[gaps.next_op[rows]])
+        exposed &= (gaps.queued[rows] == 0) & (wait >= 0)
+        cause[rows[exposed]] = IdleCause.SYNC
+        sync[rows[exposed]] = started.host_waits.call[wait[exposed]]
+    return replace(gaps, cause=cause, sync=sync)
+
+
+def _could_be_ahead(timed: Timed) -> bool:
+    """Whether the host, without the profiler, launches the steps fast enough to get ahead of a device if it does not
+    wait for it: else waits take nothing away from it."""
+    if timed.device is None:
+        return False
+    steps = timed.steps
+    within = steps.host_start[steps.steady], steps.host_end[steps.steady]
+    dispatch = measure(timed.timeline.states[HostState.DISPATCH], *within).sum()
+    busy = measure(timed.activity[timed.device].busy, steps.start[steps.steady], steps.end[steps.steady]).sum()
+    left = UNPROFILED_SHARE_WITH_STACKS if timed.trace.collected.stacks else UNPROFILED_SHARE
+    result: bool = left * dispatch <= TOO_SLOW * busy
+    return result
+
+
+def _last_wait(joined: Joined, launch: I64) -> I64:
+    """The blocking call that ended last before each launch, -1 if there is none."""
+    calls = joined.trace.api_calls
+    blocking = np.flatnonzero(joined.blocks)
+    blocking = blocking[np.argsort(calls.end[blocking], kind="stable")]
+    return np.append(blocking, -1)[np.searchsorted(calls.end[blocking], launch, side="right") - 1]
+
+
+def _drained_by(joined: Joined, launch: I64) -> I64:
+    """The blocking call that had emptied the device's queue shortly before each launch, -1 if there is none. One that
+    found the device idle emptied nothing."""
+    calls = joined.trace.api_calls
+    blocking = np.flatnonzero(joined.blocks)
+    result = np.full(len(launch), -1, np.int64)
+    if not len(blocking):
+        return result
+    blocking = blocking[np.argsort(calls.end[blocking], kind="stable")]
+    ended = calls.end[blocking]
+    began = calls.start[blocking]
+    drained = (joined.drained_at(ended) <= ended) & (joined.drained_at(began) > began)
+    blocking, ended = blocking[drained], ended[drained]
+    if not len(blocking):
+        return result
+    index = np.searchsorted(ended, launch, side="right") - 1
+    since = joined.launched_before(launch) - joined.launched_before(ended)[np.maximum(index, 0)]
+    recent = (index >= 0) & (since < REFILL_LAUNCHES)
+    result[recent] = blocking[index[recent]]
+    return result
+
+
+def idle_by_cause(timed: Timed, gaps: Gaps, device: int) -> dict[IdleCause, I64]:
+    """Idle time of a device in each step's window by cause, ns; over the causes it sums to the window's idle."""
+    steps = timed.steps
+    here = gaps.device == device
+    return {cause: _within(gaps, here & (gaps.cause == cause), steps.start, steps.end) for cause in IdleCause}
+
+
+def _within(gaps: Gaps, rows: Bool, start: I64, end: I64) -> I64:
+    return measure(union(gaps.start[rows], gaps.end[rows]), start, end)

@@ -1,0 +1,255 @@
+"""What let each device op start, and what let the host go on: the edges along which a critical path runs.
+
+An op starts when its launch has reached the device, the op before it on its stream has ended, and ops of other
+streams that it waits for have ended; the last of these binds it. The host goes on when the device work that a
+call waits for has ended.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.grouping import Groups
+from traceanalyzer.analysis.algebra.intervals import measure
+from traceanalyzer.analysis.causes.dependencies import NEVER, inferred_dependencies
+from traceanalyzer.analysis.causes.recorded_waits import recorded_dependencies
+from traceanalyzer.analysis.names.api import ApiKind
+from traceanalyzer.analysis.time.host_timeline import HostState
+from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS, blocked_time
+from traceanalyzer.trace import WaitKind
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.causes.dependencies import Dependencies
+    from traceanalyzer.analysis.joined.linked import Linked
+    from traceanalyzer.analysis.time.timed import Timed
+    from traceanalyzer.trace import I32, I64, U8, Bool
+
+USUAL_PAUSE_NS = 20_000
+"""A queued op that starts later than this after its stream's last one waited for something else."""
+DEFAULT_LATENCY_NS = 8_000
+"""From a launch call's start to its op's, where no launch to an idle stream was recorded."""
+DEFAULT_PAUSE_NS = 1_000
+LATENCY_RATIO = 2
+"""A launch to an idle stream that took longer than so many times the usual met something else on its way."""
+
+
+class Bound(enum.IntEnum):
+    """What a device op waited for last."""
+
+    NOTHING = 0
+    """The recording shows nothing before it."""
+    LAUNCH = 1
+    STREAM = 2
+    """The op before it on its stream."""
+    DEPENDENCY = 3
+    """An op of another stream."""
+
+
+@dataclass(frozen=True, eq=False)
+class Starts:
+    """What each device op of a trace needs before it can start; the one model of it, for path and replay."""
+
+    stream: I32
+    """Number of its stream, the same for ops of one device, context and stream."""
+    previous: I64
+    """Row of the op before it on its stream, -1 for the first."""
+    latency: I64
+    """From the start of its launch call to its earliest start, ns."""
+    pause: I64
+    """Least time after the op before it on its stream, ns."""
+    held: I64
+    """What it was late beyond that although it was queued and nothing known held it, ns: ops of other streams had what
+    it needed of the device."""
+    dependencies: Dependencies
+    """Ops of other streams that it waits for, by row."""
+
+
+@dataclass(frozen=True, eq=False)
+class Bindings:
+    """What bound each device op of a trace."""
+
+    by: U8
+    op: I64
+    """The device op that it waited for, always an earlier row; -1 unless bound by a stream or dependency."""
+    since: I64
+    """When that was over, ns: end of that op, or start of the launch; never after the op's own start."""
+
+
+@dataclass(frozen=True, eq=False)
+class HostWaits:
+    """The calls that held the host until device work had ended or begun, in the order of their ends."""
+
+    call: I64
+    end: I64
+    """When the host went on, ns."""
+    op: I64
+    """The device op that it waited for."""
+
+    def before(self, time: I64) -> I64:
+        """The last of these waits that was over at each of these times, -1 where none was."""
+        result: I64 = np.searchsorted(self.end, time, side="right") - 1
+        return result
+
+
+def find_starts(linked: Linked) -> Starts:
+    """What each device op needs before it can start: recorded waits, where there are any, else what its times say."""
+    ops = linked.trace.device_ops
+    stream = stream_numbers(linked)
+    previous = op_before(stream)
+    free = np.where(previous >= 0, ops.end[previous], NEVER)
+    dependencies = recorded_dependencies(linked, stream) or inferred_dependencies(linked, stream)
+    met = dependencies.met(ops.end)
+    queued = (linked.launch_time >= 0) & (_launched_by(linked) <= free)
+    pause = ops.start - free
+    short = queued & (pause >= 0) & (pause < USUAL_PAUSE_NS) & (met <= free)
+    usual = int(np.median(pause[short])) if short.any() else DEFAULT_PAUSE_NS
+    late = queued & (pause >= USUAL_PAUSE_NS) & (ops.start - met >= USUAL_PAUSE_NS)
+    return Starts(
+        stream=stream,
+        previous=previous,
+        latency=_latency(linked, ~queued & (met <= linked.launch_time) & (previous >= 0)),
+        pause=np.where(short, pause, usual),
+        held=np.where(late, pause - usual, 0),
+        dependencies=dependencies,
+    )
+
+
+def _launched_by(linked: Linked) -> I64:
+    """When each op's launch call was over, ns; its start where the call was not recorded."""
+    over: I64 = np.where(
+        linked.launch >= 0, np.append(linked.trace.api_calls.end, 0)[linked.launch], linked.launch_time
+    )
+    return over
+
+
+def _latency(linked: Linked, alone: Bool) -> I64:
+    """Launch latency of each op, ns: its own where it had nothing else to wait for, else what is usual for calls of its
+    kind. Of the many ops of one call the first alone shows it."""
+    ops, calls = linked.trace.device_ops, linked.trace.api_calls
+    result = np.full(len(ops), DEFAULT_LATENCY_NS)
+    launched = np.flatnonzero(linked.launch >= 0)
+    call = linked.launch[launched]
+    own = ops.start[launched] - calls.start[call]
+    shown = alone[launched] & (own >= 0)
+    _, first = np.unique(call, return_index=True)
+    shown &= np.isin(np.arange(len(call)), first)
+    for kind in (ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH, ApiKind.COPY, ApiKind.SET):
+        here = linked.api_kind[call] == kind
+        if (here & shown).any():
+            usual = int(np.median(own[here & shown]))
+            result[launched[here]] = np.where(shown[here], np.minimum(own[here], LATENCY_RATIO * usual), usual)
+    return result
+
+
+def find_bindings(linked: Linked, starts: Starts) -> Bindings:
+    """What bound each device op."""
+    ops = linked.trace.device_ops
+    index = np.arange(len(ops))
+    launch, previous = np.minimum(linked.launch_time, ops.start), starts.previous
+    on, also_on = starts.dependencies.on, starts.dependencies.also_on
+    ready = np.stack(
+        (
+            np.full(len(ops), NEVER + 1),
+            np.where(linked.launch_time >= 0, launch + starts.latency, NEVER),
+            np.where(previous >= 0, ops.end[previous] + starts.pause, NEVER),
+            np.where(on >= 0, ops.end[on] + starts.dependencies.delay, NEVER),
+            np.where(also_on >= 0, ops.end[also_on], NEVER),
+        )
+    )
+    last = ready.argmax(axis=0)
+    by = np.minimum(last, Bound.DEPENDENCY)
+    op = np.choose(last, (np.full(len(ops), -1), np.full(len(ops), -1), previous, on, also_on))
+    beside = _op_beside(starts.stream)
+    # One that is later still waited for the op then running beside it: its event, or room on the device.
+    late = (ops.start - ready.max(axis=0) > QUEUED_LATENCY_NS) & (beside >= 0)
+    late &= np.minimum(ops.end[beside], ops.start) > ready.max(axis=0)
+    by, op = np.where(late, Bound.DEPENDENCY, by), np.where(late, beside, op)
+    op = np.where(op < index, op, -1)
+    since = np.where(by == Bound.LAUNCH, launch, np.where(op >= 0, ops.end[op], ops.start))
+    return Bindings(by.astype(np.uint8), op, np.minimum(since, ops.start))
+
+
+def stream_numbers(linked: Linked) -> I32:
+    """For each device op the number of its stream, the same for ops of one device, context and stream."""
+    ops = linked.trace.device_ops
+    return Groups.of(ops.device, ops.context, ops.stream).index.astype(np.int32)
+
+
+def op_before(stream: I32) -> I64:
+    """For each device op the row of the one before it on its stream, -1 for the first."""
+    order = np.argsort(stream, kind="stable")
+    result = np.full(len(stream), -1, np.int64)
+    same = stream[order][1:] == stream[order][:-1]
+    result[order[1:][same]] = order[:-1][same]
+    return result
+
+
+def _op_beside(stream: I32) -> I64:
+    """For each device op the row of the one that started last before it on another stream, -1 where none did."""
+    rows = np.arange(len(stream))
+    changes = np.append(True, stream[1:] != stream[:-1])[: len(stream)]
+    result: I64 = np.maximum.accumulate(np.where(changes, rows, 0)) - 1
+    return result
+
+
+def host_waits(timed: Timed) -> HostWaits:
+    """The calls that held the process's host side: no other launching thread went on meanwhile."""
+    calls = timed.trace.api_calls
+    blocking = np.flatnonzero(timed.blocks)
+    blocking, waited_for = _waited_for(timed, blocking)
+    full = np.flatnonzero(np.isin(timed.api_kind, (ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH)))
+    full = full[blocked_time(timed, full) > 0]
+    running = _last_started(timed, calls.end[full])
+    call = np.concatenate((blocking, full[running >= 0]))
+    op = np.concatenate((waited_for, running[running >= 0]))
+    order = np.argsort(calls.end[call], kind="stable")
+    return HostWaits(call[order], calls.end[call[order]], op[order])
+
+
+def _waited_for(timed: Timed, rows: I64) -> tuple[I64, I64]:
+    """Those of the blocking calls that had something to wait for and let no other thread go on, and the op that ended
+    last of those waited for."""
+    calls, ops = timed.trace.api_calls, timed.trace.device_ops
+    rows = rows[measure(timed.timeline.states[HostState.DISPATCH], calls.end[rows] - 1, calls.end[rows]) == 0]
+    stream, number = _synchronised_stream(timed, rows), stream_numbers(timed)
+    op = np.full(len(rows), -1, np.int64)
+    for one in np.unique(stream).tolist():
+        here, among = stream == one, np.arange(len(ops)) if one < 0 else np.flatnonzero(number == one)
+        op[here] = _last_done(timed, among, calls.start[rows[here]], calls.end[rows[here]])
+    waited = op >= 0
+    waited[waited] = ops.end[op[waited]] > calls.start[rows[waited]]
+    return rows[waited], op[waited]
+
+
+def _last_done(linked: Linked, among: I64, start: I64, end: I64) -> I64:
+    """For each call from `start` to `end` the one of these ops, launched by it or before, that ended last within it or
+    before; -1 where there is none."""
+    by_end = among[np.argsort(linked.trace.device_ops.end[among], kind="stable")]
+    launched = np.append(linked.launch_time[by_end], NEVER)
+    position = np.searchsorted(linked.trace.device_ops.end[by_end], end, side="right") - 1
+    while (later := launched[position] > start).any():
+        # Another thread launched it meanwhile.
+        position = position - later
+    return np.append(by_end, -1)[position]
+
+
+def _synchronised_stream(linked: Linked, rows: I64) -> I64:
+    """For each of the calls the number of the stream that it waits for, -1 where that is not recorded, or all are."""
+    ops, numbers = linked.trace.device_ops, stream_numbers(linked)
+    waits = linked.trace.waits
+    waits = waits.take((waits.kind == WaitKind.STREAM_SYNC) & (waits.correlation > 0))
+    _, first = np.unique(numbers, return_index=True)
+    known = {(int(ops.context[i]), int(ops.stream[i])): int(numbers[i]) for i in first}
+    streams = zip(waits.context.tolist(), waits.stream.tolist(), strict=True)
+    of_call = {c: known.get(s, -1) for c, s in zip(waits.correlation.tolist(), streams, strict=True)}
+    return np.array([of_call.get(c, -1) for c in linked.trace.api_calls.correlation[rows].tolist()], np.int64)
+
+
+def _last_started(linked: Linked, time: I64) -> I64:
+    """The device op that had started last at each of these times, -1 where none had."""
+    result: I64 = np.searchsorted(linked.trace.device_ops.start, time, side="left") - 1
+    return result

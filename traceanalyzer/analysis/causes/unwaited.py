@@ -1,0 +1,87 @@
+"""What would be left of a device's idle gaps if the host had never waited for the device.
+
+Every launch then comes earlier by all the time that the host had spent in waits before it, but the host is no more
+launches ahead than the queue holds. Each stretch of device work between two gaps keeps its length; it begins when the
+stretch before it has ended and its first op has been launched. Such a schedule is a running maximum: no loop over ops.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.intervals import covered_before, union
+from traceanalyzer.analysis.causes.dependencies import NEVER
+from traceanalyzer.analysis.causes.start import Bound
+from traceanalyzer.analysis.time.launch_queue import QUEUE_DEPTH
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.causes.started import Started
+    from traceanalyzer.trace import I64
+
+
+def gaps_without_waits(started: Started, start: I64, end: I64, next_op: I64) -> I64:
+    """Lengths that the gaps between ops of one device (in time order, each with the op that ends it) would have, ns."""
+    if not len(start) or not len(started.host_waits.call):
+        return end - start
+    ops, launch_time = started.trace.device_ops, started.launch_time
+    launched = np.flatnonzero((ops.device == ops.device[next_op[0]]) & (launch_time >= 0))
+    launched = launched[np.argsort(launch_time[launched], kind="stable")]
+    position = np.full(len(ops), -1, np.int64)
+    position[launched] = np.arange(len(launched))
+    late = (started.bindings.by[next_op] == Bound.LAUNCH) & (position[next_op] >= 0)
+    stretch = np.searchsorted(end, ops.start[launched], side="right")
+    return _schedule(
+        host=launch_time[launched] - _waited_before(started, launch_time[launched]),
+        stretch=stretch,
+        offset=ops.start[launched] - np.append(start[0], end)[stretch],
+        first=np.where(late, position[next_op], -1),
+        latency=end - launch_time[next_op],
+        pause=np.where(late, 0, end - start),
+        busy=np.append(start[1:], end[-1]) - end,
+        begin=int(start[0]),
+    )
+
+
+def _waited_before(started: Started, time: I64) -> I64:
+    """How long the host had waited for the device before each of these times, ns."""
+    calls, waits = started.trace.api_calls, started.host_waits
+    return covered_before(union(calls.start[waits.call], calls.end[waits.call]), time)
+
+
+def _schedule(
+    *, host: I64, stretch: I64, offset: I64, first: I64, latency: I64, pause: I64, busy: I64, begin: int
+) -> I64:
+    """Gaps of the earliest schedule.
+
+    Of each launch: when the host makes it at the earliest, the stretch of its op (0 is before the first gap) and how
+    long after the stretch's beginning the op starts. Of each gap: the launch of the op after it (-1: it does not bind),
+    the latency from that launch, the least pause, and how long the stretch after it lasts. `begin`: end of stretch 0.
+    """
+    made, begun = host.copy(), np.full(len(busy) + 1, begin)
+    remaining = np.empty_like(busy)
+    turn = np.maximum.accumulate(np.maximum(first, 0)) // QUEUE_DEPTH
+    ended, held = begin, NEVER
+    for chunk in range(int(turn[-1]) + 1):
+        here = slice(chunk * QUEUE_DEPTH, (chunk + 1) * QUEUE_DEPTH)
+        low, high = np.searchsorted(turn, (chunk, chunk + 1)).tolist()
+        if chunk:
+            # The op launched a whole queue before has to begin before the next can be launched.
+            before = slice(here.start - QUEUE_DEPTH, here.start - QUEUE_DEPTH + len(host[here]))
+            known = stretch[before] <= low
+            room = np.where(known, begun[stretch[before]] + offset[before], NEVER) - host[here]
+            blocked = np.maximum.accumulate(np.maximum(room, held))
+            held = int(blocked[-1])
+            made[here] += np.maximum(blocked, 0)
+        if high == low:
+            continue
+        gaps = slice(low, high)
+        ready = np.where(first[gaps] >= 0, made[first[gaps]] + latency[gaps], NEVER)
+        least = pause[gaps] + busy[gaps]
+        done = np.cumsum(least)
+        end = np.maximum.accumulate(np.maximum(ready - pause[gaps] - (done - least), ended)) + done
+        begun[low + 1 : high + 1] = end - busy[gaps]
+        remaining[gaps] = begun[low + 1 : high + 1] - np.append(ended, end[:-1])
+        ended = int(end[-1])
+    return remaining

@@ -1,0 +1,1 @@
+"""Rows of a trace that know each other: launches, host tree, classes."""

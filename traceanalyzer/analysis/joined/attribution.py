@@ -1,0 +1,50 @@
+"""Which operator launched a device op: through its API call, else through the external id it carries."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.trace import RangeKind
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.joined.linked import Linked
+    from traceanalyzer.trace import I64
+
+
+def launch_nodes(linked: Linked) -> I64:
+    """For each device op the node of the host tree it was launched at (an API call, or the operator that carries
+    its external id where the call was not recorded), -1 where the recording tells neither."""
+    launched = linked.launch >= 0
+    result = np.full(len(linked.launch), -1, np.int64)
+    result[launched] = linked.tree.node_of_call[linked.launch[launched]]
+    others = np.flatnonzero(~launched & (linked.trace.device_ops.external_id > 0))
+    if len(others):
+        result[others] = _by_external_id(linked, linked.trace.device_ops.external_id[others])
+    return result
+
+
+def _by_external_id(linked: Linked, external_id: I64) -> I64:
+    """The node of the operator with each of these external ids (an annotation where no operator has it), or -1."""
+    tree, ranges = linked.tree, linked.trace.host_ranges
+    rows = np.flatnonzero((ranges.external_id > 0) & (tree.node_of_range >= 0))
+    if not len(rows):
+        return np.full(len(external_id), -1, np.int64)
+    order = rows[np.lexsort((rows, ranges.kind[rows] != RangeKind.OP, ranges.external_id[rows]))]
+    ids = ranges.external_id[order]
+    position = np.minimum(np.searchsorted(ids, external_id), len(ids) - 1)
+    result: I64 = np.where(ids[position] == external_id, tree.node_of_range[order[position]], -1)
+    return result
+
+
+def owner_nodes(linked: Linked, launched_at: I64) -> I64:
+    """For each of these nodes the innermost operator around it, else the innermost annotation, else -1."""
+    tree = linked.tree
+    result = np.full(len(launched_at), -1, np.int64)
+    inside = launched_at >= 0
+    at = launched_at[inside]
+    operator = tree.innermost(tree.kind == RangeKind.OP)[at]
+    annotation = tree.innermost(tree.kind == RangeKind.ANNOTATION)[at]
+    result[inside] = np.where(operator >= 0, operator, annotation)
+    return result

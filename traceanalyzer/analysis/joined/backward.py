@@ -1,0 +1,102 @@
+"""Which operators run in the backward pass, and which autograd node each forward operator gave rise to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.trace import RangeKind
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.joined.linked import Linked
+    from traceanalyzer.trace import I64, Bool
+
+AUTOGRAD_PREFIX = "autograd::engine::evaluate_function:"
+"""The engine's range around each node; nodes that accumulate gradients carry no forward thread."""
+
+
+def in_backward(linked: Linked) -> Bool:
+    """Which nodes of the host tree are, or lie inside, autograd nodes."""
+    tree, ranges = linked.tree, linked.trace.host_ranges
+    codes = [i for i, text in enumerate(linked.trace.strings) if text.startswith(AUTOGRAD_PREFIX)]
+    autograd = (ranges.forward_thread > 0) | np.isin(ranges.name, codes)
+    result: Bool = tree.innermost(_of_ranges(linked, autograd)) >= 0
+    return result
+
+
+def backward_time(linked: Linked, device_total: I64, backward: Bool) -> I64:
+    """For each node of the host tree the device total, ns, of the autograd nodes that the forward operators in
+    its subtree gave rise to; -1 where there is none. `backward`: which nodes are in the backward pass.
+
+    Autograd numbers its nodes by thread. Of the operators that carry a number the last to start made the node:
+    those around it began when that number was still the next to be given. An autograd node names its forward
+    thread by an id of the profiler's; the thread meant is the one whose operators carry most of its numbers.
+    """
+    tree = linked.tree
+    forward, made = _numbered(linked, backward)
+    time, joined = np.zeros(len(tree.start), np.int64), np.zeros(len(tree.start), np.int64)
+    pairs = _pair(linked, forward, made)
+    known = pairs >= 0
+    np.add.at(time, pairs[known], device_total[made[known]])
+    joined[pairs[known]] = 1
+    result: I64 = np.where(tree.subtree_sum(joined) > 0, tree.subtree_sum(time), -1)
+    return result
+
+
+def made_by(linked: Linked, nodes: Bool) -> Bool:
+    """Which nodes of the host tree lie in autograd nodes that forward operators among `nodes` gave rise to."""
+    result = np.zeros(len(nodes), bool)
+    if nodes.any():
+        forward, made = _numbered(linked, in_backward(linked))
+        pairs = _pair(linked, forward, made)
+        mine = made[(pairs >= 0) & nodes[np.maximum(pairs, 0)]]
+        result[mine] = True
+        result = linked.tree.innermost(result) >= 0
+    return result
+
+
+def _numbered(linked: Linked, backward: Bool) -> tuple[I64, I64]:
+    """Operators of the forward pass that carry a number, and the outermost autograd nodes that do."""
+    tree, ranges = linked.tree, linked.trace.host_ranges
+    numbered = _of_ranges(linked, (ranges.kind == RangeKind.OP) & (ranges.sequence >= 0))
+    autograd = numbered & _of_ranges(linked, ranges.forward_thread > 0)
+    autograd &= tree.outermost(autograd) == np.arange(len(tree.start))
+    return np.flatnonzero(numbered & ~backward), np.flatnonzero(autograd)
+
+
+def _of_ranges(linked: Linked, wanted: Bool) -> Bool:
+    """A mask over host ranges as one over nodes; API calls are not in it."""
+    tree = linked.tree
+    result = np.zeros(len(tree.start), bool)
+    result[~tree.is_call] = wanted[tree.row[~tree.is_call]]
+    return result
+
+
+def _pair(linked: Linked, forward: I64, backward: I64) -> I64:
+    """For each of the autograd nodes the forward operator that made it, -1 where it was not recorded."""
+    tree, ranges = linked.tree, linked.trace.host_ranges
+    result = np.full(len(backward), -1, np.int64)
+    number = ranges.sequence[tree.row[backward]]
+    named_thread = ranges.forward_thread[tree.row[backward]]
+    makers = {int(t): _makers(linked, forward[tree.thread[forward] == t]) for t in np.unique(tree.thread[forward])}
+    for one in np.unique(named_thread):
+        here = np.flatnonzero(named_thread == one)
+        matches = [_look_up(numbers, nodes, number[here]) for numbers, nodes in makers.values()]
+        if matches:
+            result[here] = max(matches, key=lambda found: int((found >= 0).sum()))
+    return result
+
+
+def _makers(linked: Linked, nodes: I64) -> tuple[I64, I64]:
+    """The sequence numbers of a thread's operators, ascending, and the last operator with each."""
+    number = linked.trace.host_ranges.sequence[linked.tree.row[nodes]]
+    order = np.lexsort((nodes, number))
+    last = np.flatnonzero(np.diff(number[order], append=np.int64(-1)))
+    return number[order][last], nodes[order][last]
+
+
+def _look_up(numbers: I64, nodes: I64, wanted: I64) -> I64:
+    position = np.minimum(np.searchsorted(numbers, wanted), len(numbers) - 1)
+    result: I64 = np.where(numbers[position] == wanted, nodes[position], -1)
+    return result

@@ -1,0 +1,56 @@
+"""Which API calls made the host wait for the device, by what happened and not by name alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.names.api import ApiKind
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.joined.linked import Linked
+    from traceanalyzer.trace import I64, Bool
+
+HELD_SHARE = 0.5
+"""A copy call that lasts through this much of its copy fed it from pageable memory, or waited for it."""
+
+RETURN_LATENCY_NS = 50_000
+"""A call that ends this soon after the work it waited for has ended returned because of it."""
+
+
+def blocking_calls(linked: Linked) -> Bool:
+    """For each API call whether it waits for device work.
+
+    Synchronising calls always do. Copies do when the call lasts as long as its own copy (pageable memory,
+    `cudaMemcpy`), frees and allocations when they begin while earlier work still runs and end just
+    after all of it has. What the profiler itself adds at the end of its window does not count.
+    """
+    calls, ops, kind = linked.trace.api_calls, linked.trace.device_ops, linked.api_kind
+    blocks: Bool = kind == ApiKind.SYNC
+    copying = np.flatnonzero(linked.is_copy & (linked.launch >= 0))
+    launcher = linked.launch[copying]
+    is_copy_call = kind[launcher] == ApiKind.COPY
+    beside = np.minimum(calls.end[launcher], ops.end[copying]) - np.maximum(calls.start[launcher], ops.start[copying])
+    held = (calls.end[launcher] >= ops.end[copying]) | (beside >= HELD_SHARE * (ops.end - ops.start)[copying])
+    blocks[launcher[is_copy_call & held]] = True
+    memory = np.flatnonzero((kind == ApiKind.FREE) | (kind == ApiKind.ALLOCATE))
+    drained = linked.drained_at(calls.end[memory])
+    blocks[memory] = (drained > calls.start[memory]) & (calls.end[memory] - drained < RETURN_LATENCY_NS)
+    blocks[memory] &= drained <= calls.end[memory]
+    blocks[_of_profiler(linked)] = False
+    return blocks
+
+
+def _of_profiler(linked: Linked) -> I64:
+    """The synchronisation that torch.profiler makes when its window closes: after the last launch, in no range. Other
+    recorders wait for nothing: there it is the program's own."""
+    if linked.trace.source != "kineto":
+        return np.empty(0, np.int64)
+    calls, kind, tree = linked.trace.api_calls, linked.api_kind, linked.tree
+    launching = np.flatnonzero((kind == ApiKind.LAUNCH) | (kind == ApiKind.GRAPH_LAUNCH) | (kind == ApiKind.COPY))
+    after = calls.start[launching[-1]] if len(launching) else 0
+    outermost = tree.parent[tree.node_of_call] < 0
+    names = texts_where(linked.trace.strings, lambda text: "DeviceSynchronize" in text or "CtxSynchronize" in text)
+    return np.flatnonzero((kind == ApiKind.SYNC) & (calls.start > after) & outermost & names[calls.name])

@@ -1,0 +1,112 @@
+"""Nesting of host ranges and API calls on each thread, found by sorting; see `HostTree`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.nesting import levels, nest
+from traceanalyzer.trace import RangeKind
+
+if TYPE_CHECKING:
+    from traceanalyzer.trace import I32, I64, U8, Bool, Trace
+
+
+@dataclass(frozen=True, eq=False)
+class HostTree:
+    """Host ranges (operators, annotations, library calls; not Python frames) and API calls as one forest.
+
+    A *node* is a range or a call. Nodes are sorted by (thread, start, longest first), so a parent always
+    comes before its children, and a node's subtree is the contiguous stretch of nodes that follows it.
+    All arrays have one entry a node.
+    """
+
+    start: I64
+    end: I64
+    """As recorded; `repaired` counts nodes that end after their parent."""
+    thread: I32
+    parent: I64
+    """Node of the innermost enclosing node on the same thread, -1 for a root."""
+    depth: I32
+    kind: U8
+    """`RangeKind`, 0 for an API call."""
+    is_call: Bool
+    """Whether the node is an API call (else a host range)."""
+    row: I64
+    """Row in `Trace.api_calls` or `Trace.host_ranges`."""
+    node_of_call: I64
+    """For each API call its node."""
+    node_of_range: I64
+    """For each host range its node, -1 for Python frames and OS calls (they are not in this tree)."""
+    repaired: int = 0
+
+    @classmethod
+    def build(cls, trace: Trace) -> HostTree:
+        """Make the forest of a trace."""
+        ranges, calls = trace.host_ranges, trace.api_calls
+        kept = np.flatnonzero((ranges.kind != RangeKind.PYTHON) & (ranges.kind != RangeKind.OS))
+        start = np.concatenate((ranges.start[kept], calls.start))
+        end = np.concatenate((ranges.end[kept], calls.end))
+        thread = np.concatenate((ranges.thread[kept], calls.thread))
+        kind = np.concatenate((ranges.kind[kept], np.zeros(len(calls), np.uint8)))
+        row = np.concatenate((kept, np.arange(len(calls))))
+        # Of two nodes with equal times the range encloses the call.
+        order = np.lexsort((kind == 0, -end, start, thread))
+        start, end, thread, kind, row = start[order], end[order], thread[order], kind[order], row[order]
+        is_call = kind == 0
+        parent, depth = nest(thread, start, end)
+        node_of_range = np.full(len(ranges), -1, np.int64)
+        node_of_call = np.full(len(calls), -1, np.int64)
+        node_of_range[row[~is_call]] = np.flatnonzero(~is_call)
+        node_of_call[row[is_call]] = np.flatnonzero(is_call)
+        inside = parent >= 0
+        repaired = int((end[inside] > end[parent[inside]]).sum())
+        return cls(start, end, thread, parent, depth, kind, is_call, row, node_of_call, node_of_range, repaired)
+
+    @cached_property
+    def subtree_end(self) -> I64:
+        """For each node the node after its last descendant: its subtree is [node, subtree_end[node])."""
+        result = np.empty(len(self.start), np.int64)
+        for here in levels(self.depth):
+            following = np.append(here[1:], len(self.start))
+            above = self.parent[here]
+            inside = above >= 0
+            following[inside] = np.minimum(following[inside], result[above[inside]])
+            result[here] = following
+        return result
+
+    def subtree_sum(self, values: I64) -> I64:
+        """For each node the sum of `values` (one a node) over the node and its descendants."""
+        before = np.concatenate((np.zeros(1, np.int64), np.cumsum(values)))
+        result: I64 = before[self.subtree_end] - before[:-1]
+        return result
+
+    def child_sum(self, values: I64) -> I64:
+        """For each node the sum of `values` (one a node) over its children; exact below 2**53."""
+        inside = self.parent >= 0
+        sums = np.bincount(self.parent[inside], weights=values[inside], minlength=len(values))
+        return sums.astype(np.int64)
+
+    def innermost(self, wanted: Bool) -> I64:
+        """For each node the nearest wanted node among itself and its ancestors, -1 where there is none."""
+        result = np.where(wanted, np.arange(len(wanted)), -1)
+        for here in levels(self.depth)[1:]:
+            missing = here[result[here] < 0]
+            result[missing] = result[self.parent[missing]]
+        return result
+
+    def outermost(self, wanted: Bool) -> I64:
+        """For each node the farthest wanted node among itself and its ancestors, -1 where there is none."""
+        rows = np.flatnonzero(wanted)
+        if not len(rows):
+            return np.full(len(self.start), -1, np.int64)
+        reach = np.maximum.accumulate(self.subtree_end[rows])
+        top = rows[np.concatenate(([True], rows[1:] >= reach[:-1]))]
+        nodes = np.arange(len(self.start))
+        index = np.searchsorted(top, nodes, side="right") - 1
+        candidate = top[np.maximum(index, 0)]
+        result: I64 = np.where((index >= 0) & (nodes < self.subtree_end[candidate]), candidate, -1)
+        return result

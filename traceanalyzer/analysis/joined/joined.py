@@ -1,0 +1,75 @@
+"""The joined rows of a trace: who launched what, which calls block, which copies bring input."""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.joined.attribution import launch_nodes
+from traceanalyzer.analysis.joined.backward import in_backward
+from traceanalyzer.analysis.joined.blocking import blocking_calls
+from traceanalyzer.analysis.joined.linked import Linked
+from traceanalyzer.analysis.joined.python_stacks import PythonStacks
+from traceanalyzer.trace import CopyKind, RangeKind
+
+if TYPE_CHECKING:
+    from traceanalyzer.trace import I64, Bool
+
+INPUT_BYTES = 4096
+"""A host-to-device copy of at least this many bytes carries data; smaller ones carry scalars and pointers."""
+COPYING = re.compile(r"aten::(to|_to_copy|copy_|clone|cuda|lift_fresh|_?pin_memory)$")
+"""Operators whose copies from the host are the program's. Others copy for themselves: FSDP's `aten::_chunk_cat` the
+addresses of its tensors, a backward pass activations that were kept on the host."""
+
+
+class Joined(Linked):
+    """`Linked` with the joins that are made from its joins."""
+
+    @cached_property
+    def launch_node(self) -> I64:
+        """For each device op the node of the host tree that launched it, -1 where the recording does not tell."""
+        return launch_nodes(self)
+
+    @cached_property
+    def in_backward(self) -> Bool:
+        """Which nodes of the host tree are, or lie inside, autograd nodes."""
+        return in_backward(self)
+
+    @cached_property
+    def blocks(self) -> Bool:
+        """Which API calls made the host wait for the device."""
+        return blocking_calls(self)
+
+    @cached_property
+    def brings_input(self) -> Bool:
+        """Which device ops copy data from the host: what the host did before was to prepare it."""
+        ops = self.trace.device_ops
+        result: Bool = (ops.copy_kind == CopyKind.HOST_TO_DEVICE) & (ops.bytes >= INPUT_BYTES)
+        node = self.launch_node
+        result &= (node < 0) | (np.append(self.tree.innermost(self._computing), -1)[node] < 0)
+        return result
+
+    @cached_property
+    def call_brings_input(self) -> Bool:
+        """Which API calls launch a copy of data from the host."""
+        result = np.zeros(len(self.trace.api_calls), bool)
+        result[self.launch[self.brings_input & (self.launch >= 0)]] = True
+        return result
+
+    @cached_property
+    def _computing(self) -> Bool:
+        """Which nodes of the host tree are operators that do more than copy."""
+        tree = self.tree
+        copying = texts_where(self.trace.strings, COPYING.match)
+        result: Bool = tree.kind == RangeKind.OP
+        result[result] = ~copying[self.trace.host_ranges.name[tree.row[result]]]
+        return result
+
+    @cached_property
+    def python(self) -> PythonStacks:
+        """Python frames, where stacks were recorded."""
+        return PythonStacks.build(self.trace)

@@ -1,0 +1,22 @@
+"""What is known beside the recording: kernel classes, GPUs' limits, measured kernels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from traceanalyzer.analysis.names.kernel_classes import KernelClasses
+from traceanalyzer.hardware import HardwareTable
+
+if TYPE_CHECKING:
+    from traceanalyzer.kernel_counters import KernelCounters
+
+
+@dataclass(frozen=True)
+class Knowledge:
+    """What measurements take into account besides the recording; the package's own tables by default."""
+
+    classes: KernelClasses = field(default_factory=KernelClasses.load)
+    hardware: HardwareTable = field(default_factory=HardwareTable.load)
+    counters: tuple[KernelCounters, ...] = ()
+    """Kernels of the same program as a kernel profiler measured them."""

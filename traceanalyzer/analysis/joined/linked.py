@@ -1,0 +1,147 @@
+"""A trace whose rows know each other: launches, nesting, classes. Each join is made once, when asked for."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.joined.host_tree import HostTree
+from traceanalyzer.analysis.joined.knowledge import Knowledge
+from traceanalyzer.analysis.names.api import ApiKind, api_kinds
+from traceanalyzer.trace import DeviceOpKind
+
+if TYPE_CHECKING:
+    from traceanalyzer.hardware import Hardware
+    from traceanalyzer.trace import F64, I32, I64, U8, Bool, Trace
+
+MATRIX_CLASSES = ("gemm", "attention", "convolution", "recurrent", "moe")
+"""Classes of kernels that tensor cores were made for."""
+_LAUNCHING = (ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH, ApiKind.COPY, ApiKind.SET)
+
+
+class Linked:
+    """The joins that need nothing but the rows. Arrays are aligned with the rows of the trace's tables."""
+
+    def __init__(self, trace: Trace, knowledge: Knowledge | None = None) -> None:
+        self.trace = trace
+        self.knowledge = knowledge or Knowledge()
+        self.classes = self.knowledge.classes
+
+    @cached_property
+    def api_kind(self) -> U8:
+        """`ApiKind` of each API call."""
+        return api_kinds(self.trace.api_calls, self.trace.strings)
+
+    @cached_property
+    def launch(self) -> I64:
+        """For each device op the row of the API call that launched it, -1 where none was recorded.
+
+        Joined on the correlation id. Where several calls carry the same id (a runtime call and the driver
+        call beneath it), the one that launches, copies or sets wins.
+        """
+        calls, ops = self.trace.api_calls, self.trace.device_ops
+        result = np.full(len(ops), -1, np.int64)
+        rows = np.flatnonzero(calls.correlation > 0)
+        if not len(rows) or not len(ops):
+            return result
+        launching = np.isin(self.api_kind[rows], _LAUNCHING)
+        order = np.lexsort((rows, ~launching, calls.correlation[rows]))
+        ids = calls.correlation[rows][order]
+        position = np.minimum(np.searchsorted(ids, ops.correlation), len(ids) - 1)
+        found = (ids[position] == ops.correlation) & (ops.correlation > 0)
+        result[found] = rows[order][position[found]]
+        return result
+
+    @cached_property
+    def launch_time(self) -> I64:
+        """For each device op when the host launched it, ns: start of its API call, else of the host op that
+        carries its external id; -1 where the recording tells neither."""
+        calls, ranges, ops = self.trace.api_calls, self.trace.host_ranges, self.trace.device_ops
+        result = np.full(len(ops), -1, np.int64)
+        launched = self.launch >= 0
+        result[launched] = calls.start[self.launch[launched]]
+        rows = np.flatnonzero(ranges.external_id > 0)
+        if len(rows) and not launched.all():
+            order = rows[np.argsort(ranges.external_id[rows], kind="stable")]
+            ids = ranges.external_id[order]
+            position = np.minimum(np.searchsorted(ids, ops.external_id), len(ids) - 1)
+            found = ~launched & (ops.external_id > 0) & (ids[position] == ops.external_id)
+            result[found] = ranges.start[order[position[found]]]
+        return result
+
+    @cached_property
+    def tree(self) -> HostTree:
+        """Nesting of operators, annotations, library and API calls on each host thread."""
+        return HostTree.build(self.trace)
+
+    @cached_property
+    def op_class(self) -> I32:
+        """For each device op the index of its class in `classes.names`."""
+        return self.classes.classify(self.trace)
+
+    @cached_property
+    def is_communication(self) -> Bool:
+        """Which device ops are collectives or point-to-point communication kernels."""
+        result: Bool = np.array(self.classes.is_communication)[self.op_class] & self.is_kernel
+        return result
+
+    @cached_property
+    def is_kernel(self) -> Bool:
+        """Which device ops are kernels."""
+        result: Bool = self.trace.device_ops.kind == DeviceOpKind.KERNEL
+        return result
+
+    @cached_property
+    def is_copy(self) -> Bool:
+        """Which device ops are memory copies."""
+        result: Bool = self.trace.device_ops.kind == DeviceOpKind.MEMCPY
+        return result
+
+    @cached_property
+    def is_matrix(self) -> Bool:
+        """Which device ops are matrix kernels, by class."""
+        classes = [self.classes.index(name) for name in MATRIX_CLASSES if name in self.classes.names]
+        result: Bool = np.isin(self.op_class, classes) & self.is_kernel
+        return result
+
+    @cached_property
+    def is_compute(self) -> Bool:
+        """Which device ops are computation: kernels that are not communication, memsets, whole graphs."""
+        result: Bool = ~self.is_copy & ~self.is_communication
+        return result
+
+    @cached_property
+    def gpus(self) -> dict[int, Hardware | None]:
+        """What the hardware table has of each device that did work, by CUDA ordinal."""
+        described = {device.id: device for device in self.trace.devices}
+        table = self.knowledge.hardware
+        return {int(d): table.find(described.get(int(d))) for d in np.unique(self.trace.device_ops.device)}
+
+    def limit(self, name: str) -> F64:
+        """For each device op that figure of `Hardware` of its device, NaN where it is not known."""
+        result = np.full(len(self.trace.device_ops), np.nan)
+        for device, gpu in self.gpus.items():
+            value = getattr(gpu, name) if gpu else None
+            if value is not None:
+                result[self.trace.device_ops.device == device] = value
+        return result
+
+    @cached_property
+    def _launch_order(self) -> tuple[I64, I64]:
+        """Launch times in order, and when the device had finished the first n launches (n = 0, 1, ...)."""
+        known = np.flatnonzero(self.launch_time >= 0)
+        order = known[np.argsort(self.launch_time[known], kind="stable")]
+        reach = np.maximum.accumulate(np.append(np.int64(0), self.trace.device_ops.end[order]))
+        return self.launch_time[order], reach
+
+    def launched_before(self, time: I64) -> I64:
+        """How many device ops had been launched before each of these host times."""
+        result: I64 = np.searchsorted(self._launch_order[0], time, side="left")
+        return result
+
+    def drained_at(self, time: I64) -> I64:
+        """When the device had finished everything launched before each of these host times, ns (0: nothing)."""
+        result: I64 = self._launch_order[1][self.launched_before(time)]
+        return result

@@ -1,0 +1,81 @@
+"""Python frames, where stacks were recorded: which frame a thread was in at a moment, and its callers."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.nesting import nest, still_open
+from traceanalyzer.trace import RangeKind
+
+if TYPE_CHECKING:
+    from traceanalyzer.trace import I32, I64, Trace
+
+MOST_FRAMES = 1024
+"""Of a stack the innermost; Python's own limit is 1000."""
+_SOURCE_LINE = re.compile(r"\(\d+\): ")
+_LIBRARY = re.compile(
+    r"(site|dist)-packages/|^(\S*/)?torch/|^<frozen |/lib(64)?/python3|^(threading|runpy|contextlib)\.py"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class PythonStacks:
+    """Python frames of all threads, sorted by (thread, start, longest first); arrays have one entry a frame."""
+
+    strings: list[str]
+    name: I32
+    start: I64
+    end: I64
+    thread: I32
+    row: I64
+    """Row in `Trace.host_ranges`."""
+
+    @classmethod
+    def build(cls, trace: Trace) -> PythonStacks:
+        """Make the stacks of a trace; without frames they are empty and every answer is "none"."""
+        ranges = trace.host_ranges
+        rows = np.flatnonzero(ranges.kind == RangeKind.PYTHON)
+        rows = rows[np.lexsort((-ranges.end[rows], ranges.start[rows], ranges.thread[rows]))]
+        columns = (ranges.name[rows], ranges.start[rows], ranges.end[rows], ranges.thread[rows])
+        return cls(trace.strings, *columns, rows)
+
+    @cached_property
+    def parent(self) -> I64:
+        """For each frame the frame that called it, -1 for the outermost."""
+        return nest(self.thread, self.start, self.end).parent
+
+    def frames_at(self, thread: I32 | I64, time: I64) -> I64:
+        """The innermost frame that each of these threads was in at each of these times, -1 where none was."""
+        result = np.full(len(time), -1, np.int64)
+        for one in np.unique(thread):
+            here = np.flatnonzero(thread == one)
+            first, stop = np.searchsorted(self.thread, (one, one + 1))
+            frame = np.searchsorted(self.start[first:stop], time[here], side="right") - 1
+            result[here] = np.where(frame >= 0, frame + first, -1)
+        return still_open(self.parent, self.end, result, np.asarray(time))
+
+    def stack(self, frame: int) -> tuple[str, ...]:
+        """Names of a frame and its callers, outermost first; empty for -1."""
+        names: list[str] = []
+        while frame >= 0 and len(names) < MOST_FRAMES:
+            names.append(self.strings[self.name[frame]])
+            frame = int(self.parent[frame])
+        return tuple(reversed(names))
+
+    def innermost(self, thread: int, time: int) -> str | None:
+        """The innermost frame that the thread was in, None if none was recorded."""
+        frame = int(self.frames_at(np.array([thread]), np.array([time]))[0])
+        return self.strings[self.name[frame]] if frame >= 0 else None
+
+    def source_line(self, thread: int, time: int) -> str | None:
+        """The line of the program that the thread was in, as `file(line): function`: the innermost frame with
+        a source line outside installed libraries, else with any, else the innermost frame; None without."""
+        stack = self.stack(int(self.frames_at(np.array([thread]), np.array([time]))[0]))[::-1]
+        with_line = [name for name in stack if _SOURCE_LINE.search(name)]
+        own = [name for name in with_line if not _LIBRARY.search(name)]
+        return next(iter([*own, *with_line, *stack]), None)

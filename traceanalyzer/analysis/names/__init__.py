@@ -1,0 +1,1 @@
+"""What names mean: API calls, collectives, kernels. Text in, vocabulary out."""

@@ -1,0 +1,106 @@
+"""What kind of work a kernel does, from its name, by the rules of `kernel_classes.toml`."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from traceanalyzer.errors import UnreadableInputError
+from traceanalyzer.files import read_whole
+from traceanalyzer.trace import DeviceOpKind
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from traceanalyzer.trace import I32, Trace
+
+OTHER = "other"
+MAX_NAME = 400
+"""Characters of a name that are looked at: templates write out their arguments several times over (names of
+10,000 characters exist), and what a kernel does stands near the front."""
+
+_BY_KIND = {DeviceOpKind.MEMCPY: "memcpy", DeviceOpKind.MEMSET: "memset", DeviceOpKind.GRAPH: "graph"}
+_BOUNDS = ("compute", "memory")
+
+
+@dataclass(frozen=True)
+class KernelClasses:
+    """An ordered list of classes. Index 0 is `other`; copies, memsets and whole graphs have classes of their own."""
+
+    names: tuple[str, ...]
+    titles: tuple[str, ...]
+    is_communication: tuple[bool, ...]
+    bound: tuple[str, ...]
+    """`compute` or `memory`: what usually limits a kernel of the class, used until a roofline says better."""
+    rules: tuple[tuple[re.Pattern[str], int], ...]
+    """Pattern and class index, in order: the first pattern found in a name decides."""
+
+    @classmethod
+    def load(cls, extra: Path | None = None) -> KernelClasses:
+        """The built-in rules, preceded by those of a user's file (UnreadableInputError if it is not valid)."""
+        return _builtin() if extra is None else _from_file(extra)
+
+    def index(self, name: str) -> int:
+        """The index of the class with this name."""
+        return self.names.index(name)
+
+    def class_of(self, kernel: str) -> int:
+        """The class index of a kernel name; 0 where no rule knows it."""
+        head = kernel[:MAX_NAME]
+        for pattern, index in self.rules:
+            if pattern.search(head):
+                return index
+        return 0
+
+    def classify(self, trace: Trace) -> I32:
+        """The class index of each device op; each distinct kernel name is looked at once."""
+        ops = trace.device_ops
+        result = np.zeros(len(ops), np.int32)
+        for kind, name in _BY_KIND.items():
+            result[ops.kind == kind] = self.index(name)
+        kernels = ops.kind == DeviceOpKind.KERNEL
+        codes, inverse = np.unique(ops.name[kernels], return_inverse=True)
+        classes = [self.class_of(trace.strings[code]) if code >= 0 else 0 for code in codes.tolist()]
+        result[kernels] = np.array(classes, np.int32)[inverse]
+        return result
+
+
+@lru_cache(maxsize=1)
+def _builtin() -> KernelClasses:
+    text = (files("traceanalyzer.analysis.names") / "kernel_classes.toml").read_text(encoding="utf-8")
+    return _assemble(tomllib.loads(text))
+
+
+def _from_file(path: Path) -> KernelClasses:
+    try:
+        return _assemble(tomllib.loads(read_whole(path).decode()), _builtin())
+    except (OSError, KeyError, ValueError, TypeError, AttributeError, RecursionError, re.error) as error:
+        raise UnreadableInputError(f"{path}: not a valid file of kernel classes: {error}") from error
+
+
+def _assemble(data: dict[str, Any], base: KernelClasses | None = None) -> KernelClasses:
+    """Classes and rules of a parsed file on top of `base`. Raises ValueError where they make no sense."""
+    known = set(base.names) if base else set()
+    added = [c for c in data.get("class", []) if c["name"] not in known]
+    for c in added:
+        if c["bound"] not in _BOUNDS:
+            raise ValueError(f"class {c['name']}: bound is {c['bound']!r}, not one of {', '.join(_BOUNDS)}")
+    names = (*(base.names if base else ()), *(c["name"] for c in added))
+    rules = []
+    for rule in data.get("rule", []):
+        if rule["class"] not in names:
+            raise ValueError(f"rule for the unknown class {rule['class']!r}")
+        rules.append((re.compile("|".join(f"(?:{p})" for p in rule["patterns"])), names.index(rule["class"])))
+    return KernelClasses(
+        names,
+        (*(base.titles if base else ()), *(c["title"] for c in added)),
+        (*(base.is_communication if base else ()), *(bool(c.get("communication", False)) for c in added)),
+        (*(base.bound if base else ()), *(c["bound"] for c in added)),
+        (*rules, *(base.rules if base else ())),
+    )

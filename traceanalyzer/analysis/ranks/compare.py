@@ -1,0 +1,227 @@
+"""The ranks of one run side by side: who is slow, who waits for whom, and what collectives really cost.
+
+A collective's kernel runs from the rank's arrival to the end. From the last rank's arrival on it transfers;
+what a rank spent in it before that is waiting for the others (arrival skew), not communication.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.intervals import measure, union
+from traceanalyzer.analysis.ranks.matches import Matches, match_collectives
+from traceanalyzer.analysis.ranks.skew import CollectiveSkew, arrivals, skew_rows
+from traceanalyzer.analysis.time.extent import extent
+from traceanalyzer.figures import NS_PER_US, metric, ms
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from traceanalyzer.analysis.joined.linked import Linked
+    from traceanalyzer.analysis.time.timed import Timed
+    from traceanalyzer.trace import I64
+
+STEP_NOISE_SHARE = 0.02
+"""Mean step times of equal ranks differ by about 1 % (clock, temperature): less than this tells nothing."""
+NOISE_ERRORS = 3.0
+"""Nor does a difference within this many standard errors of the means."""
+WAITING_SHARE = 0.03
+"""The others must wait this share of a step longer than a rank for it to hold them up: GPUs given the same work
+differ by 2 %."""
+LISTED_RANKS = 8
+"""Missing ranks named one by one."""
+
+
+@dataclass(frozen=True)
+class RankRow:
+    """One rank of the run in a mean steady step, on the device that did most of its work."""
+
+    rank: int | None = metric("rank of the process; where no rank was recorded its position among the inputs")
+    device: int | None = metric("CUDA ordinal of the device; null without device work")
+    step_mean_ms: float | None = metric("mean step time; null without steps", "ms")
+    step_median_ms: float | None = metric("median step time; null without steps", "ms")
+    compute_ms: float = metric("time with compute on the device a step (0 without device work)", "ms")
+    communication_ms: float = metric("time with a collective on the device a step, waiting included", "ms")
+    waiting_ms: float | None = metric(
+        "time a step in collectives of which another rank had not arrived yet; null where none were matched", "ms"
+    )
+    transfer_ms: float | None = metric(
+        "time a step in collectives at which all ranks had arrived; null where none were matched", "ms"
+    )
+    idle_ms: float | None = metric("time a step without work on the device; null without device work", "ms")
+    straggler: bool = metric("whether it holds up the run: its step is the longest, or the others wait for it")
+
+
+CLOCK_TOLERANCE_NS = 10 * 10**9
+"""Hosts' clocks differ by less than this."""
+NOT_ONE_RUN = (
+    "These recordings are not of one run ({doubt}): they are not compared as ranks, and the figures of a step are "
+    "those of the recording with the longest step."
+)
+
+
+@dataclass(frozen=True)
+class RankComparison:
+    """The ranks of a run compared. `rows` has one entry a recording, in the order they were given in."""
+
+    rows: tuple[RankRow, ...]
+    critical: int
+    """Index of the rank that the report speaks of."""
+    collectives: tuple[CollectiveSkew, ...]
+    notes: tuple[str, ...]
+
+
+def compare_ranks(recordings: Sequence[Timed]) -> RankComparison:
+    """Compare the ranks of one run (at least one recording).
+
+    The critical rank is the one with the longest mean step, where it differs from the shortest by more than
+    noise; else (collectives keep steps equally long) the one that waits least for the others, where they wait
+    markedly longer; else the first.
+    """
+    doubt = why_not_one_run(recordings)
+    if doubt:
+        rows = [_row(timed, timed.trace.rank, None, None, False) for timed in recordings]
+        return RankComparison(tuple(rows), _slowest(recordings) or 0, (), (NOT_ONE_RUN.format(doubt=doubt),))
+    labels = [i if timed.trace.rank is None else timed.trace.rank for i, timed in enumerate(recordings)]
+    matches = match_collectives(recordings) if len(recordings) > 1 else None
+    spent: list[tuple[float | None, float | None]] = [(None, None)] * len(recordings)
+    skew: list[CollectiveSkew] = []
+    if matches is not None and len(matches):
+        spent = [_waiting_and_transfer(timed, matches, i) for i, timed in enumerate(recordings)]
+        skew = skew_rows(matches, labels, max(timed.steps.steady_count for timed in recordings))
+    critical = _slowest(recordings)
+    if critical is None:
+        critical = _awaited(recordings, [waiting for waiting, _ in spent])
+    rows = [_row(timed, labels[i], *spent[i], i == critical) for i, timed in enumerate(recordings)]
+    notes = [*_missing(recordings, labels), *(_clock_notes(matches, labels) if matches is not None else [])]
+    return RankComparison(tuple(rows), critical or 0, tuple(skew), tuple(notes))
+
+
+def why_not_one_run(recordings: Sequence[Linked]) -> str:
+    """What tells that the recordings are not ranks of one run; empty if nothing does."""
+    if len(recordings) < 2:
+        return ""
+    traces = [linked.trace for linked in recordings]
+    ranks = [trace.rank for trace in traces]
+    if len({rank is None for rank in ranks}) > 1:
+        return "only some of them have a rank"
+    if None not in ranks and len(set(ranks)) < len(ranks):
+        return "several say they are the same rank"
+    if len({trace.process.world_size for trace in traces} - {None}) > 1:
+        return "they state different numbers of ranks"
+    spans = [extent(t.host_ranges, t.api_calls, t.device_ops) for t in traces]
+    begin = max(span[0] + trace.epoch_ns for span, trace in zip(spans, traces, strict=True))
+    end = min(span[1] + trace.epoch_ns for span, trace in zip(spans, traces, strict=True))
+    return "they were recorded at different times" if begin > end + CLOCK_TOLERANCE_NS else ""
+
+
+def _row(timed: Timed, label: int | None, waiting: float | None, transfer: float | None, straggler: bool) -> RankRow:
+    steps = timed.steps
+    start, end, duration = steps.start[steps.steady], steps.end[steps.steady], steps.duration[steps.steady]
+    activity = None if timed.device is None else timed.activity[timed.device]
+
+    def per_step(covered: I64) -> float:
+        return ms(covered.sum() / steps.steady_count)
+
+    return RankRow(
+        rank=label,
+        device=timed.device,
+        step_mean_ms=ms(duration.mean()) if steps.found else None,
+        step_median_ms=ms(float(np.median(duration))) if steps.found else None,
+        compute_ms=per_step(measure(activity.compute, start, end)) if activity else 0.0,
+        communication_ms=per_step(measure(activity.communication, start, end)) if activity else 0.0,
+        waiting_ms=waiting,
+        transfer_ms=transfer,
+        idle_ms=per_step(duration - measure(activity.busy, start, end)) if activity else None,
+        straggler=straggler,
+    )
+
+
+def _waiting_and_transfer(timed: Timed, matches: Matches, rank: int) -> tuple[float | None, float | None]:
+    """Time a steady step that a rank waited in matched collectives, and that they transferred, ms."""
+    here, steps = matches.present[:, rank], timed.steps
+    if not here.any():
+        return None, None
+    _, last = arrivals(matches)
+    offset = matches.clocks.offset[rank]
+    start, end = matches.start[here, rank] + offset, matches.end[here, rank] + offset
+    arrived = np.minimum(last[here] + offset, end)
+    window = steps.start[steps.steady], steps.end[steps.steady]
+    moving = union(arrived, end)
+    waited = measure(union(start, end), *window) - measure(moving, *window)
+    return ms(waited.sum() / steps.steady_count), ms(measure(moving, *window).sum() / steps.steady_count)
+
+
+def _slowest(recordings: Sequence[Timed]) -> int | None:
+    """The rank with the longest mean step, None where the ranks do not differ by more than noise."""
+    if len(recordings) < 2 or not all(timed.steps.found for timed in recordings):
+        return None
+    times = [timed.steps.duration[timed.steps.steady] for timed in recordings]
+    mean = np.array([t.mean() for t in times])
+    error = np.array([t.std(ddof=1) / np.sqrt(len(t)) if len(t) > 1 else 0.0 for t in times])
+    longest, shortest = int(mean.argmax()), int(mean.argmin())
+    noise = max(STEP_NOISE_SHARE * mean[longest], NOISE_ERRORS * float(np.hypot(error[longest], error[shortest])))
+    return longest if mean[longest] - mean[shortest] > noise else None
+
+
+def _awaited(recordings: Sequence[Timed], waiting: Sequence[float | None]) -> int | None:
+    """The rank that waits least in collectives, None where the others do not wait markedly longer."""
+    known = {i: w for i, w in enumerate(waiting) if w is not None}
+    if len(known) < 2:
+        return None
+    least = min(known, key=known.__getitem__)
+    others = float(np.median([w for i, w in known.items() if i != least]))
+    step = float(recordings[least].steps.duration[recordings[least].steps.steady].mean())
+    return least if others - known[least] > WAITING_SHARE * ms(step) else None
+
+
+def _missing(recordings: Sequence[Timed], labels: list[int]) -> list[str]:
+    notes = []
+    twice = sorted(label for label, claims in Counter(labels).items() if claims > 1)
+    if twice:
+        notes.append(f"More than one recording says it is rank {_listed(twice)}; they may not be of one run.")
+    world = max(timed.trace.process.world_size or 0 for timed in recordings)
+    count = world - len({label for label in labels if 0 <= label < world})
+    if count and len(recordings) > 1:
+        notes.append(
+            f"{count} of {world} ranks are missing ({_first_missing(world, set(labels), count)}): who is waited for, "
+            "and for how long, is known among the others only."
+        )
+    elif count:
+        notes.append(
+            f"The run has {world} ranks and this is the recording of one: how much of its communication is "
+            "waiting for the others cannot be told."
+        )
+    without = [label for label, timed in zip(labels, recordings, strict=True) if timed.device is None]
+    if without and len(without) < len(recordings):
+        notes.append(f"No device work was recorded on rank {_listed(without)}.")
+    return notes
+
+
+def _first_missing(world: int, present: set[int], count: int) -> str:
+    """The first of the missing ranks; a run may claim to have millions."""
+    first = list(islice((rank for rank in range(world) if rank not in present), LISTED_RANKS))
+    return ", ".join(map(str, first)) + (f" and {count - len(first)} more" if count > len(first) else "")
+
+
+def _listed(ranks: list[int]) -> str:
+    names = ", ".join(map(str, ranks[:LISTED_RANKS]))
+    return f"{names} and {len(ranks) - LISTED_RANKS} more" if len(ranks) > LISTED_RANKS else names
+
+
+def _clock_notes(matches: Matches, labels: list[int]) -> list[str]:
+    corrected = [
+        f"rank {label} by {offset / NS_PER_US:+.1f} us"
+        for label, offset in zip(labels, matches.clocks.corrected.tolist(), strict=True)
+        if offset
+    ]
+    notes = list(matches.notes)
+    if corrected and len(matches):
+        shown = ", ".join(corrected[:LISTED_RANKS]) + (", ..." if len(corrected) > LISTED_RANKS else "")
+        notes.append(f"Clocks were aligned by the ends of collectives, beyond the recordings' epochs: {shown}.")
+    return notes

@@ -1,0 +1,88 @@
+"""How far the clocks of several recordings are apart, from their epochs and from what they did together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from traceanalyzer.trace import I64, Bool
+
+SIGMA_OF_MAD = 1.4826
+"""Standard deviation of a normal distribution over its median absolute deviation."""
+ERROR_OF_MEDIAN = 1.2533
+"""Standard error of the median over that of the mean (normal distribution)."""
+NOISE_SIGMAS = 3.0
+"""A difference of clocks within this many of its standard errors is noise."""
+ROUNDING_NS = 2_000
+"""Ranks end the same collective a microsecond or two apart even on one clock."""
+MAX_SPREAD_NS = 500_000
+"""Ends of one collective scatter by tens of us between ranks; where they scatter more, the matched ones are not
+the same collectives."""
+
+
+class Clocks(NamedTuple):
+    """What to subtract from the times of each recording to have them on the first one's clock."""
+
+    offset: I64
+    """ns, one a recording."""
+    corrected: I64
+    """Part of it that the collectives showed beyond the epochs, ns; 0 where that was within noise."""
+    spread_ns: float
+    """How far the ends of one collective scatter between recordings after that: standard deviation, the worst."""
+    comparable: bool
+    """Whether the clocks could be compared at all, and the collectives bear it out."""
+
+
+def align_clocks(epochs: Sequence[int], end: I64, present: Bool) -> Clocks:
+    """Compare clocks by the ends of synchronising collectives.
+
+    `end` and `present` have a row for each collective and a column for each recording: when it ended on that
+    recording's own clock, and whether the recording takes part. Each recording is held against the one, already
+    held against others, with which it shares the most.
+    """
+    count = len(epochs)
+    known = all(epochs)
+    offset = np.array([epochs[0] - epoch if known else 0 for epoch in epochs], np.int64)
+    corrected, spread = np.zeros(count, np.int64), 0.0
+    if not len(end):
+        return Clocks(offset, corrected, spread, known or count < 2)
+    connected = True
+    for reference, rank, shared in _most_shared_first(present):
+        if not shared:
+            connected = False
+            continue
+        rows = present[:, reference] & present[:, rank]
+        difference = (end[rows, rank] - offset[rank]) - (end[rows, reference] - offset[reference])
+        apart, sigma = _median(difference)
+        noise = NOISE_SIGMAS * ERROR_OF_MEDIAN * sigma / np.sqrt(len(difference)) + ROUNDING_NS
+        if not known or abs(apart) > noise:
+            offset[rank] += apart
+            corrected[rank] = apart
+        spread = max(spread, sigma)
+    return Clocks(offset, corrected, spread, (known or connected) and spread <= MAX_SPREAD_NS)
+
+
+def _most_shared_first(present: Bool) -> Iterator[tuple[int, int, int]]:
+    """Each recording but the first, with the one before it (or the first) that it shares most collectives with, and
+    how many: a spanning tree, grown by its strongest edge (Prim)."""
+    shared = present.T.astype(np.int64) @ present.astype(np.int64)
+    reference, most = np.zeros(len(shared), np.int64), shared[0].copy()
+    left = np.ones(len(shared), bool)
+    left[0] = False
+    while left.any():
+        best = np.flatnonzero(left & (most == most[left].max()))
+        rank = int(best[reference[best].argmin()])
+        yield int(reference[rank]), rank, int(most[rank])
+        left[rank] = False
+        closer = left & ((shared[rank] > most) | ((shared[rank] == most) & (rank < reference)))
+        reference[closer], most[closer] = rank, shared[rank][closer]
+
+
+def _median(values: I64) -> tuple[int, float]:
+    """Median and robust standard deviation."""
+    median = round(float(np.median(values)))
+    return median, SIGMA_OF_MAD * float(np.median(np.abs(values - median)))

@@ -1,0 +1,101 @@
+"""What collectives cost across ranks: transferring, or waiting for the rank that arrives last."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.rows_by_key import rows_by_key
+from traceanalyzer.analysis.names.collectives import KINDS
+from traceanalyzer.figures import NS_PER_MS, NS_PER_US, metric
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from traceanalyzer.analysis.ranks.matches import Matches
+    from traceanalyzer.trace import I64
+
+DOMINANT = 0.6
+"""Share of its time, from the first arrival to the end, that makes a collective one or the other."""
+MIN_COUNT = 3
+"""One or two collectives tell nothing about the rest."""
+
+
+@dataclass(frozen=True)
+class CollectiveSkew:
+    """Collectives of one kind, process group and message size, matched across ranks, in the steady state."""
+
+    collective: str = metric("what the collective does")
+    group: str | None = metric("process group; null where the recording does not say")
+    message_bytes: int | None = metric("size of a message, as in the table of collectives", "bytes")
+    ranks: int = metric("ranks of the group whose recordings are here")
+    group_size: int | None = metric("ranks in the group")
+    count: float = metric("collectives a step")
+    transfer_ms: float = metric("time from the last rank's arrival to the last end, a step", "ms")
+    skew_ms: float = metric("time from the first rank's arrival to the last one's, a step", "ms")
+    transfer_us: float = metric("mean transfer of a collective", "us")
+    skew_p95_us: float = metric("95th percentile of the skews of the collectives", "us")
+    last_rank: int = metric("rank that most often arrives last")
+    last_share: float = metric("share of the collectives at which it arrives last", "share")
+    cause: str = metric(
+        "transfer or arrival skew, whichever takes most of the time; inconclusive where neither does, the clocks "
+        "are too uncertain, there are too few, or ranks are missing that may have arrived later"
+    )
+
+
+def arrivals(matches: Matches) -> tuple[I64, I64]:
+    """When the first and when the last rank arrived at each collective, ns on the common clock."""
+    limits = np.iinfo(np.int64)
+    first = np.where(matches.present, matches.start, limits.max).min(axis=1)
+    last = np.where(matches.present, matches.start, limits.min).max(axis=1)
+    return first, last
+
+
+def skew_rows(matches: Matches, labels: Sequence[int], steps: int) -> list[CollectiveSkew]:
+    """A row for each sort of matched collective, by transfer plus skew; `labels` name the ranks."""
+    groups = {name: i for i, name in enumerate(dict.fromkeys(matches.group))}
+    group = np.array([groups[name] for name in matches.group], np.int64)
+    # Several groups may share a name: those of other ranks are other groups.
+    _, members = np.unique(matches.present, axis=0, return_inverse=True)
+    chosen = np.flatnonzero(matches.steady)
+    keys = (matches.kind, group, matches.bytes, matches.group_size, members.reshape(-1))
+    rows = [_row(matches, labels, steps, chosen[part]) for part in rows_by_key(*(key[chosen] for key in keys))]
+    return sorted(rows, key=lambda row: -(row.transfer_ms + row.skew_ms))
+
+
+def _row(matches: Matches, labels: Sequence[int], steps: int, chosen: I64) -> CollectiveSkew:
+    first, last = (arrival[chosen] for arrival in arrivals(matches))
+    present, one = matches.present[chosen], int(chosen[0])
+    end = np.where(present, matches.end[chosen], np.iinfo(np.int64).min).max(axis=1)
+    transfer, skew = np.maximum(end - last, 0), last - first
+    late = np.where(present, matches.start[chosen], np.iinfo(np.int64).min).argmax(axis=1)
+    often = np.bincount(late)
+    members, size = int(present[0].sum()), int(matches.group_size[one])
+    return CollectiveSkew(
+        collective=KINDS[matches.kind[one]],
+        group=matches.group[one],
+        message_bytes=int(matches.bytes[one]) if matches.bytes[one] >= 0 else None,
+        ranks=members,
+        group_size=size if size > 0 else None,
+        count=len(chosen) / steps,
+        transfer_ms=float(transfer.sum()) / NS_PER_MS / steps,
+        skew_ms=float(skew.sum()) / NS_PER_MS / steps,
+        transfer_us=float(transfer.mean()) / NS_PER_US,
+        skew_p95_us=float(np.percentile(skew, 95)) / NS_PER_US,
+        last_rank=labels[int(often.argmax())],
+        last_share=float(often.max() / len(chosen)),
+        cause=_cause(transfer, skew, matches.clocks.spread_ns, members < size),
+    )
+
+
+def _cause(transfer: I64, skew: I64, uncertain_ns: float, incomplete: bool) -> str:
+    both = float(transfer.mean() + skew.mean())
+    if len(transfer) < MIN_COUNT or abs(float(transfer.mean() - skew.mean())) <= uncertain_ns:
+        return "inconclusive"
+    if skew.mean() >= DOMINANT * both:
+        return "arrival skew"
+    if transfer.mean() >= DOMINANT * both and not incomplete:
+        return "transfer"
+    return "inconclusive"

@@ -1,0 +1,1 @@
+"""What each kernel could reach on its GPU."""

@@ -1,0 +1,91 @@
+"""The roofline with estimates replaced by what a kernel profiler measured, for the kernels that it measured."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.grouping import Groups
+from traceanalyzer.analysis.names.kernel_names import short_name
+from traceanalyzer.analysis.roofline.bounds import measured_bound
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from traceanalyzer.analysis.joined.linked import Linked
+    from traceanalyzer.analysis.roofline.roofline import Roofline
+    from traceanalyzer.kernel_counters import KernelCounters
+
+TENSOR_SHARE = 0.01
+"""Tensor cores active for less than this are not what the kernel calculates with."""
+
+Key = tuple[str, int, int]
+
+_NAMESPACE = re.compile(r"(?<!\w)\w++::")
+
+
+def with_counters(linked: Linked, roofline: Roofline, counters: Iterable[KernelCounters]) -> Roofline:
+    """The roofline with measured traffic, speed of light, bound and use of tensor cores.
+
+    Joined by kernel name (without parameters) and launch shape; of kernels measured several times the mean counts.
+    """
+    measured = _by_key(counters)
+    ops, rows = linked.trace.device_ops, np.flatnonzero(linked.is_kernel)
+    groups = Groups.of(ops.name[rows], ops.blocks[rows], ops.threads[rows])
+    made = replace(
+        roofline,
+        bytes=roofline.bytes.copy(),
+        expected=roofline.expected.copy(),
+        attainable=roofline.attainable.copy(),
+        bound=roofline.bound.copy(),
+        tensor=roofline.tensor.copy(),
+        counted=roofline.counted.copy(),
+    )
+    for group, first in enumerate(rows[groups.first].tolist()):
+        key = (_name(linked.trace.text(int(ops.name[first])) or ""), int(ops.blocks[first]), int(ops.threads[first]))
+        found = measured.get(key)
+        if found is not None:
+            _replace(linked, made, rows[groups.index == group], found)
+    return made
+
+
+def _by_key(counters: Iterable[KernelCounters]) -> dict[Key, list[KernelCounters]]:
+    result: dict[Key, list[KernelCounters]] = {}
+    for kernel in counters:
+        result.setdefault((_name(kernel.name), kernel.blocks, kernel.threads), []).append(kernel)
+    return result
+
+
+def _name(name: str) -> str:
+    """Names compare without namespaces, parameters and spaces, which the two profilers write differently."""
+    return _NAMESPACE.sub("", short_name(name)).replace(" ", "")
+
+
+def _replace(
+    linked: Linked, made: Roofline, rows: np.ndarray[tuple[int], np.dtype[np.int64]], found: list[KernelCounters]
+) -> None:
+    traffic, tensor = _mean(found, lambda k: k.dram_bytes), _mean(found, lambda k: k.tensor_share)
+    compute, memory = _mean(found, lambda k: k.compute_share), _mean(found, device_memory_share)
+    ops = linked.trace.device_ops
+    made.counted[rows] = True
+    if traffic is not None:
+        made.bytes[rows] = made.expected[rows] = traffic
+    if tensor is not None:
+        made.tensor[rows] = int(tensor >= TENSOR_SHARE)
+    if compute is not None and memory is not None:
+        made.attainable[rows] = (ops.end - ops.start)[rows] * min(max(compute, memory), 1.0)
+        made.bound[rows] = measured_bound(compute, memory, matrix=bool(linked.is_matrix[rows[0]]))
+
+
+def device_memory_share(kernel: KernelCounters) -> float | None:
+    """Use of the device memory's bandwidth. Where only the busiest part of the memory system was measured, which may
+    be a cache, that stands for it."""
+    return kernel.memory_share if kernel.dram_share is None else kernel.dram_share
+
+
+def _mean(found: list[KernelCounters], figure: Callable[[KernelCounters], float | None]) -> float | None:
+    values = [value for kernel in found if (value := figure(kernel)) is not None]
+    return sum(values) / len(values) if values else None

@@ -1,0 +1,84 @@
+"""Look-ups and their backward: only the rows that are touched move, the index tensor is read once.
+
+Which rows an index names is not recorded: of n look-ups in a table of m rows at most min(n, m) are distinct, and
+rows that come again are taken to hit the cache.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from traceanalyzer.analysis.roofline.op_models.call import UnmodelledError, Work, read
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.roofline.op_models.call import Call
+    from traceanalyzer.analysis.roofline.op_models.tensors import Tensor
+
+
+def embedding(call: Call) -> Work:
+    """`embedding(table[m,d], index)`: reads the index and its rows, writes numel(index)·d."""
+    table, index = call.tensor(0), call.tensor(1)
+    return _looked_up(table, index, index.numel * table.shape[-1])
+
+
+def embedding_backward(call: Call) -> Work:
+    """`embedding_dense_backward(grad, index, m, ..)`: reads both, writes the table's gradient; an add an element."""
+    grad, index = call.tensor(0), call.tensor(1)
+    table = call.integer(2) * grad.shape[-1] * grad.dtype.bytes
+    return Work(float(grad.numel), read(grad, index) + table, grad.dtype.precision)
+
+
+def embedding_bag(call: Call) -> Work:
+    """`_embedding_bag(table, index, offsets, ..)`: reads the rows, writes one for each bag; an add an element."""
+    table, index, offsets = call.tensor(0), call.tensor(1), call.tensor(2)
+    gathered, width = index.numel * table.shape[-1], table.shape[-1]
+    traffic = read(index, offsets) + (min(gathered, table.stored) + offsets.numel * width) * table.dtype.bytes
+    return Work(float(gathered), traffic, table.dtype.precision)
+
+
+def index_select(call: Call) -> Work:
+    """`index_select(x, dim, index)`: reads the index and the slices it names, writes them."""
+    x, index = call.tensor(0), call.tensor(2)
+    length = x.shape[call.integer(1)] if x.shape else 1
+    return _looked_up(x, index, x.numel // max(length, 1) * index.numel)
+
+
+def gather(call: Call) -> Work:
+    """`gather(x, dim, index)`: reads the index and an element of x for each of its own, writes them."""
+    return _looked_up(call.tensor(0), call.tensor(2), call.tensor(2).numel)
+
+
+def index_put(call: Call) -> Work:
+    """`x[i, ..] = values` or `+=`: reads the values, writes as many elements of x; adding reads those too.
+
+    Lists of index tensors are in no recording, so values that are broadcast over what they are written to, and
+    all of `x[i, ..]` read, have no model. The indices' own bytes are left out.
+    """
+    x, values = call.tensor(0), call.tensor(2)
+    if not values.shape:
+        raise UnmodelledError("how much is written was not recorded")
+    touched = min(values.numel, x.stored) * x.dtype.bytes
+    adds = call.flag(3)
+    traffic = read(values) + touched * (2 if adds else 1)
+    return Work(float(values.numel) if adds else 0.0, traffic, x.dtype.precision)
+
+
+def scatter(call: Call) -> Work:
+    """`scatter_(x, dim, index, source)`: reads index and source (or a value), writes what is touched."""
+    return _scattered(call, flops=0.0, passes=1)
+
+
+def scatter_add(call: Call) -> Work:
+    """`scatter_add_(x, dim, index, source)`, `index_add_(..)`: what is touched is read and written; an add each."""
+    return _scattered(call, flops=1.0, passes=2)
+
+
+def _scattered(call: Call, flops: float, passes: int) -> Work:
+    x, places, source = call.tensor(0), call.tensor(2), call.optional(3)
+    elements = source.numel if source is not None else places.numel
+    traffic = read(places, source) + passes * min(elements, x.stored) * x.dtype.bytes
+    return Work(flops * elements, traffic, x.dtype.precision)
+
+
+def _looked_up(x: Tensor, places: Tensor, elements: int) -> Work:
+    return Work(0.0, read(places) + (min(elements, x.stored) + elements) * x.dtype.bytes, x.dtype.precision)

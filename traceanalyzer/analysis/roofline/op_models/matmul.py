@@ -1,0 +1,130 @@
+"""Matrix products: 2·m·n·k FLOPs (a multiply and an add for each), operands read once, the product written once.
+
+The convention of `torch.utils.flop_counter`; the addition of a bias or of the third matrix is not counted.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from traceanalyzer.analysis.roofline.op_models.call import UnmodelledError, Work, read, written
+from traceanalyzer.analysis.roofline.op_models.shapes import broadcast
+from traceanalyzer.analysis.roofline.op_models.tensors import DType
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.roofline.op_models.call import Call
+    from traceanalyzer.analysis.roofline.op_models.tensors import Tensor
+
+
+def mm(call: Call) -> Work:
+    """`mm(a[m,k], b[k,n])`: 2·m·n·k FLOPs; a, b and the product once."""
+    return _product(call.tensor(0), call.tensor(1))
+
+
+def addmm(call: Call) -> Work:
+    """`addmm(bias, a[m,k], b[k,n])`: that of `mm`, and the bias is read once (a broadcast row as such)."""
+    return _product(call.tensor(1), call.tensor(2), read(call.tensor(0)))
+
+
+def mv(call: Call) -> Work:
+    """`mv(a[m,k], x[k])`: 2·m·k FLOPs."""
+    matrix, vector = call.tensor(0), call.tensor(1)
+    return Work(
+        2.0 * matrix.numel, read(matrix, vector) + written(matrix.shape[0], matrix.dtype), matrix.dtype.precision
+    )
+
+
+def addmv(call: Call) -> Work:
+    """`addmv(bias, a[m,k], x[k])`: 2·m·k FLOPs."""
+    bias, matrix, vector = call.tensor(0), call.tensor(1), call.tensor(2)
+    traffic = read(bias, matrix, vector) + written(matrix.shape[0], matrix.dtype)
+    return Work(2.0 * matrix.numel, traffic, matrix.dtype.precision)
+
+
+def dot(call: Call) -> Work:
+    """`dot(a[k], b[k])`: 2·k FLOPs."""
+    a, b = call.tensor(0), call.tensor(1)
+    return Work(2.0 * a.numel, read(a, b) + a.dtype.bytes, a.dtype.precision)
+
+
+def bmm(call: Call) -> Work:
+    """`bmm(a[b,m,k], c[b,k,n])`: 2·b·m·n·k FLOPs; an operand expanded over the batch is read once."""
+    return _product(call.tensor(0), call.tensor(1))
+
+
+def baddbmm(call: Call) -> Work:
+    """`baddbmm(c, a[b,m,k], d[b,k,n])`: that of `bmm`, and c is read once."""
+    return _product(call.tensor(1), call.tensor(2), read(call.tensor(0)))
+
+
+def matmul(call: Call) -> Work:
+    """`matmul(a, b)` with leading dimensions broadcast against each other, vectors as rows or columns."""
+    a, b = call.tensor(0), call.tensor(1)
+    if not a.shape or not b.shape:
+        raise UnmodelledError("matmul of a scalar")
+    rows = a.shape[-2] if len(a.shape) > 1 else 1
+    columns = b.shape[-1] if len(b.shape) > 1 else 1
+    batch = math.prod(broadcast(a.shape[:-2], b.shape[:-2]))
+    result = batch * rows * columns
+    return Work(2.0 * result * a.shape[-1], read(a, b) + written(result, a.dtype), a.dtype.precision)
+
+
+def linear(call: Call) -> Work:
+    """`linear(x[*,k], w[n,k], bias)`: 2·numel(x)·n FLOPs."""
+    x, weight = call.tensor(0), call.tensor(1)
+    rows, columns = x.numel // max(x.shape[-1], 1), weight.numel // max(weight.shape[-1], 1)
+    traffic = read(x, weight, call.optional(2)) + written(rows * columns, x.dtype)
+    return Work(2.0 * x.numel * columns, traffic, x.dtype.precision)
+
+
+def scaled_mm(call: Call) -> Work:
+    """`_scaled_mm(a[m,k], b[k,n], scales.., out_dtype)`: 2·m·n·k FLOPs in the operands' format.
+
+    Source of the argument order: native_functions.yaml (`out_dtype` is argument 6). Four-bit types pack two
+    values into a byte.
+    """
+    a, b = call.tensor(0), call.tensor(1)
+    packed = 2 if a.dtype.precision.name == "FP4" else 1
+    rows, columns = a.shape[0], b.shape[1]
+    out = call.dtype(6, DType(2))
+    traffic = read(a, b, call.optional(2), call.optional(3), call.optional(4)) + written(rows * columns, out)
+    return Work(2.0 * rows * columns * a.shape[1] * packed, traffic, a.dtype.precision)
+
+
+def int_mm(call: Call) -> Work:
+    """`_int_mm(a[m,k], b[k,n])`: 2·m·n·k operations on 8-bit integers, the product in 32 bits."""
+    a, b = call.tensor(0), call.tensor(1)
+    rows, columns = a.shape[0], b.shape[1]
+    return Work(2.0 * rows * columns * a.shape[1], read(a, b) + 4.0 * rows * columns, a.dtype.precision)
+
+
+def grouped_mm(call: Call) -> Work:
+    """`_grouped_mm(a, b, offsets)`: groups of products with ragged rows, columns or inner dimensions.
+
+    Operands of 2 and 3 dimensions: every row of the first meets one group of the second, 2·m·k·n FLOPs. Both of
+    2 dimensions: the inner dimension is split, each group's part gives a product, 2·m·k·n over all of them.
+    """
+    a, b = call.tensor(0), call.tensor(1)
+    groups = call.optional(2) or call.optional(4)
+    many = groups.numel if groups else 1
+    rows, inner, columns = a.shape[-2], a.shape[-1], b.shape[-1]
+    if len(a.shape) == 3 and len(b.shape) == 3:
+        rows *= a.shape[0]
+    product = rows * columns * (many if len(a.shape) == len(b.shape) == 2 else 1)
+    return Work(2.0 * rows * columns * inner, read(a, b) + written(product, DType(2)), a.dtype.precision)
+
+
+def addbmm(call: Call) -> Work:
+    """`addbmm(c[m,n], a[b,m,k], d[b,k,n])`: 2·b·m·n·k FLOPs, one matrix written."""
+    base, a, b = call.tensor(0), call.tensor(1), call.tensor(2)
+    result = a.shape[1] * b.shape[2]
+    return Work(2.0 * a.numel * b.shape[2], read(base, a, b) + written(result, a.dtype), a.dtype.precision)
+
+
+def _product(a: Tensor, b: Tensor, extra: float = 0.0) -> Work:
+    if len(a.shape) < 2 or len(b.shape) < 2:
+        raise UnmodelledError("not matrices")
+    result = a.numel // max(a.shape[-1], 1) * b.shape[-1]
+    flops = 2.0 * a.numel * b.shape[-1]
+    return Work(flops, read(a, b) + extra + written(result, a.dtype), a.dtype.precision)

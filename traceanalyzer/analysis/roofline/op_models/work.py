@@ -1,0 +1,225 @@
+"""Models applied to the recorded operators of a trace, each distinct call once; which row stands for which work.
+
+Recorded operators are nested (`aten::linear` calls `aten::addmm`), so a model of each must not count the work
+twice. Models of operators that do the work come first: of several nested ones the outermost describes it whole
+(`aten::_scaled_dot_product_flash_attention` around `aten::_flash_attention_forward`). Models of operators that
+usually call others (`aten::linear`) are only used where nothing beneath them is modelled.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.grouping import Groups
+from traceanalyzer.analysis.joined.ancestors import outermost
+from traceanalyzer.analysis.roofline.op_models.call import Call, Link, UnmodelledError, Work
+from traceanalyzer.analysis.roofline.op_models.kernel_types import element_type
+from traceanalyzer.analysis.roofline.op_models.left_out import ON_PARAMETERS, parameters_of
+from traceanalyzer.analysis.roofline.op_models.tensors import NAN, Tensor, parse_inputs, parse_values
+from traceanalyzer.trace import RangeKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from traceanalyzer.analysis.joined.joined import Joined
+    from traceanalyzer.analysis.joined.linked import Linked
+    from traceanalyzer.trace import F64, I64, Bool, Trace
+
+    Model = Callable[[Call], Work]
+    Found = dict[int, tuple[Model, bool]]
+    """The model of a name by its code, and whether it is composite."""
+
+Row = tuple[float, float, float, float, float, float, float]
+"""FLOPs, bytes and precision as `Work` has them; bytes of the inputs, entries of a batch; elements of the largest
+input, and bytes of one."""
+UNKNOWN_ROW: Row = (NAN, NAN, 0.0, NAN, 1.0, NAN, NAN)
+BATCHED = ("aten::bmm", "aten::baddbmm")
+NO_TENSOR = Tensor((0,))
+MOST = 0.5
+"""Of a composite operator's FLOPs: below this share its children are its preparation, not its work."""
+
+
+@dataclass(frozen=True, eq=False)
+class OpWork:
+    """What recorded operators have to do at least. Arrays are aligned with rows of the trace's tables."""
+
+    flops: F64
+    """For each host range its floating-point operations (a multiply-add is two), NaN where unmodelled."""
+    bytes: F64
+    """For each host range its least DRAM traffic (of collectives: bytes over the link), NaN where unmodelled."""
+    precision: NDArray[np.int8]
+    """For each host range the `Precision` it calculates in."""
+    inputs: F64
+    """For each host range the bytes of its inputs, NaN where unmodelled."""
+    entries: F64
+    """For each host range how many products a batch has, 1 for all others."""
+    elements: F64
+    """For each host range the elements of its largest tensor, NaN where unmodelled."""
+    width: F64
+    """Bytes of an element of that tensor."""
+    counts: Bool
+    """Which host ranges stand for work: figures of these rows may be added up, nothing is counted twice."""
+    of_device_op: I64
+    """For each device op the host range whose work it is part of, -1 where no model describes it."""
+
+
+@dataclass(frozen=True)
+class Models:
+    """The models by operator name."""
+
+    working: dict[str, Model]
+    """Operators that do the work themselves, or whose children do just what the model says."""
+    composite: dict[str, Model]
+    """Operators that call others which have models; used where none of those was recorded."""
+    prefixes: dict[str, Model]
+    """Working operators whose names are made up as the program is compiled, by how these begin."""
+
+    def find(self, name: str) -> tuple[Model | None, bool]:
+        """The model of an operator and whether it is composite; an in-place variant has that of its namesake."""
+        for key in (name, name.removesuffix("_")):
+            if key in self.working:
+                return self.working[key], False
+            if key in self.composite:
+                return self.composite[key], True
+        return next((m for prefix, m in self.prefixes.items() if name.startswith(prefix)), None), False
+
+
+def apply_models(joined: Joined, models: Models) -> OpWork:
+    """Model every recorded operator that `models` knows."""
+    ranges, count = joined.trace.host_ranges, len(joined.trace.host_ranges)
+    table = np.full((count, len(UNKNOWN_ROW)), UNKNOWN_ROW)
+    composite = np.zeros(count, np.bool_)
+    found = _models_of_names(joined.trace, models)
+    rows = np.flatnonzero((ranges.kind == RangeKind.OP) & np.isin(ranges.name, list(found)))
+    groups = _distinct_calls(joined.trace, rows)
+    made = np.array([_work(joined.trace, row, found) for row in rows[groups.first]])
+    table[rows] = made.reshape(-1, len(UNKNOWN_ROW))[groups.index]
+    composite[rows] = np.array([found[code][1] for code in ranges.name[rows].tolist()], np.bool_)
+    _fill_lists(joined, table, found)
+    counts, of_device_op = _cover(joined, table[:, 0], composite)
+    _type_lists(joined.trace, table, of_device_op, found)
+    flops, traffic, precision, inputs, entries, elements, width = table.T
+    return OpWork(flops, traffic, precision.astype(np.int8), inputs, entries, elements, width, counts, of_device_op)
+
+
+def _fill_lists(joined: Joined, table: F64, found: Found) -> None:
+    """Model optimizer calls whose lists were left out of the recording with the parameters known elsewhere."""
+    trace = joined.trace
+    codes = [code for code in found if trace.strings[code] in ON_PARAMETERS]
+    rows = np.flatnonzero(np.isin(trace.host_ranges.name, codes) & np.isnan(table[:, 0]))
+    if not len(rows):
+        return
+    alike = dict(zip(rows.tolist(), _distinct_calls(trace, rows).index.tolist(), strict=True))
+    known: dict[tuple[int, int], Row] = {}
+    for row, parameters in parameters_of(joined, rows).items():
+        key = alike[row], id(parameters)
+        if key not in known:
+            known[key] = _work(trace, row, found, partial(Call.with_lists, tensors=parameters))
+        table[row] = known[key]
+
+
+def _type_lists(trace: Trace, table: F64, of_device_op: I64, found: Found) -> None:
+    """Model calls on lists of tensors again with the type that the kernel they launched first tells."""
+    covered = np.flatnonzero(of_device_op >= 0)
+    rows, first = np.unique(of_device_op[covered], return_index=True)
+    wanted = np.isnan(table[rows, 1])
+    rows, kernel = rows[wanted], trace.device_ops.name[covered[first[wanted]]]
+    if not len(rows):
+        return
+    groups = Groups.of(_distinct_calls(trace, rows).index, kernel)
+    for group, i in enumerate(groups.first.tolist()):
+        dtype = element_type(trace.text(int(kernel[i])) or "")
+        work = _work(trace, int(rows[i]), found, partial(Call.with_list_dtype, dtype=dtype))
+        table[rows[groups.index == group]] = work
+
+
+def _models_of_names(trace: Trace, models: Models) -> Found:
+    """The model of each distinct range name that has one, by the name's code."""
+    codes = np.unique(trace.host_ranges.name)
+    named = {int(code): models.find(trace.strings[code]) for code in codes if code >= 0}
+    return {code: (model, composite) for code, (model, composite) in named.items() if model is not None}
+
+
+def _distinct_calls(trace: Trace, rows: I64) -> Groups:
+    """Rows with the same operator and inputs. One key at a time: the product of all would not fit an integer."""
+    ranges = trace.host_ranges
+    groups = Groups.of(ranges.name[rows], ranges.shapes[rows])
+    for key in (ranges.dtypes, ranges.strides, ranges.concrete, ranges.collective):
+        groups = Groups.of(groups.index, key[rows])
+    return groups
+
+
+def _work(trace: Trace, row: int, found: Found, amend: Callable[[Call], Call] | None = None) -> Row:
+    """What its model says of this row; nothing where the recording does not suffice."""
+    call = _call(trace, row)
+    if call is None:
+        return UNKNOWN_ROW
+    model = found[int(trace.host_ranges.name[row])][0]
+    try:
+        amended = amend(call) if amend else call
+        work = model(amended)
+    except (UnmodelledError, IndexError, ArithmeticError):
+        return UNKNOWN_ROW
+    largest = max(amended.tensors, key=lambda tensor: tensor.numel, default=NO_TENSOR)
+    entries = largest.shape[0] if amended.name in BATCHED else 1
+    inputs = sum(tensor.bytes for tensor in amended.tensors)
+    known = float(work.flops), float(work.bytes), float(work.precision)
+    return (*known, inputs, float(max(entries, 1)), float(largest.numel), largest.dtype.bytes)
+
+
+def _call(trace: Trace, row: int) -> Call | None:
+    ranges = trace.host_ranges
+    shapes = trace.text(ranges.shapes[row])
+    inputs = parse_inputs(shapes or "[]", trace.text(ranges.dtypes[row]), trace.text(ranges.strides[row]))
+    if inputs is None:
+        return None
+    values = parse_values(trace.text(ranges.concrete[row]))
+    return Call(trace.text(ranges.name[row]) or "", inputs, values, _link(trace, int(ranges.collective[row])))
+
+
+def _link(trace: Trace, row: int) -> Link | None:
+    if row < 0:
+        return None
+    made = trace.collectives
+    return Link(
+        trace.text(made.name[row]) or "",
+        int(made.in_elements[row]),
+        int(made.out_elements[row]),
+        trace.text(made.dtype[row]) or "",
+        int(made.group_size[row]),
+    )
+
+
+def _cover(joined: Joined, flops: F64, composite: Bool) -> tuple[Bool, I64]:
+    """Which host ranges stand for work, and for each device op the one whose work it is part of."""
+    tree = joined.tree
+    row = np.where(tree.is_call, -1, tree.row)
+    here = np.append(flops, NAN)[row]
+    working = np.isfinite(here) & ~np.append(composite, False)[row]
+    whole = np.isfinite(here) & ~working & ~_done_below(joined, np.where(working, here, 0.0), working, here)
+    covering = outermost(tree, working | whole)
+    counts = np.zeros(len(flops), np.bool_)
+    counts[tree.row[np.flatnonzero(covering == np.arange(len(covering)))]] = True
+    of_device_op = np.full(len(joined.trace.device_ops), -1, np.int64)
+    node = joined.launch_node
+    inside = np.flatnonzero(node >= 0)
+    cover = covering[node[inside]]
+    of_device_op[inside] = np.where(cover >= 0, tree.row[cover], -1)
+    return counts, of_device_op
+
+
+def _done_below(linked: Linked, flops: F64, working: Bool, own: F64) -> Bool:
+    """For each node whether working operators beneath it do what its own model says: most of its FLOPs, or, where
+    it has none, anything. (A transposed convolution that clears its result has a child, but that is not the work.)"""
+    end = linked.tree.subtree_end
+    before = np.concatenate(([0.0], np.cumsum(flops)))
+    many = np.concatenate(([0], np.cumsum(working)))
+    start = np.arange(len(end))
+    done: Bool = (many[end] > many[start]) & (before[end] - before[start] >= own * MOST)
+    return done

@@ -1,0 +1,236 @@
+"""What each device op could reach at most, and what keeps it from more: the roofline.
+
+Work W (FLOPs) and traffic Q (bytes) of an operation come from its model (`op_models`), the ceilings from the
+hardware table. Attainable time is `max(W / peak, Q / bandwidth)`, the speed of light (SOL) is attainable over
+recorded time, arithmetic intensity W / Q. (Williams, Waterman, Patterson: Roofline, CACM 52(4), 2009.)
+
+The kernels of one modelled operator share its work by their time, FLOPs of matrix products among the matrix kernels
+alone; so each has the operator's SOL. Copies and memsets move the bytes that were recorded. Everything is NaN or
+UNKNOWN where no model describes the operation or the GPU is not in the table, and nothing is spread over the rest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.roofline.bounds import Bound, Reached, bounds
+from traceanalyzer.analysis.roofline.instructions import issue_time
+from traceanalyzer.analysis.roofline.link_limits import collective_traffic, copy_traffic, share_of_group
+from traceanalyzer.analysis.roofline.op_models import Precision, model_ops
+from traceanalyzer.analysis.roofline.precision import NO, effective_precision, tensor_cores_of_ops
+from traceanalyzer.analysis.roofline.traffic import PREPARING, expected_traffic, passes_of
+from traceanalyzer.analysis.roofline.waves import resident_blocks, waves_of
+from traceanalyzer.trace import CopyKind, DeviceOpKind
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from traceanalyzer.analysis.joined.linked import Linked
+    from traceanalyzer.analysis.roofline.op_models import OpWork
+    from traceanalyzer.analysis.time.timed import Timed
+    from traceanalyzer.hardware import Hardware
+    from traceanalyzer.trace import F64, I64, U8, Bool
+
+NS = 1e9
+SHORT_NS = 2_000
+"""Attainable time under which start-up, the first DRAM round trips (0.5-1 us each on current GPUs) and the drain of
+the last blocks take most of any kernel, whatever it does."""
+LOW_SOL = 0.5
+"""A small kernel that still reaches half of its roofline is limited by that, not by its size."""
+KEPT = 0.5
+"""Part of the last cache that data written by one kernel and read by a later one may take to be still there: the other
+half goes to results, and to what is cached twice where the cache has two parts."""
+
+
+@dataclass(frozen=True, eq=False)
+class Roofline:
+    """Figures of each device op; NaN where not known."""
+
+    flops: F64
+    bytes: F64
+    """Least traffic with the memory (or link, see `bound`) that its data needs."""
+    expected: F64
+    """Traffic with the memory that such a kernel causes (`kernel_traffic`)."""
+    attainable: F64
+    """Least time that work and traffic need on this GPU, ns."""
+    reachable: F64
+    """The same at the rates that were measured on the machine (`collect --ceilings`), ns; NaN where none were."""
+    bound: U8
+    """`Bound` of each."""
+    arithmetic: Bool
+    """Whether arithmetic, not traffic, takes the greater part of the attainable time."""
+    small: Bool
+    """Which are too small to fill the GPU, and slow for it."""
+    precision: NDArray[np.int8]
+    """`Precision` in which it calculates."""
+    tensor: NDArray[np.int8]
+    """Whether a matrix kernel uses tensor cores: 1, 0, -1 unknown or no matrix kernel."""
+    waves: F64
+    """Blocks over the blocks that the GPU holds at a time."""
+    row: I64
+    """Host range whose model describes it, -1 none."""
+    counted: Bool
+    """Whether a kernel profiler measured it."""
+
+    @property
+    def modelled(self) -> Bool:
+        """Which device ops have work or traffic known."""
+        result: Bool = np.isfinite(self.flops) | np.isfinite(self.bytes)
+        return result
+
+    @property
+    def rated(self) -> Bool:
+        """Which have an attainable time: modelled, on a known GPU."""
+        return np.isfinite(self.attainable)
+
+
+def build_roofline(timed: Timed, work: OpWork | None = None) -> Roofline:
+    """The roofline of every device op; `work` is what `model_ops` says unless given."""
+    work = model_ops(timed) if work is None else work
+    row = np.where(timed.is_kernel & ~timed.is_communication, work.of_device_op, -1)
+    passes = passes_of(timed, row)
+    flops, traffic, precision = _share_out(timed, work, row, passes)
+    tensor = tensor_cores_of_ops(timed)
+    precision = effective_precision(precision, tensor)
+    waves = waves_of(timed)
+    expected = expected_traffic(timed, work, row, (flops, traffic), passes, resident_blocks(timed, waves))
+    rate = timed.limit("bandwidth").copy()
+    for carried, carrier in (copy_traffic(timed), collective_traffic(timed)):
+        moved = np.isfinite(carried)
+        traffic[moved], rate[moved], flops[moved] = carried[moved], carrier[moved], 0.0
+    expected = np.where(np.isfinite(expected), expected, traffic)
+    peak = _peaks(timed, precision, tensor, flops)
+    arithmetic, transfer = flops / peak * NS, traffic / rate * NS
+    attainable = _together(arithmetic, transfer, flops, row)
+    reachable = _reachable(timed, precision, (flops, traffic), (peak, rate), row)
+    time = np.maximum(timed.trace.device_ops.end - timed.trace.device_ops.start, 1)
+    cached = expected <= KEPT * timed.limit("cache_bytes")
+    reached = Reached(
+        arithmetic / time,
+        timed.is_matrix & (tensor != NO),
+        issue_time(timed, work, row) / time,
+        np.where(cached, 0.0, expected / rate * NS / time),
+    )
+    slow = attainable < LOW_SOL * time
+    return Roofline(
+        flops=flops,
+        bytes=traffic,
+        expected=expected,
+        attainable=attainable,
+        reachable=reachable,
+        bound=_bound(timed, reached, attainable, slow),
+        arithmetic=np.nan_to_num(arithmetic) > np.nan_to_num(transfer),
+        small=_small(timed, attainable) & slow & ~_on_links(timed),
+        precision=precision,
+        tensor=tensor,
+        waves=waves,
+        row=row,
+        counted=np.zeros(len(row), bool),
+    )
+
+
+def _share_out(linked: Linked, work: OpWork, row: I64, passes: I64) -> tuple[F64, F64, NDArray[np.int8]]:
+    """FLOPs, bytes and precision of each kernel from the operator that it is part of. Kernels that only prepare or
+    finish a product (`PREPARING` of `passes`) have no FLOPs."""
+    ops, count = linked.trace.device_ops, len(row)
+    flops, traffic = np.full(count, np.nan), np.full(count, np.nan)
+    precision = np.zeros(count, np.int8)
+    rows = np.flatnonzero(row >= 0)
+    if not len(rows):
+        return flops, traffic, precision
+    duration, matrix = ops.end - ops.start, linked.is_matrix & ~np.isin(passes, PREPARING)
+    _, group = np.unique(row[rows], return_inverse=True)
+    has_matrix = np.bincount(group, weights=matrix[rows]) > 0
+    weighed = np.where(has_matrix[group] & ~matrix[rows], 0, duration[rows])
+    by_time = np.zeros(count, np.int64)
+    by_time[rows] = weighed
+    flops[rows] = work.flops[row[rows]] * share_of_group(by_time, rows, group)
+    traffic[rows] = work.bytes[row[rows]] * share_of_group(duration, rows, group)
+    precision[rows] = work.precision[row[rows]]
+    return flops, traffic, precision
+
+
+def _peaks(linked: Linked, precision: NDArray[np.int8], tensor: NDArray[np.int8], flops: F64) -> F64:
+    """FLOP/s that each kernel can reach: matrix kernels that of the unit and format they use, others that of the
+    ordinary cores (which calculate in fp32 whatever the tensors' type, fp64 aside)."""
+    ops = linked.trace.device_ops
+    seconds = np.maximum(ops.end - ops.start, 1) / NS
+    matrix = linked.is_matrix
+    result = np.full(len(ops), np.nan)
+    for device, gpu in linked.gpus.items():
+        here = ops.device == device
+        if gpu is None:
+            continue
+        for code in np.unique(precision[here]):
+            chosen = here & (precision == code)
+            plain = gpu.vector.get("fp64" if code == Precision.FP64 else "fp32", np.nan)
+            result[chosen] = np.where(
+                matrix[chosen] | (flops[chosen] > plain * seconds[chosen]), _matrix_peak(gpu, Precision(code)), plain
+            )
+            if code in (Precision.FP16, Precision.BF16):
+                slow = chosen & (tensor == 0)
+                result[slow] = plain
+    return result
+
+
+def _matrix_peak(gpu: Hardware, precision: Precision) -> float:
+    return gpu.matrix_peak(precision.name.lower()) or np.nan
+
+
+def _together(arithmetic: F64, transfer: F64, flops: F64, row: I64) -> F64:
+    """Attainable time of each op, ns: of the kernels of one operator the greater of their sums, shared alike."""
+    counted = np.where(np.isfinite(flops) & (flops == 0), 0.0, arithmetic)
+    result: F64 = np.fmax(counted, transfer)
+    rows = np.flatnonzero(row >= 0)
+    if not len(rows):
+        return result
+    _, group = np.unique(row[rows], return_inverse=True)
+    sums = [np.bincount(group, weights=np.nan_to_num(part[rows])) for part in (counted, transfer)]
+    known = [np.bincount(group, weights=np.isfinite(part[rows])) > 0 for part in (counted, transfer)]
+    total = np.where(known[0] & known[1], np.maximum(*sums), np.where(known[0], sums[0], sums[1]))
+    total[~(known[0] | known[1])] = np.nan
+    share = np.nan_to_num(transfer[rows]) / np.where(sums[1][group] > 0, sums[1][group], 1)
+    even = 1 / np.bincount(group)[group]
+    result[rows] = total[group] * np.where(sums[1][group] > 0, share, even)
+    return result
+
+
+def _reachable(
+    linked: Linked, precision: NDArray[np.int8], work: tuple[F64, F64], stated: tuple[F64, F64], row: I64
+) -> F64:
+    """Attainable time where the measured rates take the place of those that are stated (and higher)."""
+    ceilings = linked.trace.ceilings
+    if ceilings is None:
+        return np.full(len(row), np.nan)
+    measured = np.array([ceilings.matmul.get(p.name.lower(), np.inf) for p in Precision])
+    peak = np.minimum(stated[0], measured[precision])
+    on_memory = stated[1] == linked.limit("bandwidth")
+    rate = np.where(on_memory, np.minimum(stated[1], ceilings.bandwidth), stated[1])
+    return _together(work[0] / peak * NS, work[1] / rate * NS, work[0], row)
+
+
+def _bound(linked: Linked, reached: Reached, attainable: F64, slow: Bool) -> U8:
+    """What limits each device op. What only moves data has one ceiling, the memory or a link."""
+    on_links = _on_links(linked)
+    carrier = np.where(on_links, np.uint8(Bound.LINK), np.uint8(Bound.MEMORY))
+    moved = np.where(slow & (attainable < SHORT_NS), np.uint8(Bound.LATENCY), carrier)
+    bound = np.where(on_links | ~linked.is_kernel, moved, bounds(reached))
+    return np.where(np.isfinite(attainable), bound, np.uint8(Bound.UNKNOWN))
+
+
+def _on_links(linked: Linked) -> Bool:
+    """Which device ops a link carries: collectives, and copies that do not stay within the device."""
+    ops = linked.trace.device_ops
+    within = np.isin(ops.copy_kind, (CopyKind.DEVICE_TO_DEVICE, CopyKind.UNKNOWN))
+    result: Bool = linked.is_communication | ((ops.kind == DeviceOpKind.MEMCPY) & ~within)
+    return result
+
+
+def _small(linked: Linked, attainable: F64) -> Bool:
+    """Which device ops have too few blocks or too little to do to fill the GPU."""
+    blocks = linked.trace.device_ops.blocks
+    small: Bool = (attainable < SHORT_NS) | ((blocks > 0) & (blocks < linked.limit("sms")))
+    return small

@@ -1,0 +1,228 @@
+"""Traffic with the device memory that kernels are expected to cause, where it is more than their operator needs.
+
+An operator's least traffic (`op_models`) says what an ideal kernel moves; these say what known kernels move:
+
+- **Operators of several kernels** (`PASSES`): each goes over the operator's tensors as often as its algorithm tells.
+  What a block reads a second time comes from the last cache if the rows of all blocks that run at a time fit it.
+- **Matrix products** calculate a wave of tiles at a time. While it runs its tiles share what they read through the
+  cache; the next wave reads its operands anew unless the cache holds both whole. A wave that covers an area with sides
+  s and t reads (s + t)·k elements for s·t results. (Lam, Rothberg, Wolf: The Cache Performance and Optimizations of
+  Blocked Algorithms, ASPLOS 1991, here with the whole GPU as processor.)
+- **Look-ups** find rows of a table again in the cache as far as it holds the table.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.grouping import Groups
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.joined.linked import Linked
+    from traceanalyzer.analysis.roofline.op_models import OpWork
+    from traceanalyzer.trace import F64, I64, Bool
+
+FP32_BYTES = 4
+NS = 1e9
+
+
+@dataclass(frozen=True)
+class Pass:
+    """How often the kernels of such a name go over a tensor as large as their operator's largest."""
+
+    kernel: re.Pattern[str]
+    tensors: float
+    """Tensors of the operator's type read and written."""
+    again: float = 0.0
+    """Tensors of which blocks, of a row or more each, read their part more than once."""
+    times: int = 1
+    """How often they read it again."""
+    in_fp32: float = 0.0
+    """Tensors of as many elements in fp32 read and written beside them."""
+    each: int = 0
+    """Elements of a thread, where the launch says how many elements there are, and not the operator's largest input."""
+    inputs: float = 0.0
+    """How often all inputs of the operator, or as much, are read and written."""
+    operator: str | None = None
+    """Only of this one, where the kernel's name is a common one."""
+    calculates: bool = False
+    """Whether it does the operator's matrix products."""
+
+
+PASSES = tuple(
+    Pass(re.compile(kernel), **how)
+    for kernel, how in (
+        # Attention backward (Dao: FlashAttention-2, algorithm 2): gradient times result, row by row, and the fp32
+        # gradient of the queries cleared; then q, k, v, gradient read, those of k and v written, that of q added up
+        # in fp32 by all blocks; that one converted at last.
+        (r"compute_dot_do_o|flash_bwd_dot_do_o|FlashAttnBwdPreprocess", {"tensors": 2, "in_fp32": 1}),
+        (r"convert_dq|FlashAttnBwdPostprocess", {"tensors": 1, "in_fp32": 1}),
+        (r"bprop|flash_bwd_dq_dk_dv|FlashAttnBwd", {"tensors": 6, "in_fp32": 2, "calculates": True}),
+        # Softmax: greatest, sum, result. Backward: gradient times result, unless a kernel does it within; its sum;
+        # the gradient.
+        (r"cunn_SoftMaxForward<", {"tensors": 2, "again": 1, "times": 2}),
+        (r"MulFunctor", {"tensors": 3, "operator": "aten::_softmax_backward_data"}),
+        (r"cunn_SoftMaxBackward<", {"tensors": 3, "again": 1}),
+        (r"cunn_SoftMaxBackward|softmax_warp_backward", {"tensors": 3}),
+        # Normalisation: statistics, then the result; backward the sums, then the gradient of the input.
+        (r"vectorized_layer_norm_kernel", {"tensors": 2, "again": 1}),
+        (r"layer_norm_grad_input_kernel", {"tensors": 3, "again": 2}),
+        (r"GammaBetaBackward", {"tensors": 2}),
+        (r"batch_norm_collect_statistics|RowwiseMomentsCUDAKernel", {"tensors": 1}),
+        (r"batch_norm_transform_input|GroupNormKernelImplInternal", {"tensors": 2}),
+        (r"batch_norm_backward_reduce", {"tensors": 2}),
+        (r"batch_norm_backward_elemt", {"tensors": 3}),
+        (r"batch_norm_backward_kernel", {"tensors": 5}),
+        # Convolution backward: the gradient of the input takes that of the result, the filters and as much as the
+        # input; that of the filters takes all inputs.
+        (
+            r"dgrad|wgrad|nvjet|cutlass",
+            {"tensors": 0, "inputs": 1, "operator": "aten::convolution_backward", "calculates": True},
+        ),
+        # Between channels first and channels last, around convolutions.
+        (r"nchwToNhwc|nhwcToNchw", {"tensors": 2, "each": 4}),
+    )
+)
+"""The first that fits counts. Checked against `dram__bytes` (docs/roofline.md)."""
+
+PREPARING = tuple(i for i, p in enumerate(PASSES) if not p.calculates)
+"""Places of those that do no matrix products, though they may be of such an operator."""
+
+TILE = re.compile(r"nvjet_\w*?_(\d+)x(\d+)_\d+x\d+|tilesize(\d+)x(\d+)x|gemm(?:_[a-z]\w*?)?_(\d+)x(\d+)(?=_)")
+"""Rows and columns of the tiles of a matrix kernel: nvjet, xmma, CUTLASS and the older cuBLAS."""
+USUAL_TILE = (128, 128)
+STRIP = 8
+"""Tiles beside each other that the blocks of a kernel that schedules its tiles itself take in turn, so that a wave is
+neither a row nor a column of tiles (CUTLASS, `GemmIdentityThreadblockSwizzle`: up to eight). Where the GPU schedules
+them, there are more blocks than it holds at a time, and they start row by row."""
+FITS, FAILS = 0.4, 0.8
+"""Parts of the cache up to which what blocks read a second time is found there, and from which it is not: they do not
+run in step, other data passes through, and some of it is held twice (Hopper's cache has two parts)."""
+LOOK_UPS = re.compile(r"gather_kernel|indexSelect|index_select")
+
+
+def passes_of(linked: Linked, row: I64) -> I64:
+    """For each device op its place in `PASSES`, -1 for most; `row` is the host range whose work it is part of."""
+    names = np.append(linked.trace.host_ranges.name, np.int32(-1))[row]
+    groups = Groups.of(linked.trace.device_ops.name, names)
+    pairs = zip(linked.trace.device_ops.name[groups.first].tolist(), names[groups.first].tolist(), strict=True)
+    places = [_place(linked.trace.text(kernel) or "", linked.trace.text(operator)) for kernel, operator in pairs]
+    return np.where(linked.is_kernel & (row >= 0), np.array(places, np.int64)[groups.index], -1)
+
+
+def _place(kernel: str, operator: str | None) -> int:
+    fits = (p.operator in (None, operator) and p.kernel.search(kernel) for p in PASSES)
+    return next((i for i, fit in enumerate(fits) if fit), -1)
+
+
+@dataclass(frozen=True, eq=False)
+class Operators:
+    """Of each device op's operator what traffic depends on; NaN where it has none."""
+
+    flops: F64
+    bytes: F64
+    """Least traffic."""
+    inputs: F64
+    entries: F64
+    elements: F64
+    width: F64
+    """As `OpWork` has them."""
+
+    @classmethod
+    def of(cls, work: OpWork, row: I64) -> Operators:
+        """Those of these host ranges, -1 for none."""
+        columns = (work.flops, work.bytes, work.inputs, work.entries, work.elements, work.width)
+        return cls(*(np.append(column, np.nan)[row] for column in columns))
+
+    @property
+    def written(self) -> F64:
+        """Bytes of the results."""
+        return np.maximum(self.bytes - self.inputs, 0)
+
+
+def expected_traffic(linked: Linked, work: OpWork, row: I64, share: tuple[F64, F64], passes: I64, resident: F64) -> F64:
+    """Bytes that each device op is expected to read and write, NaN where nothing is known.
+
+    `row` is the host range whose work it is part of, `share` its shares of that work's FLOPs and least traffic,
+    `passes` what `passes_of` says, `resident` how many of its blocks the GPU holds at a time.
+    """
+    (flops, least), cache, ops = share, linked.limit("cache_bytes"), linked.trace.device_ops
+    of = Operators.of(work, row)
+    result = np.where(passes >= 0, _passes(linked, of, passes, resident), least)
+    _leave_the_rest(result, of, row, passes >= 0, linked.is_matrix)
+    beyond = of.inputs / of.entries > cache
+    missed = 1 - cache / np.where(of.inputs > 0, of.inputs, np.nan)
+    gemm = linked.op_class == linked.classes.index("gemm")
+    for rows, reads in (
+        (gemm & beyond, _wave_reads(linked, of, flops, resident)),
+        (_named(linked, LOOK_UPS) & beyond, of.written * missed),
+    ):
+        result = np.where(rows, np.fmax(result, reads + of.written), result)
+    # no memory moves more in the time; where even the least is more, that is for a finding to say
+    most = np.fmax(linked.limit("bandwidth") * (ops.end - ops.start) / NS, least)
+    return np.where(result > most, most, result)
+
+
+def _passes(linked: Linked, of: Operators, passes: I64, resident: F64) -> F64:
+    """Bytes by passes over tensors."""
+    tensors, again, times, in_fp32, each, inputs = (
+        np.array([getattr(p, name) for p in PASSES])[passes]
+        for name in ("tensors", "again", "times", "in_fp32", "each", "inputs")
+    )
+    launched = each * linked.trace.device_ops.blocks * np.maximum(linked.trace.device_ops.threads, 0).astype(np.float64)
+    largest = np.fmax(of.elements, of.written / of.width)
+    size = np.where(launched > 0, np.fmin(launched, largest), of.elements) * of.width
+    running = size * again / np.maximum(linked.trace.device_ops.blocks, 1) * resident / linked.limit("cache_bytes")
+    missed = np.nan_to_num(np.clip((running - FITS) / (FAILS - FITS), 0, 1))
+    moved: F64 = size * (tensors + again * times * missed) + of.elements * in_fp32 * FP32_BYTES + of.inputs * inputs
+    return moved
+
+
+def _leave_the_rest(result: F64, of: Operators, row: I64, described: Bool, matrix: Bool) -> None:
+    """Of operators with described kernels the matrix kernels have the operator's traffic, the others (which clear
+    counters and the like) none."""
+    rest = (row >= 0) & ~described & np.isin(row, row[described])
+    result[rest] = 0.0
+    main = rest & matrix
+    result[main] = of.bytes[main] / np.bincount(row[main])[row[main]] if main.any() else 0.0
+
+
+def _wave_reads(linked: Linked, of: Operators, flops: F64, resident: F64) -> F64:
+    """Bytes that each product reads wave by wave, were its operands larger than the cache."""
+    groups = Groups.of(linked.trace.device_ops.name)
+    names = [linked.trace.text(int(code)) or "" for code in linked.trace.device_ops.name[groups.first]]
+    high, wide = np.array([tile(name) for name in names], np.float64).reshape(-1, 2)[groups.index].T
+    area = resident * high * wide
+    strips = (STRIP + resident / STRIP) * (high + wide) / 2  # the mean of strips along rows and along columns
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rows = np.mean([extent + area / extent for extent in _extents(of)], axis=0)
+    scheduled = (linked.trace.device_ops.blocks > resident) & np.isfinite(rows)
+    sides = np.where(scheduled, np.fmax(rows, strips), strips)
+    reads: F64 = flops / 2 * sides / area * of.width
+    return reads
+
+
+def _extents(of: Operators) -> tuple[F64, F64]:
+    """Rows and columns of a product's result (which is which is not told), from its operations and its traffic: with
+    m·n results, k = FLOPs / 2mn and (m + n)·k elements of the operands."""
+    results = of.written / of.width
+    total = of.inputs / of.width / (of.flops / 2 / results)
+    half = np.sqrt(np.maximum(total * total / 4 - results, 0))
+    return total / 2 + half, np.maximum(total / 2 - half, 1)
+
+
+def tile(kernel: str) -> tuple[int, int]:
+    """Rows and columns of the tile that a block of a matrix kernel calculates, by its name; those of a usual one."""
+    found = TILE.search(kernel)
+    rows, columns = [int(size) for size in found.groups() if size] if found else USUAL_TILE
+    return rows, columns
+
+
+def _named(linked: Linked, pattern: re.Pattern[str]) -> Bool:
+    groups = Groups.of(linked.trace.device_ops.name)
+    names = [linked.trace.text(int(code)) or "" for code in linked.trace.device_ops.name[groups.first]]
+    return np.array([bool(pattern.search(name)) for name in names], bool)[groups.index]

@@ -1,0 +1,165 @@
+"""Communication between ranks as one rank saw it: which collectives, how long, how much of it was hidden.
+
+A collective's time is that of its kernels, from start to end; it includes waiting for the other ranks to
+arrive, which only the recordings of several ranks can tell apart (`ranks`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.intervals import measure
+from traceanalyzer.analysis.algebra.rows_by_key import rows_by_key
+from traceanalyzer.analysis.algebra.sharing import F64, shared_time
+from traceanalyzer.analysis.names.collectives import KINDS, bus_factor
+from traceanalyzer.figures import NS_PER_US, metric, ms
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.joined.linked import Linked
+    from traceanalyzer.analysis.time.collective_calls import CollectiveCalls
+    from traceanalyzer.analysis.time.timed import Timed
+    from traceanalyzer.trace import I32, I64
+
+
+@dataclass(frozen=True)
+class CommunicationTime:
+    """Communication of a step on the critical device."""
+
+    total_ms: float = metric("time with at least one collective on the device (union of intervals)", "ms")
+    exposed_ms: float = metric("part of it without compute beside it", "ms")
+    overlap_share: float | None = metric("share of communication time hidden by compute; null without any", "share")
+
+
+@dataclass(frozen=True)
+class CollectiveStats:
+    """Collectives of one kind, process group, message size and type on one device, in the steady state."""
+
+    rank: int | None = metric("rank of the process")
+    device: int = metric("CUDA ordinal of the device")
+    collective: str = metric("what the collective does")
+    group: str | None = metric("process group; null where the recording does not say")
+    group_ranks: str | None = metric("ranks of the group as recorded")
+    group_size: int | None = metric("number of ranks in the group")
+    dtype: str | None = metric("type of the elements")
+    message_bytes: int | None = metric(
+        "size of a message: the whole buffer over all ranks where it gathers or scatters, else one rank's", "bytes"
+    )
+    count: float = metric("collectives a step (the kernels of one call are one)")
+    total_ms: float = metric("time of their kernels a step, waiting for other ranks included", "ms")
+    exposed_ms: float = metric(
+        "part of it without compute on the device; time that n collectives share counts 1/n for each", "ms"
+    )
+    overlap_share: float | None = metric("share of their time with compute on the device beside it", "share")
+    mean_us: float = metric("mean time of a collective", "us")
+    p50_us: float = metric("median time of a collective", "us")
+    p95_us: float = metric("95th percentile of the times, linearly interpolated", "us")
+    algorithm_gbs: float | None = metric(
+        "message bytes over time (1 GB is 1e9 bytes); too low where ranks wait for each other", "GB/s"
+    )
+    bus_gbs: float | None = metric(
+        "algorithm bandwidth times NCCL's factor for n ranks (2(n-1)/n for all_reduce, (n-1)/n for all_gather, "
+        "reduce_scatter, all_to_all, 1 for the others): comparable with a link's bandwidth",
+        "GB/s",
+    )
+    streams: str | None = metric("streams they ran on")
+    on_compute_stream: bool | None = metric("whether one of those streams also runs compute")
+
+
+def communication_time(timed: Timed, device: int) -> CommunicationTime:
+    """Communication of a mean steady step on the device (CUDA ordinal)."""
+    activity, steps = timed.activity[device], timed.steps
+    start, end = steps.start[steps.steady], steps.end[steps.steady]
+    total = int(measure(activity.communication, start, end).sum())
+    exposed = int(measure(activity.exposed_communication, start, end).sum())
+    return CommunicationTime(
+        total_ms=ms(total / steps.steady_count),
+        exposed_ms=ms(exposed / steps.steady_count),
+        overlap_share=1 - exposed / total if total else None,
+    )
+
+
+def collective_stats(timed: Timed) -> list[CollectiveStats]:
+    """A row for each sort of collective in the steady state, by exposed, then total time."""
+    calls = timed.collective_calls
+    steady = np.flatnonzero(calls.step >= timed.steps.warmup)
+    keys: list[I32 | I64] = [calls.device, calls.kind, calls.bytes, *_metadata(timed, calls)]
+    times = _Times(timed, calls)
+    groups = rows_by_key(*(key[steady] for key in keys))
+    rows = [_row(timed, calls, times, steady[group]) for group in groups]
+    return sorted(rows, key=lambda row: (-row.exposed_ms, -row.total_ms))
+
+
+def _metadata(linked: Linked, calls: CollectiveCalls) -> tuple[I64, ...]:
+    """Group, its ranks, its size and the type of each collective, as codes; -1 without metadata."""
+    table = linked.trace.collectives
+    columns = (table.group, table.ranks, table.group_size, table.dtype)
+    return tuple(np.append(column, np.int32(-1)).astype(np.int64)[calls.metadata] for column in columns)
+
+
+class _Times:
+    """Time of each collective, ns: all of it, without compute beside it, with compute beside it."""
+
+    def __init__(self, timed: Timed, calls: CollectiveCalls) -> None:
+        ops, rows = timed.trace.device_ops, calls.kernels
+        exposed, hidden = np.zeros(len(rows)), np.zeros(len(rows))
+        for device, activity in timed.activity.items():
+            here = ops.device[rows] == device
+            start, end = ops.start[rows[here]], ops.end[rows[here]]
+            exposed[here] = shared_time(start, end, activity.exposed_communication)
+            hidden[here] = measure(activity.compute, start, end)
+        self.total = _sum(ops.end[rows] - ops.start[rows], calls)
+        self.exposed = _sum(exposed, calls)
+        self.hidden = _sum(hidden, calls)
+
+
+def _sum(of_kernel: I64 | F64, calls: CollectiveCalls) -> F64:
+    """Sum of a figure of the kernels for each collective."""
+    result: F64 = np.zeros(len(calls))
+    np.add.at(result, calls.of_kernel, of_kernel)
+    return result
+
+
+def _row(timed: Timed, calls: CollectiveCalls, times: _Times, chosen: I64) -> CollectiveStats:
+    table, steps, first = timed.trace.collectives, timed.steps.steady_count, int(chosen[0])
+    metadata, size = int(calls.metadata[first]), int(calls.bytes[first])
+    kind, ranks = KINDS[calls.kind[first]], int(table.group_size[metadata]) if metadata >= 0 else -1
+    total = float(times.total[chosen].sum())
+    bandwidth = size * len(chosen) / total if size > 0 and total else None
+    factor = bus_factor(kind, ranks)
+    streams = np.unique(calls.stream[chosen])
+
+    def text(codes: I32) -> str | None:
+        return timed.trace.text(int(codes[metadata])) if metadata >= 0 else None
+
+    return CollectiveStats(
+        rank=timed.trace.rank,
+        device=int(calls.device[first]),
+        collective=kind,
+        group=text(table.group),
+        group_ranks=text(table.ranks),
+        group_size=ranks if ranks > 0 else None,
+        dtype=text(table.dtype),
+        message_bytes=size if size >= 0 else None,
+        count=len(chosen) / steps,
+        total_ms=ms(total / steps),
+        exposed_ms=ms(times.exposed[chosen].sum() / steps),
+        overlap_share=float(times.hidden[chosen].sum() / total) if total else None,
+        mean_us=total / len(chosen) / NS_PER_US,
+        p50_us=float(np.percentile(times.total[chosen], 50)) / NS_PER_US,
+        p95_us=float(np.percentile(times.total[chosen], 95)) / NS_PER_US,
+        algorithm_gbs=bandwidth,
+        bus_gbs=bandwidth * factor if bandwidth is not None and factor is not None else None,
+        streams=", ".join(map(str, streams)) if streams[0] >= 0 else None,
+        on_compute_stream=_on_compute_stream(timed, int(calls.device[first]), streams),
+    )
+
+
+def _on_compute_stream(linked: Linked, device: int, streams: I32) -> bool | None:
+    if streams[0] < 0:
+        return None
+    ops = linked.trace.device_ops
+    compute = linked.is_kernel & linked.is_compute & (ops.device == device)
+    return bool(np.isin(streams, ops.stream[compute]).any())

@@ -1,0 +1,166 @@
+"""Memory copies: between what memory, how fast, whether the host waited, and what of it nothing hides."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.rows_by_key import rows_by_key
+from traceanalyzer.analysis.algebra.sharing import F64, shared_time
+from traceanalyzer.analysis.joined.ancestors import innermost, outermost
+from traceanalyzer.analysis.tables.syncs import op_path
+from traceanalyzer.figures import NS_PER_MS, metric
+from traceanalyzer.trace import CopyKind, MemoryKind, RangeKind
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.joined.joined import Joined
+    from traceanalyzer.analysis.joined.linked import Linked
+    from traceanalyzer.analysis.time.timed import Timed
+    from traceanalyzer.trace import I32, I64, Bool
+
+STAGED_BYTES = 64_000
+"""A synchronous copy to the device of up to this size returns as soon as its source has been staged (NVIDIA's
+rule `cuda_memcpy_sync` leaves them out for that)."""
+
+BANDWIDTH_BYTES = 1_000_000
+"""Copies under this measure their own latency (microseconds), not the link."""
+
+_SIZES = ((STAGED_BYTES, "up to 64 kB"), (1_000_000, "64 kB to 1 MB"), (64_000_000, "1 MB to 64 MB"))
+"""Upper bound in bytes and title of each size class."""
+_LARGEST, _UNKNOWN = "over 64 MB", "not recorded"
+
+_DIRECTIONS = {kind: kind.name.lower().replace("_", " ") for kind in CopyKind}
+_STREAM_ORDERED = re.compile(r"Async|MemcpyBatch|GraphLaunch")
+"""Names of calls that may return before their copy has been made."""
+
+
+@dataclass(frozen=True)
+class CopyStats:
+    """Copies of one sort on one device, in the steady state."""
+
+    rank: int | None = metric("rank of the process")
+    device: int = metric("CUDA ordinal of the device")
+    direction: str = metric("direction; host is CPU memory, device GPU memory")
+    source_memory: str | None = metric("kind of memory read; null where not recorded")
+    target_memory: str | None = metric("kind of memory written; null where not recorded")
+    size: str = metric("range of sizes (1 MB is 1e6 bytes)")
+    call: str | None = metric("API call that made them; null where not recorded")
+    op: str | None = metric("operators around the call, outermost first")
+    blocking: bool | None = metric(
+        "whether the host waits for them: the call is synchronous, or the memory pageable, and it is not a copy to "
+        "the device of up to 64,000 bytes; where the memory is not known, whether the call returned after the copy"
+    )
+    count: float = metric("copies a step")
+    bytes: float | None = metric("bytes copied a step", "bytes")
+    total_ms: float = metric("time of the copies a step (sum)", "ms")
+    exposed_ms: float = metric(
+        "part of it with neither compute nor collective on the device; time that n copies share counts 1/n for each",
+        "ms",
+    )
+    bandwidth_gbs: float | None = metric(
+        "bytes over time (1 GB is 1e9 bytes); null for copies under 1 MB, which measure latency", "GB/s"
+    )
+
+
+def copy_stats(timed: Timed) -> list[CopyStats]:
+    """A row for each sort of copy, by exposed, then total time."""
+    ops = timed.trace.device_ops
+    rows = np.flatnonzero(timed.is_copy & timed.steady_ops)
+    exposed = _exposed(timed, rows)
+    groups = rows_by_key(
+        ops.device[rows],
+        ops.copy_kind[rows],
+        ops.source_memory[rows],
+        ops.target_memory[rows],
+        _size_class(ops.bytes[rows]),
+        _call_names(timed, rows),
+        _waited_for(timed, rows),
+        *_op_names(timed, rows),
+    )
+    table = [_row(timed, rows[group], float(exposed[group].sum())) for group in groups]
+    return sorted(table, key=lambda row: (-row.exposed_ms, -row.total_ms))
+
+
+def _row(timed: Timed, chosen: I64, exposed: float) -> CopyStats:
+    ops, steps, first = timed.trace.device_ops, timed.steps.steady_count, int(chosen[0])
+    call, size = int(timed.launch[first]), ops.bytes[chosen]
+    known = bool((size >= 0).all())
+    total = float((ops.end[chosen] - ops.start[chosen]).sum())
+    fast_enough = known and total > 0 and bool((size >= BANDWIDTH_BYTES).all())
+    return CopyStats(
+        rank=timed.trace.rank,
+        device=int(ops.device[first]),
+        direction=_DIRECTIONS[CopyKind(ops.copy_kind[first])],
+        source_memory=_memory(int(ops.source_memory[first])),
+        target_memory=_memory(int(ops.target_memory[first])),
+        size=_size_title(int(size[0])),
+        call=timed.trace.text(int(timed.trace.api_calls.name[call])) if call >= 0 else None,
+        op=op_path(timed, int(timed.tree.node_of_call[call])) if call >= 0 else None,
+        blocking=bool(_waited_for(timed, chosen[:1])[0]) if call >= 0 else None,
+        count=len(chosen) / steps,
+        bytes=float(size.sum()) / steps if known else None,
+        total_ms=total / NS_PER_MS / steps,
+        exposed_ms=exposed / NS_PER_MS / steps,
+        bandwidth_gbs=float(size.sum()) / total if fast_enough else None,
+    )
+
+
+def _exposed(timed: Timed, rows: I64) -> F64:
+    """Time of each copy, ns, in which its device neither computed nor communicated, shared between copies."""
+    ops = timed.trace.device_ops
+    result: F64 = np.zeros(len(rows))
+    for device, activity in timed.activity.items():
+        here = ops.device[rows] == device
+        chosen = rows[here]
+        result[here] = shared_time(ops.start[chosen], ops.end[chosen], activity.exposed_copy)
+    return result
+
+
+def _size_class(size: I64) -> I64:
+    bounds = np.array([bound for bound, _ in _SIZES])
+    return np.where(size < 0, -1, np.searchsorted(bounds, size, side="left"))
+
+
+def _size_title(size: int) -> str:
+    if size < 0:
+        return _UNKNOWN
+    return next((title for bound, title in _SIZES if size <= bound), _LARGEST)
+
+
+def _memory(kind: int) -> str | None:
+    return MemoryKind(kind).name.lower() if kind else None
+
+
+def _call_names(linked: Linked, rows: I64) -> I32:
+    call = linked.launch[rows]
+    return np.append(linked.trace.api_calls.name, np.int32(-1))[call]
+
+
+def _waited_for(joined: Joined, rows: I64) -> Bool:
+    """Which of these copies make the host wait until they are done."""
+    ops, trace = joined.trace.device_ops, joined.trace
+    ordered = np.array([*(bool(_STREAM_ORDERED.search(s)) for s in trace.strings), True])[_call_names(joined, rows)]
+    staged = (ops.copy_kind[rows] == CopyKind.HOST_TO_DEVICE) & (ops.bytes[rows] <= STAGED_BYTES)
+    within = ops.copy_kind[rows] == CopyKind.DEVICE_TO_DEVICE
+    kinds = np.stack((ops.source_memory[rows], ops.target_memory[rows]))
+    pageable, unknown = (kinds == MemoryKind.PAGEABLE).any(axis=0), (kinds == MemoryKind.UNKNOWN).any(axis=0)
+    # A call on pinned memory that returned late was slow, it did not wait.
+    returned_after = np.append(joined.blocks, False)[joined.launch[rows]]
+    result: Bool = ~staged & (pageable | (~ordered & ~within)) | (unknown & returned_after)
+    return result
+
+
+def _op_names(linked: Linked, rows: I64) -> tuple[I64, I64]:
+    """Names (codes) of the innermost and the outermost operator around each copy's call, -1 without."""
+    tree, ranges = linked.tree, linked.trace.host_ranges
+    operator = np.zeros(len(tree.parent), bool)
+    operator[~tree.is_call] = ranges.kind[tree.row[~tree.is_call]] == RangeKind.OP
+    call = linked.launch[rows]
+    node = np.append(linked.tree.node_of_call, -1)[call]
+    names = np.full(len(tree.parent) + 1, -1, np.int64)
+    names[:-1][~tree.is_call] = ranges.name[tree.row[~tree.is_call]]
+    inner, outer = np.append(innermost(tree, operator), -1), np.append(outermost(tree, operator), -1)
+    return names[inner[node]], names[outer[node]]

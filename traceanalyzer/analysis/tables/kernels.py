@@ -1,0 +1,178 @@
+"""Kernels by name and device work by class, a steady step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.grouping import Groups
+from traceanalyzer.analysis.joined.attribution import owner_nodes
+from traceanalyzer.analysis.names.kernel_names import short_name
+from traceanalyzer.analysis.tables.roofline_rows import RatedRow, RooflineSums, by_group
+from traceanalyzer.figures import NS_PER_US, metric, ms
+from traceanalyzer.trace import DeviceOpKind
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.joined.joined import Joined
+    from traceanalyzer.analysis.joined.linked import Linked
+    from traceanalyzer.analysis.roofline.rated import Rated
+    from traceanalyzer.analysis.time.timed import Timed
+    from traceanalyzer.trace import F64, I64
+
+
+@dataclass(frozen=True)
+class KernelTimes:
+    """Times of the kernels of one name in a mean steady step."""
+
+    rank: int | None = metric("rank of the process")
+    name: str = metric("kernel name, shortened")
+    full_name: str = metric("kernel name as recorded")
+    cls: str = metric("class of work, from the name")
+    calls: float = metric("kernels a step")
+    total_ms: float = metric("sum of their durations a step (they may run side by side)", "ms")
+    share_of_step: float | None = metric("that sum as a share of the step; null if it has no length", "share")
+    share_of_device: float = metric("that sum as a share of the durations of all kernels and graphs", "share")
+    mean_us: float = metric("mean duration", "us")
+    p50_us: float = metric("median duration", "us")
+    p95_us: float = metric("95th percentile of the durations", "us")
+    min_us: float = metric("shortest", "us")
+    max_us: float = metric("longest", "us")
+    op: str | None = metric("operator that launches most of them; null where launches were not recorded")
+
+
+@dataclass(frozen=True)
+class KernelStats(RatedRow, KernelTimes):
+    """Kernels of one name in a mean steady step, held against the roofline."""
+
+    tensor_cores: bool | None = metric(
+        "whether matrix kernels use tensor cores; null for others and where the name does not tell",
+        default=None,
+        kw_only=True,
+    )
+    waves: float | None = metric(
+        "mean of blocks over the blocks that the GPU holds at a time: far below 1 it is not filled, just above a whole "
+        "number the last wave runs nearly empty",
+        default=None,
+        kw_only=True,
+    )
+    occupancy_share: float | None = metric(
+        "mean share of the SMs' warps that the recorder expected to be resident; null where it could not tell, or less "
+        "than 1 %",
+        "share",
+        default=None,
+        kw_only=True,
+    )
+
+
+@dataclass(frozen=True)
+class ClassStats:
+    """Device work of one class in a mean steady step."""
+
+    rank: int | None = metric("rank of the process")
+    cls: str = metric("class of work")
+    title: str = metric("what the class holds")
+    bound: str = metric("what usually limits its kernels: compute or memory")
+    calls: float = metric("device ops a step")
+    total_ms: float = metric("sum of their durations a step (they may run side by side)", "ms")
+    share_of_step: float | None = metric("that sum as a share of the step; null if it has no length", "share")
+    share_of_device: float = metric("that sum as a share of the durations of all device ops", "share")
+
+
+def kernel_stats(rated: Rated) -> list[KernelStats]:
+    """A row for each name of kernels and whole graphs in the steady state, by total time."""
+    ops = rated.trace.device_ops
+    rows = np.flatnonzero(rated.steady_ops & (rated.is_kernel | (ops.kind == DeviceOpKind.GRAPH)))
+    length = ops.end[rows] - ops.start[rows]
+    groups = Groups.of(ops.name[rows])
+    total, op = groups.sum(length), groups.most_common(_operator_names(rated, rows))
+    low, middle, high, top = groups.quantiles(length, 0, 0.5, 0.95, 1)
+    all_ns, steps = max(float(length.sum()), 1.0), rated.steps.steady_count
+    classes = rated.op_class[rows][groups.first]
+    sums = RooflineSums(rated, by_group(groups.index, rows, len(groups)))
+    waves, occupancy = _mean(groups, rated.roofline.waves[rows]), _mean(groups, _occupancy(rated)[rows])
+    tensor = rated.roofline.tensor[rows][groups.first]
+    return [
+        KernelStats(
+            rank=rated.trace.rank,
+            name=short_name(name),
+            full_name=name,
+            cls=rated.classes.names[classes[g]],
+            calls=float(groups.count[g]) / steps,
+            total_ms=ms(total[g]) / steps,
+            share_of_step=_share_of_step(rated, total[g]),
+            share_of_device=float(total[g]) / all_ns,
+            mean_us=float(total[g] / groups.count[g]) / NS_PER_US,
+            p50_us=float(middle[g]) / NS_PER_US,
+            p95_us=float(high[g]) / NS_PER_US,
+            min_us=float(low[g]) / NS_PER_US,
+            max_us=float(top[g]) / NS_PER_US,
+            op=rated.trace.text(int(op[g])),
+            tensor_cores=None if tensor[g] < 0 else bool(tensor[g]),
+            waves=_known(waves[g]),
+            occupancy_share=_known(occupancy[g]),
+            **sums.columns(int(g)),
+        )
+        for g in np.argsort(-total, kind="stable")
+        for name in [rated.trace.text(int(ops.name[rows[groups.first[g]]])) or "(no name)"]
+    ]
+
+
+def class_stats(timed: Timed) -> list[ClassStats]:
+    """A row for each class of device work in the steady state, by total time."""
+    ops, classes = timed.trace.device_ops, timed.classes
+    rows = np.flatnonzero(timed.steady_ops)
+    length = ops.end[rows] - ops.start[rows]
+    count = np.bincount(timed.op_class[rows], minlength=len(classes.names))
+    total = np.bincount(timed.op_class[rows], weights=length, minlength=len(classes.names))
+    all_ns, steps = max(float(length.sum()), 1.0), timed.steps.steady_count
+    return [
+        ClassStats(
+            rank=timed.trace.rank,
+            cls=classes.names[c],
+            title=classes.titles[c],
+            bound=classes.bound[c],
+            calls=float(count[c]) / steps,
+            total_ms=ms(total[c]) / steps,
+            share_of_step=_share_of_step(timed, total[c]),
+            share_of_device=float(total[c]) / all_ns,
+        )
+        for c in np.argsort(-total, kind="stable")
+        if count[c]
+    ]
+
+
+def _occupancy(linked: Linked) -> F64:
+    """Expected occupancy of each device op, NaN where not recorded. Recorders write whole percents, and 0 where they
+    cannot tell (kernels with clusters or tensor maps)."""
+    recorded = linked.trace.device_ops.occupancy
+    result: F64 = np.where(recorded > 0, recorded / 100, np.nan)
+    return result
+
+
+def _mean(groups: Groups, values: F64) -> F64:
+    """Mean of each group's finite values, NaN where it has none."""
+    known = np.isfinite(values)
+    count = np.bincount(groups.index, weights=known, minlength=len(groups))
+    total = np.bincount(groups.index, weights=np.where(known, values, 0), minlength=len(groups))
+    result: F64 = np.where(count > 0, total / np.maximum(count, 1), np.nan)
+    return result
+
+
+def _known(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
+
+
+def _share_of_step(timed: Timed, total_ns: float) -> float | None:
+    time = int(timed.steps.duration[timed.steps.steady].sum())
+    return float(total_ns) / time if time > 0 else None
+
+
+def _operator_names(joined: Joined, rows: I64) -> I64:
+    """Name code of the operator that launched each of these device ops, -1 where unknown."""
+    owner = owner_nodes(joined, joined.launch_node[rows])
+    result = np.full(len(rows), -1, np.int64)
+    known = owner >= 0
+    result[known] = joined.trace.host_ranges.name[joined.tree.row[owner[known]]]
+    return result

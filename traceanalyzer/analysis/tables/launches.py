@@ -1,0 +1,140 @@
+"""Launching of device work: how many calls a step makes, what they cost the host, how far the host is ahead."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.intervals import clip, measure
+from traceanalyzer.analysis.joined.captures import captured_calls
+from traceanalyzer.analysis.names.api import ApiKind
+from traceanalyzer.analysis.time.launch_queue import blocked_time, is_launch, is_nested, recorded_back_pressure
+from traceanalyzer.figures import NS_PER_MS, NS_PER_US, metric
+from traceanalyzer.trace import DeviceOpKind
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.joined.linked import Linked
+    from traceanalyzer.analysis.time.timed import Timed
+    from traceanalyzer.trace import I64, Bool
+
+SHORT_KERNEL_US = 10.0
+"""A launch costs the host 5-10 us of dispatch and call: kernels shorter than that cannot keep a device busy."""
+
+
+@dataclass(frozen=True)
+class LaunchStats:
+    """Launching in a mean steady step; kernels of all devices of the process."""
+
+    kernels: float = metric("kernels of a step (kernels of a CUDA graph counted singly)")
+    launch_calls: float = metric("calls of a step that launch a kernel or a graph; nested calls count once")
+    launch_ms: float = metric("host time of a step in launch calls, time blocked by a full queue left out", "ms")
+    launch_mean_us: float | None = metric("mean of a launch call without blocked time; null without launches", "us")
+    launch_p50_us: float | None = metric("median of the launch calls without blocked time", "us")
+    launch_p95_us: float | None = metric("95th percentile of the launch calls without blocked time", "us")
+    back_pressure_ms: float = metric("host time of a step blocked because the launch queue was full", "ms")
+    queue_delay_p50_us: float | None = metric(
+        "median time from a launch call's end to the start of its first op; absent where that is negative", "us"
+    )
+    queue_delay_p95_us: float | None = metric("95th percentile of the queue delays", "us")
+    short_kernel_share: float | None = metric("share of the kernels that take less than 10 us", "share")
+    kernel_mean_us: float | None = metric("mean duration of a kernel", "us")
+    graph_launches: float = metric("CUDA graph launches of a step")
+    kernels_per_graph_launch: float | None = metric("kernels of a graph launch; null where they were not recorded")
+    copy_calls: float = metric("calls of a step that copy memory")
+    memset_calls: float = metric("calls of a step that set memory")
+    without_launch: float = metric("device ops of a step whose launch call was not recorded")
+    fruitless_share: float | None = metric(
+        "share of the launch calls whose kernels are not in the recording; those made while a stream was captured, and "
+        "those after the last one whose kernel was recorded, do not count",
+        "share",
+    )
+    captured_calls: float = metric("launch calls of a step made while a stream was captured into a graph", default=0.0)
+
+
+def measure_launches(timed: Timed) -> LaunchStats | None:
+    """Launching a steady step; None where API calls were not recorded."""
+    calls, ops, steps = timed.trace.api_calls, timed.trace.device_ops, timed.steps.steady_count
+    if not len(calls):
+        return None
+    steady = timed.steady_host(calls.start) & ~is_nested(timed)
+    launching = np.flatnonzero(steady & is_launch(timed))
+    blocked = blocked_time(timed, launching)
+    spent = calls.end[launching] - calls.start[launching] - blocked
+    kernels = timed.is_kernel & timed.steady_ops
+    length = (ops.end - ops.start)[kernels]
+    graph = timed.api_kind == ApiKind.GRAPH_LAUNCH
+    graph_launches = int(graph[launching].sum())
+    in_graph = int((kernels & (timed.launch >= 0) & graph[timed.launch]).sum())
+    delay = _queue_delays(timed)
+    return LaunchStats(
+        kernels=len(length) / steps,
+        launch_calls=len(launching) / steps,
+        launch_ms=float(spent.sum()) / NS_PER_MS / steps,
+        launch_mean_us=_mean_us(spent),
+        launch_p50_us=_percentile_us(spent, 50),
+        launch_p95_us=_percentile_us(spent, 95),
+        back_pressure_ms=_back_pressure(timed, launching, blocked) / NS_PER_MS / steps,
+        queue_delay_p50_us=_percentile_us(delay, 50),
+        queue_delay_p95_us=_percentile_us(delay, 95),
+        short_kernel_share=float(np.mean(length < SHORT_KERNEL_US * NS_PER_US)) if len(length) else None,
+        kernel_mean_us=_mean_us(length),
+        graph_launches=graph_launches / steps,
+        kernels_per_graph_launch=in_graph / graph_launches if graph_launches and in_graph else None,
+        copy_calls=float((steady & (timed.api_kind == ApiKind.COPY)).sum()) / steps,
+        memset_calls=float((steady & (timed.api_kind == ApiKind.SET)).sum()) / steps,
+        without_launch=float((timed.steady_ops & (timed.launch < 0)).sum()) / steps,
+        fruitless_share=_fruitless_share(timed, launching),
+        captured_calls=float((captured_calls(timed) & ~_bore_work(timed))[launching].sum()) / steps,
+    )
+
+
+def _fruitless_share(timed: Timed, launching: I64) -> float | None:
+    """Share of these launch calls that should have put work on the device but did not."""
+    fruitful = _bore_work(timed)
+    due = launching[fruitful[launching] | ~captured_calls(timed)[launching]]
+    last = int(timed.launch_time.max(initial=-1))
+    if last >= 0:
+        # Later ones were still queued when the recording ended.
+        due = due[timed.trace.api_calls.start[due] <= last]
+    return float(1.0 - np.mean(fruitful[due])) if len(due) else None
+
+
+def _bore_work(linked: Linked) -> Bool:
+    """Which API calls, or the calls they made, launched a device op that is in the recording."""
+    tree = linked.tree
+    calls = np.unique(linked.launch[linked.launch >= 0])
+    parent = tree.parent[tree.node_of_call[calls]]
+    outer = tree.row[parent[(parent >= 0) & tree.is_call[parent]]]
+    result = np.zeros(len(linked.trace.api_calls), bool)
+    result[calls] = result[outer] = True
+    return result
+
+
+def _back_pressure(timed: Timed, launching: I64, blocked: I64) -> float:
+    """Time blocked within the steady steps, ns: what was recorded (in whatever call) and what was inferred."""
+    steps, recorded = timed.steps, recorded_back_pressure(timed)
+    calls = timed.trace.api_calls
+    within = clip(recorded, (int(steps.host_start[steps.warmup]), int(steps.host_end[-1]))).total
+    inferred = blocked - measure(recorded, calls.start[launching], calls.end[launching])
+    return float(within + inferred.sum())
+
+
+def _queue_delays(timed: Timed) -> I64:
+    """Time from the end of each steady launch call to the start of its first op, ns; negative ones left out."""
+    ops, calls = timed.trace.device_ops, timed.trace.api_calls
+    launched = (ops.kind == DeviceOpKind.KERNEL) | (ops.kind == DeviceOpKind.GRAPH)
+    rows = np.flatnonzero(launched & timed.steady_ops & (timed.launch >= 0))
+    call, first = np.unique(timed.launch[rows], return_index=True)
+    delay = ops.start[rows[first]] - calls.end[call]
+    result: I64 = delay[delay >= 0]
+    return result
+
+
+def _mean_us(ns: I64) -> float | None:
+    return float(ns.mean()) / NS_PER_US if len(ns) else None
+
+
+def _percentile_us(ns: I64, q: float) -> float | None:
+    return float(np.percentile(ns, q)) / NS_PER_US if len(ns) else None

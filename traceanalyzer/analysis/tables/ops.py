@@ -1,0 +1,247 @@
+"""Operators and annotations by name: host time, and device time of what they launched, a steady step.
+
+Host time and counts are those of `torch.profiler`'s `key_averages()`: total is an instance's duration, self is
+total without what runs directly inside it (API calls too), an operator whose only child has its own name is
+one call, `ProfilerStep#N` is one row. A device op belongs to the operator around its launch call.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.grouping import Groups
+from traceanalyzer.analysis.joined.attribution import owner_nodes
+from traceanalyzer.analysis.joined.backward import backward_time, in_backward
+from traceanalyzer.analysis.tables.roofline_rows import RatedRow, RooflineSums, by_subtree
+from traceanalyzer.figures import NS_PER_US, metric, ms
+from traceanalyzer.trace import RangeKind
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.joined.linked import Linked
+    from traceanalyzer.analysis.roofline.rated import Rated
+    from traceanalyzer.analysis.time.timed import Timed
+    from traceanalyzer.trace import I64, Bool
+
+BOOKKEEPING = frozenset(
+    {
+        "profiler::_record_function_enter",
+        "profiler::_record_function_enter_new",
+        "profiler::_record_function_exit",
+        "aten::is_leaf",
+        "aten::output_nr",
+        "aten::_version",
+    }
+)
+"""Operators of no interest to anyone, that `key_averages()` leaves out too; their time is their parent's own."""
+STEP_PREFIX, STEP_NAME = "ProfilerStep#", "ProfilerStep*"
+BOOKKEEPING_CODE = -2
+UNATTRIBUTED = "(launched by no recorded operator)"
+
+
+@dataclass(frozen=True)
+class OpTimes:
+    """Times of the operators of one name (and input shapes, where asked for) in a mean steady step."""
+
+    rank: int | None = metric("rank of the process")
+    name: str = metric("operator or annotation")
+    kind: str = metric("`op`, `annotation`, or `none` for device work without a recorded operator")
+    shapes: str | None = metric("most common input shapes; null where they were not recorded")
+    calls: float = metric("calls a step")
+    host_total_ms: float = metric("host time a step inside them (a nested call of the same name counts again)", "ms")
+    host_self_ms: float = metric("host time a step inside them without the operators and API calls they make", "ms")
+    device_total_ms: float = metric(
+        "sum of the durations a step of device ops launched anywhere inside them (nested ones again)", "ms"
+    )
+    device_self_ms: float = metric("sum of the durations a step of device ops they launch themselves", "ms")
+    share_of_step: float | None = metric(
+        "device total, nested calls once, as a share of the step; null if it has no length", "share"
+    )
+    device_mean_us: float | None = metric("mean device total of a call; null for calls without device work", "us")
+    device_p50_us: float | None = metric("median device total of a call", "us")
+    device_p95_us: float | None = metric("95th percentile of the device totals of the calls", "us")
+    kernels_per_call: float = metric("kernels launched anywhere inside a call")
+    backward_share: float = metric("share of the calls made in the backward pass", "share")
+    backward_device_ms: float | None = metric(
+        "device total a step, nested calls once, of the autograd nodes they gave rise to; null without any", "ms"
+    )
+
+
+@dataclass(frozen=True)
+class OpStats(RatedRow, OpTimes):
+    """Operators of one name in a mean steady step; what they launched anywhere inside held against the roofline."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Calls:
+    """Figures of the calls in the steady state, one entry each; times are ns."""
+
+    node: I64
+    name: I64
+    """Code of the name they are grouped under."""
+    host_total: I64
+    host_self: I64
+    device_total: I64
+    device_self: I64
+    kernels: I64
+    backward: Bool
+    backward_device: I64
+    """-1 where no autograd node was recorded for anything inside."""
+    nested: Bool
+    """Whether it runs somewhere inside another call of the same name."""
+
+
+def op_stats(rated: Rated, *, by_shape: bool = False) -> list[OpStats]:
+    """A row for each operator name (and input shapes), by device total, then host self time.
+
+    Device ops of the steady state that no row's operator launched are in a row of their own, so the column
+    `device_self_ms` sums to all device time.
+    """
+    calls = _calls(rated)
+    ranges, rows = rated.trace.host_ranges, rated.tree.row[calls.node]
+    keys = (calls.name, ranges.kind[rows], ranges.shapes[rows])
+    groups = Groups.of(*keys if by_shape else keys[:2])
+    table = _rows(rated, calls, groups)
+    ops, steady = rated.trace.device_ops, rated.steady_ops
+    left = int((ops.end - ops.start)[steady].sum()) - int(calls.device_self.sum())
+    if left:
+        table.append(_unattributed(rated, left))
+    return sorted(table, key=lambda row: (-row.device_total_ms, -row.host_self_ms))
+
+
+def _calls(timed: Timed) -> _Calls:
+    tree, ops, size = timed.tree, timed.trace.device_ops, len(timed.tree.start)
+    name = _names(timed)
+    counted = (name != BOOKKEEPING_CODE) & (tree.kind != RangeKind.LIBRARY)
+    above = np.append(tree.innermost(counted), -1)[tree.parent]
+    inner = np.flatnonzero(counted & (above >= 0))
+    duration = tree.end - tree.start
+    children = np.bincount(above[inner], minlength=size)
+    # What sticks out of the range around it is no time of that range.
+    inside = np.minimum(tree.end[inner], tree.end[above[inner]]) - tree.start[inner]
+    own = duration - np.bincount(above[inner], weights=inside, minlength=size).astype(np.int64)
+    # An operator that does nothing but call one of its own name is one call with it.
+    whole = np.ones(size, bool)
+    whole[inner] = (name[inner] != name[above[inner]]) | (children[above[inner]] > 1)
+    call = np.append(tree.innermost(counted & whole), -1)
+    launched_at = np.where(timed.steady_ops, timed.launch_node, -1)
+    owner = call[owner_nodes(timed, launched_at)]
+    length = ops.end - ops.start
+    device_total = tree.subtree_sum(_sum_at(launched_at, length, size))
+    kernels = tree.subtree_sum(_sum_at(launched_at, timed.is_kernel, size))
+    shown = np.isin(tree.kind, (RangeKind.OP, RangeKind.ANNOTATION))
+    backward = in_backward(timed)
+    node = np.flatnonzero(counted & whole & shown & timed.steady_host(tree.start))
+    return _Calls(
+        node=node,
+        name=name[node],
+        host_total=duration[node],
+        host_self=_sum_at(np.where(counted, call[:-1], -1), own, size)[node],
+        device_total=device_total[node],
+        device_self=_sum_at(owner, length, size)[node],
+        kernels=kernels[node],
+        backward=backward[node],
+        backward_device=backward_time(timed, device_total, backward)[node],
+        nested=_nested(name[node], node, tree.subtree_end[node]),
+    )
+
+
+def _nested(name: I64, node: I64, subtree_end: I64) -> Bool:
+    """Which of these nodes (ascending) lie in the subtree of an earlier one with the same name."""
+    result = np.zeros(len(node), bool)
+    if not len(node):
+        return result
+    order = np.argsort(name, kind="stable")
+    block = name[order] * (int(subtree_end.max()) + 1)
+    reach = np.maximum.accumulate(block + subtree_end[order])
+    result[order[1:]] = reach[:-1] > (block + node[order])[1:]
+    return result
+
+
+def _names(linked: Linked) -> I64:
+    """For each node the code of the name it is grouped under: profiler steps go together, API calls have -1."""
+    tree, strings = linked.tree, linked.trace.strings
+    shown = np.arange(len(strings))
+    steps = [i for i, text in enumerate(strings) if text.startswith(STEP_PREFIX)]
+    shown[steps] = steps[:1] * len(steps)
+    shown[[i for i, text in enumerate(strings) if text in BOOKKEEPING]] = BOOKKEEPING_CODE
+    result = np.full(len(tree.start), -1, np.int64)
+    result[~tree.is_call] = shown[linked.trace.host_ranges.name[tree.row[~tree.is_call]]]
+    return result
+
+
+def _sum_at(node: I64, values: I64 | Bool, size: int) -> I64:
+    """For each of `size` nodes the sum of the values that belong to it (-1: to none)."""
+    known = node >= 0
+    return np.bincount(node[known], weights=values[known], minlength=size).astype(np.int64)
+
+
+def _rows(rated: Rated, calls: _Calls, groups: Groups) -> list[OpStats]:
+    steps, trace = rated.steps.steady_count, rated.trace
+    rows = rated.tree.row[calls.node]
+    count = groups.count
+    host_total, host_self = groups.sum(calls.host_total), groups.sum(calls.host_self)
+    device, own = groups.sum(calls.device_total), groups.sum(calls.device_self)
+    middle, high = groups.quantiles(calls.device_total, 0.5, 0.95)
+    kernels, backward = groups.sum(calls.kernels), groups.sum(calls.backward)
+    joined = groups.sum(calls.backward_device >= 0)
+    outer = ~calls.nested
+    backward_device = groups.sum(np.maximum(calls.backward_device, 0) * outer)
+    device_once = groups.sum(calls.device_total * outer)
+    shapes = groups.most_common(trace.host_ranges.shapes[rows])
+    is_op = trace.host_ranges.kind[rows][groups.first] == RangeKind.OP
+    last = rated.tree.subtree_end[calls.node]
+    launched_at = np.where(rated.steady_ops, rated.launch_node, -1)
+    sums = RooflineSums(rated, by_subtree(launched_at, calls.node, last, groups.index, len(groups)))
+    return [
+        OpStats(
+            rank=trace.rank,
+            name=STEP_NAME if name.startswith(STEP_PREFIX) else name,
+            kind="op" if is_op[g] else "annotation",
+            shapes=trace.text(int(shapes[g])),
+            calls=float(count[g]) / steps,
+            host_total_ms=ms(host_total[g]) / steps,
+            host_self_ms=ms(host_self[g]) / steps,
+            device_total_ms=ms(device[g]) / steps,
+            device_self_ms=ms(own[g]) / steps,
+            share_of_step=_share_of_step(rated, device_once[g]),
+            device_mean_us=float(device[g] / count[g]) / NS_PER_US if device[g] else None,
+            device_p50_us=float(middle[g]) / NS_PER_US if device[g] else None,
+            device_p95_us=float(high[g]) / NS_PER_US if device[g] else None,
+            kernels_per_call=float(kernels[g] / count[g]),
+            backward_share=float(backward[g] / count[g]),
+            backward_device_ms=ms(backward_device[g]) / steps if joined[g] else None,
+            **sums.columns(g),
+        )
+        for g in range(len(groups))
+        for name in [trace.strings[calls.name[groups.first[g]]]]
+    ]
+
+
+def _unattributed(timed: Timed, time_ns: int) -> OpStats:
+    time = ms(time_ns) / timed.steps.steady_count
+    return OpStats(
+        rank=timed.trace.rank,
+        name=UNATTRIBUTED,
+        kind="none",
+        shapes=None,
+        calls=0.0,
+        host_total_ms=0.0,
+        host_self_ms=0.0,
+        device_total_ms=time,
+        device_self_ms=time,
+        share_of_step=_share_of_step(timed, time_ns),
+        device_mean_us=None,
+        device_p50_us=None,
+        device_p95_us=None,
+        kernels_per_call=0.0,
+        backward_share=0.0,
+        backward_device_ms=None,
+    )
+
+
+def _share_of_step(timed: Timed, total_ns: float) -> float | None:
+    time = int(timed.steps.duration[timed.steps.steady].sum())
+    return float(total_ns) / time if time > 0 else None

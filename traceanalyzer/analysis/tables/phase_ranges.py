@@ -1,0 +1,123 @@
+"""Which annotations are phases of a step, and which phase each device op was launched for.
+
+An op belongs to the innermost phase that holds its launch call on the same thread, and to all phases around
+that. A thread may work for another one: autograd's threads launch the backward pass while the thread that
+called it is blocked. A launch on a thread that is in no phase of its own therefore belongs to the phase in
+which another thread is blocked, that is, has recorded no operator and no call for `BLOCKED_NS` around the
+launch; of several such phases to the one that began last.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.intervals import IntervalSet, complement, intersect, union
+from traceanalyzer.analysis.algebra.nesting import still_open
+from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.joined.ancestors import counted, enclosing, innermost
+from traceanalyzer.analysis.time.host_timeline import LONG_STRETCH_NS
+from traceanalyzer.trace import RangeKind
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.joined.linked import Linked
+    from traceanalyzer.analysis.time.timed import Timed
+    from traceanalyzer.trace import I64, Bool
+
+MOST_THREADS = 64
+"""Threads that may wait for another's launches; those with most phases are asked."""
+MOST_DEPTH = 32
+"""Phases within phases: what is nested deeper belongs to the phase around it. Programs have up to ten."""
+BLOCKED_NS = LONG_STRETCH_NS
+"""Shorter pauses are Python between operators: a thread in one works for itself."""
+
+COMMUNICATION_RANGE = re.compile(r"^((nccl|rccl|gloo|mpi|ucc|xccl):|record_param_comms$|[nr]ccl[A-Z])")
+"""What torch.distributed and NCCL name around every collective: not a phase, communication has figures of its
+own."""
+
+
+@dataclass(frozen=True, eq=False)
+class PhaseRanges:
+    """Instances of phases, in the order of `HostTree` (by thread and start, parents before children)."""
+
+    row: I64
+    """Row of `Trace.host_ranges`."""
+    parent: I64
+    """Instance that encloses it, -1 without."""
+    of_op: I64
+    """For each device op the innermost instance it belongs to, -1 without."""
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+
+def phase_ranges(timed: Timed) -> PhaseRanges:
+    """Find the phases of a trace."""
+    tree = timed.tree
+    chosen = _phases(timed)
+    nearest = innermost(tree, chosen)
+    nodes = np.flatnonzero(chosen)
+    instance = np.full(len(tree.parent) + 1, -1, np.int64)
+    instance[nodes] = np.arange(len(nodes))
+    call = timed.launch
+    node = np.append(tree.node_of_call, -1)[call]
+    of_op = instance[np.append(nearest, -1)[node]]
+    lone = np.flatnonzero((call >= 0) & (of_op < 0))
+    of_op[lone] = instance[_blocked_in(timed, nearest, call[lone])]
+    return PhaseRanges(tree.row[nodes], instance[enclosing(tree, nearest, nodes)], of_op)
+
+
+def _phases(timed: Timed) -> Bool:
+    """Which nodes of the tree are phases: annotations inside a step, but not of the communication library."""
+    tree, ranges, steps = timed.tree, timed.trace.host_ranges, timed.steps
+    phase = (ranges.kind == RangeKind.ANNOTATION) & ~texts_where(timed.trace.strings, COMMUNICATION_RANGE.match)[
+        ranges.name
+    ]
+    # A range that holds a whole step is the step, or the loop around it.
+    following = np.searchsorted(steps.host_start, ranges.start, side="left")
+    phase &= ranges.end < np.append(steps.host_end, np.iinfo(np.int64).max)[following]
+    result = np.zeros(len(tree.parent), bool)
+    result[~tree.is_call] = phase[tree.row[~tree.is_call]]
+    return result & (counted(tree, result) <= MOST_DEPTH)
+
+
+def _blocked_in(linked: Linked, nearest: I64, call: I64) -> I64:
+    """For each of these API calls, made outside of phases, the node of the phase in which another thread is
+    blocked at that moment; -1 without."""
+    tree, calls = linked.tree, linked.trace.api_calls
+    time, thread = calls.start[call], calls.thread[call]
+    result, begun = np.full(len(call), -1, np.int64), np.full(len(call), -1, np.int64)
+    threads, count = np.unique(tree.thread[nearest >= 0], return_counts=True)
+    for other in np.sort(threads[np.argsort(-count, kind="stable")[:MOST_THREADS]]).tolist():
+        stretches, node = _blocked(linked, nearest, other)
+        index = np.searchsorted(stretches.start, time, side="right") - 1
+        inside = np.flatnonzero((index >= 0) & (thread != other))
+        inside = inside[time[inside] < stretches.end[index[inside]]]
+        inside = inside[tree.start[node[index[inside]]] > begun[inside]]
+        result[inside] = node[index[inside]]
+        begun[inside] = tree.start[result[inside]]
+    return result
+
+
+def _blocked(linked: Linked, nearest: I64, thread: int) -> tuple[IntervalSet, I64]:
+    """Stretches in which a thread inside a phase records no operator and no call for `BLOCKED_NS` and more,
+    and the node of that phase."""
+    tree, ranges = linked.tree, linked.trace.host_ranges
+    first, stop = np.searchsorted(tree.thread, (thread, thread + 1))
+    here = np.arange(first, stop)
+    phases = here[nearest[here] == here]
+    annotation = ~tree.is_call[here]
+    annotation[annotation] = ranges.kind[tree.row[here[annotation]]] == RangeKind.ANNOTATION
+    own = here[~annotation]
+    extent = (int(tree.start[phases].min()), int(tree.end[phases].max()))
+    quiet = complement(extent, union(tree.start[own], tree.end[own]))
+    edges = np.unique(np.concatenate((tree.start[phases], tree.end[phases])))
+    pieces = intersect(quiet, IntervalSet(edges[:-1], edges[1:]))
+    pieces = pieces.select(pieces.end - pieces.start >= BLOCKED_NS)
+    node = here[np.searchsorted(tree.start[here], pieces.start, side="right") - 1]
+    node = still_open(tree.parent, tree.end, node, pieces.start)
+    node = np.where(node >= 0, nearest[node], -1)
+    return pieces.select(node >= 0), node[node >= 0]

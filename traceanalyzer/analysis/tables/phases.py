@@ -1,0 +1,175 @@
+"""Phases of a step (forward, backward, optimizer, data loading, ...) on the host and on the device.
+
+Phases are what the program or its libraries annotated inside a step (`record_function`, NVTX, PyTorch's own
+`Optimizer.step#...`); which device ops belong to one is said in `phase_ranges`. In a recording of operators
+whose annotations do not tell forward from backward these are derived from autograd (`derived_phases`).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.intervals import union
+from traceanalyzer.analysis.tables.derived_phases import derived_phases, host_time
+from traceanalyzer.analysis.tables.phase_ranges import PhaseRanges, phase_ranges
+from traceanalyzer.analysis.time.host_timeline import INPUT_NAMES
+from traceanalyzer.figures import metric, ms
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.joined.linked import Linked
+    from traceanalyzer.analysis.time.timed import Timed
+    from traceanalyzer.trace import I64
+
+_NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+")
+
+
+@dataclass(frozen=True)
+class PhaseStats:
+    """One phase in the steady state. Phases inside phases follow the one that holds them."""
+
+    rank: int | None = metric("rank of the process")
+    name: str = metric("name of the annotation; # stands for numbers in which its instances differ")
+    depth: int = metric("how many phases enclose it")
+    within: str | None = metric("phases that enclose it, outermost first")
+    derived: bool = metric("whether it was derived from autograd instead of an annotation")
+    is_input: bool = metric("whether it is named like loading of input data")
+    calls: float | None = metric("instances a step; null where it was derived")
+    host_ms: float = metric(
+        "host time inside it a step (union on each thread); of a derived phase the time of its operators", "ms"
+    )
+    host_share: float | None = metric("host time as a share of the step's wall-clock time", "share")
+    device_ms: float | None = metric(
+        "time with work on the device (union) that was launched inside it, or on its behalf by a thread in no "
+        "phase while its own thread was blocked in it, a step; null without device work",
+        "ms",
+    )
+    device_share: float | None = metric("device time as a share of the step's wall-clock time", "share")
+    device_span_ms: float | None = metric(
+        "from the first start to the last end of the device work of an instance, summed over a step's instances; "
+        "null where the phase was derived",
+        "ms",
+    )
+
+
+class _Phase(NamedTuple):
+    """What a row is made of."""
+
+    path: tuple[str, ...]
+    """Names from the outermost phase down."""
+    calls: int | None
+    host_ns: int
+    ops: I64
+    """Device ops, and ..."""
+    instance: I64 | None
+    """... the instance that each belongs to; None in a derived phase."""
+
+
+def phase_stats(timed: Timed) -> list[PhaseStats]:
+    """A row for each phase, in the order of the program, phases inside others after them."""
+    ranges = phase_ranges(timed)
+    step_ns = float(timed.steps.duration[timed.steps.steady].mean())
+    phases = _annotated(timed, ranges)
+    for name, host, ops in derived_phases(timed, ranges):
+        phases.append(_Phase((name,), None, host, ops, None))
+    return [_row(timed, step_ns, phase) for phase in phases]
+
+
+def _annotated(timed: Timed, ranges: PhaseRanges) -> list[_Phase]:
+    table = timed.trace.host_ranges
+    steady = timed.steady_host(table.start[ranges.row])
+    names = _shared_names([timed.trace.strings[code] for code in table.name[ranges.row].tolist()])
+    path_of, paths = _paths(names, ranges.parent)
+    ops = np.flatnonzero((ranges.of_op >= 0) & timed.steady_ops & (timed.trace.device_ops.device == timed.device))
+    op, instance = _with_ancestors(ops, ranges)
+    members = _by_path(path_of[instance], len(paths))
+    instances = _by_path(np.where(steady, path_of, len(paths)), len(paths) + 1)
+    phases = []
+    for path in _in_program_order(timed, ranges, path_of, paths):
+        chosen = ranges.row[instances[path]]
+        if len(chosen):
+            mine = members[path]
+            phases.append(_Phase(paths[path], len(chosen), host_time(table, chosen), op[mine], instance[mine]))
+    return phases
+
+
+def _row(timed: Timed, step_ns: float, phase: _Phase) -> PhaseStats:
+    ops, steps = timed.trace.device_ops, timed.steps.steady_count
+    start, end = ops.start[phase.ops], ops.end[phase.ops]
+    device = None if timed.device is None else union(start, end).total / steps
+    span = None if timed.device is None or phase.instance is None else _spans(start, end, phase.instance) / steps
+    return PhaseStats(
+        rank=timed.trace.rank,
+        name=phase.path[-1],
+        depth=len(phase.path) - 1,
+        within=" > ".join(phase.path[:-1]) or None,
+        derived=phase.instance is None,
+        is_input=bool(INPUT_NAMES.search(phase.path[-1])),
+        calls=None if phase.calls is None else phase.calls / steps,
+        host_ms=ms(phase.host_ns / steps),
+        host_share=phase.host_ns / steps / step_ns if step_ns else None,
+        device_ms=None if device is None else ms(device),
+        device_share=None if device is None or not step_ns else device / step_ns,
+        device_span_ms=None if span is None else ms(span),
+    )
+
+
+def _spans(start: I64, end: I64, instance: I64) -> int:
+    """Time from the first start to the last end in each instance, summed, ns."""
+    instances, index = np.unique(instance, return_inverse=True)
+    first, last = np.full(len(instances), np.iinfo(np.int64).max), np.zeros(len(instances), np.int64)
+    np.minimum.at(first, index, start)
+    np.maximum.at(last, index, end)
+    return int((last - first).sum())
+
+
+def _shared_names(names: list[str]) -> list[str]:
+    """Names with # for numbers, where several names differ in nothing else."""
+    general = {name: _NUMBER.sub("#", name) for name in set(names)}
+    instances: dict[str, int] = {}
+    for name in general.values():
+        instances[name] = instances.get(name, 0) + 1
+    return [general[name] if instances[general[name]] > 1 else name for name in names]
+
+
+def _paths(names: list[str], parent: I64) -> tuple[I64, list[tuple[str, ...]]]:
+    """The path (names from the outermost phase down) of each instance as an index, and the paths."""
+    index: dict[tuple[int, str], int] = {}
+    paths: list[tuple[str, ...]] = []
+    of: list[int] = []
+    for name, above in zip(names, parent.tolist(), strict=True):
+        key = (of[above] if above >= 0 else -1, name)
+        if key not in index:
+            index[key] = len(paths)
+            paths.append((*(paths[key[0]] if above >= 0 else ()), name))
+        of.append(index[key])
+    return np.array(of, np.int64), paths
+
+
+def _with_ancestors(ops: I64, ranges: PhaseRanges) -> tuple[I64, I64]:
+    """Pairs of an op and an instance it belongs to, directly or through an inner instance."""
+    instance = ranges.of_op[ops]
+    pairs = [(ops, instance)]
+    while len(ops):
+        above = ranges.parent[instance]
+        ops, instance = ops[above >= 0], above[above >= 0]
+        pairs.append((ops, instance))
+    return np.concatenate([p[0] for p in pairs]), np.concatenate([p[1] for p in pairs])
+
+
+def _by_path(path: I64, count: int) -> list[I64]:
+    """Positions of each path."""
+    order = np.argsort(path, kind="stable")
+    return np.split(order, np.cumsum(np.bincount(path, minlength=count))[:-1])
+
+
+def _in_program_order(linked: Linked, ranges: PhaseRanges, path_of: I64, paths: list[tuple[str, ...]]) -> list[int]:
+    """Paths by first start, each before those inside it."""
+    first = np.full(len(paths), np.iinfo(np.int64).max)
+    np.minimum.at(first, path_of, linked.trace.host_ranges.start[ranges.row])
+    begin = dict(zip(paths, first.tolist(), strict=True))
+    keys = [tuple((begin[path[: i + 1]], path[i]) for i in range(len(path))) for path in paths]
+    return sorted(range(len(paths)), key=keys.__getitem__)

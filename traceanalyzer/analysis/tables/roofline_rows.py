@@ -1,0 +1,108 @@
+"""The roofline of groups of device ops: the columns that tables of kernels and operators add."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from traceanalyzer.analysis.roofline.bounds import Bound
+from traceanalyzer.figures import metric, ms
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from traceanalyzer.analysis.roofline.rated import Rated
+    from traceanalyzer.trace import F64, I64
+
+    Sum = Callable[[NDArray[Any]], F64]
+
+_BOUNDS = [bound for bound in Bound if bound is not Bound.UNKNOWN]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RatedRow:
+    """Columns that rows of device ops have beside their times."""
+
+    bound_by: str | None = metric(
+        "what limits most of the time: compute, memory, link, instructions (that are no FLOPs), or latency (near none "
+        "of them: too small to fill the GPU, waiting, scattered accesses); null where no model or no known GPU tells",
+        default=None,
+    )
+    sol: float | None = metric(
+        "speed of light: time that the roofline allows over the time taken, of what has a model; above 1 where data "
+        "came from a cache or the model does not fit",
+        "share",
+        default=None,
+    )
+    headroom_ms: float | None = metric("time a step less what the roofline allows", "ms", default=None)
+    gflop: float | None = metric("1e9 operations a step (a multiply-add is two), of what has a model", default=None)
+    bytes: float | None = metric("least traffic a step that the data needs, of what has a model", "bytes", default=None)
+    intensity: float | None = metric("arithmetic intensity: operations for each byte of traffic", default=None)
+    tflops: float | None = metric("operations over the time taken (1 TFLOP/s is 1e12)", "TFLOP/s", default=None)
+    traffic_gbs: float | None = metric("traffic over the time taken", "GB/s", default=None)
+
+
+class RooflineSums:
+    """Figures of groups of device ops. `total` sums a figure of every device op over each group."""
+
+    def __init__(self, rated: Rated, total: Sum) -> None:
+        roofline, ops = rated.roofline, rated.trace.device_ops
+        time = (ops.end - ops.start).astype(np.float64)
+        counted, moving = np.isfinite(roofline.flops), np.isfinite(roofline.bytes)
+        both, known = counted & moving, roofline.rated
+        self.steps = rated.steps.steady_count
+        self.flops, self.flop_time = total(np.where(counted, roofline.flops, 0)), total(counted * time)
+        self.bytes, self.byte_time = total(np.where(moving, roofline.bytes, 0)), total(moving * time)
+        self.pair = total(np.where(both, roofline.flops, 0)), total(np.where(both, roofline.bytes, 0))
+        self.attainable, self.rated_time = total(np.where(known, roofline.attainable, 0)), total(known * time)
+        self.headroom = total(np.where(known, np.maximum(time - np.nan_to_num(roofline.attainable), 0), 0))
+        self.by_bound = np.stack([total((roofline.bound == bound) * time) for bound in _BOUNDS])
+
+    def columns(self, group: int) -> dict[str, Any]:
+        """The columns of `RatedRow` for a group."""
+        flop_time, byte_time, rated = self.flop_time[group], self.byte_time[group], self.rated_time[group]
+        pair_flops, pair_bytes = self.pair[0][group], self.pair[1][group]
+        bound = _BOUNDS[int(self.by_bound[:, group].argmax())] if self.by_bound[:, group].any() else Bound.UNKNOWN
+        return vars(
+            RatedRow(
+                bound_by=bound.label,
+                gflop=float(self.flops[group]) / self.steps / 1e9 if flop_time else None,
+                bytes=float(self.bytes[group]) / self.steps if byte_time else None,
+                intensity=float(pair_flops / pair_bytes) if pair_bytes else None,
+                tflops=float(self.flops[group] / flop_time) / 1e3 if flop_time else None,
+                traffic_gbs=float(self.bytes[group] / byte_time) if byte_time else None,
+                sol=float(self.attainable[group] / rated) if rated else None,
+                headroom_ms=ms(self.headroom[group]) / self.steps if rated else None,
+            )
+        )
+
+
+def by_group(group: I64, rows: I64, count: int) -> Sum:
+    """Sums over groups of these device ops."""
+
+    def total(values: NDArray[Any]) -> F64:
+        result: F64 = np.bincount(group, weights=values[rows], minlength=count).astype(np.float64)
+        return result
+
+    return total
+
+
+def by_subtree(launched_at: I64, first: I64, last: I64, group: I64, count: int) -> Sum:
+    """Sums over groups of host nodes of the device ops launched in the nodes' subtrees, [first, last) each.
+
+    `launched_at` is the node that launched each device op, -1 for those that do not count.
+    """
+    order = np.argsort(launched_at, kind="stable")
+    low = np.searchsorted(launched_at[order], first)
+    high = np.searchsorted(launched_at[order], last)
+
+    def total(values: NDArray[Any]) -> F64:
+        before = np.concatenate(([0.0], np.cumsum(values[order].astype(np.float64))))
+        result: F64 = np.bincount(group, weights=before[high] - before[low], minlength=count).astype(np.float64)
+        return result
+
+    return total

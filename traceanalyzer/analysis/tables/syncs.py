@@ -1,0 +1,113 @@
+"""Points where the host waits for the device, and what the device lost by it.
+
+How long the host waited says little: waiting for a busy device is benign. What a wait costs is the device's
+idle time after it, until the host is ahead again (`gaps`, cause sync).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.intervals import measure
+from traceanalyzer.figures import metric, ms
+from traceanalyzer.trace import RangeKind
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.causes.gaps import Gaps
+    from traceanalyzer.analysis.joined.joined import Joined
+    from traceanalyzer.analysis.joined.linked import Linked
+    from traceanalyzer.analysis.time.timed import Timed
+    from traceanalyzer.trace import I64
+
+BENIGN_IDLE_SHARE = 0.001
+"""Waits from one place that cost the device less than this share of the step are called benign."""
+
+
+@dataclass(frozen=True)
+class SyncRow:
+    """Waits for the device from one place in the program."""
+
+    rank: int | None = metric("rank of the process")
+    call: str = metric("API call that waited")
+    op: str | None = metric("operators around the call, outermost first")
+    python: str | None = metric("line of the program, where stacks were recorded")
+    calls: float = metric("calls a step")
+    host_wait_ms: float = metric("time the host spent in these calls a step", "ms")
+    device_busy_share: float | None = metric("share of the host's wait in which the device was working", "share")
+    gpu_idle_ms: float = metric("device idle time a step because the queue had been drained by these waits", "ms")
+    benign: bool = metric("whether the device lost (almost) nothing by them")
+
+
+def sync_rows(timed: Timed, gaps: Gaps) -> list[SyncRow]:
+    """A row for each place that waits in the steady state, by device idle time, then host wait."""
+    calls = timed.trace.api_calls
+    rows = np.flatnonzero(timed.blocks & timed.steady_host(calls.start))
+    if not len(rows):
+        return []
+    labels = [_place(timed, int(r)) for r in rows]
+    places = {label: i for i, label in enumerate(dict.fromkeys(labels))}
+    place = np.array([places[label] for label in labels])
+    idle = np.bincount(place, weights=_idle_after(timed, gaps, rows), minlength=len(places))
+    wait = np.bincount(place, weights=calls.end[rows] - calls.start[rows], minlength=len(places))
+    busy = np.bincount(place, weights=_device_busy(timed, calls.start[rows], calls.end[rows]), minlength=len(places))
+    count = np.bincount(place, minlength=len(places))
+    steps, mean_step = timed.steps.steady_count, float(np.mean(timed.steps.duration[timed.steps.steady]))
+    table = [
+        SyncRow(
+            rank=timed.trace.rank,
+            call=label[0],
+            op=label[1],
+            python=label[2],
+            calls=float(count[i]) / steps,
+            host_wait_ms=ms(wait[i] / steps),
+            device_busy_share=float(busy[i] / wait[i]) if wait[i] and timed.device is not None else None,
+            gpu_idle_ms=ms(idle[i] / steps),
+            benign=bool(idle[i] / steps < BENIGN_IDLE_SHARE * mean_step),
+        )
+        for label, i in places.items()
+    ]
+    return sorted(table, key=lambda row: (-row.gpu_idle_ms, -row.host_wait_ms))
+
+
+def _place(joined: Joined, row: int) -> tuple[str, str | None, str | None]:
+    calls = joined.trace.api_calls
+    frame = joined.python.source_line(int(calls.thread[row]), int(calls.start[row]))
+    return joined.trace.strings[calls.name[row]], op_path(joined, int(joined.tree.node_of_call[row])), frame
+
+
+MOST_LEVELS = 64
+"""Of a path of operators the innermost: programs nest about ten."""
+
+
+def op_path(linked: Linked, node: int) -> str | None:
+    """Operators that enclose a node of the host tree, outermost first, as `a > b`; None outside all."""
+    tree, ranges = linked.tree, linked.trace.host_ranges
+    names: list[str] = []
+    for _ in range(MOST_LEVELS):
+        if node < 0:
+            break
+        row = int(tree.row[node])
+        if not tree.is_call[node] and ranges.kind[row] == RangeKind.OP:
+            names.append(linked.trace.strings[ranges.name[row]])
+        node = int(tree.parent[node])
+    return " > ".join(reversed(names)) or None
+
+
+def _idle_after(timed: Timed, gaps: Gaps, rows: I64) -> I64:
+    """Idle time on the step's device that each of these calls caused within steady steps, ns."""
+    steps, first = timed.steps, timed.steps.warmup
+    caused = np.flatnonzero((gaps.sync >= 0) & (gaps.device == (-1 if timed.device is None else timed.device)))
+    window = (int(steps.start[first]), int(steps.end[-1]))
+    length = np.minimum(gaps.end[caused], window[1]) - np.maximum(gaps.start[caused], window[0])
+    by_call = np.zeros(len(timed.trace.api_calls), np.int64)
+    np.add.at(by_call, gaps.sync[caused], np.maximum(length, 0))
+    return by_call[rows]
+
+
+def _device_busy(timed: Timed, start: I64, end: I64) -> I64:
+    if timed.device is None:
+        return np.zeros(len(start), np.int64)
+    return measure(timed.activity[timed.device].busy, start, end)

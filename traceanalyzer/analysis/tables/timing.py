@@ -1,0 +1,242 @@
+"""What step times alone tell: steady state, drift, outliers, two modes, waiting for data, throughput.
+
+The times are the program's own (a timing log), so a trace's figures and a profiler's cost are no part of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.time.steps import count_warmup
+from traceanalyzer.figures import NS_PER_MS, metric, ms
+
+if TYPE_CHECKING:
+    from traceanalyzer.trace import F64, I64, Bool, StepTimings, Trace
+
+MIN_STEPS = 20
+"""Fewer steps show neither a trend nor two modes."""
+DRIFT_BLOCKS = 40
+"""The trend is that of the medians of this many blocks of steps: single slow steps do not move it."""
+DRIFT_Z = 3.0
+"""Kendall's statistic, in standard deviations, from which a trend is not chance (1 in 400)."""
+OUTLIER_RATIO = 1.25
+"""An outlier is this much slower than the typical step: steps spread by a few percent, checkpoints, garbage
+collection and stalled input cost whole factors."""
+OUTLIER_DEVIATIONS = 6.0
+"""And it is this many robust standard deviations away, where steps spread more."""
+MODE_SHARE = 0.1
+"""Each of two modes holds at least this share of the steps; fewer are outliers."""
+MODE_RATIO = 1.1
+"""Two kinds that differ by less are not worth telling apart."""
+FEW_STEPS_RATIO = 1.5
+"""With too few steps for statistics a step that takes half as long again as the next faster one is another kind."""
+MODE_SEPARATION = 4.0
+"""Ashman's D of the best split in two: 2.7 for one normal distribution, 3.5 for a uniform one; above 4 there are two
+(Ashman, Bird and Zepf, The Astronomical Journal 108, 1994)."""
+EXTREME_RATIO = 3.0
+"""Steps this many times the median, if fewer than `MODE_SHARE` (checkpoints, evaluation), are left out of the split:
+they would hide two kinds among the others."""
+FASTER_SHARE = 0.8
+"""A host-bound program differs by a sixth from run to run; recorded steps that are faster by more are other steps."""
+MAD_TO_SIGMA = 1.4826
+NORMAL_90 = 1.645
+"""Standard deviations that hold 90 % of a normal distribution."""
+
+
+@dataclass(frozen=True)
+class TimingStats:
+    """The steady-state steps of a timing log (leading slow steps excluded)."""
+
+    steps: int = metric("logged steady-state steps")
+    median_ms: float | None = metric("median step time; null where the log times no steps", "ms")
+    drift_share: float | None = metric(
+        "change of the step time over the log, by its robust slope, as a share of the median; 0 where the slope is "
+        "within chance; null with few steps",
+        "share",
+    )
+    outliers: int = metric("steps that are much slower than the typical one")
+    outlier_excess_share: float = metric("time beyond the median that outliers cost, of the logged time", "share")
+    fast_mode_ms: float | None = metric(
+        "median of the fast steps where steps are of two kinds; null where they are of one kind", "ms"
+    )
+    slow_mode_ms: float | None = metric("median of the slow steps; null where they are of one kind", "ms")
+    slow_steps_share: float | None = metric("share of the steps that are of the slow kind; null with one kind", "share")
+    data_time_ms: float | None = metric("mean time a step waits for data; null where it was not logged", "ms")
+    data_share: float | None = metric("share of the step time spent waiting for data; null where not logged", "share")
+    samples_per_s: float | None = metric("samples a second; null where not logged", "1/s")
+    tokens_per_s: float | None = metric("tokens a second; null where not logged", "1/s")
+    mfu: float | None = metric("mean model FLOP/s utilisation as logged; null where not logged", "share")
+
+
+def timing_stats(log: StepTimings) -> TimingStats | None:
+    """The figures of a timing log; None where there is none."""
+    if not len(log):
+        return None
+    steady = _steady(log)
+    time = log.duration[steady].astype(np.float64)
+    known = time > 0
+    time = time[known]
+    slow = outliers(time)
+    modes = two_modes(time)
+    median = float(np.median(time)) if len(time) else None
+    return TimingStats(
+        steps=len(time) or int(steady.sum()),
+        median_ms=None if median is None else median / NS_PER_MS,
+        drift_share=drift(time),
+        outliers=int(slow.sum()),
+        outlier_excess_share=float((time[slow] - median).sum() / time.sum()) if median and slow.any() else 0.0,
+        fast_mode_ms=None if modes is None else modes[0] / NS_PER_MS,
+        slow_mode_ms=None if modes is None else modes[1] / NS_PER_MS,
+        slow_steps_share=None if modes is None else modes[2],
+        data_time_ms=_data_time_ms(log, steady),
+        data_share=_data_share(log, steady),
+        samples_per_s=_rate(log, steady, log.samples_per_s, log.samples),
+        tokens_per_s=_rate(log, steady, log.tokens_per_s, log.tokens),
+        mfu=_mean(log.mfu[steady]),
+    )
+
+
+@dataclass(frozen=True)
+class StepKinds:
+    """Recorded steps of two kinds: their medians, ms, and the share of the slow ones."""
+
+    fast_ms: float
+    slow_ms: float
+    slow_share: float
+
+
+@dataclass(frozen=True)
+class UnprofiledTime:
+    """A step timed without the profiler, ms: the median and its 90 % interval."""
+
+    step_ms: float
+    low_ms: float
+    high_ms: float
+
+
+def unprofiled_time(trace: Trace) -> UnprofiledTime | None:
+    """The step of a recording's process without the profiler, as its capture timed it, else by the timing log given
+    with it; None where neither is known, or the capture's does not count."""
+    if trace.unprofiled_step_ns is not None:
+        step, stopwatch = trace.unprofiled_step_ns, trace.stopwatch
+        low, high = (stopwatch.low_ns, stopwatch.high_ns) if stopwatch else (None, None)
+        return UnprofiledTime(ms(step), ms(step if low is None else low), ms(step if high is None else high))
+    if trace.stopwatch is not None or trace.only_step_times or not len(trace.step_timings):
+        return None
+    time = trace.step_timings.duration[_steady(trace.step_timings)]
+    time = time[time > 0]
+    return _median(time) if len(time) else None
+
+
+def contradicted(timed: UnprofiledTime, recorded_ms: float) -> bool:
+    """Whether recorded steps are so much faster than those that were timed that these must be others: no profiler makes
+    a program faster."""
+    return recorded_ms < FASTER_SHARE * timed.low_ms
+
+
+def _median(time: I64) -> UnprofiledTime:
+    """The median with its 90 % interval: order statistics, by the normal approximation to the binomial."""
+    order, half = np.sort(time), NORMAL_90 / 2 * np.sqrt(len(time))
+    low, high = max(int(len(time) / 2 - half), 0), min(int(np.ceil(len(time) / 2 + half)), len(time) - 1)
+    return UnprofiledTime(ms(float(np.median(time))), ms(order[low]), ms(order[high]))
+
+
+def _steady(log: StepTimings) -> Bool:
+    """Which rows are of the steady state; all of them where no steps are timed."""
+    rows = np.flatnonzero(log.duration > 0)
+    result = np.ones(len(log), bool)
+    if len(rows):
+        result[: rows[count_warmup(log.duration[rows])]] = False
+    return result
+
+
+def drift(time: F64) -> float | None:
+    """Theil and Sen's slope over blocks of steps times their number, as a share of the median time."""
+    if len(time) < MIN_STEPS:
+        return None
+    blocks = np.array([np.median(block) for block in np.array_split(time, min(DRIFT_BLOCKS, len(time) // 2))])
+    early, late = np.triu_indices(len(blocks), 1)
+    change = blocks[late] - blocks[early]
+    count = len(blocks)
+    score = np.sign(change).sum() / np.sqrt(count * (count - 1) * (2 * count + 5) / 18)
+    if abs(score) < DRIFT_Z:
+        return 0.0
+    return float(np.median(change / (late - early)) * (count - 1) / np.median(time))
+
+
+def outliers(time: F64) -> Bool:
+    """Which steps are much slower than the typical one, of the slow kind where there are two."""
+    if len(time) < MIN_STEPS:
+        return np.zeros(len(time), bool)
+    modes = two_modes(time)
+    typical = time if modes is None else time[time > np.sqrt(modes[0] * modes[1])]
+    centre = float(np.median(typical))
+    spread = MAD_TO_SIGMA * float(np.median(np.abs(typical - centre)))
+    result: Bool = time > max(OUTLIER_RATIO * centre, centre + OUTLIER_DEVIATIONS * spread)
+    return result
+
+
+def two_modes(time: F64) -> tuple[float, float, float] | None:
+    """Medians of the fast and slow steps and the share of the slow ones, where the times are of two kinds.
+
+    The split is the one with the largest variance between its sides (Otsu); extremes count as the 1st and 99th
+    percentile, so that a few outliers are not a side.
+    """
+    extreme = time > EXTREME_RATIO * np.median(time) if len(time) else np.zeros(0, bool)
+    if extreme.sum() < MODE_SHARE * len(time):
+        time = time[~extreme]
+    if len(time) < MIN_STEPS:
+        return None
+    order = np.sort(np.clip(time, *np.percentile(time, (1, 99))))
+    least = max(int(np.ceil(MODE_SHARE * len(order))), 2)
+    left = np.arange(least, len(order) - least + 1)
+    total = np.cumsum(order)
+    low, high = total[left - 1] / left, (total[-1] - total[left - 1]) / (len(order) - left)
+    cut = int(left[np.argmax(left * (len(order) - left) * (high - low) ** 2)])
+    fast, slow = order[:cut], order[cut:]
+    apart = float(slow.mean() - fast.mean())
+    spread = float(np.sqrt(fast.var() + slow.var()))
+    if apart * np.sqrt(2) < MODE_SEPARATION * spread or np.median(slow) < MODE_RATIO * np.median(fast):
+        return None
+    return float(np.median(fast)), float(np.median(slow)), len(slow) / len(order)
+
+
+def kinds_of_steps(time_ns: I64) -> StepKinds | None:
+    """Two kinds of steps among recorded ones, where their times fall in two groups; None where they do not."""
+    time = time_ns.astype(np.float64)
+    if len(time) >= MIN_STEPS:
+        modes = two_modes(time)
+        return None if modes is None else StepKinds(ms(modes[0]), ms(modes[1]), modes[2])
+    order = np.sort(time)
+    ratio = order[1:] / np.maximum(order[:-1], 1)
+    if not len(ratio) or ratio.max() < FEW_STEPS_RATIO:
+        return None
+    cut = int(ratio.argmax()) + 1
+    return StepKinds(ms(np.median(order[:cut])), ms(np.median(order[cut:])), len(order[cut:]) / len(order))
+
+
+def _data_time_ms(log: StepTimings, steady: Bool) -> float | None:
+    known = log.data[steady]
+    known = known[known >= 0]
+    return ms(float(known.mean())) if len(known) else None
+
+
+def _data_share(log: StepTimings, steady: Bool) -> float | None:
+    both = steady & (log.data >= 0) & (log.duration > 0)
+    return float(log.data[both].sum() / log.duration[both].sum()) if both.any() else None
+
+
+def _rate(log: StepTimings, steady: Bool, logged: F64, count: I64) -> float | None:
+    """Units a second: counts over the time they took, else the mean of what the log says."""
+    both = steady & (count > 0) & (log.duration > 0)
+    if both.any():
+        return float(count[both].sum() / log.duration[both].sum() * 1e9)
+    return _mean(logged[steady])
+
+
+def _mean(values: F64) -> float | None:
+    known = values[values >= 0]
+    return float(known.mean()) if len(known) else None

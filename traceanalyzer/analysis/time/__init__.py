@@ -1,0 +1,1 @@
+"""Steps, device activity and the host's timeline."""

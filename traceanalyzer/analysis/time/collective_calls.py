@@ -1,0 +1,180 @@
+"""The collectives that ran on the devices, each with what its framework said about it.
+
+The metadata of a kernel is, in this order: the kernel's own; that of the host range (`record_param_comms`, an
+NCCL range) that encloses its launch on the same thread, also where several kernels belong to one range; that
+of the ranges before it on the thread that launched nothing themselves (a group of calls launches at its end).
+Without any the kernel's name tells the kind, and message and group are unknown.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from traceanalyzer.analysis.joined.ancestors import enclosing, innermost
+from traceanalyzer.analysis.names.api import ApiKind
+from traceanalyzer.analysis.names.collectives import (
+    BARRIER,
+    KINDS,
+    OTHER,
+    collective_kind,
+    element_bytes,
+    message_bytes,
+)
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.joined.linked import Linked
+    from traceanalyzer.analysis.time.steps import Steps
+    from traceanalyzer.trace import I32, I64, Trace
+
+_OTHER, _SEND_RECV, _BARRIER = KINDS.index(OTHER), KINDS.index("send_recv"), KINDS.index(BARRIER)
+
+
+@dataclass(frozen=True, eq=False)
+class CollectiveCalls:
+    """One entry for each collective on each device, in order of start. Kernels of one call are one collective."""
+
+    start: I64
+    """Start of its first kernel, ns."""
+    end: I64
+    """End of its last kernel, ns."""
+    row: I64
+    """Its first kernel's row in `Trace.device_ops`."""
+    launched: I64
+    """When the host launched its first kernel, ns; -1 if not recorded."""
+    device: I32
+    stream: I32
+    step: I32
+    """Step it belongs to, -1 outside all."""
+    kind: I32
+    """Index in `KINDS`."""
+    metadata: I64
+    """Row of `Trace.collectives`, -1 without."""
+    bytes: I64
+    """Size of the message as `message_bytes` defines it, -1 if not known."""
+    kernels: I64
+    """Rows of `Trace.device_ops` of all collectives' kernels..."""
+    of_kernel: I64
+    """... and the entry that each belongs to."""
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+
+def collective_calls(linked: Linked, steps: Steps) -> CollectiveCalls:
+    """Find the collectives of a trace."""
+    ops, kernels = linked.trace.device_ops, np.flatnonzero(linked.is_communication)
+    messages = _Messages.of(linked.trace)
+    named = _kinds_of_names(linked.trace, ops.name[kernels])
+    record = _enclosing_records(linked, kernels, messages)
+    claimed, by = _claimed_records(linked, kernels, record, named, messages)
+    of_record = np.append(linked.trace.host_ranges.collective, np.int32(-1)).astype(np.int64)
+    metadata = of_record[record]
+    metadata[by] = of_record[claimed]
+    own = ops.collective[kernels]
+    metadata = np.where(own >= 0, own, metadata)
+    size = messages.bytes[metadata]
+    grouped = own[by] < 0
+    _add_up(size, messages.bytes[of_record[claimed[grouped]]], by[grouped])
+    kind = np.where(messages.kind[metadata] == _OTHER, named, messages.kind[metadata])
+
+    first, entry = _group(np.where(record >= 0, record, -2 - kernels), ops.device[kernels])
+    rows = kernels[first]
+    end = ops.end[rows]
+    np.maximum.at(end, entry, ops.end[kernels])
+    return CollectiveCalls(
+        start=ops.start[rows],
+        end=end,
+        row=rows,
+        launched=linked.launch_time[rows],
+        device=ops.device[rows],
+        stream=ops.stream[rows],
+        step=steps.of_op[rows],
+        kind=kind[first].astype(np.int32),
+        metadata=metadata[first],
+        bytes=size[first],
+        kernels=kernels,
+        of_kernel=entry,
+    )
+
+
+class _Messages(NamedTuple):
+    """Kind and size in bytes of each row of `Trace.collectives`, and at the end (index -1) of none."""
+
+    kind: I32
+    bytes: I64
+
+    @classmethod
+    def of(cls, trace: Trace) -> _Messages:
+        table = trace.collectives
+        kinds = [collective_kind(trace.text(code) or "") for code in table.name.tolist()]
+        elements = [element_bytes(trace.text(code) or "") for code in table.dtype.tolist()]
+        counts = (table.in_elements.tolist(), table.out_elements.tolist(), table.group_size.tolist())
+        size = [message_bytes(k, i, o, n, e) for k, i, o, n, e in zip(kinds, *counts, elements, strict=True)]
+        return cls(np.array([*map(KINDS.index, kinds), _OTHER], np.int32), np.array([*size, -1], np.int64))
+
+
+def _enclosing_records(linked: Linked, kernels: I64, messages: _Messages) -> I64:
+    """The host range with metadata that encloses each kernel's launch call, -1 without. A barrier is made of
+    other collectives: it wins over those inside it."""
+    tree, ranges = linked.tree, linked.trace.host_ranges
+    described = np.zeros(len(tree.parent), bool)
+    described[~tree.is_call] = ranges.collective[tree.row[~tree.is_call]] >= 0
+    nearest = innermost(tree, described)
+    result = np.full(len(kernels), -1, np.int64)
+    launched = np.flatnonzero(linked.launch[kernels] >= 0)
+    node = nearest[tree.node_of_call[linked.launch[kernels[launched]]]]
+    above = enclosing(tree, nearest, node)
+    barrier = np.flatnonzero(above >= 0)
+    barrier = barrier[messages.kind[ranges.collective[tree.row[above[barrier]]]] == _BARRIER]
+    node[barrier] = above[barrier]
+    result[launched[node >= 0]] = tree.row[node[node >= 0]]
+    return result
+
+
+def _claimed_records(linked: Linked, kernels: I64, record: I64, named: I32, messages: _Messages) -> tuple[I64, I64]:
+    """Host ranges with metadata that launched nothing, and the kernel (index in `kernels`) that the next launch
+    on their thread, itself in no such range, started on their behalf."""
+    ranges, calls = linked.trace.host_ranges, linked.trace.api_calls
+    idle = np.setdiff1d(np.flatnonzero(ranges.collective >= 0), record)
+    call = linked.launch[kernels]
+    single = np.flatnonzero(call >= 0)
+    single = single[linked.api_kind[call[single]] == ApiKind.LAUNCH]
+    rows, by = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    for thread in np.unique(ranges.thread[idle]):
+        mine = idle[ranges.thread[idle] == thread]
+        here = single[calls.thread[call[single]] == thread]
+        here = here[np.argsort(calls.start[call[here]], kind="stable")]
+        following = np.searchsorted(calls.start[call[here]], ranges.end[mine])
+        rows.append(mine[following < len(here)])
+        by.append(here[following[following < len(here)]])
+    row, kernel = np.concatenate(rows), np.concatenate(by)
+    same = named[kernel] == messages.kind[ranges.collective[row]]
+    fits = (same | np.isin(named[kernel], (_OTHER, _SEND_RECV))) & (record[kernel] < 0)
+    return row[fits], kernel[fits]
+
+
+def _add_up(size: I64, added: I64, by: I64) -> None:
+    """Messages of a group travel together: their sizes add up (in place), unless one of them is unknown."""
+    size[by] = 0
+    np.add.at(size, by, np.maximum(added, 0))
+    size[by[added < 0]] = -1
+
+
+def _group(record: I64, device: I32) -> tuple[I64, I64]:
+    """First kernel of each (record, device) in order of first kernels, and the group of each kernel."""
+    pairs = np.stack((record, device.astype(np.int64)))
+    _, first, group = np.unique(pairs, axis=1, return_index=True, return_inverse=True)
+    order = np.argsort(first, kind="stable")
+    position = np.empty_like(order)
+    position[order] = np.arange(len(order))
+    return first[order], position[group.reshape(-1)]
+
+
+def _kinds_of_names(trace: Trace, names: I32) -> I32:
+    """The kind of each of these kernel names; each distinct one is looked at once."""
+    codes, inverse = np.unique(names, return_inverse=True)
+    kinds = [KINDS.index(collective_kind(trace.text(int(c)) or "")) for c in codes]
+    return np.array(kinds, np.int32)[inverse] if len(codes) else np.empty(0, np.int32)

@@ -1,0 +1,233 @@
+"""What the host was doing at any moment, as far as feeding the device is concerned.
+
+Each launching thread is cut at every start and end of a range or call; each piece has a state by its
+innermost range or call. The process's state at a moment is the most productive of its threads': a thread
+that waits for the autograd thread does not count while that one dispatches.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.intervals import (
+    EMPTY,
+    IntervalSet,
+    complement,
+    covered_before,
+    join,
+    subtract,
+    union,
+)
+from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.names.api import ApiKind
+from traceanalyzer.trace import OverheadKind, RangeKind
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.joined.joined import Joined
+    from traceanalyzer.analysis.joined.linked import Linked
+    from traceanalyzer.analysis.time.steps import Steps
+    from traceanalyzer.trace import I32, I64, U8, Bool, Trace
+
+
+class HostState(enum.IntEnum):
+    """What a host thread was doing, most productive first."""
+
+    DISPATCH = 0
+    """Running operators, issuing API calls, or short Python between them."""
+    SYNC = 1
+    """Blocked until device work ends."""
+    INPUT = 2
+    """Loading or waiting for input data."""
+    COMMUNICATION = 3
+    """Stuck in a communication operator."""
+    ALLOCATE = 4
+    """Allocating or freeing device or pinned memory."""
+    WORK = 5
+    """A long stretch without any operator or call: Python, I/O, or an operator computing on the CPU."""
+
+
+LONG_STRETCH_NS = 100_000
+"""A stretch without any recorded event that long is work of its own, not dispatch. In eager PyTorch 99 % of
+the pauses between operators are under this, even with a profiler attached."""
+
+INPUT_NAMES = re.compile(
+    r"^(?!.*(fsdp|fully_?sharded|param|weight)).*"
+    r"(data_?load|dataset|load_?batch|(next|get|fetch|read)_?batch|prefetch|\b(input|data)\b|batch_?(load|fetch|wait))",
+    re.IGNORECASE,
+)
+"""Annotations of such names are taken for loading of input; PyTorch names its own `enumerate(DataLoader)#...`. What
+sharded training prefetches is parameters: `FSDP::backward_prefetch for transformer.h.0`."""
+COMMUNICATION_NAMES = re.compile(
+    r"c10d|nccl|rccl|gloo|\bmpi_|all_?reduce|all_?gather|reduce_?scatter|broadcast|barrier|all_?to_?all",
+    re.IGNORECASE,
+)
+OPTIMIZER_NAMES = re.compile(r"^Optimizer\.(step|zero_grad)#")
+"""PyTorch's ranges around its optimizers, which go through all parameters in Python before they launch anything: a
+long stretch in one is the framework's, not the program's."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pieces:
+    """The timeline of launching threads cut into pieces, sorted by (thread, start)."""
+
+    start: I64
+    end: I64
+    thread: I32
+    node: I32
+    """Innermost node of the host tree, -1 outside all."""
+    working: Bool
+    """Whether that is an operator, a library's range or a call, not a range that says where in the program it is."""
+    state: U8
+
+
+@dataclass(frozen=True, eq=False)
+class HostTimeline:
+    """The process's state over time: one set of intervals a state, disjoint from each other."""
+
+    pieces: Pieces
+    states: dict[HostState, IntervalSet]
+    profiler: IntervalSet
+    """Time of the profiler's own work on the host; may overlap any state."""
+
+    @classmethod
+    def build(cls, joined: Joined, steps: Steps) -> HostTimeline:
+        """Make the timeline of the threads that launch device work."""
+        pieces = _pieces(joined)
+        taken, states = EMPTY, {}
+        for state in HostState:
+            here = pieces.state == state
+            covered = union(pieces.start[here], pieces.end[here])
+            states[state] = subtract(covered, taken)
+            taken = join(taken, covered)
+        return cls(pieces, states, _profiler_time(joined.trace, steps))
+
+    def dominant_node(self, start: int, end: int, thread: int = -1) -> tuple[int, int]:
+        """The node in which the host was for the longest time within [start, end), -1 outside all; and its thread.
+
+        Of the launching threads the one that worked most counts, in operators and calls. Where that is less than
+        half the time, it is `thread` (-1: the one that was most inside anything).
+        """
+        shares = [share for first, stop in self.threads if (share := self._share(first, stop, start, end)) is not None]
+        if not shares:
+            return -1, thread
+        busiest = max(shares, key=lambda share: share.working)
+        if busiest.working * 2 < end - start:
+            busiest = next((s for s in shares if s.thread == thread), max(shares, key=lambda share: share.inside))
+        return busiest.node, busiest.thread
+
+    def _share(self, first: int, stop: int, start: int, end: int) -> _Share | None:
+        """What the thread with these pieces did within [start, end)."""
+        pieces = self.pieces
+        low = first + int(np.searchsorted(pieces.end[first:stop], start, side="right"))
+        high = first + int(np.searchsorted(pieces.start[first:stop], end, side="left"))
+        if high <= low:
+            return None
+        overlap = np.minimum(pieces.end[low:high], end) - np.maximum(pieces.start[low:high], start)
+        nodes, which = np.unique(pieces.node[low:high], return_inverse=True)
+        return _Share(
+            thread=int(pieces.thread[first]),
+            node=int(nodes[np.bincount(which, overlap).argmax()]),
+            working=int(overlap[pieces.working[low:high]].sum()),
+            inside=int(overlap[pieces.node[low:high] >= 0].sum()),
+        )
+
+    @cached_property
+    def threads(self) -> list[tuple[int, int]]:
+        """First and one-past-last piece of each thread."""
+        cuts = np.flatnonzero(np.diff(self.pieces.thread)) + 1
+        bounds = [0, *cuts.tolist(), len(self.pieces.thread)]
+        return [pair for pair in pairwise(bounds) if pair[1] > pair[0]]
+
+
+class _Share(NamedTuple):
+    """What one thread did within some time."""
+
+    thread: int
+    node: int
+    """Where it was for the longest time, -1 outside all."""
+    working: int
+    """Time in operators and calls, ns."""
+    inside: int
+    """Time in any node, ns."""
+
+
+def _pieces(joined: Joined) -> Pieces:
+    tree, calls = joined.tree, joined.trace.api_calls
+    launching = np.unique(calls.thread[joined.launch[joined.launch >= 0]])
+    parts = [_cut(joined, np.flatnonzero(tree.thread == one)) for one in launching.tolist()]
+    start, end = (np.concatenate([part[i] for part in parts] or [np.empty(0, np.int64)]) for i in range(2))
+    node = np.concatenate([part[2] for part in parts] or [np.empty(0, np.int32)])
+    thread = np.repeat(launching, [len(part[0]) for part in parts]).astype(np.int32)
+    working = np.append(tree.is_call | np.isin(tree.kind, (RangeKind.OP, RangeKind.LIBRARY)), False)[node]
+    return Pieces(start, end, thread, node, working, _states(joined, start, end, thread, node))
+
+
+def _cut(linked: Linked, nodes: I64) -> tuple[I64, I64, I32]:
+    """Start, end and innermost node of the pieces of one thread, whose nodes are given in order."""
+    tree = linked.tree
+    # At equal times inner ends come first, then outer starts, so that the last entry is what goes on: the sort
+    # is stable, and inner nodes follow outer ones. Ends in reverse are nearly sorted, which makes it quick.
+    time = np.concatenate((tree.end[nodes][::-1], tree.start[nodes]))
+    node = np.concatenate((tree.parent[nodes][::-1], nodes)).astype(np.int32)
+    order = np.argsort(time, kind="stable")
+    time, node = time[order], node[order]
+    keep = np.flatnonzero(time[1:] > time[:-1])
+    return time[keep], time[keep + 1], node[keep]
+
+
+def _states(joined: Joined, start: I64, end: I64, thread: I32, node: I32) -> U8:
+    tree, ranges = joined.tree, joined.trace.host_ranges
+    state = np.full(len(start), HostState.DISPATCH, np.uint8)
+    inside = node >= 0
+    call = inside.copy()
+    call[inside] = tree.is_call[node[inside]]
+    long = (end - start >= LONG_STRETCH_NS) & ~call
+    state[long] = HostState.WORK
+    communication = texts_where(joined.trace.strings, COMMUNICATION_NAMES.search)
+    in_range = inside & ~call
+    bookkeeping = long & in_range
+    bookkeeping[in_range] &= texts_where(joined.trace.strings, OPTIMIZER_NAMES.search)[
+        ranges.name[tree.row[node[in_range]]]
+    ]
+    state[bookkeeping] = HostState.DISPATCH
+    stuck = long & in_range
+    stuck[in_range] &= communication[ranges.name[tree.row[node[in_range]]]]
+    state[stuck] = HostState.COMMUNICATION
+    rows = tree.row[node[call]]
+    kind = joined.api_kind[rows]
+    of_call = np.full(len(rows), HostState.DISPATCH, np.uint8)
+    of_call[(kind == ApiKind.ALLOCATE) | (kind == ApiKind.FREE)] = HostState.ALLOCATE
+    of_call[joined.blocks[rows]] = HostState.SYNC
+    state[call] = of_call
+    state[_in_input_range(joined, start, thread)] = HostState.INPUT
+    return state
+
+
+def _in_input_range(linked: Linked, time: I64, thread: I32) -> Bool:
+    """Which of these moments lie inside an annotation named like input loading on the thread."""
+    ranges = linked.trace.host_ranges
+    named = (ranges.kind == RangeKind.ANNOTATION) & texts_where(linked.trace.strings, INPUT_NAMES.search)[ranges.name]
+    result = np.zeros(len(time), bool)
+    for one in np.unique(ranges.thread[named]):
+        covered = union(ranges.start[named & (ranges.thread == one)], ranges.end[named & (ranges.thread == one)])
+        here = thread == one
+        result[here] = covered_before(covered, time[here] + 1) > covered_before(covered, time[here])
+    return result
+
+
+def _profiler_time(trace: Trace, steps: Steps) -> IntervalSet:
+    """The profiler's own rows, and the time between profiler steps (its bookkeeping at the step's end)."""
+    overheads = trace.overheads
+    own = overheads.kind == OverheadKind.PROFILER
+    covered = union(overheads.start[own], overheads.end[own])
+    if steps.source != "profiler_step":
+        return covered
+    extent = (int(steps.host_start[0]), int(steps.host_end[-1]))
+    return join(covered, complement(extent, union(steps.host_start, steps.host_end)))

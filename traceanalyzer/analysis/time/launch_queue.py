@@ -1,0 +1,74 @@
+"""The queue of launches between host and device: what enters it, how long it holds, and when it is full."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.intervals import IntervalSet, measure, union
+from traceanalyzer.analysis.names.api import ApiKind
+from traceanalyzer.trace import OverheadKind
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.joined.linked import Linked
+    from traceanalyzer.analysis.time.timed import Timed
+    from traceanalyzer.trace import I64, Bool
+
+QUEUE_DEPTH = 1024
+"""Ops that can be launched ahead of the device; then the next launch waits (recordings level off at 1,023)."""
+QUEUED_LATENCY_NS = 100_000
+"""A queued op starts within this after the one before it (kernel to kernel about 1 us, into a CUDA graph tens);
+a longer wait is for something the recording does not show."""
+FULL_QUEUE = 1000
+"""Ops queued on a device at which its launch queue counts as full. The queue holds 1,024 launches (recordings
+with `Command Buffer Full` rows level off at 1,023); not every queued op is recorded."""
+BLOCKED_RATIO = 10.0
+"""A launch call this many times the median, made while the queue was full, was blocked by it: without the
+profiler's row for it, that is the only sound evidence."""
+
+
+def is_launch(linked: Linked) -> Bool:
+    """Which API calls launch a kernel or a graph; calls made by another call do not count again."""
+    result: Bool = np.isin(linked.api_kind, (ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH)) & ~is_nested(linked)
+    return result
+
+
+def is_nested(linked: Linked) -> Bool:
+    """Which API calls were made by another API call (a driver call beneath the runtime's)."""
+    tree = linked.tree
+    parent = tree.parent[tree.node_of_call]
+    result: Bool = (parent >= 0) & tree.is_call[parent]
+    return result
+
+
+def blocked_time(timed: Timed, launching: I64) -> I64:
+    """How long each of these API calls was blocked by a full launch queue, ns."""
+    calls = timed.trace.api_calls
+    start, end = calls.start[launching], calls.end[launching]
+    recorded = measure(recorded_back_pressure(timed), start, end)
+    if not len(launching):
+        return recorded
+    usual = float(np.median(end - start))
+    blocked = (recorded == 0) & (end - start > BLOCKED_RATIO * usual) & (_queued(timed, start) >= FULL_QUEUE)
+    result: I64 = np.where(blocked, end - start - int(usual), recorded)
+    return result
+
+
+def recorded_back_pressure(linked: Linked) -> IntervalSet:
+    """When the recorder saw the launch queue full (its rows name no thread)."""
+    overheads = linked.trace.overheads
+    rows = overheads.kind == OverheadKind.BACK_PRESSURE
+    return union(overheads.start[rows], overheads.end[rows])
+
+
+def _queued(timed: Timed, time: I64) -> I64:
+    """The largest number of ops that a device had been given but not finished at each of these times."""
+    ops = timed.trace.device_ops
+    result = np.zeros(len(time), np.int64)
+    for device in timed.activity:
+        rows = (ops.device == device) & (timed.launch >= 0)
+        given = np.sort(timed.launch_time[rows])
+        finished = np.sort(ops.end[rows])
+        result = np.maximum(result, np.searchsorted(given, time) - np.searchsorted(finished, time, side="right"))
+    return result

@@ -1,0 +1,129 @@
+"""What in a recording tells its steps apart, and how much of the recording's work a kind of range holds."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.names.pytorch import LAYER_LIKE, OPTIMIZER_STEP
+from traceanalyzer.trace import RangeKind
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.joined.linked import Linked
+    from traceanalyzer.trace import I32, I64, Bool
+
+STEP_LIKE = re.compile(r"step|iter|batch", re.IGNORECASE)
+_DIGITS = re.compile(r"\d+")
+
+MIN_REPEATS = 3
+"""Fewer instances of a name are not a rhythm."""
+MIN_COVERAGE = 0.8
+"""A range is the step only if it holds nearly all launches between its first and last instance; the forward pass or
+the optimizer alone do not."""
+MIN_WORK_SHARE = 0.5
+"""And most of the device work of the whole recording: ten markers around the set-up of a training are not its steps,
+nor are the layers of one inference. Warm-up and validation outside the steps may take up to the other half."""
+
+
+@dataclass(frozen=True, eq=False)
+class HostSteps:
+    """Host ranges of steps in time order; `of_op` where the evidence gives the ops of a step directly."""
+
+    source: str
+    names: tuple[str, ...]
+    start: I64
+    end: I64
+    of_op: I32 | None = None
+    by_device: bool = False
+    """Whether a step's window begins and ends with its device work, whatever the host range did before or after."""
+    unlike: bool = False
+    """Whether steps differ in kind (prefill, decode): a slow leading one is then no warm-up."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """How much of the recording a group of ranges holds."""
+
+    between: float
+    """Share of the launches between its first and last range that were made in one of them."""
+    work: float
+    """Share of the device time of the whole recording that was launched in one of them."""
+
+
+def held(linked: Linked, start: I64, end: I64) -> Held:
+    """What ranges in time order, apart from each other, hold. Without device work host ranges count instead."""
+    ops, time = linked.trace.device_ops, linked.launch_time
+    weight = (ops.end - ops.start).astype(np.float64)
+    if not (time >= 0).any():
+        time = linked.trace.host_ranges.start
+        weight = np.ones(len(time))
+    known = time >= 0
+    time, total, weight = time[known], float(weight.sum()), weight[known]
+    between = (time >= start[0]) & (time < end[-1])
+    if not between.any():
+        return Held(0.0, 0.0)
+    index = np.searchsorted(start, time, side="right") - 1
+    inside: Bool = (index >= 0) & (time < end[np.maximum(index, 0)])
+    return Held(float(inside[between].mean()), float(weight[inside].sum()) / total if total else 0.0)
+
+
+def annotated(linked: Linked) -> HostSteps | None:
+    """The repeated annotation that holds nearly all launches, and most of the work of the whole recording."""
+    rows = np.flatnonzero(linked.trace.host_ranges.kind == RangeKind.ANNOTATION)
+    covering = [group for group in _repeated(linked, rows) if _holds_the_work(linked, group)]
+    if not covering:
+        return None
+    best = max(covering, key=lambda group: (_looks_like_step(linked, group), _length(linked, group)))
+    ranges = linked.trace.host_ranges
+    names = tuple(linked.trace.strings[code] for code in ranges.name[best])
+    return HostSteps(linked.trace.annotated_with, names, ranges.start[best], ranges.end[best])
+
+
+def _repeated(linked: Linked, rows: I64) -> list[I64]:
+    """Rows of annotations grouped by thread and name without numbers; groups that repeat without overlap."""
+    ranges = linked.trace.host_ranges
+    groups: dict[tuple[int, str], list[int]] = {}
+    base = {int(c): _DIGITS.sub("#", linked.trace.strings[c]) for c in np.unique(ranges.name[rows])}
+    for row, code, thread in zip(rows.tolist(), ranges.name[rows].tolist(), ranges.thread[rows].tolist(), strict=True):
+        groups.setdefault((thread, base[code]), []).append(row)
+    arrays = [np.array(group, np.int64) for group in groups.values() if len(group) >= MIN_REPEATS]
+    return [group for group in arrays if np.all(ranges.start[group[1:]] >= ranges.end[group[:-1]])]
+
+
+def _holds_the_work(linked: Linked, group: I64) -> bool:
+    ranges = linked.trace.host_ranges
+    if _numbers_layers(linked, group):
+        return False
+    share = held(linked, ranges.start[group], ranges.end[group])
+    return share.between >= MIN_COVERAGE and share.work >= MIN_WORK_SHARE
+
+
+def _numbers_layers(linked: Linked, group: I64) -> bool:
+    """Whether the group's names are those of numbered parts of a model."""
+    names = {linked.trace.strings[code] for code in linked.trace.host_ranges.name[group].tolist()}
+    return len(names) > 1 and all(LAYER_LIKE.search(name) for name in names)
+
+
+def _looks_like_step(linked: Linked, group: I64) -> bool:
+    name = linked.trace.strings[linked.trace.host_ranges.name[group[0]]]
+    return bool(STEP_LIKE.search(name))
+
+
+def _length(linked: Linked, group: I64) -> int:
+    ranges = linked.trace.host_ranges
+    return int((ranges.end[group] - ranges.start[group]).sum())
+
+
+def between_optimizer_steps(linked: Linked) -> HostSteps | None:
+    """The stretches between the ends of optimizer steps."""
+    ranges = linked.trace.host_ranges
+    rows = np.flatnonzero(ranges.kind == RangeKind.ANNOTATION)
+    for group in _repeated(linked, rows):
+        if OPTIMIZER_STEP.match(linked.trace.strings[ranges.name[group[0]]]):
+            end = ranges.end[group]
+            names = tuple(f"step {i}" for i in range(1, len(end)))
+            return HostSteps(linked.trace.annotated_with, names, end[:-1], end[1:])
+    return None

@@ -1,0 +1,260 @@
+"""Steps of the run: where each begins and ends on the host and on the device, and which ops belong to it.
+
+Device ops belong to the step whose host range holds their launch call, whenever they ran. A step ends when
+both its host range and its last device op have ended, and the next one begins there: where the device runs
+behind the host this is the device's own period, where the host is slower it is the host's, and the windows
+of a run are contiguous either way. (Dividing the recorded window by the number of steps is wrong by up to
+1.8x: warm-up work drains inside the window.)
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.names.api import ApiKind
+from traceanalyzer.analysis.time.extent import extent
+from traceanalyzer.analysis.time.logged_steps import logged_steps
+from traceanalyzer.analysis.time.markers import iterations, module_calls, profiler_steps
+from traceanalyzer.analysis.time.periods import periodic
+from traceanalyzer.analysis.time.step_evidence import HostSteps, annotated, between_optimizer_steps
+from traceanalyzer.errors import EmptyRecordingError
+from traceanalyzer.trace import RangeKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from traceanalyzer.analysis.joined.linked import Linked
+    from traceanalyzer.trace import I32, I64, Bool
+
+EVIDENCE: tuple[Callable[[Linked], HostSteps | None], ...] = (
+    profiler_steps,
+    iterations,
+    annotated,
+    module_calls,
+    between_optimizer_steps,
+    periodic,
+    logged_steps,
+)
+"""What tells steps apart, the surest first."""
+
+DEVICE_WAIT = re.compile(r"(Device|Ctx)Synchronize")
+WARMUP_RATIO = 1.5
+"""A leading step this much slower than the median of the later ones is warm-up (compilation, autotuning,
+allocator growth cost whole factors; the spread of steady steps is tens of percent)."""
+
+LONGEST_WARMUP = 256
+"""Steps that get shorter for so long are no warm-up, and each that is looked at costs a median of the rest."""
+MOSTLY = 0.5
+"""With more of the device ops' launches missing, those that are there say nothing of their neighbours."""
+
+COMPLETE_SHARE = 0.95
+"""A step of a cut-off recording with fewer of the fullest step's device ops has lost some."""
+
+
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """The steps in time order. Without any in the recording: one that spans it (`source` is `none`)."""
+
+    source: str
+    """`profiler_step`, `nvtx`, `annotation`, `periodicity`, `timing_log` or `none`."""
+    names: tuple[str, ...]
+    host_start: I64
+    host_end: I64
+    """Host range of each step, ns."""
+    start: I64
+    end: I64
+    """Wall-clock window of each step on the device, ns; contiguous: `start[i + 1] == end[i]`."""
+    warmup: int
+    """How many leading steps are warm-up."""
+    of_op: I32
+    """For each device op the index of its step, -1 outside all steps."""
+    first: int = 0
+    """Index in the recording of the first of these steps (not 0 where the rest was left out)."""
+    incomplete: int = 0
+    """How many steps at the end of a cut-off recording were left out because they miss device ops."""
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @property
+    def found(self) -> bool:
+        """Whether the recording has steps at all."""
+        return self.source != "none"
+
+    @property
+    def steady(self) -> slice:
+        """The steady-state steps."""
+        return slice(self.warmup, None)
+
+    @property
+    def steady_count(self) -> int:
+        """How many steady-state steps there are; at least 1."""
+        return len(self) - self.warmup
+
+    def only(self, index: int) -> Steps:
+        """The step with this index alone, counted as steady; EmptyRecordingError if there is none."""
+        if not 0 <= index < len(self):
+            raise EmptyRecordingError(f"there is no step {index}; the recording has steps 0 to {len(self) - 1}")
+        one = slice(index, index + 1)
+        of_op = np.where(self.of_op == index, 0, -1).astype(np.int32)
+        return Steps(
+            self.source,
+            self.names[one],
+            self.host_start[one],
+            self.host_end[one],
+            self.start[one],
+            self.end[one],
+            0,
+            of_op,
+            index,
+        )
+
+    @property
+    def duration(self) -> I64:
+        """Wall-clock time of each step, ns."""
+        return self.end - self.start
+
+
+def find_steps(linked: Linked) -> Steps:
+    """The steps of a recording, from the best evidence it has (`EVIDENCE`); without any the whole of it is one."""
+    for evidence in EVIDENCE:
+        found = evidence(linked)
+        steps = None if found is None else _assemble(linked, found)
+        if steps is not None:
+            return steps
+    return whole_recording(linked)
+
+
+def _assemble(linked: Linked, found: HostSteps) -> Steps | None:
+    of_op = found.of_op if found.of_op is not None else _by_launch(linked, found)
+    if found.by_device:
+        found, of_op = _with_work(found, of_op)
+        if not found.names:
+            return None
+    start, end = _windows(linked, found, of_op)
+    incomplete = 0
+    if linked.trace.health.truncated and not found.unlike:
+        whole = _complete(of_op, len(found.names))
+        found = _chosen(found, np.arange(whole))
+        incomplete = len(start) - whole
+        start, end, of_op = start[:whole], end[:whole], np.where(of_op < whole, of_op, -1).astype(np.int32)
+    warmup = 0 if found.unlike else count_warmup(end - start)
+    return Steps(found.source, found.names, found.start, found.end, start, end, warmup, of_op, incomplete=incomplete)
+
+
+def _chosen(found: HostSteps, rows: I64) -> HostSteps:
+    return replace(found, names=tuple(found.names[i] for i in rows), start=found.start[rows], end=found.end[rows])
+
+
+def _with_work(found: HostSteps, of_op: I32) -> tuple[HostSteps, I32]:
+    """The steps that launched device work."""
+    kept = np.bincount(of_op[of_op >= 0], minlength=len(found.names)) > 0
+    number = np.append(np.where(kept, np.cumsum(kept) - 1, -1), -1)
+    return _chosen(found, np.flatnonzero(kept)), number[of_op].astype(np.int32)
+
+
+def _by_launch(linked: Linked, found: HostSteps) -> I32:
+    """The step in whose host range each op was launched. Ops whose launch was not recorded, but that run
+    after work of a step has begun, belong with the op that started before them."""
+    time = linked.launch_time
+    if (time < 0).sum() > MOSTLY * len(time):
+        # The host's records were lost or cut: nothing but the ops' own times tells where they belong.
+        time = np.where(time >= 0, time, linked.trace.device_ops.start)
+    index = np.searchsorted(found.start, time, side="right") - 1
+    inside = (time >= 0) & (index >= 0) & (time < found.end[np.maximum(index, 0)])
+    of_op = np.where(inside, index, -1)
+    unknown = time < 0
+    if unknown.any():
+        last_known = np.maximum.accumulate(np.where(unknown, -1, np.arange(len(time))))
+        fill = unknown & (last_known >= 0)
+        of_op[fill] = of_op[last_known[fill]]
+    return of_op.astype(np.int32)
+
+
+def _windows(linked: Linked, found: HostSteps, of_op: I32) -> tuple[I64, I64]:
+    """Device-side window of each step: [when all earlier work had ended, when its own has], ns."""
+    ops = linked.trace.device_ops
+    count = len(found.names)
+    last_end = np.full(count, np.iinfo(np.int64).min)
+    first_start = np.full(count, np.iinfo(np.int64).max)
+    inside = of_op >= 0
+    np.maximum.at(last_end, of_op[inside], ops.end[inside])
+    np.minimum.at(first_start, of_op[inside], ops.start[inside])
+    end = np.maximum.accumulate(last_end if found.by_device else np.maximum(last_end, _without_shutdown(linked, found)))
+    begin = int(found.start[0])
+    if found.by_device and len(found.names) == 1:
+        return first_start, end
+    if (of_op == 0).any():
+        earlier = (of_op < 0) & (ops.start < first_start[0])
+        begin = _begin(max(begin, int(ops.end[earlier].max(initial=begin))), first_start, end)
+    return np.concatenate((np.array([begin], np.int64), end[:-1])), end
+
+
+def _without_shutdown(linked: Linked, found: HostSteps) -> I64:
+    """Ends of the host ranges, the last one's without the recorder's shutdown: after its last operator or call the
+    host is not taken to go on for longer than in any earlier step."""
+    if len(found.names) < 2:
+        return found.end
+    calls, ranges = linked.trace.api_calls, linked.trace.host_ranges
+    kept = ~_recorders_waits(linked)
+    ops = ranges.kind == RangeKind.OP
+    time = np.concatenate((calls.end[kept], ranges.end[ops]))
+    index = np.searchsorted(found.start, time, side="right") - 1
+    inside = (index >= 0) & (time <= found.end[np.maximum(index, 0)])
+    active = np.full(len(found.names), -1, np.int64)
+    np.maximum.at(active, index[inside], time[inside])
+    tails = (found.end - active)[:-1][active[:-1] >= 0]
+    end = found.end.copy()
+    if len(tails) and active[-1] >= 0:
+        end[-1] = min(end[-1], active[-1] + tails.max())
+    return end
+
+
+def _recorders_waits(linked: Linked) -> Bool:
+    """Waits for the whole device after the last launch, in a program that does not wait so itself before."""
+    calls = linked.trace.api_calls
+    if linked.trace.source != "kineto":
+        return np.zeros(len(calls), bool)
+    whole = texts_where(linked.trace.strings, DEVICE_WAIT.search)[calls.name]
+    launching = np.isin(linked.api_kind, (ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH, ApiKind.COPY, ApiKind.SET))
+    last_launch = int(calls.start[launching].max(initial=0))
+    result: Bool = whole & (calls.start > last_launch)
+    return np.zeros(len(calls), bool) if (whole & ~result).any() else result
+
+
+def _begin(idle_since: int, first_start: I64, end: I64) -> int:
+    """Start of the first step's window. The recorder's own start-up delays its first launch, so the device is
+    not taken to wait longer for it than for the first op of any later step."""
+    lead = (first_start[1:] - end[:-1])[first_start[1:] < np.iinfo(np.int64).max]
+    earliest = int(first_start[0]) - int(lead.max(initial=0)) if len(lead) else idle_since
+    return min(max(idle_since, earliest), int(first_start[0]))
+
+
+def _complete(of_op: I32, count: int) -> int:
+    """How many leading steps of a cut-off recording have (nearly) as many device ops as the fullest; at least 1."""
+    ops = np.bincount(of_op[of_op >= 0], minlength=count)
+    short = np.flatnonzero(ops < COMPLETE_SHARE * ops.max())
+    return max(int(short[0]), 1) if len(short) else count
+
+
+def count_warmup(duration: I64) -> int:
+    """How many leading steps are much slower than those after them; never more than half."""
+    half = len(duration) // 2
+    for warmup in range(half):
+        if warmup == LONGEST_WARMUP or duration[warmup] <= WARMUP_RATIO * np.median(duration[warmup + 1 :]):
+            return warmup
+    return half
+
+
+def whole_recording(linked: Linked) -> Steps:
+    """One step: from the first to the last device op, or over all host activity where there is no device."""
+    ops = linked.trace.device_ops
+    host = extent(linked.trace.host_ranges, linked.trace.api_calls, ops)
+    device = extent(ops) if len(ops) else host
+    host_start, host_end, start, end = (np.array([t], np.int64) for t in (host[0], host[1] + 1, *device))
+    return Steps("none", ("recording",), host_start, host_end, start, end, 0, np.zeros(len(ops), np.int32))

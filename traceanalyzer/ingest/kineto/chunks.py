@@ -1,0 +1,153 @@
+"""A Kineto file as metadata text and chunks of whole events, whatever its layout, cut where events end."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from traceanalyzer.ingest.kineto.repair import BOUNDARY, Decoded, decode, decode_strictly
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+
+    from traceanalyzer.ingest.stream import ByteStream
+
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
+_END = re.compile(rb'\}\s*+(?:,\s*+)?(?=\]\s*(?:,\s*(?:"|$)|\}|$))')
+"""Where the last event may end: the array closes, and a key or the end of the object follows."""
+
+_COMMA = re.compile(rb"\}\s*+,\s*+(?=\{)")
+_EMPTY = re.compile(rb"\s*+(?:,\s*+)?(?=\])")
+_BLANK = b" \t\r\n,\x00"
+_TAIL_BYTES = 8192
+"""How much of a piece is searched for the end of an event before all of it is; few events are longer."""
+
+_MAX_METADATA_BYTES = 64 * 1024 * 1024
+"""Metadata around the events; the process groups of the largest jobs take a few MB."""
+
+
+_OVERLAP_BYTES = 4096
+"""What of the text already searched is searched again, so that nothing is missed across two pieces."""
+
+_MAX_EVENT_BYTES = 16 * 1024 * 1024
+"""No event is longer; text without an end of an event for so long is damage, and is not collected further."""
+
+_MAX_CLOSINGS = 8
+"""Places tried as the end of the array in one chunk; each costs a decode."""
+
+
+@dataclass
+class KinetoFile:
+    """What is met besides the events while they are read; holds once `events` is exhausted."""
+
+    metadata: bytes = b""
+    """Text of the object around the events, with an empty array in their place."""
+    arrays: int = 0
+    """Arrays of events in the file: more than one where recordings were written one after the other."""
+    truncated: bool = False
+
+    def events(self, stream: ByteStream) -> Iterator[Decoded]:
+        """The decoded chunks, in order."""
+        header, buffer = _to_events(stream, b"", at_start=True)
+        self.metadata = header
+        while buffer is not None:
+            self.arrays += 1
+            trailer = yield from _array(stream, buffer)
+            if trailer is None:
+                self.metadata += b"]}"
+                self.truncated = True
+                return
+            between, buffer = _to_events(stream, trailer)
+            self.metadata += between
+
+
+def _to_events(stream: ByteStream, text: bytes, *, at_start: bool = False) -> tuple[bytes, bytes | None]:
+    """Read up to the next array of events: the text before it, and what has been read of it (None: no array)."""
+    searched = 0
+    while True:
+        match = _EVENTS_KEY.search(text, max(0, searched - _OVERLAP_BYTES))
+        if match:
+            return text[: match.end()], text[match.end() :]
+        bare = text.removeprefix(BYTE_ORDER_MARK).lstrip(_BLANK)
+        if at_start and bare.startswith(b"["):
+            return b"", bare[1:]
+        searched = len(text)
+        piece = stream.read()
+        if not piece or searched > _MAX_METADATA_BYTES:
+            return text, None
+        text += piece
+
+
+def _array(stream: ByteStream, buffer: bytes) -> Generator[Decoded, None, bytes | None]:
+    """Yield the chunks of an array; returns the text from its closing bracket on, None if the file ends first."""
+    searched = 0
+    while piece := stream.read():
+        buffer += piece
+        cut = _last_boundary(buffer, max(0, searched - _OVERLAP_BYTES))
+        if cut is None and len(buffer) < _MAX_EVENT_BYTES:
+            searched = len(buffer)
+            continue
+        if cut is None:
+            yield Decoded(decode_strictly(buffer) or [], lost=1)
+            buffer, searched = b"", 0
+            continue
+        chunk = buffer[: cut.start() + 1]
+        events = decode_strictly(chunk)
+        if events is None and (closed := _closed(chunk)):
+            yield closed[0]
+            return closed[1] + buffer[cut.start() + 1 :]
+        yield Decoded(events) if events is not None else decode(chunk)
+        buffer, searched = buffer[cut.end() :], 0
+    return (yield from _last(buffer))
+
+
+def _last(buffer: bytes) -> Generator[Decoded, None, bytes | None]:
+    """The chunk before the end of the file."""
+    empty = _EMPTY.match(buffer)
+    if empty:
+        return buffer[empty.end() :]
+    closed = _closed(buffer)
+    if closed:
+        yield closed[0]
+        return closed[1]
+    end = _END.search(buffer)
+    if end:
+        yield decode(buffer[: end.end()])
+        return buffer[end.end() :]
+    cut = _last_boundary(buffer, 0)
+    if cut:
+        yield decode(buffer[: cut.start() + 1])
+        buffer = buffer[cut.end() :]
+    for part in _whole_and_cut(buffer):
+        if rest := part.strip(_BLANK):
+            yield decode(rest)
+    return None
+
+
+def _whole_and_cut(text: bytes) -> tuple[bytes, bytes]:
+    """The whole events in the last text of a file that is cut off, and the beginning of the one after them."""
+    commas = deque(_COMMA.finditer(text), maxlen=_MAX_CLOSINGS)
+    for comma in reversed(commas):
+        if decode_strictly(text[: comma.start() + 1]) is not None:
+            return text[: comma.start() + 1], text[comma.end() :]
+    return text, b""
+
+
+def _last_boundary(buffer: bytes, start: int) -> re.Match[bytes] | None:
+    """The last place between two events at or after `start`."""
+    found = deque(BOUNDARY.finditer(buffer, max(start, len(buffer) - _TAIL_BYTES)), maxlen=1)
+    found = found or deque(BOUNDARY.finditer(buffer, start), maxlen=1)
+    return found[0] if found else None
+
+
+def _closed(text: bytes) -> tuple[Decoded, bytes] | None:
+    """The events up to where the array closes in the text, and the text from there; None if it does not."""
+    for end in islice(_END.finditer(text), _MAX_CLOSINGS):
+        events = decode_strictly(text[: end.start() + 1])
+        if events is not None:
+            return Decoded(events), text[end.end() :]
+    return None

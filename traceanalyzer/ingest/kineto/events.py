@@ -1,0 +1,178 @@
+"""The events of a Kineto trace as typed structs: only what a `Trace` keeps is decoded, the rest is skipped in C."""
+
+from __future__ import annotations
+
+import enum
+import functools
+import operator
+from typing import Any, ClassVar
+
+import msgspec
+from msgspec import Raw, Struct
+
+SKIP = "\0skip"
+META = "\0meta"
+INSTANT = "\0instant"
+"""Categories for rows that are told apart by `ph` and need no `cat`; no recording has a NUL in one."""
+
+_SKIPPED_PHASES = tuple("stfbneBECPNODRcvVST(),FpxIa")
+"""Flows, counters, objects and asynchronous events: a third of the rows, and nothing `correlation` does not say."""
+
+
+class Group(enum.IntEnum):
+    """Where the rows of a category go."""
+
+    SKIP = 0
+    KERNEL = 1
+    MEMCPY = 2
+    MEMSET = 3
+    API = 4
+    OP = 5
+    ANNOTATION = 6
+    PYTHON = 7
+    DEVICE_RANGE = 8
+    SYNC = 9
+    OVERHEAD = 10
+    SPAN = 11
+    INSTANT = 12
+    META = 13
+
+
+_GROUPS = {
+    "kernel": Group.KERNEL,
+    "concurrent_kernel": Group.KERNEL,
+    "gpu_memcpy": Group.MEMCPY,
+    "memcpy": Group.MEMCPY,
+    "gpu_memset": Group.MEMSET,
+    "memset": Group.MEMSET,
+    "runtime": Group.API,
+    "driver": Group.API,
+    "cpu_op": Group.OP,
+    "operator": Group.OP,
+    "user_annotation": Group.ANNOTATION,
+    "python_function": Group.PYTHON,
+    "gpu_user_annotation": Group.DEVICE_RANGE,
+    "cuda_sync": Group.SYNC,
+    "overhead": Group.OVERHEAD,
+    "trace": Group.SPAN,
+    INSTANT: Group.INSTANT,
+    META: Group.META,
+    SKIP: Group.SKIP,
+}
+
+
+def group_of(category: str) -> Group:
+    """Where rows of this category go; any vendor's `*_runtime` and `*_driver` are API calls."""
+    name = category.lower()
+    if name.endswith(("_runtime", "_driver")):
+        return Group.API
+    return _GROUPS.get(name, Group.SKIP)
+
+
+class Args(Struct, gc=False):
+    """What is read of an event's `args`. Raw: JSON text, empty where absent."""
+
+    external_id: int = msgspec.field(default=-1, name="External id")
+    old_external_id: int = msgspec.field(default=-1, name="external id")
+    correlation: int = -1
+    device: int = -1
+    context: int = -1
+    stream: int = -1
+    bytes: int = -1
+    sequence: int = msgspec.field(default=-1, name="Sequence number")
+    forward_thread: int = msgspec.field(default=0, name="Fwd thread id")
+    shapes: Raw = msgspec.field(default=Raw(), name="Input Dims")
+    old_shapes: Raw = msgspec.field(default=Raw(), name="Input dims")
+    dtypes: Raw = msgspec.field(default=Raw(), name="Input type")
+    strides: Raw = msgspec.field(default=Raw(), name="Input Strides")
+    concrete: Raw = msgspec.field(default=Raw(), name="Concrete Inputs")
+    graph: int = msgspec.field(default=-1, name="graph id")
+    collective: str = msgspec.field(default="", name="Collective name")
+    in_elements: int = msgspec.field(default=-1, name="In msg nelems")
+    out_elements: int = msgspec.field(default=-1, name="Out msg nelems")
+    dtype: str = ""
+    group_name: Raw = msgspec.field(default=Raw(), name="Process Group Name")
+    group_description: Raw = msgspec.field(default=Raw(), name="Process Group Description")
+    group_size: int = msgspec.field(default=-1, name="Group size")
+    ranks: Raw = msgspec.field(default=Raw(), name="Process Group Ranks")
+    sync_kind: str = msgspec.field(default="", name="cuda_sync_kind")
+    wait_event: int = msgspec.field(default=-1, name="wait_on_cuda_event_id")
+    wait_record: int = msgspec.field(default=-1, name="wait_on_cuda_event_record_corr_id")
+    wait_stream: int = msgspec.field(default=-1, name="wait_on_stream")
+    grid: Raw = Raw()
+    block: Raw = Raw()
+    registers: int = msgspec.field(default=-1, name="registers per thread")
+    shared_bytes: int = msgspec.field(default=-1, name="shared memory")
+    occupancy: int | float = msgspec.field(default=-1, name="est. achieved occupancy %")
+
+
+NO_ARGS = Args()
+
+
+class Span(Struct, tag_field="ph", tag="X", gc=False):
+    """A complete event. `ts` stays text: absolute microseconds do not survive a float."""
+
+    name: str
+    ts: Raw
+    cat: str = SKIP
+    dur: float = 0.0
+    pid: int | str = -1
+    tid: int | str = -1
+    args: Args | None = None
+
+
+class MemoryArgs(Struct, gc=False):
+    """`args` of a `[memory]` instant."""
+
+    bytes: int = msgspec.field(default=0, name="Bytes")
+    allocated: int = msgspec.field(default=-1, name="Total Allocated")
+    reserved: int = msgspec.field(default=-1, name="Total Reserved")
+    device_type: int = msgspec.field(default=-1, name="Device Type")
+    device: int = msgspec.field(default=-1, name="Device Id")
+
+
+class Instant(Struct, tag_field="ph", tag="i", gc=False):
+    """An instant event: allocator events and markers."""
+
+    cat: ClassVar[str] = INSTANT
+    name: str
+    ts: Raw
+    args: MemoryArgs | None = None
+
+
+class MetaArgs(Struct, gc=False):
+    """`args` of a metadata row; only names are of use."""
+
+    name: Raw = Raw()
+
+
+class Meta(Struct, tag_field="ph", tag="M", gc=False):
+    """Names of processes and threads."""
+
+    cat: ClassVar[str] = META
+    name: str
+    pid: int | str = -1
+    tid: int | str = -1
+    args: MetaArgs | None = None
+
+
+class Skipped(Struct, gc=False):
+    """A row that is only counted."""
+
+    cat: ClassVar[str] = SKIP
+
+
+_SKIPPED = [
+    msgspec.defstruct(f"Skipped{i}", [], bases=(Skipped,), tag_field="ph", tag=phase, gc=False)
+    for i, phase in enumerate(_SKIPPED_PHASES)
+]
+
+Event = Span | Instant | Meta | Skipped
+
+_EVENTS: Any = list[functools.reduce(operator.or_, [Instant, Meta, *_SKIPPED], Span)]  # type: ignore[misc]
+
+STRICT: msgspec.json.Decoder[list[Event]] = msgspec.json.Decoder(_EVENTS)
+"""Decodes a JSON array of events; raises `msgspec.DecodeError` on text, `ValidationError` on types it does not know."""
+
+LAX: msgspec.json.Decoder[list[Event]] = msgspec.json.Decoder(_EVENTS, strict=False)
+"""The same, and takes numbers written as text."""

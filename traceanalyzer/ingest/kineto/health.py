@@ -1,0 +1,86 @@
+"""What was wrong with a Kineto file, counted and in plain sentences."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.trace import Health
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from traceanalyzer.ingest.kineto.chunks import KinetoFile
+    from traceanalyzer.ingest.kineto.rows import Rows
+    from traceanalyzer.trace import ApiCalls, DeviceOps
+
+_SYSTEMATIC_SHARE = 0.01
+"""Share of device ops that start before their launch above which the two clocks disagree."""
+
+_CLOCK_ERROR_NS = 1_000
+"""Host and device timestamps are aligned to about a microsecond; less is not a disagreement."""
+
+
+def make_health(
+    path: Path,
+    file: KinetoFile,
+    rows: Rows,
+    damage: str,
+    *,
+    clipped: int,
+    ops: DeviceOps,
+    api: ApiCalls,
+    pids: list[int],
+) -> Health:
+    """Counts and notes for the report."""
+    mended = sum(table.mended for table in rows.tables)
+    repaired, lost = rows.repaired + mended, rows.lost
+    notes = (
+        damage and f"The file ends early: {damage}.",
+        file.truncated and not damage and "The file is cut off: its list of events is not closed.",
+        file.arrays > 1
+        and f"The file holds {file.arrays} recordings written one after the other; they are read as one.",
+        len(pids) > 1 and _several(pids),
+        repaired and f"{repaired:,} events or values were damaged and could be mended.",
+        lost and f"{lost:,} events were damaged and are missing from all figures.",
+        clipped and f"{clipped:,} device operations had impossible durations and were cut at the next one's start.",
+        _clock_note(ops, api),
+    )
+    return Health(
+        events=rows.events,
+        skipped=rows.skipped,
+        repaired=repaired,
+        lost=lost,
+        clipped=clipped,
+        truncated=file.truncated or bool(damage),
+        notes=tuple(note for note in notes if note),
+    )
+
+
+def _several(pids: list[int]) -> str:
+    ids = ", ".join(map(str, sorted(pids)[:4]))
+    return (
+        f"The file holds events of {len(pids)} processes (pid {ids}); their correlation ids and streams may clash: "
+        "write one file for each process."
+    )
+
+
+def _clock_note(ops: DeviceOps, api: ApiCalls) -> str:
+    """Whether device work begins before its launch so often that the clocks must disagree."""
+    calls = np.flatnonzero(api.correlation > 0)
+    launched = np.flatnonzero(ops.correlation > 0)
+    if not len(calls) or not len(launched):
+        return ""
+    order = calls[np.argsort(api.correlation[calls], kind="stable")]
+    ids = api.correlation[order]
+    position = np.minimum(np.searchsorted(ids, ops.correlation[launched]), len(ids) - 1)
+    found = ids[position] == ops.correlation[launched]
+    early = api.start[order[position[found]]] - ops.start[launched[found]]
+    count = int(np.count_nonzero(early > _CLOCK_ERROR_NS))
+    if count <= _SYSTEMATIC_SHARE * max(len(early), 1):
+        return ""
+    return (
+        f"{count:,} device operations start before the call that launched them, by up to {early.max() / 1000:,.0f} us: "
+        "the clocks of host and device disagree, queue delays are not reliable."
+    )

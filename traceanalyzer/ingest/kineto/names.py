@@ -1,0 +1,78 @@
+"""What Kineto's names of copies, waits and overheads mean, for CUDA and HIP."""
+
+from __future__ import annotations
+
+import re
+
+from traceanalyzer.trace import CopyKind, MemoryKind, OverheadKind, WaitKind
+
+_COPY_KINDS = (
+    (CopyKind.PEER_TO_PEER, r"\b(PtoP|P2P|Peer)"),
+    (CopyKind.HOST_TO_DEVICE, r"(HtoD|HostToDevice|H2D|M2D|MtoD)"),
+    (CopyKind.DEVICE_TO_HOST, r"(DtoH|DeviceToHost|D2H|D2M|DtoM)"),
+    (CopyKind.DEVICE_TO_DEVICE, r"(DtoD|DeviceToDevice|D2D|HtoA|AtoH|AtoA|AtoD|DtoA)"),
+    (CopyKind.HOST_TO_HOST, r"(HtoH|HostToHost|H2H)"),
+)
+_COMPILED_COPIES = tuple((kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in _COPY_KINDS)
+
+_ENDS = re.compile(r"\((\w[\w ]*?)\s*->\s*(\w[\w ]*?)\)")
+_MEMORY_KINDS = {
+    "pageable": MemoryKind.PAGEABLE,
+    "pinned": MemoryKind.PINNED,
+    "device": MemoryKind.DEVICE,
+    "array": MemoryKind.ARRAY,
+    "managed": MemoryKind.MANAGED,
+    "unified": MemoryKind.MANAGED,
+    "device static": MemoryKind.DEVICE,
+    "managed static": MemoryKind.MANAGED,
+}
+
+_WAIT_KINDS = (
+    ("wait event", WaitKind.STREAM_WAIT_EVENT),
+    ("event record", WaitKind.EVENT_RECORD),
+    ("event sync", WaitKind.EVENT_SYNC),
+    ("stream sync", WaitKind.STREAM_SYNC),
+    ("context sync", WaitKind.CONTEXT_SYNC),
+    ("device sync", WaitKind.CONTEXT_SYNC),
+)
+
+_OVERHEAD_KINDS = (
+    ("command buffer full", OverheadKind.BACK_PRESSURE),
+    ("lazy", OverheadKind.DRIVER),
+    ("compil", OverheadKind.DRIVER),
+    ("jit", OverheadKind.DRIVER),
+    ("module", OverheadKind.DRIVER),
+)
+
+
+ANNOTATION = re.compile(r"^(ProfilerStep[#*]|enumerate\(DataLoader\)#|Optimizer\.\w+#)")
+"""Ranges that PyTorch's own code names; recordings before 1.12 have them in the category of operators."""
+
+
+def copy_kind(name: str) -> CopyKind:
+    """Direction of a copy from its name (`Memcpy HtoD (Pinned -> Device)`, `CopyHostToDevice`)."""
+    for kind, pattern in _COMPILED_COPIES:
+        if pattern.search(name):
+            return kind
+    return CopyKind.UNKNOWN
+
+
+def copy_ends(name: str) -> tuple[MemoryKind, MemoryKind]:
+    """Kinds of memory that a copy reads and writes, from its name."""
+    match = _ENDS.search(name)
+    if match is None:
+        return MemoryKind.UNKNOWN, MemoryKind.UNKNOWN
+    source, target = (_MEMORY_KINDS.get(end.lower(), MemoryKind.UNKNOWN) for end in match.groups())
+    return source, target
+
+
+def wait_kind(name: str) -> int:
+    """`WaitKind` of a synchronisation row, 0 if unknown."""
+    lowered = name.lower().replace("synchronize", "sync")
+    return next((kind for part, kind in _WAIT_KINDS if part in lowered), 0)
+
+
+def overhead_kind(name: str) -> OverheadKind:
+    """Whose cost an overhead row is. What is not the driver's is the profiler's: buffers, instrumentation."""
+    lowered = name.lower()
+    return next((kind for part, kind in _OVERHEAD_KINDS if part in lowered), OverheadKind.PROFILER)

@@ -1,0 +1,331 @@
+"""The rows of every table of a Kineto trace, packed chunk by chunk."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from traceanalyzer.ingest.columns import Codes, Columns, Texts
+from traceanalyzer.ingest.kineto.events import NO_ARGS, Args, Group, Instant, Meta, Span, group_of
+from traceanalyzer.ingest.kineto.names import overhead_kind, wait_kind
+from traceanalyzer.ingest.kineto.times import durations_ns, exact_ns, starts_ns
+from traceanalyzer.trace import DeviceOpKind, RangeKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from msgspec import Raw
+
+    from traceanalyzer.ingest.kineto.repair import Decoded
+    from traceanalyzer.trace import I64
+
+_TIMED = {"name": "i", "start": "q", "end": "q"}
+_DEVICE_KINDS = {
+    Group.KERNEL: DeviceOpKind.KERNEL,
+    Group.MEMCPY: DeviceOpKind.MEMCPY,
+    Group.MEMSET: DeviceOpKind.MEMSET,
+}
+_HOST_KINDS = {
+    Group.OP: RangeKind.OP,
+    Group.ANNOTATION: RangeKind.ANNOTATION,
+    Group.PYTHON: RangeKind.PYTHON,
+}
+_CPU_DEVICE_TYPE = 0
+"""c10::DeviceType::CPU in `Device Type` of allocator events."""
+
+_WINDOW_END = "Record Window End"
+
+_DIMENSIONS: msgspec.json.Decoder[tuple[int, int, int]] = msgspec.json.Decoder(tuple[int, int, int])
+
+Id = int | str
+Spans = list[Span]
+
+
+class _Sorter(dict[str, list[Any]]):
+    """Lists of a chunk's events by category; all categories of one group share a list."""
+
+    def __init__(self) -> None:
+        self.groups: dict[Group, list[Any]] = {group: [] for group in Group}
+
+    def __missing__(self, category: str) -> list[Any]:
+        made = self[category] = self.groups[group_of(category)]
+        return made
+
+
+class _Sizes(dict[bytes, int]):
+    """Product of the three dimensions of a grid or block, by their JSON text; -1 for anything else."""
+
+    def __missing__(self, text: bytes) -> int:
+        try:
+            size = math.prod(_DIMENSIONS.decode(text)) if text else -1
+        except (msgspec.DecodeError, ValueError):
+            size = -1
+        self[text] = size
+        return size
+
+    def of(self, texts: list[Raw]) -> list[int]:
+        """The products of many."""
+        return list(map(self.__getitem__, map(bytes, texts)))
+
+
+class Rows:
+    """Takes decoded chunks; the columns of each table, its strings, threads and collectives are the result."""
+
+    def __init__(self) -> None:
+        self.texts = Texts()
+        self.threads: Codes[tuple[Id, Id]] = Codes()
+        self.collectives: Codes[tuple[Any, ...]] = Codes()
+        self.device = Columns(
+            {"kind": "B", **_TIMED, "device": "i", "context": "i", "stream": "i", "correlation": "q"}
+            | {"external_id": "q", "graph": "q", "bytes": "q", "collective": "i"}
+            | {"blocks": "q", "threads": "i", "registers": "i", "shared_bytes": "i", "occupancy": "h"}
+        )
+        self.api = Columns({**_TIMED, "thread": "i", "correlation": "q"})
+        self.host = Columns(
+            {"kind": "B", **_TIMED, "thread": "i", "external_id": "q", "sequence": "q", "forward_thread": "i"}
+            | {"shapes": "i", "dtypes": "i", "strides": "i", "concrete": "i", "collective": "i"}
+        )
+        self.waits = Columns(
+            {"kind": "B", "start": "q", "end": "q", "device": "i", "context": "i", "stream": "i"}
+            | {"correlation": "q", "event": "q", "source_stream": "i", "record": "q"}
+        )
+        self.overheads = Columns({"kind": "B", **_TIMED, "thread": "i"})
+        self.device_ranges = Columns({**_TIMED, "device": "i", "stream": "i"})
+        self.memory = Columns({"start": "q", "device": "i", "bytes": "q", "allocated": "q", "reserved": "q"})
+        self.memory_events = 0
+        self._sizes = _Sizes()
+        self.window: tuple[int, int] | None = None
+        self.window_end = 0
+        """Time of the marker at the end of the recording, 0 if there is none."""
+        self.names: dict[tuple[str, Id, Id], str] = {}
+        """Text of the metadata rows by (`process_name` or `thread_name`, pid, tid)."""
+        self.events = self.skipped = self.repaired = self.lost = 0
+        self.counts: dict[Group, int] = dict.fromkeys(Group, 0)
+        self._sorter = _Sorter()
+        self._sinks: dict[Group, Callable[[Spans, Group], None]] = {
+            **dict.fromkeys(_DEVICE_KINDS, self._add_device),
+            **dict.fromkeys(_HOST_KINDS, self._add_host),
+            Group.API: self._add_api,
+            Group.DEVICE_RANGE: self._add_device_ranges,
+            Group.SYNC: self._add_waits,
+            Group.OVERHEAD: self._add_overheads,
+            Group.SPAN: self._add_recorder_span,
+        }
+
+    @property
+    def tables(self) -> tuple[Columns, ...]:
+        """The columns of every table."""
+        return (self.device, self.api, self.host, self.waits, self.overheads, self.device_ranges, self.memory)
+
+    @property
+    def kept(self) -> int:
+        """Rows of host or device activity."""
+        return sum(self.counts[group] for group in (*_DEVICE_KINDS, *_HOST_KINDS, Group.API))
+
+    def add(self, chunk: Decoded) -> None:
+        """Take the events of one chunk."""
+        self.events += len(chunk.events)
+        self.repaired += chunk.repaired
+        self.lost += chunk.lost
+        sorter = self._sorter
+        for event in chunk.events:
+            sorter[event.cat].append(event)
+        for group, found in sorter.groups.items():
+            if found:
+                self._take(group, found)
+                found.clear()
+
+    def _take(self, group: Group, found: list[Any]) -> None:
+        self.counts[group] += len(found)
+        if group is Group.SKIP:
+            self.skipped += len(found)
+        elif group is Group.META:
+            self._add_metadata(found)
+        elif group is Group.INSTANT:
+            self._add_instants(found)
+        else:
+            self._sinks[group](self._with_time(found), group)
+
+    def _with_time(self, found: list[Any]) -> list[Any]:
+        """The events whose `ts` is a time, which nearly always are all; the others are lost."""
+        try:
+            self._starts = starts_ns([event.ts for event in found])
+        except (ValueError, TypeError):
+            kept = [event for event in found if _is_time(event.ts)]
+            self.lost += len(found) - len(kept)
+            self.events -= len(found) - len(kept)
+            self._starts = starts_ns([event.ts for event in kept])
+            return kept
+        return found
+
+    def _times(self, spans: Spans) -> dict[str, I64]:
+        durations, mended = durations_ns([span.dur for span in spans])
+        self.repaired += mended
+        return {"start": self._starts, "end": self._starts + durations}
+
+    def _named_times(self, spans: Spans) -> dict[str, Any]:
+        return {"name": self.texts.codes([span.name for span in spans]), **self._times(spans)}
+
+    def _thread_codes(self, spans: Spans) -> list[int]:
+        threads = self.threads
+        return [threads[span.pid, span.tid] for span in spans]
+
+    def _add_device(self, spans: Spans, group: Group) -> None:
+        args = [span.args or NO_ARGS for span in spans]
+        self.device.append(
+            self._named_times(spans)
+            | _device(spans, args)
+            | {
+                "kind": np.full(len(spans), _DEVICE_KINDS[group], np.uint8),
+                "context": [a.context for a in args],
+                "correlation": [a.correlation for a in args],
+                "external_id": _external_ids(args),
+                "graph": [a.graph or -1 for a in args],
+                "bytes": [a.bytes for a in args],
+                "collective": self._collective_codes(args),
+                "blocks": self._sizes.of([a.grid for a in args]),
+                "threads": self._sizes.of([a.block for a in args]),
+                "registers": [a.registers for a in args],
+                "shared_bytes": [a.shared_bytes for a in args],
+                "occupancy": [int(a.occupancy) for a in args],
+            }
+        )
+
+    def _add_api(self, spans: Spans, _: Group) -> None:
+        correlation = [-1 if span.args is None else span.args.correlation for span in spans]
+        self.api.append(self._named_times(spans) | {"thread": self._thread_codes(spans), "correlation": correlation})
+
+    def _add_host(self, spans: Spans, group: Group) -> None:
+        args = [span.args or NO_ARGS for span in spans]
+        self.host.append(
+            self._named_times(spans)
+            | {
+                "kind": np.full(len(spans), _HOST_KINDS[group], np.uint8),
+                "thread": self._thread_codes(spans),
+                "external_id": _external_ids(args),
+                "sequence": [a.sequence for a in args],
+                "forward_thread": [a.forward_thread for a in args],
+                "shapes": self.texts.raw_codes([a.shapes or a.old_shapes for a in args]),
+                "dtypes": self.texts.raw_codes([a.dtypes for a in args]),
+                "strides": self.texts.raw_codes([a.strides for a in args]),
+                "concrete": self.texts.raw_codes([a.concrete for a in args]),
+                "collective": self._collective_codes(args),
+            }
+        )
+
+    def _add_waits(self, spans: Spans, _: Group) -> None:
+        kinds = [wait_kind((span.args and span.args.sync_kind) or span.name) for span in spans]
+        args = [span.args or NO_ARGS for span in spans]
+        self.waits.append(
+            self._times(spans)
+            | {
+                "kind": kinds,
+                "device": _device(spans, args)["device"],
+                "context": [a.context for a in args],
+                "stream": [a.stream for a in args],
+                "correlation": [a.correlation for a in args],
+                "event": [a.wait_event for a in args],
+                "source_stream": [a.wait_stream for a in args],
+                "record": [a.wait_record for a in args],
+            }
+        )
+
+    def _add_overheads(self, spans: Spans, _: Group) -> None:
+        kinds = [overhead_kind(span.name) for span in spans]
+        self.overheads.append(self._named_times(spans) | {"kind": kinds, "thread": self._thread_codes(spans)})
+
+    def _add_device_ranges(self, spans: Spans, _: Group) -> None:
+        args = [span.args or NO_ARGS for span in spans]
+        self.device_ranges.append(self._named_times(spans) | _device(spans, args))
+
+    def _add_recorder_span(self, spans: Spans, _: Group) -> None:
+        times = self._times(spans)
+        self.skipped += len(spans)
+        for span, start, end in zip(spans, times["start"], times["end"], strict=True):
+            if span.name.startswith("PyTorch Profiler"):
+                self.window = (int(start), int(end))
+
+    def _add_metadata(self, rows: list[Meta]) -> None:
+        self.skipped += len(rows)
+        for row in rows:
+            if row.args is not None and row.args.name:
+                name = bytes(row.args.name)
+                self.names[row.name, row.pid, row.tid] = _json_text(name)
+
+    def _add_instants(self, instants: list[Instant]) -> None:
+        found = [event for event in instants if event.args is not None and event.name == "[memory]"]
+        self.skipped += len(instants) - len(found)
+        self.window_end = max([self.window_end, *(_marked(event) for event in instants if event.name == _WINDOW_END)])
+        if not found:
+            return
+        found = self._with_time(found)
+        self.memory_events += len(found)
+        args = [event.args for event in found if event.args is not None]
+        self.memory.append(
+            {
+                "start": self._starts,
+                "device": [-1 if a.device_type == _CPU_DEVICE_TYPE else a.device for a in args],
+                "bytes": [a.bytes for a in args],
+                "allocated": [a.allocated for a in args],
+                "reserved": [a.reserved for a in args],
+            }
+        )
+
+    def _collective_codes(self, args: list[Args]) -> list[int]:
+        return [self._collective_code(a) if a.collective else -1 for a in args]
+
+    def _collective_code(self, a: Args) -> int:
+        texts = self.texts
+        group = _json_text(bytes(a.group_description)) or _json_text(bytes(a.group_name))
+        ranks = _json_text(bytes(a.ranks))
+        return self.collectives[
+            texts.code(a.collective),
+            a.in_elements,
+            a.out_elements,
+            texts.code(a.dtype) if a.dtype else -1,
+            texts.code(group) if group else -1,
+            a.group_size,
+            texts.code(ranks) if ranks else -1,
+        ]
+
+
+def _device(spans: Spans, args: list[Args]) -> dict[str, list[int]]:
+    """Device and stream of device rows; where `args` do not say the device, it is the row's process."""
+    return {
+        "device": [
+            span.pid if a.device < 0 and isinstance(span.pid, int) else a.device
+            for span, a in zip(spans, args, strict=True)
+        ],
+        "stream": [a.stream for a in args],
+    }
+
+
+def _external_ids(args: list[Args]) -> list[int]:
+    return [a.external_id if a.external_id >= 0 else a.old_external_id for a in args]
+
+
+def _json_text(raw: bytes) -> str:
+    """A JSON string's text, any other JSON as it is written."""
+    if not raw:
+        return ""
+    if raw.startswith(b'"'):
+        try:
+            return str(msgspec.json.decode(raw))
+        except (msgspec.DecodeError, ValueError):
+            return raw.decode("utf-8", "replace")
+    return raw.decode("utf-8", "replace")
+
+
+def _marked(event: Instant) -> int:
+    return exact_ns(bytes(event.ts)) if _is_time(event.ts) else 0
+
+
+def _is_time(text: Any) -> bool:
+    try:
+        exact_ns(bytes(text))
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,168 @@
+"""The rows and metadata of a Kineto file as a `Trace`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from traceanalyzer.ingest.durations import clip_impossible
+from traceanalyzer.ingest.kineto.events import Group
+from traceanalyzer.ingest.kineto.health import make_health
+from traceanalyzer.ingest.kineto.metadata import devices_of, distributed, integer, parse_metadata
+from traceanalyzer.ingest.kineto.names import ANNOTATION, copy_ends, copy_kind
+from traceanalyzer.trace import (
+    ApiCalls,
+    Collected,
+    Collectives,
+    Device,
+    DeviceOpKind,
+    DeviceOps,
+    DeviceRanges,
+    HostRanges,
+    MemoryEvents,
+    Overheads,
+    Process,
+    RangeKind,
+    Thread,
+    Trace,
+    Waits,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from traceanalyzer.ingest.kineto.chunks import KinetoFile
+    from traceanalyzer.ingest.kineto.rows import Rows
+
+_COLLECTIVE_COLUMNS = ("name", "in_elements", "out_elements", "dtype", "group", "group_size", "ranks")
+
+
+def make_trace(path: Path, file: KinetoFile, rows: Rows, damage: str) -> Trace:
+    """The trace of all rows read. `damage`: why the file ended early, if it did. Empties the rows' columns."""
+    metadata = parse_metadata(file.metadata)
+    api, host = ApiCalls.from_columns(rows.api.take()), _host_ranges(rows)
+    pids = _pids(rows, np.bincount(api.thread, minlength=len(rows.threads)) + _op_counts(rows, host))
+    window_end = rows.window[1] if rows.window else rows.window_end or None
+    ops, clipped = _device_ops(rows, window_end, one_process=len(pids) < 2)
+    health = make_health(path, file, rows, damage, clipped=clipped, ops=ops, api=api, pids=pids)
+    return Trace(
+        path=str(path),
+        source="kineto",
+        strings=rows.texts.all(),
+        process=_process(metadata, rows, pids),
+        threads=_threads(rows),
+        devices=_devices(metadata, ops),
+        device_ops=ops,
+        api_calls=api,
+        host_ranges=host,
+        waits=_waits(rows),
+        overheads=Overheads.from_columns(rows.overheads.take()),
+        device_ranges=DeviceRanges.from_columns(rows.device_ranges.take()),
+        memory_events=MemoryEvents.from_columns(rows.memory.take()),
+        collectives=_collectives(rows),
+        collected=_collected(metadata, rows, host),
+        health=health,
+        epoch_ns=integer(metadata.get("baseTimeNanoseconds")) or 0,
+        window=rows.window,
+    )
+
+
+def _host_ranges(rows: Rows) -> HostRanges:
+    """The host ranges; annotations that old recordings have among the operators are told by their names."""
+    host, strings = rows.host.take(), rows.texts.all()
+    op = np.flatnonzero(host["kind"] == RangeKind.OP)
+    named = [code for code in np.unique(host["name"][op]).tolist() if code >= 0 and ANNOTATION.match(strings[code])]
+    if named:
+        host["kind"] = host["kind"].copy()
+        host["kind"][op[np.isin(host["name"][op], named)]] = RangeKind.ANNOTATION
+    return HostRanges.from_columns(host)
+
+
+def _device_ops(rows: Rows, window_end: int | None, *, one_process: bool) -> tuple[DeviceOps, int]:
+    """The device ops and how many of them had to be clipped."""
+    columns = rows.device.take()
+    clipped = 0
+    if one_process:  # the streams of two processes carry the same numbers
+        columns["end"], cut = clip_impossible(columns, window_end)
+        clipped = int(np.count_nonzero(cut))
+    return DeviceOps.from_columns(columns | _copies(columns, rows.texts.all())), clipped
+
+
+def _copies(columns: dict[str, NDArray[Any]], strings: list[str]) -> dict[str, NDArray[np.uint8]]:
+    """Direction and memory kinds of the copies; each distinct name is looked at once."""
+    names = ("copy_kind", "source_memory", "target_memory")
+    made = {name: np.zeros(len(columns["kind"]), np.uint8) for name in names}
+    copies = np.flatnonzero(columns["kind"] == DeviceOpKind.MEMCPY)
+    codes, inverse = np.unique(columns["name"][copies], return_inverse=True)
+    if len(codes):
+        meaning = np.array([(copy_kind(strings[c]), *copy_ends(strings[c])) for c in codes], dtype=np.uint8)
+        for i, name in enumerate(names):
+            made[name][copies] = meaning[inverse, i]
+    return made
+
+
+def _waits(rows: Rows) -> Waits:
+    waits = Waits.from_columns(rows.waits.take())
+    return waits.take(waits.kind > 0)
+
+
+def _collectives(rows: Rows) -> Collectives:
+    found = list(rows.collectives)
+    return Collectives.from_columns(
+        {name: [row[i] for row in found] for i, name in enumerate(_COLLECTIVE_COLUMNS)}, rows=len(found)
+    )
+
+
+def _op_counts(rows: Rows, host: HostRanges) -> NDArray[np.int64]:
+    return np.bincount(host.thread, minlength=len(rows.threads))
+
+
+def _pids(rows: Rows, events: NDArray[np.int64]) -> list[int]:
+    """Ids of the processes whose host events are in the file, the one with most first."""
+    count: Counter[int] = Counter()
+    for (pid, _), number in zip(rows.threads, events, strict=False):
+        if isinstance(pid, int) and number:
+            count[pid] += int(number)
+    return [pid for pid, _ in count.most_common()]
+
+
+def _process(metadata: dict[str, Any], rows: Rows, pids: list[int]) -> Process:
+    pid = pids[0] if pids else None
+    names = {p: text for (kind, p, _), text in rows.names.items() if kind == "process_name"}
+    host = metadata.get("hostname")
+    return Process(
+        pid=pid,
+        name="" if pid is None else names.get(pid, ""),
+        rank=distributed(metadata, "rank"),
+        world_size=distributed(metadata, "world_size"),
+        host=host if isinstance(host, str) else None,
+    )
+
+
+def _threads(rows: Rows) -> tuple[Thread, ...]:
+    names = {(p, t): text for (kind, p, t), text in rows.names.items() if kind == "thread_name"}
+    return tuple(Thread(str(tid), names.get((pid, tid), "")) for pid, tid in rows.threads)
+
+
+def _devices(metadata: dict[str, Any], ops: DeviceOps) -> tuple[Device, ...]:
+    """The devices that are described or did work."""
+    described = devices_of(metadata)
+    ids = sorted({*described, *map(int, np.unique(ops.device))})
+    return tuple(described.get(i) or Device(i) for i in ids)
+
+
+def _collected(metadata: dict[str, Any], rows: Rows, host: HostRanges) -> Collected:
+    count = rows.counts
+    return Collected(
+        device=any(count[group] for group in (Group.KERNEL, Group.MEMCPY, Group.MEMSET)),
+        api=count[Group.API] > 0,
+        ops=count[Group.OP] > 0,
+        shapes=bool(integer(metadata.get("record_shapes"))) or bool(np.any(host.shapes >= 0)),
+        stacks=bool(integer(metadata.get("with_stack"))) or count[Group.PYTHON] > 0,
+        memory=bool(integer(metadata.get("profile_memory"))) or rows.memory_events > 0,
+        sync_events=count[Group.SYNC] > 0,
+    )

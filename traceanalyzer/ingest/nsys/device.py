@@ -1,0 +1,178 @@
+"""Device work of an nsys export: kernels, copies, memsets and whole CUDA graphs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.ingest.nsys.database import MISSING
+from traceanalyzer.ingest.nsys.enums import COPY_KINDS, COPY_NAMES, MEMORY_KINDS
+from traceanalyzer.ingest.nsys.events import TIMES, Columns, Events, ids, mend_times, process_of
+from traceanalyzer.trace import CopyKind, DeviceOpKind, MemoryKind
+
+if TYPE_CHECKING:
+    from traceanalyzer.ingest.nsys.database import Database
+    from traceanalyzer.ingest.nsys.events import Strings, Tally
+    from traceanalyzer.trace import I32, I64
+
+KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
+MEMCPY = "CUPTI_ACTIVITY_KIND_MEMCPY"
+MEMSET = "CUPTI_ACTIVITY_KIND_MEMSET"
+GRAPH_TRACE = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
+DEVICE_TABLES = (KERNEL, MEMCPY, MEMSET, GRAPH_TRACE)
+
+_COMMON = {**TIMES, "deviceId": -1, "contextId": -1, "streamId": -1, "correlationId": -1, "globalPid": -1}
+
+_GRID, _BLOCK = ("gridX", "gridY", "gridZ"), ("blockX", "blockY", "blockZ")
+_LAUNCH = (*_GRID, *_BLOCK, "registersPerThread", "staticSharedMemory", "dynamicSharedMemory")
+
+_FREE = 1
+"""`memoryOperationType` of a free; 0 is an allocation."""
+
+_HOST_MEMORY = tuple(
+    number for number, kind in MEMORY_KINDS.items() if kind in (MemoryKind.PAGEABLE, MemoryKind.PINNED)
+)
+
+_UNNUMBERED_GRAPH = 0
+"""`DeviceOps.graph` of the node of a graph whose id the schema does not record (before 3.24)."""
+
+
+def device_ops(database: Database, strings: Strings, tally: Tally) -> Events:
+    """All device work of the file, with the columns of `DeviceOps`."""
+    return Events.concatenate(
+        [
+            _kernels(database, strings, tally),
+            _copies(database, strings, tally),
+            _memsets(database, strings, tally),
+            _graphs(database, strings, tally),
+        ]
+    )
+
+
+def memory_events(database: Database) -> Events:
+    """Allocations and frees of device and pinned memory (`--cuda-memory-usage`), columns of `MemoryEvents`."""
+    columns = {"start": MISSING, "deviceId": -1, "bytes": 0, "memKind": -1, "memoryOperationType": -1, "globalPid": -1}
+    rows = database.integers("CUDA_GPU_MEMORY_USAGE_EVENTS", columns)
+    on_host = np.isin(rows["memKind"], _HOST_MEMORY)
+    table = {
+        "start": rows["start"],
+        "device": np.where(on_host, -1, ids(rows["deviceId"])),
+        "bytes": np.where(rows["memoryOperationType"] == _FREE, -rows["bytes"], rows["bytes"]),
+    }
+    return Events(process_of(rows["globalPid"]), table).take(rows["start"] != MISSING)
+
+
+def _kernels(database: Database, strings: Strings, tally: Tally) -> Events:
+    extra = {"demangledName": -1, "shortName": -1, "graphId": -1, "graphNodeId": -1}
+    rows = _read(database, KERNEL, {**extra, **dict.fromkeys(_LAUNCH, -1)}, tally)
+    name = np.where(rows["demangledName"] >= 0, rows["demangledName"], rows["shortName"])
+    rows.update(_launch(rows))
+    return _events(rows, DeviceOpKind.KERNEL, strings.of_ids(name, "unnamed kernel"))
+
+
+def _launch(rows: dict[str, I64]) -> dict[str, I64]:
+    """Launch configuration of kernels; -1 where the schema does not have it."""
+    static, dynamic = rows["staticSharedMemory"], rows["dynamicSharedMemory"]
+    return {
+        "blocks": _product(rows, *_GRID),
+        "threads": _small(_product(rows, *_BLOCK)),
+        "registers": _small(rows["registersPerThread"]),
+        "shared_bytes": _small(np.where(dynamic < 0, static, np.maximum(static, 0) + dynamic)),
+    }
+
+
+def _small(column: I64) -> I64:
+    """The column with -1 for what cannot be: figures of a thread or a block."""
+    result: I64 = np.where((column < 0) | (column >= 2**31), -1, column)
+    return result
+
+
+def _product(rows: dict[str, I64], *names: str) -> I64:
+    sizes = np.stack([rows[name] for name in names])
+    result: I64 = np.where((sizes < 0).any(axis=0), -1, sizes.prod(axis=0))
+    return result
+
+
+def _copies(database: Database, strings: Strings, tally: Tally) -> Events:
+    extra = {"bytes": -1, "copyKind": -1, "srcKind": -1, "dstKind": -1, "graphNodeId": -1}
+    rows = _read(database, MEMCPY, extra, tally)
+    rows["copy_kind"] = _mapped(rows["copyKind"], COPY_KINDS)
+    rows["source_memory"] = _mapped(rows["srcKind"], MEMORY_KINDS)
+    rows["target_memory"] = _mapped(rows["dstKind"], MEMORY_KINDS)
+    unified = rows["copy_kind"] >= CopyKind.UNIFIED_HOST_TO_DEVICE
+    rows["correlationId"] = np.where(unified, -1, rows["correlationId"])
+    return _events(rows, DeviceOpKind.MEMCPY, _copy_names(rows, strings))
+
+
+def _memsets(database: Database, strings: Strings, tally: Tally) -> Events:
+    rows = _read(database, MEMSET, {"bytes": -1, "memKind": -1, "graphNodeId": -1}, tally)
+    rows["target_memory"] = _mapped(rows["memKind"], MEMORY_KINDS)
+    kinds, inverse = np.unique(rows["target_memory"], return_inverse=True)
+    names = [strings.code(f"Memset ({MemoryKind(int(kind)).name.capitalize()})") for kind in kinds]
+    return _events(rows, DeviceOpKind.MEMSET, np.array(names, np.int32)[inverse])
+
+
+def _graphs(database: Database, strings: Strings, tally: Tally) -> Events:
+    rows = _read(database, GRAPH_TRACE, {"graphId": -1}, tally)
+    graphs, inverse = np.unique(rows["graphId"], return_inverse=True)
+    names = [strings.code(f"CUDA graph {graph}" if graph >= 0 else "CUDA graph") for graph in graphs]
+    return _events(rows, DeviceOpKind.GRAPH, np.array(names, np.int32)[inverse])
+
+
+def _read(database: Database, table: str, extra: dict[str, int], tally: Tally) -> dict[str, I64]:
+    """The timed rows of a table of device work."""
+    rows = database.integers(table, {**_COMMON, **extra})
+    timed = mend_times(rows, tally, zero_is_missing=True)
+    return rows if timed.all() else {name: column[timed] for name, column in rows.items()}
+
+
+def _events(rows: dict[str, I64], kind: DeviceOpKind, name: I32) -> Events:
+    """Rows under the column names of `DeviceOps`."""
+    count = len(rows["start"])
+    correlation = rows["correlationId"]
+    nothing = np.zeros(count, np.int64)
+    columns: Columns = {
+        "kind": np.full(count, kind, np.uint8),
+        "name": name,
+        "start": rows["start"],
+        "end": rows["end"],
+        "device": ids(rows["deviceId"]),
+        "context": ids(rows["contextId"]),
+        "stream": ids(rows["streamId"]),
+        "correlation": np.where(correlation > 0, correlation, -1),
+        "graph": _graph_of(rows),
+        "bytes": rows.get("bytes", nothing - 1),
+        "copy_kind": rows.get("copy_kind", nothing),
+        "source_memory": rows.get("source_memory", nothing),
+        "target_memory": rows.get("target_memory", nothing),
+        **{name: rows.get(name, nothing - 1) for name in ("blocks", "threads", "registers", "shared_bytes")},
+    }
+    return Events(process_of(rows["globalPid"]), columns)
+
+
+def _graph_of(rows: dict[str, I64]) -> I64:
+    """The graph of each row: its id, `_UNNUMBERED_GRAPH` for a node of an unknown one, -1 outside graphs."""
+    missing = np.full(len(rows["start"]), -1, np.int64)
+    node = rows.get("graphNodeId", missing) > 0
+    graph = rows.get("graphId", missing)
+    return np.where(graph > 0, graph, np.where(node, _UNNUMBERED_GRAPH, -1))
+
+
+def _mapped(column: I64, mapping: dict[int, CopyKind] | dict[int, MemoryKind]) -> I64:
+    """The column through the mapping; 0 (unknown) for other values."""
+    values, inverse = np.unique(column, return_inverse=True)
+    return np.array([mapping.get(int(value), 0) for value in values], np.int64)[inverse]
+
+
+def _copy_names(rows: dict[str, I64], strings: Strings) -> I32:
+    """Codes of names such as `Memcpy HtoD (Pageable -> Device)`."""
+    packed = rows["copy_kind"] << 16 | rows["source_memory"] << 8 | rows["target_memory"]
+    distinct, inverse = np.unique(packed, return_inverse=True)
+    codes = []
+    for value in distinct.tolist():
+        name = COPY_NAMES[CopyKind(value >> 16)]
+        ends = [MemoryKind(value >> 8 & 0xFF).name.capitalize(), MemoryKind(value & 0xFF).name.capitalize()]
+        known = value & 0xFFFF
+        codes.append(strings.code(f"{name} ({ends[0]} -> {ends[1]})" if known else name))
+    return np.array(codes, np.int32)[inverse]

@@ -1,0 +1,128 @@
+"""What a reader of the report should know about an nsys export, in plain sentences without secrets."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from traceanalyzer.ingest.nsys.device import DEVICE_TABLES, GRAPH_TRACE, KERNEL
+from traceanalyzer.ingest.nsys.host import RUNTIME
+from traceanalyzer.ingest.nsys.nvtx import NVTX
+
+if TYPE_CHECKING:
+    from traceanalyzer.ingest.nsys.about import About
+    from traceanalyzer.ingest.nsys.database import Database
+
+_WARNING = 2
+"""Lowest severity of `DIAGNOSTIC_EVENT` that is quoted: 1 is information, 2 a warning, 3 an error."""
+
+_MAX_QUOTED = 5
+_MAX_QUOTE = 200
+"""Characters of a quoted message."""
+
+_MAX_READ, _MAX_MESSAGE = 50, 1000
+"""Messages that are looked at, and characters of one: of a longer one, to quote a part could quote part of a secret."""
+
+_HIDDEN = "<removed>"
+
+_PRIVATE = re.compile(
+    r"""
+    (["'`]) [^"'`]* [/\\=] [^"'`]* \1   # anything quoted that looks like a path or a setting
+    | \S* [/\\] \S*                     # paths, addresses
+    | \S+ = \S*                         # settings
+    | [\w.+-]+ @ \S+                    # user@host
+    | [A-Za-z0-9_+-]{24,}               # keys and tokens
+    """,
+    re.VERBOSE,
+)
+
+_SHORTEST_SECRET = 4
+"""Values of environment variables shorter than this are left in quotes: they are words such as `on`."""
+
+
+def remarks(database: Database, about: About, *, cut_short: bool) -> list[str]:
+    """Notes on what was and was not collected, and what nsys itself reported."""
+    notes = []
+    if about.schema == (0, 0):
+        notes.append("The export does not say which version of nsys wrote it; its tables are read by their columns")
+    notes += _missing(database, about)
+    if database.any_rows(GRAPH_TRACE):
+        notes.append(
+            "CUDA graphs were recorded as a whole, the kernels in them are not visible; record with "
+            "--cuda-graph-trace=node to see them"
+        )
+    if cut_short:
+        notes.append("The file is damaged: it ends before the database does, and tables may be missing")
+    if database.damaged:
+        notes.append(
+            f"The database is damaged; of {', '.join(sorted(database.damaged))} only the rows before the damage "
+            "were read"
+        )
+    return notes + _diagnostics(database)
+
+
+def _missing(database: Database, about: About) -> list[str]:
+    """One note for each kind of event that is not there, and why."""
+    notes = []
+    if not any(database.any_rows(table) for table in DEVICE_TABLES):
+        notes.append(_absence("GPU work", "CUDA", about.did_collect("Cuda"), "cuda"))
+    elif not database.any_rows(KERNEL):
+        notes.append("The export has no kernels, only other GPU work")
+    elif not database.any_rows(RUNTIME):
+        notes.append("The export has no CUDA API calls; launches and host gaps cannot be explained")
+    if not database.any_rows(NVTX):
+        notes.append(_absence("NVTX ranges", "NVTX", about.did_collect("NvtxEvents"), "nvtx"))
+    return notes
+
+
+def _absence(what: str, kind: str, asked: bool | None, option: str) -> str:
+    if asked is None:
+        return f"No {what} in the export, and it does not say whether {kind} was traced (nsys profile -t {option})"
+    if asked:
+        return f"No {what}: {kind} was traced, but none happened while recording"
+    return f"No {what}: {kind} was not traced; record with nsys profile -t {option}"
+
+
+def _diagnostics(database: Database) -> list[str]:
+    """nsys's own warnings and errors, each distinct one once."""
+    columns: dict[str, int | bytes | None] = {"severity": 0, "text": None}
+    texts = dict.fromkeys(
+        str(text) for _, text in database.rows("DIAGNOSTIC_EVENT", columns, where=f"severity >= {_WARNING}")
+    )
+    if not texts:
+        return []
+    secrets = _secret_values(database)
+    read = list(texts)[:_MAX_READ]
+    quoted = list(dict.fromkeys(_safe(text, secrets) for text in read))
+    notes = [f"nsys reports: {text}" for text in quoted[:_MAX_QUOTED]]
+    more = len(quoted) + len(texts) - len(read) - _MAX_QUOTED
+    if more > 0:
+        notes.append(f"nsys reports {more} more warnings")
+    return notes
+
+
+def _safe(text: str, secrets: re.Pattern[str] | None) -> str:
+    """The message on one line, without paths, settings and values of the recorded environment."""
+    line = " ".join(text.split())
+    if len(line) > _MAX_MESSAGE:
+        return f"a message of {len(line)} characters"
+    if secrets is not None:
+        line = secrets.sub(_HIDDEN, line)
+    line = _PRIVATE.sub(_HIDDEN, line)
+    return line if len(line) <= _MAX_QUOTE else line[: _MAX_QUOTE - 1] + "…"
+
+
+def _secret_values(database: Database) -> re.Pattern[str] | None:
+    """Matches any value of the recorded environment or command line. Used to remove them, never shown."""
+    captured = database.rows(
+        "META_DATA_CAPTURE",
+        {"value": None},
+        where="name LIKE '%ENVIRONMENT%' OR name LIKE '%ARGUMENT%' OR name LIKE '%COMMAND%'",
+    )
+    described = database.rows("TARGET_INFO_SYSTEM_ENV", {"value": None})
+    values: set[str] = set()
+    for (text,) in (*captured, *described):
+        for line in str(text or "").splitlines():
+            values.update((line.strip(), line.partition("=")[2].strip()))
+    long = sorted((value for value in values if len(value) >= _SHORTEST_SECRET), key=len, reverse=True)
+    return re.compile("|".join(map(re.escape, long))) if long else None

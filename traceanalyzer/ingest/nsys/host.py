@@ -1,0 +1,215 @@
+"""The host's side of an nsys export: CUDA calls, waits, overheads, library and operating-system calls."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.ingest.nsys.enums import EVENT_SYNC_TYPES, INVALID_ID, OVERHEAD_KINDS, OVERHEAD_NAMES
+from traceanalyzer.ingest.nsys.events import TIMES, Columns, Events, ids, mend_times, process_of, thread_of
+from traceanalyzer.trace import OverheadKind, RangeKind, WaitKind
+
+if TYPE_CHECKING:
+    from traceanalyzer.ingest.nsys.database import Database
+    from traceanalyzer.ingest.nsys.events import Strings, Tally
+    from traceanalyzer.ingest.nsys.processes import Owners
+    from traceanalyzer.trace import I32, I64, Bool
+
+RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
+SYNCHRONIZATION = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
+
+_VERSION = re.compile(r"_v\d{4,5}$")
+"""Version of a runtime entry point; the `_v2` of a driver function is part of its name."""
+
+_PATH = re.compile(r"(?<![^\s(])[^\s(]*[/\\]")
+"""Leading folders of a file name, as in `dlopen(/opt/lib/libx.so)`."""
+
+_WAITS_BY_NAME: tuple[tuple[re.Pattern[str], WaitKind | None], ...] = (
+    (re.compile(r"StreamWaitEvent"), WaitKind.STREAM_WAIT_EVENT),
+    (re.compile(r"StreamSynchronize"), WaitKind.STREAM_SYNC),
+    (re.compile(r"EventSynchronize"), WaitKind.EVENT_SYNC),
+    (re.compile(r"(Device|Ctx|Thread)Synchronize"), WaitKind.CONTEXT_SYNC),
+    (re.compile(r"Query"), None),  # asks and goes on: nobody waits
+)
+
+_LIBRARY_TABLES = ("CUBLAS_EVENTS", "CUDNN_EVENTS")
+
+
+def api_calls(database: Database, strings: Strings, tally: Tally) -> Events:
+    """Runtime and driver calls, with the columns of `ApiCalls`."""
+    rows = database.integers(RUNTIME, {**TIMES, "globalTid": -1, "correlationId": -1, "nameId": -1, "returnValue": 0})
+    timed = mend_times(rows, tally, zero_is_missing=False)
+    events = Events(
+        process_of(rows["globalTid"]),
+        {
+            "name": strings.of_ids(rows["nameId"], "unnamed call", lambda name: _VERSION.sub("", name)),
+            "start": rows["start"],
+            "end": rows["end"],
+            "correlation": np.where(rows["correlationId"] > 0, rows["correlationId"], -1),
+            "error": rows["returnValue"],
+        },
+        thread_of(rows["globalTid"]),
+    )
+    return events if timed.all() else events.take(timed)
+
+
+def call_ranges(database: Database, strings: Strings, tally: Tally) -> tuple[Events, Events]:
+    """Library calls (cuBLAS, cuDNN) and operating-system calls, with columns of `HostRanges`."""
+    library = [_call_ranges(database, strings, tally, table, RangeKind.LIBRARY) for table in _LIBRARY_TABLES]
+    return Events.concatenate(library), _call_ranges(database, strings, tally, "OSRT_API", RangeKind.OS)
+
+
+def _call_ranges(database: Database, strings: Strings, tally: Tally, table: str, kind: RangeKind) -> Events:
+    rows = database.integers(table, {**TIMES, "globalTid": -1, "nameId": -1})
+    timed = mend_times(rows, tally, zero_is_missing=False)
+    columns: Columns = {
+        "kind": np.full(len(timed), kind, np.uint8),
+        "name": strings.of_ids(rows["nameId"], "unnamed call", lambda name: _VERSION.sub("", name)),
+        "start": rows["start"],
+        "end": rows["end"],
+    }
+    return Events(process_of(rows["globalTid"]), columns, thread_of(rows["globalTid"])).take(timed)
+
+
+def overheads(database: Database, strings: Strings, tally: Tally) -> Events:
+    """Costs of the profiler and of the driver, with the columns of `Overheads`."""
+    tables = ("CUPTI_ACTIVITY_KIND_OVERHEAD", "PROFILER_OVERHEAD")
+    return Events.concatenate([_overheads(database, strings, tally, table) for table in tables])
+
+
+def _overheads(database: Database, strings: Strings, tally: Tally, table: str) -> Events:
+    rows = database.integers(table, {**TIMES, "globalTid": -1, "nameId": -1, "overheadType": -1})
+    timed = mend_times(rows, tally, zero_is_missing=False)
+    types, inverse = np.unique(rows["overheadType"], return_inverse=True)
+    kinds = [OVERHEAD_KINDS.get(int(number), OverheadKind.PROFILER) for number in types]
+    by_type = [strings.code(OVERHEAD_NAMES.get(int(number), "Profiler overhead")) for number in types]
+    named = strings.of_ids(rows["nameId"], "Profiler overhead", lambda name: _PATH.sub("", name))
+    columns = {
+        "kind": np.array(kinds, np.uint8)[inverse],
+        "name": np.where(rows["nameId"] >= 0, named, np.array(by_type, np.int32)[inverse]),
+        "start": rows["start"],
+        "end": rows["end"],
+    }
+    return Events(process_of(rows["globalTid"]), columns, thread_of(rows["globalTid"])).take(timed)
+
+
+def waits(
+    database: Database,
+    strings: Strings,
+    tally: Tally,
+    calls: Events,
+    owners: Owners,
+    schema: tuple[int, int],
+) -> Events:
+    """Recorded synchronisation, with the columns of `Waits`; `event` and `source_stream` where recorded.
+
+    The kind is that of the call with the same (process, correlation): the numbers in `syncType` changed
+    their meaning three times. They are a last resort, after the shape of the row.
+    """
+    rows = database.integers(
+        SYNCHRONIZATION,
+        {
+            **TIMES,
+            "deviceId": -1,
+            "contextId": -1,
+            "streamId": -1,
+            "correlationId": -1,
+            "globalPid": -1,
+            "syncType": -1,
+            "eventId": -1,
+        },
+    )
+    timed = mend_times(rows, tally, zero_is_missing=True)
+    process = owners.fill(process_of(rows["globalPid"]), rows["contextId"], rows["streamId"])
+    by_name = _wait_kinds_by_name(strings)[_call_names(process, rows["correlationId"], calls)]
+    kind = np.where(by_name == _NO_CALL, _wait_kinds_by_shape(rows, schema), by_name)
+    waiting = timed & (kind > 0)
+    tally.skipped += int((timed & ~waiting).sum())
+    source, record = _records(database, owners, process, rows, kind)
+    columns = {
+        "kind": kind,
+        "start": rows["start"],
+        "end": rows["end"],
+        "device": owners.devices(process, rows["contextId"], ids(rows["deviceId"])),
+        "context": ids(rows["contextId"]),
+        "stream": ids(rows["streamId"]),
+        "correlation": rows["correlationId"],
+        "event": ids(rows["eventId"]),
+        "source_stream": source,
+        "record": record,
+    }
+    return Events(process, columns).take(waiting)
+
+
+_NO_CALL = -1
+"""The wait's call was not recorded, or has a name that does not tell the kind of wait."""
+
+
+def _wait_kinds_by_name(strings: Strings) -> I64:
+    """By name code the `WaitKind` of a call, 0 for one that waits for nothing; the last entry is `_NO_CALL`."""
+    kinds = np.full(len(strings.values) + 1, _NO_CALL, np.int64)
+    for code, name in enumerate(strings.values):
+        if name.startswith(("cu", "hip")):
+            for pattern, kind in _WAITS_BY_NAME:
+                if pattern.search(name):
+                    kinds[code] = kind or 0
+                    break
+    return kinds
+
+
+def _call_names(process: I64, correlation: I64, calls: Events) -> I32:
+    """Name code of the call with the same process and correlation, -1 where none was recorded."""
+    names = np.full(len(process), -1, np.int32)
+    for key in np.unique(process).tolist():
+        of_calls = np.flatnonzero(calls.process == key)
+        here = np.flatnonzero((process == key) & (correlation > 0))
+        if not len(of_calls) or not len(here):
+            continue
+        order = of_calls[np.argsort(calls.columns["correlation"][of_calls], kind="stable")]
+        known = calls.columns["correlation"][order]
+        position = np.minimum(np.searchsorted(known, correlation[here]), len(known) - 1)
+        found = known[position] == correlation[here]
+        names[here[found]] = calls.columns["name"][order[position[found]]]
+    return names
+
+
+def _wait_kinds_by_shape(rows: dict[str, I64], schema: tuple[int, int]) -> I64:
+    """`WaitKind` from which ids a row has, and from `syncType` where it has an event, else 0."""
+    types = next(meanings for since, meanings in EVENT_SYNC_TYPES if schema >= since)
+    values, inverse = np.unique(rows["syncType"], return_inverse=True)
+    by_type = np.array([types.get(int(value), 0) for value in values], np.int64)[inverse]
+    no_event = (rows["eventId"] == INVALID_ID) | (rows["eventId"] < 0)
+    whole = rows["streamId"] == INVALID_ID
+    kind = np.where(no_event & ~whole, WaitKind.STREAM_SYNC, by_type)
+    return np.where(no_event & whole, WaitKind.CONTEXT_SYNC, kind)
+
+
+def _records(database: Database, owners: Owners, process: I64, rows: dict[str, I64], kind: I64) -> tuple[I64, I64]:
+    """The stream on which a waited-for event was last recorded before the wait, and the correlation id of that call;
+    -1 where not recorded.
+
+    Correlation ids grow with time within a process, so the record to look for is the one with the largest
+    id below that of the wait.
+    """
+    source, record = np.full((2, len(process)), -1, np.int64)
+    columns = {"streamId": -1, "correlationId": -1, "eventId": -1, "contextId": -1, "globalPid": -1}
+    records = database.integers("CUPTI_ACTIVITY_KIND_CUDA_EVENT", columns)
+    recorder = owners.fill(process_of(records["globalPid"]), records["contextId"], records["streamId"])
+    needs: Bool = (kind == WaitKind.STREAM_WAIT_EVENT) | (kind == WaitKind.EVENT_SYNC)
+    for key in np.unique(recorder).tolist():
+        here = np.flatnonzero(needs & (process == key) & (rows["eventId"] >= 0))
+        mine = np.flatnonzero(recorder == key)
+        order = mine[np.lexsort((records["correlationId"][mine], records["eventId"][mine]))]
+        known = _packed(records["eventId"][order], records["correlationId"][order])
+        position = np.searchsorted(known, _packed(rows["eventId"][here], rows["correlationId"][here])) - 1
+        same = (position >= 0) & (records["eventId"][order[position]] == rows["eventId"][here])
+        source[here[same]] = ids(records["streamId"])[order[position[same]]]
+        record[here[same]] = records["correlationId"][order[position[same]]]
+    return source, record
+
+
+def _packed(event: I64, correlation: I64) -> I64:
+    """Both 32-bit ids as one sortable number."""
+    return (event << 32) | correlation

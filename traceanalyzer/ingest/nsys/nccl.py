@@ -1,0 +1,145 @@
+"""NCCL's calls in an nsys export: communicator, message size, ranks, from the payloads of NVTX ranges.
+
+Payloads are only there if the report was exported with `--include-blobs=true`. A payload is a header of 32
+bytes (domain, schema and size) and the fields that `NVTX_PAYLOAD_SCHEMA_ENTRIES` describes.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.ingest.nsys.events import UNKNOWN, process_of
+from traceanalyzer.ingest.nsys.nvtx import NVTX
+from traceanalyzer.trace import Collectives
+
+if TYPE_CHECKING:
+    from traceanalyzer.ingest.nsys.database import Database
+    from traceanalyzer.ingest.nsys.events import Events, Strings
+    from traceanalyzer.trace import I32
+
+_HEADER = struct.Struct("<IIIIQQ")
+"""Domain, unused, schema, unused, size of the payload, size of payload and header."""
+
+_FORMATS = {5: struct.Struct("<i"), 18: struct.Struct("<Q"), 22: struct.Struct("<Q")}
+"""By entry type of the NVTX payload extension: int, uint64, size_t."""
+
+_COMMUNICATOR = "NCCL communicator ID"
+_BYTES = "Message size [bytes]"
+_RANKS = "No. of ranks"
+_RANK = "Rank"
+_FIELDS = (_COMMUNICATOR, _BYTES, _RANKS, _RANK)
+
+_BYTE_TYPE = "Byte"
+"""PyTorch's name of the one-byte type: payloads give bytes, so elements are counted as bytes."""
+
+_TOO_MANY_BYTES = 1 << 44
+"""16 TiB: a message of this size is a damaged payload, not a message."""
+
+_Entry = tuple[str, int, struct.Struct]
+
+
+@dataclass(frozen=True)
+class Payloads:
+    """What the payloads of the export's NCCL ranges say."""
+
+    messages: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """By rowid of the range: communicator and size of the message in bytes."""
+    ranks: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
+    """By (process key, communicator): rank and number of ranks, where the communicator's creation was seen."""
+
+    def rank(self, process: int) -> tuple[int, int] | None:
+        """Rank and world size of a process, from its largest communicator."""
+        of_process = [(size, rank) for (key, _), (rank, size) in self.ranks.items() if key == process]
+        if not of_process:
+            return None
+        size, rank = max(of_process, key=lambda pair: pair[0])
+        return rank, size
+
+
+def payloads(database: Database) -> Payloads:
+    """Read all payloads; empty where the export has none."""
+    found = Payloads()
+    schemas = _schemas(database)
+    if not schemas or not database.has(NVTX, "binaryData"):
+        return found
+    columns: dict[str, int | bytes | None] = {"rowid": -1, "globalTid": UNKNOWN, "binaryData": None}
+    for row, tid, data in database.rows(NVTX, columns, where="binaryData IS NOT NULL"):
+        values = _decode(data, schemas)
+        communicator = values.get(_COMMUNICATOR)
+        if communicator is None:
+            continue
+        if values.get(_BYTES, _TOO_MANY_BYTES) < _TOO_MANY_BYTES:
+            found.messages[row] = (communicator, values[_BYTES])
+        if _RANK in values and _RANKS in values:
+            process = int(process_of(np.array([tid], np.int64))[0])
+            found.ranks[process, communicator] = (values[_RANK], values[_RANKS])
+    return found
+
+
+def collectives(events: Events, found: Payloads, process: int, strings: Strings) -> tuple[Collectives, I32]:
+    """The distinct messages of a process's ranges as a table, and each range's row in it (-1: none)."""
+    rows: dict[tuple[int, int, int], int] = {}
+    of_range = np.full(len(events), -1, np.int32)
+    if found.messages:
+        names = events.columns["name"]
+        for i in np.flatnonzero(np.isin(events.columns["row"], list(found.messages))).tolist():
+            message = found.messages[int(events.columns["row"][i])]
+            of_range[i] = rows.setdefault((int(names[i]), *message), len(rows))
+    groups = [communicator for _, communicator, _ in rows]
+    ranks = [found.ranks.get((process, group), (-1, -1))[1] for group in groups]
+    sizes = [_in_and_out(strings.values[name], size, n) for (name, _, size), n in zip(rows, ranks, strict=True)]
+    table = Collectives.from_columns(
+        {
+            "name": [name for name, _, _ in rows],
+            "in_elements": [size for size, _ in sizes],
+            "out_elements": [size for _, size in sizes],
+            "dtype": [strings.code(_BYTE_TYPE) for _ in rows],
+            "group": [strings.code(f"{group:#018x}") for group in groups],
+            "group_size": ranks,
+        },
+        rows=len(rows),
+    )
+    return table, of_range
+
+
+def _in_and_out(name: str, size: int, ranks: int) -> tuple[int, int]:
+    """Bytes that go into and come out of a call on one rank, -1 where it needs an unknown number of ranks.
+
+    NCCL reports the smaller side of the calls that gather or scatter.
+    """
+    whole = size * ranks if ranks > 0 else -1
+    if "AllGather" in name:
+        return size, whole
+    if "ReduceScatter" in name:
+        return whole, size
+    return size, size
+
+
+def _schemas(database: Database) -> dict[int, list[_Entry]]:
+    """By schema id the fields that are of use: name, offset, format."""
+    columns: dict[str, int | bytes | None] = {"schemaId": -1, "idx": -1, "type": -1, "offset": 0, "name": None}
+    schemas: dict[int, list[_Entry]] = {}
+    for schema, _, kind, offset, name in database.rows("NVTX_PAYLOAD_SCHEMA_ENTRIES", columns):
+        if name in _FIELDS and kind in _FORMATS:
+            schemas.setdefault(schema, []).append((name, offset, _FORMATS[kind]))
+    return schemas
+
+
+def _decode(data: object, schemas: dict[int, list[_Entry]]) -> dict[str, int]:
+    """The known fields of a payload (bytes, or their hexadecimal text); empty if it is not understood."""
+    try:
+        raw = bytes.fromhex(data) if isinstance(data, str) else bytes(data) if isinstance(data, bytes) else b""
+        _, _, schema, _, size, total = _HEADER.unpack_from(raw)
+    except (ValueError, struct.error):
+        return {}
+    if total != len(raw) or size + _HEADER.size != total:
+        return {}
+    values = {}
+    for name, offset, form in schemas.get(schema, ()):
+        if offset >= 0 and offset + form.size <= size:
+            values[name] = form.unpack_from(raw, _HEADER.size + offset)[0]
+    return values

@@ -1,0 +1,97 @@
+"""Which process a row belongs to, where the row itself does not say."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.ingest.nsys.events import UNKNOWN, Events, distinct_rows, process_key
+
+if TYPE_CHECKING:
+    from traceanalyzer.ingest.nsys.database import Database
+    from traceanalyzer.ingest.nsys.events import Tally
+    from traceanalyzer.trace import I64
+
+NOBODY = 0
+"""Key of the only process of an export that names none."""
+
+
+def _keys(*parts: Events) -> set[int]:
+    """The processes that rows name."""
+    return {int(key) for events in parts for key in np.unique(events.process)} - {UNKNOWN}
+
+
+class Owners:
+    """The processes of an export and the CUDA contexts and streams that are known to be theirs."""
+
+    def __init__(self, database: Database, ops: Events, calls: Events, nvtx: Events) -> None:
+        """From device work, CUDA calls and ranges, of which a part names its process."""
+        known = _keys(ops, calls) or _keys(nvtx)
+        self._ops = ops
+        self._only = next(iter(known), NOBODY) if len(known) <= 1 else None
+        self._of: dict[tuple[int, ...], set[int]] = {}
+        if self._only is None:
+            self._learn_tables(database)
+            said = ops.process != UNKNOWN
+            self._learn(ops.process[said], ops.columns["context"][said], ops.columns["stream"][said])
+
+    def fill(self, process: I64, context: I64 | None = None, stream: I64 | None = None) -> I64:
+        """The process keys with the unknown ones filled in where only one process is possible."""
+        missing = process == UNKNOWN
+        if not missing.any():
+            return process
+        filled = process.copy()
+        if self._only is not None:
+            filled[missing] = self._only
+        elif context is not None and stream is not None:
+            pairs, inverse = np.unique(np.stack((context[missing], stream[missing])), axis=1, return_inverse=True)
+            owners = [self._owner(*pair) for pair in pairs.T.tolist()]
+            filled[missing] = np.array(owners, np.int64)[inverse.reshape(-1)]
+        return filled
+
+    def devices(self, process: I64, context: I64, recorded: I64) -> I64:
+        """The device of each row's context as its device work has it, else the one recorded.
+
+        Synchronisations of newer exports say device 0 whatever the device of their context is.
+        """
+        ops = self._ops.columns
+        devices = recorded.copy()
+        for owner, lane, device in distinct_rows(self.fill(self._ops.process), ops["context"], ops["device"]):
+            devices[(process == owner) & (context == lane)] = device
+        return devices
+
+    def assign(self, events: Events, tally: Tally, what: str) -> Events:
+        """The events with processes filled in; those of no process are counted and left out."""
+        context, stream = events.columns.get("context"), events.columns.get("stream")
+        filled = Events(self.fill(events.process, context, stream), events.columns, events.thread)
+        known = filled.process != UNKNOWN
+        orphans = int((~known).sum())
+        if not orphans:
+            return filled
+        tally.lost += orphans
+        tally.notes.append(
+            f"{orphans} {what} name no process and nothing ties them to one of several; they are left out"
+        )
+        return filled.take(known)
+
+    def _owner(self, context: int, stream: int) -> int:
+        """The one process that has this stream, else the one that has this context, else UNKNOWN."""
+        for key in ((context, stream), (context,)):
+            owners = self._of.get(key, set())
+            if len(owners) == 1:
+                return next(iter(owners))
+        return UNKNOWN
+
+    def _learn(self, process: I64, context: I64, stream: I64 | None = None) -> None:
+        columns = [process, context] if stream is None else [process, context, stream]
+        for key, *lane in distinct_rows(*columns):
+            self._of.setdefault(tuple(lane), set()).add(key)
+            self._of.setdefault((lane[0],), set()).add(key)
+
+    def _learn_tables(self, database: Database) -> None:
+        columns = {"hwId": 0, "vmId": 0, "processId": 0, "contextId": -1}
+        for table, stream in (("TARGET_INFO_CUDA_CONTEXT_INFO", False), ("TARGET_INFO_CUDA_STREAM", True)):
+            rows = database.integers(table, {**columns, "streamId": -1} if stream else columns)
+            keys = process_key(rows["hwId"], rows["vmId"], rows["processId"])
+            self._learn(keys, rows["contextId"], rows["streamId"] if stream else None)

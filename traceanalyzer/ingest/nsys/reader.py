@@ -1,0 +1,79 @@
+"""Nsight Systems: SQLite exports of any version since 2020, gzipped ones, and reports where `nsys` is installed.
+
+Tables and columns are asked for by name and may all be missing. Correlation ids are only unique within a
+process, so an export becomes one `Trace` a process, and every join happens inside one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from traceanalyzer.errors import EmptyRecordingError, UnreadableInputError
+from traceanalyzer.ingest.nsys.database import Database, open_database
+from traceanalyzer.ingest.nsys.source import is_report, is_sqlite, sqlite_file
+from traceanalyzer.ingest.nsys.tables import Tables
+from traceanalyzer.ingest.nsys.trace import make_traces
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from traceanalyzer.ingest.nsys.about import About
+    from traceanalyzer.trace import Trace
+
+_TABLE_PREFIXES = ("CUPTI_ACTIVITY_KIND_", "TARGET_INFO_", "META_DATA_")
+_TABLES = ("NVTX_EVENTS", "OSRT_API", "ANALYSIS_DETAILS", "EXPORT_META_DATA", "PROCESSES")
+"""A database with one of these, and with `StringIds`, is an nsys export. nvprof's has `StringTable`."""
+
+
+def recognise(head: bytes, path: Path) -> bool:
+    """Whether the file is this reader's to read: any SQLite database, or a report by its name.
+
+    `head`: the first bytes of the file. Another tool's database is refused by `read`, which can say why.
+    """
+    return is_sqlite(head, path) or is_report(head, path)
+
+
+def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Trace]:
+    """One `Trace` for each process that used a GPU, ordered by rank.
+
+    `progress` is called with the share done, 0 to 1. Raises UnreadableInputError, EmptyRecordingError.
+    """
+    with sqlite_file(path) as (file, cut_short), open_database(file, str(path)) as database:
+        if not _is_export(database):
+            raise _damaged(path) if cut_short else _foreign(path)
+        tables = Tables.read(database, progress or _ignore)
+        if not tables.processes():
+            raise _damaged(path) if database.damaged or cut_short else _nothing(path, tables.about)
+        return make_traces(path, database, tables, cut_short=cut_short)
+
+
+def _ignore(share: float) -> None:
+    """Nobody watches the progress."""
+
+
+def _is_export(database: Database) -> bool:
+    ours = any(name.startswith(_TABLE_PREFIXES) or name in _TABLES for name in database.columns)
+    return ours and database.has("StringIds")
+
+
+def _foreign(path: Path) -> UnreadableInputError:
+    return UnreadableInputError(
+        f"{path}: an SQLite database, but not an Nsight Systems export; "
+        "make one with `nsys export --type sqlite REPORT`"
+    )
+
+
+def _damaged(path: Path) -> UnreadableInputError:
+    return UnreadableInputError(
+        f"{path}: the database is damaged or cut off before its first event; export the report again"
+    )
+
+
+def _nothing(path: Path, about: About) -> EmptyRecordingError:
+    """Why there is no trace to be made of the export."""
+    if about.did_collect("Cuda"):
+        why = "CUDA was traced, but nothing used it while recording"
+    else:
+        why = "record with `nsys profile -t cuda,nvtx`"
+    return EmptyRecordingError(f"{path}: the export holds no GPU work, CUDA calls or NVTX ranges; {why}")

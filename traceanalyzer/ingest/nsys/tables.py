@@ -1,0 +1,100 @@
+"""All rows of an nsys export that traces are made of, each with its process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from traceanalyzer.ingest.nsys.about import About, about
+from traceanalyzer.ingest.nsys.device import device_ops, memory_events
+from traceanalyzer.ingest.nsys.events import Events, Strings, Tally
+from traceanalyzer.ingest.nsys.host import api_calls, call_ranges, overheads, waits
+from traceanalyzer.ingest.nsys.nccl import Payloads, payloads
+from traceanalyzer.ingest.nsys.nvtx import nvtx_marks, nvtx_ranges
+from traceanalyzer.ingest.nsys.processes import Owners
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from traceanalyzer.ingest.nsys.database import Database
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The rows of an export, or of one of its processes."""
+
+    about: About
+    strings: Strings
+    tally: Tally
+    payloads: Payloads
+    ops: Events
+    calls: Events
+    nvtx: Events
+    library_calls: Events
+    system_calls: Events
+    waits: Events
+    overheads: Events
+    memory: Events
+
+    @classmethod
+    def read(cls, database: Database, progress: Callable[[float], None]) -> Tables:
+        """Read every table once, in bulk. `progress` is called with the share done."""
+        tally, strings, described = Tally(), Strings(database), about(database)
+        ops = device_ops(database, strings, tally)
+        progress(0.2)
+        calls = api_calls(database, strings, tally)
+        progress(0.4)
+        found = payloads(database) if described.has_payloads else Payloads()
+        nvtx = nvtx_ranges(database, strings, tally, with_rows=bool(found.messages))
+        tally.skipped += nvtx_marks(database)
+        progress(0.8)
+        owners = Owners(database, ops, calls, nvtx)
+        calls = owners.assign(calls, tally, "CUDA API calls")
+        library, system = call_ranges(database, strings, tally)
+        tables = cls(
+            about=described,
+            strings=strings,
+            tally=tally,
+            payloads=found,
+            ops=owners.assign(ops, tally, "device operations"),
+            calls=calls,
+            nvtx=owners.assign(nvtx, tally, "NVTX ranges"),
+            library_calls=owners.assign(library, tally, "library calls"),
+            system_calls=owners.assign(system, tally, "operating-system calls"),
+            waits=owners.assign(
+                waits(database, strings, tally, calls, owners, described.schema), tally, "synchronisations"
+            ),
+            overheads=owners.assign(overheads(database, strings, tally), tally, "overheads"),
+            memory=owners.assign(memory_events(database), tally, "memory events"),
+        )
+        progress(1.0)
+        return tables
+
+    def events(self) -> dict[str, Events]:
+        """All kinds of rows by the name of their field."""
+        return {name: value for name, value in vars(self).items() if isinstance(value, Events)}
+
+    def processes(self) -> list[int]:
+        """Keys of the processes that did GPU work; without any, of those that called CUDA or have ranges."""
+        for candidates in ((self.ops,), (self.calls, self.nvtx)):
+            keys = {int(key) for events in candidates for key in np.unique(events.process)}
+            if keys:
+                return sorted(keys)
+        return []
+
+    def left_out(self) -> int:
+        """How many processes have rows, but no trace of their own."""
+        keys = {int(key) for events in self.events().values() for key in np.unique(events.process)}
+        return len(keys) - len(self.processes())
+
+    def of(self, process: int) -> Tables:
+        """The rows of one process."""
+
+        def mine(events: Events) -> Events:
+            rows = events.process == process
+            return events if rows.all() else events.take(rows)
+
+        changed: dict[str, Any] = {name: mine(events) for name, events in self.events().items()}
+        return replace(self, **changed)

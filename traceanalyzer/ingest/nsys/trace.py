@@ -1,0 +1,185 @@
+"""The traces of an nsys export: one for each process, with its threads, devices and rank."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from traceanalyzer.ingest.nsys.about import Gpus, gpus, mpi_ranks, process_names, thread_names
+from traceanalyzer.ingest.nsys.events import UNKNOWN, Events, pid_of
+from traceanalyzer.ingest.nsys.health import remarks
+from traceanalyzer.ingest.nsys.metrics import gpu_metrics, of_process
+from traceanalyzer.ingest.nsys.nccl import collectives
+from traceanalyzer.ingest.nsys.processes import NOBODY
+from traceanalyzer.trace import (
+    ApiCalls,
+    Collected,
+    DeviceOps,
+    Health,
+    HostRanges,
+    MemoryEvents,
+    Overheads,
+    Process,
+    RangeKind,
+    Thread,
+    Trace,
+    Waits,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from traceanalyzer.ingest.nsys.database import Database
+    from traceanalyzer.ingest.nsys.tables import Tables
+    from traceanalyzer.trace import I32, I64, Device
+
+ThreadNames = dict[tuple[int, int], str]
+
+_NVTX_COLUMNS = {"sequence": -1, "shapes": -1, "collective": -1}
+"""Columns of `HostRanges` that only NVTX ranges fill, and what the others have there."""
+
+
+def make_traces(path: Path, database: Database, tables: Tables, *, cut_short: bool) -> list[Trace]:
+    """One trace a process, ordered by rank. What concerns the whole file is in the first one's health."""
+    names = thread_names(database)
+    processes, notes = _processes(database, tables, names)
+    known_gpus = gpus(database)
+    traces = [_trace(path, tables.of(key), key, process, known_gpus, names) for key, process in processes.items()]
+    samples = gpu_metrics(database, tables.strings)
+    for i, (key, trace) in enumerate(zip(processes, traces, strict=True)):
+        mine = of_process(samples, pid_of(key), np.unique(trace.device_ops.device), known_gpus)
+        traces[i] = replace(trace, gpu_metrics=mine)
+    traces.sort(key=lambda trace: (trace.rank or 0, trace.process.pid or 0))
+    truncated = cut_short or bool(database.damaged)
+    for i, trace in enumerate(traces):
+        traces[i] = replace(trace, health=Health(events=trace.health.events, truncated=truncated))
+    tally = tables.tally
+    traces[0] = replace(
+        traces[0],
+        health=replace(
+            traces[0].health,
+            skipped=tally.skipped,
+            lost=tally.lost,
+            clipped=tally.clipped,
+            notes=(*remarks(database, tables.about, cut_short=cut_short), *notes, *tally.notes),
+        ),
+    )
+    return traces
+
+
+def _processes(database: Database, tables: Tables, threads: ThreadNames) -> tuple[dict[int, Process], list[str]]:
+    """The processes that get a trace, by key, and remarks on them."""
+    keys = tables.processes()
+    names = process_names(database)
+    ranks, world_size, notes = _ranks(database, tables, keys, threads)
+    if left_out := tables.left_out():
+        notes.append(f"{left_out} processes without GPU work are left out")
+    processes = {
+        key: Process(
+            pid=None if key == NOBODY else pid_of(key),
+            name=names.get(key, ""),
+            rank=ranks.get(key),
+            world_size=world_size,
+            host=tables.about.host,
+        )
+        for key in keys
+    }
+    return processes, notes
+
+
+def _ranks(
+    database: Database, tables: Tables, keys: list[int], threads: ThreadNames
+) -> tuple[dict[int, int], int | None, list[str]]:
+    """Rank of each process, the number of ranks, and how they are known if not from the recording."""
+    by_nccl = {key: known for key in keys if (known := tables.payloads.rank(key))}
+    world_size = max((size for _, size in by_nccl.values()), default=None)
+    ranks = {key: rank for key, (rank, _) in by_nccl.items()} | mpi_ranks(database, threads)
+    recorded = [ranks[key] for key in keys if key in ranks]
+    if len(recorded) == len(keys) and len(set(recorded)) == len(keys):
+        return ranks, world_size, []
+    if len(keys) == 1:
+        return {}, None, []
+    note = f"The export does not say the ranks of its {len(keys)} processes; they are numbered by process id"
+    return {key: i for i, key in enumerate(keys)}, None, [note]
+
+
+def _trace(path: Path, rows: Tables, key: int, process: Process, known: Gpus, names: ThreadNames) -> Trace:
+    """The trace of one process."""
+    lanes = _Threads(rows, key, names)
+    messages, of_range = collectives(rows.nvtx, rows.payloads, key, rows.strings)
+    nvtx_columns = {**rows.nvtx.columns, "collective": of_range}
+    ranges = _joined(
+        [nvtx_columns, rows.library_calls.columns, rows.system_calls.columns],
+        [lanes.of(rows.nvtx), lanes.of(rows.library_calls), lanes.of(rows.system_calls)],
+    )
+    about = rows.about
+    return Trace(
+        path=str(path),
+        source="nsys",
+        strings=rows.strings.values,
+        process=process,
+        threads=lanes.threads,
+        devices=_devices(rows, key, known),
+        device_ops=DeviceOps.from_columns(rows.ops.columns),
+        api_calls=ApiCalls.from_columns({**rows.calls.columns, "thread": lanes.of(rows.calls)}),
+        host_ranges=ranges,
+        waits=Waits.from_columns(rows.waits.columns),
+        overheads=Overheads.from_columns({**rows.overheads.columns, "thread": lanes.of(rows.overheads)}),
+        memory_events=MemoryEvents.from_columns(rows.memory.columns),
+        collectives=messages,
+        collected=_collected(rows),
+        health=Health(events=sum(len(events) for events in rows.events().values())),
+        epoch_ns=about.epoch_ns,
+        window=about.window,
+    )
+
+
+def _collected(rows: Tables) -> Collected:
+    """What was asked for where the file says so, else what there is."""
+    cuda = rows.about.did_collect("Cuda")
+    return Collected(
+        device=len(rows.ops) > 0 or bool(cuda),
+        api=len(rows.calls) > 0 or bool(cuda),
+        ops=bool(np.any(rows.nvtx.columns["kind"] == RangeKind.OP)),
+        shapes=bool(np.any(rows.nvtx.columns["shapes"] >= 0)),
+        memory=rows.about.memory_usage or len(rows.memory) > 0,
+        sync_events=len(rows.waits) > 0 or bool(cuda),
+    )
+
+
+def _devices(rows: Tables, key: int, known: Gpus) -> tuple[Device, ...]:
+    """The GPUs that the process worked on."""
+    used = np.unique(rows.ops.columns["device"])
+    return tuple(known.device(pid_of(key), int(ordinal)) for ordinal in used if ordinal >= 0)
+
+
+def _joined(parts: list[Mapping[str, NDArray[Any]]], threads: list[I32]) -> HostRanges:
+    """One table of ranges of several kinds."""
+    joined: dict[str, NDArray[Any]] = {"thread": np.concatenate(threads)}
+    for name in ("kind", "name", "start", "end"):
+        joined[name] = np.concatenate([part[name] for part in parts])
+    for name, fill in _NVTX_COLUMNS.items():
+        joined[name] = np.concatenate([part.get(name, np.full(len(part["start"]), fill)) for part in parts])
+    return HostRanges.from_columns(joined)
+
+
+class _Threads:
+    """The host threads of a process that have rows, numbered in the order of their ids."""
+
+    def __init__(self, rows: Tables, key: int, names: ThreadNames) -> None:
+        columns = [events.thread for events in rows.events().values() if events.thread is not None]
+        self._ids: I64 = np.unique(np.concatenate([np.unique(column) for column in columns]))
+        self.threads = tuple(
+            Thread("" if tid == UNKNOWN else str(tid), names.get((key, tid), "")) for tid in self._ids.tolist()
+        )
+
+    def of(self, events: Events) -> I32:
+        """For each row the index of its thread."""
+        if events.thread is None:
+            return np.full(len(events), UNKNOWN, np.int32)
+        return np.searchsorted(self._ids, events.thread).astype(np.int32)

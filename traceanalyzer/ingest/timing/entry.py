@@ -1,0 +1,157 @@
+"""What one line of a timing log says, and the names by which logs call it. Every time carries its unit in its name."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from traceanalyzer.limits import limits
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of a log; None is "the line does not say". Times are seconds, counts are a step's."""
+
+    step: int | None = None
+    iter_s: float | None = None
+    """Duration of the step, or its mean over the steps since the last line."""
+    data_s: float | None = None
+    samples: float | None = None
+    tokens: float | None = None
+    samples_per_s: float | None = None
+    tokens_per_s: float | None = None
+    mfu: float | None = None
+    """Model FLOP/s utilisation, 0..1."""
+    when_s: float | None = None
+    """Wall-clock time at which the line was written, where the log says it to the millisecond."""
+    rank: int | None = None
+    series: str = ""
+    """What the step counter belongs to (an epoch, a progress bar)."""
+    total: int | None = None
+    """Steps that the series has."""
+
+
+MAX_COUNT = 2.0**53
+"""Larger numbers are no step; a float does not count them one by one either."""
+UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "sec": 1.0, "secs": 1.0, "second": 1.0, "seconds": 1.0}
+_ITERATION = r"(?:iter|iteration|step|batch|train_step)(?:_?time|_duration|_latency)?"
+_BARE = r"time|duration|latency"
+"""A step's time only beside a step number; alone it may be a moment."""
+_DATA = r"(?:data|load|loading|loader|dataloader|input|batch_load|fetch)(?:_?time|_wait|_duration)?"
+_TIMED = re.compile(rf"(?:(?P<iter>{_ITERATION})|(?P<bare>{_BARE})|(?P<data>{_DATA}))_(?P<unit>{'|'.join(UNITS)})")
+_UNITLESS = re.compile(rf"(?!(?:step|iter|iteration|batch|train_step)$)(?:{_ITERATION}|{_BARE})")
+_PLAIN = {
+    "step": "step",
+    "iter": "step",
+    "iteration": "step",
+    "global_step": "step",
+    "rank": "rank",
+    "samples": "samples",
+    "batch_size": "samples",
+    "global_batch_size": "samples",
+    "tokens": "tokens",
+    "samples_per_s": "samples_per_s",
+    "samples_per_sec": "samples_per_s",
+    "samples_per_second": "samples_per_s",
+    "throughput_samples_per_s": "samples_per_s",
+    "images_per_s": "samples_per_s",
+    "fps": "samples_per_s",
+    "tokens_per_s": "tokens_per_s",
+    "tokens_per_sec": "tokens_per_s",
+    "tokens_per_second": "tokens_per_s",
+    "tps": "tokens_per_s",
+    "series": "series",
+    "total": "total",
+    "when_s": "when_s",
+    "mfu": "mfu",
+    "mfu_percent": "mfu_percent",
+    "its_per_s": "its_per_s",
+    "steps_per_s": "its_per_s",
+    "steps_per_second": "its_per_s",
+}
+
+
+@cache
+def meaning(name: str) -> tuple[str, float] | None:
+    """The field of `Entry` that a column, key or group stands for and the factor to its unit; None if none."""
+    name = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
+    timed = _TIMED.fullmatch(name)
+    if timed:
+        field = "iter_s" if timed["iter"] else "bare_s" if timed["bare"] else "data_s"
+        return field, UNITS[timed["unit"]]
+    return (_PLAIN[name], 1.0) if name in _PLAIN else None
+
+
+def unitless(names: Iterable[str]) -> str | None:
+    """The first name that stands for a step's time, beside a step number, but does not say its unit."""
+    plain = [re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_") for name in names]
+    numbered = any(_PLAIN.get(name) == "step" for name in plain)
+    return next((name for name in plain if _UNITLESS.fullmatch(name)), None) if numbered else None
+
+
+def entry(values: Mapping[str, Any]) -> Entry | None:
+    """The entry that named values make; None where they hold neither a time nor a rate."""
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        known = meaning(name)
+        if known is None or value is None:
+            continue
+        field, factor = known
+        if field == "series":
+            found[field] = str(value)
+            continue
+        read = number(value)
+        if read is not None:
+            found[field] = read * factor
+    bare = found.pop("bare_s", None)
+    if bare is not None and "step" in found:
+        found.setdefault("iter_s", bare)
+    _percent(found, values)
+    _positive(found)
+    for field in ("step", "rank", "total"):
+        if field in found and 0 <= found[field] < (limits().ranks if field == "rank" else MAX_COUNT):
+            found[field] = int(found[field])
+        else:
+            found.pop(field, None)
+    timed = found.keys() & {"iter_s", "samples_per_s", "tokens_per_s"} or {"step", "when_s"} <= found.keys()
+    return Entry(**found) if timed else None
+
+
+def number(value: object) -> float | None:
+    """A number as logs write it (`7,282`, `"36.27"`, `41.2%`); None for what is none, for NaN and infinity."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, str):
+        value = value[: limits().digits].strip().rstrip("%").replace(",", "")
+    try:
+        read = float(value)  # type: ignore[arg-type]  # what cannot be converted raises
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return read if math.isfinite(read) else None
+
+
+def _percent(found: dict[str, Any], values: Mapping[str, Any]) -> None:
+    """MFU as a share: a per cent sign says what it is, and no share is above 1.5 (clocks and peaks vary)."""
+    percent = found.pop("mfu_percent", None)
+    if percent is not None:
+        found["mfu"] = percent / 100
+    elif "mfu" in found and (str(values.get("mfu", "")).rstrip().endswith("%") or found["mfu"] > 1.5):
+        found["mfu"] /= 100
+    rate = found.pop("its_per_s", None)
+    if rate and "iter_s" not in found:
+        found["iter_s"] = 1 / rate
+
+
+def _positive(found: dict[str, Any]) -> None:
+    """Drop impossible values; nanoGPT, for one, writes an MFU of -100 % for "not yet known"."""
+    for field in ("iter_s", "samples_per_s", "tokens_per_s", "mfu", "samples", "tokens"):
+        if field in found and found[field] <= 0:
+            del found[field]
+    if found.get("data_s", 0.0) < 0:
+        del found["data_s"]

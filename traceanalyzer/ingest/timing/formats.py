@@ -1,0 +1,302 @@
+"""The line formats of timing logs, one visible list: what a line looks like and what its time means.
+
+A format reads a line into an `Entry`, returns None for lines that are not its own and raises ValueError for
+lines that are but cannot be read. Each example in `tests/data/timing` is a line as the program writes it.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from traceanalyzer.errors import TraceAnalyzerError
+from traceanalyzer.ingest.side_files import NOT_JSON
+from traceanalyzer.ingest.timing.entry import Entry, entry, meaning, number, unitless
+from traceanalyzer.limits import limits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+USUAL_LINES = 3
+"""Fewer lines that happen to look like a format are not a log of it."""
+
+_RANK = re.compile(r"\[(?:default|rank ?)(\d+)\]|\brank[ =](\d+)|^\s*(\d+): ", re.IGNORECASE)
+_WHEN = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)[.,](\d{3,6})")
+"""Only to the millisecond or finer: whole seconds cannot time a step."""
+_NUMBER = r"[-+]?(?:\d[\d,]*+\.?\d*+|\.\d++)(?:[eE][-+]?\d++)?"
+_LONG_NUMBER = re.compile(r"[\d,.]{40}")
+SEARCHED = 1024
+"""Characters of a line that are searched for a format: some take the square of it where a line is made to that end."""
+
+
+@dataclass(frozen=True)
+class LineFormat:
+    """One way to write step times."""
+
+    name: str
+    hint: str
+    """Text that every line of the format holds; asked first, because it is cheap."""
+    parse: Callable[[str], Entry | None]
+    minimum: int = USUAL_LINES
+    """How many lines it takes to be sure."""
+    averaged: str = ""
+    """What the time of a line is, where it is not that of one step: a sentence for the report."""
+    whole: bool = False
+    """Whether a line is read as a whole, and not searched."""
+
+
+def pattern_format(pattern: str) -> LineFormat:
+    """The user's own format: a regular expression with named groups (`iter_ms`, `iter_s`, `data_ms`,
+    `samples_per_s`, `tokens_per_s`, `step`, `mfu`, ...). Raises TraceAnalyzerError if it is none."""
+    try:
+        compiled = re.compile(pattern)
+    except re.error as error:
+        raise TraceAnalyzerError(f"--pattern is not a regular expression ({error}); mend it: {pattern}") from error
+    names = compiled.groupindex
+    unknown = [name for name in names if meaning(name) is None]
+    if unknown or not any((meaning(n) or ("",))[0] in ("iter_s", "samples_per_s", "tokens_per_s") for n in names):
+        what = f"does not know the group {unknown[0]}" if unknown else "names no time and no rate"
+        raise TraceAnalyzerError(
+            f"--pattern {what}; give named groups such as (?P<step>..), (?P<iter_ms>..), (?P<iter_s>..), "
+            "(?P<data_ms>..), (?P<samples_per_s>..), (?P<tokens_per_s>..), (?P<mfu>..)"
+        )
+    return LineFormat("pattern", "", _searching(compiled), 1, whole=True)
+
+
+def csv_format(header: str) -> LineFormat | None:
+    """The format of a table whose first line is `header`; None if that names no time or rate of a step."""
+    delimiter = next((d for d in (",", "\t", ";") if d in header), ",")
+    names = [name.strip() for name in _cells(header.lstrip("# "), delimiter)]
+    fields = [(meaning(name) or ("", 1.0))[0] for name in names]
+    if not {"iter_s", "samples_per_s", "tokens_per_s", "its_per_s"} & set(fields) and not {"step", "bare_s"} <= set(
+        fields
+    ):
+        missing = unitless(names) if len(names) > 1 else None
+        return None if missing is None else LineFormat("CSV", delimiter, _refusing(missing, delimiter), 1, whole=True)
+
+    def parse(line: str) -> Entry | None:
+        cells = _cells(line, delimiter)
+        if len(cells) != len(names):
+            raise ValueError("not as many cells as the header has names")
+        return entry(dict(zip(names, cells, strict=True)))
+
+    return LineFormat("CSV", delimiter if len(names) > 1 else "", parse, 1, whole=True)
+
+
+def _cells(line: str, delimiter: str) -> list[str]:
+    try:
+        return next(csv.reader([line], delimiter=delimiter), [])
+    except csv.Error:
+        return []
+
+
+class UnitlessError(ValueError):
+    """A time without a unit: not guessed at."""
+
+
+def _refusing(name: str, delimiter: str) -> Callable[[str], Entry | None]:
+    def parse(line: str) -> Entry | None:
+        if number(line.split(delimiter)[0].strip('"')) is None:
+            return None
+        raise UnitlessError(name)
+
+    return parse
+
+
+def _json_line(line: str) -> Entry | None:
+    if not line.lstrip().startswith("{"):
+        return None
+    values = _json(line)
+    found = entry({name: value for name, value in values.items() if not isinstance(value, dict | list)})
+    missing = unitless(values) if found is None else None
+    if missing is not None:
+        raise UnitlessError(missing)
+    return found
+
+
+def _json(text: str) -> dict[str, Any]:
+    try:
+        values = msgspec.json.decode(text)
+    except NOT_JSON as error:
+        raise ValueError("not JSON") from error
+    if not isinstance(values, dict):
+        raise ValueError("not a JSON object")
+    return values
+
+
+def _mllog(line: str) -> Entry | None:
+    """MLPerf: throughput of `tracked_stats` events, and the clock of events that count steps or samples."""
+    event = _json(line.partition(":::MLLOG")[2].strip())
+    metadata, value = event.get("metadata"), event.get("value")
+    metadata = metadata if isinstance(metadata, dict) else {}
+    stats = value if isinstance(value, dict) else {}
+    if event.get("event_type") == "INTERVAL_START" or not (stats or "step_num" in metadata):
+        return None
+    when = number(event.get("time_ms"))
+    values = {
+        "step": metadata.get("step_num"),
+        "samples_per_s": stats.get("throughput"),
+        "iter_s": stats.get("train_step_time"),
+        "when_s": None if when is None else when / 1e3,
+    }
+    return entry(values)
+
+
+def _regex(name: str, hint: str, pattern: str, minimum: int = USUAL_LINES, averaged: str = "") -> LineFormat:
+    return LineFormat(name, hint, _searching(re.compile(pattern.replace("NUMBER", _NUMBER))), minimum, averaged)
+
+
+def _searching(pattern: re.Pattern[str]) -> Callable[[str], Entry | None]:
+    def parse(line: str) -> Entry | None:
+        match = pattern.search(line)
+        if match is None:
+            return None
+        return entry({"when_s": _when(line), **match.groupdict()})
+
+    return parse
+
+
+def _when(line: str) -> float | None:
+    match = _WHEN.search(line)
+    if match is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(f"{match[1]} {match[2]}+00:00")
+    except ValueError:
+        return None
+    return moment.timestamp() + float(f"0.{match[3]}")
+
+
+_PHASES_BEGIN = "time (ms) |"
+_PHASES = re.compile(
+    rf"(?>.*?\b(?:forward|fwd): ({_NUMBER}))(?>.*?\b(?:backward|bwd): ({_NUMBER})).*\bstep: ({_NUMBER})"
+)
+_MICRO_PHASES = re.compile(
+    rf"(?>.*?\b(?:forward|fwd)_microstep: ({_NUMBER}))(?>.*?\b(?:backward|bwd)_microstep: ({_NUMBER}))"
+    rf".*\bstep_microstep: ({_NUMBER})"
+)
+_SAMPLES = re.compile(rf"(?:/|global_step=)(?P<step>\d+), .*?(?:Curr)?SamplesPerSec=(?P<samples_per_s>{_NUMBER})")
+_CURRENT = re.compile(rf"CurrSamplesPerSec=({_NUMBER})")
+
+
+def _deepspeed(line: str) -> Entry | None:
+    """The throughput timer's line, or the line of phases that may follow it (`wall_clock_breakdown`)."""
+    phases = _PHASES.match(line.partition(_PHASES_BEGIN)[2])
+    if phases is not None:
+        return entry({"iter_ms": sum(number(text) or 0.0 for text in phases.groups())})
+    match = _SAMPLES.search(line)
+    if match is None:
+        return None
+    current = _CURRENT.search(line)
+    rate = current[1] if current else match["samples_per_s"]
+    return entry({"step": match["step"], "samples_per_s": rate, "when_s": _when(line)})
+
+
+def _deepspeed_micro(line: str) -> Entry | None:
+    phases = _MICRO_PHASES.match(line.partition(_PHASES_BEGIN)[2])
+    return None if phases is None else entry({"iter_ms": sum(number(text) or 0.0 for text in phases.groups())})
+
+
+_BAR = re.compile(
+    rf"^(?P<series>[^|]*?)(?:\d+%[| ].*?)\s(?P<step>\d+)/(?P<total>\d+) \[[\d:]+<[\d:?]+,\s*"
+    rf"(?P<rate>{_NUMBER})(?:(?P<per>(?:it|step|batch|ba)e?s?/s)|s/(?:it|step|batch|ba))"
+)
+_TRAINING_BAR = re.compile(r"^$|train|epoch|iter|step", re.IGNORECASE)
+"""Bars of training; others (`Validation`, `Loading checkpoint shards`, `Map`) are not steps."""
+
+
+def _bar(line: str, lightning: bool) -> Entry | None:
+    match = _BAR.search(line)
+    if match is None:
+        return None
+    series = match["series"].strip(" :")
+    rate = "its_per_s" if match["per"] else "iter_s"
+    if not _TRAINING_BAR.search(series) or ("v_num=" in line) != lightning:
+        return None
+    return entry({rate: match["rate"], "step": match["step"], "total": match["total"], "series": series})
+
+
+_SUMMARY = re.compile(rf"'train_(runtime|samples_per_second|steps_per_second|tokens_per_second)': '?({_NUMBER})'?")
+
+
+def _hf_summary(line: str) -> Entry | None:
+    values = dict(_SUMMARY.findall(line))
+    return entry(values) if "runtime" in values and "steps_per_second" in values else None
+
+
+_BAR_MEANS = "A progress bar shows a running mean of the last steps: single slow steps and the spread are smoothed."
+
+FORMATS: tuple[LineFormat, ...] = (
+    LineFormat("JSONL", "{", _json_line, 2, whole=True),
+    _regex(
+        "Megatron-LM",
+        "elapsed time per iteration (ms)",
+        r"iteration\s+(?P<step>\d+)/\s*\d+ \|.*?elapsed time per iteration \(ms\): (?P<iter_ms>NUMBER)"
+        r"(?:.*?global batch size:\s*(?P<samples>\d+))?",
+        averaged="The time of a line is the mean over the iterations since the line before.",
+    ),
+    _regex(
+        "nanoGPT",
+        "iter ",
+        r"\biter (?P<step>\d+): loss \S+, time (?P<iter_ms>NUMBER)ms(?:, mfu (?P<mfu_percent>NUMBER)%)?",
+    ),
+    _regex(
+        "torchtitan",
+        "tps:",
+        r"\bstep:\s*(?P<step>\d+)\s+loss:.*?\btps: (?P<tokens_per_s>NUMBER)(?:.*?\bmfu: (?P<mfu_percent>NUMBER)%)?",
+        averaged="Tokens/s and MFU of a line are means over the steps since the line before.",
+    ),
+    LineFormat("DeepSpeed", "", _deepspeed),
+    LineFormat("DeepSpeed micro-steps", "_microstep", _deepspeed_micro, averaged="A line times a micro-step."),
+    _regex(
+        "vLLM",
+        "generation throughput",
+        r"Avg prompt throughput: NUMBER tokens/s, Avg generation throughput: (?P<tokens_per_s>NUMBER) tokens/s",
+        averaged="vLLM logs tokens generated in an interval, not steps: there are no step times in this log.",
+    ),
+    LineFormat("MLPerf", ":::MLLOG", _mllog, 2, whole=True),
+    LineFormat("Lightning", "v_num=", lambda line: _bar(line, True), averaged=_BAR_MEANS),
+    LineFormat("progress bar", "%", lambda line: _bar(line, False), averaged=_BAR_MEANS),
+    LineFormat(
+        "HF Trainer",
+        "'train_runtime'",
+        _hf_summary,
+        1,
+        "The only time in this log is the mean over the whole training.",
+    ),
+    *(
+        _regex(
+            "iteration lines",
+            "",
+            rf"(?:\[(?P<step>\d+)\]:?\s+)?\b(?:iter|iteration|step)(?:[_ ]time)?[ :=]+(?P<iter_{unit}>NUMBER) ?{unit}\b"
+            rf"(?:.*?\bdata(?:[_ ]time)?[ :=]+(?P<data_{unit}>NUMBER) ?{unit}\b)?"
+            r"(?:.*?\b(?:fps|samples/s|img/s|images/s)[ :=]+(?P<samples_per_s>NUMBER))?",
+        )
+        for unit in ("ms", "us", "s")
+    ),
+)
+"""In the order in which they are preferred where a log holds lines of several."""
+
+
+def read_line(form: LineFormat, line: str) -> Entry | None:
+    """The line's entry with the rank it says it is from; raises ValueError where the line is damaged."""
+    if form.hint not in line:
+        return None
+    searched = line if form.whole or len(line) <= SEARCHED else line[:SEARCHED].rpartition(" ")[0]
+    if not form.whole and _LONG_NUMBER.search(searched):
+        return None
+    found = form.parse(searched)
+    if found is None or found.rank is not None:
+        return found
+    said = _RANK.search(line[:SEARCHED])
+    return found if said is None else replace(found, rank=_rank(next(text for text in said.groups() if text)))
+
+
+def _rank(digits: str) -> int | None:
+    rank = int(digits) if len(digits) < len(str(limits().ranks)) else limits().ranks
+    return rank if rank < limits().ranks else None

@@ -1,0 +1,217 @@
+"""Timing logs: what a program wrote about its own steps, in one of the formats of `timing_formats`.
+
+Lines of no format are skipped and counted. Where a log holds several formats the first of the list is read.
+A log becomes a `Trace` for each rank that wrote to it, with nothing in it but `step_timings`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from traceanalyzer.errors import UnreadableInputError
+from traceanalyzer.ingest.stream import open_stream
+from traceanalyzer.ingest.timing.formats import (
+    FORMATS,
+    LineFormat,
+    UnitlessError,
+    csv_format,
+    pattern_format,
+    read_line,
+)
+from traceanalyzer.ingest.timing.steps import step_timings
+from traceanalyzer.ingest.timing.text import MAX_LINE, lines_of, pieces_of
+from traceanalyzer.trace import Health, Process, Trace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+    from traceanalyzer.ingest.timing.entry import Entry
+
+RECOGNISED_WITHIN = 32 * 1024 * 1024
+"""How far into a file the first step lines may be: start-up messages of large jobs take a few MB."""
+_NO_LOG = ("traceEvents", "SQLite format 3")
+"""Other readers' files, told at once."""
+
+
+def recognise(head: bytes, path: Path) -> bool:
+    """Whether the file holds enough lines of a known format. `head`: its first bytes, decompressed."""
+    if any(mark.encode() in head for mark in _NO_LOG):
+        return False
+    if _enough(_parse(lines_of([head]))):
+        return True
+    with open_stream(path, probing=True) as stream:
+        limited = (
+            piece for piece, _ in zip(pieces_of(stream), range(RECOGNISED_WITHIN // max(len(head), 1)), strict=False)
+        )
+        return not _binary(head) and _enough(_parse(lines_of(limited)))
+
+
+def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Trace]:
+    """A `Trace` for each rank that wrote to the log. Raises UnreadableInputError."""
+    return read_timing_log(path, progress=progress)
+
+
+@dataclass(frozen=True)
+class PatternLog:
+    """A log whose lines a user's pattern describes: any text that is no profiler's recording."""
+
+    pattern: str
+
+    def recognise(self, head: bytes, path: Path) -> bool:
+        """Whether the file is text."""
+        return b"\0" not in head
+
+    def read(self, path: Path, progress: Callable[[float], None] | None = None) -> list[Trace]:
+        """As `read_timing_log`."""
+        return read_timing_log(path, self.pattern, progress)
+
+
+def read_timing_log(
+    path: Path, pattern: str | None = None, progress: Callable[[float], None] | None = None
+) -> list[Trace]:
+    """The same; `pattern` is a regular expression with named groups that replaces the known formats.
+
+    Raises UnreadableInputError where no line says anything about steps, TraceAnalyzerError for a bad pattern.
+    """
+    forms = FORMATS if pattern is None else (pattern_format(pattern),)
+    with open_stream(path, progress) as stream:
+        found = _parse(lines_of(pieces_of(stream), cut := _Cut()), forms, known=pattern is not None, cut=cut)
+        found.truncated |= bool(stream.damage)
+        damage = stream.damage
+    chosen = found.chosen()
+    if chosen is None:
+        raise _nothing(path, pattern, found)
+    return _traces(path, found, chosen, damage)
+
+
+@dataclass
+class _Cut:
+    """Whether the last line read had no end."""
+
+    seen: bool = False
+
+    def __call__(self) -> None:
+        self.seen = True
+
+
+@dataclass
+class _Found:
+    """The entries of a log by format."""
+
+    entries: dict[LineFormat, list[Entry]] = field(default_factory=dict)
+    damaged: dict[LineFormat, int] = field(default_factory=dict)
+    lines: int = 0
+    truncated: bool = False
+    unitless: str = ""
+
+    def chosen(self) -> LineFormat | None:
+        """The preferred format of which there are enough lines: the first of the list."""
+        sure = [form for form, entries in self.entries.items() if len(entries) >= form.minimum]
+        order = {form: i for i, form in enumerate(FORMATS)}
+        return min(sure, key=lambda form: order.get(form, -1), default=None)
+
+    def add(self, form: LineFormat, line: str) -> bool:
+        """Read the line; whether it holds an entry of the format."""
+        try:
+            entry = read_line(form, line)
+        except UnitlessError as error:
+            self.unitless = str(error)
+            return False
+        except ValueError:
+            self.damaged[form] = self.damaged.get(form, 0) + 1
+            return False
+        if entry is not None:
+            self.entries.setdefault(form, []).append(entry)
+        return entry is not None
+
+
+def _parse(
+    lines: Iterable[str], forms: tuple[LineFormat, ...] = FORMATS, *, known: bool = False, cut: _Cut | None = None
+) -> _Found:
+    """Try every format on every line; a table's header, in the first line with text, adds its own format."""
+    found = _Found()
+    for line in lines:
+        if not line.strip():
+            continue
+        found.lines += 1
+        if found.lines == 1 and not known and len(line) <= MAX_LINE:
+            table = csv_format(line)
+            forms = forms if table is None else (table,)
+            if table is not None:
+                continue
+        read = [found.add(form, line) for form in forms] if len(line) <= MAX_LINE else []
+        if any(read):
+            forms = _still_open(forms, found)
+        if cut is not None and cut.seen:
+            found.truncated = not any(read) and _began(forms, found, line)
+    return found
+
+
+def _still_open(forms: tuple[LineFormat, ...], found: _Found) -> tuple[LineFormat, ...]:
+    """The formats that may yet be chosen: up to the first of which there are enough lines."""
+    for i, form in enumerate(forms):
+        if len(found.entries.get(form, ())) >= form.minimum:
+            return forms[: i + 1]
+    return forms
+
+
+def _began(forms: Iterable[LineFormat], found: _Found, line: str) -> bool:
+    """Whether a line that could not be read begins like those that could."""
+    return any(form.hint and form.hint in line for form in forms if form in found.entries)
+
+
+def _enough(found: _Found) -> bool:
+    return found.chosen() is not None or bool(found.unitless)
+
+
+def _binary(head: bytes) -> bool:
+    return b"\0" in head and not head.startswith((b"\xff\xfe", b"\xfe\xff"))
+
+
+def _traces(path: Path, found: _Found, form: LineFormat, damage: str) -> list[Trace]:
+    by_rank = _by_rank(found.entries[form])
+    lost = found.damaged.get(form, 0)
+    skipped = found.lines - len(found.entries[form]) - lost
+    traces = []
+    for rank in sorted(by_rank, key=lambda r: -1 if r is None else r):
+        steps = step_timings(by_rank[rank])
+        notes = [f"Read as a timing log ({form.name}).", form.averaged, *steps.notes]
+        if damage:
+            notes.append(f"The log stops early: {damage}.")
+        health = Health(
+            events=len(by_rank[rank]),
+            skipped=skipped + steps.repeated,
+            lost=lost + steps.lost,
+            truncated=found.truncated,
+            notes=tuple(note for note in notes if note),
+        )
+        traces.append(Trace(str(path), "timing_log", [], Process(rank=rank), step_timings=steps.table, health=health))
+        skipped = lost = 0
+    return traces
+
+
+def _by_rank(entries: Iterable[Entry]) -> dict[int | None, list[Entry]]:
+    """The entries of each rank. Where only one rank is ever named, lines that name none are its own too."""
+    entries = list(entries)
+    named = {entry.rank for entry in entries} - {None}
+    only = named.pop() if len(named) == 1 else None
+    result: dict[int | None, list[Entry]] = {}
+    for entry in entries:
+        result.setdefault(only if entry.rank is None else entry.rank, []).append(entry)
+    return result
+
+
+def _nothing(path: Path, pattern: str | None, found: _Found) -> UnreadableInputError:
+    if found.unitless:
+        return UnreadableInputError(
+            f"{path}: `{found.unitless}` does not say its unit; rename it to {found.unitless}_ms or {found.unitless}_s"
+        )
+    if pattern is not None:
+        return UnreadableInputError(f"{path}: none of its {found.lines} lines matches --pattern; mend the pattern")
+    names = ", ".join(dict.fromkeys(form.name for form in FORMATS))
+    return UnreadableInputError(
+        f"{path}: none of its {found.lines} lines is a step's in a known format ({names}); say how they look with "
+        "--pattern"
+    )

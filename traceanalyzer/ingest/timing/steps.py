@@ -1,0 +1,151 @@
+"""From the entries that one rank wrote to a table of steps: repeats dropped, times worked out where lines have none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.trace import StepTimings
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from traceanalyzer.ingest.timing.entry import Entry
+    from traceanalyzer.trace import F64, I64
+
+MAX_STEP_S = 7 * 86_400.0
+"""No step takes a week: a longer time is damaged."""
+_NS = 1e9
+CLOCK_DIGITS = 6
+"""Finest digit of a log's clock; seconds since 1970 in a float are good to a quarter of a microsecond."""
+
+
+@dataclass(frozen=True, eq=False)
+class LoggedSteps:
+    """The steps of one rank, and what was done to get them."""
+
+    table: StepTimings
+    repeated: int
+    """Lines about a step that another line had been about."""
+    lost: int
+    """Lines with an impossible time."""
+    notes: tuple[str, ...]
+
+
+def step_timings(entries: Sequence[Entry]) -> LoggedSteps:
+    """The steps in the order of the log. Progress bars of the same name but fewer steps (evaluation) are left out."""
+    merged = _merged(_longest_bars(entries))
+    kept = _without_repeats(merged)
+    between = not any(e.iter_s for e in kept)
+    duration = _between_lines(kept) if between else _column([e.iter_s for e in kept])
+    impossible = duration > MAX_STEP_S
+    duration[impossible] = np.nan
+    data = _column([e.data_s for e in kept])
+    notes = [_stride_note(kept, between=between and bool(np.isfinite(duration).any()))]
+    if np.nanmedian(data / duration) > 1 if np.isfinite(data * duration).any() else False:
+        duration = duration + data
+        notes.append(
+            "The log's data time is longer than its iteration time, so the two are taken to follow each other."
+        )
+    time = _ns(duration)
+    known = np.where(time > 0, time, 0)
+    table = StepTimings.from_columns(
+        {
+            "step": [-1 if e.step is None else e.step for e in kept],
+            "start": np.concatenate((np.zeros(1, np.int64), np.cumsum(known)[:-1])) if len(kept) else [],
+            "duration": time,
+            "data": _ns(data),
+            "samples": _count([e.samples for e in kept]),
+            "tokens": _count([e.tokens for e in kept]),
+            **{name: _rate([getattr(e, name) for e in kept]) for name in ("samples_per_s", "tokens_per_s", "mfu")},
+        }
+    )
+    repeated = len(entries) - len(kept)
+    return LoggedSteps(table, repeated, int(impossible.sum()), tuple(note for note in notes if note))
+
+
+def _longest_bars(entries: Sequence[Entry]) -> list[Entry]:
+    """Without the bars that share their (empty) name with a longer one: evaluation inside training."""
+    longest: dict[str, int] = {}
+    for e in entries:
+        longest[e.series] = max(longest.get(e.series, 0), e.total or 0)
+    return [e for e in entries if e.series or (e.total or 0) == longest[e.series]]
+
+
+def _merged(entries: Sequence[Entry]) -> list[Entry]:
+    """Two lines about one step (its throughput, then its time) as one entry."""
+    result: list[Entry] = []
+    for e in entries:
+        last = result[-1] if result else None
+        if last is not None and e.step is None and e.iter_s and last.step is not None and last.iter_s is None:
+            result[-1] = replace(last, iter_s=e.iter_s, data_s=e.data_s)
+        else:
+            result.append(e)
+    if any(e.step is not None for e in result):
+        return [e for e in result if e.step is not None]
+    return result
+
+
+def _without_repeats(entries: Sequence[Entry]) -> list[Entry]:
+    """One entry a step. A bar is drawn several times a step, and ranks without a name log the same steps; but a
+    counter that starts again is another epoch."""
+    result: list[Entry] = []
+    seen: set[int] = set()
+    series, first, last = "", 0, 0
+    for e in entries:
+        if e.step is None:
+            result.append(e)
+            continue
+        if not seen or e.series != series or (e.step <= first and last - first > 1):
+            seen, series, first = set(), e.series, e.step
+        if e.step in seen:
+            continue
+        seen.add(e.step)
+        last = max(e.step, last) if len(seen) > 1 else e.step
+        result.append(e)
+    return result
+
+
+def _between_lines(entries: Sequence[Entry]) -> F64:
+    """Time between the lines of a log divided by the steps between them, s; NaN where that cannot be told."""
+    when = _column([e.when_s for e in entries])
+    step = _column([e.step for e in entries])
+    result = np.full(len(entries), np.nan)
+    if len(entries) > 1:
+        steps, time = np.diff(step), np.round(np.diff(when), CLOCK_DIGITS)
+        good = (steps > 0) & (time > 0)
+        result[1:][good] = time[good] / steps[good]
+    return result
+
+
+def _stride_note(entries: Sequence[Entry], *, between: bool) -> str:
+    numbers = [e.step for e in entries if e.step is not None]
+    stride = float(np.median(np.diff(numbers))) if len(numbers) > 1 else 1.0
+    every = f"Only every {stride:.0f}th step is logged. " if stride > 1 else ""
+    how = (
+        "The log holds no step times: they are the time between its lines, divided by the steps between."
+        if between
+        else ""
+    )
+    return (every + how).strip()
+
+
+def _column(values: Sequence[float | None]) -> F64:
+    return np.array([np.nan if v is None else v for v in values], np.float64)
+
+
+def _ns(seconds: F64) -> I64:
+    known = np.isfinite(seconds) & (np.abs(seconds) <= 2 * MAX_STEP_S)
+    result: I64 = np.where(known, np.rint(np.where(known, seconds, 0.0) * _NS), -1).astype(np.int64)
+    return result
+
+
+def _count(values: Sequence[float | None]) -> I64:
+    known = [v if v is not None and v < 2**62 else -1 for v in values]
+    return np.array(known, np.float64).astype(np.int64)
+
+
+def _rate(values: Sequence[float | None]) -> F64:
+    return np.array([-1.0 if v is None else v for v in values], np.float64)

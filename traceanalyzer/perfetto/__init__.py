@@ -1,0 +1,1 @@
+"""Overlays for Perfetto."""

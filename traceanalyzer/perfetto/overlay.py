@@ -1,0 +1,173 @@
+"""What the analysis found as tracks over time, on the recording's own clock: to be opened beside it in a viewer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.causes.critical_path import PathKind
+from traceanalyzer.analysis.causes.gaps import GapSide, IdleCause
+from traceanalyzer.analysis.causes.start import stream_numbers
+from traceanalyzer.analysis.tables.gap_rows import detail
+from traceanalyzer.analysis.tables.path_rows import segment_names
+from traceanalyzer.diagnosis.diagnose import diagnose
+from traceanalyzer.selection import measured
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from traceanalyzer.analysis.measure import Measurements
+    from traceanalyzer.analysis.time.timed import Timed
+    from traceanalyzer.diagnosis.finding import Finding
+    from traceanalyzer.selection import Knowledge, Selection
+    from traceanalyzer.trace import I64, Bool, Run
+
+PATH_OF_CLASS = {
+    "compute": PathKind.COMPUTE,
+    "memory": PathKind.COMPUTE,
+    "launch": PathKind.LAUNCH,
+    "communication": PathKind.COMMUNICATION,
+    "sync": PathKind.WAIT,
+    "input": PathKind.INPUT,
+    "host": PathKind.HOST,
+    "transfer": PathKind.COPY,
+}
+"""The kind of segment of the critical path that a finding's class speaks of."""
+
+
+@dataclass(frozen=True)
+class Label:
+    """What a slice says. `kind` is the product's own word, the rest comes from the recording."""
+
+    kind: str
+    name: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Track:
+    """Slices that do not overlap, in time order; those without a length are moments."""
+
+    title: str
+    start: I64
+    """On the recording's own clock, ns."""
+    duration: I64
+    label: I64
+    """Index of each slice's label."""
+    labels: list[Label]
+
+
+@dataclass(frozen=True, eq=False)
+class Counter:
+    """A number over time: from each moment on it has that value."""
+
+    title: str
+    time: I64
+    value: I64
+
+
+@dataclass(frozen=True, eq=False)
+class Overlay:
+    """Tracks of one process, in order of display."""
+
+    path: str
+    opens_in_viewer: bool
+    """As in `Trace`: then the overlay can be merged with it."""
+    rank: int | None
+    epoch_ns: int
+    tracks: list[Track]
+    counters: list[Counter]
+
+
+def build_overlay(run: Run, selection: Selection | None = None, knowledge: Knowledge | None = None) -> Overlay:
+    """The overlay of one rank, the critical one unless one is asked for.
+
+    Raises EmptyRecordingError for a rank, device or step that the recording does not have.
+    """
+    of = measured(run, selection, knowledge)
+    m = of.critical
+    findings = diagnose(m).findings
+    tracks = [_steps(m), _path(m), *_gaps(m), _findings(m, findings)]
+    trace = m.trace
+    if not trace.opens_in_viewer:
+        tracks += _device_work(m)
+    return Overlay(trace.path, trace.opens_in_viewer, trace.rank, trace.epoch_ns, tracks, list(_queues(m)))
+
+
+def _steps(m: Measurements) -> Track:
+    steps = m.steps
+    labels = [Label("step", name, "warm-up" if i < steps.warmup else "") for i, name in enumerate(steps.names)]
+    return Track("steps", steps.start, steps.duration, np.arange(len(steps)), labels)
+
+
+def _path(m: Measurements) -> Track:
+    """The critical path; neighbouring segments of one kind and name are one slice."""
+    path = m.critical_path
+    code, names = segment_names(m, path)
+    key = code * len(PathKind) + path.kind
+    first = np.flatnonzero(np.append(True, key[1:] != key[:-1])[: len(key)])
+    used, label = np.unique(key[first], return_inverse=True)
+    labels = [Label(PathKind(k % len(PathKind)).label, names[k // len(PathKind)]) for k in used.tolist()]
+    end = np.append(path.start[first[1:]], path.end[-1:])
+    return Track("critical path", path.start[first], end - path.start[first], label, labels)
+
+
+def _gaps(m: Measurements) -> Iterator[Track]:
+    gaps = m.gaps
+    inside = (gaps.side == GapSide.INSIDE) & _asked_for(m, gaps.start, gaps.end)
+    for device in m.activity:
+        rows = np.flatnonzero(inside & (gaps.device == device))
+        labels = [Label(IdleCause(gaps.cause[i]).label, "", detail(m, gaps, i)) for i in rows.tolist()]
+        yield Track(f"idle gaps of GPU {device}", gaps.start[rows], gaps.duration[rows], np.arange(len(rows)), labels)
+
+
+def _findings(m: Measurements, findings: list[Finding]) -> Track:
+    """Each finding where the critical path has the longest segment of its kind, else where the steady state begins."""
+    path, first = m.critical_path, int(m.steps.start[m.steps.warmup])
+    moments = []
+    for finding in findings:
+        rows = np.flatnonzero(path.kind == PATH_OF_CLASS.get(finding.cls, len(PathKind)))
+        moments.append(int(path.start[rows[path.duration[rows].argmax()]]) if len(rows) else first)
+    order = np.argsort(moments, kind="stable")
+    start = np.array(moments, np.int64)[order]
+    labels = [Label(f.cls, f.id, f.title) for f in findings]
+    return Track("findings", start, np.zeros_like(start), order, labels)
+
+
+def _device_work(timed: Timed) -> Iterator[Track]:
+    """Device ops by stream, for recordings that the viewer cannot open."""
+    ops, stream = timed.trace.device_ops, stream_numbers(timed)
+    asked = _asked_for(timed, ops.start, ops.end)
+    for one in np.unique(stream).tolist():
+        rows = np.flatnonzero((stream == one) & asked)
+        if len(rows):
+            used, label = np.unique(ops.name[rows], return_inverse=True)
+            labels = [Label("", timed.trace.strings[code]) for code in used.tolist()]
+            title = f"GPU {ops.device[rows[0]]}, stream {ops.stream[rows[0]]}"
+            yield Track(title, ops.start[rows], (ops.end - ops.start)[rows], label, labels)
+
+
+def _queues(timed: Timed) -> Iterator[Counter]:
+    """Ops launched and not finished, by stream."""
+    ops, stream = timed.trace.device_ops, stream_numbers(timed)
+    for one in np.unique(stream).tolist():
+        rows = np.flatnonzero(
+            (stream == one) & (timed.launch_time >= 0) & _asked_for(timed, timed.launch_time, ops.end)
+        )
+        if len(rows):
+            time = np.concatenate((timed.launch_time[rows], ops.end[rows]))
+            order = np.argsort(time, kind="stable")
+            depth = np.cumsum(np.repeat([1, -1], len(rows))[order])
+            last = np.append(np.diff(time[order]) > 0, True)
+            title = f"launch queue of GPU {ops.device[rows[0]]}, stream {ops.stream[rows[0]]}"
+            yield Counter(title, time[order][last], depth[last])
+
+
+def _asked_for(timed: Timed, start: I64, end: I64) -> Bool:
+    """Which of these intervals touch the step that was asked for; all, where none was."""
+    if timed.only_step is None:
+        return np.ones(len(start), bool)
+    result: Bool = (end > timed.steps.start[0]) & (start < timed.steps.end[-1])
+    return result

@@ -1,0 +1,1 @@
+"""The timeline of the HTML page: lanes, colours and pixels."""

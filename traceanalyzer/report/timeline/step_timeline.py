@@ -1,0 +1,263 @@
+"""The timeline of one representative step: device streams, idle gaps by cause, host threads, in bounded size.
+
+What is shown are the longest events of each sort; `Timeline.shown` says how many that is of how many.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.causes.critical_path import PathKind
+from traceanalyzer.analysis.causes.gaps import IdleCause
+from traceanalyzer.analysis.names.kernel_names import short_name
+from traceanalyzer.analysis.tables.gap_rows import detail
+from traceanalyzer.analysis.tables.path_rows import segment_names
+from traceanalyzer.report.timeline.lanes import Category, Events, Lane, Shown, Timeline
+from traceanalyzer.trace import RangeKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from traceanalyzer.analysis.measure import Measurements
+    from traceanalyzer.analysis.time.steps import Steps
+    from traceanalyzer.trace import I64, Bool
+
+MAX_DEVICE_OPS, MAX_GAPS, MAX_HOST_EVENTS = 8_000, 4_000, 10_000
+"""Longest ones shown. A step of a large model in eager mode has 800 kernels and 6,000 host events: nearly every step
+is shown in full, and a browser still draws all of it at once."""
+EXPLAINED_GAPS = 400
+"""Longest gaps whose cause is told in words; each costs a search of the host's timeline."""
+MAX_THREADS, MAX_DEPTH, MAX_STREAMS = 6, 8, 16
+"""Threads and streams with the most time, and levels of nesting, that a screen can show."""
+MAX_NAME = 160
+"""Characters of a name or of its explanation."""
+
+
+_OF_PATH = np.array(
+    [
+        Category.PATH_LAUNCH + kind - PathKind.LAUNCH if kind >= PathKind.LAUNCH else Category[kind.name]
+        for kind in PathKind
+    ]
+)
+_OF_RANGE = {RangeKind.ANNOTATION: Category.ANNOTATION, RangeKind.LIBRARY: Category.LIBRARY}
+
+
+def representative(steps: Steps) -> int:
+    """Index (among `steps`) of the steady step whose time is closest to the median."""
+    time = steps.duration[steps.steady]
+    return steps.warmup + int(np.abs(time - np.median(time)).argmin())
+
+
+def step_timeline(m: Measurements) -> Timeline | None:
+    """The timeline of the representative step; None where neither host nor device was recorded event by event."""
+    if not len(m.trace.device_ops) and not len(m.tree.start):
+        return None
+    drawing = _Drawing(m, representative(m.steps))
+    parts = [part for draw in LANES for part in draw(drawing)]
+    return drawing.timeline(parts)
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """Events of one sort: rows of whatever they are, and what is drawn of them."""
+
+    lane: I64
+    category: I64
+    start: I64
+    end: I64
+    name: list[str]
+    detail: list[str]
+
+
+class _Drawing:
+    """The step being drawn: its window, and the lanes and counts met so far."""
+
+    def __init__(self, m: Measurements, step: int) -> None:
+        steps = m.steps
+        self.m, self.step = m, step
+        self.window = (int(steps.start[step]), int(steps.end[step]))
+        self.extent = (
+            min(self.window[0], int(steps.host_start[step])),
+            max(self.window[1], int(steps.host_end[step])),
+        )
+        self.lanes: list[Lane] = []
+        self.shown: list[Shown] = []
+
+    def longest(self, what: str, rows: I64, start: I64, end: I64, limit: int) -> I64:
+        """Of these rows those in the step, at most `limit` of them: the longest."""
+        rows = rows[(end[rows] > self.extent[0]) & (start[rows] < self.extent[1])]
+        kept = rows
+        if len(rows) > limit:
+            length = np.minimum(end[rows], self.extent[1]) - np.maximum(start[rows], self.extent[0])
+            kept = np.sort(rows[np.argpartition(-length, limit - 1)[:limit]])
+        if len(rows):
+            self.shown.append(Shown(what, len(kept), len(rows)))
+        return kept
+
+    def add_lanes(self, title: str, levels: int = 1) -> int:
+        """New lanes of one title; the first one's index."""
+        self.lanes += [Lane(title, level) for level in range(levels)]
+        return len(self.lanes) - levels
+
+    def timeline(self, parts: list[_Part]) -> Timeline:
+        """All parts together, times from the step's start."""
+        names, name = _coded([text for part in parts for text in part.name])
+        details, told = _coded([text for part in parts for text in part.detail])
+        steps, origin = self.m.steps, self.window[0]
+
+        def joined(values: list[I64]) -> I64:
+            return np.concatenate([*values, np.empty(0, np.int64)])
+
+        return Timeline(
+            step=steps.first + self.step if steps.found else None,
+            origin_ns=origin,
+            extent=(self.extent[0] - origin, self.extent[1] - origin),
+            window=(0, self.window[1] - origin),
+            lanes=self.lanes,
+            names=names,
+            detail=details,
+            events=Events.from_columns(
+                {
+                    "lane": joined([p.lane for p in parts]),
+                    "category": joined([p.category for p in parts]),
+                    "start": joined([p.start for p in parts]) - origin,
+                    "end": joined([p.end for p in parts]) - origin,
+                    "name": name,
+                    "detail": told,
+                }
+            ),
+            shown=self.shown,
+        )
+
+
+def _coded(texts: list[str]) -> tuple[list[str], I64]:
+    """Distinct texts, and for each text its index; -1 for an empty one."""
+    codes: dict[str, int] = {}
+    index = np.array([codes.setdefault(t, len(codes)) if t else -1 for t in texts], np.int64)
+    return list(codes), index
+
+
+def _name(text: str | None) -> str:
+    return _cut(text) if text else "(no name)"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_NAME else text[: MAX_NAME - 1] + "…"
+
+
+def _critical_path(d: _Drawing) -> Iterator[_Part]:
+    """The chain of causes that is as long as the step; segments of one kind in a row are one."""
+    path = d.m.critical_path
+    here = np.flatnonzero((path.end > d.extent[0]) & (path.start < d.extent[1]))
+    if not len(here):
+        return
+    kind, length = path.kind[here], path.duration[here]
+    first = np.flatnonzero(np.append(True, (kind[1:] != kind[:-1]) | (kind[1:] < PathKind.LAUNCH)))
+    count = np.diff(np.append(first, len(here)))
+    run = np.repeat(np.arange(len(first)), count)
+    longest = np.lexsort((length, run))[np.cumsum(count) - 1]
+    start, end = path.start[here[first]], path.end[here[first + count - 1]]
+    rows = d.longest("stretches of the critical path", np.arange(len(first)), start, end, MAX_GAPS)
+    code, names = segment_names(d.m, path)
+    lane = d.add_lanes("critical path")
+    yield _Part(
+        lane=np.full(len(rows), lane),
+        category=_OF_PATH[kind[first[rows]]],
+        start=start[rows],
+        end=end[rows],
+        name=[_name(names[i]) for i in code[here[longest[rows]]].tolist()],
+        detail=[f"the longest of {n} segments in a row" if n > 1 else "" for n in count[rows].tolist()],
+    )
+
+
+def _gaps(d: _Drawing) -> Iterator[_Part]:
+    """Idle gaps of each device, by cause."""
+    gaps = d.m.gaps
+    rows = d.longest("idle gaps", np.arange(len(gaps)), gaps.start, gaps.end, MAX_GAPS)
+    explained = set(rows[np.argsort(-gaps.duration[rows], kind="stable")[:EXPLAINED_GAPS]].tolist())
+    for device in np.unique(gaps.device[rows]).tolist():
+        here = rows[gaps.device[rows] == device]
+        lane = d.add_lanes(f"GPU {device} idle")
+        yield _Part(
+            lane=np.full(len(here), lane),
+            category=gaps.cause[here].astype(np.int64) + Category.IDLE_LAUNCH,
+            start=gaps.start[here],
+            end=gaps.end[here],
+            name=[f"idle: {IdleCause(cause).label}" for cause in gaps.cause[here].tolist()],
+            detail=[_cut(detail(d.m, gaps, row)) if row in explained else "" for row in here.tolist()],
+        )
+
+
+def _streams(d: _Drawing) -> Iterator[_Part]:
+    """Work of each stream of each device."""
+    ops = d.m.trace.device_ops
+    rows = d.longest("device ops", np.arange(len(ops)), ops.start, ops.end, MAX_DEVICE_OPS)
+    category = np.where(
+        d.m.is_communication, Category.COMMUNICATION, np.where(d.m.is_copy, Category.COPY, Category.COMPUTE)
+    )
+    place = np.stack((ops.device[rows], ops.stream[rows]))
+    distinct, group = np.unique(place, axis=1, return_inverse=True)
+    time = np.bincount(group.reshape(-1), weights=ops.end[rows] - ops.start[rows], minlength=distinct.shape[1])
+    for g in np.sort(np.argsort(-time)[:MAX_STREAMS]).tolist():
+        here = rows[group.reshape(-1) == g]
+        lane = d.add_lanes(f"GPU {distinct[0, g]} stream {distinct[1, g]}")
+        full = [d.m.trace.text(code) or "" for code in ops.name[here].tolist()]
+        short = {name: short_name(name) for name in set(full)}
+        yield _Part(
+            lane=np.full(len(here), lane),
+            category=category[here],
+            start=ops.start[here],
+            end=ops.end[here],
+            name=[_name(short[name]) for name in full],
+            detail=[_cut(name) if short[name] != name else "" for name in full],
+        )
+
+
+def _threads(d: _Drawing) -> Iterator[_Part]:
+    """Operators, annotations and API calls of each host thread, nested."""
+    tree, trace = d.m.tree, d.m.trace
+    shallow = np.flatnonzero(tree.depth < MAX_DEPTH)
+    rows = d.longest("host ranges and calls", shallow, tree.start, tree.end, MAX_HOST_EVENTS)
+    category = _host_categories(d, rows)
+    threads, of_thread = np.unique(tree.thread[rows], return_inverse=True)
+    outermost = np.where(tree.depth[rows] == 0, tree.end[rows] - tree.start[rows], 0)
+    busiest = threads[np.argsort(-np.bincount(of_thread, weights=outermost), kind="stable")[:MAX_THREADS]]
+    for thread in busiest.tolist():
+        here = tree.thread[rows] == thread
+        lane = d.add_lanes(_thread_title(d, thread), int(tree.depth[rows[here]].max()) + 1)
+        is_call, row = tree.is_call[rows[here]], tree.row[rows[here]]
+        yield _Part(
+            lane=lane + tree.depth[rows[here]].astype(np.int64),
+            category=category[here],
+            start=tree.start[rows[here]],
+            end=tree.end[rows[here]],
+            name=[
+                _name(trace.text(int((trace.api_calls if call else trace.host_ranges).name[r])))
+                for call, r in zip(is_call.tolist(), row.tolist(), strict=True)
+            ],
+            detail=[""] * int(here.sum()),
+        )
+
+
+def _host_categories(d: _Drawing, rows: I64) -> I64:
+    tree = d.m.tree
+    result = np.full(len(rows), int(Category.OPERATOR))
+    for kind, category in _OF_RANGE.items():
+        result[tree.kind[rows] == kind] = category
+    call: Bool = tree.is_call[rows]
+    result[call] = np.where(d.m.blocks[tree.row[rows[call]]], Category.WAIT, Category.API_CALL)
+    return result
+
+
+def _thread_title(d: _Drawing, thread: int) -> str:
+    known = d.m.trace.threads[thread] if 0 <= thread < len(d.m.trace.threads) else None
+    if known is None:
+        return "host thread"
+    return _cut(known.name if known.tid in known.name else f"thread {known.tid} {known.name}".strip())
+
+
+LANES = (_critical_path, _gaps, _streams, _threads)
+"""What is drawn, from the top."""
