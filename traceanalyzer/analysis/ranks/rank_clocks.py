@@ -51,13 +51,12 @@ def align_clocks(epochs: Sequence[int], end: I64, present: Bool) -> Clocks:
     shared = present.T.astype(np.int64) @ present.astype(np.int64)
     done = np.zeros(count, bool)
     done[0] = True
-    connected = True
     while not done.all():
         pairs = np.where(done[:, None] & ~done[None, :], shared, -1)
         reference, rank = (int(i) for i in np.unravel_index(pairs.argmax(), pairs.shape))
         done[rank] = True
         if not shared[reference, rank]:
-            connected = False
+            # It shares no collective with those done: it has no clock in common with them, and needs none.
             continue
         rows = present[:, reference] & present[:, rank]
         difference = (end[rows, rank] - offset[rank]) - (end[rows, reference] - offset[reference])
@@ -67,7 +66,7 @@ def align_clocks(epochs: Sequence[int], end: I64, present: Bool) -> Clocks:
             offset[rank] += apart
             corrected[rank] = apart
         spread = max(spread, sigma)
-    return Clocks(offset, corrected, spread, (known or connected) and spread <= MAX_SPREAD_NS)
+    return Clocks(offset, corrected, spread, (known or bool(len(end))) and spread <= MAX_SPREAD_NS)
 
 
 def _median(values: I64) -> tuple[int, float]:
