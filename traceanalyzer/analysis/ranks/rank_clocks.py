@@ -50,10 +50,9 @@ def align_clocks(epochs: Sequence[int], end: I64, present: Bool) -> Clocks:
     corrected, spread = np.zeros(count, np.int64), 0.0
     if not len(end):
         return Clocks(offset, corrected, spread, known or count < 2)
-    connected = True
     for reference, rank, shared in _most_shared_first(present):
         if not shared:
-            connected = False
+            # It shares no collective with those done: it has no clock in common with them, and needs none.
             continue
         rows = present[:, reference] & present[:, rank]
         difference = (end[rows, rank] - offset[rank]) - (end[rows, reference] - offset[reference])
@@ -63,7 +62,7 @@ def align_clocks(epochs: Sequence[int], end: I64, present: Bool) -> Clocks:
             offset[rank] += apart
             corrected[rank] = apart
         spread = max(spread, sigma)
-    return Clocks(offset, corrected, spread, (known or connected) and spread <= MAX_SPREAD_NS)
+    return Clocks(offset, corrected, spread, spread <= MAX_SPREAD_NS)
 
 
 def _most_shared_first(present: Bool) -> Iterator[tuple[int, int, int]]:

@@ -39,7 +39,17 @@ if TYPE_CHECKING:
     from traceanalyzer.ingest.kineto.chunks import KinetoFile
     from traceanalyzer.ingest.kineto.rows import Rows
 
-_COLLECTIVE_COLUMNS = ("name", "in_elements", "out_elements", "dtype", "group", "group_size", "ranks")
+_COLLECTIVE_COLUMNS = (
+    "name",
+    "in_elements",
+    "out_elements",
+    "dtype",
+    "group",
+    "group_size",
+    "ranks",
+    "sequence",
+    "communicator",
+)
 
 
 def make_trace(path: Path, file: KinetoFile, rows: Rows, damage: str) -> Trace:

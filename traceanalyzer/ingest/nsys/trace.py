@@ -79,6 +79,7 @@ def _processes(database: Database, tables: Tables, threads: ThreadNames) -> tupl
     ranks, world_size, notes = _ranks(database, tables, keys, threads)
     if left_out := tables.left_out():
         notes.append(f"{left_out} processes without GPU work are left out")
+    numbered = any("they are numbered" in note for note in notes)
     processes = {
         key: Process(
             pid=None if key == NOBODY else pid_of(key),
@@ -86,6 +87,7 @@ def _processes(database: Database, tables: Tables, threads: ThreadNames) -> tupl
             rank=ranks.get(key),
             world_size=world_size,
             host=tables.about.host,
+            numbered=numbered,
         )
         for key in keys
     }
