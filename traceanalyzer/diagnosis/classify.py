@@ -115,7 +115,8 @@ def _name(part: str, shares: Shares) -> BottleneckClass:
 def _too_thin(m: Measurements, shares: Shares | None) -> str:
     """Why there can be no verdict; empty if there can."""
     if not len(m.trace.device_ops):
-        return "the recording holds no GPU work."
+        cut = "; the file is cut off: copy or export it again" if m.trace.health.truncated else ""
+        return f"the recording holds no GPU work{cut}."
     if shares is None or not m.steady_ops.any():
         return "none of the recorded GPU work belongs to a measured step."
     if m.steps.steady_count == 1 and m.steady_ops.sum() < MIN_DEVICE_OPS:

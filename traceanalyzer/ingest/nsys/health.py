@@ -40,7 +40,7 @@ _SHORTEST_SECRET = 4
 """Values of environment variables shorter than this are left in quotes: they are words such as `on`."""
 
 
-def remarks(database: Database, about: About, *, cut_short: bool) -> list[str]:
+def remarks(database: Database, about: About, *, there: float) -> list[str]:
     """Notes on what was and was not collected, and what nsys itself reported."""
     notes = []
     if about.schema == (0, 0):
@@ -51,8 +51,8 @@ def remarks(database: Database, about: About, *, cut_short: bool) -> list[str]:
             "CUDA graphs were recorded as a whole, the kernels in them are not visible; record with "
             "--cuda-graph-trace=node to see them"
         )
-    if cut_short:
-        notes.append("The file is damaged: it ends before the database does, and tables may be missing")
+    if there < 1:
+        notes.append(f"The file is cut off at {there:.0%} of the database: tables may be missing. Copy it again")
     if database.damaged:
         notes.append(
             f"The database is damaged; of {', '.join(sorted(database.damaged))} only the rows before the damage "
