@@ -10,7 +10,6 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.rows_by_key import rows_by_key
 from traceanalyzer.analysis.algebra.sharing import F64, shared_time
-from traceanalyzer.analysis.joined.ancestors import innermost, outermost
 from traceanalyzer.analysis.tables.syncs import op_path
 from traceanalyzer.figures import NS_PER_MS, metric
 from traceanalyzer.trace import CopyKind, MemoryKind, RangeKind
@@ -155,12 +154,9 @@ def _waited_for(joined: Joined, rows: I64) -> Bool:
 
 def _op_names(linked: Linked, rows: I64) -> tuple[I64, I64]:
     """Names (codes) of the innermost and the outermost operator around each copy's call, -1 without."""
-    tree, ranges = linked.tree, linked.trace.host_ranges
-    operator = np.zeros(len(tree.parent), bool)
-    operator[~tree.is_call] = ranges.kind[tree.row[~tree.is_call]] == RangeKind.OP
-    call = linked.launch[rows]
-    node = np.append(linked.tree.node_of_call, -1)[call]
-    names = np.full(len(tree.parent) + 1, -1, np.int64)
-    names[:-1][~tree.is_call] = ranges.name[tree.row[~tree.is_call]]
-    inner, outer = np.append(innermost(tree, operator), -1), np.append(outermost(tree, operator), -1)
+    tree = linked.tree
+    operator = tree.kind == RangeKind.OP
+    node = np.append(tree.node_of_call, -1)[linked.launch[rows]]
+    names = np.append(tree.of_ranges(linked.trace.host_ranges.name, -1), -1)
+    inner, outer = np.append(tree.innermost(operator), -1), np.append(tree.outermost(operator), -1)
     return names[inner[node]], names[outer[node]]

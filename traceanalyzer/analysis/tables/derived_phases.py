@@ -16,7 +16,6 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import union
 from traceanalyzer.analysis.algebra.texts import texts_where
-from traceanalyzer.analysis.joined.ancestors import outermost
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
@@ -75,10 +74,7 @@ def _backward(linked: Linked) -> Bool:
 
 def _top(linked: Linked) -> I64:
     """For each node of the host tree the outermost operator around it, -1 without."""
-    tree = linked.tree
-    operator = np.zeros(len(tree.parent), bool)
-    operator[~tree.is_call] = linked.trace.host_ranges.kind[tree.row[~tree.is_call]] == RangeKind.OP
-    return outermost(tree, operator)
+    return linked.tree.outermost(linked.tree.kind == RangeKind.OP)
 
 
 def _phase(timed: Timed, name: str, top: I64, chosen: Bool) -> DerivedPhase:

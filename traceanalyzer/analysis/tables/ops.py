@@ -167,9 +167,7 @@ def _names(linked: Linked) -> I64:
     steps = [i for i, text in enumerate(strings) if text.startswith(STEP_PREFIX)]
     shown[steps] = steps[:1] * len(steps)
     shown[[i for i, text in enumerate(strings) if text in BOOKKEEPING]] = BOOKKEEPING_CODE
-    result = np.full(len(tree.start), -1, np.int64)
-    result[~tree.is_call] = shown[linked.trace.host_ranges.name[tree.row[~tree.is_call]]]
-    return result
+    return tree.of_ranges(shown[linked.trace.host_ranges.name], -1)
 
 
 def _sum_at(node: I64, values: I64 | Bool, size: int) -> I64:
