@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
+from traceanalyzer.analysis.roofline.kernel_tables import other_version
 from traceanalyzer.analysis.tables.budget import launches_by_step
 from traceanalyzer.analysis.tables.gap_rows import gap_rows, largest_gaps
 from traceanalyzer.diagnosis.diagnose import diagnose
@@ -139,6 +140,8 @@ def _roofline_notes(m: Measurements) -> list[str]:
             f"{name or 'The GPU (its name was not recorded)'} is not in the hardware table, or not as it was recorded: "
             "nothing is said about its limits (--hardware FILE adds a GPU)."
         )
+    elif (counted_elsewhere := other_version(m.trace)) is not None and m.device is not None:
+        notes.append(counted_elsewhere)
     if m.knowledge.counters:
         counted = m.roofline.counted & m.steady_ops
         share = counted.sum() / max((m.is_kernel & m.steady_ops).sum(), 1)
