@@ -30,6 +30,7 @@ from traceanalyzer.analysis.tables.step_metrics import Budget, Idle, StepTime, m
 from traceanalyzer.analysis.tables.step_parts import StepPart, step_parts
 from traceanalyzer.analysis.tables.syncs import SyncRow, sync_rows
 from traceanalyzer.analysis.tables.timing import TimingStats, timing_stats, unprofiled_step_ms
+from traceanalyzer.figures import NS_PER_MS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -84,7 +85,7 @@ class Measurements(Rated):
     def mean_step_ms(self) -> float:
         """Mean time of a steady-state step (of the whole recording without steps), ms."""
         steps = self.steps
-        return float(steps.duration[steps.steady].mean()) / 1e6
+        return float(steps.duration[steps.steady].mean()) / NS_PER_MS
 
     @cached_property
     def communication(self) -> CommunicationTime | None:

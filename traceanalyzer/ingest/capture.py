@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from traceanalyzer.figures import NS_PER_MS
 from traceanalyzer.ingest.conditions import environment_conditions, measured_ceilings, sampled_conditions
 from traceanalyzer.ingest.memory_snapshot import memory_conditions
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 ENVIRONMENT = "environment.json"
 _RANK = re.compile(r"\.(rank(\d+)(?:\.\w+)*?)\.(?:json|jsonl|sqlite)(?:\.gz)?$")
 """The middle of a capture's file names: `rank0`, `rank0.part2`, `rank0.pid123`."""
-_NS_PER_MS = 1e6
 
 
 class Environment(NamedTuple):
@@ -90,7 +90,7 @@ def _unprofiled(path: Path, rank: int | None) -> tuple[int | None, tuple[str, ..
     time = (_object(file) or {}).get("step_time_ms")
     if isinstance(time, bool) or not isinstance(time, int | float) or not 0 < time < float("inf"):
         return None, (f"{file.name} holds no step time: what the profiler cost is not known.",)
-    return round(time * _NS_PER_MS), ()
+    return round(time * NS_PER_MS), ()
 
 
 def _beside(path: Path, rank: int | None, stem: str, suffix: str) -> Path | None:

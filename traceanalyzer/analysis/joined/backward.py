@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.lookup import look_up
+from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
@@ -17,12 +18,16 @@ AUTOGRAD_PREFIX = "autograd::engine::evaluate_function:"
 """The engine's range around each node; nodes that accumulate gradients carry no forward thread."""
 
 
+def is_autograd(linked: Linked) -> Bool:
+    """Which host ranges are autograd nodes."""
+    ranges = linked.trace.host_ranges
+    named = texts_where(linked.trace.strings, lambda text: text.startswith(AUTOGRAD_PREFIX))
+    return (ranges.forward_thread > 0) | named[ranges.name]
+
+
 def in_backward(linked: Linked) -> Bool:
     """Which nodes of the host tree are, or lie inside, autograd nodes."""
-    tree, ranges = linked.tree, linked.trace.host_ranges
-    codes = [i for i, text in enumerate(linked.trace.strings) if text.startswith(AUTOGRAD_PREFIX)]
-    autograd = (ranges.forward_thread > 0) | np.isin(ranges.name, codes)
-    result: Bool = tree.innermost(tree.of_ranges(autograd, False)) >= 0
+    result: Bool = linked.tree.innermost(linked.tree.of_ranges(is_autograd(linked), False)) >= 0
     return result
 
 

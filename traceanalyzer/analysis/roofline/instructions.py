@@ -19,13 +19,13 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups
 from traceanalyzer.analysis.roofline.kernel_tables import kernel_tables
+from traceanalyzer.figures import NS_PER_S
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.joined.linked import Linked
     from traceanalyzer.analysis.roofline.op_models import OpWork
     from traceanalyzer.trace import F64, I64
 
-NS = 1e9
 LANES = 32
 """Threads of an instruction."""
 
@@ -45,7 +45,7 @@ def issue_time(linked: Linked, work: OpWork, row: I64) -> F64:
     blocks, threads = np.maximum(ops.blocks, 0).astype(np.float64), np.maximum(ops.threads, 0)
     elements, operations = (np.append(column, np.nan)[row] for column in (work.elements, work.flops))
     needed = elements * element + blocks * (block + threads * thread) + operations * operation
-    time = needed / linked.limit("issue_rate") * NS
+    time = needed / linked.limit("issue_rate") * NS_PER_S
     return np.where(linked.is_kernel & (time <= ops.end - ops.start), time, np.nan)
 
 

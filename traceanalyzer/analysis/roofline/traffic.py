@@ -22,6 +22,7 @@ import numpy as np
 from traceanalyzer.analysis.algebra.grouping import Groups
 from traceanalyzer.analysis.roofline.kernel_tables import kernel_tables
 from traceanalyzer.analysis.roofline.precision import is_matrix
+from traceanalyzer.figures import NS_PER_S
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.joined.linked import Linked
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from traceanalyzer.trace import F64, I64, Bool
 
 FP32_BYTES = 4
-NS = 1e9
 
 
 PASSES = kernel_tables().passes
@@ -109,7 +109,7 @@ def expected_traffic(linked: Linked, work: OpWork, row: I64, share: tuple[F64, F
     ):
         result = np.where(rows, np.fmax(result, reads + of.written), result)
     # no memory moves more in the time; where even the least is more, that is for a finding to say
-    most = np.fmax(linked.limit("bandwidth") * (ops.end - ops.start) / NS, least)
+    most = np.fmax(linked.limit("bandwidth") * (ops.end - ops.start) / NS_PER_S, least)
     return np.where(result > most, most, result)
 
 

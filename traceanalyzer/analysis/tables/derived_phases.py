@@ -16,6 +16,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import union
 from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.joined.backward import is_autograd
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 LIBRARY_RANGE = re.compile(r"^(Optimizer\.|enumerate\(DataLoader\)|\w+Data(Parallel|_parallel)\.)")
 """PyTorch annotates these unasked: they do not show that the program marks its phases."""
 
-_ENGINE = re.compile(r"^autograd::engine::")
 _MULTI_TENSOR = re.compile(r"^aten::(_fused_|_foreach_|_amp_)")
 _OPTIMIZER_STEP = re.compile(r"^Optimizer\.step#")
 
@@ -46,7 +46,7 @@ def derived_phases(timed: Timed, ranges: PhaseRanges) -> list[DerivedPhase]:
     """The phases that autograd tells; none where the program marks phases or nothing ran backward."""
     table = timed.trace.host_ranges
     marked = {timed.trace.strings[code] for code in np.unique(table.name[ranges.row]).tolist()}
-    backward = _backward(timed)
+    backward = (table.kind == RangeKind.OP) & is_autograd(timed)
     if not backward.any() or any(not LIBRARY_RANGE.match(name) for name in marked):
         return []
     is_op = table.kind == RangeKind.OP
@@ -62,13 +62,6 @@ def derived_phases(timed: Timed, ranges: PhaseRanges) -> list[DerivedPhase]:
 def _named(linked: Linked, pattern: re.Pattern[str]) -> Bool:
     """Which host ranges have a name that matches."""
     result: Bool = texts_where(linked.trace.strings, pattern.match)[linked.trace.host_ranges.name]
-    return result
-
-
-def _backward(linked: Linked) -> Bool:
-    """Which host ranges are operators of a backward pass."""
-    table = linked.trace.host_ranges
-    result: Bool = (table.kind == RangeKind.OP) & ((table.forward_thread > 0) | _named(linked, _ENGINE))
     return result
 
 

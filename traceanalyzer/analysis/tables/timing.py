@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.spread import robust_sigma
 from traceanalyzer.analysis.time.steps import count_warmup
 from traceanalyzer.figures import NS_PER_MS, metric, ms
 
@@ -37,7 +38,6 @@ MODE_SEPARATION = 4.0
 EXTREME_RATIO = 3.0
 """Steps this many times the median, if fewer than `MODE_SHARE` (checkpoints, evaluation), are left out of the split:
 they would hide two kinds among the others."""
-MAD_TO_SIGMA = 1.4826
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ def outliers(time: F64) -> Bool:
     modes = two_modes(time)
     typical = time if modes is None else time[time > np.sqrt(modes[0] * modes[1])]
     centre = float(np.median(typical))
-    spread = MAD_TO_SIGMA * float(np.median(np.abs(typical - centre)))
+    spread = robust_sigma(typical, centre)
     result: Bool = time > max(OUTLIER_RATIO * centre, centre + OUTLIER_DEVIATIONS * spread)
     return result
 

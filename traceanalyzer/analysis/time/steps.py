@@ -9,14 +9,12 @@ of a run are contiguous either way. (Dividing the recorded window by the number 
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.texts import texts_where
-from traceanalyzer.analysis.names.api import ApiKind
+from traceanalyzer.analysis.joined.blocking import after_launches, device_waits
 from traceanalyzer.analysis.time.logged_steps import logged_steps
 from traceanalyzer.analysis.time.step_evidence import HostSteps, annotated, periodic, profiler_steps
 from traceanalyzer.errors import EmptyRecordingError
@@ -26,7 +24,6 @@ if TYPE_CHECKING:
     from traceanalyzer.analysis.joined.linked import Linked
     from traceanalyzer.trace import I32, I64, ApiCalls, Bool, DeviceOps, HostRanges
 
-DEVICE_WAIT = re.compile(r"(Device|Ctx)Synchronize")
 WARMUP_RATIO = 1.5
 """A leading step this much slower than the median of the later ones is warm-up (compilation, autotuning,
 allocator growth cost whole factors; the spread of steady steps is tens of percent)."""
@@ -176,12 +173,9 @@ def _without_shutdown(linked: Linked, found: HostSteps) -> I64:
 
 def _recorders_waits(linked: Linked) -> Bool:
     """Waits for the whole device after the last launch, in a program that does not wait so itself before."""
-    calls = linked.trace.api_calls
-    whole = texts_where(linked.trace.strings, DEVICE_WAIT.search)[calls.name]
-    launching = np.isin(linked.api_kind, (ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH, ApiKind.COPY, ApiKind.SET))
-    last_launch = int(calls.start[launching].max(initial=0))
-    result: Bool = whole & (calls.start > last_launch)
-    return np.zeros(len(calls), bool) if (whole & ~result).any() else result
+    whole = device_waits(linked)
+    result: Bool = whole & after_launches(linked)
+    return np.zeros(len(result), bool) if (whole & ~result).any() else result
 
 
 def _begin(idle_since: int, first_start: I64, end: I64) -> int:
