@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.replay.tape import typical_steps
-from traceanalyzer.analysis.replay.whatif import DISPATCH_SHARE_WITH_STACKS, dispatch_scaled, step_ms
+from traceanalyzer.analysis.replay.whatif import DISPATCH_SHARE_WITH_STACKS, host_scaled, step_ms
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Model:
 
 def sensitivity(name: str, workload: str, replay: Replay, rounds_ms: Sequence[float]) -> Sensitivity:
     """Replay a recording with every share."""
-    tapes, ctx = replay.recorded, replay.recorded[0]
+    tapes, ctx = replay.recorded, replay.recorded[0].source
     steps, ranges, calls = ctx.steps, ctx.trace.host_ranges, ctx.trace.api_calls
     threads = np.unique(calls.thread[ctx.launch[ctx.launch >= 0]])
     typical = np.flatnonzero(typical_steps(ctx))
@@ -84,7 +84,7 @@ def sensitivity(name: str, workload: str, replay: Replay, rounds_ms: Sequence[fl
     return Sensitivity(
         name,
         workload,
-        tuple(step_ms(dispatch_scaled(tapes, share)) for share in SHARES.tolist()),
+        tuple(step_ms(host_scaled(tapes, share)) for share in SHARES.tolist()),
         tuple(rounds_ms),
         ctx.trace.collected.stacks,
         counts[0] / dispatch_us,

@@ -13,3 +13,7 @@ class UnreadableInputError(TraceAnalyzerError):
 
 class EmptyRecordingError(TraceAnalyzerError):
     """The file is a recording, but holds nothing that the question can be answered from."""
+
+
+class RefusedSnapshotError(UnreadableInputError):
+    """The file is no memory snapshot that can be read safely: a pickle that does more than state plain values."""

@@ -10,6 +10,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from traceanalyzer.errors import UnreadableInputError
+from traceanalyzer.files import read_whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -116,7 +117,7 @@ class HardwareTable:
         if extra is None:
             return _builtin()
         try:
-            added = _parse(extra.read_text(encoding="utf-8"))
+            added = _parse(read_whole(extra).decode())
         except (
             OSError,
             UnicodeDecodeError,
@@ -124,6 +125,9 @@ class HardwareTable:
             KeyError,
             ValueError,
             TypeError,
+            AttributeError,
+            OverflowError,
+            RecursionError,
             re.error,
         ) as error:
             raise UnreadableInputError(f"{extra}: not a valid hardware table: {error}") from error

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from traceanalyzer.diagnosis.rules.computation import above_roofline, computation
 
 from tests.analysis.build import TraceBuilder
 from tests.analysis.roofline.test_roofline import GEMM, TABLE, op
 from traceanalyzer.analysis.joined.knowledge import Knowledge
 from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.diagnosis.diagnose import diagnose
-from traceanalyzer.diagnosis.rules.computation import above_roofline, computation
 from traceanalyzer.trace import Device
 
 if TYPE_CHECKING:

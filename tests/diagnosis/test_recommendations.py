@@ -17,7 +17,7 @@ SAMPLES = Path(__file__).resolve().parents[2] / "sample_traces"
 BOTH = "host-waits-and-launches"
 
 
-@pytest.mark.parametrize(("sample", "told"), [("sync_bound", True), ("launch_bound", False), ("transfer_bound", False)])
+@pytest.mark.parametrize(("sample", "told"), [("sync_bound", True), ("transfer_bound", False)])
 def test_two_remedies_together_are_recommended_where_each_brings_something(sample: str, told: bool) -> None:
     report = ta.analyze(SAMPLES / sample)
     assert "host-waits" in {finding.id for finding in report.findings}

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
+from traceanalyzer.analysis.memory.measure import measured as measure_memory
+from traceanalyzer.analysis.memory.stats import stats_of_events, stats_of_snapshot
 from traceanalyzer.analysis.ranks.compare import why_not_one_run
 from traceanalyzer.analysis.replay.replayed_path import replayed_path_time
-from traceanalyzer.analysis.replay.whatif import Replay
+from traceanalyzer.analysis.replay.unprofiled import partition, with_recorded_causes
+from traceanalyzer.analysis.replay.whatif import STEP_SPREAD, Replay
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.analysis.tables.budget import StepBudgets, StepRow, step_budgets, step_rows
 from traceanalyzer.analysis.tables.collectives import (
@@ -26,16 +29,38 @@ from traceanalyzer.analysis.tables.ops import OpStats, op_stats
 from traceanalyzer.analysis.tables.path_rows import PathRow, PathTime, path_rows, path_time
 from traceanalyzer.analysis.tables.phases import PhaseStats, phase_stats
 from traceanalyzer.analysis.tables.roofline_step import RooflineStep, roofline_step
-from traceanalyzer.analysis.tables.step_metrics import Budget, Idle, StepTime, mean_budget, mean_idle, step_time
+from traceanalyzer.analysis.tables.step_metrics import (
+    Budget,
+    Idle,
+    Step,
+    StepTime,
+    Unprofiled,
+    mean_budget,
+    mean_idle,
+    step_time,
+)
 from traceanalyzer.analysis.tables.step_parts import StepPart, step_parts
 from traceanalyzer.analysis.tables.syncs import SyncRow, sync_rows
-from traceanalyzer.analysis.tables.timing import TimingStats, timing_stats, unprofiled_step_ms
+from traceanalyzer.analysis.tables.timing import (
+    StepKinds,
+    TimingStats,
+    UnprofiledTime,
+    contradicted,
+    kinds_of_steps,
+    timing_stats,
+    unprofiled_time,
+)
+from traceanalyzer.analysis.time.coverage import Coverage, coverage
+from traceanalyzer.analysis.time.repeats import Repeats, repeats
 from traceanalyzer.figures import NS_PER_MS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from traceanalyzer.analysis.joined.knowledge import Knowledge
+    from traceanalyzer.analysis.memory.measure import MemoryOfDevice
+    from traceanalyzer.analysis.memory.stats import MemoryStats
+    from traceanalyzer.analysis.ranks.compare import RankComparison
     from traceanalyzer.trace import Trace
 
 
@@ -55,6 +80,18 @@ class Measurements(Rated):
 
     peers: tuple[Rated, ...] = ()
     """The other ranks of its run."""
+    ranks: RankComparison | None = None
+    """The ranks that it is reported with, compared; None where it was measured alone."""
+
+    @cached_property
+    def coverage(self) -> Coverage:
+        """Which part of the recording its steps are."""
+        return coverage(self)
+
+    @cached_property
+    def repeats(self) -> Repeats | None:
+        """What repeats within a step."""
+        return repeats(self)
 
     @cached_property
     def budgets(self) -> StepBudgets | None:
@@ -98,6 +135,18 @@ class Measurements(Rated):
         return measure_launches(self)
 
     @cached_property
+    def memory_of_devices(self) -> tuple[MemoryOfDevice, ...]:
+        """GPU memory as the snapshot beside the trace tells; empty without one."""
+        return () if self.trace.memory is None else measure_memory(self.trace.memory)
+
+    @cached_property
+    def memory(self) -> MemoryStats | None:
+        """GPU memory in single figures; None where none was recorded."""
+        if self.memory_of_devices:
+            return stats_of_snapshot(self.memory_of_devices)
+        return stats_of_events(self.trace.memory_events)
+
+    @cached_property
     def host(self) -> HostStats | None:
         """How busy the launching threads are."""
         return host_stats(self)
@@ -105,7 +154,20 @@ class Measurements(Rated):
     @cached_property
     def replay(self) -> Replay | None:
         """The steady steps ready to be replayed; None without steps, launches or device work."""
-        return Replay.of(self, self.unprofiled_step_ms, self.peers)
+        return Replay.of(self, self.unprofiled_time, self.peers)
+
+    @cached_property
+    def unprofiled(self) -> Unprofiled | None:
+        """The step without the profiler, taken apart; None where it was neither measured nor can be replayed."""
+        return unprofiled_step(self)
+
+    @cached_property
+    def step(self) -> Step:
+        """The step that verdict, findings and advice speak of."""
+        known = self.unprofiled
+        if known is None:
+            return Step("recorded", self.mean_step_ms, self.budget, self.idle)
+        return Step("unprofiled", known.step_time_ms, known.budget_ms, known.idle_ms)
 
     @cached_property
     def path_time(self) -> PathTime | None:
@@ -117,9 +179,9 @@ class Measurements(Rated):
         """The critical path of the step replayed without the profiler; None where no cost of it is known, or where the
         replay is too far from the recording."""
         replay = self.replay
-        if replay is None or not replay.faithful or replay.usual is replay.recorded:
+        if replay is None or not replay.faithful:
             return None
-        return replayed_path_time(replay.usual)
+        return replayed_path_time(replay.usual, replay.scale)
 
     @cached_property
     def path(self) -> list[PathRow]:
@@ -177,9 +239,22 @@ class Measurements(Rated):
         return timing_stats(self.trace.step_timings)
 
     @cached_property
-    def unprofiled_step_ms(self) -> float | None:
-        """Step time without the profiler, where the capture carries it, ms."""
-        return unprofiled_step_ms(self.trace)
+    def said_unprofiled(self) -> UnprofiledTime | None:
+        """The step without the profiler as the capture says, whether or not the recording agrees."""
+        return unprofiled_time(self.trace)
+
+    @cached_property
+    def unprofiled_time(self) -> UnprofiledTime | None:
+        """The step timed without the profiler; None where it was not, or where recorded steps contradict it."""
+        timed = self.said_unprofiled
+        if timed is None or not self.steps.found or contradicted(timed, self.mean_step_ms):
+            return None
+        return timed
+
+    @cached_property
+    def kinds(self) -> StepKinds | None:
+        """Two kinds of steady recorded steps, where there are; None where they are alike."""
+        return kinds_of_steps(self.steps.duration[self.steps.steady]) if self.steps.found else None
 
     @cached_property
     def roofline_step(self) -> RooflineStep | None:
@@ -190,3 +265,20 @@ class Measurements(Rated):
     def phases(self) -> list[PhaseStats]:
         """Annotated phases."""
         return phase_stats(self)
+
+
+def unprofiled_step(m: Measurements) -> Unprofiled | None:
+    """The step without the profiler: as the replay has it, else, where the capture timed it, with the recorded work on
+    the device and causes as in the recording."""
+    timed, replay = m.unprofiled_time, m.replay
+    if m.budget is None or m.idle is None or m.device is None:
+        return None
+    if replay is not None and replay.faithful:
+        budget, idle = partition(replay, m.budget, m.device)
+        source: Literal["measured", "estimated"] = "estimated" if timed is None else "measured"
+        return Unprofiled(replay.base_ms, replay.low_ms, replay.high_ms, source, budget, idle)
+    if timed is None:
+        return None
+    low, high = timed.step_ms * (1.0 - STEP_SPREAD), timed.step_ms * (1.0 + STEP_SPREAD)
+    budget, idle = with_recorded_causes(m.budget, m.idle, timed.step_ms)
+    return Unprofiled(timed.step_ms, min(low, timed.low_ms), max(high, timed.high_ms), "measured", budget, idle)

@@ -7,6 +7,7 @@ their command is used, and import what they need inside it, so that `--help` ans
 from __future__ import annotations
 
 import sys
+import warnings
 from importlib import import_module
 from typing import NoReturn
 
@@ -15,18 +16,16 @@ import click
 from traceanalyzer import __version__
 from traceanalyzer.errors import TraceAnalyzerError
 
+TABLE_COMMANDS = ("path", "gaps", "ops", "kernels", "steps", "syncs", "copies", "comm")
+"""The tables that have a command; `table.py` has their help."""
+
 COMMANDS = (
     "analyze",
-    "path",
+    *TABLE_COMMANDS,
     "overlay",
-    "gaps",
-    "ops",
-    "kernels",
-    "steps",
-    "syncs",
-    "copies",
-    "comm",
     "whatif",
+    "memory",
+    "compile",
     "compare",
     "check",
     "history",
@@ -37,7 +36,7 @@ COMMANDS = (
     "doctor",
     "completion",
 )
-"""Modules of this package, in the order of `--help`; each has its command under its own name."""
+"""In the order of `--help`: tables, and modules of this package that have their command under its own name."""
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
 
@@ -53,6 +52,10 @@ class Commands(click.Group):
         """The command of that name."""
         if name not in COMMANDS:
             return None
+        if name in TABLE_COMMANDS:
+            from traceanalyzer.cli.table import table_command
+
+            return table_command(name)
         command: click.Command = getattr(import_module(f"traceanalyzer.cli.{name}"), name)
         return command
 
@@ -69,6 +72,11 @@ def cli() -> None:
     Start with:
       traceanalyzer analyze trace.json.gz
     """
+    from traceanalyzer.files import forget_reads
+
+    forget_reads()
+    # Figures that cannot be worked out are said to be missing; how numpy puts it helps nobody.
+    warnings.simplefilter("ignore", RuntimeWarning)
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:
@@ -84,6 +92,8 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         sys.exit(INTERRUPTED)
     except TraceAnalyzerError as error:
         _fail(str(error))
+    except MemoryError:
+        _fail("out of memory: the input is too large for this machine")
     except OSError as error:
         _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
     sys.exit(status if isinstance(status, int) else 0)

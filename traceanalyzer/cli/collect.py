@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from traceanalyzer.cli.options import Number
-from traceanalyzer.collect.plan import ACTIVE, UNPROFILED_STEPS, WAIT, WARMUP
+from traceanalyzer.collect.plan import ACTIVE, LIGHT_STEPS, UNPROFILED_STEPS, WAIT, WARMUP
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,7 +62,8 @@ def _common(command: F) -> F:
 
 @collect.command("torch", short_help="Record some steps with torch.profiler.", context_settings=COMMAND)
 @_common
-@_count("--unprofiled-steps", UNPROFILED_STEPS, "Steps timed without profiler.", least=0)
+@_count("--unprofiled-steps", UNPROFILED_STEPS, "Least steps timed without profiler; more until steady.", least=0)
+@_count("--light-steps", LIGHT_STEPS, "Steps recorded with device activities only.", least=0)
 @_count("--warmup", WARMUP, "Steps profiled and thrown away.", least=0)
 @_count("--active", ACTIVE, "Steps recorded.", least=1)
 @_count("--repeat", 1, "Recordings, each after --wait steps.", least=1)
@@ -70,16 +71,21 @@ def _common(command: F) -> F:
 @click.option("--stacks", is_flag=True, help="Python call stacks (costly).")
 @click.option("--memory", is_flag=True, help="Allocator events.")
 @click.option("--modules", is_flag=True, help="Module hierarchy of operators.")
-@click.option("--memory-snapshot", is_flag=True, help="Also a CUDA memory snapshot.")
+@click.option(
+    "--memory-snapshot", is_flag=True, help="Also a CUDA memory snapshot, on out-of-memory too; for `memory`."
+)
+@click.option("--compile-log", is_flag=True, help="Also torch.compile's log (TORCH_TRACE), for `compile`.")
 @click.option("--time-limit", type=SECONDS, metavar="SECONDS", help="End a recording at the next step after this.")
 @click.option("--on-signal", is_flag=True, help="Record only when SIGUSR2 is sent to this process.")
-def collect_torch(words: tuple[str, ...], output: str | None, **options: Any) -> None:
+def collect_torch(words: tuple[str, ...], output: str | None, compile_log: bool, **options: Any) -> None:
     """Record torch.profiler: collect torch -- python train.py.
 
-    Some steps are timed without the profiler first, so that every capture carries its own truth. Every rank writes
-    its own file. SIGUSR2 sent to this process records (again) at the next step.
+    Some steps are timed without the profiler first, until they are steady, and some recorded lightly (the device
+    alone, which slows the host less), so that every capture carries its own truth. A profiler of the script's own
+    comes first: while it is on, nothing is recorded. Every rank writes its own file. SIGUSR2 sent to this process
+    records (again) at the next step.
     """
-    _record("torch", words, output, options)
+    _record("torch", words, output, {**options, "compile_log": compile_log})
 
 
 @collect.command("timing", short_help="Time every step, without a profiler.", context_settings=COMMAND)
@@ -95,7 +101,7 @@ def collect_timing(words: tuple[str, ...], output: str | None, **options: Any) -
 
 @collect.command("nsys", short_help="Record some steps with Nsight Systems.", context_settings=COMMAND)
 @_common
-@_count("--unprofiled-steps", UNPROFILED_STEPS, "Steps timed without capture.", least=0)
+@_count("--unprofiled-steps", UNPROFILED_STEPS, "Least steps timed without capture; more until steady.", least=0)
 @_count("--warmup", WARMUP, "Steps captured before those that count.", least=0)
 @_count("--active", ACTIVE, "Steps captured.", least=1)
 @click.option("--whole-run", is_flag=True, help="Capture from start to end, also a program without PyTorch.")
@@ -197,8 +203,12 @@ def _record(
         trouble = ncu.finish(plan.path)
     else:
         program = nsys.find_nsys()
-        returned = run.run(nsys.profile_command(program, plan.path, chosen, command), plan)
-        trouble = nsys.export(program, plan.path, chosen)
+        try:
+            nsys.work_folder(plan.path).mkdir(parents=True, exist_ok=True)
+            returned = run.run(nsys.profile_command(program, plan.path, chosen, command), plan)
+            trouble = nsys.export(program, plan.path, chosen)
+        finally:
+            nsys.forget(plan.path)
     for line in [*filter(None, [trouble]), *outcome.describe(plan, returned)]:
         click.echo(f"traceanalyzer: {line}", err=True)
     run.exit_as(returned)

@@ -55,8 +55,43 @@ class Number(click.FloatRange):
 
 
 def recordings(command: Function) -> Function:
-    """The recordings to read: `paths`."""
-    return click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path())(command)
+    """The recordings to read: `paths`; and `--limit`."""
+    return click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path())(limit_option(command))
+
+
+def limit_option(command: Function) -> Function:
+    """`--limit NAME=N`, which is in force before anything is read; the command does not get it."""
+    return click.option(
+        "--limit",
+        "limits",
+        multiple=True,
+        metavar="NAME=N",
+        callback=_limits,
+        expose_value=False,
+        is_eager=True,
+        help="Accept input beyond a limit that recordings stay below: size, ratio, side, report, text, digits, ranks; "
+        "the README has their values. N may end in K, M or G. May be repeated.",
+    )(command)
+
+
+_COUNT = re.compile(r"(\d{1,15})([KMG]?)")
+_FACTORS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
+
+
+def _limits(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> None:
+    from dataclasses import fields
+
+    from traceanalyzer.limits import Limits, raise_for_all
+
+    known = [f.name for f in fields(Limits)]
+    changes = {}
+    for text in texts:
+        name, number = text.partition("=")[::2]
+        count = _COUNT.fullmatch(number)
+        if name not in known or count is None:
+            raise click.BadParameter(f"{text!r} is not NAME=N with one of {', '.join(known)}")
+        changes[name] = int(count[1]) * _FACTORS[count[2]]
+    raise_for_all(**changes)
 
 
 def output_options(formats: Sequence[str]) -> Callable[[Function], Function]:

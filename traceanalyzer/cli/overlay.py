@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from traceanalyzer.cli.options import output_of, output_option, recordings, redact_options, selection_options
+from traceanalyzer.cli.options import output_option, recordings, redact_options, selection_options
 
 if TYPE_CHECKING:
     import re
@@ -43,15 +43,11 @@ def overlay(
     recording's: open one file made with --merge in Perfetto, or both files at once ("Open multiple trace files").
     Perfetto does not open nsys exports; their overlay has the device's work, too.
     """
-    from traceanalyzer.cli.output import check_writable, warn_of_failures
-    from traceanalyzer.cli.read import read
+    from traceanalyzer.cli.read import opened
 
     if merge and (redact or hidden_names):
         raise click.UsageError("--merge copies the recording as it is; it cannot be redacted")
-    output_of("json", file, ("json",), paths)
-    check_writable(file)
-    run = read(paths)
-    warn_of_failures(run)
+    _, run = opened("json", file, ("json",), paths)
     from traceanalyzer.perfetto.overlay import build_overlay
 
     made = build_overlay(run, selection, knowledge)
@@ -73,18 +69,18 @@ def _merged(made: Overlay) -> bytes:
     from traceanalyzer.ingest.stream import open_stream
     from traceanalyzer.perfetto.overlay_json import merged
 
-    if made.source != "kineto":
+    if not made.opens_in_viewer:
         raise TraceAnalyzerError(f"{made.path}: only Kineto traces can be merged with their overlay; leave out --merge")
     with open_stream(Path(made.path)) as stream:
         return merged(made, b"".join(iter(stream.read, b"")))
 
 
 def _write(data: bytes, file: Path | None) -> None:
-    from traceanalyzer.cli.output import write
+    from traceanalyzer.cli.output import write, write_bytes
 
     if file is None or file.suffix != ".gz":
         write(data.decode("utf-8", "replace"), file)
         return
     from isal import igzip
 
-    file.write_bytes(igzip.compress(data))
+    write_bytes(igzip.compress(data), file)

@@ -1,14 +1,17 @@
-"""Reading recordings with a progress bar."""
+"""Reading recordings with a progress bar, once it is known that the result can be written."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from traceanalyzer.cli.output import checked, warn_of_failures
 from traceanalyzer.cli.progress import progress
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
+    from traceanalyzer.cli.options import Output
     from traceanalyzer.trace import Run
 
 
@@ -18,3 +21,14 @@ def read(paths: Sequence[str], pattern: str | None = None) -> Run:
 
     with progress("Reading") as report_progress:
         return load(paths, progress=report_progress, pattern=pattern)
+
+
+def opened(
+    format_: str | None, file: Path | None, formats: Sequence[str], paths: Sequence[str], pattern: str | None = None
+) -> tuple[Output, Run]:
+    """The output that is asked for, looked at before the work, and the run in these files. Raises UsageError,
+    TraceAnalyzerError."""
+    output = checked(format_, file, formats, paths)
+    run = read(paths, pattern)
+    warn_of_failures(run)
+    return output, run

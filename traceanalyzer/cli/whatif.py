@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     import re
     from pathlib import Path
 
-    from traceanalyzer.analysis.replay.whatif import WhatIf
-    from traceanalyzer.cli.options import Output
     from traceanalyzer.selection import Knowledge, Selection
 
 LEAST_SPEEDUP = 1e-3
@@ -67,15 +65,12 @@ def whatif(
     thing. The range comes from how much the profiler's cost varies. The ranks of a run are replayed together: what
     one of them is spared shows on those that waited for it.
     """
-    from traceanalyzer.cli.options import output_of
-    from traceanalyzer.cli.output import check_writable, warn_of_failures, write
-    from traceanalyzer.cli.read import read
+    from traceanalyzer.cli.output import emit
+    from traceanalyzer.cli.read import opened
 
     wanted = [_speedup(text) for text in speedups]
-    output = output_of(format_, file, TABLE_FORMATS, paths)
-    check_writable(output.file)
-    run = read(paths)
-    warn_of_failures(run)
+    output, run = opened(format_, file, TABLE_FORMATS, paths)
+    from traceanalyzer.report.scenarios import ScenariosPage
     from traceanalyzer.tables import predictions
 
     result = predictions(run, selection, knowledge, speedups=wanted, bucket_mb=bucket_mb)
@@ -83,7 +78,7 @@ def whatif(
         from traceanalyzer.report.redact import redact_rows
 
         result = redact_rows(result, run, hidden_names)
-    write(_drawn(result, output), output.file)
+    emit(ScenariosPage(result), output)
 
 
 def _speedup(text: str) -> tuple[str, float]:
@@ -102,32 +97,3 @@ def _speedup(text: str) -> tuple[str, float]:
             f"{text!r} is not REGEX=N with N of at least {LEAST_SPEEDUP:g}", param_hint="--speedup"
         )
     return name, value
-
-
-def _drawn(result: WhatIf, output: Output) -> str:
-    from traceanalyzer.analysis.replay.whatif import Prediction
-    from traceanalyzer.cli.output import terminal_width, with_colour
-    from traceanalyzer.report import rows as drawn
-    from traceanalyzer.report.json import dump
-
-    if output.format == "json":
-        return dump(result)
-    if output.format == "csv":
-        return drawn.rows_as_csv(result.scenarios, Prediction)
-    if output.format == "markdown":
-        return f"{_heading(result)}\n\n{drawn.rows_as_markdown(result.scenarios)}"
-    table = drawn.scenarios_as_terminal(result.scenarios, terminal_width(), with_colour(output.file))
-    return f"{_heading(result)}\n\n{table}"
-
-
-def _heading(result: WhatIf) -> str:
-    from traceanalyzer.analysis.replay.whatif import FAITHFUL
-
-    text = (
-        f"Recorded {result.recorded_step_ms:.4g} ms a step, replayed {result.replayed_step_ms:.4g} ms "
-        f"(fidelity {result.fidelity_error:+z.1%}); without the profiler {result.unprofiled_step_ms:.4g} ms "
-        f"({result.unprofiled_low_ms:.4g} to {result.unprofiled_high_ms:.4g})."
-    )
-    if abs(result.fidelity_error) > FAITHFUL:
-        text += " The replay is too far from the recording for these predictions to be relied on."
-    return " ".join([text, *result.notes])

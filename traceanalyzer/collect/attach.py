@@ -58,8 +58,9 @@ class Attached:
         self._plan = plan
         self._steps = 0
         self._phase = "attached"
-        self._recorder = _recorder(plan, self._enter)
+        self._notes: list[str] = []
         self._finder = _finder(plan, self._step, self._start_over)
+        self._recorder = self._new_recorder()
 
     def begin(self) -> None:
         """Start looking for steps, or where the recording waits for a signal, for that."""
@@ -88,11 +89,18 @@ class Attached:
         if not self._steps:
             return
         self._recorder.discard()
-        self._recorder = _recorder(self._plan, self._enter)
+        self._recorder = self._new_recorder()
         if self._plan.on_signal:
             self._recorder.record_now()
         self._steps = 0
         self._enter("attached")
+
+    def _new_recorder(self) -> Recorder:
+        return _recorder(self._plan, self._enter, self._note, lambda: self._finder.unit)
+
+    def _note(self, note: str) -> None:
+        self._notes.append(note)
+        self._report()
 
     def _enter(self, phase: str) -> None:
         self._phase = phase
@@ -100,7 +108,7 @@ class Attached:
 
     def _report(self) -> None:
         with suppress(OSError):
-            processes.report(self._plan.path, self._phase, self._steps)
+            processes.report(self._plan.path, self._phase, self._steps, self._notes)
 
     def _fail(self, error: Exception) -> None:
         self._finder.remove()
@@ -119,7 +127,9 @@ class Attached:
         atexit.unregister(self._report)
 
 
-def _recorder(plan: Plan, on_phase: Callable[[str], None]) -> Recorder:
+def _recorder(
+    plan: Plan, on_phase: Callable[[str], None], on_note: Callable[[str], None], unit: Callable[[], str]
+) -> Recorder:
     if plan.recorder == "timing":
         from traceanalyzer.collect.step_log import StepLog
 
@@ -127,10 +137,10 @@ def _recorder(plan: Plan, on_phase: Callable[[str], None]) -> Recorder:
     if plan.recorder in ("nsys", "ncu"):
         from traceanalyzer.collect.profiler_range import ProfilerRange
 
-        return ProfilerRange(plan, on_phase)
+        return ProfilerRange(plan, on_phase, unit)
     from traceanalyzer.collect.torch_profiler import TorchRecording
 
-    return TorchRecording(plan, on_phase)
+    return TorchRecording(plan, on_phase, on_note, unit)
 
 
 def _finder(plan: Plan, on_step: Callable[[], None], on_training: Callable[[], None]) -> Finder:

@@ -22,7 +22,7 @@ def describe(plan: Plan, returned: int) -> list[str]:
     seen = processes.read(plan.path)
     processes.forget(plan.path)
     made = sorted(plan.path.glob(MADE_BY[plan.recorder]))
-    lines = [*_ending(returned), *_failures(seen)]
+    lines = [*_ending(returned), *_failures(seen), *_notes(seen)]
     if made:
         lines += [*(f"{_file(file)}{_unprofiled(file)}" for file in made)]
         return [*lines, f"next: traceanalyzer analyze {_next(plan)}"]
@@ -46,6 +46,15 @@ def _failures(seen: list[processes.Progress]) -> Iterator[str]:
             yield f"rank {process.rank}: recording {process.phase}"
 
 
+def _notes(seen: list[processes.Progress]) -> Iterator[str]:
+    ranks: dict[str, list[int]] = {}
+    for process in seen:
+        for note in process.notes:
+            ranks.setdefault(note, []).append(process.rank)
+    for note, those in ranks.items():
+        yield f"rank {', '.join(map(str, sorted(set(those))))}: {note}"
+
+
 def _file(file: Path) -> str:
     return f"{file} ({max(file.stat().st_size // KIB, 1):,} KiB)"
 
@@ -55,7 +64,9 @@ def _unprofiled(trace: Path) -> str:
     timed = trace.parent / f"unprofiled.{process}.json"
     if not timed.exists():
         return ""
-    return f", unprofiled step {json.loads(timed.read_text())['step_time_ms']:.3f} ms"
+    found = json.loads(timed.read_text())
+    unsteady = "" if found.get("steady", True) else " (not steady)"
+    return f", unprofiled step {found['step_time_ms']:.3f} ms{unsteady}"
 
 
 def _reason(plan: Plan, seen: list[processes.Progress]) -> str:
@@ -68,6 +79,8 @@ def _reason(plan: Plan, seen: list[processes.Progress]) -> str:
         if plan.step_on:
             return f"no function that matches --step-on {plan.step_on!r} was called"
         return "no step was found (no optimizer step, no module called repeatedly); name the step: --step-on REGEX"
+    if furthest.notes:
+        return "the script's own profiler, or its threads, left no room for it"
     if furthest.phase.startswith("failed"):
         return f"recording failed at step {furthest.steps}"
     if furthest.phase == "recording":
@@ -81,7 +94,8 @@ def _reason(plan: Plan, seen: list[processes.Progress]) -> str:
 def _settings(plan: Plan) -> str:
     if plan.recorder == "timing":
         return f"--wait {plan.wait}"
+    light = f" --light-steps {plan.light_steps}," if plan.recorder == "torch" else ""
     return (
-        f"--wait {plan.wait}, --unprofiled-steps {plan.unprofiled_steps}, --warmup {plan.warmup},"
-        f" --active {plan.active}"
+        f"--wait {plan.wait}, --unprofiled-steps {plan.unprofiled_steps},{light}"
+        f" --warmup {plan.warmup}, --active {plan.active}"
     )

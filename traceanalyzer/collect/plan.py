@@ -18,6 +18,15 @@ WAIT = 10
 UNPROFILED_STEPS = 20
 """Enough for a median within 1 % where single steps vary by 4 %."""
 
+UNPROFILED_MOST = 3
+"""How many times as many are timed where they are not steady: new shapes load kernels, caches fill, hosts are busy."""
+
+LIGHT_STEPS = 4
+"""Steps recorded with device activities only."""
+
+LIGHT_WARMUP = 1
+"""Steps before those, while CUPTI is switched on."""
+
 WARMUP = 2
 """Steps with the profiler on whose events are thrown away: switching CUPTI on slows the first ones."""
 
@@ -34,6 +43,7 @@ class Plan:
     """`torch`, `timing`, `nsys` or `ncu`."""
     wait: int = WAIT
     unprofiled_steps: int = UNPROFILED_STEPS
+    light_steps: int = LIGHT_STEPS
     warmup: int = WARMUP
     active: int = ACTIVE
     repeat: int = 1
@@ -42,6 +52,8 @@ class Plan:
     memory: bool = False
     modules: bool = False
     memory_snapshot: bool = False
+    compile_log: bool = False
+    """Whether torch.compile writes its log into the capture."""
     time_limit: float | None = None
     """Seconds after which a recording in progress ends at the next step."""
     step_on: str | None = None
@@ -61,7 +73,13 @@ class Plan:
         """Steps until the first recording is complete, or the first step has been timed."""
         if self.recorder == "timing":
             return self.wait + 1
-        return self.wait + self.unprofiled_steps + self.warmup + self.active
+        light = LIGHT_WARMUP + self.light_steps if self.light_steps and self.recorder == "torch" else 0
+        return self.wait + self.unprofiled_steps + light + self.warmup + self.active
+
+    @property
+    def unprofiled_most(self) -> int:
+        """Steps timed without the profiler where they do not become steady."""
+        return UNPROFILED_MOST * self.unprofiled_steps
 
     @property
     def path(self) -> Path:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from traceanalyzer.collect.export import write_json
 from traceanalyzer.collect.ranks import current_rank
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 FOLDER = ".processes"
@@ -26,12 +27,14 @@ class Progress:
     phase: str
     """`attached`, `timing`, `recording`, `recorded`, or `failed: why`."""
     steps: int
+    notes: list[str] = field(default_factory=list)
+    """What the user should know of the recording, a clause each."""
 
 
-def report(folder: Path, phase: str, steps: int) -> None:
+def report(folder: Path, phase: str, steps: int, notes: Sequence[str] = ()) -> None:
     """Say how far this process is."""
     (folder / FOLDER).mkdir(exist_ok=True)
-    value = {"pid": os.getpid(), "rank": current_rank(), "phase": phase, "steps": steps}
+    value = {"pid": os.getpid(), "rank": current_rank(), "phase": phase, "steps": steps, "notes": list(notes)}
     write_json(folder / FOLDER / f"{os.getpid()}.json", value)
 
 

@@ -19,19 +19,27 @@ if TYPE_CHECKING:
 class ProfilerRange:
     """Wait, time without capture, then `cudaProfilerStart`, `warmup + active` steps, `cudaProfilerStop`."""
 
-    def __init__(self, plan: Plan, on_phase: Callable[[str], None] = lambda phase: None) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        on_phase: Callable[[str], None] = lambda phase: None,
+        unit: Callable[[], str] = lambda: "call of step()",
+    ) -> None:
         self._plan = plan
         self._on_phase = on_phase
-        self._clock = StepClock(plan.unprofiled_steps) if plan.unprofiled_steps else None
+        self._unit = unit
+        self._clock = StepClock(plan.unprofiled_steps, plan.unprofiled_most) if plan.unprofiled_steps else None
         self._step = 0
-        self._capture_from = plan.wait + plan.unprofiled_steps
+        self._timing = False
+        self._now = False
+        self._capture_from = 0
         self._range_open = False
         self.finished = False
 
     @property
     def waiting(self) -> bool:
         """Whether the end of the next step is only counted."""
-        return self._step + 1 < self._plan.wait and self._step + 1 < self._capture_from
+        return not self._now and self._step + 1 < self._plan.wait
 
     def step(self) -> None:
         """A step has ended."""
@@ -40,17 +48,22 @@ class ProfilerRange:
             return
         if self._range_open:
             self._next_range()
-        elif self._step >= self._capture_from:
-            self._finish_timing()
+        elif self._step < self._plan.wait and not self._now:
+            return
+        elif self._clock is None:
             self._start()
-        elif self._clock is not None and self._step == self._plan.wait:
+        elif not self._timing:
+            self._timing = True
             self._clock.start()
-        elif self._clock is not None and self._step > self._plan.wait:
-            self._clock.lap()
+        elif self._clock.lap():
+            about = {"unit": self._unit(), "after_profiler": False}
+            write_json(own_file(self._plan.path, "unprofiled", ".json"), self._clock.measured() | about)
+            self._clock = None
+            self._start()
 
     def record_now(self) -> None:
         """Capture from the next step on."""
-        self._clock, self._capture_from, self.finished = None, 0, False
+        self._clock, self._now, self.finished = None, True, False
 
     def close(self) -> None:
         """Switch the capture off."""
@@ -69,11 +82,6 @@ class ProfilerRange:
         """Forget the capture, which is another process's."""
         self.finished, self._range_open = True, False
         atexit.unregister(self.close)
-
-    def _finish_timing(self) -> None:
-        if self._clock is not None and self._clock.lap():
-            write_json(own_file(self._plan.path, "unprofiled", ".json"), self._clock.measured())
-        self._clock = None
 
     def _start(self) -> None:
         if not cuda.in_use():

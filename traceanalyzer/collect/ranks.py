@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 RANK_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 """torchrun, Slurm, Open MPI, MPICH: the first that is set."""
 
-STEMS = ("trace", "timings", "unprofiled", "memory")
+STEMS = ("trace", "light", "timings", "unprofiled", "memory")
 """Files that a process writes of its own steps."""
 
 

@@ -1,4 +1,7 @@
-"""Times steps without a profiler: a clock reading a step, a CUDA event every few milliseconds, waits at both ends."""
+"""Times steps without a profiler until they are steady: a clock reading a step, a CUDA event every few milliseconds.
+
+The device is waited for at the beginning and at the end, never between.
+"""
 
 from __future__ import annotations
 
@@ -7,67 +10,115 @@ from itertools import pairwise
 from typing import Any
 
 from traceanalyzer.collect import cuda
+from traceanalyzer.collect.steady import STRIDE, median, median_interval, steady_from
 from traceanalyzer.collect.summary import summarize
 
 NS_PER_MS = 1e6
+DIGITS = 4
+"""Decimals of a millisecond: CUDA events resolve half a microsecond."""
 
 EVENT_EVERY_NS = 10_000_000
 """An event costs the host up to 25 us, 3 % of a launch-bound step of 0.8 ms: so short steps share one."""
 
+MIN_INTERVALS = 8
+"""Intervals between events that say how much steps vary; with fewer (short steps) the host's readings say it."""
+
 
 class StepClock:
-    """Times `steps` consecutive steps: call `start` at the end of a step, then `lap` at the end of each."""
+    """Times at least `steps` consecutive steps, and up to `most` where they are not steady before.
 
-    def __init__(self, steps: int) -> None:
-        self._steps = steps
+    Call `start` at the end of a step, then `lap` at the end of each.
+    """
+
+    def __init__(self, steps: int, most: int | None = None) -> None:
+        self._least = steps
+        self._most = max(steps, most or steps)
         self._walls: list[int] = []
         self._spare: list[Any] = []
         self._marks: list[tuple[int, Any]] = []
         self._marked_ns = 0
         self._finished_ns = 0
+        self._from: int | None = None
 
     def start(self) -> None:
         """Wait for the device, then take the first reading."""
-        self._spare = cuda.timing_events(self._steps + 1)
-        self._read()
+        self._spare = cuda.timing_events(self._most + 1)
+        self._read(mark=True)
 
     def lap(self) -> bool:
         """A step has ended; True when it was the last one to time."""
-        self._read()
-        if len(self._walls) <= self._steps:
+        laps = len(self._walls)
+        look = laps >= self._least and ((laps - self._least) % STRIDE == 0 or laps >= self._most)
+        self._read(mark=look)
+        if not look:
+            return False
+        self._from = self._steady_from()
+        if self._from is None and laps < self._most:
             return False
         cuda.synchronize()
         self._finished_ns = time.perf_counter_ns()
+        self._from = self._steady_from()
         return True
 
-    def _read(self) -> None:
-        now, laps = time.perf_counter_ns(), len(self._walls)
+    def _read(self, *, mark: bool) -> None:
+        now = time.perf_counter_ns()
         self._walls.append(now)
-        if self._spare and (laps in (0, self._steps) or now - self._marked_ns >= EVENT_EVERY_NS):
+        if self._spare and (mark or now - self._marked_ns >= EVENT_EVERY_NS):
             event = self._spare.pop()
             event.record()
-            self._marks.append((laps, event))
+            self._marks.append((len(self._walls) - 1, event))
             self._marked_ns = now
 
-    def measured(self) -> dict[str, Any]:
-        """What was timed, ms a step. `step_time_ms` is the figure to trust.
+    def _steady_from(self) -> int | None:
+        """The step from which on they are steady, as far as the device has come."""
+        return steady_from(self._variation()[0], self._least)
 
-        It is the median between CUDA events where there are any: the host runs ahead of a busy GPU, so its own
-        readings say when work was queued. Steps that share an event count with their mean. `wall_mean_ms` is a
-        stopwatch from first to last reading, both waited for.
-        """
-        laps = len(self._walls) - 1
-        host = [(b - a) / NS_PER_MS for a, b in pairwise(self._walls)]
-        device = [
+    def _variation(self) -> tuple[list[float], str]:
+        """The series that says how much steps vary, a value a step, and whose it is."""
+        device, intervals = self._device_ms()
+        if intervals >= MIN_INTERVALS:
+            return device, "cuda_events"
+        # a host that runs ahead of the device still shows whether its steps have settled
+        return self._host_ms(), "host"
+
+    def _host_ms(self) -> list[float]:
+        return [(b - a) / NS_PER_MS for a, b in pairwise(self._walls)]
+
+    def _device_ms(self) -> tuple[list[float], int]:
+        """Time of each step on the device, as far as it has come, and the number of intervals that they share."""
+        done = [mark for mark in self._marks if mark[1].query()]
+        series = [
             begin.elapsed_time(end) / (last - first)
-            for (first, begin), (last, end) in pairwise(self._marks)
+            for (first, begin), (last, end) in pairwise(done)
             for _ in range(first, last)
         ]
+        return series, max(len(done) - 1, 0)
+
+    def measured(self) -> dict[str, Any]:
+        """What was timed, ms a step. `step_time_ms` is the figure to trust, where it is `steady`.
+
+        It is the median between CUDA events where there are any: the host runs ahead of a busy GPU, so its own
+        readings say when work was queued. Steps that share an event count with their mean. `low_ms` and `high_ms`
+        are its 90 % interval. `wall_mean_ms` is a stopwatch from first to last reading. All of them are of the
+        `steps` at the end of the series that are steady, of all `timed_steps` where there are none.
+        """
+        first = self._from or 0
+        host_series, (device_series, _) = self._host_ms(), self._device_ms()
+        host, device = host_series[first:], device_series[first:]
+        variation = self._variation()[0][first:]
+        step_time_ms = median(device or host)
+        scale = step_time_ms / (median(variation) or 1.0)
+        low, high = median_interval(variation)
         return {
-            "steps": laps,
-            "step_time_ms": summarize(device or host)["median"],
+            "steps": len(host),
+            "step_time_ms": step_time_ms,
+            "steady": self._from is not None,
+            "low_ms": low * scale,
+            "high_ms": high * scale,
             "clock": "cuda_events" if device else "host",
-            "wall_mean_ms": (self._finished_ns - self._walls[0]) / laps / NS_PER_MS,
+            "wall_mean_ms": (self._finished_ns - self._walls[first]) / len(host) / NS_PER_MS,
             "host_ms": summarize(host),
             "cuda_ms": summarize(device) or None,
+            "timed_steps": len(host_series),
+            "series_ms": [round(value, DIGITS) for value in device_series or host_series],
         }

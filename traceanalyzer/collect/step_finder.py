@@ -6,6 +6,7 @@ outermost module: the one called while no other module runs.
 
 from __future__ import annotations
 
+import time
 import warnings
 import weakref
 from typing import TYPE_CHECKING, Any, Protocol
@@ -19,6 +20,9 @@ REPEATS = 3
 PATIENCE = 16
 """Calls with gradients on for which an optimizer step is awaited: gradient accumulation is rarely over 16."""
 
+PATIENCE_SECONDS = 2.0
+"""How long besides where the module is in training mode: a loop of cells calls its module hundreds of times a step."""
+
 STRANGERS = 50
 """Steps of other optimizers, none of the first one's, after which the first one is taken to be gone."""
 
@@ -27,6 +31,10 @@ COMPILE_WARNING = r"Using `torch\.compile\(module\)` when there are global hooks
 
 class Finder(Protocol):
     """Calls back at the end of every step while installed."""
+
+    @property
+    def unit(self) -> str:
+        """What ends a step, as last seen."""
 
     def install(self) -> None:
         """Start looking."""
@@ -46,6 +54,12 @@ class OptimizerSteps:
         self._leader: weakref.ref[Any] | None = None
         self._strangers = 0
         self._handle: Any = None
+
+    @property
+    def unit(self) -> str:
+        """What ends a step: the optimizer's class."""
+        leader = self._leader() if self._leader else None
+        return f"step of {type(leader).__name__}"
 
     def install(self) -> None:
         """Register torch's hook for all optimizers."""
@@ -88,6 +102,9 @@ class ModuleCalls:
         self._calls: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._settled = False
         self._with_gradients = 0
+        self._patient_until = float("inf")
+        self.unit = "call of the outermost module"
+        """What ends a step: the module's class."""
 
     def install(self) -> None:
         """Wait for the next outermost call."""
@@ -119,10 +136,16 @@ class ModuleCalls:
             return
         if not self._settled:
             self._settle(module)
-        if torch.is_grad_enabled() and self._with_gradients < PATIENCE:
-            self._with_gradients += 1
-            return
-        self._on_step()
+            self.unit = f"call of {type(module).__name__}"
+        if not (torch.is_grad_enabled() and self._awaits_optimizer(module)):
+            self._on_step()
+
+    def _awaits_optimizer(self, module: Any) -> bool:
+        """Whether a call with gradients on may be a part of a training step that has not ended yet."""
+        if self._with_gradients == 0:
+            self._patient_until = time.monotonic() + PATIENCE_SECONDS
+        self._with_gradients += 1
+        return self._with_gradients <= PATIENCE or (module.training and time.monotonic() < self._patient_until)
 
     def _settle(self, module: Any) -> None:
         """Look for another outermost module, until this one has been it often enough."""
@@ -146,6 +169,11 @@ class StepFinder:
         self._on_training = on_training
         self._optimizer = OptimizerSteps(self._optimizer_stepped)
         self._modules: ModuleCalls | None = ModuleCalls(on_step)
+
+    @property
+    def unit(self) -> str:
+        """What ends a step."""
+        return (self._modules or self._optimizer).unit
 
     def install(self) -> None:
         """Start looking."""

@@ -29,6 +29,8 @@ class FunctionCalls:
         self._on_step = on_step
         self._seen: dict[int, CodeType] = {}
         self._replaced: list[tuple[FunctionType, CodeType]] = []
+        self.unit = f"call of a function that matches {pattern}"
+        """What ends a step."""
 
     def install(self) -> None:
         """Watch calls until the function turns up."""
@@ -59,6 +61,7 @@ class FunctionCalls:
         name = f"{frame.f_globals.get('__name__', '')}.{frame.f_code.co_qualname}"
         if self._pattern.search(name):
             self._stop_watching()
+            self.unit = f"call of {name}"
             self._replace(frame.f_code)
 
     def _replace(self, code: CodeType) -> None:

@@ -1,25 +1,32 @@
-"""Records torch.profiler for chosen steps, after timing some steps without it.
+"""Records torch.profiler for chosen steps, after timing some steps without it and recording some lightly.
 
     with record("capture", active=4) as recording:
         for batch in loader:
             train_step(batch)
             recording.step()
 
-Every capture so carries its own truth: `unprofiled.rank{N}.json` beside `trace.rank{N}.json.gz`.
+Every capture so carries its own truth: `unprofiled.rank{N}.json` and `light.rank{N}.json.gz` beside
+`trace.rank{N}.json.gz`.
 """
 
 from __future__ import annotations
 
 import functools
+import json
+import threading
 import time
+import warnings
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from traceanalyzer.collect import cuda, environment
 from traceanalyzer.collect.export import write_json, write_trace
-from traceanalyzer.collect.plan import ACTIVE, UNPROFILED_STEPS, WAIT, WARMUP, Plan
+from traceanalyzer.collect.memory_history import MemoryHistory
+from traceanalyzer.collect.other_profilers import WATCH
+from traceanalyzer.collect.plan import ACTIVE, LIGHT_STEPS, LIGHT_WARMUP, UNPROFILED_STEPS, WAIT, WARMUP, Plan
 from traceanalyzer.collect.ranks import current_rank, own_file
 from traceanalyzer.collect.rescue import Rescue
+from traceanalyzer.collect.session import Session
 from traceanalyzer.collect.step_clock import StepClock
 
 if TYPE_CHECKING:
@@ -29,29 +36,64 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-DRAIN_SECONDS = 5.0
-"""How long a recording that is cut short waits for the device. A collective whose peer died never ends."""
+LIGHT = "traceanalyzer_light"
+"""Key of a light recording's head: the times at which its steps ended, ns since the epoch."""
+
+UNIT = "traceanalyzer_step"
+"""Key of a recording's head: what ends a step."""
+
+ATTEMPTS = 3
+"""Recordings that a profiler of the script's may end before they hold a step; then we stay out."""
+
+STAYS_OUT = "the script runs a profiler of its own: nothing is recorded while that is on"
+ENDED_EARLY = "the script began a profiler of its own: the recording ended there"
+
+
+def _warn(note: str) -> None:
+    warnings.warn(f"traceanalyzer: {note}", stacklevel=2)
 
 
 class TorchRecording:
-    """Phases of one process: wait, time without the profiler, record, and again. `step` ends a step."""
+    """Phases of one process: wait, time without the profiler, record lightly, record, and again. `step` ends a step.
 
-    def __init__(self, plan: Plan, on_phase: Callable[[str], None] = lambda phase: None) -> None:
+    The script's own profilers come first: while one is on nothing of ours runs, and ours ends when one begins.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        on_phase: Callable[[str], None] = lambda phase: None,
+        on_note: Callable[[str], None] = _warn,
+        unit: Callable[[], str] = lambda: "call of step()",
+    ) -> None:
         self._plan = plan
         self._on_phase = on_phase
+        self._on_note = on_note
+        self._unit = unit
         self._clock: StepClock | None = None
-        self._profiler: Any = None
+        self._session: Session | None = None
         self._rescue = Rescue(self.close)
         self._deadline = float("inf")
         self._cut_short = False
         self._files: list[Path] = []
+        self._notes: list[str] = []
+        self._lock = threading.RLock()
         self._part = 0
+        self._attempts = 0
+        self._kept = 0
+        self._marks: list[int] = []
         self._timed = plan.unprofiled_steps == 0
+        self._lightly = plan.light_steps == 0
         self._left = plan.wait
         self._phase: Callable[[], None] = self._wait
+        WATCH.install()
+        self._history: MemoryHistory | None = None
+        if plan.memory_snapshot:
+            self._history = MemoryHistory(lambda: self._own("memory", ".pickle"))
+            self._history.begin()
         if plan.on_signal:
             self._phase = self._idle
-        elif plan.wait == 0:
+        elif plan.wait == 0 and not WATCH.busy():
             self._begin()
 
     @property
@@ -66,27 +108,25 @@ class TorchRecording:
 
     def step(self) -> None:
         """A step has ended."""
-        self._phase()
+        with self._lock:
+            session = self._session
+            if session is None:
+                if self.waiting or self.finished or not self._must_stay_out():
+                    self._phase()
+            elif session.mine:
+                self._end_early() if session.asked else self._phase()
+            elif session.orphaned:
+                self._lose("the thread that was recorded has ended: its recording is lost")
 
     def record_now(self) -> None:
         """Record at the next step, whatever has been recorded before."""
-        if self._profiler is None:
+        if self._session is None:
             self._phase = self._begin
 
     def close(self) -> None:
         """End a recording in progress, keeping the steps it has. Safe to call at any time, and twice."""
         self._cut_short = True
         self._end()
-
-    def _end(self) -> None:
-        self._phase = self._idle
-        profiler, self._profiler = self._profiler, None
-        if profiler is None:
-            return
-        try:
-            _stop(profiler)
-        finally:
-            self._rescue.disarm()
 
     def discard(self) -> None:
         """End and take back what was written: these were not the steps that the script is about."""
@@ -97,14 +137,90 @@ class TorchRecording:
     def abandon(self) -> None:
         """Forget a recording without touching the profiler: this process is a fork of the one that records."""
         self._phase = self._idle
-        self._profiler = None
+        self._leave(forked=True)
+
+    def _must_stay_out(self) -> bool:
+        """Whether a profiler of the script's is on. What was being timed beside it is timed again."""
+        if not WATCH.on and WATCH.give_way is not None:
+            WATCH.give_way()
+        if not WATCH.busy():
+            return False
+        self._note(STAYS_OUT)
+        self._clock, self._phase = None, self._begin
+        return True
+
+    def _give_way(self) -> None:
+        """The script begins a profiler of its own, which would end ours."""
+        session = self._session
+        if session is None:
+            return
+        if session.mine:
+            with self._lock:
+                self._end_early()
+        elif not session.ask():
+            with self._lock:
+                self._lose("another thread of the script began a profiler: the recording is lost")
+
+    def _end_early(self) -> None:
+        has_a_step = self._lightly and self._left < self._plan.active
+        self._note(ENDED_EARLY)
+        self._cut_short = True
+        self._end()
+        if has_a_step:
+            self._on_phase("recorded")
+        else:
+            self._try_again()
+
+    def _lose(self, note: str) -> None:
+        self._note(note)
+        self._leave()
+        self._try_again()
+
+    def _leave(self, *, forked: bool = False) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            session.leave(forked=forked)
         self._rescue.disarm()
+
+    def _try_again(self) -> None:
+        """Take back what has no whole step, and begin again at a step when no profiler is on."""
+        for path in self._files[self._kept :]:
+            path.unlink(missing_ok=True)
+        del self._files[self._kept :]
+        self._part -= self._lightly
+        self._cut_short = False
+        self._attempts += 1
+        self._phase = self._begin if self._attempts < ATTEMPTS else self._idle
+        self._on_phase("attached")
+
+    def _note(self, note: str) -> None:
+        if note not in self._notes:
+            self._notes.append(note)
+            self._on_note(note)
+
+    def _end(self, *, last: bool = False) -> None:
+        self._phase = self._idle
+        session, self._session = self._session, None
+        if session is None:
+            return
+        try:
+            if session.mine:
+                session.stop(last=last)
+            else:
+                self._note("the recorded thread never ended its recording, which only that thread can: it is lost")
+                session.leave()
+        finally:
+            self._rescue.disarm()
 
     def _write(self, profiler: Any) -> None:
         unfinished = f"ProfilerStep#{profiler.step_num}" if self._cut_short else None
         write_trace(profiler, self._own("trace", ".json.gz"), unfinished)
-        if self._plan.memory_snapshot and cuda.in_use():
-            _dump_memory(self._own("memory", ".pickle"))
+        if self._history is not None and cuda.in_use():
+            self._history.write(self._own("memory", ".pickle"))
+
+    def _write_light(self, profiler: Any) -> None:
+        if not self._cut_short:
+            write_trace(profiler, self._own("light", ".json.gz"))
 
     def _own(self, stem: str, suffix: str) -> Path:
         file = own_file(self._plan.path, stem, suffix, max(self._part, 1))
@@ -120,19 +236,47 @@ class TorchRecording:
             self._begin()
 
     def _begin(self) -> None:
-        if self._timed:
+        if not self._timed:
+            self._start_timing()
+        elif not self._lightly and cuda.in_use():
+            self._record_lightly()
+        else:
+            self._lightly = True
             self._record()
-            return
+
+    def _start_timing(self) -> None:
         self._on_phase("timing")
-        self._clock = StepClock(self._plan.unprofiled_steps)
+        if self._history is not None:
+            self._history.pause()
+        self._clock = StepClock(self._plan.unprofiled_steps, self._plan.unprofiled_most)
         self._clock.start()
         self._phase = self._time
 
     def _time(self) -> None:
         if self._clock is None or not self._clock.lap():
             return
-        write_json(self._own("unprofiled", ".json"), self._clock.measured())
+        about = {"unit": self._unit(), "after_profiler": WATCH.seen}
+        write_json(self._own("unprofiled", ".json"), self._clock.measured() | about)
         self._clock, self._timed = None, True
+        self._begin()
+
+    def _record_lightly(self) -> None:
+        self._on_phase("recording")
+        self._left = LIGHT_WARMUP + self._plan.light_steps
+        self._marks = []
+        self._start(_light_profiler(self._plan, self._write_light), self._record_light_step)
+
+    def _record_light_step(self) -> None:
+        self._left -= 1
+        if self._left > 0 and self._session is not None:
+            self._session.step()
+        if self._left <= self._plan.light_steps:
+            self._marks.append(time.time_ns())
+        if self._left > 0 or self._session is None:
+            return
+        self._session.say(LIGHT, json.dumps({"step_ends_ns": self._marks}))
+        self._end()
+        self._lightly = True
         self._record()
 
     def _record(self) -> None:
@@ -140,20 +284,26 @@ class TorchRecording:
         environment.write(self._plan)
         self._part += 1
         self._left = self._plan.warmup + self._plan.active
+        if self._history is not None:
+            self._history.begin()
         profiler = _profiler(self._plan, self._write)
         if self._plan.time_limit is not None:
             self._deadline = time.monotonic() + self._plan.time_limit
-        profiler.start()
-        self._profiler = profiler
-        self._phase = self._profile
+        self._start(profiler, self._profile)
+
+    def _start(self, profiler: Any, phase: Callable[[], None]) -> None:
+        self._kept = len(self._files)
+        self._session = Session(profiler, self._give_way, self.close)
+        self._session.say(UNIT, json.dumps(self._unit()))
+        self._phase = phase
         self._rescue.arm()
 
     def _profile(self) -> None:
         self._left -= 1
-        if self._left > 0 and time.monotonic() < self._deadline:
-            self._profiler.step()
+        if self._left > 0 and time.monotonic() < self._deadline and self._session is not None:
+            self._session.step()
             return
-        self._end()
+        self._end(last=self._part >= self._plan.repeat)
         self._on_phase("recorded")
         if self._part < self._plan.repeat:
             self._left = self._plan.wait
@@ -168,8 +318,6 @@ def _profiler(plan: Plan, write: Callable[[Any], None]) -> Any:
     activities = [ProfilerActivity.CPU]
     if torch.cuda.is_available():
         activities.append(ProfilerActivity.CUDA)
-    if plan.memory_snapshot and cuda.in_use():
-        torch.cuda.memory._record_memory_history()
     return profile(
         activities=activities,
         schedule=schedule(wait=0, warmup=plan.warmup, active=plan.active, repeat=1),
@@ -180,13 +328,6 @@ def _profiler(plan: Plan, write: Callable[[Any], None]) -> Any:
         with_modules=plan.modules,
         experimental_config=_experimental_config(),
     )
-
-
-def _dump_memory(path: Path) -> None:
-    import torch
-
-    torch.cuda.memory._dump_snapshot(str(path))
-    torch.cuda.memory._record_memory_history(enabled=None)
 
 
 def _experimental_config() -> Any:
@@ -201,28 +342,15 @@ def _experimental_config() -> Any:
     return None
 
 
-def _stop(profiler: Any) -> None:
-    """Stop the profiler; where the device hangs, without the wait for it that torch does first."""
-    import torch
+def _light_profiler(plan: Plan, write: Callable[[Any], None]) -> Any:
+    """One that records the device and the calls that launch its work, no operators: half as hard on the host."""
+    from torch.profiler import ProfilerActivity, profile, schedule
 
-    _close_step(profiler)
-    if cuda.wait_at_most(DRAIN_SECONDS):
-        profiler.stop()
-        return
-    waiting = torch.cuda.synchronize
-    torch.cuda.synchronize = lambda device=None: None
-    try:
-        profiler.stop()
-    finally:
-        torch.cuda.synchronize = waiting
-
-
-def _close_step(profiler: Any) -> None:
-    """End the last `ProfilerStep` now, so that waiting for the device and stopping are not part of the step."""
-    annotation = getattr(profiler, "step_rec_fn", None)
-    if annotation is not None:
-        profiler.step_rec_fn = None
-        annotation.__exit__(None, None, None)
+    return profile(
+        activities=[ProfilerActivity.CUDA],
+        schedule=schedule(wait=0, warmup=LIGHT_WARMUP, active=plan.light_steps, repeat=1),
+        on_trace_ready=write,
+    )
 
 
 @contextmanager
@@ -239,12 +367,14 @@ def record(
     modules: bool = False,
     time_limit: float | None = None,
     unprofiled_steps: int = UNPROFILED_STEPS,
+    light_steps: int = LIGHT_STEPS,
 ) -> Iterator[TorchRecording]:
     """Record into a capture directory; call `.step()` at the end of each step.
 
-    The first `wait` steps are left out, `unprofiled_steps` are timed without the profiler, `warmup` are profiled
-    and thrown away, `active` are kept; `repeat` cycles. `time_limit` (seconds) ends a recording at the next step.
-    Raises FileExistsError if the folder holds a capture of this rank.
+    The first `wait` steps are left out, at least `unprofiled_steps` are timed without the profiler until they are
+    steady, `light_steps` are recorded with device activities only, `warmup` are profiled and thrown away, `active`
+    are kept; `repeat` cycles. `time_limit` (seconds) ends a recording at the next step. A profiler of the script's
+    own comes first. Raises FileExistsError if the folder holds a capture of this rank.
     """
     recording = _begin(
         folder,
@@ -258,6 +388,7 @@ def record(
         modules=modules,
         time_limit=time_limit,
         unprofiled_steps=unprofiled_steps,
+        light_steps=light_steps,
     )
     try:
         yield recording

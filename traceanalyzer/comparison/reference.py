@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 import orjson
 
 from traceanalyzer.errors import UnreadableInputError
+from traceanalyzer.files import note_read
 from traceanalyzer.history.stored import is_reference, stored_report
+from traceanalyzer.limits import limits
 from traceanalyzer.report.build import build_report
 from traceanalyzer.report.read import is_report, report_from_json
 
@@ -48,9 +50,11 @@ def _saved(path: Path) -> bytes | None:
     """The file's text if it is a saved report."""
     if not path.is_file():
         return None
-    with path.open("rb") as file:
+    with note_read(path).open("rb") as file:
         if file.read(1) != b"{":
             return None
+    if path.stat().st_size > limits().report:
+        return None
     text = path.read_bytes()
     if MARK not in text:
         return None

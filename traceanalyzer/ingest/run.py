@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from traceanalyzer.errors import TraceAnalyzerError, UnreadableInputError
-from traceanalyzer.ingest.capture import join
+from traceanalyzer.ingest.capture import is_neighbour, join
 from traceanalyzer.ingest.detect import detect, is_recording
 from traceanalyzer.ingest.stream import cannot_open
 from traceanalyzer.trace import Failure, Run, Trace
@@ -61,7 +61,11 @@ def _files(paths: list[Path], pattern: str | None) -> tuple[list[Path], list[Fai
             files[path] = None
             continue
         try:
-            inside = [file for file in sorted(path.iterdir()) if file.is_file() and is_recording(file, pattern)]
+            inside = [
+                file
+                for file in sorted(path.iterdir())
+                if file.is_file() and not is_neighbour(file) and is_recording(file, pattern)
+            ]
         except OSError as error:
             failures.append(Failure(str(path), str(cannot_open(path, error))))
             continue

@@ -13,7 +13,6 @@ from traceanalyzer.analysis.causes.start import stream_numbers
 from traceanalyzer.analysis.tables.gap_rows import detail
 from traceanalyzer.analysis.tables.path_rows import segment_names
 from traceanalyzer.diagnosis.diagnose import diagnose
-from traceanalyzer.diagnosis.rules.ranks import straggler
 from traceanalyzer.selection import measured
 
 if TYPE_CHECKING:
@@ -74,8 +73,8 @@ class Overlay:
     """Tracks of one process, in order of display."""
 
     path: str
-    source: str
-    """As in `Trace`."""
+    opens_in_viewer: bool
+    """As in `Trace`: then the overlay can be merged with it."""
     rank: int | None
     epoch_ns: int
     tracks: list[Track]
@@ -88,13 +87,13 @@ def build_overlay(run: Run, selection: Selection | None = None, knowledge: Knowl
     Raises EmptyRecordingError for a rank, device or step that the recording does not have.
     """
     of = measured(run, selection, knowledge)
-    m, ranks = of.critical, of.ranks
-    findings = diagnose(m, straggler(m, ranks)).findings
+    m = of.critical
+    findings = diagnose(m).findings
     tracks = [_steps(m), _path(m), *_gaps(m), _findings(m, findings)]
     trace = m.trace
-    if trace.source != "kineto":
+    if not trace.opens_in_viewer:
         tracks += _device_work(m)
-    return Overlay(trace.path, trace.source, trace.rank, trace.epoch_ns, tracks, list(_queues(m)))
+    return Overlay(trace.path, trace.opens_in_viewer, trace.rank, trace.epoch_ns, tracks, list(_queues(m)))
 
 
 def _steps(m: Measurements) -> Track:

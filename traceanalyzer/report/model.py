@@ -11,15 +11,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from traceanalyzer.analysis.memory.stats import MemoryStats
 from traceanalyzer.analysis.tables.collectives import CommunicationTime
 from traceanalyzer.analysis.tables.devices import DeviceTotals
 from traceanalyzer.analysis.tables.host import HostStats
 from traceanalyzer.analysis.tables.launches import LaunchStats
 from traceanalyzer.analysis.tables.path_rows import PathTime
 from traceanalyzer.analysis.tables.roofline_step import RooflineStep
-from traceanalyzer.analysis.tables.step_metrics import Budget, Idle, StepTime
+from traceanalyzer.analysis.tables.step_metrics import Budget, Idle, StepTime, Unprofiled
 from traceanalyzer.analysis.tables.step_parts import StepPart
 from traceanalyzer.analysis.tables.timing import TimingStats
+from traceanalyzer.analysis.time.coverage import Coverage
+from traceanalyzer.analysis.time.repeats import Repeats
 from traceanalyzer.diagnosis.finding import (
     BottleneckClass,
     Evidence,
@@ -34,6 +37,7 @@ __all__ = [
     "BottleneckClass",
     "Budget",
     "CommunicationTime",
+    "Coverage",
     "DeviceTotals",
     "Evidence",
     "Finding",
@@ -43,9 +47,11 @@ __all__ = [
     "InputDevice",
     "InputHealth",
     "LaunchStats",
+    "MemoryStats",
     "Metrics",
     "PathTime",
     "Recommendation",
+    "Repeats",
     "Report",
     "RooflineStep",
     "Severity",
@@ -54,9 +60,10 @@ __all__ = [
     "Summary",
     "TimingStats",
     "Tool",
+    "Unprofiled",
 ]
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -115,6 +122,11 @@ class Metrics:
         "ms",
     )
     unprofiled_source: str | None = metric("whether that is `measured` or `estimated`")
+    unprofiled: Unprofiled | None = metric(
+        "the step without the profiler, taken apart like the recorded one; null where it is not known: a note says why",
+        default=None,
+        kw_only=True,
+    )
     warmup_steps: int = metric("recorded steps excluded as warm-up")
     kernels_per_step: float | None = metric("kernels launched by a step (kernels of a CUDA graph counted singly)")
     launches_per_step: float | None = metric("kernel and graph launch calls of a step")
@@ -140,7 +152,18 @@ class Metrics:
         default=None,
         kw_only=True,
     )
+    coverage: Coverage | None = metric(
+        "how much of the recording the steps are; null in reports saved before this was kept",
+        default=None,
+        kw_only=True,
+    )
+    repeats: Repeats | None = metric(
+        "what repeats within a step, layers for instance; null where nothing does", default=None, kw_only=True
+    )
     timing: TimingStats | None = metric("the program's own step times; null without a timing log")
+    memory: MemoryStats | None = metric(
+        "GPU memory; null where neither a snapshot nor allocator events were recorded", default=None, kw_only=True
+    )
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from tests.analysis.test_any_trace import any_rows, measure
 from tests.examples import tried
 from tests.recorded import EVERY, GPU, label
 from traceanalyzer.analysis.causes.critical_path import CriticalPath, Part, PathKind, find_critical_path, walk
-from traceanalyzer.analysis.causes.start import Bindings, Bound, HostWaits, find_bindings, host_waits
+from traceanalyzer.analysis.causes.start import Bindings, Bound, HostWaits, host_waits
 from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.analysis.tables.path_rows import path_rows, path_time
 from traceanalyzer.ingest import load
@@ -199,7 +199,7 @@ def test_the_path_crosses_streams_where_one_waits_for_the_other() -> None:
     names = [ctx.trace.strings[ctx.trace.device_ops.name[op]] for op in of_step.op[runs]]
     assert names == ["a", "b", "c"]
     assert of_step.duration[runs].tolist() == [292_000, 298_000, 397_000]
-    assert find_bindings(ctx).by.tolist()[-2:] == [Bound.DEPENDENCY, Bound.DEPENDENCY]
+    assert ctx.bindings.by.tolist()[-2:] == [Bound.DEPENDENCY, Bound.DEPENDENCY]
 
 
 def test_a_full_queue_leads_back_to_the_device() -> None:

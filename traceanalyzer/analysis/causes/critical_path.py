@@ -16,8 +16,8 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, overlaps
 from traceanalyzer.analysis.causes.driving import NO_STATE, PROFILER_STATE, driving
+from traceanalyzer.analysis.causes.reads import read_ranges
 from traceanalyzer.analysis.causes.start import Bound
-from traceanalyzer.analysis.replay.tape import read_ranges
 from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS
 from traceanalyzer.trace import Table, column
@@ -236,12 +236,10 @@ def _with_reads(linked: Linked, kind: U8, segments: IntervalSet) -> U8:
 def _with_input(joined: Joined, kind: U8, end: I64) -> U8:
     """The kinds, with input for work of the host that is followed by a copy that brings some."""
     calls, work = joined.trace.api_calls, np.flatnonzero(kind == PathKind.HOST)
-    brings = np.zeros(len(calls), bool)
-    brings[joined.launch[joined.brings_input & (joined.launch >= 0)]] = True
     using = joined.blocks.copy()
     using[joined.launch[joined.launch >= 0]] = True
     rows = np.flatnonzero(using)
-    following = np.append(brings[rows], False)[np.searchsorted(calls.start[rows], end[work])]
+    following = np.append(joined.call_brings_input[rows], False)[np.searchsorted(calls.start[rows], end[work])]
     result = kind.copy()
     result[work[following]] = PathKind.INPUT
     return result

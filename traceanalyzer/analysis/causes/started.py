@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from traceanalyzer.analysis.causes.start import Bindings, HostWaits, find_bindings, host_waits
+from traceanalyzer.analysis.causes.start import (
+    Bindings,
+    HostWaits,
+    Starts,
+    find_bindings,
+    find_starts,
+    host_waits,
+)
 from traceanalyzer.analysis.time.timed import Timed
 
 
@@ -12,9 +19,14 @@ class Started(Timed):
     """`Timed` with the edges along which a critical path runs."""
 
     @cached_property
+    def starts(self) -> Starts:
+        """What each device op needs before it can start."""
+        return find_starts(self)
+
+    @cached_property
     def bindings(self) -> Bindings:
         """What let each device op start."""
-        return find_bindings(self)
+        return find_bindings(self, self.starts)
 
     @cached_property
     def host_waits(self) -> HostWaits:

@@ -47,10 +47,10 @@ def blocking_calls(linked: Linked) -> Bool:
 
 
 def _of_profiler(linked: Linked) -> I64:
-    """The synchronisation the profiler makes when its window closes: after the last launch, in no range."""
-    kind, tree = linked.api_kind, linked.tree
+    """The synchronisation that torch.profiler makes when its window closes: after the last launch, in no range."""
+    tree = linked.tree
     outermost = tree.parent[tree.node_of_call] < 0
-    return np.flatnonzero((kind == ApiKind.SYNC) & outermost & device_waits(linked) & after_launches(linked))
+    return np.flatnonzero((linked.api_kind == ApiKind.SYNC) & outermost & closing_waits(linked))
 
 
 def device_waits(linked: Linked) -> Bool:
@@ -59,9 +59,12 @@ def device_waits(linked: Linked) -> Bool:
     return result
 
 
-def after_launches(linked: Linked) -> Bool:
-    """Which API calls begin after the last one that gave the device work."""
+def closing_waits(linked: Linked) -> Bool:
+    """Which API calls wait for the whole device after the last launch, as torch.profiler does when its window closes.
+    Other recorders wait for nothing: there it is the program's own."""
     calls = linked.trace.api_calls
+    if linked.trace.source != "kineto":
+        return np.zeros(len(calls), bool)
     launching = np.isin(linked.api_kind, (ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH, ApiKind.COPY, ApiKind.SET))
-    result: Bool = calls.start > int(calls.start[launching].max(initial=0))
+    result: Bool = device_waits(linked) & (calls.start > int(calls.start[launching].max(initial=0)))
     return result

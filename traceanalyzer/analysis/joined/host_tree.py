@@ -96,12 +96,10 @@ class HostTree:
 
     def innermost(self, wanted: Bool) -> I64:
         """For each node the nearest wanted node among itself and its ancestors, -1 where there is none."""
-        result = np.arange(len(self.start))
-        climbing = np.flatnonzero(~wanted)
-        while len(climbing):
-            result[climbing] = self.parent[result[climbing]]
-            reached = result[climbing]
-            climbing = climbing[(reached >= 0) & ~wanted[reached]]
+        result = np.where(wanted, np.arange(len(wanted)), -1)
+        for here in levels(self.depth)[1:]:
+            missing = here[result[here] < 0]
+            result[missing] = result[self.parent[missing]]
         return result
 
     def outermost(self, wanted: Bool) -> I64:
@@ -115,6 +113,13 @@ class HostTree:
         index = np.searchsorted(top, nodes, side="right") - 1
         candidate = top[np.maximum(index, 0)]
         result: I64 = np.where((index >= 0) & (nodes < self.subtree_end[candidate]), candidate, -1)
+        return result
+
+    def counted(self, chosen: Bool) -> I64:
+        """For each node how many chosen ones there are among itself and those that enclose it."""
+        result = chosen.astype(np.int64)
+        for here in levels(self.depth)[1:]:
+            result[here] += result[self.parent[here]]
         return result
 
     def enclosing(self, nearest: I64, node: I64) -> I64:

@@ -10,6 +10,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.joined.attribution import launch_nodes
+from traceanalyzer.analysis.joined.backward import in_backward
 from traceanalyzer.analysis.joined.blocking import blocking_calls
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.joined.python_stacks import PythonStacks
@@ -34,6 +35,11 @@ class Joined(Linked):
         return launch_nodes(self)
 
     @cached_property
+    def in_backward(self) -> Bool:
+        """Which nodes of the host tree are, or lie inside, autograd nodes."""
+        return in_backward(self)
+
+    @cached_property
     def blocks(self) -> Bool:
         """Which API calls made the host wait for the device."""
         return blocking_calls(self)
@@ -45,6 +51,13 @@ class Joined(Linked):
         result: Bool = (ops.copy_kind == CopyKind.HOST_TO_DEVICE) & (ops.bytes >= INPUT_BYTES)
         node = self.launch_node
         result &= (node < 0) | (np.append(self.tree.innermost(self._computing), -1)[node] < 0)
+        return result
+
+    @cached_property
+    def call_brings_input(self) -> Bool:
+        """Which API calls launch a copy of data from the host."""
+        result = np.zeros(len(self.trace.api_calls), bool)
+        result[self.launch[self.brings_input & (self.launch >= 0)]] = True
         return result
 
     @cached_property

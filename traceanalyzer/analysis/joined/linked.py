@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from traceanalyzer.hardware import Hardware
     from traceanalyzer.trace import F64, I32, I64, U8, Bool, Trace
 
+MATRIX_CLASSES = ("gemm", "attention", "convolution", "recurrent", "moe")
+"""Classes of kernels that tensor cores were made for."""
 _LAUNCHING = (ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH, ApiKind.COPY, ApiKind.SET)
 
 
@@ -86,6 +88,13 @@ class Linked:
     def is_copy(self) -> Bool:
         """Which device ops are memory copies."""
         result: Bool = self.trace.device_ops.kind == DeviceOpKind.MEMCPY
+        return result
+
+    @cached_property
+    def is_matrix(self) -> Bool:
+        """Which device ops are matrix kernels, by class."""
+        classes = [self.classes.index(name) for name in MATRIX_CLASSES if name in self.classes.names]
+        result: Bool = np.isin(self.op_class, classes) & self.is_kernel
         return result
 
     @cached_property

@@ -26,8 +26,19 @@ if TYPE_CHECKING:
     from traceanalyzer.trace import F64, I64
 
 
-def replayed_path_time(tapes: Sequence[Tape]) -> PathTime:
-    """The critical path of the first of the ranks that are replayed together, by kind, a mean step."""
+KIND_OF_PART = {
+    "rest": PathKind.LAUNCH,
+    "reading": PathKind.WAIT,
+    "work": PathKind.HOST,
+    "loading": PathKind.INPUT,
+    "profiling": PathKind.PROFILER,
+}
+"""The kind of path that each part of the host's work is."""
+
+
+def replayed_path_time(tapes: Sequence[Tape], scale: float = 1.0) -> PathTime:
+    """The critical path of the first of the ranks that are replayed together, by kind, a mean step; times are
+    multiplied by `scale` (`Replay.scale`)."""
     tape, times = tapes[0], run(tapes, repetitions(tapes))[0]
     end = np.array(times.end)
     window = (times.done[-2], times.done[-1])
@@ -35,15 +46,15 @@ def replayed_path_time(tapes: Sequence[Tape]) -> PathTime:
     spent = _on_host(tape, times, chain)
     for kind, rows in _on_device(tape, chain).items():
         spent[kind] += int((chain.end - chain.start)[rows].sum())
-    return PathTime(**{kind.label: ms(spent[kind] / tape.steps) for kind in PathKind})
+    return PathTime(**{kind.label: ms(spent[kind] / tape.steps) * scale for kind in PathKind})
 
 
 def _bindings(tape: Tape, times: Pass) -> Bindings:
     came, end = np.array(times.came), np.array(times.end)
     before = op_before(tape.stream)
-    on, on_communication = tape.dependencies.on, tape.dependencies.on_communication
+    on, also_on = tape.dependencies.on, tape.dependencies.also_on
     candidates = ((before, tape.gap, Bound.STREAM), (on, tape.dependencies.delay, Bound.DEPENDENCY),
-                  (on_communication, 0, Bound.DEPENDENCY))  # fmt: skip
+                  (also_on, 0, Bound.DEPENDENCY))  # fmt: skip
     by, op = np.full(len(came), Bound.LAUNCH, np.uint8), np.full(len(came), -1, np.int64)
     for other, delay, bound in candidates:
         binds = (other >= 0) & (end[other] + delay == came)
@@ -85,19 +96,39 @@ def _held_by(tape: Tape, running: I64) -> I64:
 
 
 def _on_host(tape: Tape, times: Pass, chain: Chain) -> F64:
-    """Time of the host's stretches by kind, ns; between two events all that the host does is spread evenly."""
-    rest = tape.dispatch - tape.reading
-    work = {PathKind.LAUNCH: rest, PathKind.WAIT: tape.reading, PathKind.HOST: tape.work, PathKind.INPUT: tape.loading,
-            PathKind.PROFILER: tape.profiling}  # fmt: skip
-    dispatch, own, loading, profiling = tape.tail
-    tail = {PathKind.LAUNCH: dispatch, PathKind.HOST: own, PathKind.INPUT: loading, PathKind.PROFILER: profiling}
-    first = times.called[0] - sum(int(part[0]) for part in work.values())
-    time = np.concatenate(([first], np.stack((times.called, times.returned), axis=1).ravel()))
-    time = np.append(time, time[-1] + sum(tape.tail))
+    """Time of the host's stretches by kind, ns."""
     rows = chain.part == Part.HOST
     spent = np.zeros(len(PathKind))
-    for kind, part in work.items():
-        steps = np.concatenate(([0], np.repeat(np.cumsum(part), 2)))
-        steps = np.append(steps, steps[-1] + tail.get(kind, 0))
-        spent[kind] = (np.interp(chain.end[rows], time, steps) - np.interp(chain.start[rows], time, steps)).sum()
+    for part, time in HostClock(tape, times).spent(chain.start[rows], chain.end[rows]).items():
+        spent[KIND_OF_PART[part]] = time.sum()
     return spent
+
+
+class HostClock:
+    """What the host of a replayed tape spends its time on; between two events all that it does is spread evenly."""
+
+    def __init__(self, tape: Tape, times: Pass) -> None:
+        parts = {
+            "rest": (tape.dispatch - tape.reading, tape.tail[0]),
+            "reading": (tape.reading, 0),
+            "work": (tape.work, tape.tail[1]),
+            "loading": (tape.loading, tape.tail[2]),
+            "profiling": (tape.profiling, tape.tail[3]),
+        }
+        first = times.called[0] - sum(int(part[0]) for part, _ in parts.values())
+        time = np.concatenate(([first], np.stack((times.called, times.returned), axis=1).ravel()))
+        self._time = np.append(time, time[-1] + sum(tape.tail))
+        self._done = {name: _total(part, tail) for name, (part, tail) in parts.items()}
+
+    def spent(self, start: I64, end: I64) -> dict[str, F64]:
+        """Time on each part of its work within each of these intervals, ns; waits are the rest of them."""
+        return {
+            name: np.interp(end, self._time, done) - np.interp(start, self._time, done)
+            for name, done in self._done.items()
+        }
+
+
+def _total(part: I64, tail: int) -> I64:
+    """Time spent on a part of its work until each moment of the clock."""
+    steps = np.concatenate(([0], np.repeat(np.cumsum(part), 2)))
+    return np.append(steps, steps[-1] + tail)

@@ -1,4 +1,9 @@
-"""Predicted step times: the recording replayed, without the profiler's cost, and under each scenario."""
+"""Predicted step times: the recording replayed, without the profiler's cost, and under each scenario.
+
+All of them start from one number, `Replay.base_ms`: the step without the profiler as the capture measured it, else as
+the replay has it. What the replay is off by is taken out of every prediction, so none exceeds the base unless its
+scenario can cost something.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +16,7 @@ import numpy as np
 from traceanalyzer.analysis.replay.gpu_clock import CAUTIOUS_DUTY, LIMITED_DUTY, duties, slowed
 from traceanalyzer.analysis.replay.scenarios import COMBINED, SCENARIOS, Scenario, combined
 from traceanalyzer.analysis.replay.simulate import step_times_ns
-from traceanalyzer.analysis.replay.tape import typical_steps
+from traceanalyzer.analysis.replay.tape import hiccups, typical_steps
 from traceanalyzer.analysis.replay.together import make_tapes
 from traceanalyzer.figures import NS_PER_MS, metric
 
@@ -21,22 +26,38 @@ if TYPE_CHECKING:
     from traceanalyzer.analysis.replay.scenarios import Change
     from traceanalyzer.analysis.replay.tape import Tape
     from traceanalyzer.analysis.roofline.rated import Rated
+    from traceanalyzer.analysis.tables.timing import UnprofiledTime
+    from traceanalyzer.trace import I64, Trace
 
 DISPATCH_SHARE = 0.65
 """Share of the recorded dispatch time that is left without the profiler: the median of host-bound recordings of eager
 PyTorch that were also rated without it. A cost for each operator and call fits them worse (docs/accuracy.md)."""
 DISPATCH_SHARE_WITH_STACKS = 0.5
 """The same where Python stacks were recorded."""
+DISPATCH_SHARE_OF_CALLS, DISPATCH_RANGE_OF_CALLS = 0.9, 0.15
+"""The same where the recorder slows API calls alone."""
 DISPATCH_RANGE = 0.2
 """For nearly nine in ten of those recordings the share is no farther away than this. Two recordings of one process,
 seconds apart, differ by as much: the host itself is not always equally fast."""
 FIT_ROUNDS = 8
 """Halvings that find the host's speed from a measured step time, to half a percent."""
+FIT_TOLERANCE = 0.01
+"""A GPU-bound step says nothing about its host: the slowest host that is within this of the stopwatch is taken."""
+LEAST_SHARE, LARGEST_SHARE = 0.3, 1.3
+"""Less of the dispatch was left in no recording, more only where the host was slower under the stopwatch. A step that
+is shorter still waits less for what the host does besides."""
 ALWAYS = 1.0
 """Duty of tensor cores that keep the highest clock however busy they are."""
-FAITHFUL = 0.05
-"""A replay that differs more than this from the recording says so with every prediction."""
-
+FAITHFUL = 0.1
+"""A replay that differs more than this from the recording lacks something that matters, and nothing is told of it; one
+that differs less is scaled to it."""
+HOST_SPREAD = 0.15
+"""How much longer or shorter the host takes over the same work from one run of a program to the next."""
+STEP_SPREAD = 0.03
+"""What a step may differ besides from one run to the next, in clocks and memory."""
+MODEL_SPREAD = 0.06
+"""The same of a prediction, with what its scenario leaves out. With these three nine in ten stopwatch medians are in
+their ranges (docs/accuracy.md)."""
 
 COMBINED_GAIN = 0.01
 """A combination is worth telling if it is better than its parts by this."""
@@ -88,25 +109,29 @@ class Replay:
     cheap: tuple[Tape, ...]
     usual: tuple[Tape, ...]
     dear: tuple[Tape, ...]
-    """Without the profiler, with the least, the usual and the largest share of the dispatch left."""
+    """Without the profiler: a fast, the usual and a slow host."""
     replayed_ms: float
     """Step time of the replay as recorded."""
     base_times_ns: list[float]
-    """Step time of each rank without the profiler, ns."""
+    """Step time of each rank without the profiler, ns, before it is scaled."""
+    measured: UnprofiledTime | None = None
+    """The step without the profiler, where the capture has it."""
+    hiccups: int = 0
+    """Steady steps that are on no tape because they took far longer than the others for no recorded cause."""
 
     @classmethod
-    def of(cls, rated: Rated, measured_ms: float | None = None, peers: Sequence[Rated] = ()) -> Replay | None:
+    def of(cls, rated: Rated, measured: UnprofiledTime | None = None, peers: Sequence[Rated] = ()) -> Replay | None:
         """The replay of a process; None where launches or device work were not recorded, or there are no steps.
 
-        `measured_ms` is the step time without a profiler, where the capture has it: the host is then made as
-        fast as that says. `peers` are the other ranks of its run, replayed with it.
+        Where the step was `measured` without a profiler, the host is made as fast as that says. `peers` are the
+        other ranks of its run, replayed with it.
         """
         tapes = make_tapes(rated, peers) if rated.steps.found else ()
         if not tapes:
             return None
         steps = typical_steps(*(tape.source for tape in tapes))
         typical = float(rated.steps.duration[steps].mean()) / NS_PER_MS
-        cheap, usual, dear = _without_profiler(tapes, measured_ms)
+        cheap, usual, dear = _without_profiler(tapes, measured)
         replayed = step_ms(tapes)
         return cls(
             recorded_ms=float(rated.steps.duration[rated.steps.steady].mean()) / NS_PER_MS,
@@ -117,33 +142,73 @@ class Replay:
             dear=dear,
             replayed_ms=replayed,
             base_times_ns=step_times_ns(usual),
+            measured=measured,
+            hiccups=sum(int(hiccups(tape.source)[tape.source.steps.steady].sum()) for tape in tapes[:1]),
         )
 
     @property
     def base_ms(self) -> float:
-        """Step time without the profiler."""
-        return max(self.base_times_ns) / NS_PER_MS
+        """Step time without the profiler: measured, else estimated, and then not longer than recorded."""
+        return max(self.base_times_ns) / NS_PER_MS * self.scale
+
+    @cached_property
+    def scale(self) -> float:
+        """What the replay's times are multiplied by, so that it agrees with the stopwatch, else with the recording."""
+        base = max(self.base_times_ns) / NS_PER_MS
+        if not base:
+            return 1.0
+        if self.measured is not None:
+            return self.measured.step_ms / base
+        return min(1.0 / (1.0 + self.fidelity_error), self.recorded_ms / base)
 
     @property
     def faithful(self) -> bool:
         """Whether the replay of the unchanged recording is near enough to it to predict from."""
         return abs(self.fidelity_error) <= FAITHFUL
 
+    @cached_property
+    def low_ms(self) -> float:
+        """Lower end of the 90 % range of the step without the profiler."""
+        stopwatch = self.base_ms if self.measured is None else self.measured.low_ms
+        return min(step_ms(self.cheap) * self.scale, self.base_ms * (1.0 - STEP_SPREAD), stopwatch)
+
+    @cached_property
+    def high_ms(self) -> float:
+        """Upper end of it."""
+        stopwatch = self.base_ms if self.measured is None else self.measured.high_ms
+        return max(step_ms(self.dear) * self.scale, self.base_ms * (1.0 + STEP_SPREAD), stopwatch)
+
+    def gain_ms(self, scenario: Scenario) -> float:
+        """What a scenario saves of the step without the profiler, ms; 0 where it is not predicted."""
+        step = self.step_under_ms(scenario)
+        return 0.0 if step is None else max(self.base_ms - step, 0.0)
+
+    def step_under_ms(self, scenario: Scenario) -> float | None:
+        """The step time under a scenario; None where the recording does not say what it needs."""
+        if scenario not in self._known:
+            step = self._step_ms(scenario, scenario.change, self.usual, LIMITED_DUTY)
+            self._known[scenario] = step if step is None or scenario.may_cost else min(step, self.base_ms)
+        return self._known[scenario]
+
+    @cached_property
+    def _known(self) -> dict[Scenario, float | None]:
+        """Step times under the scenarios that were asked for."""
+        return {}
+
     def predict(self, scenario: Scenario) -> Prediction:
         """The step time under a scenario; not longer than without it, unless it can cost something."""
-        step = self._step_ms(scenario, scenario.change, self.usual, LIMITED_DUTY)
+        step = self.step_under_ms(scenario)
         if step is None:
             return Prediction(scenario.id, None, None, None, None, scenario.missing)
-        low = self._step_ms(scenario, scenario.change, self.cheap, ALWAYS)
+        low = self._step_ms(scenario, scenario.hopeful or scenario.change, self.cheap, ALWAYS)
         high = self._step_ms(scenario, scenario.cautious or scenario.change, self.dear, CAUTIOUS_DUTY)
-        if not scenario.may_cost:
-            step = min(step, self.base_ms)
-            high = None if high is None else min(high, max(step, self.dear_ms))
+        if high is not None and not scenario.may_cost:
+            high = min(high, max(step, self.high_ms))
         return Prediction(
             id=scenario.id,
             step_ms=step,
-            low_ms=step if low is None else min(low, step),
-            high_ms=step if high is None else max(high, step),
+            low_ms=(step if low is None else min(low, step)) * (1.0 - MODEL_SPREAD),
+            high_ms=(step if high is None else max(high, step)) * (1.0 + MODEL_SPREAD),
             speedup=self.base_ms / step if step else 1.0,
             basis=scenario.basis,
         )
@@ -155,12 +220,7 @@ class Replay:
             return None
         times = step_times_ns(changed)
         lower = slowed(changed, self.duty, duties(changed, times), limited)
-        return scenario.step_of_run(times if lower is None else step_times_ns(lower)) / NS_PER_MS
-
-    @cached_property
-    def dear_ms(self) -> float:
-        """Step time without the profiler if it cost the host little."""
-        return step_ms(self.dear)
+        return scenario.step_of_run(times if lower is None else step_times_ns(lower)) / NS_PER_MS * self.scale
 
     @cached_property
     def duty(self) -> list[float]:
@@ -176,8 +236,8 @@ class Replay:
             replayed_step_ms=self.replayed_ms,
             fidelity_error=self.fidelity_error,
             unprofiled_step_ms=self.base_ms,
-            unprofiled_low_ms=step_ms(self.cheap),
-            unprofiled_high_ms=self.dear_ms,
+            unprofiled_low_ms=self.low_ms,
+            unprofiled_high_ms=self.high_ms,
             ranks=len(self.recorded),
             scenarios=sorted(predictions, key=lambda p: float("inf") if p.step_ms is None else p.step_ms),
             notes=self._notes(),
@@ -212,41 +272,64 @@ def step_ms(tapes: Sequence[Tape], of_run: Callable[[Sequence[float]], float] = 
 
 
 def _without_profiler(
-    tapes: tuple[Tape, ...], measured_ms: float | None
+    tapes: tuple[Tape, ...], measured: UnprofiledTime | None
 ) -> tuple[tuple[Tape, ...], tuple[Tape, ...], tuple[Tape, ...]]:
-    """The tapes with the profiler's cost taken out of the dispatch: cheap, usual and dear host."""
-    trace = tapes[0].source.trace
-    if measured_ms is not None:
-        fitted = dispatch_scaled(tapes, fitted_share(tapes, measured_ms))
-        return fitted, fitted, fitted
-    if trace.source != "kineto":
-        return tapes, tapes, tapes
-    share = DISPATCH_SHARE_WITH_STACKS if trace.collected.stacks else DISPATCH_SHARE
-    low, high = share - DISPATCH_RANGE, min(share + DISPATCH_RANGE, 1.0)
-    return dispatch_scaled(tapes, low), dispatch_scaled(tapes, share), dispatch_scaled(tapes, high)
+    """The tapes with the profiler's cost taken out of the host's time: a fast, the usual and a slow host."""
+    low, high = 1.0 - HOST_SPREAD, 1.0 + HOST_SPREAD
+    if measured is not None:
+        share, own = fitted(tapes, measured.step_ms)
+        low_share, high_share = share * low, share * high
+    else:
+        share, spread = _usual_share(tapes[0].source.trace)
+        own, low_share, high_share = 1.0, share - spread, share + spread
+    cheap = host_scaled(tapes, low_share, own * low)
+    return cheap, host_scaled(tapes, share, own), host_scaled(tapes, high_share, own * high)
 
 
-def fitted_share(tapes: tuple[Tape, ...], measured_ms: float) -> float:
-    """The share of the dispatch with which the replay takes as long as was measured; 1 if the host does not matter."""
-    low, high = 0.0, 1.0
+def _usual_share(trace: Trace) -> tuple[float, float]:
+    """Share of the recorded dispatch that is left without the profiler, and how far it is from that in nine of ten
+    recordings."""
+    if not trace.operators_slowed:
+        return DISPATCH_SHARE_OF_CALLS, DISPATCH_RANGE_OF_CALLS
+    return DISPATCH_SHARE_WITH_STACKS if trace.collected.stacks else DISPATCH_SHARE, DISPATCH_RANGE
+
+
+def fitted(tapes: tuple[Tape, ...], measured_ms: float) -> tuple[float, float]:
+    """Shares of the dispatch, and of the host's own work, with which the replay takes as long as was measured."""
+    target = measured_ms * (1.0 + FIT_TOLERANCE)
+    if step_ms(host_scaled(tapes, LEAST_SHARE)) <= target:
+        return _largest(lambda share: step_ms(host_scaled(tapes, share)) <= target, LEAST_SHARE, LARGEST_SHARE), 1.0
+    own = _largest(lambda own: step_ms(host_scaled(tapes, LEAST_SHARE, own)) <= target, 0.0, 1.0)
+    return LEAST_SHARE, own
+
+
+def _largest(holds: Callable[[float], bool], low: float, high: float) -> float:
+    """About the largest number of the range for which it holds; the lowest where it holds for none."""
+    if holds(high):
+        return high
     for _ in range(FIT_ROUNDS):
         middle = (low + high) / 2
-        if step_ms(dispatch_scaled(tapes, middle)) > measured_ms:
-            high = middle
-        else:
-            low = middle
-    return high
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low
 
 
-def dispatch_scaled(tapes: tuple[Tape, ...], share: float) -> tuple[Tape, ...]:
-    """The tapes without the profiler, if this share of the dispatch is left."""
+def host_scaled(tapes: tuple[Tape, ...], dispatch: float, own: float = 1.0) -> tuple[Tape, ...]:
+    """The tapes without the profiler, if these shares of the dispatch and of the host's own work (Python, loading) are
+    left."""
     return tuple(
         replace(
             tape,
-            dispatch=np.rint(tape.dispatch * share).astype(np.int64),
-            reading=np.rint(tape.reading * share).astype(np.int64),
+            dispatch=_scaled(tape.dispatch, dispatch),
+            reading=_scaled(tape.reading, dispatch),
+            work=_scaled(tape.work, own),
+            loading=_scaled(tape.loading, own),
             profiling=np.zeros_like(tape.profiling),
-            tail=(round(tape.tail[0] * share), tape.tail[1], tape.tail[2], 0),
+            tail=(round(tape.tail[0] * dispatch), round(tape.tail[1] * own), round(tape.tail[2] * own), 0),
         )
         for tape in tapes
     )
+
+
+def _scaled(times: I64, share: float) -> I64:
+    result: I64 = np.rint(times * share).astype(np.int64)
+    return result

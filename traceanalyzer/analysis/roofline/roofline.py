@@ -20,7 +20,7 @@ from traceanalyzer.analysis.roofline.bounds import Bound, Reached, bounds
 from traceanalyzer.analysis.roofline.instructions import issue_time
 from traceanalyzer.analysis.roofline.link_limits import collective_traffic, copy_traffic, share_of_group
 from traceanalyzer.analysis.roofline.op_models import Precision, model_ops
-from traceanalyzer.analysis.roofline.precision import NO, effective_precision, is_matrix, tensor_cores_of_ops
+from traceanalyzer.analysis.roofline.precision import NO, effective_precision, tensor_cores_of_ops
 from traceanalyzer.analysis.roofline.traffic import PREPARING, expected_traffic, passes_of
 from traceanalyzer.analysis.roofline.waves import resident_blocks, waves_of
 from traceanalyzer.figures import NS_PER_S
@@ -110,7 +110,7 @@ def build_roofline(timed: Timed, work: OpWork | None = None) -> Roofline:
     cached = expected <= KEPT * timed.limit("cache_bytes")
     reached = Reached(
         arithmetic / time,
-        is_matrix(timed) & (tensor != NO),
+        timed.is_matrix & (tensor != NO),
         issue_time(timed, work, row) / time,
         np.where(cached, 0.0, expected / rate * NS_PER_S / time),
     )
@@ -141,7 +141,7 @@ def _share_out(linked: Linked, work: OpWork, row: I64, passes: I64) -> tuple[F64
     rows = np.flatnonzero(row >= 0)
     if not len(rows):
         return flops, traffic, precision
-    duration, matrix = ops.end - ops.start, is_matrix(linked) & ~np.isin(passes, PREPARING)
+    duration, matrix = ops.end - ops.start, linked.is_matrix & ~np.isin(passes, PREPARING)
     _, group = np.unique(row[rows], return_inverse=True)
     has_matrix = np.bincount(group, weights=matrix[rows]) > 0
     weighed = np.where(has_matrix[group] & ~matrix[rows], 0, duration[rows])
@@ -158,7 +158,7 @@ def _peaks(linked: Linked, precision: NDArray[np.int8], tensor: NDArray[np.int8]
     ordinary cores (which calculate in fp32 whatever the tensors' type, fp64 aside)."""
     ops = linked.trace.device_ops
     seconds = np.maximum(ops.end - ops.start, 1) / NS_PER_S
-    matrix = is_matrix(linked)
+    matrix = linked.is_matrix
     result = np.full(len(ops), np.nan)
     for device, gpu in linked.gpus.items():
         here = ops.device == device

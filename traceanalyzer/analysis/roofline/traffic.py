@@ -21,7 +21,6 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups
 from traceanalyzer.analysis.roofline.kernel_tables import kernel_tables
-from traceanalyzer.analysis.roofline.precision import is_matrix
 from traceanalyzer.figures import NS_PER_S
 
 if TYPE_CHECKING:
@@ -99,7 +98,7 @@ def expected_traffic(linked: Linked, work: OpWork, row: I64, share: tuple[F64, F
     (flops, least), cache, ops = share, linked.limit("cache_bytes"), linked.trace.device_ops
     of = Operators.of(work, row)
     result = np.where(passes >= 0, _passes(linked, of, passes, resident), least)
-    _leave_the_rest(result, of, row, passes >= 0, is_matrix(linked))
+    _leave_the_rest(result, of, row, passes >= 0, linked.is_matrix)
     beyond = of.inputs / of.entries > cache
     missed = 1 - cache / np.where(of.inputs > 0, of.inputs, np.nan)
     gemm = linked.op_class == linked.classes.index("gemm")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import clip, measure
+from traceanalyzer.analysis.joined.captures import captured_calls
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.time.launch_queue import blocked_time, is_launch, is_nested, recorded_back_pressure
 from traceanalyzer.figures import NS_PER_MS, NS_PER_US, metric
@@ -44,7 +45,12 @@ class LaunchStats:
     copy_calls: float = metric("calls of a step that copy memory")
     memset_calls: float = metric("calls of a step that set memory")
     without_launch: float = metric("device ops of a step whose launch call was not recorded")
-    fruitless_share: float | None = metric("share of the launch calls whose kernels are not in the recording", "share")
+    fruitless_share: float | None = metric(
+        "share of the launch calls whose kernels are not in the recording; those made while a stream was captured, and "
+        "those after the last one whose kernel was recorded, do not count",
+        "share",
+    )
+    captured_calls: float = metric("launch calls of a step made while a stream was captured into a graph", default=0.0)
 
 
 def measure_launches(timed: Timed) -> LaunchStats | None:
@@ -79,8 +85,20 @@ def measure_launches(timed: Timed) -> LaunchStats | None:
         copy_calls=float((steady & (timed.api_kind == ApiKind.COPY)).sum()) / steps,
         memset_calls=float((steady & (timed.api_kind == ApiKind.SET)).sum()) / steps,
         without_launch=float((timed.steady_ops & (timed.launch < 0)).sum()) / steps,
-        fruitless_share=float(1.0 - np.mean(_bore_work(timed)[launching])) if len(launching) else None,
+        fruitless_share=_fruitless_share(timed, launching),
+        captured_calls=float((captured_calls(timed) & ~_bore_work(timed))[launching].sum()) / steps,
     )
+
+
+def _fruitless_share(timed: Timed, launching: I64) -> float | None:
+    """Share of these launch calls that should have put work on the device but did not."""
+    fruitful = _bore_work(timed)
+    due = launching[fruitful[launching] | ~captured_calls(timed)[launching]]
+    last = int(timed.launch_time.max(initial=-1))
+    if last >= 0:
+        # Later ones were still queued when the recording ended.
+        due = due[timed.trace.api_calls.start[due] <= last]
+    return float(1.0 - np.mean(fruitful[due])) if len(due) else None
 
 
 def _bore_work(linked: Linked) -> Bool:

@@ -11,7 +11,6 @@ from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.joined.backward import in_backward
 from traceanalyzer.analysis.roofline.bounds import Bound
 from traceanalyzer.analysis.roofline.op_models import Precision
-from traceanalyzer.analysis.roofline.precision import is_matrix
 from traceanalyzer.figures import metric, ms
 
 if TYPE_CHECKING:
@@ -133,7 +132,7 @@ def _utilisation(rated: Rated, gpu: Hardware | None, chosen: Bool, time_ns: floa
     """Operations of these matrix kernels over what the GPU can do in the time; None where a peak is not known."""
     if gpu is None or time_ns <= 0:
         return None
-    r, matrix, needed = rated.roofline, is_matrix(rated) & chosen, 0.0
+    r, matrix, needed = rated.roofline, rated.is_matrix & chosen, 0.0
     for code in np.unique(r.precision[matrix]):
         peak = gpu.matrix_peak(Precision(code).name.lower())
         if peak is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -57,6 +57,35 @@ class Idle:
     communication: float = metric("waiting for another rank or for communication on the host", "ms")
     profiler: float = metric("the profiler's own work", "ms")
     other: float = metric("the recording does not tell", "ms")
+
+    @property
+    def total(self) -> float:
+        """All of it."""
+        return float(sum(getattr(self, cause.label) for cause in IdleCause))
+
+
+@dataclass(frozen=True)
+class Unprofiled:
+    """The mean steady-state step without the profiler, in the same parts as the recorded one."""
+
+    step_time_ms: float = metric("step time without the profiler", "ms")
+    low_ms: float = metric("lower end of its 90 % range: nine of ten stopwatch medians lie inside", "ms")
+    high_ms: float = metric("upper end of it", "ms")
+    source: Literal["measured", "estimated"] = metric(
+        "`measured`: timed by the capture; `estimated`: the recording replayed without the profiler's usual cost"
+    )
+    budget_ms: Budget = metric("the step's wall-clock time by what the device did, summing to it", "ms")
+    idle_ms: Idle = metric("its idle time by cause, summing to `budget_ms.idle`", "ms")
+
+
+@dataclass(frozen=True)
+class Step:
+    """The step that a report speaks of: the one without the profiler where it is known, else the recorded one."""
+
+    basis: Literal["unprofiled", "recorded"]
+    step_ms: float
+    budget: Budget | None
+    idle: Idle | None
 
 
 def step_time(steps: Steps) -> StepTime | None:

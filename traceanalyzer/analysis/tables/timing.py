@@ -32,12 +32,18 @@ MODE_SHARE = 0.1
 """Each of two modes holds at least this share of the steps; fewer are outliers."""
 MODE_RATIO = 1.1
 """Two kinds that differ by less are not worth telling apart."""
+FEW_STEPS_RATIO = 1.5
+"""With too few steps for statistics a step that takes half as long again as the next faster one is another kind."""
 MODE_SEPARATION = 4.0
 """Ashman's D of the best split in two: 2.7 for one normal distribution, 3.5 for a uniform one; above 4 there are two
 (Ashman, Bird and Zepf, The Astronomical Journal 108, 1994)."""
 EXTREME_RATIO = 3.0
 """Steps this many times the median, if fewer than `MODE_SHARE` (checkpoints, evaluation), are left out of the split:
 they would hide two kinds among the others."""
+FASTER_SHARE = 0.8
+"""A host-bound program differs by a sixth from run to run; recorded steps that are faster by more are other steps."""
+NORMAL_90 = 1.645
+"""Standard deviations that hold 90 % of a normal distribution."""
 
 
 @dataclass(frozen=True)
@@ -93,16 +99,49 @@ def timing_stats(log: StepTimings) -> TimingStats | None:
     )
 
 
-def unprofiled_step_ms(trace: Trace) -> float | None:
-    """Step time of a recording's process without the profiler, ms: as its capture states it, else the median of the
-    timing log given with it; None where neither is known."""
+@dataclass(frozen=True)
+class StepKinds:
+    """Recorded steps of two kinds: their medians, ms, and the share of the slow ones."""
+
+    fast_ms: float
+    slow_ms: float
+    slow_share: float
+
+
+@dataclass(frozen=True)
+class UnprofiledTime:
+    """A step timed without the profiler, ms: the median and its 90 % interval."""
+
+    step_ms: float
+    low_ms: float
+    high_ms: float
+
+
+def unprofiled_time(trace: Trace) -> UnprofiledTime | None:
+    """The step of a recording's process without the profiler, as its capture timed it, else by the timing log given
+    with it; None where neither is known, or the capture's does not count."""
     if trace.unprofiled_step_ns is not None:
-        return ms(trace.unprofiled_step_ns)
-    if trace.source == "timing_log" or not len(trace.step_timings):
+        step, stopwatch = trace.unprofiled_step_ns, trace.stopwatch
+        low, high = (stopwatch.low_ns, stopwatch.high_ns) if stopwatch else (None, None)
+        return UnprofiledTime(ms(step), ms(step if low is None else low), ms(step if high is None else high))
+    if trace.stopwatch is not None or trace.only_step_times or not len(trace.step_timings):
         return None
     time = trace.step_timings.duration[_steady(trace.step_timings)]
     time = time[time > 0]
-    return ms(float(np.median(time))) if len(time) else None
+    return _median(time) if len(time) else None
+
+
+def contradicted(timed: UnprofiledTime, recorded_ms: float) -> bool:
+    """Whether recorded steps are so much faster than those that were timed that these must be others: no profiler makes
+    a program faster."""
+    return recorded_ms < FASTER_SHARE * timed.low_ms
+
+
+def _median(time: I64) -> UnprofiledTime:
+    """The median with its 90 % interval: order statistics, by the normal approximation to the binomial."""
+    order, half = np.sort(time), NORMAL_90 / 2 * np.sqrt(len(time))
+    low, high = max(int(len(time) / 2 - half), 0), min(int(np.ceil(len(time) / 2 + half)), len(time) - 1)
+    return UnprofiledTime(ms(float(np.median(time))), ms(order[low]), ms(order[high]))
 
 
 def _steady(log: StepTimings) -> Bool:
@@ -163,6 +202,20 @@ def two_modes(time: F64) -> tuple[float, float, float] | None:
     if apart * np.sqrt(2) < MODE_SEPARATION * spread or np.median(slow) < MODE_RATIO * np.median(fast):
         return None
     return float(np.median(fast)), float(np.median(slow)), len(slow) / len(order)
+
+
+def kinds_of_steps(time_ns: I64) -> StepKinds | None:
+    """Two kinds of steps among recorded ones, where their times fall in two groups; None where they do not."""
+    time = time_ns.astype(np.float64)
+    if len(time) >= MIN_STEPS:
+        modes = two_modes(time)
+        return None if modes is None else StepKinds(ms(modes[0]), ms(modes[1]), modes[2])
+    order = np.sort(time)
+    ratio = order[1:] / np.maximum(order[:-1], 1)
+    if not len(ratio) or ratio.max() < FEW_STEPS_RATIO:
+        return None
+    cut = int(ratio.argmax()) + 1
+    return StepKinds(ms(np.median(order[:cut])), ms(np.median(order[cut:])), len(order[cut:]) / len(order))
 
 
 def _data_time_ms(log: StepTimings, steady: Bool) -> float | None:

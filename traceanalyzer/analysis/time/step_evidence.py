@@ -1,4 +1,4 @@
-"""What in a recording tells its steps apart: each function returns the steps it finds, or None."""
+"""What in a recording tells its steps apart, and how much of the recording's work a kind of range holds."""
 
 from __future__ import annotations
 
@@ -8,27 +8,24 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.names.pytorch import LAYER_LIKE, OPTIMIZER_STEP
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.joined.linked import Linked
-    from traceanalyzer.trace import I32, I64
+    from traceanalyzer.trace import I32, I64, Bool
 
-PROFILER_STEP = re.compile(r"^ProfilerStep[#*]?\s*\d*$")
-OPTIMIZER_STEP = re.compile(r"^Optimizer\.step#")
 STEP_LIKE = re.compile(r"step|iter|batch", re.IGNORECASE)
 _DIGITS = re.compile(r"\d+")
 
 MIN_REPEATS = 3
 """Fewer instances of a name are not a rhythm."""
-MIN_COMPLETE = 2
-"""Complete periods left once the sequence has been cut at its pause."""
 MIN_COVERAGE = 0.8
-"""A range is the step only if it holds nearly all launches; the forward pass or the optimizer alone do not."""
-MIN_MATCH = 0.9
-"""Share of device ops that must recur one period later; warm-up and occasional extra ops are the rest."""
-MAX_ANCHORS = 32
-"""How many rare kernel names are tried as the mark of a period."""
+"""A range is the step only if it holds nearly all launches between its first and last instance; the forward pass or
+the optimizer alone do not."""
+MIN_WORK_SHARE = 0.5
+"""And most of the device work of the whole recording: ten markers around the set-up of a training are not its steps,
+nor are the layers of one inference. Warm-up and validation outside the steps may take up to the other half."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,57 +37,49 @@ class HostSteps:
     start: I64
     end: I64
     of_op: I32 | None = None
+    by_device: bool = False
+    """Whether a step's window begins and ends with its device work, whatever the host range did before or after."""
+    unlike: bool = False
+    """Whether steps differ in kind (prefill, decode): a slow leading one is then no warm-up."""
 
 
-def profiler_steps(linked: Linked) -> HostSteps | None:
-    """`ProfilerStep#N` annotations; in a recording without a host those projected on the device."""
-    ranges = linked.trace.host_ranges
-    codes = [i for i, name in enumerate(linked.trace.strings) if PROFILER_STEP.match(name)]
-    if not codes:
-        return None
-    rows = np.flatnonzero((ranges.kind == RangeKind.ANNOTATION) & np.isin(ranges.name, codes))
-    if len(rows):
-        reach = np.maximum.accumulate(ranges.end[rows])
-        rows = rows[np.concatenate(([True], ranges.start[rows][1:] >= reach[:-1]))]
-        names = tuple(linked.trace.strings[c] for c in ranges.name[rows])
-        return HostSteps("profiler_step", names, ranges.start[rows], ranges.end[rows])
-    return _projected_steps(linked, codes)
+@dataclass(frozen=True)
+class Held:
+    """How much of the recording a group of ranges holds."""
+
+    between: float
+    """Share of the launches between its first and last range that were made in one of them."""
+    work: float
+    """Share of the device time of the whole recording that was launched in one of them."""
 
 
-def _projected_steps(linked: Linked, codes: list[int]) -> HostSteps | None:
-    projected, ops = linked.trace.device_ranges, linked.trace.device_ops
-    rows = np.flatnonzero(np.isin(projected.name, codes))
-    if not len(rows) or not len(ops):
-        return None
-    names = np.unique(projected.name[rows])
-    start = np.full(len(names), np.iinfo(np.int64).max)
-    end = np.full(len(names), np.iinfo(np.int64).min)
-    position = np.searchsorted(names, projected.name[rows])
-    np.minimum.at(start, position, projected.start[rows])
-    np.maximum.at(end, position, projected.end[rows])
-    order = np.argsort(start, kind="stable")
-    start, end = start[order], end[order]
-    of_op = np.searchsorted(start, ops.start, side="right") - 1
-    of_op[ops.start >= end[np.maximum(of_op, 0)]] = -1
-    texts = tuple(linked.trace.strings[c] for c in names[order])
-    return HostSteps("profiler_step", texts, start, end, of_op.astype(np.int32))
+def held(linked: Linked, start: I64, end: I64) -> Held:
+    """What ranges in time order, apart from each other, hold. Without device work host ranges count instead."""
+    ops, time = linked.trace.device_ops, linked.launch_time
+    weight = (ops.end - ops.start).astype(np.float64)
+    if not (time >= 0).any():
+        time = linked.trace.host_ranges.start
+        weight = np.ones(len(time))
+    known = time >= 0
+    time, total, weight = time[known], float(weight.sum()), weight[known]
+    between = (time >= start[0]) & (time < end[-1])
+    if not between.any():
+        return Held(0.0, 0.0)
+    index = np.searchsorted(start, time, side="right") - 1
+    inside: Bool = (index >= 0) & (time < end[np.maximum(index, 0)])
+    return Held(float(inside[between].mean()), float(weight[inside].sum()) / total if total else 0.0)
 
 
 def annotated(linked: Linked) -> HostSteps | None:
-    """The repeated annotation that holds nearly all launches; else the stretches between optimizer steps."""
-    trace = linked.trace
-    rows = np.flatnonzero(trace.host_ranges.kind == RangeKind.ANNOTATION)
-    if not len(rows):
+    """The repeated annotation that holds nearly all launches, and most of the work of the whole recording."""
+    rows = np.flatnonzero(linked.trace.host_ranges.kind == RangeKind.ANNOTATION)
+    covering = [group for group in _repeated(linked, rows) if _holds_the_work(linked, group)]
+    if not covering:
         return None
-    source = "nvtx" if trace.source == "nsys" else "annotation"
-    groups = _repeated(linked, rows)
-    covering = [g for g in groups if _coverage(linked, g) >= MIN_COVERAGE]
-    if covering:
-        best = max(covering, key=lambda g: (_looks_like_step(linked, g), _length(linked, g)))
-        ranges = trace.host_ranges
-        names = tuple(trace.strings[c] for c in ranges.name[best])
-        return HostSteps(source, names, ranges.start[best], ranges.end[best])
-    return _between_optimizer_steps(linked, groups, source)
+    best = max(covering, key=lambda group: (_looks_like_step(linked, group), _length(linked, group)))
+    ranges = linked.trace.host_ranges
+    names = tuple(linked.trace.strings[code] for code in ranges.name[best])
+    return HostSteps(linked.trace.annotated_with, names, ranges.start[best], ranges.end[best])
 
 
 def _repeated(linked: Linked, rows: I64) -> list[I64]:
@@ -100,22 +89,22 @@ def _repeated(linked: Linked, rows: I64) -> list[I64]:
     base = {int(c): _DIGITS.sub("#", linked.trace.strings[c]) for c in np.unique(ranges.name[rows])}
     for row, code, thread in zip(rows.tolist(), ranges.name[rows].tolist(), ranges.thread[rows].tolist(), strict=True):
         groups.setdefault((thread, base[code]), []).append(row)
-    arrays = [np.array(g, np.int64) for g in groups.values() if len(g) >= MIN_REPEATS]
-    return [g for g in arrays if np.all(ranges.start[g[1:]] >= ranges.end[g[:-1]])]
+    arrays = [np.array(group, np.int64) for group in groups.values() if len(group) >= MIN_REPEATS]
+    return [group for group in arrays if np.all(ranges.start[group[1:]] >= ranges.end[group[:-1]])]
 
 
-def _coverage(linked: Linked, group: I64) -> float:
-    """Share of the device ops launched while the group repeats that were launched inside one of its ranges."""
-    ranges, time = linked.trace.host_ranges, linked.launch_time
-    time = time[time >= 0]
-    if not len(time):
-        time = linked.trace.host_ranges.start
-    start, end = ranges.start[group], ranges.end[group]
-    time = time[(time >= start[0]) & (time < end[-1])]
-    if not len(time):
-        return 0.0
-    index = np.searchsorted(start, time, side="right") - 1
-    return float(np.mean(time < end[index]))
+def _holds_the_work(linked: Linked, group: I64) -> bool:
+    ranges = linked.trace.host_ranges
+    if _numbers_layers(linked, group):
+        return False
+    share = held(linked, ranges.start[group], ranges.end[group])
+    return share.between >= MIN_COVERAGE and share.work >= MIN_WORK_SHARE
+
+
+def _numbers_layers(linked: Linked, group: I64) -> bool:
+    """Whether the group's names are those of numbered parts of a model."""
+    names = {linked.trace.strings[code] for code in linked.trace.host_ranges.name[group].tolist()}
+    return len(names) > 1 and all(LAYER_LIKE.search(name) for name in names)
 
 
 def _looks_like_step(linked: Linked, group: I64) -> bool:
@@ -128,62 +117,13 @@ def _length(linked: Linked, group: I64) -> int:
     return int((ranges.end[group] - ranges.start[group]).sum())
 
 
-def _between_optimizer_steps(linked: Linked, groups: list[I64], source: str) -> HostSteps | None:
+def between_optimizer_steps(linked: Linked) -> HostSteps | None:
+    """The stretches between the ends of optimizer steps."""
     ranges = linked.trace.host_ranges
-    for group in groups:
+    rows = np.flatnonzero(ranges.kind == RangeKind.ANNOTATION)
+    for group in _repeated(linked, rows):
         if OPTIMIZER_STEP.match(linked.trace.strings[ranges.name[group[0]]]):
             end = ranges.end[group]
             names = tuple(f"step {i}" for i in range(1, len(end)))
-            return HostSteps(source, names, end[:-1], end[1:])
-    return None
-
-
-def periodic(linked: Linked) -> HostSteps | None:
-    """Repetitions of the sequence of device ops on the busiest device, cut at its widest regular pause."""
-    ops = linked.trace.device_ops
-    if not len(ops):
-        return None
-    rows = np.flatnonzero(ops.device == np.bincount(ops.device - ops.device.min()).argmax() + ops.device.min())
-    sequence = ops.name[rows]
-    found = _period(sequence)
-    if found is None:
-        return None
-    period, anchor = found
-    reach = np.maximum.accumulate(ops.end[rows])
-    pause = np.concatenate((np.zeros(1, np.int64), ops.start[rows][1:] - reach[:-1]))
-    first = anchor % period
-    cut = first + _widest_pause(pause[first:], period)
-    bounds = np.arange(cut % period, len(rows) + 1, period)
-    if len(bounds) <= MIN_COMPLETE:
-        return None
-    of_op = np.full(len(ops), -1, np.int32)
-    inside = rows[bounds[0] : bounds[-1]]
-    of_op[inside] = np.repeat(np.arange(len(bounds) - 1), period)
-    time = np.where(linked.launch_time >= 0, linked.launch_time, ops.start)[rows]
-    time = np.maximum.accumulate(time)
-    start = time[bounds[:-1]]
-    end = np.append(start[1:], time[bounds[-1] - 1] + 1)
-    names = tuple(f"period {i}" for i in range(len(start)))
-    return HostSteps("periodicity", names, start, end, of_op)
-
-
-def _widest_pause(pause: I64, period: int) -> int:
-    """The position in the period before which the device pauses longest (median over repetitions)."""
-    repeats = len(pause) // period
-    return int(np.median(pause[: repeats * period].reshape(repeats, period), axis=0).argmax())
-
-
-def _period(sequence: I32) -> tuple[int, int] | None:
-    """Length of the shortest repetition marked by a rare name, and the position of one such name."""
-    codes, first, counts = np.unique(sequence, return_index=True, return_counts=True)
-    rare = np.argsort(counts, kind="stable")
-    rare = rare[(counts[rare] >= MIN_REPEATS)][:MAX_ANCHORS]
-    for candidate in rare:
-        positions = np.flatnonzero(sequence == codes[candidate])
-        distance = np.diff(positions)
-        period = int(np.median(distance))
-        if period < 2 or np.mean(distance == period) < MIN_MATCH:
-            continue
-        if np.mean(sequence[period:] == sequence[:-period]) >= MIN_MATCH:
-            return period, int(first[candidate])
+            return HostSteps(linked.trace.annotated_with, names, end[:-1], end[1:])
     return None

@@ -9,24 +9,45 @@ of a run are contiguous either way. (Dividing the recorded window by the number 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.joined.blocking import after_launches, device_waits
+from traceanalyzer.analysis.joined.blocking import closing_waits, device_waits
+from traceanalyzer.analysis.time.extent import extent
 from traceanalyzer.analysis.time.logged_steps import logged_steps
-from traceanalyzer.analysis.time.step_evidence import HostSteps, annotated, periodic, profiler_steps
+from traceanalyzer.analysis.time.markers import iterations, module_calls, profiler_steps
+from traceanalyzer.analysis.time.periods import periodic
+from traceanalyzer.analysis.time.step_evidence import HostSteps, annotated, between_optimizer_steps
 from traceanalyzer.errors import EmptyRecordingError
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from traceanalyzer.analysis.joined.linked import Linked
-    from traceanalyzer.trace import I32, I64, ApiCalls, Bool, DeviceOps, HostRanges
+    from traceanalyzer.trace import I32, I64, Bool
+
+EVIDENCE: tuple[Callable[[Linked], HostSteps | None], ...] = (
+    profiler_steps,
+    iterations,
+    annotated,
+    module_calls,
+    between_optimizer_steps,
+    periodic,
+    logged_steps,
+)
+"""What tells steps apart, the surest first."""
 
 WARMUP_RATIO = 1.5
 """A leading step this much slower than the median of the later ones is warm-up (compilation, autotuning,
 allocator growth cost whole factors; the spread of steady steps is tens of percent)."""
+
+LONGEST_WARMUP = 256
+"""Steps that get shorter for so long are no warm-up, and each that is looked at costs a median of the rest."""
+MOSTLY = 0.5
+"""With more of the device ops' launches missing, those that are there say nothing of their neighbours."""
 
 COMPLETE_SHARE = 0.95
 """A step of a cut-off recording with fewer of the fullest step's device ops has lost some."""
@@ -97,32 +118,50 @@ class Steps:
 
 
 def find_steps(linked: Linked) -> Steps:
-    """The steps of a recording, from the best evidence it has: profiler steps, a repeated annotation that
-    holds nearly all launches, the ends of optimizer steps, else the period of the device work, else a log's lines."""
-    for evidence in (profiler_steps, annotated, periodic, logged_steps):
+    """The steps of a recording, from the best evidence it has (`EVIDENCE`); without any the whole of it is one."""
+    for evidence in EVIDENCE:
         found = evidence(linked)
-        if found is not None:
-            return _assemble(linked, found)
+        steps = None if found is None else _assemble(linked, found)
+        if steps is not None:
+            return steps
     return whole_recording(linked)
 
 
-def _assemble(linked: Linked, found: HostSteps) -> Steps:
+def _assemble(linked: Linked, found: HostSteps) -> Steps | None:
     of_op = found.of_op if found.of_op is not None else _by_launch(linked, found)
+    if found.by_device:
+        found, of_op = _with_work(found, of_op)
+        if not found.names:
+            return None
     start, end = _windows(linked, found, of_op)
     incomplete = 0
-    if linked.trace.health.truncated:
+    if linked.trace.health.truncated and not found.unlike:
         whole = _complete(of_op, len(found.names))
-        found = HostSteps(found.source, found.names[:whole], found.start[:whole], found.end[:whole])
+        found = _chosen(found, np.arange(whole))
         incomplete = len(start) - whole
         start, end, of_op = start[:whole], end[:whole], np.where(of_op < whole, of_op, -1).astype(np.int32)
-    warmup = count_warmup(end - start)
+    warmup = 0 if found.unlike else count_warmup(end - start)
     return Steps(found.source, found.names, found.start, found.end, start, end, warmup, of_op, incomplete=incomplete)
+
+
+def _chosen(found: HostSteps, rows: I64) -> HostSteps:
+    return replace(found, names=tuple(found.names[i] for i in rows), start=found.start[rows], end=found.end[rows])
+
+
+def _with_work(found: HostSteps, of_op: I32) -> tuple[HostSteps, I32]:
+    """The steps that launched device work."""
+    kept = np.bincount(of_op[of_op >= 0], minlength=len(found.names)) > 0
+    number = np.append(np.where(kept, np.cumsum(kept) - 1, -1), -1)
+    return _chosen(found, np.flatnonzero(kept)), number[of_op].astype(np.int32)
 
 
 def _by_launch(linked: Linked, found: HostSteps) -> I32:
     """The step in whose host range each op was launched. Ops whose launch was not recorded, but that run
     after work of a step has begun, belong with the op that started before them."""
     time = linked.launch_time
+    if (time < 0).sum() > MOSTLY * len(time):
+        # The host's records were lost or cut: nothing but the ops' own times tells where they belong.
+        time = np.where(time >= 0, time, linked.trace.device_ops.start)
     index = np.searchsorted(found.start, time, side="right") - 1
     inside = (time >= 0) & (index >= 0) & (time < found.end[np.maximum(index, 0)])
     of_op = np.where(inside, index, -1)
@@ -143,8 +182,10 @@ def _windows(linked: Linked, found: HostSteps, of_op: I32) -> tuple[I64, I64]:
     inside = of_op >= 0
     np.maximum.at(last_end, of_op[inside], ops.end[inside])
     np.minimum.at(first_start, of_op[inside], ops.start[inside])
-    end = np.maximum.accumulate(np.maximum(last_end, _without_shutdown(linked, found)))
+    end = np.maximum.accumulate(last_end if found.by_device else np.maximum(last_end, _without_shutdown(linked, found)))
     begin = int(found.start[0])
+    if found.by_device and len(found.names) == 1:
+        return first_start, end
     if (of_op == 0).any():
         earlier = (of_op < 0) & (ops.start < first_start[0])
         begin = _begin(max(begin, int(ops.end[earlier].max(initial=begin))), first_start, end)
@@ -173,9 +214,8 @@ def _without_shutdown(linked: Linked, found: HostSteps) -> I64:
 
 def _recorders_waits(linked: Linked) -> Bool:
     """Waits for the whole device after the last launch, in a program that does not wait so itself before."""
-    whole = device_waits(linked)
-    result: Bool = whole & after_launches(linked)
-    return np.zeros(len(result), bool) if (whole & ~result).any() else result
+    closing = closing_waits(linked)
+    return np.zeros(len(closing), bool) if (device_waits(linked) & ~closing).any() else closing
 
 
 def _begin(idle_since: int, first_start: I64, end: I64) -> int:
@@ -195,10 +235,11 @@ def _complete(of_op: I32, count: int) -> int:
 
 def count_warmup(duration: I64) -> int:
     """How many leading steps are much slower than those after them; never more than half."""
-    warmup = 0
-    while warmup < len(duration) // 2 and duration[warmup] > WARMUP_RATIO * np.median(duration[warmup + 1 :]):
-        warmup += 1
-    return warmup
+    half = len(duration) // 2
+    for warmup in range(half):
+        if warmup == LONGEST_WARMUP or duration[warmup] <= WARMUP_RATIO * np.median(duration[warmup + 1 :]):
+            return warmup
+    return half
 
 
 def whole_recording(linked: Linked) -> Steps:
@@ -208,11 +249,3 @@ def whole_recording(linked: Linked) -> Steps:
     device = extent(ops) if len(ops) else host
     host_start, host_end, start, end = (np.array([t], np.int64) for t in (host[0], host[1] + 1, *device))
     return Steps("none", ("recording",), host_start, host_end, start, end, 0, np.zeros(len(ops), np.int32))
-
-
-def extent(*tables: DeviceOps | HostRanges | ApiCalls) -> tuple[int, int]:
-    """First start and last end over the tables, ns; (0, 0) where all are empty."""
-    filled = [t for t in tables if len(t)]
-    if not filled:
-        return 0, 0
-    return min(int(t.start[0]) for t in filled), max(int(t.end.max()) for t in filled)

@@ -97,6 +97,7 @@ class Args(Struct, gc=False):
     ranks: Raw = msgspec.field(default=Raw(), name="Process Group Ranks")
     sync_kind: str = msgspec.field(default="", name="cuda_sync_kind")
     wait_event: int = msgspec.field(default=-1, name="wait_on_cuda_event_id")
+    wait_record: int = msgspec.field(default=-1, name="wait_on_cuda_event_record_corr_id")
     wait_stream: int = msgspec.field(default=-1, name="wait_on_stream")
     grid: Raw = Raw()
     block: Raw = Raw()

@@ -45,6 +45,10 @@ _OVERHEAD_KINDS = (
 )
 
 
+ANNOTATION = re.compile(r"^(ProfilerStep[#*]|enumerate\(DataLoader\)#|Optimizer\.\w+#)")
+"""Ranges that PyTorch's own code names; recordings before 1.12 have them in the category of operators."""
+
+
 def copy_kind(name: str) -> CopyKind:
     """Direction of a copy from its name (`Memcpy HtoD (Pinned -> Device)`, `CopyHostToDevice`)."""
     for kind, pattern in _COMPILED_COPIES:

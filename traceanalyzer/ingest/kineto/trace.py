@@ -11,7 +11,7 @@ from traceanalyzer.ingest.durations import clip_impossible
 from traceanalyzer.ingest.kineto.events import Group
 from traceanalyzer.ingest.kineto.health import make_health
 from traceanalyzer.ingest.kineto.metadata import devices_of, distributed, integer, parse_metadata
-from traceanalyzer.ingest.kineto.names import copy_ends, copy_kind
+from traceanalyzer.ingest.kineto.names import ANNOTATION, copy_ends, copy_kind
 from traceanalyzer.trace import (
     ApiCalls,
     Collected,
@@ -24,6 +24,7 @@ from traceanalyzer.trace import (
     MemoryEvents,
     Overheads,
     Process,
+    RangeKind,
     Thread,
     Trace,
     Waits,
@@ -43,7 +44,7 @@ _COLLECTIVE_COLUMNS = ("name", "in_elements", "out_elements", "dtype", "group", 
 def make_trace(path: Path, file: KinetoFile, rows: Rows, damage: str) -> Trace:
     """The trace of all rows read. `damage`: why the file ended early, if it did. Empties the rows' columns."""
     metadata = parse_metadata(file.metadata)
-    api, host = ApiCalls.from_columns(rows.api.take()), HostRanges.from_columns(rows.host.take())
+    api, host = ApiCalls.from_columns(rows.api.take()), _host_ranges(rows)
     pids = _pids(rows, np.bincount(api.thread, minlength=len(rows.threads)) + _op_counts(rows, host))
     window_end = rows.window[1] if rows.window else rows.window_end or None
     ops, clipped = _device_ops(rows, window_end, one_process=len(pids) < 2)
@@ -68,6 +69,17 @@ def make_trace(path: Path, file: KinetoFile, rows: Rows, damage: str) -> Trace:
         epoch_ns=integer(metadata.get("baseTimeNanoseconds")) or 0,
         window=rows.window,
     )
+
+
+def _host_ranges(rows: Rows) -> HostRanges:
+    """The host ranges; annotations that old recordings have among the operators are told by their names."""
+    host, strings = rows.host.take(), rows.texts.all()
+    op = np.flatnonzero(host["kind"] == RangeKind.OP)
+    named = [code for code in np.unique(host["name"][op]).tolist() if code >= 0 and ANNOTATION.match(strings[code])]
+    if named:
+        host["kind"] = host["kind"].copy()
+        host["kind"][op[np.isin(host["name"][op], named)]] = RangeKind.ANNOTATION
+    return HostRanges.from_columns(host)
 
 
 def _device_ops(rows: Rows, window_end: int | None, *, one_process: bool) -> tuple[DeviceOps, int]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import subprocess
 import tempfile
-import zlib
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +12,8 @@ from typing import TYPE_CHECKING
 from isal import igzip
 
 from traceanalyzer.errors import UnreadableInputError
+from traceanalyzer.files import note_read
+from traceanalyzer.ingest.stream import DAMAGE, decompressed_limit, too_large
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +42,7 @@ def is_sqlite(head: bytes, path: Path) -> bool:
         try:
             with _decompressed(path) as stream:
                 return bool(stream.read(len(SQLITE_MAGIC)) == SQLITE_MAGIC)
-        except (OSError, EOFError, zlib.error):
+        except DAMAGE:
             return False
     return head.startswith(SQLITE_MAGIC)
 
@@ -58,7 +59,7 @@ def sqlite_file(path: Path) -> Iterator[tuple[Path, bool]]:
 
     Raises UnreadableInputError where there is nothing to read, or `nsys` is needed and missing or fails.
     """
-    with path.open("rb") as stream:
+    with note_read(path).open("rb") as stream:
         head = stream.read(len(SQLITE_MAGIC))
     if head.startswith(SQLITE_MAGIC):
         yield path, _is_cut(path)
@@ -87,14 +88,22 @@ def _is_cut(path: Path) -> bool:
 
 def _decompress(path: Path, target: Path) -> bool:
     """Whether the gzipped file could be decompressed to its end; what came before the damage is kept."""
-    with target.open("wb") as output:
-        try:
-            with _decompressed(path) as stream:
-                while chunk := stream.read(_CHUNK_BYTES):
-                    output.write(chunk)
-        except (EOFError, zlib.error, igzip.BadGzipFile):
-            return False
-    return True
+    most = decompressed_limit(path.stat().st_size)
+    with target.open("wb") as output, _decompressed(path) as stream:
+        while chunk := _next_chunk(stream):
+            output.write(chunk)
+            if output.tell() > most:
+                raise too_large(path)
+        return chunk is not None
+
+
+def _next_chunk(stream: igzip.IGzipFile) -> bytes | None:
+    """The next bytes, b"" at the end, None at damage."""
+    try:
+        chunk: bytes = stream.read(_CHUNK_BYTES)
+    except DAMAGE:
+        return None
+    return chunk
 
 
 def _decompressed(path: Path) -> igzip.IGzipFile:

@@ -6,6 +6,7 @@ and paper. Every figure is of bounded size whatever the recording.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -72,9 +73,10 @@ def log_axis(title: str, low: float | None, high: float | None) -> Figure:
     return axis
 
 
-def means(values: Sequence[float], block: int) -> list[float]:
-    """The mean of every `block` values that follow each other."""
-    return [float(np.mean(values[i : i + block])) for i in range(0, len(values), block)]
+def means(values: Sequence[float | None], block: int) -> list[float]:
+    """The mean of every `block` values that follow each other; NaN where one of them is not known."""
+    known = [math.nan if v is None else v for v in values]
+    return [float(np.mean(known[i : i + block])) for i in range(0, len(known), block)]
 
 
 def short(value: float | None) -> float | None:

@@ -49,7 +49,7 @@ class Page:
         self.shown.add(name)
         if not rows:
             return None
-        command = outline.TABLE_COMMANDS.get(name)
+        command = outline.table_command(name)
         title = outline.table_title(name)
         made = table(
             title,

@@ -1,0 +1,61 @@
+"""Launches made while a stream is captured into a graph: they put nothing on the device, and lose no kernel."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.intervals import EMPTY, IntervalSet, covered_before, union
+from traceanalyzer.analysis.algebra.texts import texts_where
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.joined.linked import Linked
+    from traceanalyzer.trace import Bool
+
+_BEGIN = re.compile(r"StreamBeginCapture")
+_END = re.compile(r"StreamEndCapture")
+_BUILDING = re.compile(
+    r"Graph(Exec)?(Instantiate|Update|(Kernel|Memcpy|Memset)NodeSetParams|AddKernelNode|Upload|Clone)"
+)
+"""Calls that make or change an executable graph."""
+
+
+def capture_intervals(linked: Linked) -> dict[int, IntervalSet]:
+    """By thread when it captured a stream; a capture without an end lasts as long as the recording."""
+    calls, strings = linked.trace.api_calls, linked.trace.strings
+    begins, ends = texts_where(strings, _BEGIN.search)[calls.name], texts_where(strings, _END.search)[calls.name]
+    found: dict[int, IntervalSet] = {}
+    for thread in np.unique(calls.thread[begins]).tolist():
+        here = calls.thread == thread
+        start, end = calls.start[here & begins], np.sort(calls.end[here & ends])
+        index = np.searchsorted(end, start, side="right")
+        stop = np.append(end, np.iinfo(np.int64).max)[index]
+        found[thread] = union(start, stop)
+    return found
+
+
+def captured_calls(linked: Linked) -> Bool:
+    """Which API calls were made on a thread while it captured a stream."""
+    calls = linked.trace.api_calls
+    result = np.zeros(len(calls), bool)
+    for thread, during in capture_intervals(linked).items():
+        here = calls.thread == thread
+        time = calls.start[here]
+        result[here] = covered_before(during, time + 1) > covered_before(during, time)
+    return result
+
+
+def building_time(linked: Linked) -> IntervalSet:
+    """When the host captured graphs, made them executable or changed them, on any thread."""
+    calls = linked.trace.api_calls
+    rows = texts_where(linked.trace.strings, _BUILDING.search)[calls.name]
+    sets = [union(calls.start[rows], calls.end[rows]), *_closed(linked)]
+    filled = [s for s in sets if len(s.start)]
+    return union(*(np.concatenate(part) for part in zip(*filled, strict=True))) if filled else EMPTY
+
+
+def _closed(linked: Linked) -> list[IntervalSet]:
+    last = int(linked.trace.api_calls.end.max(initial=0))
+    return [IntervalSet(s.start, np.minimum(s.end, last)) for s in capture_intervals(linked).values()]

@@ -1,0 +1,40 @@
+"""Names that PyTorch itself gives: its ranges, operators, modules and kernels. Nothing else spells them."""
+
+from __future__ import annotations
+
+import re
+
+PROFILER_STEP = re.compile(r"^ProfilerStep[#*]?\s*\d*$")
+"""`torch.profiler.profile.step()`."""
+OPTIMIZER_STEP = re.compile(r"^Optimizer\.step#")
+OPTIMIZER_NAMES = re.compile(r"^Optimizer\.(step|zero_grad)#")
+"""Ranges around optimizers, which go through all parameters in Python before they launch anything: a long stretch in
+one is the framework's, not the program's."""
+DATA_LOADER = re.compile(r"^enumerate\(DataLoader\)#")
+MODULE_PREFIX = "nn.Module: "
+"""Python frames that are calls of a module, where modules were recorded: `nn.Module: Linear_3`."""
+AUTOGRAD_PREFIX = "autograd::engine::evaluate_function:"
+COPYING = re.compile(r"aten::(to|_to_copy|copy_|clone|cuda|lift_fresh|_?pin_memory)$")
+"""Operators whose copies from the host are the program's. Others copy for themselves: FSDP's `aten::_chunk_cat` the
+addresses of its tensors, a backward pass activations that were kept on the host."""
+
+FRAMEWORK = re.compile(
+    r"\b(aten|torch|c10|at::native|at_cuda_detail|caffe2|autograd::engine|torchvision|fbgemm|inductor)::|\bat::|"
+    r"^(ProfilerStep[#*]|Optimizer\.\w+#|enumerate\(DataLoader\)|nn\.Module: |record_param_comms|triton_\w*fused|"
+    r"(?:Distributed|Fully)\w*Data\w*Parallel|FSDP::|Torch-Compiled Region|CompiledFxGraph|## Call CompiledFxGraph)"
+)
+"""Any of these names proves that PyTorch ran."""
+
+TRAINING = re.compile(
+    r"backward|autograd::engine|Optimizer\.step|(?<![a-z])(multi_tensor_apply|fused_adam|adamw?|sgd|lamb|adagrad)\w*|"
+    r"bwd|dgrad|wgrad",
+    re.IGNORECASE,
+)
+"""A backward pass or an optimizer, as an operator, a range or a kernel."""
+
+LAYER_LIKE = re.compile(
+    r"(^|[^a-z])(layers?|blocks?|modules?|identity|encoders?|decoders?|experts?|heads?|stages?|buckets?|h)"
+    r"[\W_]*\d|\.\d+(\W|$)",
+    re.IGNORECASE,
+)
+"""Numbered parts of a model: repetition within a step, not of steps."""

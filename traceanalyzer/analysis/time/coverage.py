@@ -1,0 +1,88 @@
+"""Which part of a recording its figures speak of: the steps, what lies outside them, and the program's start-up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from traceanalyzer.analysis.algebra.intervals import clip, complement
+from traceanalyzer.analysis.time.extent import extent
+from traceanalyzer.figures import metric, ms
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.time.timed import Timed
+
+FILLED_SHARE = 0.05
+"""Events that fill less of the window were recorded in a part of the session, or the rest was cut away."""
+WHOLE_SHARE = 0.75
+"""Steps that cover less of the recording than this leave out something that a reader should know of."""
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How much of the recording the figures of the steps are about. Steps here include warm-up steps."""
+
+    recorded_ms: float = metric("length of the recording: its window where stated, else from first to last event", "ms")
+    device_span_ms: float | None = metric(
+        "from the start of the device's first op to the end of its last; null without device work", "ms"
+    )
+    steps_ms: float | None = metric("from the begin of the first step to the end of the last; null without steps", "ms")
+    steps_share: float | None = metric("share of the recording inside steps; null without steps", "share")
+    work_outside_share: float | None = metric(
+        "share of the device's busy time that lies outside all steps; null without steps or device work", "share"
+    )
+    idle_outside_share: float | None = metric(
+        "share of the device's idle time, over the whole recording, that lies outside all steps; null without steps "
+        "or device work",
+        "share",
+    )
+    before_first_op_ms: float | None = metric(
+        "from the start of the recording to the device's first op: start-up, where the program was recorded from its "
+        "beginning; null without device work",
+        "ms",
+    )
+
+
+def coverage(timed: Timed) -> Coverage:
+    """The coverage of the steps on the device that the figures of a step speak of."""
+    window = recorded(timed)
+    length = window[1] - window[0]
+    steps = timed.steps
+    inside = (int(steps.start[0]), int(steps.end[-1]))
+    stepped = clipped(inside, window)
+    found = steps.found and length > 0
+    if timed.device is None:
+        share = stepped / length if found else None
+        return Coverage(ms(length), None, ms(stepped) if found else None, share, None, None, None)
+    activity = timed.activity[timed.device]
+    busy, idle = activity.busy, complement(window, activity.busy)
+    outside_busy = busy.total - clip(busy, inside).total
+    outside_idle = idle.total - clip(idle, inside).total
+    return Coverage(
+        recorded_ms=ms(length),
+        device_span_ms=ms(activity.span[1] - activity.span[0]),
+        steps_ms=ms(stepped) if found else None,
+        steps_share=stepped / length if found else None,
+        work_outside_share=outside_busy / busy.total if found and busy.total else None,
+        idle_outside_share=outside_idle / idle.total if found and idle.total else 0.0 if found else None,
+        before_first_op_ms=ms(max(activity.span[0] - window[0], 0)),
+    )
+
+
+def recorded(timed: Timed) -> tuple[int, int]:
+    """Start and end of the recording, ns: from its first to its last event, or as the recorder states it where that is
+    more and holds them all."""
+    trace = timed.trace
+    first, last = extent(trace.host_ranges, trace.api_calls, trace.device_ops)
+    if not any(map(len, (trace.host_ranges, trace.api_calls, trace.device_ops))):
+        steps = timed.steps
+        return int(steps.start[0]), int(steps.end[-1])
+    window = trace.window
+    if window is None or not window[0] <= first <= last <= window[1]:
+        return first, last
+    return window if last - first >= FILLED_SHARE * (window[1] - window[0]) else (first, last)
+
+
+def clipped(inside: tuple[int, int], window: tuple[int, int]) -> int:
+    """Length of what the two have in common, ns."""
+    return max(min(inside[1], window[1]) - max(inside[0], window[0]), 0)

@@ -1,0 +1,122 @@
+"""Steps that the program or its framework marks itself: profiler steps, a server's iterations, calls of the model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.names.pytorch import MODULE_PREFIX, PROFILER_STEP
+from traceanalyzer.analysis.names.serving import iteration
+from traceanalyzer.analysis.time.step_evidence import MIN_COVERAGE, MIN_WORK_SHARE, HostSteps, held
+from traceanalyzer.trace import RangeKind
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.joined.linked import Linked
+    from traceanalyzer.trace import I64, Bool
+
+
+def profiler_steps(linked: Linked) -> HostSteps | None:
+    """`ProfilerStep#N` annotations; in a recording without a host those projected on the device."""
+    named = texts_where(linked.trace.strings, PROFILER_STEP.match)
+    rows = outermost_ranges(linked, named, RangeKind.ANNOTATION)
+    if not len(rows):
+        return _projected(linked, named, "profiler_step")
+    ranges = linked.trace.host_ranges
+    names = tuple(linked.trace.strings[c] for c in ranges.name[rows])
+    return HostSteps("profiler_step", names, ranges.start[rows], ranges.end[rows])
+
+
+def iterations(linked: Linked) -> HostSteps | None:
+    """A serving engine's iterations, by the marks of its framework; one is enough, nested ones are one.
+
+    What is launched between two marks (sampling, output) belongs to the first of them.
+    """
+    named = texts_where(linked.trace.strings, iteration)
+    rows = outermost_ranges(linked, named, RangeKind.ANNOTATION)
+    if not len(rows):
+        return _projected(linked, named, "annotation")
+    ranges = linked.trace.host_ranges
+    start, end = ranges.start[rows], _until_next(ranges.start[rows], ranges.end[rows])
+    share = held(linked, start, end)
+    if share.work < MIN_WORK_SHARE:
+        return None
+    if len(rows) == 1 and share.work >= MIN_COVERAGE:
+        start, end = _all_launches(linked, start, end)
+    names = tuple(linked.trace.strings[c] for c in ranges.name[rows])
+    return HostSteps(linked.trace.annotated_with, names, start, end, by_device=True, unlike=True)
+
+
+def module_calls(linked: Linked) -> HostSteps | None:
+    """The calls of the one module, in no other, that launch nearly all device work of the recording."""
+    rows = outermost_modules(linked)
+    ranges, strings = linked.trace.host_ranges, linked.trace.strings
+    for code in dict.fromkeys(ranges.name[rows].tolist()):
+        calls = rows[ranges.name[rows] == code]
+        start, end = ranges.start[calls], ranges.end[calls]
+        share = held(linked, start, end)
+        if min(share.between, share.work) >= MIN_COVERAGE:
+            name = strings[code].removeprefix(MODULE_PREFIX)
+            names = tuple(f"{name} call {i}" for i in range(len(calls)))
+            return HostSteps("annotation", names, start, end, by_device=True)
+    return None
+
+
+def outermost_modules(linked: Linked) -> I64:
+    """Rows of host ranges that are calls of a module and lie in no other one."""
+    named = texts_where(linked.trace.strings, lambda text: text.startswith(MODULE_PREFIX))
+    return outermost_ranges(linked, named, RangeKind.PYTHON)
+
+
+def outermost_ranges(linked: Linked, named: Bool, kind: RangeKind) -> I64:
+    """Rows of host ranges of this kind with such a name, in time order, that begin in no earlier one."""
+    ranges = linked.trace.host_ranges
+    rows = np.flatnonzero((ranges.kind == kind) & named[ranges.name])
+    if not len(rows):
+        return rows
+    rows = rows[np.lexsort((-ranges.end[rows], ranges.start[rows]))]
+    reach = np.maximum.accumulate(ranges.end[rows])
+    result: I64 = rows[np.concatenate(([True], ranges.start[rows][1:] >= reach[:-1]))]
+    return result
+
+
+def _until_next(start: I64, end: I64) -> I64:
+    """Each end moved to the next start; the last one by as much as the others in the median."""
+    if len(start) < 2:
+        return end
+    return np.append(start[1:], end[-1] + int(np.median(start[1:] - end[:-1])))
+
+
+def _all_launches(linked: Linked, start: I64, end: I64) -> tuple[I64, I64]:
+    """One range, extended to all launches of the recording."""
+    time = linked.launch_time[linked.launch_time >= 0]
+    return np.minimum(start, time.min(initial=start[0])), np.maximum(end, time.max(initial=0) + 1)
+
+
+def _projected(linked: Linked, named: Bool, source: str) -> HostSteps | None:
+    """Steps from ranges that the recorder projected on the device, where it recorded no host."""
+    projected, ops = linked.trace.device_ranges, linked.trace.device_ops
+    rows = np.flatnonzero(named[projected.name])
+    if not len(rows) or not len(ops):
+        return None
+    start, end, codes = _one_a_step(projected.start[rows], projected.end[rows], projected.name[rows].astype(np.int64))
+    of_op = np.searchsorted(start, ops.start, side="right") - 1
+    of_op[ops.start >= end[np.maximum(of_op, 0)]] = -1
+    texts = tuple(linked.trace.strings[c] for c in codes)
+    return HostSteps(source, texts, start, end, of_op.astype(np.int32), unlike=source != "profiler_step")
+
+
+def _one_a_step(start: I64, end: I64, code: I64) -> tuple[I64, I64, I64]:
+    """Ranges on several streams joined where they overlap and have one name; in time order."""
+    order = np.lexsort((start, code))
+    start, end, code = start[order], end[order], code[order]
+    new = np.append(True, code[1:] != code[:-1])
+    for i in range(1, len(start)):
+        if not new[i]:
+            new[i] = start[i] >= end[i - 1]
+            end[i] = end[i] if new[i] else max(end[i], end[i - 1])
+    last = np.append(np.flatnonzero(new)[1:] - 1, len(start) - 1)
+    first = np.flatnonzero(new)
+    by_start = np.argsort(start[first], kind="stable")
+    return start[first][by_start], end[last][by_start], code[first][by_start]

@@ -1,0 +1,178 @@
+"""Repetition of a device's work: found by the sequence of its ops alone, so that it may be layers as well as steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.intervals import union
+from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.names.pytorch import FRAMEWORK, TRAINING
+from traceanalyzer.analysis.names.serving import iteration
+from traceanalyzer.analysis.time.markers import outermost_modules, outermost_ranges
+from traceanalyzer.analysis.time.step_evidence import MIN_COVERAGE, MIN_REPEATS, HostSteps
+from traceanalyzer.trace import DeviceOpKind, RangeKind
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.joined.linked import Linked
+    from traceanalyzer.trace import I32, I64, Bool
+
+MIN_MATCH = 0.9
+"""Share of device ops that must recur one period later; occasional extra ops are the rest."""
+MIN_COMPLETE = 2
+"""Complete repetitions left once the sequence has been cut at its pause, of at least three of its mark."""
+MAX_ANCHORS = 32
+"""How many rare kernel names are tried as the mark of a period."""
+TELLING_OPS = 20
+"""A shorter sequence may recur by chance, or by habit (a copy, a kernel, a copy back): it must recur with the same
+launch configurations and sizes to count."""
+
+
+@dataclass(frozen=True, eq=False)
+class Period:
+    """Repetitions of one sequence of device ops, in time order, one behind the other."""
+
+    bounds: I64
+    """Positions in `rows` at which a repetition begins, and where the last one ends."""
+    rows: I64
+    """Rows of `Trace.device_ops`, those of one device in the order of their starts."""
+
+    @property
+    def count(self) -> int:
+        """How many repetitions there are."""
+        return len(self.bounds) - 1
+
+
+def periodic(linked: Linked) -> HostSteps | None:
+    """Repetitions of the sequence of device ops on the busiest device, cut at its widest regular pause.
+
+    Only where they hold nearly all of its work, split no marker, no call of a module and no graph launch, and where
+    it is no inference by PyTorch: there the layers of one pass recur as steps do.
+    """
+    ops = linked.trace.device_ops
+    if not len(ops) or inference_only(linked):
+        return None
+    devices, count = np.unique(ops.device, return_counts=True)
+    number = int(devices[count.argmax()])
+    found = find_period(linked, np.flatnonzero(ops.device == number), whole=True)
+    if found is None or _share(linked, found) < MIN_COVERAGE:
+        return None
+    of_op = np.full(len(ops), -1, np.int32)
+    inside = found.rows[found.bounds[0] : found.bounds[-1]]
+    of_op[inside] = np.repeat(np.arange(found.count), np.diff(found.bounds))
+    time = np.maximum.accumulate(np.where(linked.launch_time >= 0, linked.launch_time, ops.start)[found.rows])
+    start = time[found.bounds[:-1]]
+    end = np.append(start[1:], time[found.bounds[-1] - 1] + 1)
+    names = tuple(f"period {i}" for i in range(found.count))
+    return HostSteps("periodicity", names, start, end, of_op)
+
+
+def inference_only(linked: Linked) -> bool:
+    """Whether PyTorch ran and neither a backward pass nor an optimizer is to be seen."""
+    strings = linked.trace.strings
+    return any(map(FRAMEWORK.search, strings)) and not any(map(TRAINING.search, strings))
+
+
+def find_period(linked: Linked, rows: I64, *, whole: bool) -> Period | None:
+    """The longest sequence of these device ops that repeats at least three times; where `whole`, cut so that it splits
+    no graph launch, call of a module or iteration."""
+    ops = linked.trace.device_ops
+    sequence = ops.name[rows]
+    found = _period(sequence)
+    if found is None:
+        return None
+    length, anchor = found
+    reach = np.maximum.accumulate(ops.end[rows])
+    pause = np.concatenate((np.zeros(1, np.int64), ops.start[rows][1:] - reach[:-1]))
+    splits = _splits(linked, rows) if whole else np.zeros(len(rows), bool)
+    cut = _widest_pause(pause, splits, length, anchor % length)
+    if cut is None:
+        return None
+    bounds = _alike(linked, rows, np.arange(cut % length, len(rows) + 1, length))
+    return Period(bounds, rows) if len(bounds) > MIN_COMPLETE else None
+
+
+def _share(linked: Linked, found: Period) -> float:
+    """Share of the device's work that the repetitions hold; what may be part of one more before and after them does not
+    count."""
+    ops = linked.trace.device_ops
+    time = (ops.end - ops.start)[found.rows].astype(np.float64)
+    inside = float(time[found.bounds[0] : found.bounds[-1]].sum())
+    usual = inside / found.count
+    before, after = float(time[: found.bounds[0]].sum()), float(time[found.bounds[-1] :].sum())
+    outside = max(before - usual, 0.0) + max(after - usual, 0.0)
+    return inside / (inside + outside) if inside else 0.0
+
+
+def _splits(linked: Linked, rows: I64) -> Bool:
+    """For each of the ops whether a cut before it splits a graph launch, a call of a module or an iteration."""
+    launch, time = linked.launch[rows], linked.launch_time[rows]
+    result = np.zeros(len(rows), bool)
+    result[1:] = (launch[1:] >= 0) & (launch[1:] == launch[:-1])
+    marks = texts_where(linked.trace.strings, iteration)
+    ranges = linked.trace.host_ranges
+    whole = np.concatenate((outermost_modules(linked), outermost_ranges(linked, marks, RangeKind.ANNOTATION)))
+    held = union(ranges.start[whole], ranges.end[whole])
+    if len(held.start):
+        here = np.searchsorted(held.start, time, side="right") - 1
+        inside = (here >= 0) & (time < held.end[np.maximum(here, 0)])
+        result[1:] |= inside[1:] & inside[:-1] & (here[1:] == here[:-1])
+    return result
+
+
+def _widest_pause(pause: I64, splits: Bool, length: int, first: int) -> int | None:
+    """The position at or after `first` before which the device pauses longest (median over repetitions); None where
+    every cut would split something."""
+    repeats = (len(pause) - first) // length
+    window = slice(first, first + repeats * length)
+    median = np.median(pause[window].reshape(repeats, length), axis=0)
+    allowed = ~splits[window].reshape(repeats, length).any(axis=0)
+    if not allowed.any():
+        return None
+    return first + int(np.where(allowed, median, -1).argmax())
+
+
+def _alike(linked: Linked, rows: I64, bounds: I64) -> I64:
+    """The bounds of the longest run of repetitions that are alike; none where the sequence holds no kernel."""
+    if len(bounds) <= MIN_COMPLETE:
+        return bounds[:0]
+    ops, length = linked.trace.device_ops, int(bounds[1] - bounds[0])
+    shape = (len(bounds) - 1, length)
+    inside = rows[bounds[0] : bounds[-1]]
+    usual = shape[0] // 2
+    match = _equal_to(ops.name[inside].reshape(shape), usual)
+    if length < TELLING_OPS:
+        for column in (ops.blocks, ops.threads, ops.bytes):
+            match &= _equal_to(column[inside].reshape(shape), usual)
+    alike = match.mean(axis=1) >= MIN_MATCH
+    if not np.isin(ops.kind[inside].reshape(shape)[usual], (DeviceOpKind.KERNEL, DeviceOpKind.GRAPH)).any():
+        return bounds[:0]
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], alike, [False]))))
+    starts, stops = edges[::2], edges[1::2]
+    if not len(starts):
+        return bounds[:0]
+    longest = int((stops - starts).argmax())
+    return bounds[starts[longest] : stops[longest] + 1]
+
+
+def _equal_to(column: I32 | I64, usual: int) -> Bool:
+    result: Bool = column == column[usual]
+    return result
+
+
+def _period(sequence: I32) -> tuple[int, int] | None:
+    """Length of the longest repetition marked by a rare name, and the position of one such name."""
+    codes, first, counts = np.unique(sequence, return_index=True, return_counts=True)
+    rare = np.argsort(counts, kind="stable")
+    rare = rare[(counts[rare] >= MIN_REPEATS)][:MAX_ANCHORS]
+    for candidate in rare:
+        positions = np.flatnonzero(sequence == codes[candidate])
+        distance = np.diff(positions)
+        period = int(np.median(distance))
+        if period < 2 or np.mean(distance == period) < MIN_MATCH:
+            continue
+        if np.mean(sequence[period:] == sequence[:-period]) >= MIN_MATCH:
+            return period, int(first[candidate])
+    return None

@@ -1,0 +1,193 @@
+"""One run of torch.profiler in this process: how ours begin and end beside whatever the script does."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from traceanalyzer.collect import cuda
+from traceanalyzer.collect.other_profilers import WATCH, end_copy, end_stale
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+DRAIN_SECONDS = 5.0
+"""How long a recording that is cut short waits for the device. A collective whose peer died never ends."""
+
+ASK = signal.SIGURG
+"""Interrupts what the main thread waits for; ignored by processes that do not use it."""
+
+ASK_SECONDS = 5.0
+"""How long a thread that begins a profiler waits for the recorded thread to end ours: a step is rarely as long."""
+
+TEARDOWN = "TEARDOWN_CUPTI"
+"""Environment variable by which Kineto switches CUPTI off when a profile ends. Otherwise CUPTI stays subscribed and
+slows every launch of the process for as long as it lives, by a third where the host is the limit."""
+
+TEARDOWN_SINCE = (12, 6)
+"""CUDA version from which on that is safe beside CUDA graphs: the same that torch itself asks for."""
+
+
+class _AtThreadEnd:
+    """Calls back in the thread that holds it when that thread ends."""
+
+    def __init__(self, call: Callable[[], None]) -> None:
+        self._call = call
+
+    def drop(self) -> None:
+        """Do not call back."""
+        self._call = lambda: None
+
+    def __del__(self) -> None:
+        self._call()
+
+
+_of_thread = threading.local()
+"""Destroyed with the thread, in the thread."""
+
+
+class Session:
+    """A torch.profiler that belongs to the thread that starts it.
+
+    `give_way` ends it for one of the script's, `at_thread_end` where its thread ends.
+    """
+
+    def __init__(self, profiler: Any, give_way: Callable[[], None], at_thread_end: Callable[[], None]) -> None:
+        self._profiler = profiler
+        self._thread = threading.current_thread()
+        self._ident = threading.get_ident()
+        self._give_way = give_way
+        if self._thread is not threading.main_thread():
+            _of_thread.guard = _AtThreadEnd(at_thread_end)
+        self._ended = threading.Event()
+        self._listening = False
+        self.asked = False
+        """Whether another thread waits for the end of this session."""
+        with WATCH.ours():
+            profiler.start()
+        WATCH.seen = True
+        WATCH.give_way = give_way
+        if self._thread is threading.main_thread() and signal.getsignal(ASK) is signal.SIG_DFL:
+            signal.signal(ASK, self._on_asked)
+            self._listening = True
+
+    @property
+    def mine(self) -> bool:
+        """Whether the calling thread is the session's."""
+        return threading.get_ident() == self._ident
+
+    @property
+    def orphaned(self) -> bool:
+        """Whether the session's thread has ended, and the session with it."""
+        return not self._thread.is_alive()
+
+    def step(self) -> None:
+        """Tell the profiler that a step has ended."""
+        with WATCH.ours():
+            self._profiler.step()
+
+    def say(self, name: str, json_text: str) -> None:
+        """Store a JSON value in the head of the recording."""
+        self._profiler.add_metadata_json(name, json_text)
+
+    def stop(self, *, last: bool = False) -> None:
+        """Stop the profiler, which then writes what it has; only in its own thread can it be stopped.
+
+        After the `last` one of a process that lives on, CUPTI is switched off.
+        """
+        WATCH.give_way = None
+        try:
+            with WATCH.ours(), _torn_down(last):
+                _stop(self._profiler)
+        finally:
+            self._release()
+
+    def ask(self) -> bool:
+        """Have the session's thread end it, from another thread. False if that took too long."""
+        self.asked = True
+        if self.orphaned:
+            return False
+        if self._listening and self._thread.ident is not None:
+            signal.pthread_kill(self._thread.ident, ASK)
+        return self._ended.wait(ASK_SECONDS)
+
+    def leave(self, *, forked: bool = False) -> None:
+        """Never touch the profiler again: another thread's has ended its recording, or this process is a fork.
+
+        What it left in its thread is cleared when a profiler of the script's is to begin there.
+        """
+        thread, profiler = self._ident, self._profiler
+
+        def recover() -> None:
+            # holds on to the profiler until then: to free it would end it
+            if threading.get_ident() == thread:
+                WATCH.give_way = None
+                end_copy() if forked else end_stale(profiler)
+
+        WATCH.give_way = recover
+        self._release()
+
+    def _on_asked(self, number: int, frame: Any) -> None:
+        if not WATCH.inside_ours():
+            self._give_way()
+
+    def _release(self) -> None:
+        self._ended.set()
+        guard = getattr(_of_thread, "guard", None)
+        if guard is not None:
+            guard.drop()
+        main = threading.current_thread() is threading.main_thread()
+        if self._listening and main and signal.getsignal(ASK) == self._on_asked:
+            signal.signal(ASK, signal.SIG_DFL)
+
+
+@contextmanager
+def _torn_down(wanted: bool) -> Iterator[None]:
+    """Inside, the end of a profile switches CUPTI off, where that is safe and the script has not decided on it.
+
+    The variable is only set for the end: a profile that begins while it is set may lose its kernels, and one that
+    begins later without it records as ever.
+    """
+    if not wanted or TEARDOWN in os.environ or not _teardown_is_safe():
+        yield
+        return
+    os.environ[TEARDOWN] = "1"
+    try:
+        yield
+    finally:
+        os.environ.pop(TEARDOWN, None)
+
+
+def _teardown_is_safe() -> bool:
+    import torch
+
+    version = re.match(r"(\d+)\.(\d+)", torch.version.cuda or "")
+    return version is not None and cuda.in_use() and (int(version[1]), int(version[2])) >= TEARDOWN_SINCE
+
+
+def _stop(profiler: Any) -> None:
+    """Stop the profiler; where the device hangs, without the wait for it that torch does first."""
+    import torch
+
+    _close_step(profiler)
+    if cuda.wait_at_most(DRAIN_SECONDS):
+        profiler.stop()
+        return
+    waiting = torch.cuda.synchronize
+    torch.cuda.synchronize = lambda device=None: None
+    try:
+        profiler.stop()
+    finally:
+        torch.cuda.synchronize = waiting
+
+
+def _close_step(profiler: Any) -> None:
+    """End the last `ProfilerStep` now, so that waiting for the device and stopping are not part of the step."""
+    annotation = getattr(profiler, "step_rec_fn", None)
+    if annotation is not None:
+        profiler.step_rec_fn = None
+        annotation.__exit__(None, None, None)

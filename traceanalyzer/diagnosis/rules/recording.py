@@ -1,0 +1,97 @@
+"""Sentences on what the recording is: which part of it the steps are, what repeats within them, what it cannot hold."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.names.serving import iteration
+from traceanalyzer.analysis.time.coverage import WHOLE_SHARE
+from traceanalyzer.figures import NS_PER_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from traceanalyzer.analysis.measure import Measurements
+
+NOTED_SPAN = 0.9
+"""Device work that spans less of the recording than this leaves start-up or shutdown to be told."""
+UNEVEN_RATIO = 1.3
+"""A mean this far above the median is that of a few steps, not of the usual one."""
+
+
+def recording_notes(m: Measurements) -> Iterator[str]:
+    """What a reader should know before reading the figures of a step."""
+    if m.trace.only_step_times:
+        return
+    yield from _steps(m) if m.steps.found else _no_steps(m)
+    yield from _iterations(m)
+    yield from _repeats(m)
+
+
+def _steps(m: Measurements) -> Iterator[str]:
+    seen, steps, times = m.coverage, m.steps, m.step_time
+    if seen.steps_share is not None and seen.steps_share < WHOLE_SHARE:
+        yield f"The steps cover {_time(seen.steps_ms)} of {_time(seen.recorded_ms)} recorded ({seen.steps_share:.0%})."
+        if seen.idle_outside_share is not None and seen.work_outside_share is not None:
+            yield (
+                f"Outside the steps: {seen.idle_outside_share:.0%} of the GPU's idle time and "
+                f"{seen.work_outside_share:.0%} of its work."
+            )
+    if steps.source == "periodicity":
+        yield (
+            f"No marker says what a step is: {len(steps)} repeats of the same GPU work are called one. They may be "
+            "parts of a step, such as layers; name the step with an annotation (NVTX) to be sure."
+        )
+    if times is not None and times.median and times.mean > UNEVEN_RATIO * times.median:
+        yield (
+            f"The steps are uneven: mean {times.mean:.3g} ms, median {times.median:.3g} ms, longest {times.max:.3g} "
+            "ms; figures are means."
+        )
+
+
+def _no_steps(m: Measurements) -> Iterator[str]:
+    seen = m.coverage
+    if seen.device_span_ms is None or seen.device_span_ms >= NOTED_SPAN * seen.recorded_ms:
+        return
+    before = f"; the first GPU work comes after {_time(seen.before_first_op_ms)}" if seen.before_first_op_ms else ""
+    yield f"GPU work spans {_time(seen.device_span_ms)} of {_time(seen.recorded_ms)} recorded{before}."
+
+
+def _iterations(m: Measurements) -> Iterator[str]:
+    """Iterations of a serving engine by phase."""
+    steps = m.steps
+    told = [one for name in steps.names if (one := iteration(name)) is not None]
+    if not told or len(told) < len(steps):
+        return
+    phases = np.array([one.phase for one in told])
+    parts = [
+        f"{count} {phase} ({_time(float(steps.duration[phases == phase].mean()) / NS_PER_MS)})"
+        for phase, count in Counter(phases.tolist()).most_common()
+    ]
+    size = f" with {told[0].requests} requests" if len(told) == 1 and told[0].requests else ""
+    yield f"A step is one iteration of {told[0].framework}{size}: {', '.join(parts)}."
+
+
+def _repeats(m: Measurements) -> Iterator[str]:
+    found = m.repeats
+    if found is None:
+        return
+    if m.steps.found:
+        yield f"{found.count} repeats of {_time(found.mean_ms)} within the step: layers or micro-batches."
+    else:
+        yield (
+            f"The GPU's work repeats {found.count} times, {_time(found.mean_ms)} each; whether that is a step or "
+            "part of one is not recorded. Name the step with an annotation (NVTX, record_function) to know."
+        )
+
+
+def _time(ms: float | None) -> str:
+    """`2.27 us`, `604 ms`, `1.2 s`."""
+    if ms is None:
+        return "an unknown time"
+    if ms < 1:
+        return f"{ms * 1e3:.3g} us"
+    return f"{ms:.3g} ms" if ms < 1e3 else f"{ms / 1e3:.3g} s"

@@ -1,0 +1,178 @@
+"""What a log of torch.compile says of one process: plain values, in the order in which they were written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from traceanalyzer.ingest.torch_log.records import Counts
+
+CacheLayer = Literal["fx_graph", "aot_autograd"]
+CacheState = Literal["hit", "miss", "bypass"]
+
+
+@dataclass(frozen=True)
+class Span:
+    """A stretch of compile work on one thread. Times are epoch nanoseconds."""
+
+    name: str
+    start_ns: int
+    end_ns: int
+    compile_id: str
+    thread: int
+    depth: int
+    kernel: str = ""
+    """Name of the kernel that it tunes, where it says so."""
+
+
+@dataclass(frozen=True)
+class Break:
+    """A graph break as dynamo explained it."""
+
+    reason: str
+    """First line of the explanation."""
+    location: str
+    """`file:line` of the program, or empty."""
+    skipped_frame: bool
+    """Whether the whole function runs eager because of it."""
+    hint: str = ""
+
+
+@dataclass(frozen=True)
+class CacheEvent:
+    """What a cache said when it was asked for a compiled graph."""
+
+    layer: CacheLayer
+    state: CacheState
+    key: str
+    reason: str
+    """Why it was not asked, where it was bypassed."""
+    saved_ns: int
+    """Compile time that a hit saved, 0 where not said."""
+    cudagraphs: bool | None = None
+    """Whether the graph was to run in a CUDA graph, where the key says so."""
+
+
+@dataclass(frozen=True)
+class KernelCode:
+    """A kernel that inductor wrote."""
+
+    name: str
+    file: str
+    """Basename of the file it lies in, without suffix."""
+    nodes: tuple[str, ...]
+    """Nodes of the graph after fusion that it computes."""
+    operators: tuple[str, ...]
+    lines: tuple[str, ...]
+    """`file:line: code` of the program that it comes from."""
+
+
+@dataclass(frozen=True)
+class GraphCode:
+    """The code inductor wrote for one graph: forward, backward or inference."""
+
+    key: str
+    """Its key in the FX graph cache: the name of its range in a trace. Empty where the log does not say."""
+    direction: str
+    kernels: tuple[KernelCode, ...]
+    extern_calls: tuple[str, ...]
+    """Library calls (`extern_kernels.mm`, `torch.ops.aten.x`), one entry a call."""
+
+
+@dataclass(frozen=True)
+class TritonKernel:
+    """What was noted when a kernel was compiled."""
+
+    name: str
+    compile_us: int
+    configurations: int
+    autotune_cache: str
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """Dynamo's own summary of a piece of compilation. Seconds are as logged, None where it does not say."""
+
+    kind: Literal["forward", "backward", "forward_runtime", "backward_runtime"]
+    duration_s: float | None
+    backend_s: float | None
+    inductor_s: float | None
+    codegen_s: float | None
+    triton_s: float | None
+    autotune_s: float | None
+    cudagraph_s: float | None
+    before_restart_s: float | None
+    logging_s: float | None
+    """What writing the log took."""
+    fail_type: str
+    fail_reason: str
+    cudagraph_skip: str
+    wants_cudagraphs: bool | None
+    """Whether inductor was told to use CUDA graphs."""
+
+
+@dataclass
+class Compilation:
+    """One compilation of a frame: what has its compile id from one `dynamo_start` to the next."""
+
+    compile_id: str
+    rank: int | None
+    thread: int
+    name: str = ""
+    """Of the function."""
+    location: str = ""
+    """`file:line` where the function begins."""
+    stack: tuple[str, ...] = ()
+    """`file:line in function`, outermost first."""
+    graphs: int = 0
+    """Graphs of the last attempt: what was traced before dynamo began again is thrown away."""
+    attempt: int = 0
+    operators: int = 0
+    guards: int = 0
+    cache_size: int = 0
+    """Compilations of the same code that were there before it."""
+    started: bool = False
+    restarts: list[str] = field(default_factory=list)
+    breaks: list[Break] = field(default_factory=list)
+    recompile_reasons: list[str] = field(default_factory=list)
+    caches: list[CacheEvent] = field(default_factory=list)
+    codes: list[GraphCode] = field(default_factory=list)
+    triton: list[TritonKernel] = field(default_factory=list)
+    metrics: list[Metrics] = field(default_factory=list)
+    estimates_ns: dict[str, float] = field(default_factory=dict)
+    """Inductor's own guess of the time of each operation, by its name."""
+    collectives: tuple[str, ...] = ()
+    """The collectives it runs, in order."""
+    inputs_changed: int = 0
+    """Inputs of its graphs that they change in place and that take no gradient (no parameters)."""
+    error: str = ""
+    dynamic: bool = False
+    """Whether a size of its graph is a symbol."""
+
+    @property
+    def frame(self) -> str:
+        """The frame that it is a compilation of: its id without the last part."""
+        return self.compile_id.rpartition("/")[0]
+
+    @property
+    def is_recompilation(self) -> bool:
+        """Whether the code had been compiled before, and a guard of that said no. What failed to compile is tried again
+        under a new id, and is not one."""
+        return bool(self.recompile_reasons) or self.cache_size > 0
+
+
+@dataclass(frozen=True)
+class CompileLog:
+    """One process's compilations."""
+
+    path: str
+    rank: int | None
+    compilations: tuple[Compilation, ...]
+    spans: tuple[Span, ...]
+    """In the order of their starts, on each thread nested."""
+    counts: Counts
+    versions: dict[str, str]
+    unfinished: int = 0
+    """Spans whose end is not in the log."""
+    notes: tuple[str, ...] = ()
