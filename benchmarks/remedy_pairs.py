@@ -2,7 +2,8 @@
 
 For a host with one GPU, timm and transformers. First every program and its remedy is timed with a stopwatch, before any
 profiler has run in the process; then the programs are recorded as `collect torch` does. Writes `pairs.json` and the
-captures, packed. `python -m benchmarks.remedies` holds the reports of the captures against the times.
+captures, packed; with `--record` at the end the captures alone. `python -m benchmarks.remedies` holds the reports of
+the captures against the times.
 """
 
 from __future__ import annotations
@@ -382,6 +383,7 @@ def record(step: Step, folder: Path) -> None:
     from traceanalyzer.collect.attach import Attached
     from traceanalyzer.collect.plan import Plan
 
+    folder.mkdir(parents=True)
     attached = Attached(Plan(folder=str(folder), wait=4, unprofiled_steps=10, light_steps=3))
     for _ in range(120):
         step()
@@ -397,7 +399,9 @@ def main() -> None:
     out, until = Path(sys.argv[1]), time.monotonic() + float((sys.argv[2:] or ["600"])[0])
     found: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory() as folder:
-        for name, make in PAIRS.items():
+        timed = {} if "--record" in sys.argv else PAIRS
+        found = {name: {} for name in PAIRS} if not timed else found
+        for name, make in timed.items():
             if time.monotonic() > until - 45:
                 break
             torch.manual_seed(0)

@@ -383,6 +383,10 @@ class Device:
     memory_bytes: int | None = None
     compute_capability: tuple[int, int] | None = None
     uid: str | None = None
+    bandwidth: float | None = None
+    """Of its memory as the recording states it, bytes/s."""
+    clock_hz: float | None = None
+    """Highest clock of its SMs as the recording states it."""
 
 
 @dataclass(frozen=True)

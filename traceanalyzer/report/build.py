@@ -124,7 +124,14 @@ def _roofline_notes(m: Measurements) -> list[str]:
             f"{name or 'The GPU (its name was not recorded)'} is not in the hardware table, or not as it was recorded: "
             "nothing is said about its limits (--hardware FILE adds a GPU)."
         )
-    elif (counted_elsewhere := other_version(m.trace)) is not None and m.device is not None:
+    gpu = None if m.device is None else m.gpus[m.device]
+    if gpu is not None and gpu.stated:
+        fp32 = f", {gpu.vector['fp32'] / 1e12:.3g} TFLOP/s in fp32" if gpu.vector else ""
+        notes.append(
+            f"{gpu.name} is not in the hardware table: its limits are those that the recording states "
+            f"({gpu.bandwidth / 1e9:.4g} GB/s{fp32}; of tensor cores it states nothing)."
+        )
+    if gpu is not None and (counted_elsewhere := other_version(m.trace)) is not None:
         notes.append(counted_elsewhere)
     if m.knowledge.counters:
         counted = m.roofline.counted & m.steady_ops

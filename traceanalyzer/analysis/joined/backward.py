@@ -8,14 +8,12 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.lookup import look_up
 from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.names.pytorch import AUTOGRAD_PREFIX
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.joined.linked import Linked
     from traceanalyzer.trace import I64, Bool
-
-AUTOGRAD_PREFIX = "autograd::engine::evaluate_function:"
-"""The engine's range around each node; nodes that accumulate gradients carry no forward thread."""
 
 
 def is_autograd(linked: Linked) -> Bool:

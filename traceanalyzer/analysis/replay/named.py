@@ -10,14 +10,12 @@ import numpy as np
 from traceanalyzer.analysis.algebra.intervals import measure, union
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.joined.backward import made_by
+from traceanalyzer.analysis.names.pytorch import MODULE_PREFIX
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.joined.linked import Linked
     from traceanalyzer.trace import I64, Bool
-
-MODULE_PREFIX = "nn.Module: "
-"""What PyTorch calls the range around a module's forward, its class and number following."""
 
 
 def ops_named(linked: Linked, pattern: str) -> Bool:

@@ -22,6 +22,7 @@ from traceanalyzer.analysis.time.launch_queue import blocked_time
 if TYPE_CHECKING:
     from traceanalyzer.analysis.causes.dependencies import Dependencies
     from traceanalyzer.analysis.causes.explained import Explained
+    from traceanalyzer.analysis.causes.started import Started
     from traceanalyzer.analysis.joined.joined import Joined
     from traceanalyzer.analysis.joined.linked import Linked
     from traceanalyzer.analysis.roofline.rated import Rated
@@ -214,7 +215,7 @@ class _HostTime:
     profiling: I64
 
 
-def _host_time(timed: Timed, rows: I64, kept: IntervalSet) -> _HostTime:
+def _host_time(timed: Started, rows: I64, kept: IntervalSet) -> _HostTime:
     calls = timed.trace.api_calls
     start = np.append(kept.start[0], calls.start[rows])
     end = np.append(calls.start[rows], kept.end[-1])

@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -17,19 +16,16 @@ import numpy as np
 from traceanalyzer.analysis.algebra.intervals import union
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.joined.backward import is_autograd
+from traceanalyzer.analysis.names.pytorch import LIBRARY_RANGE, MULTI_TENSOR, OPTIMIZER_STEP
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
+    import re
+
     from traceanalyzer.analysis.joined.linked import Linked
     from traceanalyzer.analysis.tables.phase_ranges import PhaseRanges
     from traceanalyzer.analysis.time.timed import Timed
     from traceanalyzer.trace import I64, Bool, HostRanges
-
-LIBRARY_RANGE = re.compile(r"^(Optimizer\.|enumerate\(DataLoader\)|\w+Data(Parallel|_parallel)\.)")
-"""PyTorch annotates these unasked: they do not show that the program marks its phases."""
-
-_MULTI_TENSOR = re.compile(r"^aten::(_fused_|_foreach_|_amp_)")
-_OPTIMIZER_STEP = re.compile(r"^Optimizer\.step#")
 
 
 class DerivedPhase(NamedTuple):
@@ -50,11 +46,11 @@ def derived_phases(timed: Timed, ranges: PhaseRanges) -> list[DerivedPhase]:
     if not backward.any() or any(not LIBRARY_RANGE.match(name) for name in marked):
         return []
     is_op = table.kind == RangeKind.OP
-    optimizer = is_op & _named(timed, _MULTI_TENSOR) & ~backward
+    optimizer = is_op & _named(timed, MULTI_TENSOR) & ~backward
     forward = is_op & np.isin(table.sequence, np.unique(table.sequence[backward & (table.sequence >= 0)]))
     top = _top(timed)
     within = {"forward": forward & ~backward & ~optimizer, "backward": backward}
-    if not any(_OPTIMIZER_STEP.match(name) for name in marked):
+    if not any(OPTIMIZER_STEP.match(name) for name in marked):
         within["optimizer"] = optimizer
     return [_phase(timed, name, top, chosen) for name, chosen in within.items() if chosen.any()]
 

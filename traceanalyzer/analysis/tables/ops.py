@@ -15,6 +15,7 @@ import numpy as np
 from traceanalyzer.analysis.algebra.grouping import Groups
 from traceanalyzer.analysis.joined.attribution import owner_nodes
 from traceanalyzer.analysis.joined.backward import backward_time, in_backward
+from traceanalyzer.analysis.names.pytorch import BOOKKEEPING, STEP_PREFIX
 from traceanalyzer.analysis.tables.kernels import share_of_step
 from traceanalyzer.analysis.tables.roofline_rows import RatedRow, RooflineSums, by_subtree
 from traceanalyzer.figures import NS_PER_US, metric, ms
@@ -26,18 +27,7 @@ if TYPE_CHECKING:
     from traceanalyzer.analysis.time.timed import Timed
     from traceanalyzer.trace import I64, Bool
 
-BOOKKEEPING = frozenset(
-    {
-        "profiler::_record_function_enter",
-        "profiler::_record_function_enter_new",
-        "profiler::_record_function_exit",
-        "aten::is_leaf",
-        "aten::output_nr",
-        "aten::_version",
-    }
-)
-"""Operators of no interest to anyone, that `key_averages()` leaves out too; their time is their parent's own."""
-STEP_PREFIX, STEP_NAME = "ProfilerStep#", "ProfilerStep*"
+STEP_NAME = "ProfilerStep*"
 BOOKKEEPING_CODE = -2
 UNATTRIBUTED = "(launched by no recorded operator)"
 

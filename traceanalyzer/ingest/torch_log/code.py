@@ -19,7 +19,7 @@ MAX_LINES_OF_KERNEL = 32
 """Source lines kept of one kernel."""
 
 _FILE = re.compile(r"#\s*File: (?P<file>[^\n]+?):(?P<line>\d+)(?: in (?P<function>[^,\n]+))?(?:, code: (?P<code>.*))?$")
-_NODE = re.compile(r"(?P<name>[A-Za-z_]\w*)(?:\s*:\s*[^=\n]+?)?\s*=\s")
+_NODE = re.compile(r"(?P<name>\b[A-Za-z_]\w*+)(?:\s*+:\s*[^=\n]+?)?\s*=\s")
 _NO_STACK = "# No stacktrace found"
 _COMMENT = re.compile(
     r"# (?:Topologically Sorted )?Source Nodes: \[(?P<sources>[^\]\n]*)\](?:, Original ATen: \[(?P<aten>[^\]\n]*)\])?"
@@ -27,7 +27,7 @@ _COMMENT = re.compile(
 _FRAGMENT_NODE = re.compile(r"^#\s+%(\w+)\b[^\n]{0,2000}?= call_", re.MULTILINE)
 _PATH = re.compile(r"# kernel path: (\S+)")
 _KERNEL = re.compile(r"^(?P<name>[A-Za-z_]\w*) = async_compile\.\w+\((?:'(?P<inner>\w+)')?", re.MULTILINE)
-_EXTERN = re.compile(r"^\s+(?:\w+ = )?((?:extern_kernels|torch\.ops|aten|fallback)\.[\w.]+)\(", re.MULTILINE)
+_EXTERN = re.compile(r"^[^\S\n]++(?:\w+ = )?((?:extern_kernels|torch\.ops|aten|fallback)\.[\w.]+)\(", re.MULTILINE)
 _DIRECTION = re.compile(r"# AOT ID: \['\d+_(\w+)'\]")
 _FRAME = re.compile(r'File "([^"\n]+)", line (\d+)(?:, in [^\n]*\n\s*([^\n]*))?')
 _CALL = re.compile(
