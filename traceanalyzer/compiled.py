@@ -12,6 +12,8 @@ from traceanalyzer.analysis.compile.traced import with_trace
 from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.diagnosis.compile import diagnose_compile
 from traceanalyzer.errors import TraceAnalyzerError, UnreadableInputError
+from traceanalyzer.ingest import load
+from traceanalyzer.ingest.detect import is_recording
 from traceanalyzer.ingest.torch_log import read_logs
 from traceanalyzer.ingest.torch_log.read import log_files
 
@@ -39,27 +41,11 @@ def compile_report(log: Path, trace: Path | None = None) -> tuple[Compiled, Comp
     if trace is None:
         compiled = measure_logs(logs)
         return compiled, diagnose_compile(compiled, None), inputs
-    traces = _load(trace)
-    recorded = _fitting(traces, logs)
+    traces = load_traces(trace)
+    recorded = fitting(traces, logs)
     inputs += [{"path": recorded.path, "kind": recorded.source, "rank": recorded.rank, "devices": []}]
     compiled, step_ms = joined(logs, recorded)
     return compiled, diagnose_compile(compiled, step_ms), inputs
-
-
-def compile_overlay(log: Path, trace: Path | None = None) -> str:
-    """The compile work of a log as tracks for Perfetto, on the clock of the trace (of the epoch without one).
-
-    Raises TraceAnalyzerError.
-    """
-    from traceanalyzer.report.compiled_overlay import overlay_json
-
-    logs = read_logs(log)
-    if trace is None:
-        return overlay_json(logs, 0)
-    recorded = _fitting(_load(trace), logs)
-    if not recorded.epoch_ns:
-        raise TraceAnalyzerError(f"{trace}: the trace has no wall clock, so compile work cannot be laid onto it")
-    return overlay_json(logs, recorded.epoch_ns)
 
 
 def joined(logs: Sequence[CompileLog], trace: Trace) -> tuple[Compiled, float | None]:
@@ -75,7 +61,7 @@ def joined(logs: Sequence[CompileLog], trace: Trace) -> tuple[Compiled, float | 
 
 
 def _of_trace(path: Path) -> tuple[Compiled, CompileDiagnosis, list[dict[str, Any]]]:
-    trace = _load(path)[0]
+    trace = load_traces(path)[0]
     compiled, step_ms = joined([], trace)
     inputs: list[dict[str, Any]] = [{"path": trace.path, "kind": trace.source, "rank": trace.rank, "devices": []}]
     return compiled, diagnose_compile(compiled, step_ms), inputs
@@ -85,24 +71,21 @@ def _is_log(path: Path) -> bool:
     try:
         log_files(path)
     except UnreadableInputError as error:
-        from traceanalyzer.ingest.detect import is_recording
-
         if path.is_file() and is_recording(path):
             return False
         raise error from None
     return True
 
 
-def _load(path: Path) -> list[Trace]:
-    from traceanalyzer.ingest import load
-
+def load_traces(path: Path) -> list[Trace]:
+    """The traces of a recording with GPU work or operators. Raises TraceAnalyzerError."""
     traces = [trace for trace in load([path]).traces if trace.source != "timing_log"]
     if not traces:
         raise TraceAnalyzerError(f"{path}: not a trace; give a Kineto trace or an Nsight Systems export of the program")
     return traces
 
 
-def _fitting(traces: Sequence[Trace], logs: Sequence[CompileLog]) -> Trace:
+def fitting(traces: Sequence[Trace], logs: Sequence[CompileLog]) -> Trace:
     """The trace of a rank that has a log; the first where ranks do not tell."""
     ranks = {log.rank for log in logs}
     return next((trace for trace in traces if trace.rank in ranks), traces[0])

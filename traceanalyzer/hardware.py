@@ -34,9 +34,7 @@ _NUMBERS = (
     *("sms", "bandwidth_gbs", "cache_mb", "link_gbs", "host_gbs"),
     *("threads_per_sm", "shared_kb_per_sm", "fp32_lanes_per_sm"),
 )
-_KEYS = frozenset(
-    {*_NUMBERS, "name", "match", "match_with_sms", "source", "memory_gb", "launch_floor_us", "tensor", "vector"}
-)
+_KEYS = frozenset({*_NUMBERS, "name", "match", "match_with_sms", "source", "memory_gb", "tensor", "vector"})
 
 
 @dataclass(frozen=True)
@@ -67,8 +65,6 @@ class Hardware:
     """Bytes of shared memory of an SM."""
     fp32_lanes_per_sm: int | None = None
     """Multiply-adds in fp32 that an SM starts in a cycle."""
-    launch_floor_ns: float | None = None
-    """Shortest kernel that profilers record, where it was measured."""
     match_with_sms: tuple[re.Pattern[str], ...] = ()
     """Names that it shares with other products: the number of SMs must be recorded and be its own."""
     stated: bool = False
@@ -210,7 +206,7 @@ def _parse(text: str) -> tuple[Hardware, ...]:
 def _hardware(entry: dict[str, Any]) -> Hardware:
     """One entry of a file. Raises KeyError, TypeError or ValueError where it makes no sense."""
     _check(entry)
-    cache, shared, floor = entry.get("cache_mb"), entry.get("shared_kb_per_sm"), entry.get("launch_floor_us")
+    cache, shared = entry.get("cache_mb"), entry.get("shared_kb_per_sm")
     link, host, sizes = entry.get("link_gbs"), entry.get("host_gbs"), entry.get("memory_gb", [])
     return Hardware(
         name=entry["name"],
@@ -227,7 +223,6 @@ def _hardware(entry: dict[str, Any]) -> Hardware:
         threads_per_sm=entry.get("threads_per_sm"),
         shared_per_sm=None if shared is None else int(shared * KIBI),
         fp32_lanes_per_sm=entry.get("fp32_lanes_per_sm"),
-        launch_floor_ns=None if floor is None else floor * 1e3,
         match_with_sms=tuple(re.compile(pattern, re.IGNORECASE) for pattern in entry.get("match_with_sms", [])),
     )
 

@@ -51,7 +51,7 @@ def compile(log: str, trace: str | None, format_: str | None, file: Path | None,
     if output.format == "html" and output.file is None and is_terminal(sys.stdout):
         raise click.UsageError("an HTML report is for a browser: say where to write it with -o FILE")
     if overlay is not None:
-        from traceanalyzer.compiled import compile_overlay
+        from traceanalyzer.perfetto.compiled_overlay import compile_overlay
 
         write(compile_overlay(Path(log), Path(trace) if trace else None), overlay)
     compiled, diagnosis, inputs = compile_report(Path(log), Path(trace) if trace else None)

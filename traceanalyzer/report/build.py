@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
+from traceanalyzer.analysis.roofline.kernel_tables import other_version
 from traceanalyzer.analysis.tables.budget import launches_by_step
 from traceanalyzer.diagnosis.diagnose import diagnose
 from traceanalyzer.diagnosis.rules.conditions import profiler_note
@@ -130,6 +131,8 @@ def _roofline_notes(m: Measurements) -> list[str]:
             f"{gpu.name} is not in the hardware table: its limits are those that the recording states "
             f"({gpu.bandwidth / 1e9:.4g} GB/s{fp32}; of tensor cores it states nothing)."
         )
+    if gpu is not None and (counted_elsewhere := other_version(m.trace)) is not None:
+        notes.append(counted_elsewhere)
     if m.knowledge.counters:
         counted = m.roofline.counted & m.steady_ops
         share = counted.sum() / max((m.is_kernel & m.steady_ops).sum(), 1)

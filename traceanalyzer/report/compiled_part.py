@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from traceanalyzer.compiled import compile_report
 from traceanalyzer.errors import TraceAnalyzerError
 from traceanalyzer.report import compiled_render as render
 from traceanalyzer.report.document import Document
@@ -30,8 +31,6 @@ def compiled_of(paths: Iterable[str]) -> tuple[Compiled, CompileDiagnosis] | Non
         folder = Path(path).parent / FOLDER
         if not folder.is_dir():
             continue
-        from traceanalyzer.compiled import compile_report
-
         try:
             compiled, diagnosis, _ = compile_report(folder, Path(path))
         except TraceAnalyzerError:

@@ -11,6 +11,7 @@ from traceanalyzer.report.compiled import sections
 from traceanalyzer.report.format import plain, shorten
 from traceanalyzer.report.json import dump
 from traceanalyzer.report.markdown_text import prose, table
+from traceanalyzer.report.terminal_text import INDENT, SEPARATOR, Page
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.compile.model import Compiled
@@ -57,8 +58,6 @@ def as_terminal(compiled: Compiled, diagnosis: CompileDiagnosis, width: int, col
     """Text of a terminal."""
     from rich.table import Table
     from rich.text import Text
-
-    from traceanalyzer.report.terminal_text import INDENT, SEPARATOR, Page
 
     page = Page(width, colour)
     for section in sections(compiled, diagnosis):

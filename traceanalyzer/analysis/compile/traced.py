@@ -13,7 +13,8 @@ from traceanalyzer.analysis.compile.model import BreakRow, CudaGraphUse, EagerRo
 from traceanalyzer.analysis.compile.regions import CompiledCode, inner
 from traceanalyzer.analysis.compile.windows import idle_in, seams, window_set, without_windows
 from traceanalyzer.analysis.names.api import ApiKind
-from traceanalyzer.analysis.replay.scenarios import FUSED_ELEMENTWISE, GRAPH_GAP_NS, LAUNCHES_FREE, Scenario
+from traceanalyzer.analysis.replay.capture import GRAPH_GAP_NS
+from traceanalyzer.analysis.replay.scenarios import FUSED_ELEMENTWISE, LAUNCHES_FREE, Scenario
 from traceanalyzer.figures import NS_PER_MS
 from traceanalyzer.ingest.torch_log.explained import resumed_at
 from traceanalyzer.trace import RangeKind

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.spread import robust_sigma
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from traceanalyzer.trace import I64, Bool
 
-SIGMA_OF_MAD = 1.4826
-"""Standard deviation of a normal distribution over its median absolute deviation."""
 ERROR_OF_MEDIAN = 1.2533
 """Standard error of the median over that of the mean (normal distribution)."""
 NOISE_SIGMAS = 3.0
@@ -84,4 +84,4 @@ def _most_shared_first(present: Bool) -> Iterator[tuple[int, int, int]]:
 def _median(values: I64) -> tuple[int, float]:
     """Median and robust standard deviation."""
     median = round(float(np.median(values)))
-    return median, SIGMA_OF_MAD * float(np.median(np.abs(values - median)))
+    return median, robust_sigma(values, median)

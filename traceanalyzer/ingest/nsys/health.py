@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from traceanalyzer.cut import cut
 from traceanalyzer.ingest.nsys.device import DEVICE_TABLES, GRAPH_TRACE, KERNEL
 from traceanalyzer.ingest.nsys.host import RUNTIME
 from traceanalyzer.ingest.nsys.nvtx import NVTX
@@ -109,7 +110,7 @@ def _safe(text: str, secrets: re.Pattern[str] | None) -> str:
     if secrets is not None:
         line = secrets.sub(_HIDDEN, line)
     line = _PRIVATE.sub(_HIDDEN, line)
-    return line if len(line) <= _MAX_QUOTE else line[: _MAX_QUOTE - 1] + "…"
+    return cut(line, _MAX_QUOTE)
 
 
 def _secret_values(database: Database) -> re.Pattern[str] | None:

@@ -278,7 +278,7 @@ class Fold:
 
 
 def _is_old(torch: str) -> bool:
-    """Whether a version of PyTorch does not log graph breaks by themselves; one that does not say its version may be."""
+    """Whether a version of PyTorch does not log graph breaks by themselves; one without a version may be."""
     found = re.match(r"(\d+)\.(\d+)", torch)
     return found is None or (int(found[1]), int(found[2])) < LOGS_BREAKS
 

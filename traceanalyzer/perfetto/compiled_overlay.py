@@ -7,15 +7,33 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from traceanalyzer.analysis.compile.stages import stage_of
+from traceanalyzer.compiled import fitting, load_traces
+from traceanalyzer.errors import TraceAnalyzerError
+from traceanalyzer.ingest.torch_log import read_logs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
 
     from traceanalyzer.ingest.torch_log import CompileLog
 
 FIRST_PID = 1_900_000_000
 """Process ids that no recording has: the tracks stand apart from its own."""
 _NS_PER_US = 1e3
+
+
+def compile_overlay(log: Path, trace: Path | None = None) -> str:
+    """The compile work of a log as tracks for Perfetto, on the clock of the trace (of the epoch without one).
+
+    Raises TraceAnalyzerError.
+    """
+    logs = read_logs(log)
+    if trace is None:
+        return overlay_json(logs, 0)
+    recorded = fitting(load_traces(trace), logs)
+    if not recorded.epoch_ns:
+        raise TraceAnalyzerError(f"{trace}: the trace has no wall clock, so compile work cannot be laid onto it")
+    return overlay_json(logs, recorded.epoch_ns)
 
 
 def overlay_json(logs: Sequence[CompileLog], epoch_ns: int) -> str:
