@@ -269,7 +269,7 @@ def output_of(format_: str | None, file: Path | None, formats: Sequence[str], pa
         _not_an_input(file, paths)
     if format_ is None:
         format_ = "terminal" if file is None else FORMAT_OF_SUFFIX.get(file.suffix.lower(), "")
-        if format_ not in formats:
+        if file is not None and format_ not in formats:
             raise click.UsageError(_no_such_format(file, formats))
     return Output(format_, file)
 

@@ -56,7 +56,7 @@ class _Verdict(NamedTuple):
 
 
 def classify(m: Measurements, best: BottleneckClass | None = None) -> Summary:
-    """The verdict on a process; `best` is the class of the change that is predicted to gain most."""
+    """The verdict on a process; `best` is the class of what there is most to win by."""
     if m.trace.only_step_times:
         return timing_summary(m)
     step_ms = m.step.step_ms if m.steps.found else None

@@ -6,7 +6,7 @@ All of it speaks of one step (`Measurements.step`): headroom is part of it, and 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -43,8 +43,6 @@ LARGE_SPEEDUP = 1.25
 BEYOND = 1.05
 """A change that gains this many times its finding's headroom gains from other findings, too, and says so."""
 
-Ranked = TypeVar("Ranked", Finding, Recommendation)
-
 
 @dataclass(frozen=True)
 class Diagnosis:
@@ -58,14 +56,13 @@ class Diagnosis:
 def diagnose(m: Measurements, rules: Sequence[Rule] = RULES) -> Diagnosis:
     """Diagnose the process."""
     settled = [(draft, headroom) for draft, headroom in settle(m, rules) if _worth_telling(m, draft, headroom)]
-    settled.sort(key=lambda pair: -1.0 if pair[1] is None else pair[1], reverse=True)
-    findings = [_finding(m, draft, headroom) for draft, headroom in settled]
     advice = _advice(m, settled)
-    summary = classify(m, _worth_most(advice))
+    summary = classify(m, _worth_most(advice) or _largest(m, settled))
+    findings = _findings(m, settled, summary.bottleneck)
     across = [f.title for f in findings if f.id == "straggler"]
     return Diagnosis(
         replace(summary, headline=" ".join([summary.headline, *(f"{t}." for t in across)])),
-        _agreeing(findings, summary.bottleneck),
+        findings,
         [] if summary.bottleneck == "inconclusive" else _agreeing(advice, summary.bottleneck),
     )
 
@@ -113,18 +110,33 @@ def _worth_telling(m: Measurements, draft: Draft, headroom: float | None) -> boo
     return isinstance(share, str) or (isinstance(share, float) and share >= MEDIUM_SHARE)
 
 
-def _agreeing(ranked: list[Ranked], cls: BottleneckClass) -> list[Ranked]:
-    """The list with what is said of the GPU's own work, which has no figure to be ranked by, in front, where the
-    verdict names that work and something else would come first."""
-    if not ranked or ranked[0].cls == cls:
-        return ranked
-    return sorted(ranked, key=lambda one: not (one.cls == cls and one.id == GPU_BUSY))
+def _agreeing(advice: list[Recommendation], cls: BottleneckClass) -> list[Recommendation]:
+    """The advice with that on the GPU's own work, of which nothing is predicted, in front, where the verdict names
+    that work and something else would come first."""
+    if not advice or advice[0].cls == cls:
+        return advice
+    return sorted(advice, key=lambda one: not (one.cls == cls and one.id == GPU_BUSY))
 
 
 def _worth_most(advice: list[Recommendation]) -> BottleneckClass | None:
     """The class of the change that gains most, where that is a large part of the step."""
     predicted = [a for a in advice if a.predicted_speedup is not None]
     return predicted[0].cls if predicted and (predicted[0].predicted_speedup or 1.0) >= LARGE_SPEEDUP else None
+
+
+def _largest(m: Measurements, settled: list[tuple[Draft, float | None]]) -> BottleneckClass | None:
+    """The class of the finding with the most headroom, where that is a large part of the step; what is said of the
+    GPU's own work does not compete, because its headroom is only a bound."""
+    known = [(headroom, draft.cls) for draft, headroom in settled if headroom is not None and draft.id != GPU_BUSY]
+    headroom, cls = max(known, key=lambda one: one[0], default=(0.0, None))
+    return cls if headroom >= HIGH_SHARE * m.step.step_ms else None
+
+
+def _findings(m: Measurements, settled: list[tuple[Draft, float | None]], bottleneck: BottleneckClass) -> list[Finding]:
+    """The findings by headroom. That of the GPU's own work is only a bound, and told where the verdict names it."""
+    told = [(d, None if d.id == GPU_BUSY and d.cls != bottleneck else h) for d, h in settled]
+    told.sort(key=lambda pair: -1.0 if pair[1] is None else pair[1], reverse=True)
+    return [_finding(m, draft, headroom) for draft, headroom in told]
 
 
 def _finding(m: Measurements, draft: Draft, headroom: float | None) -> Finding:
@@ -198,7 +210,9 @@ def _recommendation(m: Measurements, draft: Draft, remedy: Remedy, headroom: flo
     low: float | None = None
     high: float | None = None
     scenario = remedy.scenario or _shorter_compute(m, draft, headroom)
-    if scenario is not None and m.replay is not None and m.replay.faithful:
+    if remedy.bound:
+        pass
+    elif scenario is not None and m.replay is not None and m.replay.faithful:
         prediction = m.replay.predict(scenario)
         step, low, high = prediction.step_ms, prediction.low_ms, prediction.high_ms
         basis = f"replayed without the profiler: {prediction.basis}{_beyond(base, step, headroom)}"

@@ -124,7 +124,7 @@ def _without_damaged(row_of: I64, block_of: I64, numbered: Bool) -> Bool:
         values, ranks = np.unique(there, return_counts=True)
         usual = values[ranks == ranks.max()]
         # Without a majority nobody knows who is right.
-        agreed = len(usual) == 1 and (ranks.max() > 1 or len(there) == 1)
+        agreed = bool(len(usual) == 1 and (ranks.max() > 1 or len(there) == 1))
         odd[block] = (here > 0) & ((here != usual[0]) | (not agreed))
     row_of[odd[block_of]] = -1
     result: Bool = odd.any(axis=0)
