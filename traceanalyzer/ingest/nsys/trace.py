@@ -66,7 +66,11 @@ def make_traces(path: Path, database: Database, tables: Tables, *, cut_short: bo
             skipped=tally.skipped,
             lost=tally.lost,
             clipped=tally.clipped,
-            notes=(*remarks(database, tables.about, cut_short=cut_short), *notes, *tally.notes),
+            notes=(
+                *remarks(database, tables.about, cut_short=cut_short, processes=list(processes)),
+                *notes,
+                *tally.notes,
+            ),
         ),
     )
     return traces
