@@ -14,6 +14,8 @@ from tests.kineto_builder import KinetoTrace
 from traceanalyzer.errors import TraceAnalyzerError, UnreadableInputError
 from traceanalyzer.ingest import kineto, load, nsys
 from traceanalyzer.ingest.detect import detect
+from traceanalyzer.ingest.run import _numbered
+from traceanalyzer.trace import Process, Trace
 
 
 def kernel_trace() -> KinetoTrace:

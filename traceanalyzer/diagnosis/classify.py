@@ -115,6 +115,8 @@ def _name(part: str, shares: Shares) -> BottleneckClass:
 def _too_thin(m: Measurements, shares: Shares | None) -> str:
     """Why there can be no verdict; empty if there can."""
     if not len(m.trace.device_ops):
+        if m.launches is not None and m.launches.launch_calls:
+            return "launches were recorded, but no GPU work: what the GPU did is not known."
         cut = "; the file is cut off: copy or export it again" if m.trace.health.truncated else ""
         return f"the recording holds no GPU work{cut}."
     if shares is None or not m.steady_ops.any():

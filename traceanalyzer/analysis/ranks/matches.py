@@ -117,18 +117,17 @@ def _without_damaged(row_of: I64, block_of: I64, numbered: Bool) -> Bool:
     which ranks these are. Collectives that carry their number are matched by it, however many there are."""
     count = np.zeros((int(block_of.max(initial=-1)) + 1, row_of.shape[1]), np.int64)
     np.add.at(count, block_of, (row_of >= 0).astype(np.int64))
-    odd = np.zeros_like(count, bool)
+    odd = np.zeros(count.shape, bool)
     for block in np.flatnonzero(~numbered).tolist():
         here = count[block]
         there = here[here > 0]
         values, ranks = np.unique(there, return_counts=True)
         usual = values[ranks == ranks.max()]
         # Without a majority nobody knows who is right.
-        agreed = bool(len(usual) == 1 and (ranks.max() > 1 or len(there) == 1))
-        odd[block] = (here > 0) & ((here != usual[0]) | (not agreed))
+        agreed = len(usual) == 1 and (ranks.max() > 1 or len(there) == 1)
+        odd[block] = np.logical_and(here > 0, here != usual[0]) if agreed else here > 0
     row_of[odd[block_of]] = -1
-    result: Bool = odd.any(axis=0)
-    return result
+    return np.asarray(odd.any(axis=0))
 
 
 def _left_out(recordings: Sequence[Timed], left_out: Bool) -> list[str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from traceanalyzer.diagnosis.rules.api_only import api_only
 from traceanalyzer.diagnosis.rules.attention import written_out_attention
 from traceanalyzer.diagnosis.rules.communication import exposed_communication
 from traceanalyzer.diagnosis.rules.conditions import profiler_cost, spoiled
@@ -64,6 +65,7 @@ RULES: tuple[Callable[[Measurements, Bool], Iterator[Draft]], ...] = (
     lost_kernels,
     unexplained,
     unknown_work,
+    api_only,
     slow_input,
     two_kinds,
     slow_outliers,
