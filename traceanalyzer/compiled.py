@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from traceanalyzer.analysis.compile.model import Compiled
+    from traceanalyzer.compile_log import CompileLog
     from traceanalyzer.diagnosis.compile import CompileDiagnosis
-    from traceanalyzer.ingest.torch_log import CompileLog
     from traceanalyzer.trace import Trace
 
 

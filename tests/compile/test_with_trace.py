@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from traceanalyzer.analysis.context import Context
 
 from tests.compile.log_builder import LogBuilder
 from tests.kineto_builder import KinetoTrace
 from traceanalyzer.analysis.compile.regions import CompiledCode
 from traceanalyzer.analysis.compile.windows import idle_in, seams, window_set
-from traceanalyzer.analysis.context import Context
 from traceanalyzer.cli import cli
 from traceanalyzer.collect.compile_log import variables
 from traceanalyzer.collect.plan import Plan

@@ -11,7 +11,7 @@ from traceanalyzer.analysis.compile.stages import stage_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from traceanalyzer.ingest.torch_log import CompileLog
+    from traceanalyzer.compile_log import CompileLog
 
 FIRST_PID = 1_900_000_000
 """Process ids that no recording has: the tracks stand apart from its own."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from traceanalyzer.ingest.torch_log.explained import resumed_at
+from traceanalyzer.compile_log import resumed_at
 
 if TYPE_CHECKING:
-    from traceanalyzer.ingest.torch_log.facts import Break, Compilation, CompileLog
+    from traceanalyzer.compile_log import Break, Compilation, CompileLog
 
 _PLAIN = (
     (

@@ -19,12 +19,12 @@ from traceanalyzer.analysis.compile.model import (
     StepsUse,
 )
 from traceanalyzer.analysis.compile.stages import STAGES, outside_seconds, stage_seconds
-from traceanalyzer.ingest.torch_log.explained import LIMIT
+from traceanalyzer.compile_log import LIMIT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from traceanalyzer.ingest.torch_log.facts import Compilation, CompileLog
+    from traceanalyzer.compile_log import Compilation, CompileLog
 
 MAX_VALUES = 16
 """Values of a guard that are listed."""

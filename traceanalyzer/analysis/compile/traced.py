@@ -14,8 +14,8 @@ from traceanalyzer.analysis.compile.regions import CompiledCode, inner
 from traceanalyzer.analysis.compile.windows import idle_in, seams, window_set, without_windows
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.replay.scenarios import FUSED_ELEMENTWISE, GRAPH_GAP_NS, LAUNCHES_FREE, Scenario
+from traceanalyzer.compile_log import resumed_at
 from traceanalyzer.figures import NS_PER_MS
-from traceanalyzer.ingest.torch_log.explained import resumed_at
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from traceanalyzer.analysis.replay.tape import Tape
     from traceanalyzer.analysis.replay.whatif import Prediction, Replay
     from traceanalyzer.analysis.roofline.rated import Rated
-    from traceanalyzer.ingest.torch_log.facts import CompileLog
+    from traceanalyzer.compile_log import CompileLog
     from traceanalyzer.trace import I64, Bool
 
 MAX_EAGER = 20

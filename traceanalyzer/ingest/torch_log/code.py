@@ -10,7 +10,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from traceanalyzer.ingest.torch_log.facts import GraphCode, KernelCode
+from traceanalyzer.compile_log import GraphCode, KernelCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

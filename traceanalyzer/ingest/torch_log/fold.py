@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from traceanalyzer.compile_log import CacheEvent, Compilation, CompileLog, GraphCode, TritonKernel
 from traceanalyzer.ingest.torch_log.code import lines_of_stacks, node_lines, read_code, with_lines
 from traceanalyzer.ingest.torch_log.explained import breaks_of_restarts, first_line, read_break, read_metrics
-from traceanalyzer.ingest.torch_log.facts import CacheEvent, Compilation, CompileLog, GraphCode, TritonKernel
 from traceanalyzer.ingest.torch_log.records import kind_of
 from traceanalyzer.ingest.torch_log.spans import SpanBuilder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from traceanalyzer.ingest.torch_log.facts import CacheLayer, CacheState
-    from traceanalyzer.ingest.torch_log.records import Counts, Record
+    from traceanalyzer.compile_log import CacheLayer, CacheState, Counts
+    from traceanalyzer.ingest.torch_log.records import Record
 
 LOGS_BREAKS = (2, 6)
 """PyTorch from here on has a record for each graph break."""

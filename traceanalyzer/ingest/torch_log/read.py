@@ -6,17 +6,18 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from traceanalyzer.compile_log import Counts
 from traceanalyzer.errors import EmptyRecordingError, UnreadableInputError
 from traceanalyzer.ingest.stream import cannot_open, open_stream
 from traceanalyzer.ingest.torch_log.fold import WANTED, Fold
 from traceanalyzer.ingest.torch_log.lines import lines
-from traceanalyzer.ingest.torch_log.records import Counts, records
+from traceanalyzer.ingest.torch_log.records import records
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from traceanalyzer.ingest.torch_log.facts import CompileLog
+    from traceanalyzer.compile_log import CompileLog
     from traceanalyzer.ingest.torch_log.records import Record
 
 RECORD_IN_HEAD = re.compile(

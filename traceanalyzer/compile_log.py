@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
-
-if TYPE_CHECKING:
-    from traceanalyzer.ingest.torch_log.records import Counts
+from typing import Literal
 
 CacheLayer = Literal["fx_graph", "aot_autograd"]
 CacheState = Literal["hit", "miss", "bypass"]
+
+LIMIT = re.compile(r"(?:cache|recompile)[ _]?(?:size)?[ _]?limit|(?:Cache|Recompile)LimitExceeded", re.IGNORECASE)
+"""What dynamo says when it has compiled a function as often as it may."""
+_RESUMED = re.compile(r"torch_dynamo_resume_in_.*_at_(\d+)$")
+
+
+def resumed_at(function: str) -> int | None:
+    """The line at which a function goes on after a graph break, of the name dynamo gives to what goes on."""
+    found = _RESUMED.search(function)
+    return int(found[1]) if found else None
 
 
 @dataclass(frozen=True)
@@ -160,6 +168,25 @@ class Compilation:
         """Whether the code had been compiled before, and a guard of that said no. What failed to compile is tried again
         under a new id, and is not one."""
         return bool(self.recompile_reasons) or self.cache_size > 0
+
+
+@dataclass
+class Counts:
+    """What was in the file, good and bad."""
+
+    records: int = 0
+    lines: int = 0
+    payload_bytes: int = 0
+    unreadable: int = 0
+    """Lines that look like records but whose JSON cannot be read."""
+    stray_lines: int = 0
+    """Lines that are neither a record nor part of a payload: what the program itself wrote."""
+    damaged_payloads: int = 0
+    """Payloads that are not what their record's MD5 says: cut off, or mixed with other text."""
+    shortened: int = 0
+    """Lines and payloads longer than what is kept of one."""
+    unknown: dict[str, int] = field(default_factory=dict)
+    """Records of kinds that say nothing here, by kind."""
 
 
 @dataclass(frozen=True)
