@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import traceanalyzer as ta
 from benchmarks.calibration import Sensitivity, cross_validated, sensitivity
+from traceanalyzer.analysis.measure import measure_ranks
 from traceanalyzer.analysis.replay import scenarios
 from traceanalyzer.analysis.replay.scenarios import SCENARIOS, Scenario, buckets_of, combined
 from traceanalyzer.analysis.replay.whatif import Replay, step_ms

@@ -1,9 +1,9 @@
 """What each recording of a capture says of the step without the profiler: `python -m benchmarks.collect_light OUT`.
 
 For a host with one GPU, timm, torchvision and transformers. Each program runs in a process of its own: a stopwatch,
-a capture (steps timed, a light recording, a full one), a stopwatch again, then a profile as a user would record it, which
-leaves CUPTI switched on, and a stopwatch again. Then
-scripts that use torch.profiler themselves run under the collector. Writes `light.json` and the captures, packed.
+a capture (steps timed, a light recording, a full one), a stopwatch again, then a profile as a user would record it,
+which leaves CUPTI switched on, and a stopwatch again. Then scripts that use torch.profiler themselves run under the
+collector. Writes `light.json` and the captures, packed.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ until a run takes `--seconds`, so that what is measured is the growth and not th
 from __future__ import annotations
 
 import argparse
+import contextlib
 import gc
 import math
 import sys
@@ -75,10 +76,8 @@ def _cost(data: bytes) -> float:
         path.write_bytes(data)
         gc.collect()
         start = time.process_time()
-        try:
+        with contextlib.suppress(TraceAnalyzerError):
             render_json(redact(build_report(load([path]))))
-        except TraceAnalyzerError:
-            pass
         return time.process_time() - start
 
 

@@ -1,3 +1,4 @@
+# ruff: noqa: E501 rows of recordings
 """Inputs by name and size: shapes of recordings, honest and hostile, whose cost must not grow faster than n log n."""
 
 from __future__ import annotations
@@ -72,6 +73,19 @@ def steps_on_threads(n: int) -> bytes:
 
 def kernels_at_one_instant(n: int) -> bytes:
     return _trace(_steps(n) + [row for i in range(n) for row in _launch(i, 10 * i, 5 * n, 5)])
+
+
+def kernels_at_one_instant_on_streams(n: int) -> bytes:
+    return _trace(_steps(n) + [row for i in range(n) for row in _launch(i, 10 * i, 5 * n, 5, stream=i % 64)])
+
+
+def kernels_end_at_one_instant(n: int) -> bytes:
+    rows = [row for i in range(n) for row in _launch(i, 10 * i, 10 * i + 5, 10 * n - 10 * i, stream=7 + i % 2)]
+    return _trace(_steps(n) + rows)
+
+
+def all_at_one_instant(n: int) -> bytes:
+    return _trace(_steps(n) + [row for i in range(n) for row in _launch(i, 1, 5 * n, 5, stream=7 + i % 3)])
 
 
 def kernels_all_overlap(n: int) -> bytes:
@@ -161,20 +175,22 @@ def long_name(n: int) -> bytes:
 
 def long_namespaces(n: int) -> bytes:
     return _trace(
-        _steps(4) + [_op("a::" * n, 1, 5)] + _launch(0, 1, 5, 5, name="void a::" + "b::" * n + "k<" + "c<" * n)
+        [*_steps(4), _op("a::" * n, 1, 5), *_launch(0, 1, 5, 5, name="void a::" + "b::" * n + "k<" + "c<" * n)]
     )
 
 
 def long_path(n: int) -> bytes:
     name = "/" + "a/" * n + "b.py(3): f"
-    return _trace(_steps(4) + [_span("python_function", name, 1, 30)] + _launch(0, 3, 5, 5, name="=a/b:" * n))
+    return _trace([*_steps(4), _span("python_function", name, 1, 30), *_launch(0, 3, 5, 5, name="=a/b:" * n)])
 
 
 def long_shape(n: int) -> bytes:
     return _trace(
-        _steps(4)
-        + [_op("aten::cat", 1, 5, **{"Input Dims": [[[1]] * n], "Input type": ["TensorList"]})]
-        + _launch(0, 1, 5, 5)
+        [
+            *_steps(4),
+            _op("aten::cat", 1, 5, **{"Input Dims": [[[1]] * n], "Input type": ["TensorList"]}),
+            *_launch(0, 1, 5, 5),
+        ]
     )
 
 
@@ -412,7 +428,8 @@ def nsys_processes(n: int) -> bytes:
 FAMILIES: dict[str, Callable[[int], bytes]] = {
     f.__name__: f
     for f in (
-        plain, many_steps, nested_steps, overlapping_steps, steps_on_threads, kernels_at_one_instant, kernels_all_overlap, empty_kernels,
+        plain, many_steps, nested_steps, overlapping_steps, steps_on_threads, kernels_at_one_instant,
+        kernels_at_one_instant_on_streams, kernels_end_at_one_instant, all_at_one_instant, kernels_all_overlap, empty_kernels,
         launches_at_one_instant, launches_overlap, deep_ops, deep_ops_with_launches, deep_annotations, deep_python, many_threads,
         many_streams, many_devices, many_processes, distinct_names, distinct_shapes, long_name, long_namespaces, long_path, long_shape,
         syncs, waits_at_one_instant, collectives, world_size, memory_events, copies, graphs, flows, backward_links, one_sequence_number,

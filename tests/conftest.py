@@ -9,10 +9,11 @@ from hypothesis import settings
 
 settings.register_profile("default", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
-settings.load_profile("ci" if os.environ.get("CI") else "default")
+settings.register_profile("mutants", deadline=None, derandomize=True, max_examples=25)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "default"))
 
 EXPECTED_SKIPS = (
-    "could not import 'torch'",
+    *(() if os.environ.get("WITH_TORCH") else ("could not import 'torch'",)),
     "no Chromium is installed",
     "root may read everything",
     "the rows of steps do not say which of several devices they are of",

@@ -41,7 +41,7 @@ def was_read(path: Path) -> bool:
 
 
 def read_whole(path: Path, most: int | None = None) -> bytes:
-    """The bytes of a small file. Raises OSError; UnreadableInputError where it has more than `most` (`limits().side`)."""
+    """The bytes of a small file. Raises OSError; UnreadableInputError above `most` bytes (`limits().side`)."""
     most = limits().side if most is None else most
     with note_read(path).open("rb") as file:
         data = file.read(most + 1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -39,11 +38,8 @@ class Measured:
     run: Run
     each: list[Measurements]
     """The ranks that were asked for."""
-
-    @cached_property
-    def ranks(self) -> RankComparison:
-        """The ranks that were asked for, compared."""
-        return compare_ranks(self.each)
+    ranks: RankComparison
+    """The same, compared."""
 
     @property
     def critical(self) -> Measurements:
@@ -61,7 +57,11 @@ def measured(run: Run, selection: Selection | None = None, knowledge: Knowledge 
     chosen = _of_rank(run, selection.rank)
     traces = [only_device(t, selection.device) if i in chosen else t for i, t in enumerate(run.traces)]
     every = measure_ranks(traces, knowledge, selection.step)
-    return Measured(run, [every[i] for i in chosen])
+    each = [every[i] for i in chosen]
+    ranks = compare_ranks(each)
+    for one in each:
+        one.ranks = ranks
+    return Measured(run, each, ranks)
 
 
 def _of_rank(run: Run, rank: int | None) -> list[int]:

@@ -116,8 +116,8 @@ MOST_RANKS = 2**24
 
 
 def column(dtype: type[np.generic], *, fill: int = -1, text: bool = False, most: int | None = None) -> Any:
-    """A table column of `dtype`, filled with `fill` where a reader has nothing; `text` marks string codes; numbers above
-    `most` count as not recorded."""
+    """A table column of `dtype`, filled with `fill` where a reader has nothing; `text` marks string codes; numbers
+    above `most` count as not recorded."""
     return field(metadata={"dtype": np.dtype(dtype), "fill": fill, "text": text, "most": most})
 
 

@@ -1,4 +1,4 @@
-"""Environment variables that a report may show; a recorder keeps no others, and of others' captures no others are read."""
+"""Environment variables that a report may show: no others are recorded, nor read from captures of other origin."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def launch(p: Program) -> None:
 
 def sync(p: Program) -> None:
     for _ in range(10):
-        p.spend(15).launch(ADD, 3).sync()
+        p.spend(15).launch(ADD, 12).sync()
 
 
 def loading(p: Program) -> None:

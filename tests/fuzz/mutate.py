@@ -1,3 +1,4 @@
+# ruff: noqa: E501, S608 long lists of odd values; statements on a file made for the purpose
 """Mutations: of bytes, of JSON values by their structure, of lines, of rows and schemas of SQLite files."""
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def _change_dict(holder: dict[str, Any], random: Random) -> None:
     what = random.random()
     if what < 0.65:
         old = holder[key]
-        near = isinstance(old, int | float) and not isinstance(old, bool) and random.random() < 0.4
+        near = isinstance(old, int | float) and not isinstance(old, bool) and abs(old) < 1e300 and random.random() < 0.4
         holder[key] = old + random.choice((-1, 1, 1000, -1000, 1e6)) if near else odd(random)
     elif what < 0.8:
         del holder[key]

@@ -42,9 +42,11 @@ from traceanalyzer.analysis.tables.step_metrics import (
 from traceanalyzer.analysis.tables.step_parts import StepPart, step_parts
 from traceanalyzer.analysis.tables.syncs import SyncRow, sync_rows
 from traceanalyzer.analysis.tables.timing import (
+    StepKinds,
     TimingStats,
     UnprofiledTime,
     contradicted,
+    kinds_of_steps,
     timing_stats,
     unprofiled_time,
 )
@@ -57,6 +59,7 @@ if TYPE_CHECKING:
     from traceanalyzer.analysis.joined.knowledge import Knowledge
     from traceanalyzer.analysis.memory.measure import MemoryOfDevice
     from traceanalyzer.analysis.memory.stats import MemoryStats
+    from traceanalyzer.analysis.ranks.compare import RankComparison
     from traceanalyzer.trace import Trace
 
 
@@ -76,6 +79,8 @@ class Measurements(Rated):
 
     peers: tuple[Rated, ...] = ()
     """The other ranks of its run."""
+    ranks: RankComparison | None = None
+    """The ranks that it is reported with, compared; None where it was measured alone."""
 
     @cached_property
     def coverage(self) -> Coverage:
@@ -173,9 +178,9 @@ class Measurements(Rated):
         """The critical path of the step replayed without the profiler; None where no cost of it is known, or where the
         replay is too far from the recording."""
         replay = self.replay
-        if replay is None or not replay.faithful or replay.usual is replay.recorded:
+        if replay is None or not replay.faithful:
             return None
-        return replayed_path_time(replay.usual)
+        return replayed_path_time(replay.usual, replay.scale)
 
     @cached_property
     def path(self) -> list[PathRow]:
@@ -233,12 +238,22 @@ class Measurements(Rated):
         return timing_stats(self.trace.step_timings)
 
     @cached_property
+    def said_unprofiled(self) -> UnprofiledTime | None:
+        """The step without the profiler as the capture says, whether or not the recording agrees."""
+        return unprofiled_time(self.trace)
+
+    @cached_property
     def unprofiled_time(self) -> UnprofiledTime | None:
         """The step timed without the profiler; None where it was not, or where recorded steps contradict it."""
-        timed = unprofiled_time(self.trace)
+        timed = self.said_unprofiled
         if timed is None or not self.steps.found or contradicted(timed, self.mean_step_ms):
             return None
         return timed
+
+    @cached_property
+    def kinds(self) -> StepKinds | None:
+        """Two kinds of steady recorded steps, where there are; None where they are alike."""
+        return kinds_of_steps(self.steps.duration[self.steps.steady]) if self.steps.found else None
 
     @cached_property
     def roofline_step(self) -> RooflineStep | None:

@@ -86,7 +86,7 @@ def _limits(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> No
     known = [f.name for f in fields(Limits)]
     changes = {}
     for text in texts:
-        name, _sign, number = text.partition("=")
+        name, number = text.partition("=")[::2]
         count = _COUNT.fullmatch(number)
         if name not in known or count is None:
             raise click.BadParameter(f"{text!r} is not NAME=N with one of {', '.join(known)}")

@@ -1,17 +1,20 @@
 """The bottleneck class: which part of the step's wall-clock time is the largest.
 
-The step's budget, its idle time taken apart by cause and its compute time taken apart by what usually limits
-the kernels, is a partition of the step. The class is the largest part (compute and memory compete as one:
-the device is the bottleneck; then the larger of the two names it). Confidence is the margin over the second
-largest part, discounted for thin evidence.
+The budget of the step that the report speaks of, its idle time taken apart by cause and its compute time taken apart by
+what usually limits the kernels, is a partition of the step. The class is the largest part (compute and memory compete
+as one: the device is the bottleneck; then the larger of the two names it). Where the second largest part is nearly as
+large, or another large part is what a change is predicted to gain most from, there is no single cause: both are named,
+and the class is the one to change first. Confidence is the margin over the second largest part, discounted for thin
+evidence.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from traceanalyzer.analysis.groups.bounds import rated_share
 from traceanalyzer.diagnosis.finding import BottleneckClass, Summary
-from traceanalyzer.diagnosis.shares import Shares, missing_kernels, rated_share, step_shares
+from traceanalyzer.diagnosis.shares import Shares, missing_kernels, step_shares
 from traceanalyzer.diagnosis.timing import timing_summary
 
 if TYPE_CHECKING:
@@ -21,6 +24,10 @@ MIN_DEVICE_OPS = 10
 """A recording without repeated steps and with fewer device ops than this is not classified."""
 TOO_MANY_MISSING = 0.1
 """With more of the launches' kernels missing, what looks idle may have been busy."""
+CLOSE = 0.1
+"""Two parts that differ by less of the step are equally much the cause."""
+LARGE = 0.2
+"""A part from this share of the step on is worth changing first where that gains more than anything else."""
 MAX_CONFIDENCE = 0.95
 BASE_CONFIDENCE = 0.5
 """Confidence of a verdict whose margin over the runner-up is nil."""
@@ -40,39 +47,58 @@ RATED_SHARE = 0.9
 """Share of the compute time from which the roofline, not the names, tells compute from memory."""
 
 
-def classify(m: Measurements) -> Summary:
-    """The verdict on a process."""
-    if m.trace.source == "timing_log":
+class _Verdict(NamedTuple):
+    """Parts of the step by name: the cause, the one named beside it, and the margin."""
+
+    cause: str
+    beside: str | None
+    margin: float
+
+
+def classify(m: Measurements, best: BottleneckClass | None = None) -> Summary:
+    """The verdict on a process; `best` is the class of the change that is predicted to gain most."""
+    if m.trace.only_step_times:
         return timing_summary(m)
+    step_ms = m.step.step_ms if m.steps.found else None
     shares = step_shares(m)
     reason = _too_thin(m, shares)
     if shares is None or reason:
-        return Summary("inconclusive", 0.0, f"Inconclusive: {reason}")
-    parts = {
-        "device": shares.device,
-        "communication": shares.communication,
-        "transfer": shares.transfer,
-        "launch": shares.launch,
-        "sync": shares.sync,
-        "input": shares.input,
-        "host": shares.host,
-        "unexplained": shares.unexplained,
-    }
-    (top, share), (_, second) = sorted(parts.items(), key=lambda item: -item[1])[:2]
-    confidence = min(MAX_CONFIDENCE, BASE_CONFIDENCE + share - second) * _evidence_factor(m)
-    if top == "unexplained":
-        text = f"Inconclusive: the GPU idles {share:.0%} of the step for reasons this recording does not show."
-        return Summary("inconclusive", 0.0, text)
-    bottleneck = _name(top, shares)
-    if top == "device" and rated_share(m) < RATED_SHARE:
+        return Summary("inconclusive", 0.0, f"Inconclusive: {reason}", m.step.basis, step_ms)
+    verdict = _verdict(_parts(shares), None if best is None else _part(best))
+    if verdict.cause == "unexplained":
+        text = f"Inconclusive: {_reason(m, 'unexplained', shares)}."
+        return Summary("inconclusive", 0.0, text, m.step.basis, step_ms)
+    bottleneck = _name(verdict.cause, shares)
+    confidence = min(MAX_CONFIDENCE, BASE_CONFIDENCE + verdict.margin) * _evidence_factor(m)
+    if verdict.cause == "device" and rated_share(m) < RATED_SHARE:
         confidence *= BY_CLASS_FACTOR
-    return Summary(bottleneck, round(confidence, 2), _headline(m, bottleneck, shares))
+    return Summary(bottleneck, round(confidence, 2), _headline(m, verdict, shares), m.step.basis, step_ms)
 
 
-def _name(top: str, shares: Shares) -> BottleneckClass:
-    if top == "device":
+def _parts(shares: Shares) -> dict[str, float]:
+    names = ("device", "communication", "transfer", "launch", "sync", "input", "host", "unexplained")
+    return {name: getattr(shares, name) for name in names}
+
+
+def _verdict(parts: dict[str, float], best: str | None) -> _Verdict:
+    (top, share), (second, beside) = sorted(parts.items(), key=lambda item: -item[1])[:2]
+    if best is not None and best != top != "unexplained" and parts[best] >= LARGE:
+        return _Verdict(best, top, 0.0)
+    margin = share - beside
+    return _Verdict(top, second if margin < CLOSE else None, margin)
+
+
+def _part(cls: BottleneckClass) -> str | None:
+    """The part of the step that a class is."""
+    if cls == "inconclusive":
+        return None
+    return "device" if cls in ("compute", "memory") else cls
+
+
+def _name(part: str, shares: Shares) -> BottleneckClass:
+    if part == "device":
         return "compute" if shares.compute >= shares.memory else "memory"
-    return top  # type: ignore[return-value]  # the keys of `parts` but device and unexplained are classes
+    return part  # type: ignore[return-value]  # the names of parts but device and unexplained are classes
 
 
 def _too_thin(m: Measurements, shares: Shares | None) -> str:
@@ -99,21 +125,47 @@ def _evidence_factor(m: Measurements) -> float:
     return factor
 
 
-_REASONS: dict[BottleneckClass, str] = {
-    "compute": "the GPU computes {device:.0%} of {step}, mostly in kernels whose ceiling is arithmetic",
-    "memory": "the GPU computes {device:.0%} of {step}, mostly in kernels whose ceiling is memory bandwidth",
-    "communication": "communication that no computation hides takes {communication:.0%} of {step}",
-    "transfer": "memory copies that nothing hides take {transfer:.0%} of {step}",
-    "launch": "the GPU waits {launch:.0%} of {step} for the host to issue work",
-    "sync": "the GPU idles {sync:.0%} of {step} because the host kept waiting for it and queued nothing ahead",
-    "input": "the GPU waits {input:.0%} of {step} for input data",
-    "host": "the GPU waits {host:.0%} of {step} for host work between launches",
+_REASONS = {
+    "compute": "the GPU computes for {}, mostly in kernels whose ceiling is arithmetic",
+    "memory": "the GPU computes for {}, mostly in kernels whose ceiling is memory bandwidth",
+    "communication": "communication that does not overlap with compute takes {}",
+    "transfer": "memory copies that overlap with nothing take {}",
+    "launch": "the GPU is idle for {} while the CPU issues work",
+    "sync": "the GPU is idle for {} because the CPU keeps blocking on it and queues nothing ahead",
+    "input": "the GPU is idle for {} waiting for input data",
+    "host": "the GPU is idle for {} during other CPU work between launches",
+    "unexplained": "the GPU is idle for {} for reasons that this recording does not show",
 }
 
 
-def _headline(m: Measurements, bottleneck: BottleneckClass, shares: Shares) -> str:
-    what = "the step" if m.steps.found else "the recording"
-    step = f"{what} ({m.mean_step_ms:.3g} ms)"
-    values = {name: getattr(shares, name) for name in ("communication", "transfer", "launch", "sync", "input", "host")}
-    reason = _REASONS[bottleneck].format(step=step, device=shares.device, **values)
-    return f"{bottleneck.capitalize()}-bound: {reason}."
+def _reason(m: Measurements, part: str, shares: Shares, *, brief: bool = False) -> str:
+    """Why a part of the step is long; the step itself is named unless it was before."""
+    share = _parts(shares)[part]
+    time = f"{share * m.step.step_ms:.3g} ms ({share:.0%})"
+    text = _REASONS["unexplained" if part == "unexplained" else _name(part, shares)]
+    return text.format(time if brief else f"{time} of {_whole(m)}")
+
+
+def _whole(m: Measurements) -> str:
+    if not m.steps.found:
+        return f"the {m.step.step_ms:.3g} ms recording"
+    without = " (without the profiler)" if m.step.basis == "unprofiled" else ""
+    return f"each {m.step.step_ms:.3g} ms step{without}"
+
+
+def _headline(m: Measurements, verdict: _Verdict, shares: Shares) -> str:
+    reason = _reason(m, verdict.cause, shares)
+    if verdict.beside is None:
+        return f"{_name(verdict.cause, shares).capitalize()}-bound: {reason}.{_kinds(m)}"
+    return f"No single cause: {reason}; {_reason(m, verdict.beside, shares, brief=True)}.{_kinds(m)}"
+
+
+def _kinds(m: Measurements) -> str:
+    """That the recorded steps are of two kinds, where they are."""
+    kinds = m.kinds
+    if kinds is None:
+        return ""
+    return (
+        f" The recorded steps are of two kinds: about {kinds.fast_ms:.3g} ms, and {kinds.slow_ms:.3g} ms "
+        f"({kinds.slow_share:.0%} of them)."
+    )

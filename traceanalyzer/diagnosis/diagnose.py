@@ -1,30 +1,45 @@
-"""From the rules' drafts to findings and recommendations: headroom settled once, ranked, worded alike."""
+"""From the rules' drafts to findings and recommendations: headroom settled once, ranked, worded alike.
+
+All of it speaks of one step (`Measurements.step`): headroom is part of it, and every prediction starts from it.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
 
 from traceanalyzer.analysis.replay.scenarios import Scenario, less_compute
+from traceanalyzer.analysis.replay.whatif import MODEL_SPREAD
 from traceanalyzer.diagnosis.classify import classify
 from traceanalyzer.diagnosis.finding import Finding, Recommendation, Severity, Summary
 from traceanalyzer.diagnosis.rules import RULES
+from traceanalyzer.diagnosis.rules.device import GPU_BUSY
 from traceanalyzer.diagnosis.timing import timing_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterator, Sequence
 
     from traceanalyzer.analysis.measure import Measurements
     from traceanalyzer.diagnosis.draft import Draft, Remedy
+    from traceanalyzer.diagnosis.finding import BottleneckClass
+    from traceanalyzer.trace import Bool
+
+    Rule = Callable[[Measurements, Bool], Iterator[Draft]]
 
 MIN_SHARE = 0.01
 """Findings that could win less than this share of the step are left out: it is within the spread of steps."""
 MEDIUM_SHARE = 0.05
 """Findings of unknown headroom are told from this share of the step on; known ones are `medium` from here."""
-RANGE_SHARE = 0.02
-"""Ranges of predictions narrower than this share of the step are not worth reading."""
 HIGH_SHARE = 0.2
 """Findings from this share of the step on are `high`: worth a day's work."""
+LARGE_SPEEDUP = 1.25
+"""A change that gains a fifth of the step decides what is named first."""
+BEYOND = 1.05
+"""A change that gains this many times its finding's headroom gains from other findings, too, and says so."""
+
+Ranked = TypeVar("Ranked", Finding, Recommendation)
 
 
 @dataclass(frozen=True)
@@ -36,41 +51,41 @@ class Diagnosis:
     recommendations: list[Recommendation]
 
 
-def diagnose(m: Measurements, more: Iterable[Draft] = ()) -> Diagnosis:
-    """Diagnose the process; `more` are drafts from outside it (comparison of ranks), which go first."""
-    drafts = [*more, *(draft for rule in RULES for draft in rule(m))]
-    settled = [(draft, headroom) for draft, headroom in _settle(m, drafts) if _worth_telling(m, draft, headroom)]
+def diagnose(m: Measurements, rules: Sequence[Rule] = RULES) -> Diagnosis:
+    """Diagnose the process."""
+    settled = [(draft, headroom) for draft, headroom in settle(m, rules) if _worth_telling(m, draft, headroom)]
     settled.sort(key=lambda pair: -1.0 if pair[1] is None else pair[1], reverse=True)
     findings = [_finding(m, draft, headroom) for draft, headroom in settled]
-    summary = classify(m)
-    known = summary.bottleneck != "inconclusive"
-    advised = [(d, r, h) for d, h in settled for r in d.remedies if _every_part_counts(m, r)] if known else []
-    advice = [a for a in (_advice(m, *one) for one in advised) if _worth_doing(a)]
-    advice.sort(key=lambda a: float("inf") if a.predicted_step_ms is None else a.predicted_step_ms)
+    advice = _advice(m, settled)
+    summary = classify(m, _worth_most(advice))
     across = [f.title for f in findings if f.id == "straggler"]
     return Diagnosis(
-        replace(summary, headline=" ".join([summary.headline, *(f"{t}." for t in across)])), findings, advice
+        replace(summary, headline=" ".join([summary.headline, *(f"{t}." for t in across)])),
+        _agreeing(findings, summary.bottleneck),
+        [] if summary.bottleneck == "inconclusive" else _agreeing(advice, summary.bottleneck),
     )
 
 
-def _settle(m: Measurements, drafts: list[Draft]) -> list[tuple[Draft, float | None]]:
-    """Give each draft what it claims as far as its part of the step has not been given away already."""
-    left = _parts_of_step(m)
+def settle(m: Measurements, rules: Sequence[Rule] = RULES) -> list[tuple[Draft, float | None]]:
+    """The rules' drafts, each with what it claims as far as its part of the step has not been given away already."""
+    left, free = _parts_of_step(m), np.ones(len(m.trace.device_ops), bool)
     result: list[tuple[Draft, float | None]] = []
-    for draft in drafts:
-        if draft.claim_ms is None:
-            result.append((draft, None))
-            continue
-        headroom = min(draft.claim_ms, left.get(draft.part, 0.0))
-        left[draft.part] = left.get(draft.part, 0.0) - headroom
-        result.append((draft, headroom))
+    for rule in rules:
+        for draft in rule(m, free):
+            if draft.claim_ms is not None and draft.claim_ms <= 0:
+                continue
+            if draft.rows is not None:
+                free = free & ~draft.rows
+            headroom = None if draft.claim_ms is None else min(draft.claim_ms, left.get(draft.part, 0.0))
+            left[draft.part] = left.get(draft.part, 0.0) - (headroom or 0.0)
+            result.append((draft, headroom))
     return result
 
 
 def _parts_of_step(m: Measurements) -> dict[str, float]:
-    if m.budget is None or m.idle is None:
+    budget, idle = m.step.budget, m.step.idle
+    if budget is None or idle is None:
         return timing_parts(m)
-    budget, idle = m.budget, m.idle
     return {
         "compute": budget.compute,
         "exposed_communication": budget.exposed_communication,
@@ -89,24 +104,23 @@ def _worth_telling(m: Measurements, draft: Draft, headroom: float | None) -> boo
     """Whether a finding is large enough; one without known headroom goes by its evidence's
     share, or is a plain fact (text) about the recording."""
     if headroom is not None:
-        return headroom >= MIN_SHARE * m.mean_step_ms
+        return headroom >= MIN_SHARE * m.step.step_ms
     share = draft.evidence[0].value
     return isinstance(share, str) or (isinstance(share, float) and share >= MEDIUM_SHARE)
 
 
-def _every_part_counts(m: Measurements, remedy: Remedy) -> bool:
-    """Whether each of the remedies that this one combines would bring something on its own."""
-    if remedy.scenario is None or m.replay is None:
-        return True
-    enough = (1.0 - MIN_SHARE) * m.replay.base_ms
-    predicted = [m.replay.predict(part).step_ms for part in remedy.scenario.parts]
-    return all(step is not None and step <= enough for step in predicted)
+def _agreeing(ranked: list[Ranked], cls: BottleneckClass) -> list[Ranked]:
+    """The list with what is said of the GPU's own work, which has no figure to be ranked by, in front, where the
+    verdict names that work and something else would come first."""
+    if not ranked or ranked[0].cls == cls:
+        return ranked
+    return sorted(ranked, key=lambda one: not (one.cls == cls and one.id == GPU_BUSY))
 
 
-def _worth_doing(advice: Recommendation) -> bool:
-    """Whether a remedy is predicted to shorten the step, or its gain is not known: what hides behind something longer
-    gains nothing."""
-    return advice.predicted_speedup is None or advice.predicted_speedup * (1.0 - MIN_SHARE) >= 1.0
+def _worth_most(advice: list[Recommendation]) -> BottleneckClass | None:
+    """The class of the change that gains most, where that is a large part of the step."""
+    predicted = [a for a in advice if a.predicted_speedup is not None]
+    return predicted[0].cls if predicted and (predicted[0].predicted_speedup or 1.0) >= LARGE_SPEEDUP else None
 
 
 def _finding(m: Measurements, draft: Draft, headroom: float | None) -> Finding:
@@ -116,44 +130,61 @@ def _finding(m: Measurements, draft: Draft, headroom: float | None) -> Finding:
 def _severity(m: Measurements, headroom: float | None) -> Severity:
     if headroom is None:
         return "info"
-    share = headroom / m.mean_step_ms if m.mean_step_ms > 0 else 0.0
+    share = headroom / m.step.step_ms if m.step.step_ms > 0 else 0.0
     return "high" if share >= HIGH_SHARE else "medium" if share >= MEDIUM_SHARE else "low"
 
 
-def _advice(m: Measurements, draft: Draft, remedy: Remedy, headroom: float | None) -> Recommendation:
+def _advice(m: Measurements, settled: list[tuple[Draft, float | None]]) -> list[Recommendation]:
+    """What to do, by the step that it is predicted to lead to."""
+    wanted = [(d, r, h) for d, h in settled for r in d.remedies if _every_part_counts(m, r)]
+    made = [recommendation for one in wanted if _worth_doing(recommendation := _recommendation(m, *one))]
+    return sorted(made, key=lambda a: float("inf") if a.predicted_step_ms is None else a.predicted_step_ms)
+
+
+def _every_part_counts(m: Measurements, remedy: Remedy) -> bool:
+    """Whether each of the remedies that this one combines would bring something on its own."""
+    replay = m.replay
+    if remedy.scenario is None or replay is None:
+        return True
+    return all(replay.gain_ms(part) >= MIN_SHARE * replay.base_ms for part in remedy.scenario.parts)
+
+
+def _worth_doing(advice: Recommendation) -> bool:
+    """Whether a remedy is predicted to shorten the step, or its gain is not known: what hides behind something longer
+    gains nothing."""
+    return advice.predicted_speedup is None or advice.predicted_speedup * (1.0 - MIN_SHARE) >= 1.0
+
+
+def _recommendation(m: Measurements, draft: Draft, remedy: Remedy, headroom: float | None) -> Recommendation:
+    base, basis = m.step.step_ms, remedy.basis
     step: float | None = None
-    base, basis = m.mean_step_ms, remedy.basis
+    low: float | None = None
+    high: float | None = None
     scenario = remedy.scenario or _shorter_compute(m, draft, headroom)
     if scenario is not None and m.replay is not None and m.replay.faithful:
         prediction = m.replay.predict(scenario)
-        base, step = m.replay.base_ms, prediction.step_ms
-        basis = f"replayed without the profiler: {prediction.basis}"
-        low, high = prediction.low_ms, prediction.high_ms
-        if low is not None and high is not None and high - low > RANGE_SHARE * base:
-            basis += f" (range {low:.3g} to {high:.3g} ms)"
+        step, low, high = prediction.step_ms, prediction.low_ms, prediction.high_ms
+        basis = f"replayed without the profiler: {prediction.basis}{_beyond(base, step, headroom)}"
     elif headroom is not None and m.steps.found:
-        base, step = m.unprofiled_step_ms or base, _bound_ms(m, draft, headroom)
-        basis = f"not replayed; gains at most this: {basis}" if m.replay is not None else basis
+        step = base - headroom if headroom < base else None
+        basis = f"not replayed; gains at most this: {basis}" if len(m.trace.api_calls) else basis
+    if step is not None and low is None:
+        low, high = step * (1.0 - MODEL_SPREAD), max(base, step * (1.0 + MODEL_SPREAD))
     speedup = base / step if step else None
-    return Recommendation(draft.id + remedy.suffix, draft.cls, remedy.action, step, speedup, basis)
+    id_ = draft.id + remedy.suffix
+    return Recommendation(id_, remedy.cls or draft.cls, remedy.action, step, speedup, basis, remedy.name, low, high)
 
 
-def _bound_ms(m: Measurements, draft: Draft, headroom: float) -> float | None:
-    """The least that a step without the profiler can take without what a finding names, ms; None where that is nothing.
-
-    The profiler makes the device idle longer: without it there is no more idle time to win than lies beside the work.
-    """
-    if m.unprofiled_step_ms is None:
-        return m.mean_step_ms - headroom
-    least = m.unprofiled_step_ms - headroom
-    if m.budget is not None and draft.part.startswith("idle."):
-        least = max(least, m.mean_step_ms - m.budget.idle)
-    return least if least > 0 else None
+def _beyond(base: float, step: float | None, headroom: float | None) -> str:
+    """Why more is gained than the finding's headroom, where it is."""
+    if step is None or headroom is None or base - step <= BEYOND * headroom:
+        return ""
+    return "; it gains more than the finding's headroom, because it also shortens what other findings count"
 
 
 def _shorter_compute(m: Measurements, draft: Draft, headroom: float | None) -> Scenario | None:
     """The scenario of a finding on the computation: shorter by its headroom, the remedy's basis says why."""
-    if draft.part != "compute" or not headroom or m.budget is None:
+    if draft.part != "compute" or not headroom or m.step.budget is None:
         return None
     basis = "; ".join(remedy.basis for remedy in draft.remedies)
-    return Scenario(draft.id, less_compute(headroom / m.budget.compute), basis)
+    return Scenario(draft.id, less_compute(min(headroom / m.step.budget.compute, 1.0)), basis)

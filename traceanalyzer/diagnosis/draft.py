@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Literal
 from traceanalyzer.diagnosis.finding import Evidence
 
 if TYPE_CHECKING:
+    from traceanalyzer.analysis.measure import Measurements
     from traceanalyzer.analysis.replay.scenarios import Scenario
-    from traceanalyzer.diagnosis.finding import BottleneckClass
+    from traceanalyzer.diagnosis.finding import BottleneckClass, RemedyName
+    from traceanalyzer.trace import Bool
 
-Slice = Literal[
+Part = Literal[
     "compute",
     "exposed_communication",
     "exposed_copy",
@@ -36,21 +38,34 @@ class Remedy:
     scenario: Scenario | None = None
     suffix: str = ""
     """Ending of the recommendation's id, where a finding has several remedies."""
+    cls: BottleneckClass | None = None
+    """Class of bottleneck that it is against, where that is not the finding's."""
+    name: RemedyName | None = None
+    """The change of the program in the contract's words; None where there is no word for it."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Draft:
-    """A finding as a rule sees it. `claim_ms` is None where the recording cannot tell what there is to win."""
+    """A finding as a rule sees it. `claim_ms`, of the step that `Measurements.step` is, is None where the recording
+    cannot tell what there is to win."""
 
     id: str
     cls: BottleneckClass
     title: str
-    part: Slice
+    part: Part
     claim_ms: float | None
     evidence: list[Evidence]
     remedies: list[Remedy] = field(default_factory=list)
+    rows: Bool | None = None
+    """Device ops whose time it would save: no later rule may claim these too."""
 
 
-def share(value_ms: float, step_ms: float, what: str, threshold: float | None = None) -> Evidence:
-    """Evidence that something takes a share of the step."""
-    return Evidence(what, value_ms / step_ms if step_ms else None, "share", "of the mean steady-state step", threshold)
+def share(m: Measurements, value_ms: float, what: str, threshold: float | None = None) -> Evidence:
+    """Evidence that something takes a share of the step that the report speaks of."""
+    of = "of the step without the profiler" if m.step.basis == "unprofiled" else "of the mean steady-state step"
+    return Evidence(what, value_ms / m.step.step_ms if m.step.step_ms else None, "share", of, threshold)
+
+
+def times(top: list[tuple[str, float]], metric: str = "time") -> list[Evidence]:
+    """Evidence on the kernels that take most of the time of a group."""
+    return [Evidence(metric, time_ms, "ms", name) for name, time_ms in top]

@@ -11,6 +11,43 @@ BottleneckClass = Literal[
     "compute", "memory", "launch", "communication", "sync", "input", "host", "transfer", "inconclusive"
 ]
 Severity = Literal["high", "medium", "low", "info"]
+Basis = Literal["unprofiled", "recorded"]
+RemedyName = Literal[
+    "cuda_graph",
+    "compile",
+    "fused_optimizer",
+    "fuse_elementwise",
+    "fused_attention",
+    "fused_rnn",
+    "batch_calls",
+    "batched_matmul",
+    "larger_batch",
+    "remove_syncs",
+    "move_host_work",
+    "avoid_allocations",
+    "warm_up",
+    "fixed_shapes",
+    "data_loader_workers",
+    "pinned_memory",
+    "copy_ahead",
+    "keep_on_device",
+    "tf32",
+    "low_precision",
+    "channels_last",
+    "pad_shapes",
+    "no_recompute",
+    "faster_kernels",
+    "no_sync_accumulation",
+    "larger_buckets",
+    "smaller_buckets",
+    "compress_gradients",
+    "overlap_communication",
+    "keep_parameters",
+    "prefetch_parameters",
+    "smaller_messages",
+    "fix_straggler",
+]
+"""Changes of a program; the names are a contract (more may be added)."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +73,8 @@ class Finding:
     title: str = defined("the finding in a sentence")
     severity: Severity = defined("by its share of the step")
     headroom_ms: float | None = defined(
-        "time a step that removing the cause would save at most; null where it is unknown", "ms"
+        "time of the summary's step that removing the cause would save at most; null where it is unknown",
+        "ms",
     )
     evidence: list[Evidence] = defined("what supports it")
 
@@ -51,6 +89,13 @@ class Recommendation:
     predicted_step_ms: float | None = defined("step time that it would lead to; null where it is unknown", "ms")
     predicted_speedup: float | None = defined("step time before it over the one after it; null where it is unknown")
     basis: str = defined("how that was estimated")
+    remedy: RemedyName | None = defined("the change of the program by name; null where it has none", default=None)
+    low_ms: float | None = defined(
+        "lower end of the prediction's 90 % range: nine of ten stopwatch medians lie inside; null where it is unknown",
+        "ms",
+        default=None,
+    )
+    high_ms: float | None = defined("upper end of it; null where it is unknown", "ms", default=None)
 
 
 @dataclass(frozen=True)
@@ -60,3 +105,9 @@ class Summary:
     bottleneck: BottleneckClass = defined("what the step waits for most")
     confidence: float = defined("how sure that is, 0 to 1", "share")
     headline: str = defined("the answer in a sentence")
+    basis: Basis = defined(
+        "the step that summary, findings and recommendations speak of: `unprofiled` (without the profiler: measured, "
+        "or replayed) or `recorded`",
+        default="recorded",
+    )
+    step_ms: float | None = defined("mean time of that step; null where no steps are known", "ms", default=None)

@@ -5,13 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from traceanalyzer.analysis.roofline.bounds import Bound
+from traceanalyzer.analysis.groups.bounds import memory_bound_share
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.measure import Measurements
-    from traceanalyzer.trace import I64
 
 
 @dataclass(frozen=True)
@@ -35,10 +32,10 @@ class Shares:
 
 
 def step_shares(m: Measurements) -> Shares | None:
-    """The parts of the mean step; None without device work in it."""
-    if m.budget is None or m.idle is None or m.mean_step_ms <= 0:
+    """The parts of the step that the report speaks of; None without device work in it."""
+    step, budget, idle = m.step.step_ms, m.step.budget, m.step.idle
+    if budget is None or idle is None or step <= 0:
         return None
-    step, budget, idle = m.mean_step_ms, m.budget, m.idle
     memory = budget.compute * memory_bound_share(m)
     return Shares(
         compute=(budget.compute - memory) / step,
@@ -51,31 +48,6 @@ def step_shares(m: Measurements) -> Shares | None:
         host=idle.host / step,
         unexplained=(idle.profiler + idle.other) / step,
     )
-
-
-def memory_bound_share(m: Measurements) -> float:
-    """Share of the steady state's compute time in kernels that memory bandwidth would limit at best: as a kernel
-    profiler measured it, else by the roofline (traffic takes longer than arithmetic), else (no model, unknown GPU, too
-    small to tell) by what usually limits kernels of the class."""
-    r = m.roofline
-    rows, time = _compute(m)
-    by_class = np.array([bound == "memory" for bound in m.classes.bound])[m.op_class[rows]]
-    memory = np.where((r.rated & ~r.small)[rows], ~r.arithmetic[rows], by_class)
-    measured = (r.counted & np.isin(r.bound, (Bound.COMPUTE, Bound.MEMORY)))[rows]
-    memory = np.where(measured, r.bound[rows] == Bound.MEMORY, memory)
-    return float(time[memory].sum() / time.sum()) if time.sum() else 0.0
-
-
-def rated_share(m: Measurements) -> float:
-    """Share of the steady state's compute time that the roofline says something about."""
-    rows, time = _compute(m)
-    return float(time[m.roofline.rated[rows]].sum() / time.sum()) if time.sum() else 0.0
-
-
-def _compute(m: Measurements) -> tuple[I64, I64]:
-    """The steady state's compute ops and their durations, ns."""
-    ops, rows = m.trace.device_ops, np.flatnonzero(m.is_compute & m.steady_ops)
-    return rows, (ops.end - ops.start)[rows]
 
 
 def missing_kernels(m: Measurements) -> float:

@@ -147,12 +147,8 @@ def _check_schema(db: Database, path: Path) -> None:
     found = {str(name): (kind, _plain(sql)) for kind, name, sql in db.execute(_OBJECTS).fetchall()}
     for name, (kind, sql, columns) in _expected(MIGRATIONS).items():
         kind_found, sql_found = found.get(name, ("", ""))
-        lacks = (
-            kind_found != kind or (kind == "view" and sql_found != sql) or not sql_found.startswith(f"create {kind}")
-        )
-        if not lacks and kind == "table":
-            lacks = not columns <= {row[0] for row in db.execute("SELECT name FROM pragma_table_info(?)", [name])}
-        if lacks:
+        same = kind_found == kind and sql_found.startswith(f"create {kind}")
+        if not same or (sql_found != sql if kind == "view" else not columns <= _columns(db, name)):
             raise UnreadableInputError(
                 f"{path}: its {kind} {name} is not as this version makes it: damaged, changed, or of another version"
             )
@@ -168,14 +164,14 @@ def _expected(migrations: tuple[Callable[[Database], None], ...]) -> dict[str, t
         for migration in migrations:
             migration(made)
         return {
-            name: (
-                kind,
-                _plain(sql),
-                frozenset(r[0] for r in made.execute("SELECT name FROM pragma_table_info(?)", [name])),
-            )
+            name: (kind, _plain(sql), _columns(made, name))
             for kind, name, sql in made.execute(_OBJECTS).fetchall()
             if not name.startswith("sqlite_")
         }
+
+
+def _columns(db: Database, table: str) -> frozenset[str]:
+    return frozenset(row[0] for row in db.execute("SELECT name FROM pragma_table_info(?)", [table]))
 
 
 def _plain(sql: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -142,7 +142,8 @@ def _stored_run(row: dict[str, Any], tags: Tags) -> StoredRun:
     same = {name: row[name] for name in StoredRun.__dataclass_fields__ if name not in ("run", "stored_at", "tags")}
     # Seconds are enough to read.
     stored_at = str(row["stored_at"])[:19] + "Z"
-    return _checked({"run": row["run_id"], "stored_at": stored_at, "tags": tags, **same}, StoredRun)
+    run = _checked({"run": row["run_id"], "stored_at": stored_at, "tags": tags, **same}, StoredRun)
+    return replace(run, tags=tags)
 
 
 def _tags(db: Database) -> dict[int, Tags]:

@@ -114,8 +114,10 @@ def _with_unprofiled(trace: Trace, path: Path) -> tuple[Trace, tuple[str, ...]]:
 
 def is_neighbour(path: Path) -> bool:
     """Whether a file is the light recording beside a capture's trace: no recording of a rank of its own."""
-    stem, _, rest = path.name.partition(".")
-    return stem == "light" and bool(_RANK.search(path.name)) and (path.parent / f"trace.{rest}").is_file()
+    named = _RANK.search(path.name)
+    if named is None or not path.name.startswith("light."):
+        return False
+    return any((path.parent / f"trace.{named[1]}{suffix}").is_file() for suffix in (".json", ".json.gz"))
 
 
 def _beside(path: Path, rank: int | None, stem: str, suffix: str) -> Path | None:

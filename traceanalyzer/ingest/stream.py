@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
 
-from isal import igzip, igzip_lib, isal_zlib
+from isal import igzip, igzip_lib
 
 from traceanalyzer.errors import UnreadableInputError
 from traceanalyzer.files import note_read
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 GZIP_MAGIC = b"\x1f\x8b"
-DAMAGE = cast("tuple[type[Exception], ...]", (OSError, EOFError, zlib.error, igzip_lib.IsalError, isal_zlib.error))
+DAMAGE = cast("tuple[type[Exception], ...]", (OSError, EOFError, zlib.error, igzip_lib.IsalError))
 """What decompressing damaged bytes may raise."""
 PIECE_BYTES = 256 * 1024
 """A piece and what is decoded from it stay in the L2 cache; 1 MB pieces are read 10 % slower, 4 MB ones 25 %."""
@@ -61,10 +61,15 @@ class ByteStream:
 
 
 @contextmanager
-def open_stream(path: Path, progress: Callable[[float], None] | None = None) -> Iterator[ByteStream]:
-    """Open a file, gzip or not (told by its first bytes). Raises UnreadableInputError if that is not possible."""
+def open_stream(
+    path: Path, progress: Callable[[float], None] | None = None, *, probing: bool = False
+) -> Iterator[ByteStream]:
+    """Open a file, gzip or not (told by its first bytes). Raises UnreadableInputError if that is not possible.
+
+    `probing`: only to see what it is, which does not make it a file that was read.
+    """
     try:
-        source = note_read(path).open("rb")
+        source = path.open("rb") if probing else note_read(path).open("rb")
     except OSError as error:
         raise cannot_open(path, error) from error
     with source:
@@ -90,7 +95,7 @@ def too_large(path: Path) -> UnreadableInputError:
 
 def head_of(path: Path) -> bytes:
     """The first bytes of the decompressed file, at most a piece; raises UnreadableInputError."""
-    with open_stream(path) as stream:
+    with open_stream(path, probing=True) as stream:
         return stream.read()
 
 

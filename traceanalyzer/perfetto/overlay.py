@@ -13,7 +13,6 @@ from traceanalyzer.analysis.causes.start import stream_numbers
 from traceanalyzer.analysis.tables.gap_rows import detail
 from traceanalyzer.analysis.tables.path_rows import segment_names
 from traceanalyzer.diagnosis.diagnose import diagnose
-from traceanalyzer.diagnosis.rules.ranks import straggler
 from traceanalyzer.selection import measured
 
 if TYPE_CHECKING:
@@ -88,8 +87,8 @@ def build_overlay(run: Run, selection: Selection | None = None, knowledge: Knowl
     Raises EmptyRecordingError for a rank, device or step that the recording does not have.
     """
     of = measured(run, selection, knowledge)
-    m, ranks = of.critical, of.ranks
-    findings = diagnose(m, straggler(m, ranks)).findings
+    m = of.critical
+    findings = diagnose(m).findings
     tracks = [_steps(m), _path(m), *_gaps(m), _findings(m, findings)]
     trace = m.trace
     if not trace.opens_in_viewer:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from traceanalyzer.analysis.tables.budget import launches_by_step
 from traceanalyzer.diagnosis.diagnose import diagnose
 from traceanalyzer.diagnosis.rules.conditions import profiler_note
-from traceanalyzer.diagnosis.rules.ranks import straggler
 from traceanalyzer.diagnosis.rules.recording import recording_notes
 from traceanalyzer.diagnosis.shares import missing_kernels
 from traceanalyzer.report.memory.build import headline
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 TOP_ROWS = 30
 """Rows of the long tables (kernels, operators, gaps, ...) that go into a report; the commands give all."""
 
-NOT_TIMED = "The step was not timed without the profiler, which slows the host: host-bound steps are faster without it."
+NOT_KNOWN = "The step without the profiler, which slows the host, is not known"
 
 
 NOTED_MISSING = 0.001
@@ -49,7 +48,7 @@ def build_report(
 def report_of(of: Measured, top: int = TOP_ROWS) -> Report:
     """The report of a measured run."""
     run, ranks, critical = of.run, of.ranks, of.critical
-    diagnosis = diagnose(critical, straggler(critical, ranks))
+    diagnosis = diagnose(critical)
     return Report(
         tool=Tool("traceanalyzer", __version__),
         inputs=[_input(trace) for trace in (*run.traces, *run.logs)],
@@ -92,8 +91,9 @@ def _metrics(m: Measurements) -> Metrics:
     return Metrics(
         step_time_ms=m.step_time,
         step_source=steps.source,
-        unprofiled_step_time_ms=m.unprofiled_step_ms or (m.replay.base_ms if m.replay else None),
-        unprofiled_source="measured" if m.unprofiled_step_ms else "estimated" if m.replay else None,
+        unprofiled_step_time_ms=m.unprofiled.step_time_ms if m.unprofiled else None,
+        unprofiled_source=m.unprofiled.source if m.unprofiled else None,
+        unprofiled=m.unprofiled,
         warmup_steps=steps.warmup,
         kernels_per_step=float((m.is_kernel & m.steady_ops).sum() / steps.steady_count) if on_device else None,
         launches_per_step=float(launches_by_step(m)[steps.steady].mean()) if on_host else None,
@@ -149,8 +149,8 @@ def _notes(run: Run, m: Measurements) -> list[str]:
     elif not collected.api:
         notes.append("API calls were not recorded: launches, waits and the causes of idle time cannot be told.")
     notes += _roofline_notes(m)
-    if m.trace.source != "timing_log":
-        notes += [profiler_note(m) or NOT_TIMED, *_replay_notes(m)]
+    if not m.trace.only_step_times:
+        notes += [*([note] if (note := profiler_note(m)) else []), *_unprofiled_notes(m), *_left_out_notes(m)]
     if missing_kernels(m) > NOTED_MISSING:
         notes.append(
             f"The kernels of {missing_kernels(m):.1%} of the launches are missing (lost, or cut off): "
@@ -159,16 +159,41 @@ def _notes(run: Run, m: Measurements) -> list[str]:
     return notes
 
 
-def _replay_notes(m: Measurements) -> Iterator[str]:
-    """What predictions start from, where that is not the measured step without the profiler."""
-    replay = m.replay
-    if replay is None:
-        return
-    off = f"the replay of the unchanged recording is off by {replay.fidelity_error:+z.1%}"
-    if not replay.faithful:
-        yield f"No predictions are made from a replay: {off}."
-    elif m.unprofiled_step_ms is None:
+def _unprofiled_notes(m: Measurements) -> Iterator[str]:
+    """Where the step without the profiler comes from, or why it is not known."""
+    replay, known, said = m.replay, m.unprofiled, m.said_unprofiled
+    if said is not None and m.unprofiled_time is None:
         yield (
-            f"Replayed with the profiler's usual cost taken out a step takes about {replay.base_ms:.3g} ms; "
-            f"predictions start from there ({off})."
+            f"The capture says {said.step_ms:.3g} ms a step without the profiler, and recorded steps take "
+            f"{m.mean_step_ms:.3g} ms: it timed other steps, so its figure is not used."
+        )
+    if replay is not None and not replay.faithful:
+        yield "The replay of the unchanged recording is off by more than a tenth: nothing is predicted from it."
+    if known is None:
+        yield f"{NOT_KNOWN}: {_why_not_known(m)}. Summary and findings speak of the recorded step."
+    elif known.source == "estimated":
+        yield (
+            f"Without the profiler a step takes about {known.step_time_ms:.3g} ms ({known.low_ms:.3g} to "
+            f"{known.high_ms:.3g}): the recording replayed with the profiler's usual cost taken out. Summary, findings "
+            "and predictions speak of that step, tables of the recorded one."
+        )
+    else:
+        yield "Summary, findings and predictions speak of the step without the profiler, tables of the recorded one."
+
+
+def _why_not_known(m: Measurements) -> str:
+    if not m.steps.found:
+        return "no steps were found"
+    if m.device is None:
+        return "there is no GPU work"
+    return "launches were not recorded" if m.replay is None else "it was not timed, and the replay is too far off"
+
+
+def _left_out_notes(m: Measurements) -> Iterator[str]:
+    """Steps that the replay leaves out, which the recorded figures include."""
+    replay = m.replay
+    if replay is not None and replay.hiccups:
+        yield (
+            f"{replay.hiccups} of {m.steps.steady_count} steps took far longer than the others for no recorded cause: "
+            "they are part of the recorded step, and not of the one without the profiler."
         )

@@ -1,15 +1,16 @@
 """Passwords, keys and tokens in text, by the forms that those who give them out document, and by what stands before.
 
-Forms: GitHub "About authentication" (ghp_, gho_, ghu_, ghs_, ghr_, github_pat_), AWS IAM identifiers (AKIA, ASIA, ...),
-Hugging Face (hf_), OpenAI and Anthropic (sk-), Slack (xox*-), Google (AIza, ya29.), GitLab (glpat-), npm_, PyPI (pypi-),
-NVIDIA (nvapi-), Stripe (sk_live_), SendGrid (SG.), Databricks (dapi), JSON Web Tokens (RFC 7519), PEM (RFC 7468).
+Forms: GitHub "About authentication" (ghp_, gho_, ghu_, ghs_, ghr_, github_pat_), AWS IAM identifiers (AKIA, ASIA),
+Hugging Face (hf_), OpenAI and Anthropic (sk-), Slack (xox*-), Google (AIza, ya29.), GitLab (glpat-), npm_, PyPI
+(pypi-), NVIDIA (nvapi-), Stripe (sk_live_), SendGrid (SG.), Databricks (dapi), JSON Web Tokens (RFC 7519), PEM (RFC
+7468).
 """
 
 from __future__ import annotations
 
 import re
 
-SECRET = "<secret>"
+HIDDEN = "<secret>"
 
 _FORMS = re.compile(
     r"""(?<![A-Za-z0-9])(?:
@@ -28,13 +29,13 @@ _FORMS = re.compile(
     re.VERBOSE,
 )
 _SCHEME = re.compile(r"\b(Bearer|Basic|Digest|Negotiate)\s++(?!<)[\w.~+/-]{6,}+=*+", re.IGNORECASE)
-_SECRET_NAME = (
+_NAMES = (
     r"(?:[\w-]{0,60}?(?:passw(?:or)?d|passphrase|passwd|pwd|secret|credentials?|authorization|cookie)[\w-]{0,40}+"
     r"|[\w-]{0,60}?(?:api|access|account|auth|encryption|private|signing|ssh|storage|wandb|aws)[_-]?(?:key|token)(?:[_-]id)?"
     r"|(?:[A-Z0-9]{1,30}_){1,6}(?:KEY|TOKEN|TOKENS|PAT|AUTH)|(?:[a-z0-9]{1,30}-){0,4}token)"
 )
 _NAMED = re.compile(
-    rf"(?<![\w-])((?:--?)?{_SECRET_NAME}[\"']?(?:\s{{0,3}}[=:]\s{{0,3}}|(?<=\w)\s(?=\S)))(?!<)(\"[^\"\n]*+\"|'[^'\n]*+'|[^\s,;\"']++)",
+    rf"(?<![\w-])((?:--?)?{_NAMES}[\"']?(?:\s{{0,3}}[=:]\s{{0,3}}|(?<=\w)\s(?=\S)))(?!<)(\"[^\"\n]*+\"|'[^'\n]*+'|[^\s,;\"']++)",
 )
 _ASKED = re.compile(r"--?[\w-]+[\"']?\s\Z")
 """A blank is between name and value only where the name is an option."""
@@ -42,11 +43,11 @@ _ASKED = re.compile(r"--?[\w-]+[\"']?\s\Z")
 
 def without_credentials(text: str) -> str:
     """The text with each of them replaced."""
-    text = _FORMS.sub(SECRET, text)
-    text = _SCHEME.sub(rf"\1 {SECRET}", text)
+    text = _FORMS.sub(HIDDEN, text)
+    text = _SCHEME.sub(rf"\1 {HIDDEN}", text)
     return _NAMED.sub(_hidden, text)
 
 
 def _hidden(match: re.Match[str]) -> str:
     said = match[1]
-    return said + SECRET if "=" in said or ":" in said or _ASKED.search(said) else match[0]
+    return said + HIDDEN if "=" in said or ":" in said or _ASKED.search(said) else match[0]

@@ -18,7 +18,7 @@ from traceanalyzer.analysis.tables.host import HostStats
 from traceanalyzer.analysis.tables.launches import LaunchStats
 from traceanalyzer.analysis.tables.path_rows import PathTime
 from traceanalyzer.analysis.tables.roofline_step import RooflineStep
-from traceanalyzer.analysis.tables.step_metrics import Budget, Idle, StepTime
+from traceanalyzer.analysis.tables.step_metrics import Budget, Idle, StepTime, Unprofiled
 from traceanalyzer.analysis.tables.step_parts import StepPart
 from traceanalyzer.analysis.tables.timing import TimingStats
 from traceanalyzer.analysis.time.coverage import Coverage
@@ -59,9 +59,10 @@ __all__ = [
     "Summary",
     "TimingStats",
     "Tool",
+    "Unprofiled",
 ]
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -120,6 +121,11 @@ class Metrics:
         "ms",
     )
     unprofiled_source: str | None = metric("whether that is `measured` or `estimated`")
+    unprofiled: Unprofiled | None = metric(
+        "the step without the profiler, taken apart like the recorded one; null where it is not known: a note says why",
+        default=None,
+        kw_only=True,
+    )
     warmup_steps: int = metric("recorded steps excluded as warm-up")
     kernels_per_step: float | None = metric("kernels launched by a step (kernels of a CUDA graph counted singly)")
     launches_per_step: float | None = metric("kernel and graph launch calls of a step")

@@ -5,12 +5,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.analysis.build import TraceBuilder
 from tests.analysis.replay.test_replay import GEMM, NCCL, copying, gpu_bound, host_bound, loading, steps, thinking
 from tests.analysis.test_any_trace import any_rows, measure
+from tests.examples import tried
 from tests.recorded import EVERY, GPU, label
 from traceanalyzer.analysis.causes.critical_path import CriticalPath, Part, PathKind, find_critical_path, walk
 from traceanalyzer.analysis.causes.start import Bindings, Bound, HostWaits, host_waits
@@ -48,7 +49,7 @@ def shares(ctx: Measurements) -> dict[str, float]:
 EMPTY_STEPS = [("ProfilerStep#1", start, 0, 0, RangeKind.ANNOTATION) for start in (0, 1, 1, 2)]
 
 
-@settings(max_examples=300)
+@tried(3)
 @given(any_rows)
 @example(([("gemm", 0, 0, -1, DeviceOpKind.KERNEL, 0)], [], EMPTY_STEPS, []))
 def test_every_moment_of_the_steady_steps_belongs_to_one_segment(rows) -> None:
@@ -94,7 +95,7 @@ def graphs(draw):
     return Bindings(by, before, since), waits, start, end, (draw(st.integers(0, 20)), draw(st.integers(20, 90)))
 
 
-@settings(max_examples=500)
+@tried(5)
 @given(graphs())
 def test_the_walk_visits_what_a_walk_by_hand_does(graph) -> None:
     bindings, waits, start, end, (begin, finish) = graph

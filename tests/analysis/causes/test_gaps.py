@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.analysis.build import TraceBuilder
+from tests.analysis.build import US, TraceBuilder
+from traceanalyzer.analysis.causes.details import IdleDetail
 from traceanalyzer.analysis.causes.gaps import REFILL_LAUNCHES, GapSide, IdleCause, find_gaps
 from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.analysis.tables.budget import step_budgets
@@ -86,7 +87,7 @@ def test_a_wait_that_drains_the_queue_owns_the_idle_time_after_it() -> None:
 def test_a_wait_is_forgiven_once_the_host_could_have_refilled_the_queue() -> None:
     program = Program().launch(us=50).sync()
     for _ in range(REFILL_LAUNCHES + 4):
-        program.spend(20).launch()
+        program.spend(20).launch(us=12)
     found = causes(program)
     assert found[:REFILL_LAUNCHES] == ["sync"] * REFILL_LAUNCHES
     assert set(found[REFILL_LAUNCHES:]) == {"launch"}
@@ -130,23 +131,129 @@ def test_a_long_stretch_without_operators_is_host_work() -> None:
     assert causes(program) == ["host"]
 
 
-def test_host_work_whose_result_is_copied_to_the_device_is_input() -> None:
+def loading_steps(nbytes: int = 1 << 20, *, answers: bool = False, steps: int = 3) -> Program:
+    """Steps of host work, a copy to the device and a kernel; with `answers` each copies its results back first."""
+    program = Program()
+    for i in range(steps):
+        start = program.now
+        if answers:
+            program.launch("Memcpy DtoH (Device -> Pinned)", call="cudaMemcpyAsync", kind=DeviceOpKind.MEMCPY)
+            program.rows["op"][-1] |= {"copy_kind": CopyKind.DEVICE_TO_HOST, "bytes": 1 << 20}
+        program.spend(800)
+        program.launch("Memcpy HtoD (Pageable -> Device)", call="cudaMemcpyAsync", kind=DeviceOpKind.MEMCPY)
+        program.rows["op"][-1] |= {"copy_kind": CopyKind.HOST_TO_DEVICE, "bytes": nbytes}
+        program.launch()
+        program.annotation(f"ProfilerStep#{i}", start, program.now)
+    return program
+
+
+def test_host_work_before_a_copy_that_every_step_makes_is_input() -> None:
+    assert "input" in causes(loading_steps())
+    assert "input" not in causes(loading_steps(8)), "eight bytes are no data"
+    assert "input" not in causes(loading_steps(answers=True)), "its results went back first: the host computes"
+    assert "input" not in causes(loading_steps(steps=1)), "once is no habit"
+
+
+def test_without_steps_nothing_is_input() -> None:
     program = Program().launch().spend(800)
     program.launch("Memcpy HtoD (Pageable -> Device)", call="cudaMemcpyAsync", kind=DeviceOpKind.MEMCPY)
     program.rows["op"][-1] |= {"copy_kind": CopyKind.HOST_TO_DEVICE, "bytes": 1 << 20}
-    assert causes(program) == ["input"]
-    program.rows["op"][-1]["bytes"] = 8
     assert causes(program) == ["host"]
+
+
+def test_a_loaders_functions_are_evidence_in_a_single_step() -> None:
+    program = loading_steps(steps=1)
+    program.launch().python("train.py(7): preprocess", 0, 805)
+    assert "input" not in causes(program), "the gap lies before the first op"
+    program = Program().launch()
+    start = program.now
+    program.spend(800)
+    program.launch("Memcpy HtoD (Pageable -> Device)", call="cudaMemcpyAsync", kind=DeviceOpKind.MEMCPY)
+    program.rows["op"][-1] |= {"copy_kind": CopyKind.HOST_TO_DEVICE, "bytes": 1 << 20}
+    program.annotation("ProfilerStep#0", 0, program.now).python("train.py(7): preprocess", start, program.now)
+    assert causes(program) == ["input"]
+
+
+def test_a_wait_that_found_the_device_idle_took_nothing_away() -> None:
+    program = Program().launch(us=50).spend(90).sync().spend(20).launch()
+    assert causes(program) == ["launch"]
+
+
+def test_a_host_too_slow_to_get_ahead_is_not_held_up_by_waits() -> None:
+    program = Program()
+    for _ in range(30):
+        program.spend(40).launch(us=3)
+    program.sync().spend(40).launch(us=3)
+    assert set(causes(program)) == {"launch"}
+
+
+@pytest.mark.parametrize(
+    ("call", "us", "detail"),
+    [
+        ("cudaMalloc", 400, IdleDetail.ALLOCATION),
+        ("cuModuleLoadData", 400, IdleDetail.LOADING),
+        ("cudaStreamCreateWithFlags", 4000, IdleDetail.LOADING),
+        ("cudaGraphInstantiate", 400, IdleDetail.GRAPHS),
+    ],
+)
+def test_calls_that_have_remedies_of_their_own(call: str, us: float, detail: IdleDetail) -> None:
+    program = Program().launch()
+    program.call(call, program.now, program.now + us)
+    program.spend(us).launch("k")
+    gaps = find_gaps(Measurements(program.build()))
+    (gap,) = (gaps.side == GapSide.INSIDE).nonzero()[0]
+    assert (gaps.cause[gap], gaps.detail[gap]) == (IdleCause.HOST, detail)
+
+
+def test_a_first_launch_that_takes_long_loads_its_kernel() -> None:
+    program = Program().launch()
+    program.call("cudaLaunchKernel", 50, 5050, 90).kernel("new", 5060, 5070, 90)
+    program.call("cudaLaunchKernel", 5100, 10_100, 91).kernel("new", 10_110, 10_120, 91)
+    gaps = find_gaps(Measurements(program.build()))
+    inside = gaps.side == GapSide.INSIDE
+    assert gaps.detail[inside].tolist() == [IdleDetail.LOADING, IdleDetail.NONE]
+    assert causes(program) == ["host", "launch"]
+
+
+def test_pages_that_migrate_are_not_unexplained() -> None:
+    b = TraceBuilder().call("cudaLaunchKernel", 0, 4, 1).kernel("k", 6, 50, 1)
+    b.kernel("Unified DtoH", 200, 210, kind=DeviceOpKind.MEMCPY, copy_kind=CopyKind.UNIFIED_DEVICE_TO_HOST)
+    gaps = find_gaps(Measurements(b.build()))
+    assert gaps.detail[gaps.side == GapSide.INSIDE].tolist() == [IdleDetail.PAGE_MIGRATION]
+
+
+def test_a_gap_with_lost_kernels_is_not_explained() -> None:
+    b = TraceBuilder().call("cudaLaunchKernel", 0, 4, 1).kernel("k", 6, 50, 1)
+    b.call("cudaLaunchKernel", 60, 64, 2)
+    b.call("cudaLaunchKernel", 400, 404, 3).kernel("k", 406, 450, 3)
+    gaps = find_gaps(Measurements(b.build()))
+    assert causes(b) == ["other"]
+    assert gaps.detail[gaps.side == GapSide.INSIDE].tolist() == [IdleDetail.LOST]
+
+
+def test_launches_into_a_capture_are_not_lost() -> None:
+    b = TraceBuilder().call("cudaLaunchKernel", 0, 4, 1).kernel("k", 6, 50, 1)
+    b.call("cudaStreamBeginCapture", 55, 58)
+    b.call("cudaLaunchKernel", 60, 64, 2).call("cudaLaunchKernel", 70, 74, 4)
+    b.call("cudaStreamEndCapture", 200, 210)
+    b.call("cudaGraphLaunch", 230, 234, 3).kernel("k", 236, 250, 3)
+    m = Measurements(b.build())
+    gaps = find_gaps(m)
+    assert gaps.detail[gaps.side == GapSide.INSIDE].tolist() == [IdleDetail.GRAPHS]
+    assert m.launches is not None
+    assert m.launches.fruitless_share == 0
+    assert m.launches.captured_calls == 2
 
 
 @pytest.mark.parametrize(("operator", "cause"), [("aten::to", "input"), ("aten::_chunk_cat", "host")])
 def test_what_an_operator_copies_for_itself_is_no_input(operator: str, cause: str) -> None:
-    program = Program().launch().spend(800)
-    start = program.now
-    program.launch("Memcpy HtoD (Pinned -> Device)", call="cudaMemcpyAsync", kind=DeviceOpKind.MEMCPY)
-    program.rows["op"][-1] |= {"copy_kind": CopyKind.HOST_TO_DEVICE, "bytes": 1 << 20}
-    program.op(operator, start - 5, program.now + 5).op("aten::copy_", start - 4, program.now + 4)
-    assert causes(program) == [cause]
+    program = loading_steps()
+    copies = [row["correlation"] for row in program.rows["op"] if "bytes" in row]
+    for row in [row for row in program.rows["call"] if row["correlation"] in copies]:
+        at, end = row["start"] / US, row["end"] / US
+        program.op(operator, at - 5, end + 5).op("aten::copy_", at - 4, end + 4)
+    assert cause in causes(program)
+    assert {"host", "input"} - {cause} - set(causes(program))
 
 
 def test_short_python_between_operators_is_dispatch() -> None:

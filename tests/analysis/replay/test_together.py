@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.analysis.replay.ranks import Rank, run
+from tests.examples import tried
 from traceanalyzer.analysis.measure import measure_ranks
 from traceanalyzer.analysis.replay.scenarios import (
     COMMUNICATION_FREE,
@@ -97,7 +98,7 @@ ranks = st.lists(
 )
 
 
-@settings(max_examples=25)
+@tried(0.25)
 @given(ranks)
 def test_a_run_takes_as_long_as_its_slowest_rank_and_no_shorter_than_any_alone(ranks: list[Rank]) -> None:
     contexts = run(*ranks)

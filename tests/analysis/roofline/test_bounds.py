@@ -185,3 +185,12 @@ def test_tables_hold_no_pattern_twice():
         patterns = [entry.kernel.pattern for entry in table]
         assert len(patterns) == len(set(patterns))
         assert all(isinstance(entry.kernel, re.Pattern) for entry in table)
+
+
+def test_products_of_a_batch_find_their_own_operands_in_the_cache():
+    """Sixteen products of 0.5 MB each: a cache of 1 MB holds those of one, not all."""
+    columns = {"blocks": 256, "threads": 512, "registers": 128}
+    many = kernel("ampere_sgemm_64x64_nn", "aten::bmm", [[16, 256, 256], [16, 256, 256]], 9000, **columns)
+    assert many.roofline.expected[0] == 16 * 3 * 256**2 * 4
+    one = kernel("ampere_sgemm_64x64_nn", "aten::bmm", [[1, 1024, 1024], [1, 1024, 1024]], 9000, **columns)
+    assert one.roofline.expected[0] > 3 * 1024**2 * 4

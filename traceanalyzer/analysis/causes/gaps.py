@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import complement, measure, union
+from traceanalyzer.analysis.causes.details import IdleDetail, host_details, lost_launches, migrates
+from traceanalyzer.analysis.causes.inputs import brings_data
 from traceanalyzer.analysis.causes.unwaited import gaps_without_waits
 from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS
@@ -58,6 +60,11 @@ REFILL_LAUNCHES = 16
 """After the host waited for the device the queue is empty, and the next launches are exposed however fast they
 are; a host that is faster than the device is ahead again after about this many."""
 
+UNPROFILED_SHARE, UNPROFILED_SHARE_WITH_STACKS = 0.65, 0.5
+"""Of the host's dispatch as recorded this is left without a profiler (docs/accuracy.md)."""
+TOO_SLOW = 2.0
+"""A host that needs this many times the device's busy time to launch a step cannot get ahead of the device."""
+
 DOMINANT = 0.5
 """A cause owns a gap if it filled at least this share of it, or if without it less than this share would be left."""
 
@@ -79,6 +86,8 @@ class Gaps(Table):
     sync: I64 = column(np.int64)
     """For cause SYNC the API call that had drained the device."""
     side: U8 = column(np.uint8, fill=0)
+    detail: U8 = column(np.uint8, fill=0)
+    """`IdleDetail`: what kind of host work, or lack of records, is behind it."""
 
     @property
     def duration(self) -> I64:
@@ -136,15 +145,17 @@ def _causes(timed: Timed, start: I64, end: I64, next_op: I64) -> dict[str, U8 | 
     arrival = np.clip(launch, start, end)
     time = {s: measure(i, start, arrival) for s, i in timed.timeline.states.items()}
     time_profiler = measure(timed.timeline.profiler, start, arrival)
-    sync = _drained_by(timed, np.where(next_op >= 0, launch, end))
+    issued = np.where(next_op >= 0, launch, end)
+    drained, sync = _drained_by(timed, issued), _last_wait(timed, issued)
     duration = end - start
     work = time[HostState.WORK] + time[HostState.ALLOCATE]
     cause = np.full(len(start), IdleCause.OTHER, np.uint8)
     cause[late] = IdleCause.LAUNCH
     cause[queued & (duration < QUEUED_LATENCY_NS)] = IdleCause.LAUNCH
-    cause[late & (sync >= 0)] = IdleCause.SYNC
+    if _could_be_ahead(timed):
+        cause[late & (drained >= 0)] = IdleCause.SYNC
     owners = (
-        (IdleCause.SYNC, time[HostState.SYNC]),
+        (IdleCause.SYNC, np.where(sync >= 0, time[HostState.SYNC], -1)),
         (IdleCause.COMMUNICATION, time[HostState.COMMUNICATION]),
         (IdleCause.HOST, work),
         (IdleCause.INPUT, time[HostState.INPUT]),
@@ -152,8 +163,29 @@ def _causes(timed: Timed, start: I64, end: I64, next_op: I64) -> dict[str, U8 | 
     )
     for owner, spent in owners:
         cause[late & (spent >= DOMINANT * duration)] = owner
-    cause[(cause == IdleCause.HOST) & (next_op >= 0) & timed.brings_input[next_op]] = IdleCause.INPUT
-    return {"cause": cause, "queued": queued.astype(np.uint8), "sync": np.where(cause == IdleCause.SYNC, sync, -1)}
+    cause[(cause == IdleCause.HOST) & brings_data(timed, start, next_op)] = IdleCause.INPUT
+    blocked = time[HostState.SYNC] >= DOMINANT * duration
+    detail = host_details(timed, start, end)
+    named = np.isin(cause, (IdleCause.HOST, IdleCause.LAUNCH)) | ((cause == IdleCause.SYNC) & ~blocked)
+    detail[~(late & named)] = IdleDetail.NONE
+    cause[detail > 0] = IdleCause.HOST
+    moved = ~late & ~queued & migrates(timed, next_op)
+    cause[moved], detail[moved] = IdleCause.HOST, IdleDetail.PAGE_MIGRATION
+    lost = _lost(timed, start, arrival) & np.isin(cause, (IdleCause.LAUNCH, IdleCause.HOST, IdleCause.OTHER))
+    cause[lost], detail[lost] = IdleCause.OTHER, IdleDetail.LOST
+    return {
+        "cause": cause,
+        "queued": queued.astype(np.uint8),
+        "sync": np.where(cause == IdleCause.SYNC, np.where(drained >= 0, drained, sync), -1),
+        "detail": detail,
+    }
+
+
+def _lost(timed: Timed, start: I64, arrival: I64) -> Bool:
+    """In which gaps kernels were launched that are not in the recording: the device may have run them."""
+    lost = lost_launches(timed)
+    result: Bool = np.searchsorted(lost, arrival, side="left") > np.searchsorted(lost, start, side="left")
+    return result
 
 
 def _exposed_by_waits(started: Started, gaps: Gaps) -> Gaps:
@@ -173,8 +205,31 @@ def _exposed_by_waits(started: Started, gaps: Gaps) -> Gaps:
     return replace(gaps, cause=cause, sync=sync)
 
 
+def _could_be_ahead(timed: Timed) -> bool:
+    """Whether the host, without the profiler, launches the steps fast enough to get ahead of a device if it does not
+    wait for it: else waits take nothing away from it."""
+    if timed.device is None:
+        return False
+    steps = timed.steps
+    within = steps.host_start[steps.steady], steps.host_end[steps.steady]
+    dispatch = measure(timed.timeline.states[HostState.DISPATCH], *within).sum()
+    busy = measure(timed.activity[timed.device].busy, steps.start[steps.steady], steps.end[steps.steady]).sum()
+    left = UNPROFILED_SHARE_WITH_STACKS if timed.trace.collected.stacks else UNPROFILED_SHARE
+    result: bool = left * dispatch <= TOO_SLOW * busy
+    return result
+
+
+def _last_wait(joined: Joined, launch: I64) -> I64:
+    """The blocking call that ended last before each launch, -1 if there is none."""
+    calls = joined.trace.api_calls
+    blocking = np.flatnonzero(joined.blocks)
+    blocking = blocking[np.argsort(calls.end[blocking], kind="stable")]
+    return np.append(blocking, -1)[np.searchsorted(calls.end[blocking], launch, side="right") - 1]
+
+
 def _drained_by(joined: Joined, launch: I64) -> I64:
-    """The blocking call that had emptied the device's queue shortly before each launch, -1 if there is none."""
+    """The blocking call that had emptied the device's queue shortly before each launch, -1 if there is none. One that
+    found the device idle emptied nothing."""
     calls = joined.trace.api_calls
     blocking = np.flatnonzero(joined.blocks)
     result = np.full(len(launch), -1, np.int64)
@@ -182,7 +237,8 @@ def _drained_by(joined: Joined, launch: I64) -> I64:
         return result
     blocking = blocking[np.argsort(calls.end[blocking], kind="stable")]
     ended = calls.end[blocking]
-    drained = joined.drained_at(ended) <= ended
+    began = calls.start[blocking]
+    drained = (joined.drained_at(ended) <= ended) & (joined.drained_at(began) > began)
     blocking, ended = blocking[drained], ended[drained]
     if not len(blocking):
         return result

@@ -44,7 +44,10 @@ def blocking_calls(linked: Linked) -> Bool:
 
 
 def _of_profiler(linked: Linked) -> I64:
-    """The synchronisation the profiler makes when its window closes: after the last launch, in no range."""
+    """The synchronisation that torch.profiler makes when its window closes: after the last launch, in no range. Other
+    recorders wait for nothing: there it is the program's own."""
+    if linked.trace.source != "kineto":
+        return np.empty(0, np.int64)
     calls, kind, tree = linked.trace.api_calls, linked.api_kind, linked.tree
     launching = np.flatnonzero((kind == ApiKind.LAUNCH) | (kind == ApiKind.GRAPH_LAUNCH) | (kind == ApiKind.COPY))
     after = calls.start[launching[-1]] if len(launching) else 0

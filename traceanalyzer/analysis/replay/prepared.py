@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.texts import texts_where
-from traceanalyzer.analysis.replay.scenarios import without
+from traceanalyzer.analysis.replay.edits import without
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:

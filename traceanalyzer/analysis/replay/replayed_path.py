@@ -36,8 +36,9 @@ KIND_OF_PART = {
 """The kind of path that each part of the host's work is."""
 
 
-def replayed_path_time(tapes: Sequence[Tape]) -> PathTime:
-    """The critical path of the first of the ranks that are replayed together, by kind, a mean step."""
+def replayed_path_time(tapes: Sequence[Tape], scale: float = 1.0) -> PathTime:
+    """The critical path of the first of the ranks that are replayed together, by kind, a mean step; times are
+    multiplied by `scale` (`Replay.scale`)."""
     tape, times = tapes[0], run(tapes, repetitions(tapes))[0]
     end = np.array(times.end)
     window = (times.done[-2], times.done[-1])
@@ -45,7 +46,7 @@ def replayed_path_time(tapes: Sequence[Tape]) -> PathTime:
     spent = _on_host(tape, times, chain)
     for kind, rows in _on_device(tape, chain).items():
         spent[kind] += int((chain.end - chain.start)[rows].sum())
-    return PathTime(**{kind.label: ms(spent[kind] / tape.steps) for kind in PathKind})
+    return PathTime(**{kind.label: ms(spent[kind] / tape.steps) * scale for kind in PathKind})
 
 
 def _bindings(tape: Tape, times: Pass) -> Bindings:

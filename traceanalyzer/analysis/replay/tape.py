@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, intersect, join, measure, union
+from traceanalyzer.analysis.causes.gaps import IdleCause, idle_by_cause
 from traceanalyzer.analysis.causes.reads import read_ranges
 from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.analysis.time.launch_queue import blocked_time
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.causes.dependencies import Dependencies
+    from traceanalyzer.analysis.causes.explained import Explained
     from traceanalyzer.analysis.joined.joined import Joined
     from traceanalyzer.analysis.joined.linked import Linked
     from traceanalyzer.analysis.roofline.rated import Rated
@@ -29,7 +31,11 @@ if TYPE_CHECKING:
 MAX_STEPS = 16
 """Steps on a tape at most: more of the same say nothing new and cost time."""
 OUTLIER_RATIO = 1.5
-"""A step this much slower than the median met something that is not the program's (a host hiccup)."""
+"""A step this much slower than the median may have met something that is not the program's (a host hiccup) ..."""
+FEW_HICCUPS = 0.2
+"""... unless more than this share of the steps did: then it is how the program runs ..."""
+NAMELESS_SHARE = 0.5
+"""... or less than this share of its excess has no cause of its own."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,9 +138,9 @@ def make_tape(rated: Rated, typical: Bool | None = None) -> Tape | None:
     )
 
 
-def typical_steps(*recordings: Timed) -> Bool:
-    """For each step of the first of a run's ranks whether the tape holds it: on every rank steady and no outlier that
-    took far longer than the median, and of a long recording the steps in its middle."""
+def typical_steps(*recordings: Explained) -> Bool:
+    """For each step of the first of a run's ranks whether the tape holds it: on every rank steady and no hiccup, and of
+    a long recording the steps in its middle."""
     typical = _usual(recordings[0])
     for other in recordings[1:]:
         usual = {name for name, here in zip(other.steps.names, _usual(other).tolist(), strict=True) if here}
@@ -146,11 +152,25 @@ def typical_steps(*recordings: Timed) -> Bool:
     return typical
 
 
-def _usual(timed: Timed) -> Bool:
-    steps = timed.steps
-    usual: Bool = steps.duration <= OUTLIER_RATIO * np.median(steps.duration[steps.steady])
-    usual[: steps.warmup] = False
+def _usual(explained: Explained) -> Bool:
+    usual = ~hiccups(explained)
+    usual[: explained.steps.warmup] = False
     return usual
+
+
+def hiccups(explained: Explained) -> Bool:
+    """Steps that took far longer than the median for nothing that the program does: few, and longer by idle time that
+    slow launches or nothing recorded explain, not by device work, waits, loading or work of the host."""
+    steps = explained.steps
+    median = np.median(steps.duration[steps.steady])
+    slow: Bool = steps.duration > OUTLIER_RATIO * median
+    if explained.device is None or not slow.any() or slow[steps.steady].mean() > FEW_HICCUPS:
+        return np.zeros(len(slow), bool)
+    idle = idle_by_cause(explained, explained.gaps, explained.device)
+    nameless = idle[IdleCause.LAUNCH] + idle[IdleCause.OTHER] + idle[IdleCause.PROFILER]
+    usual = np.median(nameless[steps.steady])
+    nameless_slow: Bool = slow & (nameless - usual >= NAMELESS_SHARE * (steps.duration - median))
+    return nameless_slow
 
 
 def _host_windows(timed: Timed, typical: Bool) -> IntervalSet:

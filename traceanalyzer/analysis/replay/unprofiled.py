@@ -1,9 +1,9 @@
 """The step without the profiler, taken apart: the budget and the causes of idle time of the replayed schedule.
 
 The work on the device is what was recorded, because no recorder stretches it. What the device idles is what the replay
-without the profiler leaves; each stretch of it is charged with what the host did meanwhile. A cause is then held against
-the replay without it: what gains nothing when it is removed does not hold the device up, and its idle time goes to the
-causes that do.
+without the profiler leaves; each stretch of it is charged with what the host did meanwhile. A cause is then held
+against the replay without it: what gains nothing when it is removed does not hold the device up, and its idle time goes
+to the causes that do.
 """
 
 from __future__ import annotations
@@ -76,7 +76,8 @@ def with_recorded_causes(budget: Budget, idle: Idle, step_ms: float) -> tuple[Bu
     """Budget and causes of idle time of a step of this length without the profiler, where nothing can be replayed:
     work as recorded, causes of idle time in the proportions of the recording, the profiler's own left out."""
     fitted = fitted_to(budget, step_ms)
-    causes = {cause: getattr(idle, cause.label) for cause in IdleCause if cause != IdleCause.PROFILER}
+    causes: Causes = {cause: getattr(idle, cause.label) for cause in IdleCause}
+    causes[IdleCause.PROFILER] = 0.0
     return fitted, idle_of(causes, fitted.idle)
 
 

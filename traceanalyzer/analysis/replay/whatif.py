@@ -16,7 +16,7 @@ import numpy as np
 from traceanalyzer.analysis.replay.gpu_clock import CAUTIOUS_DUTY, LIMITED_DUTY, duties, slowed
 from traceanalyzer.analysis.replay.scenarios import COMBINED, SCENARIOS, Scenario, combined
 from traceanalyzer.analysis.replay.simulate import step_times_ns
-from traceanalyzer.analysis.replay.tape import typical_steps
+from traceanalyzer.analysis.replay.tape import hiccups, typical_steps
 from traceanalyzer.analysis.replay.together import make_tapes
 from traceanalyzer.figures import NS_PER_MS, metric
 
@@ -116,6 +116,8 @@ class Replay:
     """Step time of each rank without the profiler, ns, before it is scaled."""
     measured: UnprofiledTime | None = None
     """The step without the profiler, where the capture has it."""
+    hiccups: int = 0
+    """Steady steps that are on no tape because they took far longer than the others for no recorded cause."""
 
     @classmethod
     def of(cls, rated: Rated, measured: UnprofiledTime | None = None, peers: Sequence[Rated] = ()) -> Replay | None:
@@ -141,6 +143,7 @@ class Replay:
             replayed_ms=replayed,
             base_times_ns=step_times_ns(usual),
             measured=measured,
+            hiccups=sum(int(hiccups(tape.source)[tape.source.steps.steady].sum()) for tape in tapes[:1]),
         )
 
     @property
@@ -197,7 +200,7 @@ class Replay:
         step = self.step_under_ms(scenario)
         if step is None:
             return Prediction(scenario.id, None, None, None, None, scenario.missing)
-        low = self._step_ms(scenario, scenario.change, self.cheap, ALWAYS)
+        low = self._step_ms(scenario, scenario.hopeful or scenario.change, self.cheap, ALWAYS)
         high = self._step_ms(scenario, scenario.cautious or scenario.change, self.dear, CAUTIOUS_DUTY)
         if high is not None and not scenario.may_cost:
             high = min(high, max(step, self.high_ms))
@@ -328,4 +331,5 @@ def host_scaled(tapes: tuple[Tape, ...], dispatch: float, own: float = 1.0) -> t
 
 
 def _scaled(times: I64, share: float) -> I64:
-    return np.rint(times * share).astype(np.int64)
+    result: I64 = np.rint(times * share).astype(np.int64)
+    return result

@@ -24,7 +24,7 @@ TENSOR_SHARE = 0.01
 
 Key = tuple[str, int, int]
 
-_NAMESPACE = re.compile(r"\w+::")
+_NAMESPACE = re.compile(r"(?<!\w)\w++::")
 
 
 def with_counters(linked: Linked, roofline: Roofline, counters: Iterable[KernelCounters]) -> Roofline:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.causes.details import IdleDetail
+from traceanalyzer.analysis.causes.frames import python_frames
 from traceanalyzer.analysis.causes.gaps import GapSide, IdleCause
 from traceanalyzer.analysis.names.kernel_names import short_name
 from traceanalyzer.analysis.tables.syncs import op_path
@@ -68,24 +70,27 @@ def gap_rows(timed: Timed, gaps: Gaps, chosen: I64) -> list[GapRow]:
 
 
 def largest_gaps(gaps: Gaps, count: int) -> I64:
-    """Indices of the longest gaps inside their device's span, longest first."""
-    inside = np.flatnonzero(gaps.side == GapSide.INSIDE)
+    """Indices of the longest gaps inside their device's span or a step, longest first."""
+    inside = np.flatnonzero((gaps.side == GapSide.INSIDE) | (gaps.step >= 0))
     order = np.argsort(-gaps.duration[inside], kind="stable")
     return inside[order[:count]]
 
 
 def detail(timed: Timed, gaps: Gaps, i: int) -> str:
     """The cause of a gap in words."""
-    cause, next_op = IdleCause(gaps.cause[i]), int(gaps.next_op[i])
+    cause, next_op, named = IdleCause(gaps.cause[i]), int(gaps.next_op[i]), IdleDetail(gaps.detail[i])
     ends = f"; ended by {_short(_op_name(timed, next_op))}" if next_op >= 0 else "; nothing follows"
     if cause == IdleCause.SYNC:
         return _waited(timed, int(gaps.sync[i])) + ends
+    if named in (IdleDetail.PAGE_MIGRATION, IdleDetail.LOST):
+        return named.label + ends
     if gaps.queued[i]:
         known = "device-side latency" if cause == IdleCause.LAUNCH else "it waited for something not recorded"
         return f"the next op was already queued: {known}{ends}"
     if next_op >= 0 and timed.launch_time[next_op] < 0:
         return f"the launch of the next op was not recorded{ends}"
-    return _host_activity(timed, gaps, i) + ends
+    what = f"{named.label}: " if named else ""
+    return what + _host_activity(timed, gaps, i) + ends
 
 
 def _waited(linked: Linked, call: int) -> str:
@@ -104,13 +109,23 @@ def _host_activity(timed: Timed, gaps: Gaps, i: int) -> str:
     )
     node, thread = timed.timeline.dominant_node(start, max(launch, start + 1), thread)
     where = f" on thread {timed.trace.threads[thread].tid}" if thread >= 0 else ""
+    frames = python_frames(timed, thread, start, max(launch, start + 1))
+    python = f" at {frames}" if frames else ""
     if node < 0:
-        return f"host outside operators and calls{where}"
+        return (
+            (
+                "host between launches"
+                if IdleCause(gaps.cause[i]) == IdleCause.LAUNCH
+                else "host outside operators and calls"
+            )
+            + where
+            + python
+        )
     tree, trace = timed.tree, timed.trace
     names = trace.api_calls.name if tree.is_call[node] else trace.host_ranges.name
     name = trace.strings[names[tree.row[node]]]
     path = op_path(timed, int(tree.parent[node]))
-    return f"host in {name}" + (f" (in {path})" if path else "") + where
+    return f"host in {name}" + (f" (in {path})" if path else "") + where + python
 
 
 def _op_name(linked: Linked, op: int) -> str:

@@ -31,6 +31,8 @@ MODE_SHARE = 0.1
 """Each of two modes holds at least this share of the steps; fewer are outliers."""
 MODE_RATIO = 1.1
 """Two kinds that differ by less are not worth telling apart."""
+FEW_STEPS_RATIO = 1.5
+"""With too few steps for statistics a step that takes half as long again as the next faster one is another kind."""
 MODE_SEPARATION = 4.0
 """Ashman's D of the best split in two: 2.7 for one normal distribution, 3.5 for a uniform one; above 4 there are two
 (Ashman, Bird and Zepf, The Astronomical Journal 108, 1994)."""
@@ -95,6 +97,15 @@ def timing_stats(log: StepTimings) -> TimingStats | None:
         tokens_per_s=_rate(log, steady, log.tokens_per_s, log.tokens),
         mfu=_mean(log.mfu[steady]),
     )
+
+
+@dataclass(frozen=True)
+class StepKinds:
+    """Recorded steps of two kinds: their medians, ms, and the share of the slow ones."""
+
+    fast_ms: float
+    slow_ms: float
+    slow_share: float
 
 
 @dataclass(frozen=True)
@@ -191,6 +202,20 @@ def two_modes(time: F64) -> tuple[float, float, float] | None:
     if apart * np.sqrt(2) < MODE_SEPARATION * spread or np.median(slow) < MODE_RATIO * np.median(fast):
         return None
     return float(np.median(fast)), float(np.median(slow)), len(slow) / len(order)
+
+
+def kinds_of_steps(time_ns: I64) -> StepKinds | None:
+    """Two kinds of steps among recorded ones, where their times fall in two groups; None where they do not."""
+    time = time_ns.astype(np.float64)
+    if len(time) >= MIN_STEPS:
+        modes = two_modes(time)
+        return None if modes is None else StepKinds(ms(modes[0]), ms(modes[1]), modes[2])
+    order = np.sort(time)
+    ratio = order[1:] / np.maximum(order[:-1], 1)
+    if not len(ratio) or ratio.max() < FEW_STEPS_RATIO:
+        return None
+    cut = int(ratio.argmax()) + 1
+    return StepKinds(ms(np.median(order[:cut])), ms(np.median(order[cut:])), len(order[cut:]) / len(order))
 
 
 def _data_time_ms(log: StepTimings, steady: Bool) -> float | None:

@@ -218,6 +218,8 @@ def _without_shutdown(linked: Linked, found: HostSteps) -> I64:
 def _recorders_waits(linked: Linked) -> Bool:
     """Waits for the whole device after the last launch, in a program that does not wait so itself before."""
     calls = linked.trace.api_calls
+    if linked.trace.source != "kineto":
+        return np.zeros(len(calls), bool)
     whole = texts_where(linked.trace.strings, DEVICE_WAIT.search)[calls.name]
     launching = np.isin(linked.api_kind, (ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH, ApiKind.COPY, ApiKind.SET))
     last_launch = int(calls.start[launching].max(initial=0))

@@ -12,19 +12,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from traceanalyzer.analysis.measure import Measurements
+    from traceanalyzer.trace import Bool
 
 ROWS = 3
 """Kinds of collectives named in the evidence."""
 BYTES_PER_MB = 1e6
 
 
-def exposed_communication(m: Measurements) -> Iterator[Draft]:
+def exposed_communication(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """Collectives while no compute ran on the device."""
-    if m.budget is None or m.communication is None or m.budget.exposed_communication <= 0:
+    budget = m.step.budget
+    if budget is None or m.communication is None or budget.exposed_communication <= 0:
         return
-    exposed = m.budget.exposed_communication
+    exposed = budget.exposed_communication
     evidence = [
-        share(exposed, m.mean_step_ms, "communication with no compute beside it"),
+        share(m, exposed, "communication with no compute beside it"),
         Evidence("overlap of communication", m.communication.overlap_share, "share", "hidden by compute"),
     ]
     for row in sorted(m.collectives, key=lambda row: -row.exposed_ms)[:ROWS]:
@@ -44,5 +46,5 @@ def exposed_communication(m: Measurements) -> Iterator[Draft]:
         "exposed_communication",
         exposed,
         evidence,
-        [Remedy(action, basis, COMMUNICATION_OVERLAPPED)],
+        [Remedy(action, basis, COMMUNICATION_OVERLAPPED, name="overlap_communication")],
     )

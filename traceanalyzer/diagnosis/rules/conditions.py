@@ -11,12 +11,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from traceanalyzer.analysis.measure import Measurements
+    from traceanalyzer.trace import Bool
 
 PROFILER_COST = 0.2
 """From here on the recorded step is another one than the program's: its host time has grown by a fifth."""
 
 
-def spoiled(m: Measurements) -> Iterator[Draft]:
+def spoiled(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """A condition of the recording makes its figures those of something else."""
     for condition in m.trace.conditions:
         if condition.spoils:
@@ -27,11 +28,12 @@ def spoiled(m: Measurements) -> Iterator[Draft]:
             )
 
 
-def profiler_cost(m: Measurements) -> Iterator[Draft]:
+def profiler_cost(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """The recorded step is much slower than the same step without the profiler."""
-    plain = m.unprofiled_step_ms
-    if plain is None or not m.steps.found or m.mean_step_ms <= (1 + PROFILER_COST) * plain:
+    timed = m.unprofiled_time
+    if timed is None or m.mean_step_ms <= (1 + PROFILER_COST) * timed.step_ms:
         return
+    plain = timed.step_ms
     evidence = [
         Evidence("profiler's cost", m.mean_step_ms / plain - 1, "share", "of the unprofiled step", PROFILER_COST),
         Evidence("recorded step", m.mean_step_ms, "ms", "mean of the steady state"),
@@ -44,9 +46,9 @@ def profiler_cost(m: Measurements) -> Iterator[Draft]:
 
 def profiler_note(m: Measurements) -> str | None:
     """What the profiler cost, in a sentence; None where the unprofiled step time is not known."""
-    plain = m.unprofiled_step_ms
-    if plain is None or not m.steps.found:
+    if m.unprofiled_time is None:
         return None
+    plain = m.unprofiled_time.step_ms
     cost = m.mean_step_ms / plain - 1
     what = f"costs {cost:.1%}" if cost >= 0 else "costs nothing measurable"
     return (

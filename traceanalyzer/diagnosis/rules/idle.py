@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from traceanalyzer.analysis.algebra.intervals import measure, union
 from traceanalyzer.analysis.causes.gaps import IdleCause
+from traceanalyzer.analysis.groups.idle import longest_gaps, queued_idle_ms
 from traceanalyzer.analysis.replay.scenarios import (
     ELEMENTWISE_LAUNCHED_ONCE,
     FUSED_OPTIMIZER,
@@ -16,19 +14,16 @@ from traceanalyzer.analysis.replay.scenarios import (
     LAUNCHES_FREE,
     NO_HOST_WORK,
 )
-from traceanalyzer.analysis.tables.gap_rows import detail
 from traceanalyzer.diagnosis.draft import Draft, Remedy, share
 from traceanalyzer.diagnosis.finding import Evidence
-from traceanalyzer.figures import ms
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from traceanalyzer.analysis.measure import Measurements
+    from traceanalyzer.trace import Bool
 
-PROFILED_HOST = (
-    "idle time of the recording, an upper bound; the profiler slows the host, so without it there is less to win"
-)
+ALL_GONE = "this idle time gone, an upper bound"
 MORE_PER_LAUNCH = (
     "Give the GPU more work per launch: capture the step in a CUDA graph (torch.compile(mode='reduce-overhead') "
     "or torch.cuda.graph), compile or fuse small operators, use fused/foreach optimizers, or raise the batch size."
@@ -42,15 +37,17 @@ IN_GRAPHS_SHARE = 0.9
 FEWER_LAUNCHES = (
     Remedy(
         "Use the fused optimizer (torch.optim.AdamW(..., fused=True)): a few launches instead of many.",
-        PROFILED_HOST,
+        ALL_GONE,
         FUSED_OPTIMIZER,
         suffix="-fused-optimizer",
+        name="fused_optimizer",
     ),
     Remedy(
         "Compile the runs of elementwise operators (torch.compile): one kernel instead of several.",
-        PROFILED_HOST,
+        ALL_GONE,
         ELEMENTWISE_LAUNCHED_ONCE,
         suffix="-fused-kernels",
+        name="fuse_elementwise",
     ),
 )
 MANY_LAUNCHES_SHARE = 0.2
@@ -59,16 +56,20 @@ WORTHWHILE = 1.05
 """Speed-up from which one of these is worth a recommendation of its own."""
 
 
-def launch_bound(m: Measurements) -> Iterator[Draft]:
+def launch_bound(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """The host issues work more slowly than the device does it."""
-    idle = _launch_idle_ms(m, queued=False)
-    if m.idle is None or idle <= 0:
+    if m.step.idle is None:
         return
-    evidence = [share(idle, m.mean_step_ms, "idle while the host dispatches")]
+    idle = m.step.idle.launch - _between_queued_ms(m)
+    if idle <= 0:
+        return
+    evidence = [share(m, idle, "idle while the host dispatches")]
     if m.host is not None:
-        evidence.append(Evidence("host dispatch time", m.host.dispatch_ms, "ms", "launching threads, per step"))
+        evidence.append(
+            Evidence("host dispatch time", m.host.dispatch_ms, "ms", "launching threads, per recorded step")
+        )
     evidence += _launch_evidence(m)
-    remedy = Remedy(MORE_IN_GRAPHS if _in_graphs(m) else MORE_PER_LAUNCH, PROFILED_HOST, LAUNCHES_FREE)
+    remedy = Remedy(MORE_IN_GRAPHS if _in_graphs(m) else MORE_PER_LAUNCH, ALL_GONE, LAUNCHES_FREE, name="cuda_graph")
     yield Draft(
         "launch-bound",
         "launch",
@@ -76,7 +77,7 @@ def launch_bound(m: Measurements) -> Iterator[Draft]:
         "idle.launch",
         idle,
         evidence,
-        [remedy, *(one for one in FEWER_LAUNCHES if idle >= MANY_LAUNCHES_SHARE * m.mean_step_ms and _pays(m, one))],
+        [remedy, *(one for one in FEWER_LAUNCHES if idle >= MANY_LAUNCHES_SHARE * m.step.step_ms and _pays(m, one))],
     )
 
 
@@ -91,20 +92,20 @@ def _in_graphs(m: Measurements) -> bool:
 def _pays(m: Measurements, remedy: Remedy) -> bool:
     if m.replay is None or remedy.scenario is None or not m.replay.faithful:
         return False
-    speedup = m.replay.predict(remedy.scenario).speedup
-    return speedup is not None and speedup >= WORTHWHILE
+    step = m.replay.step_under_ms(remedy.scenario)
+    return step is not None and step * WORTHWHILE <= m.replay.base_ms
 
 
-def launch_latency(m: Measurements) -> Iterator[Draft]:
+def launch_latency(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """The next op was queued, and the device still paused before it."""
-    idle = _launch_idle_ms(m, queued=True)
+    idle = _between_queued_ms(m)
     if idle <= 0:
         return
-    evidence = [share(idle, m.mean_step_ms, "idle between ops that were already queued"), *_launch_evidence(m)]
+    evidence = [share(m, idle, "idle between ops that were already queued"), *_launch_evidence(m)]
     action = (
         "Fuse short kernels (torch.compile, a fused operator) or enlarge them; queued kernels cost about 1 us each."
     )
-    remedy = Remedy(action, "pauses between queued kernels, an upper bound", GAPS_CLOSED)
+    remedy = Remedy(action, "pauses between queued kernels, an upper bound", GAPS_CLOSED, name="fuse_elementwise")
     yield Draft(
         "launch-latency",
         "launch",
@@ -116,15 +117,9 @@ def launch_latency(m: Measurements) -> Iterator[Draft]:
     )
 
 
-def _launch_idle_ms(m: Measurements, *, queued: bool) -> float:
-    """Idle time a steady step of cause launch whose next op had (not) been queued before the gap began."""
-    gaps = m.gaps
-    if m.device is None:
-        return 0.0
-    rows = (gaps.cause == IdleCause.LAUNCH) & (gaps.queued == queued) & (gaps.device == m.device)
-    steady = m.steps.steady
-    idle = measure(union(gaps.start[rows], gaps.end[rows]), m.steps.start[steady], m.steps.end[steady])
-    return ms(idle.mean())
+def _between_queued_ms(m: Measurements) -> float:
+    """Idle time of a step between ops that had been queued: the device's own, so the same with and without profiler."""
+    return 0.0 if m.step.idle is None else min(queued_idle_ms(m), m.step.idle.launch)
 
 
 def _launch_evidence(m: Measurements) -> list[Evidence]:
@@ -138,12 +133,13 @@ def _launch_evidence(m: Measurements) -> list[Evidence]:
     ]
 
 
-def input_wait(m: Measurements) -> Iterator[Draft]:
+def input_wait(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """The device ran dry while the host loaded data."""
-    if m.idle is None or m.idle.input <= 0:
+    idle = m.step.idle
+    if idle is None or idle.input <= 0:
         return
     loading = [p for p in m.phases if p.is_input]
-    evidence = [share(m.idle.input, m.mean_step_ms, "idle while input data is awaited")]
+    evidence = [share(m, idle.input, "idle while input data is awaited")]
     evidence += [Evidence("time in input loading", p.host_ms, "ms", p.name) for p in loading[:2]]
     action = (
         "Load ahead of the step: DataLoader(num_workers>0, pin_memory=True, persistent_workers=True, prefetch_factor), "
@@ -155,22 +151,23 @@ def input_wait(m: Measurements) -> Iterator[Draft]:
         "input",
         "The GPU waits for input data",
         "idle.input",
-        m.idle.input,
+        idle.input,
         evidence,
-        [Remedy(action, basis, INPUT_READY)],
+        [Remedy(action, basis, INPUT_READY, name="data_loader_workers")],
     )
 
 
-def host_work(m: Measurements) -> Iterator[Draft]:
+def host_work(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """The device ran dry during long stretches of other host work."""
-    if m.idle is None or m.idle.host <= 0:
+    idle = m.step.idle
+    if idle is None or idle.host <= 0:
         return
-    evidence = [share(m.idle.host, m.mean_step_ms, "idle during host work between launches")]
+    evidence = [share(m, idle.host, "idle during host work between launches")]
     if m.host is not None:
         evidence.append(Evidence("host work without calls", m.host.work_ms, "ms", "stretches from 0.1 ms on, per step"))
         if m.host.allocate_ms > 0:
             evidence.append(Evidence("allocating and freeing memory", m.host.allocate_ms, "ms", "per step"))
-    evidence += [Evidence("longest gap", ms(d), "ms", text) for d, text in _longest(m, IdleCause.HOST)]
+    evidence += [Evidence("longest gap", d, "ms", text) for d, text in longest_gaps(m, IdleCause.HOST)]
     action = (
         "Take host work out of the step: move Python computation, logging, metrics and I/O to another thread or out of "
         "the loop; record stacks (with_stack=True) to see the lines."
@@ -180,46 +177,40 @@ def host_work(m: Measurements) -> Iterator[Draft]:
         "host",
         "The GPU waits for host work between launches",
         "idle.host",
-        m.idle.host,
+        idle.host,
         evidence,
-        [Remedy(action, PROFILED_HOST, NO_HOST_WORK)],
+        [Remedy(action, ALL_GONE, NO_HOST_WORK, name="move_host_work")],
     )
 
 
-def _longest(m: Measurements, cause: IdleCause, count: int = 2) -> list[tuple[int, str]]:
-    """Length and description of the longest gaps of a cause in the steady state, ns."""
-    gaps = m.gaps
-    rows = np.flatnonzero((gaps.cause == cause) & (gaps.step >= m.steps.warmup) & (gaps.device == m.device))
-    rows = rows[np.argsort(-gaps.duration[rows], kind="stable")][:count]
-    return [(int(gaps.duration[i]), detail(m, gaps, int(i))) for i in rows]
-
-
-def profiler(m: Measurements) -> Iterator[Draft]:
+def profiler(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """The profiler's own work made the device idle."""
-    if m.idle is None or m.idle.profiler <= 0:
+    idle = m.step.idle
+    if idle is None or idle.profiler <= 0:
         return
-    evidence = [share(m.idle.profiler, m.mean_step_ms, "idle during the profiler's own work")]
+    evidence = [share(m, idle.profiler, "idle during the profiler's own work")]
     yield Draft(
         "profiler",
         "inconclusive",
         "The profiler itself makes the GPU wait (this time does not exist without it)",
         "idle.profiler",
-        m.idle.profiler,
+        idle.profiler,
         evidence,
     )
 
 
-def unexplained(m: Measurements) -> Iterator[Draft]:
+def unexplained(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """Idle time whose cause the recording does not show."""
-    if m.idle is None or m.idle.other <= 0:
+    idle = m.step.idle
+    if idle is None or idle.other <= 0:
         return
-    evidence = [share(m.idle.other, m.mean_step_ms, "idle for reasons not recorded")]
-    evidence += [Evidence("longest gap", ms(d), "ms", text) for d, text in _longest(m, IdleCause.OTHER)]
+    evidence = [share(m, idle.other, "idle for reasons not recorded")]
+    evidence += [Evidence("longest gap", d, "ms", text) for d, text in longest_gaps(m, IdleCause.OTHER)]
     yield Draft(
         "idle-unexplained",
         "inconclusive",
         "The recording does not show why the GPU idles here",
         "idle.other",
-        m.idle.other,
+        idle.other,
         evidence,
     )

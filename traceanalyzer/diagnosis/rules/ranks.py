@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from traceanalyzer.analysis.replay.scenarios import NO_STRAGGLER
-from traceanalyzer.diagnosis.draft import Draft, Remedy, share
+from traceanalyzer.diagnosis.draft import Draft, Remedy
 from traceanalyzer.diagnosis.finding import Evidence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from traceanalyzer.analysis.measure import Measurements
-    from traceanalyzer.analysis.ranks.compare import RankComparison
-
+    from traceanalyzer.trace import Bool
 
 BALANCE = (
     "Give every rank the same work: balance batches by tokens or sequence length, pipeline stages and experts by "
@@ -24,11 +23,12 @@ MIN_WAIT_SHARE = 0.05
 """Share of the step that another rank must wait before one rank is said to hold up the run."""
 
 
-def straggler(m: Measurements, ranks: RankComparison) -> Iterator[Draft]:
+def straggler(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """One rank is late at the collectives: because it computes longer, or because its device idles."""
-    rows = list(ranks.rows)
-    if len(rows) < 2 or not rows[ranks.critical].straggler:
+    ranks = m.ranks
+    if ranks is None or len(ranks.rows) < 2 or not ranks.rows[ranks.critical].straggler:
         return
+    rows = ranks.rows
     slow = rows[ranks.critical]
     others = [row for i, row in enumerate(rows) if i != ranks.critical]
     waited = max((r.waiting_ms for r in others if r.waiting_ms is not None), default=0.0)
@@ -37,7 +37,13 @@ def straggler(m: Measurements, ranks: RankComparison) -> Iterator[Draft]:
     mean = sum(row.compute_ms for row in others) / len(others)
     where = f"rank {slow.rank}, per step"
     evidence = [
-        share(waited, m.mean_step_ms, "waiting of the rank that waits longest", MIN_WAIT_SHARE),
+        Evidence(
+            "waiting of the rank that waits longest",
+            waited / m.mean_step_ms,
+            "share",
+            "of the recorded step",
+            MIN_WAIT_SHARE,
+        ),
         Evidence("compute", slow.compute_ms, "ms", where),
         Evidence("compute", mean, "ms", "mean of the other ranks, per step"),
         Evidence("idle", slow.idle_ms, "ms", where),
@@ -45,8 +51,10 @@ def straggler(m: Measurements, ranks: RankComparison) -> Iterator[Draft]:
     title = f"Rank {slow.rank} holds up the others"
     excess = (slow.compute_ms - mean) * len(others) / len(rows)
     if excess > MIN_WAIT_SHARE * m.mean_step_ms:
-        remedy = Remedy(BALANCE, "the work spread evenly over the ranks")
+        remedy = Remedy(BALANCE, "the work spread evenly over the ranks", name="fix_straggler")
         yield Draft("straggler", "compute", f"{title}: it computes longer", "compute", excess, evidence, [remedy])
     else:
-        remedy = Remedy(UNBLOCK.format(rank=slow.rank), "counted in the findings on idle time", NO_STRAGGLER)
+        remedy = Remedy(
+            UNBLOCK.format(rank=slow.rank), "counted in the findings on idle time", NO_STRAGGLER, name="fix_straggler"
+        )
         yield Draft("straggler", "host", f"{title}: its GPU idles", "none", None, evidence, [remedy])

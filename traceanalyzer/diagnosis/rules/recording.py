@@ -24,7 +24,7 @@ UNEVEN_RATIO = 1.3
 
 def recording_notes(m: Measurements) -> Iterator[str]:
     """What a reader should know before reading the figures of a step."""
-    if m.trace.source == "timing_log":
+    if m.trace.only_step_times:
         return
     yield from _steps(m) if m.steps.found else _no_steps(m)
     yield from _iterations(m)

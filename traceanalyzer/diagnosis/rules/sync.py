@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from traceanalyzer.analysis.measure import Measurements
+    from traceanalyzer.diagnosis.finding import BottleneckClass
+    from traceanalyzer.trace import Bool
 
 PLACES = 3
 """Waiting places named in the evidence."""
@@ -22,30 +24,35 @@ AND_THEN = (
 )
 
 
-def host_waits(m: Measurements) -> Iterator[Draft]:
+def host_waits(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """Waits that emptied the launch queue, so that the device idled until the host had caught up."""
-    if m.idle is None or m.idle.sync <= 0:
+    idle = m.step.idle
+    if idle is None or idle.sync <= 0:
         return
     costly = [row for row in m.syncs if not row.benign]
     evidence = [
-        share(m.idle.sync, m.mean_step_ms, "idle after the queue had been drained by a wait"),
+        share(m, idle.sync, "idle after the queue had been drained by a wait"),
         Evidence("waits per step", sum(r.calls for r in costly), "", "calls that cost the GPU idle time"),
     ]
-    evidence += [Evidence("idle caused", r.gpu_idle_ms, "ms", _where(r.call, r.op, r.python)) for r in costly[:PLACES]]
+    evidence += [
+        Evidence("idle caused in the recording", r.gpu_idle_ms, "ms", _where(r.call, r.op, r.python))
+        for r in costly[:PLACES]
+    ]
     action = (
         "Do not wait for the GPU in the step: keep results on it and read them once every many steps (.item(), .cpu(), "
         "print(tensor), tensor truth tests and synchronize() each wait); copy with non_blocking=True to pinned memory."
     )
+    larger: BottleneckClass = "launch" if idle.launch > idle.sync else "sync"
     remedies = [
-        Remedy(action, BASIS, NO_HOST_SYNCS),
-        Remedy(AND_THEN, BASIS, NO_HOST_SYNCS_LAUNCHES_FREE, suffix="-and-launches"),
+        Remedy(action, BASIS, NO_HOST_SYNCS, name="remove_syncs"),
+        Remedy(AND_THEN, BASIS, NO_HOST_SYNCS_LAUNCHES_FREE, suffix="-and-launches", cls=larger, name="cuda_graph"),
     ]
     yield Draft(
         "host-waits",
         "sync",
         "The host waits for the GPU and leaves its queue empty",
         "idle.sync",
-        m.idle.sync,
+        idle.sync,
         evidence,
         remedies,
     )

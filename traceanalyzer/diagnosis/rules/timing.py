@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
     from traceanalyzer.analysis.measure import Measurements
     from traceanalyzer.analysis.tables.timing import TimingStats
-    from traceanalyzer.diagnosis.draft import Slice
+    from traceanalyzer.diagnosis.draft import Part
+    from traceanalyzer.trace import Bool
 
 DRIFT_SHARE = 0.05
 """A smaller trend is that of clocks and temperature."""
@@ -21,12 +22,12 @@ OUTLIER_SHARE = 0.01
 """Outliers that cost less are within the spread of steps."""
 
 
-def slow_input(m: Measurements) -> Iterator[Draft]:
+def slow_input(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """The step waits for its data."""
     stats = m.timing
     if stats is None or stats.data_time_ms is None or stats.data_share is None or stats.data_share <= INPUT_SHARE:
         return
-    if m.trace.source != "timing_log":
+    if not m.trace.only_step_times:
         return  # the trace shows what of the waiting the GPU noticed
     where = _where(m, stats)
     action = (
@@ -51,7 +52,7 @@ def slow_input(m: Measurements) -> Iterator[Draft]:
     )
 
 
-def slow_outliers(m: Measurements) -> Iterator[Draft]:
+def slow_outliers(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """Single steps take much longer than the others."""
     stats = m.timing
     if stats is None or stats.outlier_excess_share < OUTLIER_SHARE:
@@ -74,7 +75,7 @@ def slow_outliers(m: Measurements) -> Iterator[Draft]:
     )
 
 
-def two_kinds(m: Measurements) -> Iterator[Draft]:
+def two_kinds(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """The steps are of two kinds, fast and slow."""
     stats = m.timing
     if stats is None or stats.fast_mode_ms is None or stats.slow_mode_ms is None or stats.slow_steps_share is None:
@@ -98,7 +99,7 @@ def two_kinds(m: Measurements) -> Iterator[Draft]:
     )
 
 
-def drifting(m: Measurements) -> Iterator[Draft]:
+def drifting(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """Steps become slower over the run."""
     stats = m.timing
     if stats is None or stats.drift_share is None or stats.drift_share < DRIFT_SHARE:
@@ -114,14 +115,14 @@ def drifting(m: Measurements) -> Iterator[Draft]:
 
 
 def _regularity(id: str, title: str, claim: float | None, evidence: list[Evidence], remedy: Remedy) -> Draft:  # noqa: A002
-    part: Slice = "none" if claim is None else "idle.other"
+    part: Part = "none" if claim is None else "idle.other"
     return Draft(id, "inconclusive", title, part, claim, evidence, [remedy])
 
 
 def _claim(m: Measurements, ms: float) -> float | None:
     """Headroom in the step of a timing log; beside a trace, the trace's own parts are what there is to give."""
-    return ms if m.trace.source == "timing_log" else None
+    return ms if m.trace.only_step_times else None
 
 
 def _where(m: Measurements, stats: TimingStats) -> str:
-    return f"{stats.steps} logged steps" + ("" if m.trace.source == "timing_log" else ", without profiler")
+    return f"{stats.steps} logged steps" + ("" if m.trace.only_step_times else ", without profiler")

@@ -12,16 +12,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from traceanalyzer.analysis.measure import Measurements
+    from traceanalyzer.trace import Bool
 
 ROWS = 3
 """Kinds of copies named in the evidence."""
 
 
-def exposed_copies(m: Measurements) -> Iterator[Draft]:
+def exposed_copies(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """Copies while nothing else ran on the device."""
-    if m.budget is None or m.budget.exposed_copy <= 0:
+    budget = m.step.budget
+    if budget is None or budget.exposed_copy <= 0:
         return
-    evidence = [share(m.budget.exposed_copy, m.mean_step_ms, "copies with nothing beside them")]
+    evidence = [share(m, budget.exposed_copy, "copies with nothing beside them")]
     shown = sorted(m.copies, key=lambda row: -row.exposed_ms)[:ROWS]
     for row in shown:
         where = f"{row.direction}, {row.source_memory} to {row.target_memory}, {row.size}"
@@ -40,7 +42,7 @@ def exposed_copies(m: Measurements) -> Iterator[Draft]:
         "transfer",
         "Memory copies run while the GPU computes nothing",
         "exposed_copy",
-        m.budget.exposed_copy,
+        budget.exposed_copy,
         evidence,
-        [Remedy(action, basis, COPIES_HIDDEN)],
+        [Remedy(action, basis, COPIES_HIDDEN, name="pinned_memory" if pageable else "copy_ahead")],
     )

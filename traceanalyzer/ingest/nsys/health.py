@@ -20,6 +20,9 @@ _MAX_QUOTED = 5
 _MAX_QUOTE = 200
 """Characters of a quoted message."""
 
+_MAX_READ, _MAX_MESSAGE = 50, 1000
+"""Messages that are looked at, and characters of one: of a longer one, to quote a part could quote part of a secret."""
+
 _HIDDEN = "<removed>"
 
 _PRIVATE = re.compile(
@@ -89,16 +92,20 @@ def _diagnostics(database: Database) -> list[str]:
     if not texts:
         return []
     secrets = _secret_values(database)
-    quoted = list(dict.fromkeys(_safe(text, secrets) for text in texts))
+    read = list(texts)[:_MAX_READ]
+    quoted = list(dict.fromkeys(_safe(text, secrets) for text in read))
     notes = [f"nsys reports: {text}" for text in quoted[:_MAX_QUOTED]]
-    if len(quoted) > _MAX_QUOTED:
-        notes.append(f"nsys reports {len(quoted) - _MAX_QUOTED} more warnings")
+    more = len(quoted) + len(texts) - len(read) - _MAX_QUOTED
+    if more > 0:
+        notes.append(f"nsys reports {more} more warnings")
     return notes
 
 
 def _safe(text: str, secrets: re.Pattern[str] | None) -> str:
     """The message on one line, without paths, settings and values of the recorded environment."""
     line = " ".join(text.split())
+    if len(line) > _MAX_MESSAGE:
+        return f"a message of {len(line)} characters"
     if secrets is not None:
         line = secrets.sub(_HIDDEN, line)
     line = _PRIVATE.sub(_HIDDEN, line)

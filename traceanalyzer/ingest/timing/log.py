@@ -41,7 +41,7 @@ def recognise(head: bytes, path: Path) -> bool:
         return False
     if _enough(_parse(lines_of([head]))):
         return True
-    with open_stream(path) as stream:
+    with open_stream(path, probing=True) as stream:
         limited = (
             piece for piece, _ in zip(pieces_of(stream), range(RECOGNISED_WITHIN // max(len(head), 1)), strict=False)
         )

@@ -1,0 +1,153 @@
+"""What kind of host work is behind a gap: first use of kernels, allocation, graphs, page migration, lost records.
+
+Details live within the causes of `gaps`: totals by cause keep their meaning, and advice depends on the detail.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.grouping import Groups
+from traceanalyzer.analysis.algebra.intervals import IntervalSet, measure, union
+from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.joined.captures import building_time, captured_calls
+from traceanalyzer.analysis.names.api import ApiKind
+from traceanalyzer.analysis.time.host_timeline import HostState
+from traceanalyzer.analysis.time.launch_queue import blocked_time, is_launch
+from traceanalyzer.trace import CopyKind, OverheadKind, RangeKind
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.time.timed import Timed
+    from traceanalyzer.trace import I64, U8, Bool
+
+
+class IdleDetail(enum.IntEnum):
+    """A cause of idle time with a remedy of its own."""
+
+    NONE = 0
+    ALLOCATION = 1
+    """Allocating or freeing memory."""
+    LOADING = 2
+    """Loading kernels, modules and libraries, and setting up contexts, streams and events: the first use of each."""
+    GRAPHS = 3
+    """Capturing streams into graphs, instantiating and updating graphs."""
+    COMPILATION = 4
+    PAGE_MIGRATION = 5
+    """Managed memory moves page by page when the other side touches it."""
+    LOST = 6
+    """Kernels were launched meanwhile that are not in the recording."""
+
+    @property
+    def label(self) -> str:
+        """The detail in words."""
+        return _LABELS[self]
+
+
+_LABELS = {
+    IdleDetail.NONE: "",
+    IdleDetail.ALLOCATION: "allocating or freeing memory",
+    IdleDetail.LOADING: "first use: loading of kernels and libraries",
+    IdleDetail.GRAPHS: "capturing, instantiating or updating CUDA graphs",
+    IdleDetail.COMPILATION: "compiling",
+    IdleDetail.PAGE_MIGRATION: "page migration of managed memory",
+    IdleDetail.LOST: "kernels launched meanwhile are not in the recording",
+}
+
+SLOW_LAUNCH_NS = 200_000
+"""The first launch of a kernel that takes this long loads it: a launch takes 5 to 10 us, with a profiler 30."""
+SLOW_SETUP_NS = 1_000_000
+"""Creating an event or asking for a property takes microseconds, except when the library behind it is set up."""
+DOMINANT = 0.5
+"""A detail owns a gap if it filled at least this share of it."""
+
+_LOADS = re.compile(
+    r"Module(Load|GetFunction)|Library(Load|GetKernel)|KernelGetFunction|FuncLoad|Link(Complete|AddData)"
+)
+_SETS_UP = re.compile(
+    r"(Event|Stream|Ctx|Context)Create|PrimaryCtx|^cuInit|^hipInit|SetDevice|DeviceReset|GetDeviceProp|FuncSet|FuncGet"
+    r"|Occupancy|DeviceSetLimit|DeviceGet"
+)
+_COMPILES = re.compile(r"compil(?!ed)|nvrtc|ptxas|autotun|torchdynamo|torch_dynamo", re.IGNORECASE)
+_UNIFIED = (CopyKind.UNIFIED_HOST_TO_DEVICE, CopyKind.UNIFIED_DEVICE_TO_HOST, CopyKind.UNIFIED_DEVICE_TO_DEVICE)
+
+
+def host_details(timed: Timed, start: I64, end: I64) -> U8:
+    """For each of these stretches the detail of host work that filled most of it, where one did."""
+    time = np.stack([measure(covered, start, end) for covered in _host_work(timed).values()])
+    kinds = np.array([int(kind) for kind in _host_work(timed)], np.uint8)
+    owner = time.argmax(axis=0)
+    spent = time.max(axis=0)
+    return np.where((spent >= DOMINANT * (end - start)) & (spent > 0), kinds[owner], IdleDetail.NONE).astype(np.uint8)
+
+
+def _host_work(timed: Timed) -> dict[IdleDetail, IntervalSet]:
+    """When the host was busy with each kind of work. Of two that hold a gap the first one counts."""
+    return {
+        IdleDetail.COMPILATION: _compiling(timed),
+        IdleDetail.GRAPHS: building_time(timed),
+        IdleDetail.LOADING: _loading(timed),
+        IdleDetail.ALLOCATION: timed.timeline.states[HostState.ALLOCATE],
+    }
+
+
+def _compiling(timed: Timed) -> IntervalSet:
+    ranges, overheads, strings = timed.trace.host_ranges, timed.trace.overheads, timed.trace.strings
+    named = texts_where(strings, _COMPILES.search)
+    rows = named[ranges.name] & np.isin(ranges.kind, (RangeKind.OP, RangeKind.ANNOTATION, RangeKind.LIBRARY))
+    rows &= np.isin(ranges.thread, np.unique(timed.trace.api_calls.thread))
+    more = (overheads.kind == OverheadKind.DRIVER) & named[overheads.name]
+    return union(
+        np.concatenate((ranges.start[rows], overheads.start[more])),
+        np.concatenate((ranges.end[rows], overheads.end[more])),
+    )
+
+
+def _loading(timed: Timed) -> IntervalSet:
+    calls, overheads, strings = timed.trace.api_calls, timed.trace.overheads, timed.trace.strings
+    length = calls.end - calls.start
+    rows = texts_where(strings, _LOADS.search)[calls.name]
+    rows |= texts_where(strings, _SETS_UP.search)[calls.name] & (length >= SLOW_SETUP_NS)
+    rows[first_launches(timed)] = True
+    driver = (overheads.kind == OverheadKind.DRIVER) & ~texts_where(strings, _COMPILES.search)[overheads.name]
+    return union(
+        np.concatenate((calls.start[rows], overheads.start[driver])),
+        np.concatenate((calls.end[rows], overheads.end[driver])),
+    )
+
+
+def first_launches(timed: Timed) -> I64:
+    """Rows of launch calls that were the first of their kernel in the recording and took long, the queue not full."""
+    calls, ops = timed.trace.api_calls, timed.trace.device_ops
+    launched = np.flatnonzero(timed.is_kernel & (timed.launch >= 0))
+    launched = launched[timed.api_kind[timed.launch[launched]] == ApiKind.LAUNCH]
+    order = launched[np.argsort(timed.launch_time[launched], kind="stable")]
+    first = order[Groups.of(ops.name[order]).first] if len(order) else order
+    slow = np.unique(timed.launch[first])
+    slow = slow[(calls.end - calls.start)[slow] >= SLOW_LAUNCH_NS]
+    result: I64 = slow[blocked_time(timed, slow) == 0] if len(slow) else slow
+    return result
+
+
+def migrates(timed: Timed, next_op: I64) -> Bool:
+    """Which gaps are ended by the migration of managed memory."""
+    kind = np.append(timed.trace.device_ops.copy_kind, np.uint8(0))
+    result: Bool = np.isin(kind[next_op], _UNIFIED)
+    return result
+
+
+def lost_launches(timed: Timed) -> I64:
+    """Start times, in order, of launch calls whose kernels should be in the recording but are not."""
+    calls = timed.trace.api_calls
+    fruitful = np.zeros(len(calls), bool)
+    fruitful[timed.launch[timed.launch >= 0]] = True
+    tree = timed.tree
+    parent = tree.parent[tree.node_of_call[np.flatnonzero(fruitful)]]
+    fruitful[tree.row[parent[(parent >= 0) & tree.is_call[parent]]]] = True
+    lost = is_launch(timed) & ~fruitful & ~captured_calls(timed)
+    last = int(timed.launch_time.max(initial=-1))
+    result: I64 = np.sort(calls.start[lost & (calls.start <= last)])
+    return result

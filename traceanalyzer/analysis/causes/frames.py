@@ -1,0 +1,105 @@
+"""Which lines of Python the host was in during a gap, where stacks were recorded."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.joined.python_stacks import PythonStacks
+    from traceanalyzer.analysis.time.timed import Timed
+    from traceanalyzer.trace import I64
+
+MIN_GAP_NS = 1_000_000
+"""Shorter gaps are dispatch, whose frames say nothing."""
+WHOLE_SHARE = 0.9
+"""The place of a gap is the innermost function that still fills this share of it."""
+PART_SHARE = 0.1
+"""Functions within it are named from this share of the gap on."""
+WRAPPED_SHARE = 0.8
+"""A function that spends this much of its time in the functions it calls only passes the call on."""
+PARTS = 3
+MAX_FRAMES = 20_000
+"""Frames of one gap that are looked at, the longest."""
+BUILT_IN = "<built-in"
+_SOURCE = re.compile(r"([^/\\]+\(\d+\): .+)$")
+
+
+def python_frames(timed: Timed, thread: int, start: int, end: int) -> str:
+    """`video.py(129): preprocess (of it normalize 106 ms, rescale 33 ms)`; empty where nothing is known."""
+    stacks = timed.python
+    if thread < 0 or end - start < MIN_GAP_NS or not len(stacks.start):
+        return ""
+    rows, spent = _within(stacks, thread, start, end)
+    if not len(rows):
+        return ""
+    # Rows are in the order of a walk through the tree: the last of those that fill the gap is the innermost.
+    filling = np.flatnonzero(spent >= WHOLE_SHARE * (end - start))
+    place = int(rows[filling[-1]]) if len(filling) else -1
+    parts = _parts(stacks, rows, spent, place, end - start)
+    told = ", ".join(f"{_function(name)} {time / 1e6:.3g} ms" for name, time in parts)
+    if place < 0:
+        return told
+    where = _shown(stacks.strings[stacks.name[place]])
+    return f"{where} (of it {told})" if told else where
+
+
+def _within(stacks: PythonStacks, thread: int, start: int, end: int) -> tuple[I64, I64]:
+    """Frames of the thread that overlap the stretch, and by how much, ns."""
+    first, stop = np.searchsorted(stacks.thread, (thread, thread + 1)).tolist()
+    stop = first + int(np.searchsorted(stacks.start[first:stop], end, side="left"))
+    rows = first + np.flatnonzero(stacks.end[first:stop] > start)
+    spent = np.minimum(stacks.end[rows], end) - np.maximum(stacks.start[rows], start)
+    if len(rows) > MAX_FRAMES:
+        longest = np.sort(np.argsort(-spent, kind="stable")[:MAX_FRAMES])
+        rows, spent = rows[longest], spent[longest]
+    return rows, spent
+
+
+def _parts(stacks: PythonStacks, rows: I64, spent: I64, place: int, length: int) -> list[tuple[str, int]]:
+    """Functions called within the place, by time: names with their sums, those left out that only pass a call on."""
+    time: dict[str, int] = {}
+    passed: dict[str, int] = {}
+    spent_in = dict(zip(rows.tolist(), spent.tolist(), strict=True))
+    for row, ns in spent_in.items():
+        name = stacks.strings[stacks.name[row]]
+        parent = int(stacks.parent[row])
+        if row == place or not _inside(stacks, parent, place) or _recursive(stacks, row, place):
+            continue
+        time[name] = time.get(name, 0) + ns
+        if parent >= 0 and parent != place and not name.startswith(BUILT_IN):
+            above = stacks.strings[stacks.name[parent]]
+            passed[above] = passed.get(above, 0) + ns
+    kept = {
+        name: ns for name, ns in time.items() if ns >= PART_SHARE * length and passed.get(name, 0) < WRAPPED_SHARE * ns
+    }
+    return sorted(kept.items(), key=lambda item: -item[1])[:PARTS]
+
+
+def _inside(stacks: PythonStacks, frame: int, place: int) -> bool:
+    """Whether a frame is the place or lies in it; every frame does where there is none."""
+    while frame >= 0 and frame != place:
+        frame = int(stacks.parent[frame])
+    return frame == place
+
+
+def _recursive(stacks: PythonStacks, row: int, place: int) -> bool:
+    """Whether a frame lies in another one of its name: its time is counted there."""
+    name, frame = stacks.name[row], int(stacks.parent[row])
+    while frame >= 0 and frame != place:
+        if stacks.name[frame] == name:
+            return True
+        frame = int(stacks.parent[frame])
+    return False
+
+
+def _shown(name: str) -> str:
+    """The frame without the folders of its file."""
+    match = _SOURCE.search(name)
+    return match[1] if match else name
+
+
+def _function(name: str) -> str:
+    return name.rpartition(": ")[2]

@@ -1,0 +1,88 @@
+"""Which gaps were ended by data that the program loads: evidence beside the names of its ranges.
+
+A copy to the device after host work is no such evidence by itself: where results came back before it, the host computed
+its half of the iteration and cannot load ahead. It is where the same copy is made in (nearly) every step, or where the
+program's own functions are named like loading.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.grouping import Groups
+from traceanalyzer.analysis.algebra.intervals import measure, union
+from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.joined.joined import INPUT_BYTES
+from traceanalyzer.trace import CopyKind, RangeKind
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.time.timed import Timed
+    from traceanalyzer.trace import I64, Bool
+
+LOADERS = re.compile(
+    r"(?<!un)(pre_?process|collate|data_?load|dataset|tokeni[sz]|__getitem__|load_?(image|video|audio|batch|data|sample)"
+    r"|(read|decode)_?(image|video|audio|frame|batch|sample)|augment|(get|fetch|next)_?(batch|data))",
+    re.IGNORECASE,
+)
+"""Names of Python functions that prepare input."""
+EVERY_STEP = 0.8
+"""Share of the steps with the copy from which it is made in every step; the first may bring more."""
+MIN_STEPS = 2
+LOADING_SHARE = 0.5
+"""A loader's functions fill at least this share of a gap that is theirs."""
+
+
+def brings_data(timed: Timed, start: I64, next_op: I64) -> Bool:
+    """Which gaps of host work, ended by these ops (-1: none), were for input data."""
+    result = np.zeros(len(next_op), bool)
+    ended = np.flatnonzero(next_op >= 0)
+    copies = ended[timed.brings_input[next_op[ended]]]
+    if not timed.steps.found or not len(copies):
+        return result
+    copies = copies[~_answers_results(timed, next_op[copies])]
+    told = _in_loader(timed, start[copies], timed.trace.device_ops.start[next_op[copies]])
+    result[copies] = told | _every_step(timed)[next_op[copies]]
+    return result
+
+
+def _every_step(timed: Timed) -> Bool:
+    """Which device ops are copies of a name and size that nearly every steady step makes."""
+    ops, steps = timed.trace.device_ops, timed.steps
+    result = np.zeros(len(ops), bool)
+    rows = np.flatnonzero(timed.brings_input & (steps.of_op >= steps.warmup))
+    if not len(rows) or steps.steady_count < MIN_STEPS:
+        return result
+    sort = Groups.of(ops.name[rows])
+    pairs = np.unique(np.stack((sort.index, steps.of_op[rows].astype(np.int64))), axis=1)
+    in_steps = np.bincount(pairs[0], minlength=len(sort))
+    result[rows] = (in_steps >= EVERY_STEP * steps.steady_count)[sort.index]
+    return result
+
+
+def _answers_results(timed: Timed, copy: I64) -> Bool:
+    """Before which of these copies results had come back to the host since the last kernel: more than a scalar."""
+    ops = timed.trace.device_ops
+    index = np.arange(len(ops))
+    back = (ops.copy_kind == CopyKind.DEVICE_TO_HOST) & (ops.bytes >= INPUT_BYTES)
+    last_back = np.maximum.accumulate(np.where(back, index, -1))
+    last_kernel = np.maximum.accumulate(np.where(timed.is_kernel, index, -1))
+    before = copy - 1
+    result: Bool = (before >= 0) & (last_back[before] > last_kernel[before])
+    return result
+
+
+def _in_loader(timed: Timed, start: I64, end: I64) -> Bool:
+    """In which of these stretches Python was in functions named like loading for most of the time."""
+    ranges = timed.trace.host_ranges
+    rows = (ranges.kind == RangeKind.PYTHON) & texts_where(timed.trace.strings, _loads)[ranges.name]
+    loading = union(ranges.start[rows], ranges.end[rows])
+    result: Bool = measure(loading, start, end) >= LOADING_SHARE * np.maximum(end - start, 1)
+    return result
+
+
+def _loads(name: str) -> bool:
+    """Whether a frame, as `file.py(12): function`, is of such a function."""
+    return bool(LOADERS.search(name.rpartition(": ")[2]))

@@ -1,0 +1,95 @@
+"""Device work that moves tensors into another layout or type, without calculating anything."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.groups.ops import Group, duration, group, named, of_class, per_step, steady, with_text
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.joined.joined import Joined
+    from traceanalyzer.analysis.time.timed import Timed
+    from traceanalyzer.trace import I64, Bool
+
+CHANNELS = re.compile(r"nchwToNhwc|nhwcToNchw|nchw_?to_?nhwc|nhwc_?to_?nchw|tensorTransformGeneric", re.IGNORECASE)
+"""cuDNN's and MIOpen's kernels between channels first and channels last."""
+CONVOLUTION = re.compile(r"conv", re.IGNORECASE)
+CAST = re.compile(r"^aten::(?:_to_copy|to)$")
+"""Operators that make a tensor of another type."""
+COPY = re.compile(r"^aten::(?:contiguous|clone)$")
+"""Operators that copy a tensor as it is."""
+
+
+@dataclass(frozen=True, eq=False)
+class Casts:
+    """Casts of tensors to another type."""
+
+    kernels: Group
+    """With the casts whose operator is not known; the figures below are without."""
+    total_ms: float
+    casts: float
+    """Device ops a step."""
+    alike: float
+    """Mean number a step of one shape and type."""
+    first_ms: float
+    """Time a step of the first of each shape and type alone."""
+
+
+def channel_kernels(timed: Timed, free: Bool) -> Group | None:
+    """Kernels that a convolution library runs around its own to change a layout, of ops that are `free`."""
+    found = group(timed, steady(timed) & free & named(timed, CHANNELS))
+    convolves = (steady(timed) & of_class(timed, "convolution")).any()
+    return found if found.total_ms > 0 and convolves else None
+
+
+def casts(timed: Timed, free: Bool) -> Casts | None:
+    """Casts to another type, those of equal inputs counted, of ops that are `free`."""
+    rows = steady(timed) & free & _launched_below(timed, CAST) & ~of_class(timed, "memcpy")
+    row = _outer_row(timed, rows)
+    ranges, step = timed.trace.host_ranges, timed.steps.of_op
+    chosen = np.flatnonzero(rows & (row >= 0))
+    if not len(chosen):
+        return None
+    keys = np.stack((step[chosen], ranges.shapes[row[chosen]], ranges.dtypes[row[chosen]]))
+    _, first, count = np.unique(keys, axis=1, return_index=True, return_counts=True)
+    time = duration(timed)
+    return Casts(
+        kernels=Group(rows, per_step(timed, time[rows]), group(timed, rows & (row >= 0)).top),
+        total_ms=per_step(timed, time[chosen]),
+        casts=len(chosen) / timed.steps.steady_count,
+        alike=float(count.mean()),
+        first_ms=per_step(timed, time[chosen[first]]),
+    )
+
+
+def layout_copies(timed: Timed, free: Bool) -> Group | None:
+    """Copies that only make a tensor contiguous, of ops that are `free`."""
+    rows = steady(timed) & free & _launched_below(timed, COPY) & ~_launched_below(timed, CONVOLUTION)
+    found = group(timed, rows)
+    return found if found.total_ms > 0 else None
+
+
+def _launched_below(joined: Joined, pattern: re.Pattern[str]) -> Bool:
+    """Device ops launched inside an operator of such a name."""
+    above = np.append(_around(joined, pattern), -1)
+    result: Bool = above[joined.launch_node] >= 0
+    return result
+
+
+def _outer_row(joined: Joined, rows: Bool) -> I64:
+    """The host range of the cast around each of these device ops, -1 without."""
+    tree = joined.tree
+    node = np.append(_around(joined, CAST), -1)[joined.launch_node]
+    return np.where(rows & (node >= 0), np.append(tree.row, -1)[node], -1)
+
+
+def _around(joined: Joined, pattern: re.Pattern[str]) -> I64:
+    """For each node of the host tree the innermost operator of such a name around it, -1 without."""
+    tree = joined.tree
+    wanted = np.zeros(len(tree.start), bool)
+    wanted[~tree.is_call] = with_text(joined, joined.trace.host_ranges.name, pattern)[tree.row[~tree.is_call]]
+    return tree.innermost(wanted)

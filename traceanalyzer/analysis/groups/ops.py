@@ -1,0 +1,121 @@
+"""What the groups share: which device ops, their time, their names, and runs of neighbours."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.names.kernel_names import short_name
+from traceanalyzer.figures import ms
+
+if TYPE_CHECKING:
+    import re
+
+    from traceanalyzer.analysis.joined.joined import Joined
+    from traceanalyzer.analysis.joined.linked import Linked
+    from traceanalyzer.analysis.roofline.rated import Rated
+    from traceanalyzer.analysis.time.timed import Timed
+    from traceanalyzer.trace import F64, I32, I64, Bool
+
+TOP_KERNELS = 3
+TITLE_CHARACTERS = 80
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Device ops of the steady state with something in common."""
+
+    rows: Bool
+    """Which device ops."""
+    total_ms: float
+    """Their time a step."""
+    top: list[tuple[str, float]]
+    """The kernels with the most of it, and its ms."""
+
+
+def group(timed: Timed, rows: Bool) -> Group:
+    """These device ops as a group."""
+    return Group(rows, per_step(timed, duration(timed)[rows]), top_kernels(timed, rows))
+
+
+def steady(timed: Timed) -> Bool:
+    """The steady state's device ops on the device that the step's figures speak of."""
+    result: Bool = timed.steady_ops & (timed.trace.device_ops.device == (-1 if timed.device is None else timed.device))
+    return result
+
+
+def of_class(joined: Joined, *names: str) -> Bool:
+    """Device ops of these classes."""
+    result: Bool = np.isin(joined.op_class, [joined.classes.index(name) for name in names])
+    return result
+
+
+def named(linked: Linked, pattern: re.Pattern[str]) -> Bool:
+    """Device ops in whose names the pattern is found."""
+    return with_text(linked, linked.trace.device_ops.name, pattern)
+
+
+def with_text(linked: Linked, column: I32 | I64, pattern: re.Pattern[str]) -> Bool:
+    """Entries of a column of text codes in which the pattern is found."""
+    codes, inverse = np.unique(column, return_inverse=True)
+    found = np.array([bool(c >= 0 and pattern.search(linked.trace.strings[c])) for c in codes], bool)
+    return found[inverse] if len(codes) else np.zeros(0, bool)
+
+
+def operators(rated: Rated) -> I64:
+    """Name code of the modelled operator that each device op is part of, -1 without one."""
+    row = rated.roofline.row
+    names = np.append(rated.trace.host_ranges.name, np.int32(-1))
+    return names[row].astype(np.int64)
+
+
+def duration(linked: Linked) -> I64:
+    """Duration of each device op, ns."""
+    return linked.trace.device_ops.end - linked.trace.device_ops.start
+
+
+def per_step(timed: Timed, values: I64 | F64) -> float:
+    """The sum of these times (ns) as milliseconds a step."""
+    return ms(values.sum()) / timed.steps.steady_count
+
+
+def top_kernels(timed: Timed, rows: Bool) -> list[tuple[str, float]]:
+    """The names with the most time a step among the device ops, with that time in ms."""
+    names, inverse = np.unique(timed.trace.device_ops.name[rows], return_inverse=True)
+    time: dict[str, float] = {}
+    for code, ns in zip(names.tolist(), np.bincount(inverse, weights=duration(timed)[rows]).tolist(), strict=True):
+        name = title(timed, code)
+        time[name] = time.get(name, 0.0) + ms(ns / timed.steps.steady_count)
+    return sorted(time.items(), key=lambda item: -item[1])[:TOP_KERNELS]
+
+
+def title(linked: Linked, code: int) -> str:
+    """A kernel's name as the tables have it, cut where it is long."""
+    name = short_name(linked.trace.strings[code])
+    return name if len(name) <= TITLE_CHARACTERS else name[: TITLE_CHARACTERS - 1] + "…"
+
+
+def in_stream_order(timed: Timed, rows: Bool) -> I64:
+    """These device ops by step, stream and start."""
+    ops, chosen = timed.trace.device_ops, np.flatnonzero(rows)
+    return chosen[np.lexsort((ops.start[chosen], ops.stream[chosen], timed.steps.of_op[chosen]))]
+
+
+def runs(timed: Timed, order: I64, inside: Bool) -> tuple[I64, int]:
+    """Number of the run of neighbours (same step and stream, all `inside`) of each op of `order`, -1 outside of
+    any; and how many runs there are."""
+    stream, step = timed.trace.device_ops.stream[order], timed.steps.of_op[order]
+    starts = inside.copy()
+    starts[1:] &= ~(inside[:-1] & (stream[1:] == stream[:-1]) & (step[1:] == step[:-1]))
+    run = np.cumsum(starts) - 1
+    run[~inside] = -1
+    return run, int(starts.sum())
+
+
+def greatest(values: I64 | F64, run: I64, count: int | None = None) -> F64:
+    """The greatest value of each run."""
+    result = np.zeros(int(run.max(initial=-1)) + 1 if count is None else count)
+    np.maximum.at(result, run, values)
+    return result

@@ -1,0 +1,134 @@
+"""Passes over memory that could be fewer: of an optimizer, of runs of memory-bound kernels."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.groups.ops import (
+    Group,
+    duration,
+    greatest,
+    group,
+    in_stream_order,
+    named,
+    of_class,
+    per_step,
+    runs,
+    steady,
+    title,
+)
+from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
+from traceanalyzer.figures import ms
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.roofline.op_models.tensors import Input
+    from traceanalyzer.analysis.roofline.rated import Rated
+    from traceanalyzer.trace import I64, Bool
+
+FUSIBLE = ("elementwise", "normalisation", "softmax", "reduction", "layout", "random", "fill", "loss")
+"""Classes whose kernels a compiler can merge with their neighbours; all are limited by memory bandwidth."""
+COMPILED = re.compile(r"^triton_(poi|red|per|for)_")
+"""Kernels of torch.compile: it merged what works on the same data, and left what could not be merged."""
+MIN_CHAIN = 3
+"""Shorter runs of such kernels are the residual adds and activations of any model, with little to merge."""
+ASIDE = 64
+"""An operand this many times smaller than another is a statistic or a parameter beside it, not data of its own."""
+FUSED = re.compile(r"fused", re.IGNORECASE)
+
+
+@dataclass(frozen=True, eq=False)
+class OptimizerPasses:
+    """Kernels of an optimizer step that is not fused."""
+
+    kernels: Group
+    names: int
+    """Different kernels."""
+    longest_ms: float
+    """Time a step of the one that takes longest."""
+    longest: str
+
+
+@dataclass(frozen=True, eq=False)
+class Chains:
+    """Runs of memory-bound kernels that work on the same data."""
+
+    kernels: Group
+    runs_per_step: float
+    kernels_per_run: float
+    longest_ms: float
+    """Time a step if each run took as long as its longest kernel."""
+    bytes_saved: float | None
+    """What the runs move a step beyond their kernel with the most traffic; None where not all of it is known."""
+
+
+def optimizer_passes(rated: Rated, free: Bool) -> OptimizerPasses | None:
+    """An optimizer step written as many passes over its state, of ops that are `free`."""
+    rows = steady(rated) & of_class(rated, "optimizer") & ~named(rated, FUSED) & free
+    if not rows.any():
+        return None
+    names, inverse = np.unique(rated.trace.device_ops.name[rows], return_inverse=True)
+    by_name = np.bincount(inverse, weights=duration(rated)[rows]) / rated.steps.steady_count
+    longest = title(rated, int(names[by_name.argmax()]))
+    return OptimizerPasses(group(rated, rows), len(names), ms(by_name.max()), longest)
+
+
+def chains(rated: Rated, free: Bool) -> Chains | None:
+    """Runs of at least `MIN_CHAIN` memory-bound kernels one after the other, of ops that are `free`."""
+    order = in_stream_order(rated, steady(rated))
+    fusible = of_class(rated, *FUSIBLE) & rated.is_kernel & free & ~named(rated, COMPILED)
+    run, number = _of_same_data(rated, order, *runs(rated, order, fusible[order]))
+    count = np.bincount(run[run >= 0], minlength=number)
+    long = count >= MIN_CHAIN
+    if not long.any():
+        return None
+    inside = (run >= 0) & long[run]
+    chained, run = order[inside], run[inside]
+    rows = np.zeros(len(free), bool)
+    rows[chained] = True
+    return Chains(
+        kernels=group(rated, rows),
+        runs_per_step=long.sum() / rated.steps.steady_count,
+        kernels_per_run=float(count[long].mean()),
+        longest_ms=per_step(rated, greatest(duration(rated)[chained], run)),
+        bytes_saved=_bytes_saved(rated, chained, run),
+    )
+
+
+def _of_same_data(rated: Rated, order: I64, run: I64, number: int) -> tuple[I64, int]:
+    """The runs, ended also where the largest operand changes its size: the kernels then work on different tensors.
+    Operands that are far smaller (the row means of a normalisation) go with the run."""
+    rows = np.flatnonzero(run >= 0)
+    current, last, count, parts = 0, -1, -1, []
+    for one, here in zip(run[rows].tolist(), _elements(rated)[order][rows].tolist(), strict=True):
+        differs = here and current and here != current and max(here, current) < ASIDE * min(here, current)
+        if one != last or differs:
+            count, current = count + 1, 0
+        last, current = one, max(current, here)
+        parts.append(count)
+    result = np.full(len(run), -1, np.int64)
+    result[rows] = parts
+    return result, count + 1 if number else 0
+
+
+def _elements(rated: Rated) -> I64:
+    """Elements of the largest operand of the operator that each device op is part of, 0 where not known."""
+    trace, row = rated.trace, rated.roofline.row
+    codes = np.append(trace.host_ranges.shapes, np.int32(-1))[row]
+    known, inverse = np.unique(codes, return_inverse=True)
+    sizes = [_largest(parse_inputs(trace.text(int(code)) or "", None, None)) for code in known]
+    return np.array(sizes, np.int64)[inverse] if len(known) else np.zeros(0, np.int64)
+
+
+def _largest(inputs: tuple[Input, ...] | None) -> int:
+    return max((operand.numel for operand in inputs or () if isinstance(operand, Tensor)), default=0)
+
+
+def _bytes_saved(rated: Rated, chained: I64, run: I64) -> float | None:
+    moved = rated.roofline.bytes[chained]
+    if not np.isfinite(moved).all():
+        return None
+    return float(moved.sum() - greatest(moved, run).sum()) / rated.steps.steady_count

@@ -1,0 +1,224 @@
+"""Matrix products that could run faster on the same GPU: other units, other sizes, fuller waves, fewer launches."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.groups.ops import (
+    Group,
+    duration,
+    greatest,
+    group,
+    in_stream_order,
+    named,
+    of_class,
+    per_step,
+    runs,
+    steady,
+)
+from traceanalyzer.analysis.roofline.op_models import Precision
+from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
+from traceanalyzer.analysis.roofline.precision import NO
+from traceanalyzer.analysis.roofline.roofline import SHORT_NS
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.roofline.rated import Rated
+    from traceanalyzer.trace import F64, I32, I64, Bool
+
+TENSOR_EFFICIENCY = 0.75
+"""Share of the tensor cores' dense peak that large products reach in practice (0.71 to 0.79 measured on an H200 for
+TF32 and bf16, in this repository's recordings)."""
+FP32_PRODUCT = re.compile(r"(?<![a-z])sgemm|_f32f32_f32f32_", re.IGNORECASE)
+"""Names of products of fp32 matrices, where the operands' types were not recorded; a `gemv` may be of any type."""
+FASTER_TYPES = ("tf32", "bf16")
+"""Number formats that fp32 products could have on tensor cores, the one nearest to them first."""
+ALIGNED_BYTES = 16
+"""Libraries' fast kernels load operands in pieces of 16 bytes: 8 elements of 16 bits, 16 of 8, 4 of 32 (cuBLAS
+documentation, "tensor core usage")."""
+SMALL_DIMENSION = 16
+"""Dimensions up to this are vectors and heads, not sizes that padding would help."""
+WAVE_LOSS = 0.15
+"""Part of a kernel's time with the last wave mostly empty that is worth changing a size for."""
+MANY_WAVES = 8
+"""With more waves the last one is less than an eighth of the kernel."""
+MIN_BATCH = 3
+"""Fewer small products of one shape in a row are not worth merging."""
+
+
+@dataclass(frozen=True, eq=False)
+class Fp32Products:
+    """Products in fp32 on the ordinary cores."""
+
+    kernels: Group
+    at_ms: dict[str, float]
+    """Time a step on the tensor cores by number format; without those that the GPU has not."""
+    unknown: bool
+    """Whether the sizes of some were not recorded."""
+
+
+@dataclass(frozen=True, eq=False)
+class OddProducts:
+    """Slow products whose sizes are not multiples of 16 bytes."""
+
+    kernels: Group
+    saved_ms: float
+    """Time a step beyond what aligned ones reach."""
+    shapes: list[str]
+
+
+@dataclass(frozen=True, eq=False)
+class LastWaves:
+    """Matrix kernels whose last wave of blocks leaves most SMs idle."""
+
+    kernels: Group
+    waves: float
+    lost_ms: float
+    """Time a step of the empty part of the last wave, as far as the roofline leaves room."""
+
+
+@dataclass(frozen=True, eq=False)
+class SmallProducts:
+    """Runs of small products of one shape with nothing between them."""
+
+    kernels: Group
+    in_a_row: float
+    batched_ms: float
+    """Time a step as batched products."""
+
+
+def fp32_products(rated: Rated, free: Bool) -> Fp32Products | None:
+    """Matrix products in fp32 on the ordinary cores, of ops that are `free`."""
+    roofline = rated.roofline
+    rows = steady(rated) & rated.is_matrix & (roofline.tensor == NO) & free
+    unknown = roofline.precision == Precision.UNKNOWN
+    rows &= (roofline.precision == Precision.FP32) | (unknown & named(rated, FP32_PRODUCT))
+    found = group(rated, rows)
+    if found.total_ms <= 0:
+        return None
+    at = {name: per_step(rated, _on_tensor_cores(rated, rows, name)) for name in FASTER_TYPES if _has(rated, name)}
+    return Fp32Products(found, at, bool((unknown & rows).any()))
+
+
+def _has(rated: Rated, precision: str) -> bool:
+    gpu = rated.gpus.get(-1 if rated.device is None else rated.device)
+    return gpu is not None and gpu.tensor.get(precision, 0) > gpu.vector["fp32"]
+
+
+def _on_tensor_cores(rated: Rated, rows: Bool, precision: str) -> F64:
+    """Time, ns, that these products would take on the tensor cores; of work that is not known, as much as the
+    ordinary cores can do in their time. Small ones, which are not limited by arithmetic, gain nothing."""
+    roofline, time = rated.roofline, duration(rated)[rows].astype(np.float64)
+    gpu = rated.gpus[rated.device or 0]
+    if gpu is None:
+        return time
+    known = np.isfinite(roofline.flops[rows])
+    flops = np.where(known, roofline.flops[rows], gpu.vector["fp32"] * time / 1e9)
+    arithmetic = flops / (gpu.tensor[precision] * TENSOR_EFFICIENCY) * 1e9
+    transfer = roofline.bytes[rows] / gpu.bandwidth * 1e9
+    faster = np.minimum(np.fmax(arithmetic, transfer), time)
+    result: F64 = np.where(np.where(known, _by_arithmetic(rated)[rows], _fills(rated)[rows]), faster, time)
+    return result
+
+
+def _fills(rated: Rated) -> Bool:
+    """Which device ops have a block for each SM, and take longer than any start-up."""
+    result: Bool = (rated.trace.device_ops.blocks >= rated.limit("sms")) & (duration(rated) >= SHORT_NS)
+    return result
+
+
+def _by_arithmetic(rated: Rated) -> Bool:
+    """Which device ops have enough to calculate to fill the GPU, and more of that than to move."""
+    roofline = rated.roofline
+    return roofline.rated & roofline.arithmetic & ~roofline.small
+
+
+def odd_products(rated: Rated, free: Bool) -> OddProducts | None:
+    """Matrix products whose sizes are not multiples of 16 bytes, of ops that are `free`."""
+    rows = steady(rated) & of_class(rated, "gemm") & free & (rated.roofline.row >= 0)
+    rows &= rated.roofline.rated & ~rated.roofline.small
+    odd, shapes = _odd_sizes(rated, rated.roofline.row[rows])
+    rows[rows] = odd
+    found = group(rated, rows)
+    if found.total_ms <= 0:
+        return None
+    time, attainable = duration(rated)[rows], rated.roofline.attainable[rows]
+    saved = per_step(rated, np.maximum(time - attainable / TENSOR_EFFICIENCY, 0))
+    return OddProducts(found, saved, shapes)
+
+
+def _odd_sizes(rated: Rated, rows: I64) -> tuple[Bool, list[str]]:
+    """Which of these host ranges have an operand with a row length that is no multiple of 16 bytes; the shapes of such
+    operands, sorted."""
+    ranges = rated.trace.host_ranges
+    codes = np.stack([column[rows] for column in (ranges.shapes, ranges.dtypes, ranges.strides)])
+    kinds, kind = np.unique(codes, axis=1, return_inverse=True)
+    shapes = [_odd_shape(rated, *one) for one in kinds.T.tolist()]
+    odd = np.array([shape is not None for shape in shapes], bool)
+    return odd[kind.reshape(-1)], sorted({shape for shape in shapes if shape is not None})
+
+
+def _odd_shape(rated: Rated, shapes: int, dtypes: int, strides: int) -> str | None:
+    """The shape of such an operand among inputs with these texts; None without one, or where one is narrow anyway."""
+    trace = rated.trace
+    inputs = parse_inputs(trace.text(shapes) or "", trace.text(dtypes), trace.text(strides))
+    operands = [t for t in inputs or () if isinstance(t, Tensor) and len(t.shape) >= 2]
+    odd = [t for t in operands if any(_is_odd(size, t.dtype.bytes) for size in t.shape[-2:])]
+    if not odd or min(size for t in operands for size in t.shape[-2:]) <= SMALL_DIMENSION:
+        return None
+    return "x".join(map(str, odd[0].shape))
+
+
+def _is_odd(size: int, element_bytes: float) -> bool:
+    return bool(size * element_bytes % ALIGNED_BYTES)
+
+
+def last_waves(rated: Rated, free: Bool) -> LastWaves | None:
+    """Matrix kernels with a mostly empty last wave, of ops that are `free`."""
+    roofline = rated.roofline
+    rows = steady(rated) & rated.is_matrix & free & _by_arithmetic(rated)
+    rows &= (roofline.waves > 1) & (roofline.waves < MANY_WAVES)
+    loss = np.where(rows, 1 - roofline.waves / np.ceil(np.where(rows, roofline.waves, 1)), 0.0)
+    rows &= loss >= WAVE_LOSS
+    found = group(rated, rows)
+    if found.total_ms <= 0:
+        return None
+    time = duration(rated)
+    lost = np.minimum(loss * time, np.maximum(time - np.nan_to_num(roofline.attainable), 0))
+    return LastWaves(found, float(roofline.waves[rows].mean()), per_step(rated, lost[rows]))
+
+
+def small_products(rated: Rated, free: Bool) -> SmallProducts | None:
+    """Runs of small matrix products of one shape, of ops that are `free`."""
+    roofline, ranges = rated.roofline, rated.trace.host_ranges
+    everything = in_stream_order(rated, steady(rated))
+    small = of_class(rated, "gemm") & free & roofline.small & (roofline.row >= 0)
+    shape = np.append(ranges.shapes, np.int32(-1))[roofline.row][everything]
+    run, count = _runs_of_shape(rated, everything, small[everything], shape)
+    length = np.bincount(run[run >= 0], minlength=count)
+    chosen = (run >= 0) & (length >= MIN_BATCH)[run] if count else np.zeros(len(run), bool)
+    if not chosen.any():
+        return None
+    rows = np.zeros(len(small), bool)
+    rows[everything[chosen]] = True
+    longest = greatest(duration(rated)[everything[chosen]], run[chosen], count)
+    attainable = roofline.attainable[everything[chosen]] / TENSOR_EFFICIENCY
+    batched = np.maximum(longest, np.bincount(run[chosen], weights=attainable, minlength=count))
+    in_a_row = float(length[length >= MIN_BATCH].mean())
+    return SmallProducts(group(rated, rows), in_a_row, per_step(rated, batched))
+
+
+def _runs_of_shape(rated: Rated, order: I64, inside: Bool, shape: I32) -> tuple[I64, int]:
+    """Runs as `runs` has them, ended also where the shape changes."""
+    run, count = runs(rated, order, inside)
+    if not count:
+        return run, 0
+    change = np.append(False, shape[1:] != shape[:-1]) & inside
+    keys = np.where(run >= 0, run + np.cumsum(change), -1)
+    _, dense = np.unique(keys[keys >= 0], return_inverse=True)
+    result = np.full(len(run), -1, np.int64)
+    result[keys >= 0] = dense
+    return result, int(dense.max(initial=-1)) + 1
