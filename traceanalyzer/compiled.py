@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from traceanalyzer.analysis.compile.bare import EMPTY
 from traceanalyzer.analysis.compile.measure import measure_logs
+from traceanalyzer.analysis.compile.shares import with_trace
 from traceanalyzer.analysis.compile.steps import steps_use
-from traceanalyzer.analysis.compile.traced import with_trace
 from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.diagnosis.compile import diagnose_compile
 from traceanalyzer.errors import TraceAnalyzerError, UnreadableInputError

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from traceanalyzer.analysis.context import Context
+from traceanalyzer.analysis.measure import Measurements
 
 from tests.compile.log_builder import LogBuilder
 from tests.kineto_builder import KinetoTrace
@@ -76,7 +76,7 @@ def broken_log(folder: Path) -> Path:
 
 
 def test_a_seam_is_the_host_time_between_the_graphs_and_is_charged_the_idle_time_in_it(tmp_path: Path) -> None:
-    ctx = Context(load([written(tmp_path, broken_trace())]).traces[0])
+    ctx = Measurements(load([written(tmp_path, broken_trace())]).traces[0])
     (seam,) = seams(CompiledCode(ctx))
     assert (seam.before, seam.after, seam.forward) == ("0/0", "1/0", STEPS)
     assert ((seam.end - seam.start) == 300_000).all()
