@@ -103,8 +103,9 @@ def analyze(
         check_storable(store)
     run = read(paths, pattern)
     warn_of_failures(run)
+    from traceanalyzer.ingest.torch_log import logs_beside
     from traceanalyzer.report.build import TOP_ROWS, report_of
-    from traceanalyzer.report.compiled_part import with_compile
+    from traceanalyzer.report.compile.part import with_compile
     from traceanalyzer.report.page import ReportPage
     from traceanalyzer.selection import measured
 
@@ -121,7 +122,7 @@ def analyze(
     made: Document = page_of
     if not (redact or hidden_names or max_chars):
         # Its texts are the program's own: none of it is in a report that is to be published or cut to a size.
-        made = with_compile(page_of, recordings_read)
+        made = with_compile(page_of, logs_beside(Path(of.critical.trace.path)), of.critical)
     with emitted(made, output):
         if store is not None:
             _store(store, report, tags, recordings_read, selection)

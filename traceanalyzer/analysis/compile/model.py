@@ -163,15 +163,32 @@ class EagerRow:
 
 
 @dataclass(frozen=True)
+class FirstStepPart:
+    """A part of the first step's time; the parts sum to the step."""
+
+    what: str
+    ms: float
+    steady_ms: float
+    """What a mean steady step has of it."""
+
+
+@dataclass(frozen=True)
 class StepsUse:
     """Compilation against the steady step. None: neither the log nor the trace says."""
 
     step_ms: float | None = None
+    """A steady step without the profiler."""
+    recorded_step_ms: float | None = None
+    """The same as recorded; the figures of the first step and of the warm-up are as recorded, too."""
     first_step_ms: float | None = None
+    first_step: list[FirstStepPart] = field(default_factory=list)
     warmup_ms: float | None = None
+    warmup_excess_ms: float | None = None
+    """What the warm-up steps took more than as many steady ones."""
     warmup_steps: int | None = None
     eager_step_ms: float | None = None
     pays_after_steps: int | None = None
+    """Steps after which the time saved is the compile time."""
     basis: str = ""
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from traceanalyzer.compile_log import Counts
-from traceanalyzer.errors import EmptyRecordingError, UnreadableInputError
+from traceanalyzer.errors import EmptyRecordingError, TraceAnalyzerError, UnreadableInputError
 from traceanalyzer.ingest.stream import cannot_open, open_stream
 from traceanalyzer.ingest.torch_log.fold import WANTED, Fold
 from traceanalyzer.ingest.torch_log.lines import lines
@@ -24,6 +24,8 @@ RECORD_IN_HEAD = re.compile(
     rb"^(?:\[[^\]\n]{1,64}\]: ?)?[VDIWEC]\d{4} \d\d:\d\d:\d\d\.\d{3,6} +\d+ *[^\]\n]{0,1000}?:\d+\] ?\{", re.MULTILINE
 )
 """A line that only a structured log has."""
+FOLDER = "compile"
+"""Of a capture; see `collect.compile_log`."""
 MAX_FILES = 4096
 """Files read of a folder."""
 _RANK = re.compile(r"rank[_.-]?(\d+)")
@@ -40,7 +42,7 @@ def read_logs(path: Path, progress: Callable[[float], None] | None = None) -> li
 
     Raises UnreadableInputError (no such file, no log), EmptyRecordingError (nothing in it can be read).
     """
-    files = log_files(path)
+    files = _log_files(path)
     found = [log for file in files for log in _read(file, progress)]
     if not found:
         raise EmptyRecordingError(
@@ -49,10 +51,21 @@ def read_logs(path: Path, progress: Callable[[float], None] | None = None) -> li
     return sorted(found, key=lambda log: (log.rank is None, log.rank or 0, log.path))
 
 
-def log_files(path: Path) -> list[Path]:
+def logs_beside(recording: Path) -> list[CompileLog]:
+    """The logs in the capture that a recording is of; none where there is no folder of them, or nothing readable."""
+    folder = recording.parent / FOLDER
+    if not folder.is_dir():
+        return []
+    try:
+        return read_logs(folder)
+    except TraceAnalyzerError:
+        return []
+
+
+def _log_files(path: Path) -> list[Path]:
     """The logs in a folder, or the log itself. Raises UnreadableInputError."""
     if not path.is_dir():
-        if not _is_log(path):
+        if not is_log(path):
             raise UnreadableInputError(
                 f"{path}: not a structured log of torch.compile; give what TORCH_TRACE=FOLDER wrote, or its folder"
             )
@@ -70,12 +83,13 @@ def log_files(path: Path) -> list[Path]:
 
 def _may_be_log(path: Path) -> bool:
     try:
-        return _is_log(path)
+        return is_log(path)
     except UnreadableInputError:
         return False
 
 
-def _is_log(path: Path) -> bool:
+def is_log(path: Path) -> bool:
+    """Whether a file is a structured log of torch.compile. Raises UnreadableInputError where it cannot be opened."""
     with open_stream(path) as stream:
         return is_torch_log(stream.read())
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from traceanalyzer.analysis.compile.model import Compiled
     from traceanalyzer.diagnosis.compile import CompileDiagnosis
+    from traceanalyzer.report.compile.build import CompileReport
 
 MAX_ROWS = 20
 """Rows of a table on paper; the JSON has all."""
@@ -39,9 +40,9 @@ class Section:
     remark: str = ""
 
 
-def sections(compiled: Compiled, diagnosis: CompileDiagnosis) -> list[Section]:
+def sections(report: CompileReport) -> list[Section]:
     """The report's sections in order; those with nothing to say are left out."""
-    made = [make(compiled, diagnosis) for make in _SECTIONS]
+    made = [make(report.compiled, report.diagnosis) for make in _SECTIONS]
     return [section for section in made if section.lines or section.rows]
 
 
@@ -147,14 +148,28 @@ def _steps(compiled: Compiled, _: CompileDiagnosis) -> Section:
     steps = compiled.steps
     lines = []
     if steps.step_ms is not None:
-        lines.append(f"Steady step: {figure(steps.step_ms, 'ms')}.")
-    if steps.first_step_ms is not None:
-        lines.append(f"First recorded step: {figure(steps.first_step_ms, 'ms')}.")
+        lines.append(f"Steady step: {figure(steps.step_ms, 'ms')} without the profiler.")
+    if steps.warmup_ms is not None and steps.warmup_excess_ms is not None:
+        lines.append(
+            f"Warm-up: {_steps_of(steps.warmup_steps or 0)} in {figure(steps.warmup_ms, 'ms')} as recorded, "
+            f"{figure(steps.warmup_excess_ms, 'ms')} more than as many steady ones "
+            f"({figure(steps.recorded_step_ms, 'ms')} each)."
+        )
     if steps.pays_after_steps is not None:
-        lines.append(f"Compilation has paid for itself after {steps.pays_after_steps:,} steps.")
-    if steps.basis:
-        lines.append(steps.basis)
-    return Section("Compiled or eager", lines)
+        lines.append(
+            f"Compilation has paid for itself after {_steps_of(steps.pays_after_steps)} "
+            f"(eager step: {figure(steps.eager_step_ms, 'ms')})."
+        )
+    lines += [steps.basis] if steps.basis else []
+    rows = [[part.what, f"{part.ms:.3f}", f"{part.steady_ms:.3f}"] for part in steps.first_step if part.ms]
+    if rows:
+        rows.append(["total", f"{steps.first_step_ms or 0.0:.3f}", f"{steps.recorded_step_ms or 0.0:.3f}"])
+    headers = ["first step", "ms", "of a steady step, ms"]
+    return Section("First step, warm-up and steady step", lines, headers, [False, True, True], rows)
+
+
+def _steps_of(number: int) -> str:
+    return "1 step" if number == 1 else f"{number:,} steps"
 
 
 def _trace(compiled: Compiled, _: CompileDiagnosis) -> Section:
