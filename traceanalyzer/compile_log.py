@@ -77,6 +77,25 @@ class KernelCode:
 
 
 @dataclass(frozen=True)
+class Estimate:
+    """Inductor's own guess of the time of an operation."""
+
+    name: str
+    """`op3_op4` for what it fused, the function for a library call; empty where it launches nothing."""
+    time_ns: float | None
+
+
+@dataclass(frozen=True)
+class NotFused:
+    """Two nodes of a graph that inductor left apart."""
+
+    compile_id: str
+    first: str
+    second: str
+    reason: str
+
+
+@dataclass(frozen=True)
 class GraphCode:
     """The code inductor wrote for one graph: forward, backward or inference."""
 
@@ -86,6 +105,10 @@ class GraphCode:
     kernels: tuple[KernelCode, ...]
     extern_calls: tuple[str, ...]
     """Library calls (`extern_kernels.mm`, `torch.ops.aten.x`), one entry a call."""
+    launches: tuple[str, ...] = ()
+    """Names of the Triton kernels in the order in which a call launches them, one entry a launch."""
+    estimates: tuple[Estimate, ...] = ()
+    """One for each operation in the order in which they run; empty where the log does not say."""
 
 
 @dataclass(frozen=True)
@@ -148,8 +171,6 @@ class Compilation:
     codes: list[GraphCode] = field(default_factory=list)
     triton: list[TritonKernel] = field(default_factory=list)
     metrics: list[Metrics] = field(default_factory=list)
-    estimates_ns: dict[str, float] = field(default_factory=dict)
-    """Inductor's own guess of the time of each operation, by its name."""
     collectives: tuple[str, ...] = ()
     """The collectives it runs, in order."""
     inputs_changed: int = 0
@@ -203,3 +224,5 @@ class CompileLog:
     unfinished: int = 0
     """Spans whose end is not in the log."""
     notes: tuple[str, ...] = ()
+    not_fused: tuple[NotFused, ...] | None = None
+    """What inductor left apart; None where it was not logged."""

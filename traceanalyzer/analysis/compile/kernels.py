@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -13,7 +14,11 @@ from traceanalyzer.figures import NS_PER_MS
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.compile.traced import Traced
-    from traceanalyzer.compile_log import CompileLog
+    from traceanalyzer.compile_log import CompileLog, GraphCode
+
+NS_PER_US = US_PER_MS = 1e3
+_FUSED = re.compile(r"op\d+(?:_op\d+)*")
+"""What inductor calls nodes that it writes kernels for; library calls have the name of their function."""
 
 
 def kernel_rows(log: CompileLog) -> list[KernelRow]:
@@ -22,6 +27,7 @@ def kernel_rows(log: CompileLog) -> list[KernelRow]:
     for compilation in log.compilations:
         noted = {kernel.name: kernel for kernel in compilation.triton}
         for code in compilation.codes:
+            estimates = estimates_us(code)
             for kernel in code.kernels:
                 about = noted.get(kernel.name)
                 rows.append(
@@ -36,9 +42,23 @@ def kernel_rows(log: CompileLog) -> list[KernelRow]:
                         compile_ms=about.compile_us / 1e3 if about else None,
                         configurations=about.configurations if about else None,
                         autotune_cache=about.autotune_cache if about else "",
+                        estimate_us=estimates.get(kernel.name),
                     )
                 )
     return rows
+
+
+def estimates_us(code: GraphCode) -> dict[str, float]:
+    """Inductor's guess for a launch of each kernel of a graph, the mean of its launches; empty unless its operations
+    and the launches in its code pair off one by one."""
+    fused = [one.time_ns for one in code.estimates if _FUSED.fullmatch(one.name)]
+    if len(fused) != len(code.launches):
+        return {}
+    times: dict[str, list[float]] = defaultdict(list)
+    for name, time_ns in zip(code.launches, fused, strict=True):
+        if time_ns is not None:
+            times[name].append(time_ns)
+    return {name: sum(each) / len(each) / NS_PER_US for name, each in times.items()}
 
 
 def measured_kernels(rows: list[KernelRow], traced: Traced) -> tuple[list[KernelRow], float, float | None]:
@@ -103,9 +123,11 @@ def _unknown(name: str, region: str, key: str) -> KernelRow:
 
 def _measured(row: KernelRow, traced: Traced, time: float, count: int, attainable: float, busy: float) -> KernelRow:
     limit = attainable if np.isfinite(attainable) else None
+    per_step = traced.per_step(count)
     return replace(
         row,
-        per_step=traced.per_step(count),
+        per_step=per_step,
+        estimated_ms=None if row.estimate_us is None else row.estimate_us * per_step / US_PER_MS,
         measured_ms=traced.per_step(time) / NS_PER_MS,
         share=time / busy if busy else None,
         attainable_ms=None if limit is None else traced.per_step(limit) / NS_PER_MS,

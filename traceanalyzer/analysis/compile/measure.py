@@ -9,6 +9,7 @@ from traceanalyzer.analysis.compile.breaks import break_rows
 from traceanalyzer.analysis.compile.caches import cache_use
 from traceanalyzer.analysis.compile.graphs import cudagraph_use
 from traceanalyzer.analysis.compile.kernels import kernel_rows
+from traceanalyzer.analysis.compile.left_apart import not_fused_rows
 from traceanalyzer.analysis.compile.model import CompilationRow, Compiled, StepsUse
 from traceanalyzer.analysis.compile.outcomes import function_of, graphs_of, outcome_of, recompilations, was_refused
 from traceanalyzer.analysis.compile.ranks import by_start, rank_row, ranks_differ
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from traceanalyzer.compile_log import Compilation, CompileLog
 
 MAX_ERRORS = 20
+NO_ESTIMATES = (
+    "Inductor's own estimates of its kernels are not in the log: set LOG_TLPARSE=1 as well. The cache keeps graphs "
+    "compiled with it apart, so that start compiles again."
+)
 LEAST_OUTSIDE_S = 0.05
 """Less work outside of compilations is not worth a note."""
 
@@ -46,6 +51,7 @@ def measure_logs(logs: Sequence[CompileLog], chosen: CompileLog | None = None) -
         cache=cache_use(log, stages),
         cudagraphs=cudagraph_use(log),
         kernels=kernel_rows(log),
+        not_fused=not_fused_rows(log),
         compilations=compilations,
         errors=_errors(log),
         ranks=[rank_row(each) for each in sorted(logs, key=by_start)],
@@ -122,6 +128,9 @@ def _notes(logs: Sequence[CompileLog], log: CompileLog) -> list[str]:
     logging = sum(m.logging_s or 0.0 for c in log.compilations for m in c.metrics)
     if logging:
         notes.append(f"Writing the log took {logging:.2f} s of the compile time, by dynamo's own clock.")
+    codes = [code for c in log.compilations for code in c.codes]
+    if any(code.launches for code in codes) and not any(code.estimates for code in codes):
+        notes.append(NO_ESTIMATES)
     outside = outside_seconds(log)
     if outside >= LEAST_OUTSIDE_S:
         notes.append(

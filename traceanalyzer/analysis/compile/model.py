@@ -125,15 +125,29 @@ class KernelRow:
     compile_ms: float | None
     configurations: int | None
     autotune_cache: str
+    estimate_us: float | None = None
+    """Inductor's own guess for one launch; null where it was not logged."""
     per_step: float | None = None
     measured_ms: float | None = None
     """Its time in a steady step."""
     share: float | None = None
     """Of the GPU's busy time of the step."""
     estimated_ms: float | None = None
-    """Inductor's own guess for the same launches."""
+    """Inductor's own guess for the launches of a steady step."""
     attainable_ms: float | None = None
     """What its work needs at the GPU's limits (roofline)."""
+
+
+@dataclass(frozen=True)
+class NotFusedRow:
+    """Pairs of nodes that inductor left apart for one reason."""
+
+    reason: str
+    pairs: int
+    first: str
+    """Of one such pair: `op3_op4 (add, mul)`."""
+    second: str
+    compile_ids: list[str]
 
 
 @dataclass(frozen=True)
@@ -208,8 +222,6 @@ class TraceUse:
     compiles_in_step: int
     """Compilations that ran while the trace was recorded."""
     eager: list[EagerRow]
-    not_fused: list[str]
-    """Pairs that inductor left apart, and why."""
     notes: list[str]
 
 
@@ -231,6 +243,8 @@ class Compiled:
     cache: CacheUse | None
     cudagraphs: CudaGraphUse | None
     kernels: list[KernelRow]
+    not_fused: list[NotFusedRow] | None
+    """What inductor left apart, and why; null where it was not logged (TORCH_LOGS=+fusion)."""
     compilations: list[CompilationRow]
     errors: list[str]
     ranks: list[RankRow]

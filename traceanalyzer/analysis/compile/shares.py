@@ -53,7 +53,6 @@ def _trace_use(traced: Traced, log: CompileLog | None, triton_ms: float, mapped:
         mapped_share=mapped,
         compiles_in_step=_compiles_within(rated, log),
         eager=eager_operators(traced),
-        not_fused=[],
         notes=_notes(traced, log),
     )
 

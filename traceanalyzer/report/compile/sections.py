@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 
 MAX_ROWS = 20
 """Rows of a table on paper; the JSON has all."""
+NO_FUSION = (
+    "Why kernels were not fused is not in the structured log: set TORCH_LOGS=+fusion and "
+    "TORCH_LOGS_OUT=FOLDER/fusion.txt as well, with the FOLDER of TORCH_TRACE."
+)
 STAGE_NAMES = {
     "dynamo": "dynamo (tracing the program)",
     "aot": "AOT (forward and backward graphs)",
@@ -194,13 +198,31 @@ def _kernels(compiled: Compiled, _: CompileDiagnosis) -> Section:
             str(row.nodes),
             _maybe(row.per_step),
             _maybe(row.measured_ms),
+            _maybe(row.estimated_ms),
             _maybe(row.attainable_ms),
             _maybe(row.compile_ms),
         ]
         for row in compiled.kernels[:MAX_ROWS]
     ]
-    headers = ["kernel", "source", "nodes", "per step", "ms a step", "at the roofline", "compile ms"]
-    return Section("Kernels", [], headers, [False, False, True, True, True, True, True], rows, _more(compiled.kernels))
+    headers = [
+        "kernel",
+        "source",
+        "nodes",
+        "per step",
+        "ms a step",
+        "inductor's estimate",
+        "at the roofline",
+        "compile ms",
+    ]
+    return Section("Kernels", [], headers, [False, False, *[True] * 6], rows, _more(compiled.kernels))
+
+
+def _not_fused(compiled: Compiled, _: CompileDiagnosis) -> Section:
+    if compiled.not_fused is None:
+        return Section("Not fused", [NO_FUSION] if compiled.kernels and compiled.source != "trace" else [])
+    rows = [[row.reason, str(row.pairs), row.first, row.second] for row in compiled.not_fused[:MAX_ROWS]]
+    headers = ["why inductor left them apart", "pairs", "such as", "and"]
+    return Section("Not fused", [], headers, [False, True, False, False], rows, _more(compiled.not_fused))
 
 
 def _ranks(compiled: Compiled, _: CompileDiagnosis) -> Section:
@@ -243,6 +265,7 @@ _SECTIONS: tuple[Callable[[Compiled, CompileDiagnosis], Section], ...] = (
     _compilations,
     _trace,
     _kernels,
+    _not_fused,
     _ranks,
     _log,
 )
