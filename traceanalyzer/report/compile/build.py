@@ -39,7 +39,9 @@ def compile_report(
 
     Raises TraceAnalyzerError where the run has no trace.
     """
-    inputs = [{"path": log.path, "kind": "torch_log", "rank": log.rank, "devices": []} for log in logs]
+    inputs: list[dict[str, Any]] = [
+        {"path": log.path, "kind": "torch_log", "rank": log.rank, "devices": []} for log in logs
+    ]
     if run is None:
         compiled = measure_logs(logs)
         return CompileReport(inputs, compiled, diagnose_compile(compiled, None))
