@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from traceanalyzer.analysis.measure import Measurements
-from traceanalyzer.diagnosis.compile import diagnose_compile
 from traceanalyzer.ingest import load
 from traceanalyzer.ingest.torch_log import read_logs
 from traceanalyzer.report.compile.build import compile_report, joined
@@ -49,8 +48,7 @@ def _line(folder: Path, case: str, finding: str) -> str:
     else:
         trace = load([folder / f"{case}.fault.trace.json.gz"]).traces[0]
         trace = replace(trace, unprofiled_step_ns=round(truths["fault"]["steady_ms"] * 1e6))
-        compiled, step_ms = joined(read_logs(log), Measurements(trace))
-        diagnosis = diagnose_compile(compiled, step_ms)
+        diagnosis = joined(read_logs(log), Measurements(trace)).diagnosis
         before, measured, unit = truths["fault"]["steady_ms"], truths["fixed"]["steady_ms"], "ms"
     advice = next((one for one in diagnosis.recommendations if one.id.startswith(finding)), None)
     if advice is None:

@@ -19,7 +19,8 @@ from traceanalyzer.collect.compile_log import variables
 from traceanalyzer.collect.plan import Plan
 from traceanalyzer.ingest import load
 from traceanalyzer.ingest.torch_log import read_logs
-from traceanalyzer.report.compile.build import CompileReport, compile_report
+from traceanalyzer.report.compile.build import compile_report
+from traceanalyzer.report.compile.model import CompileReport
 
 DATA = Path(__file__).parent.parent / "data" / "compile"
 STEPS, STEP_US = 6, 1000
@@ -171,7 +172,10 @@ def test_a_capture_with_the_log_has_a_compile_part(tmp_path: Path) -> None:
         assert result.exit_code == 0, result.output
         assert "Compile time" in result.output
     result = CliRunner().invoke(cli, ["analyze", str(trace), "--format", "json"])
-    assert json.loads(result.output)["compile"]["compile_s"] == 2.0
+    report = json.loads(result.output)
+    assert report["compile"]["compile_s"] == 2.0
+    assert [one["id"] for one in report["compile"]["findings"]] == ["graph-break"]
+    assert "graph-break" not in [one["id"] for one in report["findings"]]
 
 
 def test_compile_work_is_laid_onto_the_clock_of_the_trace(tmp_path: Path) -> None:

@@ -32,8 +32,7 @@ LEAST_OUTSIDE_S = 0.05
 
 def measure_logs(logs: Sequence[CompileLog], chosen: CompileLog | None = None) -> Compiled:
     """What the process compiled that took longest (or the chosen one), with the others beside it."""
-    seconds = [sum(map(_total, stage_seconds(log))) for log in logs]
-    log = chosen or _headline(logs, seconds)
+    log = chosen or headline_log(logs)
     stages = stage_seconds(log)
     by_stage = {stage: sum(each.get(stage, 0.0) for each in stages) for stage in STAGES}
     compilations = [_row(c, each) for c, each in zip(log.compilations, stages, strict=True)]
@@ -64,8 +63,9 @@ def measure_logs(logs: Sequence[CompileLog], chosen: CompileLog | None = None) -
     )
 
 
-def _headline(logs: Sequence[CompileLog], seconds: Sequence[float]) -> CompileLog:
+def headline_log(logs: Sequence[CompileLog]) -> CompileLog:
     """Of the last start of each rank the one that compiled longest; starts that compiled nothing are none."""
+    seconds = [sum(map(_total, stage_seconds(log))) for log in logs]
     began = [log.spans[0].start_ns if log.spans else 0 for log in logs]
     last: dict[int | None, int] = {}
     for index in sorted(range(len(logs)), key=began.__getitem__):

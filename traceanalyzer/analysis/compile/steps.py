@@ -13,6 +13,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import clip, intersect, subtract, union
 from traceanalyzer.analysis.compile.model import FirstStepPart, StepsUse
+from traceanalyzer.analysis.time.steps import WARMUP_RATIO
 from traceanalyzer.figures import NS_PER_MS
 
 if TYPE_CHECKING:
@@ -22,15 +23,19 @@ if TYPE_CHECKING:
     from traceanalyzer.analysis.compile.model import Compiled
     from traceanalyzer.analysis.time.timed import Timed
     from traceanalyzer.compile_log import CompileLog
+    from traceanalyzer.trace import F64
 
 MAX_CALLS = 4
 """Calls of the driver that a first step is taken apart by."""
+NAMED_SHARE = 0.5
+"""Of what a first step takes longer, the rest without a name."""
+OTHER = "GPU idle: other host work, the recorder's start-up included"
 NO_EAGER = (
     "Time the program eager, too (TORCH_COMPILE_DISABLE=1), and give its step as --eager-step-ms to see after how many "
     "steps compilation has paid for itself."
 )
 NOT_FASTER = "The eager step is no longer than the compiled one: compilation never pays for itself."
-STARTS_WARM = "The recording begins after warm-up: record from the first step to see what it cost."
+WARM = "The recording begins after warm-up: record from the first step to see what it cost."
 PAYS = "{:.3g} s of compilation over {:.4g} ms saved in each step"
 
 
@@ -48,20 +53,43 @@ def steps_use(
     if not steps.found:
         notes = [basis, "The trace has no steps."]
         return StepsUse(step_ms, eager_step_ms=eager_step_ms, pays_after_steps=pays, basis=_said(notes))
-    durations, warmup = steps.duration / NS_PER_MS, steps.warmup
+    durations = steps.duration / NS_PER_MS
     steady = float(durations[steps.steady].mean())
+    durations[0] = (steps.end[0] - _begin(timed)) / NS_PER_MS
+    parts = _first_step(timed, log)
+    warmup = steps.warmup or int(_is_first_of_all(parts, durations))
+    if not warmup:
+        return StepsUse(step_ms, steady, eager_step_ms=eager_step_ms, pays_after_steps=pays, basis=_said([basis, WARM]))
     return StepsUse(
         step_ms=step_ms,
         recorded_step_ms=steady,
-        first_step_ms=float(durations[0]) if warmup else None,
-        first_step=_first_step(timed, log) if warmup else [],
-        warmup_ms=float(durations[:warmup].sum()) if warmup else None,
-        warmup_excess_ms=float((durations[:warmup] - steady).sum()) if warmup else None,
-        warmup_steps=warmup or None,
+        first_step_ms=float(durations[0]),
+        first_step=parts,
+        warmup_ms=float(durations[:warmup].sum()),
+        warmup_excess_ms=float((durations[:warmup] - steady).sum()),
+        warmup_steps=warmup,
         eager_step_ms=eager_step_ms,
         pays_after_steps=pays,
-        basis=_said([basis, "" if warmup else STARTS_WARM]),
+        basis=basis,
     )
+
+
+def _begin(timed: Timed) -> int:
+    """When the host began with the first step, or earlier work of the GPU ended. Steps are counted without the idle
+    time before the first launch; here it is what a first step costs."""
+    steps, ops = timed.steps, timed.trace.device_ops
+    own = ops.start[steps.of_op == 0]
+    earlier = ops.end[ops.start < own.min()] if len(own) else own
+    return min(max(int(steps.host_start[0]), int(earlier.max(initial=steps.host_start[0]))), int(steps.start[0]))
+
+
+def _is_first_of_all(parts: list[FirstStepPart], durations: F64) -> bool:
+    """Whether a long first step is the program's own: most of what it takes more than a steady one has a name. The rest
+    may be the recorder's start-up."""
+    if len(durations) < 2 or durations[0] <= WARMUP_RATIO * float(np.median(durations[1:])):
+        return False
+    more = {part.what: part.ms - part.steady_ms for part in parts}
+    return more.pop(OTHER) < NAMED_SHARE * sum(part.ms - part.steady_ms for part in parts)
 
 
 def _said(sentences: list[str]) -> str:
@@ -83,7 +111,7 @@ def _pays(compiled: Compiled, step_ms: float | None, eager_step_ms: float | None
 def _first_step(timed: Timed, log: CompileLog | None) -> list[FirstStepPart]:
     """What the first step's time went into, with what a steady step has of it; the parts sum to the step."""
     steps = timed.steps
-    first = union(steps.start[:1], steps.end[:1])
+    first = union(np.array([_begin(timed)]), steps.end[:1])
     steady = union(steps.start[steps.steady], steps.end[steps.steady])
     return [
         FirstStepPart(what, _ms(intersect(found, first)), _ms(intersect(found, steady)) / steps.steady_count)
@@ -93,7 +121,7 @@ def _first_step(timed: Timed, log: CompileLog | None) -> list[FirstStepPart]:
 
 def _parts(timed: Timed, log: CompileLog | None, first: IntervalSet) -> Iterator[tuple[str, IntervalSet]]:
     """Disjoint sets of time that cover everything, and what each is."""
-    whole = union(timed.steps.start[:1], timed.steps.end[-1:])
+    whole = union(np.array([_begin(timed)]), timed.steps.end[-1:])
     busy = timed.activity[timed.device].busy if timed.device is not None else union(*_NOTHING)
     yield "GPU work", busy
     left = subtract(whole, busy)
@@ -104,7 +132,7 @@ def _parts(timed: Timed, log: CompileLog | None, first: IntervalSet) -> Iterator
     for name, calls in _longest_calls(timed, intersect(left, first)):
         yield f"GPU idle: {name}", intersect(left, calls)
         left = subtract(left, calls)
-    yield "GPU idle: other host work", left
+    yield OTHER, left
 
 
 def _longest_calls(timed: Timed, idle: IntervalSet) -> list[tuple[str, IntervalSet]]:
@@ -135,7 +163,7 @@ def _compiling(timed: Timed, log: CompileLog | None) -> IntervalSet:
     outermost = [span for span in log.spans if span.depth == 0]
     start = np.array([span.start_ns - epoch_ns for span in outermost], np.int64)
     end = np.array([span.end_ns - epoch_ns for span in outermost], np.int64)
-    extent = (int(timed.steps.start[0]), int(timed.steps.end[-1]))
+    extent = (_begin(timed), int(timed.steps.end[-1]))
     return clip(union(start, end), extent)
 
 

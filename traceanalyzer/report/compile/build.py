@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from traceanalyzer.analysis.compile.bare import EMPTY
-from traceanalyzer.analysis.compile.measure import measure_logs
+from traceanalyzer.analysis.compile.measure import headline_log, measure_logs
 from traceanalyzer.analysis.compile.shares import with_trace
 from traceanalyzer.analysis.compile.steps import steps_use
 from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.diagnosis.compile import diagnose_compile
 from traceanalyzer.errors import TraceAnalyzerError
+from traceanalyzer.report.compile.model import CompileReport
+from traceanalyzer.report.compile.strip import strip_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from traceanalyzer.analysis.compile.model import Compiled
     from traceanalyzer.compile_log import CompileLog
-    from traceanalyzer.diagnosis.compile import CompileDiagnosis
     from traceanalyzer.trace import Run, Trace
-
-
-@dataclass(frozen=True)
-class CompileReport:
-    """What was read, measured and concluded."""
-
-    inputs: list[dict[str, Any]]
-    compiled: Compiled
-    diagnosis: CompileDiagnosis
 
 
 def compile_report(
@@ -43,18 +34,21 @@ def compile_report(
         {"path": log.path, "kind": "torch_log", "rank": log.rank, "devices": []} for log in logs
     ]
     if run is None:
-        compiled = measure_logs(logs)
-        return CompileReport(inputs, compiled, diagnose_compile(compiled, None))
+        log = headline_log(logs)
+        compiled = measure_logs(logs, log)
+        return CompileReport(inputs, compiled, diagnose_compile(compiled, None), strip_of(log, None))
     trace = fitting(run, logs)
     inputs.append({"path": trace.path, "kind": trace.source, "rank": trace.rank, "devices": []})
-    compiled, step_ms = joined(logs, Measurements(trace), eager_step_ms)
-    return CompileReport(inputs, compiled, diagnose_compile(compiled, step_ms))
+    return joined(logs, Measurements(trace), eager_step_ms, inputs)
 
 
 def joined(
-    logs: Sequence[CompileLog], m: Measurements, eager_step_ms: float | None = None
-) -> tuple[Compiled, float | None]:
-    """What logs and a trace say together, and the step without the profiler, ms."""
+    logs: Sequence[CompileLog],
+    m: Measurements,
+    eager_step_ms: float | None = None,
+    inputs: Sequence[dict[str, Any]] = (),
+) -> CompileReport:
+    """What logs and a trace say together."""
     chosen = log_of(logs, m.trace)
     compiled = EMPTY if chosen is None else measure_logs(logs, chosen)
     replay = m.replay if len(m.trace.device_ops) else None
@@ -62,7 +56,8 @@ def joined(
         compiled = with_trace(compiled, chosen, m, replay)
     timed = m.unprofiled_time
     step_ms = replay.base_ms if replay is not None else timed.step_ms if timed is not None else None
-    return replace(compiled, steps=steps_use(compiled, chosen, m, step_ms, eager_step_ms)), step_ms
+    compiled = replace(compiled, steps=steps_use(compiled, chosen, m, step_ms, eager_step_ms))
+    return CompileReport(list(inputs), compiled, diagnose_compile(compiled, step_ms), strip_of(chosen, m))
 
 
 def fitting(run: Run, logs: Sequence[CompileLog]) -> Trace:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from traceanalyzer import __version__
-from traceanalyzer.report.compile.sections import sections
+from traceanalyzer.report.compile.sections import COMPILE_TIME, sections
+from traceanalyzer.report.compile.strip import strip_svg
 from traceanalyzer.report.html.markup import Markup, join, tag
 from traceanalyzer.report.html.scripts import asset
 
 if TYPE_CHECKING:
-    from traceanalyzer.report.compile.build import CompileReport
+    from traceanalyzer.report.compile.model import CompileReport
     from traceanalyzer.report.compile.sections import Section
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
@@ -35,14 +36,16 @@ def render_html(report: CompileReport) -> str:
 
 def html_sections(report: CompileReport) -> Markup:
     """The sections alone, to stand in a page."""
-    return join(*(_section(section) for section in sections(report)))
+    strip = None if report.strip is None else strip_svg(report.strip)
+    return join(*(_section(section, strip if section.title == COMPILE_TIME else None) for section in sections(report)))
 
 
-def _section(section: Section) -> Markup:
+def _section(section: Section, drawing: Markup | None) -> Markup:
     return tag(
         "section",
         tag("h2", section.title),
         *(tag("p", line) for line in section.lines),
+        drawing,
         _table(section) if section.rows else None,
         tag("p", section.remark) if section.remark else None,
     )

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from traceanalyzer.diagnosis.compile import diagnose_compile
-from traceanalyzer.report.compile.build import CompileReport, joined
+from traceanalyzer.report.compile.build import joined
 from traceanalyzer.report.compile.html import html_sections
 from traceanalyzer.report.compile.page import CompilePage
 from traceanalyzer.report.document import Document
@@ -19,7 +18,14 @@ if TYPE_CHECKING:
 
     from traceanalyzer.analysis.measure import Measurements
     from traceanalyzer.compile_log import CompileLog
+    from traceanalyzer.report.compile.model import CompileReport
     from traceanalyzer.report.page import ReportPage
+
+
+COUNTED_ONCE = (
+    "What these findings would save is part of the GPU idle time that the findings above take apart by cause: it does "
+    "not add to theirs."
+)
 
 
 def with_compile(page: ReportPage, logs: Sequence[CompileLog], m: Measurements) -> Document:
@@ -27,13 +33,12 @@ def with_compile(page: ReportPage, logs: Sequence[CompileLog], m: Measurements) 
     the report speaks of."""
     if not logs:
         return page
-    compiled, step_ms = joined(logs, m)
-    return WithCompile(page, CompileReport([], compiled, diagnose_compile(compiled, step_ms)))
+    return WithCompile(page, replace(joined(logs, m), note=COUNTED_ONCE))
 
 
 @dataclass(frozen=True)
 class WithCompile(Document):
-    """A report with the part at its end (in JSON as `compile`)."""
+    """A report with the part at its end (in JSON as `compile`, with findings of its own)."""
 
     page: ReportPage
     part: CompileReport
@@ -52,7 +57,9 @@ class WithCompile(Document):
     def json(self) -> str:
         """For programs."""
         values: dict[str, Any] = orjson.loads(self.page.json())
-        values["compile"] = as_plain(self.part.compiled)
+        diagnosis = self.part.diagnosis
+        findings, advice = as_plain(diagnosis.findings), as_plain(diagnosis.recommendations)
+        values["compile"] = {**as_plain(self.part.compiled), "findings": findings, "recommendations": advice}
         return orjson.dumps(values, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE).decode()
 
     def html(self) -> str:

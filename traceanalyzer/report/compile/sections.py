@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from traceanalyzer.report.format import figure
@@ -12,8 +12,9 @@ if TYPE_CHECKING:
 
     from traceanalyzer.analysis.compile.model import Compiled
     from traceanalyzer.diagnosis.compile import CompileDiagnosis
-    from traceanalyzer.report.compile.build import CompileReport
+    from traceanalyzer.report.compile.model import CompileReport
 
+COMPILE_TIME = "Compile time"
 MAX_ROWS = 20
 """Rows of a table on paper; the JSON has all."""
 NO_FUSION = (
@@ -47,6 +48,8 @@ class Section:
 def sections(report: CompileReport) -> list[Section]:
     """The report's sections in order; those with nothing to say are left out."""
     made = [make(report.compiled, report.diagnosis) for make in _SECTIONS]
+    if report.note:
+        made[0] = replace(made[0], lines=[*made[0].lines, report.note])
     return [section for section in made if section.lines or section.rows]
 
 
@@ -88,9 +91,9 @@ def _stages(compiled: Compiled, _: CompileDiagnosis) -> Section:
         if seconds
     ]
     if not rows:
-        return Section("Compile time")
+        return Section(COMPILE_TIME)
     rows.append(["total", f"{total:.3f}", "100%"])
-    return Section("Compile time", [], ["stage", "s", "share"], [False, True, True], rows)
+    return Section(COMPILE_TIME, [], ["stage", "s", "share"], [False, True, True], rows)
 
 
 def _compilations(compiled: Compiled, _: CompileDiagnosis) -> Section:
