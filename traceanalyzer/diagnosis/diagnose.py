@@ -14,16 +14,20 @@ from traceanalyzer.analysis.replay.scenarios import Scenario, less_compute
 from traceanalyzer.analysis.replay.whatif import SCENARIO_SPREAD
 from traceanalyzer.diagnosis.classify import classify
 from traceanalyzer.diagnosis.finding import Finding, Recommendation, Severity, Summary
+from traceanalyzer.diagnosis.remedies import REMEDIES
+from traceanalyzer.diagnosis.remedies.advice import advise
 from traceanalyzer.diagnosis.rules import RULES
 from traceanalyzer.diagnosis.rules.device import GPU_BUSY
 from traceanalyzer.diagnosis.timing import timing_parts
+from traceanalyzer.diagnosis.words import in_words_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from traceanalyzer.analysis.measure import Measurements
     from traceanalyzer.diagnosis.draft import Draft, Remedy
-    from traceanalyzer.diagnosis.finding import BottleneckClass
+    from traceanalyzer.diagnosis.finding import BottleneckClass, RemedyName
+    from traceanalyzer.diagnosis.remedies.advice import Advice
     from traceanalyzer.trace import Bool
 
     Rule = Callable[[Measurements, Bool], Iterator[Draft]]
@@ -147,10 +151,43 @@ def _severity(m: Measurements, headroom: float | None) -> Severity:
 
 
 def _advice(m: Measurements, settled: list[tuple[Draft, float | None]]) -> list[Recommendation]:
-    """What to do, by the step that it is predicted to lead to."""
-    wanted = [(d, r, h) for d, h in settled for r in d.remedies if _every_part_counts(m, r)]
+    """What to do, by the step that it is predicted to lead to; changes that need others before them come after single
+    ones. Where the step can be replayed, remedies speak for themselves, and the rules do not."""
+    against = {r.name: d for d, _ in reversed(settled) for r in d.remedies if r.name is not None}
+    offered = [
+        (bool(one.offer.after), advised) for one in advise(m) if (advised := _of_remedy(m, one, against)) is not None
+    ]
+    replayed = m.replay is not None and m.replay.faithful
+    known = {remedy.id for remedy in REMEDIES} if replayed else set()
+    wanted = [(d, r, h) for d, h in settled for r in d.remedies if _offered(m, d, r, known)]
     made = [recommendation for one in wanted if _worth_doing(recommendation := _recommendation(m, *one))]
-    return sorted(made, key=lambda a: float("inf") if a.predicted_step_ms is None else a.predicted_step_ms)
+    offered += [(False, one) for one in made]
+    never = float("inf")
+    offered.sort(key=lambda o: (o[1].predicted_step_ms is None, o[0], o[1].predicted_step_ms or never))
+    return [recommendation for _, recommendation in offered]
+
+
+def _of_remedy(m: Measurements, advice: Advice, against: dict[RemedyName, Draft]) -> Recommendation | None:
+    """A remedy as a recommendation against the finding that names it, else the one that it is usually against; None
+    where the program's framework has no words for it."""
+    remedy, p = advice.remedy, advice.prediction
+    draft = against.get(remedy.id)
+    id_, cls = (remedy.finding, remedy.cls) if draft is None else (draft.id, draft.cls)
+    basis = f"replayed without the profiler: {p.basis}"
+    action = in_words_of(m.framework, id_, advice.offer.action)
+    if action is None:
+        return None
+    return Recommendation(id_, cls, action, p.step_ms, p.speedup, basis, remedy.id, p.low_ms, p.high_ms)
+
+
+def _offered(m: Measurements, draft: Draft, remedy: Remedy, known: set[RemedyName]) -> bool:
+    """Whether a rule's remedy is said: no remedy of the list speaks for it, and the program's framework has it."""
+    return remedy.name not in known and _every_part_counts(m, remedy) and _has_words(m, draft, remedy)
+
+
+def _has_words(m: Measurements, draft: Draft, remedy: Remedy) -> bool:
+    """Whether the program's framework has what a remedy asks for."""
+    return in_words_of(m.framework, draft.id + remedy.suffix, remedy.action) is not None
 
 
 def _every_part_counts(m: Measurements, remedy: Remedy) -> bool:
@@ -186,7 +223,8 @@ def _recommendation(m: Measurements, draft: Draft, remedy: Remedy, headroom: flo
         low, high = step * (1.0 - SCENARIO_SPREAD), max(base, step * (1.0 + SCENARIO_SPREAD))
     speedup = base / step if step else None
     id_ = draft.id + remedy.suffix
-    return Recommendation(id_, remedy.cls or draft.cls, remedy.action, step, speedup, basis, remedy.name, low, high)
+    action = in_words_of(m.framework, id_, remedy.action) or remedy.action
+    return Recommendation(id_, remedy.cls or draft.cls, action, step, speedup, basis, remedy.name, low, high)
 
 
 def _beyond(base: float, step: float | None, headroom: float | None) -> str:

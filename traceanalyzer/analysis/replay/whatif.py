@@ -232,10 +232,12 @@ class Replay:
         return duties(self.usual, self.base_times_ns)
 
     def what_if(self, more: Sequence[Scenario] = ()) -> WhatIf:
-        """All predictions, `more` scenarios and combinations of the best few included; none of an unfaithful replay."""
+        """All predictions, `more` scenarios (instead of those of the same name) and combinations of the best few
+        included; none of an unfaithful replay."""
         if not self.faithful:
             return self._unknown(more)
-        predictions = [self.predict(scenario) for scenario in (*SCENARIOS, *more)]
+        wanted = {scenario.id: scenario for scenario in (*SCENARIOS, *more)}
+        predictions = [self.predict(scenario) for scenario in wanted.values()]
         predictions += self._combinations({p.id: p.step_ms for p in predictions if p.step_ms is not None})
         return WhatIf(
             recorded_step_ms=self.recorded_ms,
