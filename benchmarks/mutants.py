@@ -32,7 +32,10 @@ LONGEST_S = 600
 """A mutant that makes the tests hang is dead as well."""
 WITHOUT = ("test_ops_against_torch.py", "test_ops_on_gpu.py", "test_against_torch.py", "test_flop_counter.py",
            "test_on_recordings.py")  # fmt: skip
-"""Need PyTorch, or a minute; the last holds sums of whole recordings, not who is charged with what."""
+"""Left out of the neighbours' tests: they need PyTorch, or a minute, and hold sums, not who is charged with what."""
+NEIGHBOURS = "its neighbours'"
+MORE_TESTS = {"compile": ["tests/compile"], "memory": ["tests/ingest/memory"]}
+"""Tests of a room or file that are not where the mirror would be."""
 
 COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.GtE, ast.GtE: ast.Lt, ast.Gt: ast.LtE, ast.LtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
@@ -145,10 +148,11 @@ def mirrors(path: Path) -> list[tuple[str, list[str]]]:
     """The tests to run, nearest first: of the file, of its room, of its neighbours."""
     room = Path("tests") / path.parent.relative_to("traceanalyzer")
     own = room / f"test_{path.name}"
+    elsewhere = MORE_TESTS.get(path.parent.name, MORE_TESTS.get(path.stem, []))
     every = ["tests/analysis", "tests/diagnosis"]
     steps = [("its own tests", [str(own)] if (ROOT / own).exists() else []),
-             ("its room's", [str(room)] if (ROOT / room).exists() else []),
-             ("its neighbours'", every)]  # fmt: skip
+             ("its room's", [*([str(room)] if (ROOT / room).exists() else []), *elsewhere]),
+             (NEIGHBOURS, every)]  # fmt: skip
     return [(name, tests) for name, tests in steps if tests]
 
 
@@ -158,15 +162,15 @@ def killed_by(mutant: Mutant, tree: Path) -> str | None:
     target.write_text(mutant.text, encoding="utf-8")
     try:
         for name, tests in mirrors(mutant.path):
-            if not passes(tests, tree):
+            if not passes(tests, tree, WITHOUT if name == NEIGHBOURS else ()):
                 return name
         return None
     finally:
         target.write_text(mutant.original, encoding="utf-8")
 
 
-def passes(tests: list[str], tree: Path) -> bool:
-    ignored = [f"--ignore-glob=*/{name}" for name in WITHOUT]
+def passes(tests: list[str], tree: Path, without: tuple[str, ...]) -> bool:
+    ignored = [f"--ignore-glob=*/{name}" for name in without]
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:xdist", "-p", "no:cacheprovider", *ignored, *tests]
     environment = os.environ | {"HYPOTHESIS_PROFILE": "mutants", "PYTHONDONTWRITEBYTECODE": "1"}
     try:
@@ -205,7 +209,7 @@ def main() -> int:
     begun = time.monotonic()
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.jobs) as workers:
         trees = [copied(Path(folder) / str(i)) for i in range(options.jobs)]
-        if not passes(["tests/analysis", "tests/diagnosis"], trees[0]):
+        if not passes(["tests/analysis", "tests/diagnosis"], trees[0], WITHOUT):
             sys.exit("the tests fail without any mutation")
 
         def one(mutant: Mutant) -> str | None:
