@@ -26,8 +26,6 @@ MAX_BUCKETS = 10_000
 """Of one backward pass: PyTorch makes tens. A recording that claims more has damaged message sizes."""
 SIZE_RATIO = 2.0
 """The largest message must be so many times the smallest for a line through their times to mean something."""
-USUAL_LATENCY_NS = 20_000.0
-"""What a reduction of hardly any bytes takes between two GPUs of one host (15 to 25 us on NVLink)."""
 _REDUCTIONS = [KINDS.index(kind) for kind in ("all_reduce", "reduce_scatter")]
 
 
@@ -67,7 +65,7 @@ def rebucketed(wanted: BucketSize) -> Callable[[Tape], Tape | None]:
     def change(tape: Tape) -> Tape | None:
         size = _sizes(tape)
         runs = _runs(tape, size)
-        cost = fit_cost(size, tape.duration) or usual_cost(size, tape.duration)
+        cost = fit_cost(size, tape.duration)
         if cost is None or not runs:
             return None
         if max(size[run].sum() for run in runs) > MAX_BUCKETS * wanted.of(size[np.concatenate(runs)]):
@@ -91,18 +89,6 @@ def fit_cost(size: I64, duration: I64) -> Cost | None:
     if slope <= 0:
         return None
     return Cost(max(latency, 0.0), slope)
-
-
-def usual_cost(size: I64, duration: I64) -> Cost | None:
-    """The cost from messages of one size alone: what a collective takes at least, and the rest by the byte; None
-    without any."""
-    known = (size > 0) & (duration > 0)
-    if not known.any():
-        return None
-    largest = size[known] == size[known].max()
-    shortest = float(duration[known][largest].min())
-    latency = min(USUAL_LATENCY_NS, shortest / 2)
-    return Cost(latency, (shortest - latency) / float(size[known].max()))
 
 
 def _sizes(tape: Tape) -> I64:

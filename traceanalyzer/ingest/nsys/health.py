@@ -50,7 +50,7 @@ _SHORTEST_SECRET = 4
 
 
 def remarks(database: Database, about: About, *, there: float, processes: Collection[int] = ()) -> list[str]:
-    """Notes on what was collected and what was not, and what nsys reported; `processes` are keys of those with a trace."""
+    """Notes on what was collected or not, and what nsys reported; `processes` are keys of those with a trace."""
     notes = []
     if about.schema == (0, 0):
         notes.append("The export does not say which version of nsys wrote it; its tables are read by their columns")
