@@ -159,13 +159,11 @@ def mirrors(path: Path) -> list[tuple[str, list[str]]]:
 
 def killed_by(mutant: Mutant, tree: Path, broken: list[str]) -> str | None:
     """Which tests a mutant fails, None where it passes all."""
-    target = tree / mutant.path
+    target, options = tree / mutant.path, ["-x", *(f"--deselect={test}" for test in broken)]
     target.write_text(mutant.text, encoding="utf-8")
     try:
         for name, tests in mirrors(mutant.path):
-            if tested(
-                tests, tree, WITHOUT if name == NEIGHBOURS else (), ["-x", *(f"--deselect={test}" for test in broken)]
-            ):
+            if tested(tests, tree, WITHOUT if name == NEIGHBOURS else (), options):
                 return name
         return None
     finally:
