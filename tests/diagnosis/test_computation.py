@@ -230,3 +230,54 @@ def test_kernels_on_other_tensors_are_no_chain(last: int, told: bool) -> None:
         shapes = f"[[{size}],[{size}],[]]"
         op(b, "aten::add", i * 20, shapes, '["float","float","Scalar"]', (ADD, 100 + i * 20, 120 + i * 20, {}))
     assert ("memory-chains" in found(b)) is told
+
+
+def test_chains_are_counted_by_the_step() -> None:
+    """Two steps with one run each, and one with two: four thirds a step."""
+    b, at = TraceBuilder(), 0.0
+    for step, runs in enumerate((1, 2, 1)):
+        begin = at
+        for _ in range(runs):
+            for i in range(3):
+                sizes = "[[1000000],[1000000],[]]"
+                op(
+                    b,
+                    "aten::add",
+                    at + i * 20,
+                    sizes,
+                    '["float","float","Scalar"]',
+                    (ADD, at + i * 20 + 12, at + i * 20 + 32, {}),
+                )
+            at += 70
+            product(b, at, "[1000,1000],[1000,1000]", BF16, GEMM, 100)
+            at += 130
+        b.annotation(f"ProfilerStep#{step}", begin, at)
+    draft = found(b)["memory-chains"]
+    assert figure(draft, "runs per step") == pytest.approx(4 / 3)
+    assert figure(draft, "kernels per run") == 3
+    assert draft.claim_ms == pytest.approx(4 / 3 * 0.040)
+
+
+def test_attentions_are_counted_by_the_step_and_not_between_far_products() -> None:
+    b = TraceBuilder()
+    attention(b)
+    assert figure(found(b)["attention-written-out"], "attentions") == 1
+    far, bmm = TraceBuilder(), f'["{BF16}","{BF16}"]'
+    op(far, "aten::bmm", 0, "[[8,512,64],[8,64,512]]", bmm, (GEMM, 20, 30, {}))
+    op(far, "aten::_softmax", 20, "[[8,512,512]]", f'["{BF16}"]', (SOFTMAX, 30, 60, {}))
+    for i in range(8):
+        op(far, "aten::mul", 40 + 20 * i, "[[8,512,512],[]]", f'["{BF16}",""]', (ADD, 60 + 20 * i, 80 + 20 * i, {}))
+    op(far, "aten::bmm", 240, "[[8,512,512],[8,512,64]]", bmm, (GEMM, 260, 300, {}))
+    assert "attention-written-out" not in found(far)
+
+
+def test_attention_is_found_after_other_work() -> None:
+    b, bmm = TraceBuilder(), f'["{BF16}","{BF16}"]'
+    for i in range(12):
+        product(b, 30 * i, "[1000,1000],[1000,1000]", BF16, GEMM, 20)
+    op(b, "aten::bmm", 400, "[[8,512,64],[8,64,512]]", bmm, (GEMM, 420, 430, {}))
+    op(b, "aten::_softmax", 420, "[[8,512,512]]", f'["{BF16}"]', (SOFTMAX, 430, 480, {}))
+    op(b, "aten::bmm", 440, "[[8,512,512],[8,512,64]]", bmm, (GEMM, 480, 520, {}))
+    draft = found(b)["attention-written-out"]
+    assert figure(draft, "attentions") == 1
+    assert draft.claim_ms == pytest.approx(0.05)

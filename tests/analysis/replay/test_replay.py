@@ -186,3 +186,16 @@ def test_no_gain_is_promised_where_removing_the_thing_gained_nothing(
     speedup = replay.predict(scenario).speedup
     assert speedup is not None
     assert speedup < 1.05
+
+
+def test_what_the_host_does_before_a_copy_of_input_is_input_too() -> None:
+    """50 us in the loader and 250 us of work of its own lead to the copy that brings the batch: all is loading."""
+
+    def batch(p: Program) -> None:
+        p.within("enumerate(DataLoader)#x.__next__", 50).spend(250)
+        p.launch("Memcpy HtoD (Pinned -> Device)", 20, "cudaMemcpyAsync", DeviceOpKind.MEMCPY)
+        p.rows["op"][-1] |= {"copy_kind": CopyKind.HOST_TO_DEVICE, "bytes": 1 << 20}
+        p.launch(GEMM, 20)
+
+    assert replayed(batch) == pytest.approx(308, rel=0.02)
+    assert replayed(batch, INPUT_READY) < 50

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from traceanalyzer import __version__
+from traceanalyzer.report.compile.html import render_html
 from traceanalyzer.report.compile.sections import sections
 from traceanalyzer.report.document import Document
 from traceanalyzer.report.format import plain, shorten
@@ -55,8 +56,6 @@ class CompilePage(Document):
 
     def html(self) -> str:
         """One file that opens anywhere and asks for nothing."""
-        from traceanalyzer.report.compile.html import render_html
-
         return render_html(self.report)
 
 
