@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    I8 = NDArray[np.int8]
     I64 = NDArray[np.int64]
 
 ACTIONS = (

@@ -342,6 +342,10 @@ class Collectives(Table):
     """Process group: its description where recorded, else its name."""
     group_size: I32 = column(np.int32, most=MOST_RANKS)
     ranks: I32 = column(np.int32, text=True)
+    sequence: I64 = column(np.int64)
+    """Number of the operation in its communicator, the same on all its ranks."""
+    communicator: I32 = column(np.int32, text=True)
+    """Id of the communicator, the same on all its ranks."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -383,6 +387,10 @@ class Device:
     memory_bytes: int | None = None
     compute_capability: tuple[int, int] | None = None
     uid: str | None = None
+    bandwidth: float | None = None
+    """Of its memory as the recording states it, bytes/s."""
+    clock_hz: float | None = None
+    """Highest clock of its SMs as the recording states it."""
 
 
 @dataclass(frozen=True)
@@ -394,6 +402,8 @@ class Process:
     rank: int | None = None
     world_size: int | None = None
     host: str | None = None
+    numbered: bool = False
+    """Whether the rank is not the recording's, but made by numbering its processes."""
 
 
 @dataclass(frozen=True)
@@ -521,6 +531,11 @@ class Trace:
     window: tuple[int, int] | None = None
     """Start and end of the recording as the recorder states them, ns."""
 
+    def __repr__(self) -> str:
+        rank = "" if self.rank is None else f", rank {self.rank}"
+        counts = f"{len(self.device_ops):,} device ops, {len(self.api_calls):,} API calls"
+        return f"<Trace {self.path}: {self.source}{rank}, {counts}>"
+
     @property
     def rank(self) -> int | None:
         """The process's rank, None if the recording does not say."""
@@ -567,3 +582,7 @@ class Run:
     failures: tuple[Failure, ...] = ()
     logs: tuple[Trace, ...] = ()
     """Timing logs that were joined with the traces of the same ranks."""
+
+    def __repr__(self) -> str:
+        ranks = ", ".join(repr(trace) for trace in self.traces[:3])
+        return f"<Run of {len(self.traces)}: {ranks}{', ...' if len(self.traces) > 3 else ''}>"

@@ -10,8 +10,11 @@ from tests.analysis.build import TraceBuilder
 from tests.analysis.roofline.test_roofline import GEMM, TABLE, op
 from traceanalyzer.analysis.joined.knowledge import Knowledge
 from traceanalyzer.analysis.measure import Measurements
-from traceanalyzer.diagnosis.diagnose import diagnose
-from traceanalyzer.diagnosis.rules.computation import above_roofline, computation
+from traceanalyzer.diagnosis.diagnose import diagnose, settle
+from traceanalyzer.diagnosis.rules.attention import written_out_attention
+from traceanalyzer.diagnosis.rules.device import above_roofline, memory_chains, optimizer_passes
+from traceanalyzer.diagnosis.rules.layout import channels_last, layout_copies, repeated_casts
+from traceanalyzer.diagnosis.rules.matrix import fp32_matmul, misaligned, small_products, wave_quantisation
 from traceanalyzer.trace import Device
 
 if TYPE_CHECKING:
@@ -23,12 +26,19 @@ SOFTMAX = "void softmax_warp_forward<float>"
 SGEMM = "ampere_sgemm_128x64_nn"
 
 
+COMPUTATION = (
+    optimizer_passes, written_out_attention, channels_last, memory_chains, fp32_matmul, small_products, misaligned,
+    wave_quantisation, repeated_casts, layout_copies,
+)  # fmt: skip
+"""The rules on the computation, in their order."""
+
+
 def measured(builder: TraceBuilder, name: str = "round") -> Measurements:
     return Measurements(builder.build(devices=(Device(0, name),)), Knowledge(hardware=TABLE))
 
 
 def found(builder: TraceBuilder, name: str = "round") -> dict[str, Draft]:
-    return {draft.id: draft for draft in computation(measured(builder, name))}
+    return {draft.id: draft for draft, _ in settle(measured(builder, name), COMPUTATION)}
 
 
 def figure(draft: Draft, metric: str) -> float:
@@ -189,7 +199,7 @@ def test_claims_never_exceed_the_kernels_they_are_on() -> None:
     attention(b)
     product(b, 300, "[1000,1001],[1001,1000]", FP32, SGEMM, 400, blocks=22, threads=1024)
     m = measured(b)
-    claims = [draft.claim_ms for draft in computation(m)]
+    claims = [draft.claim_ms for draft, _ in settle(m, COMPUTATION)]
     assert m.budget is not None
     assert sum(c for c in claims if c) <= m.budget.compute
 
@@ -200,7 +210,7 @@ def test_faster_than_the_roofline_is_always_said() -> None:
     op(b, "aten::add", 100, "[[1000],[1000],[]]", '["float","float","Scalar"]', (ADD, 500, 500.001, {}))
     product(b, 600, "[1000,1000],[1000,1000]", BF16, GEMM, 50_000)
     m = measured(b)
-    (draft,) = above_roofline(m)
+    ((draft, _),) = settle(m, [above_roofline])
     assert figure(draft, "highest") == pytest.approx(12)
     assert "above-roofline" in {finding.id for finding in diagnose(m).findings}
 
@@ -208,7 +218,7 @@ def test_faster_than_the_roofline_is_always_said() -> None:
 def test_nothing_above_the_roofline_no_finding() -> None:
     b = TraceBuilder()
     product(b, 0, "[1000,1000],[1000,1000]", BF16, GEMM, 50)
-    assert not list(above_roofline(measured(b)))
+    assert not settle(measured(b), [above_roofline])
 
 
 @pytest.mark.parametrize(("last", "told"), [(1_000_000, True), (1_000, True), (700_000, False)])

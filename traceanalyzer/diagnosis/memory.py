@@ -31,7 +31,7 @@ they are equal."""
 OOM_TITLES = {
     "fragmentation": "Out of memory because of fragmentation: enough was free, in holes too small",
     "leak": "Out of memory because of a leak: allocations of one line are never freed",
-    "optimizer_state": "Out of memory at the first optimizer step: its state does not fit beside parameters and gradients",
+    "optimizer_state": "Out of memory at the first optimizer step: its state does not fit",
     "large_allocation": "Out of memory because of one large allocation",
     "activations": "Out of memory: activations and temporaries of this batch do not fit",
     "parameters": "Out of memory: the parameters leave no room",
@@ -76,7 +76,7 @@ class MemoryRecommendation:
 def findings_of(devices: Sequence[MemoryOfDevice]) -> list[MemoryFinding]:
     """All findings: failures first, then by bytes."""
     found = [finding for device in devices for finding in _of_device(device)]
-    return sorted(found, key=lambda f: (not f.id.startswith("oom"), -(f.headroom_bytes or 0)))
+    return sorted(found, key=lambda f: (not f.id.startswith("oom"), f.id != "memory-leak", -(f.headroom_bytes or 0)))
 
 
 def _of_device(device: MemoryOfDevice) -> Iterator[MemoryFinding]:
@@ -206,8 +206,6 @@ _AGAINST = {
     "set-to-none": "memory-kept-gradients",
     "chunked-loss": "memory-large-loss",
     "checkpoint": "memory-activations",
-    "bf16-states": "memory-state",
-    "batch-x0.5": "memory-activations",
 }
 
 
@@ -230,7 +228,7 @@ def _advice(device: MemoryOfDevice, forward_ms: float | None, step_ms: float | N
         )
         yield MemoryRecommendation(
             "memory-leak-free_tensors", "free_tensors", "memory",
-            f"keep no tensor of {growth.sites[0].site} across steps: store .item() or .detach().cpu(), or drop the reference",
+            f"keep no tensor of {growth.sites[0].site} across steps: store .item() or .detach().cpu()",
             device.device, device.peak_bytes - max(kept, 0), None, max(kept, 0), None, None, None, None,
             "what the growing lines hold at the end, less one step's",
         )  # fmt: skip

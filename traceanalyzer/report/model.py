@@ -47,6 +47,7 @@ __all__ = [
     "InputDevice",
     "InputHealth",
     "LaunchStats",
+    "MemoryStats",
     "Metrics",
     "PathTime",
     "Recommendation",

@@ -26,13 +26,17 @@ STEP_GROUPS = {
     "critical_path": "Critical path",
     "unprofiled_critical_path": "Critical path without the profiler",
     "communication": "Communication",
+    "coverage": "Coverage of the recording",
+    "repeats": "Repeats within a step",
     "launches": "Launching",
     "host": "Host threads that launch",
     "roofline": "Roofline",
     "timing": "Timing log",
     "memory": "Memory",
 }
-OF_SOME_INPUTS = ("critical_path", "unprofiled_critical_path", "roofline", "timing", "memory")
+OF_SOME_INPUTS = (
+    "coverage", "repeats", "critical_path", "unprofiled_critical_path", "roofline", "timing", "memory",
+)  # fmt: skip
 """Groups that only some kinds of input have; a report of others need not say that they are missing."""
 EXPLAINED = "traceanalyzer explain {} says what it means and how it was decided."
 GLOSSARY = (
@@ -87,7 +91,7 @@ def step_times(report: Report) -> str:
     """The step with and without the profiler, in a few words."""
     time, plainly = report.metrics.step_time_ms, report.metrics.unprofiled_step_time_ms
     if time is None:
-        total = step_ms(report)
+        total = recorded_ms(report)
         return "no steps" if total is None else f"no steps in {figure(total, 'ms')} of recording"
     if plainly is None:
         return f"step {figure(time.mean, 'ms')} as recorded"
@@ -119,7 +123,7 @@ def step_sentence(report: Report) -> str:
     """The step time in a sentence."""
     time = report.metrics.step_time_ms
     if time is None:
-        total = step_ms(report)
+        total = recorded_ms(report)
         if total is None:
             return "n/a: no steps and no GPU work in the recording"
         return f"no steps found; figures are for the whole recording of {figure(total, 'ms')}"
@@ -135,12 +139,27 @@ def step_sentence(report: Report) -> str:
     return f"{text}; {about}{figure(unprofiled, 'ms')} without the profiler"
 
 
-def step_ms(report: Report) -> float | None:
-    """Mean step time, of the whole recording where there are no steps."""
+def recorded_ms(report: Report) -> float | None:
+    """Mean recorded step, of the whole recording where there are no steps."""
     metrics = report.metrics
     if metrics.step_time_ms is not None:
         return metrics.step_time_ms.mean
     return sum(dataclasses.astuple(metrics.budget_ms)) if metrics.budget_ms is not None else None
+
+
+def step_ms(report: Report) -> float | None:
+    """The step that the report speaks of: without the profiler where that is known, else as recorded."""
+    of = report.summary
+    return of.step_ms if of.basis == "unprofiled" and of.step_ms is not None else recorded_ms(report)
+
+
+def _parts(report: Report) -> tuple[Budget | None, Idle | None]:
+    """Budget and idle time of that step."""
+    metrics = report.metrics
+    if report.summary.basis == "unprofiled":
+        of = metrics.unprofiled
+        return (of.budget_ms, of.idle_ms) if of is not None else (None, None)
+    return metrics.budget_ms, metrics.idle_ms
 
 
 def recording(report: Report) -> str:
@@ -156,12 +175,12 @@ def recording(report: Report) -> str:
 
 def budget(report: Report) -> list[Share]:
     """The step's wall-clock time: its parts, and the causes of its idle time; empty without device work."""
-    metrics, total = report.metrics, step_ms(report)
-    if metrics.budget_ms is None or not total:
+    (spent, idle), total = _parts(report), step_ms(report)
+    if spent is None or not total:
         return []
-    parts = [_share(f.name, getattr(metrics.budget_ms, f.name), total) for f in dataclasses.fields(Budget)]
-    if metrics.idle_ms is not None:
-        causes = [_share(f.name, getattr(metrics.idle_ms, f.name), total, True) for f in dataclasses.fields(Idle)]
+    parts = [_share(f.name, getattr(spent, f.name), total) for f in dataclasses.fields(Budget)]
+    if idle is not None:
+        causes = [_share(f.name, getattr(idle, f.name), total, True) for f in dataclasses.fields(Idle)]
         parts += sorted((c for c in causes if c.ms > 0), key=lambda c: -c.ms)
     return parts
 
@@ -206,8 +225,11 @@ def prediction(report: Report, advice: Recommendation) -> str:
     if advice.predicted_step_ms is None:
         return "gain unknown"
     faster = f", {figure(advice.predicted_speedup, 'x')}" if advice.predicted_speedup is not None else ""
-    before = advice.predicted_step_ms * (advice.predicted_speedup or 1.0)
-    return f"{figure(before, 'ms')} → {figure(advice.predicted_step_ms, 'ms')} a step{faster}"
+    before = step_ms(report) or advice.predicted_step_ms * (advice.predicted_speedup or 1.0)
+    likely = ""
+    if advice.low_ms is not None and advice.high_ms is not None:
+        likely = f" ({figure(advice.low_ms, 'ms')} to {figure(advice.high_ms, 'ms')})"
+    return f"{figure(before, 'ms')} → {figure(advice.predicted_step_ms, 'ms')}{likely} per step{faster}"
 
 
 def evidence_value(item: Evidence) -> str:

@@ -19,6 +19,7 @@ from traceanalyzer.analysis.memory.phases import (
     FORWARD,
     OPTIMIZER,
     OPTIMIZER_FILE,
+    PHASES,
     ZERO_GRAD,
 )
 
@@ -61,7 +62,7 @@ def categories_of(lives: Lives, timeline: Timeline, stacks: Sequence[Stack]) -> 
         return np.where(kind >= 0, kind, BEFORE)
     phase, ended = timeline.phase[born], lives.freed >= n
     step = timeline.steps.of(np.arange(n))
-    run = _runs(timeline.phase * (n + 2) + step)
+    run = _runs(step * len(PHASES) + timeline.phase)
     same_run = ~ended & (run[born] == run[freed])
     same_step = ~ended & (step[born] == step[freed])
     next_step = ~ended & (step[freed] - step[born] <= 1)

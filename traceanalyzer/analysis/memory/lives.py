@@ -18,9 +18,9 @@ import numpy as np
 from traceanalyzer.snapshot import ACTIVE, CODE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
-    from traceanalyzer.snapshot import I64, DeviceMemory
+    from traceanalyzer.snapshot import I64, DeviceMemory, Events
 
 ALIGNMENT = 512
 """What the allocator rounds to (kMinBlockSize)."""
@@ -28,6 +28,7 @@ LARGEST_REST = 1 << 20
 """A rest of a large segment's block up to this size is not split off (kSmallSize)."""
 SMALL_SEGMENT = 2 << 20
 """Segments of this size hold small allocations (kSmallBuffer)."""
+ROWS_AT_ONCE = 1 << 14
 BEFORE = -1
 """`born` of what was allocated before the history begins."""
 
@@ -96,9 +97,17 @@ def rounded(size: int, divisions: Mapping[int, int]) -> int:
 def lives_of(memory: DeviceMemory, settings: Mapping[str, object]) -> Lives:
     """Every allocation of a GPU's history, and what lived before it began."""
     replay = _Replay(memory, settings)
-    for row in range(len(memory.events)):
-        replay.event(row)
+    for row, (action, address, size, stack) in enumerate(_rows(memory.events)):
+        replay.event(row, action, address, size, stack)
     return replay.result()
+
+
+def _rows(events: Events) -> Iterator[tuple[int, int, int, int]]:
+    """(action, address, size, stack) of each event; a list of all of them would take more than the file."""
+    for at in range(0, len(events), ROWS_AT_ONCE):
+        part = slice(at, at + ROWS_AT_ONCE)
+        columns = (events.action[part], events.address[part], events.size[part], events.stack[part])
+        yield from zip(*(column.tolist() for column in columns), strict=True)
 
 
 class _Segments:
@@ -157,8 +166,7 @@ class _Replay:
         self._memory, self._divisions = memory, rounding(settings)
         max_split = settings.get("max_split_size", -1)
         self._max_split = max_split if isinstance(max_split, int) and max_split > 0 else None
-        self._action, self._address = events.action.tolist(), events.address.tolist()
-        self._size_asked, self._stack_of = events.size.tolist(), events.stack.tolist()
+        self._n_events = len(events)
         has_requests = bool((events.action == CODE["free_requested"]).any())
         self._requested = CODE["free_requested"] if has_requests else CODE["free_completed"]
         self._completes = bool((events.action == CODE["free_completed"]).any())
@@ -173,7 +181,7 @@ class _Replay:
         """What lived before the history began: freed in it, or alive at its end, without having been born."""
         seen: set[int] = set()
         before: dict[int, tuple[int, int, int]] = {}
-        for action, address, size in zip(self._action, self._address, self._size_asked, strict=True):
+        for action, address, size, _ in _rows(self._memory.events):
             if action == CODE["alloc"]:
                 seen.add(address)
             elif action == self._requested:
@@ -206,17 +214,16 @@ class _Replay:
         self._live[address] = len(columns["address"])
         for name, value in zip(columns, (address, requested, block, born, stack), strict=True):
             columns[name].append(value)
-        self._freed.append(len(self._action))
-        self._completed.append(len(self._action))
+        self._freed.append(self._n_events)
+        self._completed.append(self._n_events)
 
-    def event(self, row: int) -> None:
-        action, address = self._action[row], self._address[row]
+    def event(self, row: int, action: int, address: int, size: int, stack: int) -> None:
         if action == CODE["alloc"]:
             old = self._live.pop(address, None)
             if old is not None:  # its free was not written down
                 self._freed[old] = self._completed[old] = row
                 self._segments.take(address)
-            self._add(address, self._size_asked[row], row, self._stack_of[row])
+            self._add(address, size, row, stack)
         elif action == self._requested:
             life = self._live.pop(address, None)
             if life is not None:
@@ -227,7 +234,7 @@ class _Replay:
         elif action == CODE["free_completed"]:
             self._complete(address, row)
         elif action == CODE["segment_alloc"]:
-            self._segments.add(address, self._size_asked[row])
+            self._segments.add(address, size)
         elif action == CODE["segment_free"]:
             self._segments.remove(address)
 
@@ -257,6 +264,6 @@ class _Replay:
             freed=np.frombuffer(self._freed, np.int64),
             completed=np.frombuffer(self._completed, np.int64),
             stack=columns["stack"],
-            n_events=len(self._action),
+            n_events=self._n_events,
             unexplained_bytes=(state - known) + (replayed - known),
         )

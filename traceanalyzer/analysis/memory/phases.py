@@ -18,7 +18,7 @@ from traceanalyzer.snapshot import CODE
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from traceanalyzer.snapshot import I64, Events, Snapshot, Stack
+    from traceanalyzer.snapshot import I8, I64, Events, Snapshot, Stack
 
 PHASES = ("forward", "backward", "optimizer", "zero_grad", "other")
 FORWARD, BACKWARD, OPTIMIZER, ZERO_GRAD, OTHER = range(5)
@@ -91,8 +91,8 @@ def label_of(stack: Stack) -> int:
 
 def timeline_of(events: Events, snapshot: Snapshot, device: int) -> Timeline:
     """Phases and steps of one GPU's history."""
-    labels = np.array([label_of(stack) for stack in snapshot.stacks], np.int64)
-    raw = labels[events.stack] if len(events) else np.empty(0, np.int64)
+    labels = np.array([label_of(stack) for stack in snapshot.stacks], np.int8)
+    raw = labels[events.stack] if len(events) else np.empty(0, np.int8)
     raw = np.where(_annotated(events, snapshot, device, "Optimizer.step#"), OPTIMIZER, raw)
     raw = np.where(_annotated(events, snapshot, device, "Optimizer.zero_grad#"), ZERO_GRAD, raw)
     has_backward = bool((raw == BACKWARD).any())
@@ -138,7 +138,7 @@ def _ranges(snapshot: Snapshot, device: int, name: str) -> list[tuple[int, int]]
     return sorted(ranges)
 
 
-def steps_of(events: Events, snapshot: Snapshot, device: int, labels: I64) -> Steps:
+def steps_of(events: Events, snapshot: Snapshot, device: int, labels: I8) -> Steps:
     """The steps, by the best evidence that there is."""
     profiled = _ranges(snapshot, device, "ProfilerStep#")
     if len(profiled) >= MIN_STEPS:
@@ -160,7 +160,7 @@ def steps_of(events: Events, snapshot: Snapshot, device: int, labels: I64) -> St
     return periodic_steps(events, labels)
 
 
-def _past_zeroing(rows: list[int], labels: I64) -> list[int]:
+def _past_zeroing(rows: list[int], labels: I8) -> list[int]:
     """The same ends, after the gradients that are freed right after them."""
     result = []
     for row in rows:
@@ -171,7 +171,7 @@ def _past_zeroing(rows: list[int], labels: I64) -> list[int]:
     return result
 
 
-def _runs(labels: I64, wanted: tuple[int, ...]) -> list[int]:
+def _runs(labels: I8, wanted: tuple[int, ...]) -> list[int]:
     """The ends of runs of these labels; what lies between two runs allocates in another phase."""
     inside = np.isin(labels, wanted)
     return (np.flatnonzero(inside[:-1] & ~inside[1:]) + 1).tolist() + (
@@ -179,7 +179,7 @@ def _runs(labels: I64, wanted: tuple[int, ...]) -> list[int]:
     )
 
 
-def _with_start(events: Events, ends: list[int], labels: I64, source: str) -> Steps:
+def _with_start(events: Events, ends: list[int], labels: I8, source: str) -> Steps:
     """Ends without doubles, runs joined that no allocation lies between, and the first step's beginning."""
     allocates = np.cumsum((events.action == CODE["alloc"]) & (labels != ZERO_GRAD) & (labels != OPTIMIZER))
     kept: list[int] = []
@@ -205,7 +205,7 @@ def _first_start(events: Events, ends: list[int]) -> int:
     return 0
 
 
-def periodic_steps(events: Events, labels: I64) -> Steps:
+def periodic_steps(events: Events, labels: I8) -> Steps:
     """Steps of a program without a backward, from allocations whose stacks come back in turn."""
     rows = np.flatnonzero((events.action == CODE["alloc"]) & (labels == PROGRAM))
     stacks = events.stack[rows]
@@ -218,7 +218,7 @@ def periodic_steps(events: Events, labels: I64) -> Steps:
     anchors = [np.flatnonzero(stacks == kind) for kind in kinds[counts == count]]
     first = min(anchors, key=lambda at: int(at[0]))
     starts = rows[first]
-    return Steps(int(starts[0]), tuple([*starts[1:].tolist(), len(events)]), "stacks")
+    return Steps(int(starts[0]), (*starts[1:].tolist(), len(events)), "stacks")
 
 
 def site_of(stack: Stack) -> str:

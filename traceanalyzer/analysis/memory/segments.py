@@ -44,6 +44,7 @@ class Held:
 
     @property
     def inactive(self) -> int:
+        """Reserved and not in use."""
         return self.reserved - self.active
 
 
@@ -54,7 +55,8 @@ def reserved_curve(memory: DeviceMemory) -> I64:
         np.isin(events.action, SHRINKS), events.size, 0
     )
     curve = np.concatenate(([0], np.cumsum(change)))
-    return curve + (sum(segment.size for segment in memory.segments) - curve[-1])
+    reserved: I64 = curve + (sum(segment.size for segment in memory.segments) - curve[-1])
+    return reserved
 
 
 def ranges_at(memory: DeviceMemory, moment: int) -> list[tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""Memory in the figures of a report: of a snapshot where one was recorded, else of the allocator's events in a trace."""
+"""Memory in the figures of a report: of a snapshot where one was recorded, else of a trace's allocator events."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ def _sharded(subject: Subject) -> list[Scenario]:
                 f"{what} sharded over {ranks} ranks",
                 peak + gathered,
                 f"{what} at 1/{ranks}" + (", the largest parameter gathered" if gathered else ""),
-            )  # fmt: skip
+            )
         )
     return result
 
@@ -157,7 +157,7 @@ def _batches(subject: Subject) -> list[Scenario]:
                 f"{factor:g} times the batch",
                 subject.peak(size),
                 "activations and temporaries go with the batch; weights, gradients and state do not",
-            )  # fmt: skip
+            )
         )
     return result
 

@@ -19,6 +19,9 @@ GRAPH_GAP_NS = 400
 """Pause between dependent kernels of one CUDA graph (0.3 to 0.5 us in graphs recorded on an H200)."""
 GRAPH_CALL_NS = 15_000
 """What the host takes to launch a graph."""
+OWN_WORK_NS = 300_000
+"""A longer stretch of Python between two launches is work of the program's, which goes on beside a graph; a shorter one
+is the framework's."""
 COMPILED_CALL_NS = 70_000
 """What a compiled function's guards and its call cost the host, once a step: 70 to 90 us measured with PyTorch 2.11 for
 one kernel. What is left to launch costs about as much as in eager mode (57 and 55 us each, profiled)."""
@@ -29,7 +32,7 @@ COMPILED_DISPATCH_SHARE = 0.75
 def captured(tape: Tape) -> Tape:
     """Each step's launches are one CUDA graph: no dispatch, and none of the host's work between them."""
     first = _first_of_step(tape)
-    outside = first | tape.waits
+    outside = first | tape.waits | (tape.work > OWN_WORK_NS)
     dispatch = np.where(first, GRAPH_CALL_NS, 0)
     return replace(
         tape,

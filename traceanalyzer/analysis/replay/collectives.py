@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.names.collectives import KINDS
-from traceanalyzer.analysis.replay.edits import on_own_stream, retimed, without_launches
+from traceanalyzer.analysis.replay.edits import launched_within, on_own_stream, retimed, without_launches
 from traceanalyzer.analysis.replay.together import apart
 
 if TYPE_CHECKING:
@@ -21,6 +23,8 @@ REDUCTIONS = ("all_reduce", "reduce_scatter")
 OVERLAP_COST = 0.5
 """Share of a collective's time by which computation beside it becomes longer: it holds multiprocessors and bandwidth
 (0.2 to 0.7 in recordings of two GPUs)."""
+BUCKETING = re.compile(r"ddp\.reducer|torch::distributed::reducer")
+"""What DDP calls its copies of gradients into buckets and back."""
 LAST_BUCKET = 25 * 2**20
 """Bytes of the last bucket, whose gradients are there only when the backward pass is over: DDP's usual size."""
 
@@ -70,7 +74,17 @@ def _slowed_by(tape: Tape, ops: Bool) -> Bool:
 
 def accumulated_without_sync(tape: Tape) -> Tape | None:
     """Gradients are reduced with the last of several backward passes of a step; None where each has its own step."""
-    return removed(tape, repeated_reductions(tape))
+    gone = repeated_reductions(tape)
+    if not gone.any():
+        return None
+    # What fills and empties their buckets goes with them.
+    step, last = tape.source.steps.of_op[tape.row], np.full(int(tape.source.steps.of_op.max()) + 2, -1)
+    rows = np.flatnonzero(gone)
+    np.maximum.at(last, step[rows], rows)
+    names = texts_where(tape.source.trace.strings, BUCKETING.search)
+    bucketing = launched_within(tape, names) & (np.arange(len(gone)) <= last[step])
+    left = removed(tape, gone)
+    return None if left is None else without_launches(left, bucketing)
 
 
 def repeated_reductions(tape: Tape) -> Bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import measure
+from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.causes.dependencies import Dependencies
 
 if TYPE_CHECKING:
@@ -83,10 +84,23 @@ def nodes(tape: Tape) -> I64:
     return result
 
 
-def step_of_event(tape: Tape) -> I64:
+def step_of_event(tape: Tape) -> I32:
     """For each event the step that the ops launched by it, or else by the next that launches any, belong to."""
     launching, first = np.unique(tape.event, return_index=True)
     steps = tape.source.steps.of_op[tape.row[first]]
     position = np.minimum(np.searchsorted(launching, np.arange(len(tape.dispatch))), len(launching) - 1)
-    result: I64 = steps[position]
+    result: I32 = steps[position]
     return result
+
+
+def launched_within(tape: Tape, names: Bool) -> Bool:
+    """Ops launched inside a host range with one of these names (mask over `Trace.strings`)."""
+    tree, trace = tape.source.tree, tape.source.trace
+    inside = tree.of_ranges(names[trace.host_ranges.name], False)
+    result: Bool = (tree.innermost(inside)[nodes(tape)] >= 0)[tape.event]
+    return result
+
+
+def in_optimizer(tape: Tape) -> Bool:
+    """Ops launched by an optimizer's step, which keeps its own format and is not part of the model."""
+    return launched_within(tape, texts_where(tape.source.trace.strings, lambda text: text.startswith("Optimizer.")))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.texts import texts_where
-from traceanalyzer.analysis.replay.edits import without_launches
+from traceanalyzer.analysis.replay.edits import in_optimizer, without_launches
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
 
 if TYPE_CHECKING:
@@ -102,6 +102,7 @@ def find_runs(tape: Tape, classes: tuple[str, ...]) -> Runs:
     wanted = np.isin(source.op_class, [source.classes.index(name) for name in classes])[tape.row]
     compiled = texts_where(source.trace.strings, lambda text: text.startswith(COMPILED_PREFIX))
     wanted &= ~compiled[source.trace.device_ops.name[tape.row]]
+    wanted &= ~in_optimizer(tape)
     follows = _follow(tape) & wanted
     follows[1:] &= wanted[:-1]
     number = np.where(wanted, np.cumsum(wanted & ~follows) - 1, -1)

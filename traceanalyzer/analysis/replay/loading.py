@@ -26,10 +26,12 @@ if TYPE_CHECKING:
     from traceanalyzer.trace import Bool
 
 NS = 1e9
-BATCH_QUEUE_NS = 200_000
+BATCH_QUEUE_NS = 150_000
 """Taking a finished batch from the workers' queue."""
 WORKER_EFFICIENCY = 0.7
 """Share of its time that a worker loads: the rest it starts, pickles and waits for the others' cores."""
+MAX_WORKERS = 8
+"""A host seldom has cores for more of them beside each of its GPUs."""
 PINNED_SHARE = 0.85
 """Share of the link's rate that a copy from pinned memory reaches."""
 PINNED_BYTES_PER_NS = 25.0
@@ -78,8 +80,9 @@ def pageable(tape: Tape) -> Bool:
     """Copies from or to pageable memory of the host that carry data."""
     ops = tape.source.trace.device_ops
     ends = (ops.source_memory[tape.row] == MemoryKind.PAGEABLE) | (ops.target_memory[tape.row] == MemoryKind.PAGEABLE)
-    both = large_copies(tape, CopyKind.HOST_TO_DEVICE) | large_copies(tape, CopyKind.DEVICE_TO_HOST)
-    return ends & both
+    result: Bool = large_copies(tape, CopyKind.HOST_TO_DEVICE) | large_copies(tape, CopyKind.DEVICE_TO_HOST)
+    result &= ends
+    return result
 
 
 def pinned(tape: Tape) -> Tape | None:

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.texts import texts_where
-from traceanalyzer.analysis.replay.edits import nodes, retimed
+from traceanalyzer.analysis.replay.edits import in_optimizer, retimed
 from traceanalyzer.analysis.roofline.op_models import Precision
 from traceanalyzer.analysis.roofline.precision import NO
 
@@ -55,7 +54,8 @@ def fp32_products(tape: Tape) -> Bool:
     """Matrix kernels that multiply fp32 numbers on the ordinary cores."""
     roofline, row = tape.source.roofline, tape.row
     result: Bool = tape.source.is_matrix[row] & (roofline.tensor[row] == NO)
-    return result & (roofline.precision[row] == Precision.FP32)
+    result &= roofline.precision[row] == Precision.FP32
+    return result
 
 
 def wide_products(tape: Tape) -> Bool:
@@ -90,10 +90,6 @@ def _peak(tape: Tape, precision: str) -> F64:
 def _moves_wide(tape: Tape) -> Bool:
     """Kernels limited by memory on fp32 tensors, outside of the optimizer, which keeps its own format."""
     source, row = tape.source, tape.row
-    optimizing = texts_where(source.trace.strings, lambda text: text.startswith("Optimizer."))
-    inside = np.zeros(len(source.tree.start), bool)
-    inside[~source.tree.is_call] = optimizing[source.trace.host_ranges.name[source.tree.row[~source.tree.is_call]]]
-    outside = source.tree.innermost(inside)[nodes(tape)] < 0
     wide = np.isin(source.roofline.precision[row], WIDE) & (tape.duration >= LONGEST_SMALL_NS)
-    result: Bool = wide & tape.compute & outside[tape.event] & ~source.is_matrix[row]
+    result: Bool = wide & tape.compute & ~in_optimizer(tape) & ~source.is_matrix[row]
     return result

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.replay.edits import events_of, without, without_launches
-from traceanalyzer.analysis.replay.fusion import largest_operands
-from traceanalyzer.trace import CopyKind
+from traceanalyzer.analysis.replay.edits import events_of, nodes, without, without_launches
+from traceanalyzer.trace import CopyKind, RangeKind
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.replay.tape import Tape
-    from traceanalyzer.trace import I32, Bool
+    from traceanalyzer.trace import Bool
 
 READ_CHAIN = 4
 """Operators before a read that may exist for it alone: cast, absolute value, reduction."""
@@ -22,16 +21,26 @@ FEWEST_READS = 2
 
 
 def is_read(tape: Tape) -> Bool:
-    """Which events wait for the device but do not wait because they copy from pageable memory of the host."""
+    """Which events wait for results of the device: they launch nothing, or a copy to the host. Copies from pageable
+    memory wait for something else, and a copy on the device for nothing (its call took long by chance)."""
     ops = tape.source.trace.device_ops
-    brings = events_of(tape, ops.copy_kind[tape.row] == CopyKind.HOST_TO_DEVICE)
-    result: Bool = tape.waits & ~brings
+    launching, reading = events_of(tape, np.ones(len(tape.row), bool)), ops.copy_kind[tape.row]
+    result: Bool = tape.waits & (~launching | events_of(tape, reading == CopyKind.DEVICE_TO_HOST))
     return result
 
 
 def syncs_removed(tape: Tape) -> Tape | None:
-    """The host waits for the device only where it copies from pageable memory, and operators that only read a value
-    are gone; None without such a wait."""
+    """The host waits for the device only where it copies from pageable memory, operators that only read a value are
+    gone, and chains of operators that lead to nothing but a read; None without such a wait."""
+    found = values_kept(tape)
+    if found is None:
+        return None
+    chain, operators = read_chains(tape)
+    return without_launches(found, chain) if operators > 1 else found
+
+
+def values_kept(tape: Tape) -> Tape | None:
+    """The same where all values are still calculated."""
     reads = is_read(tape)
     if not reads.any():
         return None
@@ -40,34 +49,33 @@ def syncs_removed(tape: Tape) -> Tape | None:
     )
 
 
-def syncs_and_values_removed(tape: Tape) -> Tape | None:
-    """The same, and what was calculated for nothing but the reads is not calculated."""
-    found = syncs_removed(tape)
-    return found and without_launches(found, _only_read(tape))
+def values_gone(tape: Tape) -> Tape | None:
+    """The same where no value is calculated that is only read."""
+    found = values_kept(tape)
+    return None if found is None else without_launches(found, read_chains(tape)[0])
 
 
-def _only_read(tape: Tape) -> Bool:
-    """Ops that lead to a read and to nothing else: what comes before all reads alike. Operators are compared by name;
-    what precedes only some of the reads belongs to the program."""
-    read, operator = tape.reads[tape.event], tape.source.roofline.row[tape.row]
-    name = np.append(tape.source.trace.host_ranges.name, np.int32(-1))[operator]
-    sized = largest_operands(tape.source)[tape.row] > 0
-    # Operators in the order of their launch, reads between them; an operator's device ops stand together.
+def read_chains(tape: Tape) -> tuple[Bool, int]:
+    """Ops that lead to a read and to nothing else, and how many operators they are of at each read.
+
+    They are what comes before all reads of a step alike; operators are compared by name. What precedes only some of
+    the reads belongs to the program, and with a single read a step nothing tells.
+    """
+    tree, trace = tape.source.tree, tape.source.trace
+    operator = tree.outermost(tree.kind == RangeKind.OP)[nodes(tape)][tape.event]
+    read = tape.reads[tape.event]
     first = np.append(True, (operator[1:] != operator[:-1]) | (operator[1:] < 0))[: len(operator)]
     row = np.flatnonzero(first)
     reads = np.flatnonzero(read[row] & ~np.append(False, read[row][:-1]))
-    gone = np.zeros(len(tape.row), bool)
-    for back in range(1, READ_CHAIN + 1):
-        here = reads - back
-        if (
-            len(here) < FEWEST_READS
-            or here.min() < 0
-            or not _alike(name[row[here]], sized[row[here]] & ~read[row[here]])
-        ):
+    gone, count = np.zeros(len(tape.row), bool), 0
+    if len(reads) < FEWEST_READS * tape.steps:
+        return gone, 0
+    name = np.where(operator >= 0, trace.host_ranges.name[tree.row[operator]], -1)
+    while count < READ_CHAIN:
+        here = row[np.maximum(reads - count - 1, 0)]
+        usable = (operator[here] >= 0) & ~read[here] & (reads > count)
+        if not usable.all() or len(np.unique(name[here])) > 1:
             break
-        gone |= np.isin(operator, operator[row[here]])
-    return gone & ~read
-
-
-def _alike(names: I32, usable: Bool) -> bool:
-    return bool(usable.all()) and len(np.unique(names)) == 1
+        gone |= np.isin(operator, operator[here])
+        count += 1
+    return gone, count

@@ -70,8 +70,9 @@ def memory_chains(m: Measurements, free: Bool) -> Iterator[Draft]:
     yield Draft("memory-chains", "memory", title, "compute", claim, evidence, [remedy], found.kernels.rows)
 
 
-def plain_compute(m: Measurements, _free: Bool) -> Iterator[Draft]:
-    """Where the device is the bottleneck: what it spends its time on."""
+def plain_compute(m: Measurements, free: Bool) -> Iterator[Draft]:
+    """Where the device is the bottleneck: what it spends its time on. What its kernels take beyond their roofline is
+    what there is to win at most; all that they take, where no roofline bounds it."""
     shares = step_shares(m)
     if shares is None or m.step.budget is None or shares.device < MIN_BUSY_SHARE:
         return
@@ -87,8 +88,10 @@ def plain_compute(m: Measurements, _free: Bool) -> Iterator[Draft]:
         "or accept it: the GPU is busy."
     )
     basis = "the roofline is a bound that few kernels come near; without models nothing bounds it"
-    remedy = Remedy(action, basis, name="faster_kernels")
-    yield Draft(GPU_BUSY, cls, "Time on the GPU's own work", "compute", None, evidence, [remedy])
+    remedy = Remedy(action, basis, bound=True, name="faster_kernels")
+    above = bounds.above_limits_ms(m, free)
+    claim = m.step.budget.compute if above is None else above
+    yield Draft(GPU_BUSY, cls, "Time on the GPU's own work", "compute", claim, evidence, [remedy])
 
 
 def _computes(m: Measurements, cls: str) -> bool:

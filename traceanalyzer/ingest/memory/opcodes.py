@@ -12,7 +12,7 @@ from __future__ import annotations
 import pickle
 import re
 from struct import Struct
-from struct import error as StructError
+from struct import error as struct_error
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from traceanalyzer.errors import RefusedSnapshotError
@@ -44,7 +44,7 @@ RUN = re.compile(b"(?:" + PUSH + b")+", re.DOTALL).match
 VALUES = re.compile(PUSH, re.DOTALL).findall
 PUSHES = bytes(op in b"jhKJM\x8aN\x88\x89" for op in range(256))
 OPCODES = {value[0]: name for name, value in vars(pickle).items() if name.isupper() and isinstance(value, bytes)}
-FAULTS = (ValueError, TypeError, LookupError, AttributeError, OverflowError, StructError, EOFError)
+FAULTS = (ValueError, TypeError, LookupError, AttributeError, OverflowError, struct_error, EOFError)
 """What a damaged file makes of the interpreter; UnicodeDecodeError is a ValueError."""
 
 
@@ -68,12 +68,13 @@ def refuse(why: str) -> NoReturn:
 
 
 def _unsigned(size: int) -> Callable[..., tuple[int]]:
-    return Struct({1: "<B", 2: "<H", 4: "<I", 8: "<Q"}[size]).unpack_from  # type: ignore[return-value]
+    return Struct({1: "<B", 2: "<H", 4: "<I", 8: "<Q"}[size]).unpack_from
 
 
 # One loop with everything in local names, its branches by how often they are met: a call for each of four million
 # opcodes a second would halve that.
 def _interpret(read: Callable[[], bytes], shapes: Shapes) -> Any:  # noqa: C901
+    target: Any
     stack: list[Any] = []
     memo: list[Any] = []
     marks: list[tuple[int, int, int]] = []

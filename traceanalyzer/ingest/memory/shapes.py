@@ -175,7 +175,7 @@ class Shapes:
         return kept
 
     def _block(self, values: dict[str, Any]) -> Taken:
-        history = values.get("history") or ({},)  # as PyTorch before 2.1 wrote it
+        history: Any = values.get("history") or ({},)  # as PyTorch before 2.1 wrote it
         size = values["size"]
         requested = values.get("requested_size", history[0].get("real_size", size))
         stack = self.stack(values.get("frames", history[0].get("frames", ()))).row

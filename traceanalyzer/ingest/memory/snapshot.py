@@ -29,7 +29,7 @@ def read_snapshot(path: Path, progress: Callable[[float], None] | None = None) -
     with open_stream(path, progress) as stream:
         try:
             top = interpret(stream.read, shapes)
-            return _snapshot(str(path), top, shapes)
+            return snapshot_of(str(path), top, shapes)
         except RefusedSnapshotError as error:
             raise RefusedSnapshotError(
                 f"{path}: not a CUDA memory snapshot that can be read safely: {stream.damage or error}; "
@@ -37,7 +37,8 @@ def read_snapshot(path: Path, progress: Callable[[float], None] | None = None) -
             ) from error
 
 
-def _snapshot(path: str, top: Any, shapes: Shapes) -> Snapshot:
+def snapshot_of(path: str, top: Any, shapes: Shapes) -> Snapshot:
+    """The snapshot that a pickle stated as `top`, and its shapes as columns. Raises RefusedSnapshotError."""
     if not isinstance(top, dict) or not isinstance(top.get("segments"), list):
         raise RefusedSnapshotError("it has no segments")
     segments, counts = top["segments"], top.get("device_traces", [])

@@ -16,11 +16,12 @@ MAX_TEXT = 2000
 """Characters kept of a reason."""
 _WHERE = re.compile(r"Graph break in user code at (.+?:\d+)\s*$", re.MULTILINE)
 _REASON = re.compile(r"(?:Graph Break )?Reason: *(.*)", re.DOTALL | re.IGNORECASE)
-_HINT = re.compile(r"^\s*Hint: *(.+)$", re.MULTILINE)
+_HINT = re.compile(r"^[^\S\n]*+Hint: *+(.+)$", re.MULTILINE)
 _SKIPPED = re.compile(r"Skipping (?:the |this )?(?:function|frame)|falling back to eager|Skipping frame", re.IGNORECASE)
 _PREAMBLE = re.compile(
-    r"^\s*(?:Failed to handle graph break gracefully\.[^\n]*|Encountered graph break[^\n]*|Graph break encountered:?|"
-    r"Graph break under[^\n]*)\s*$",
+    r"^[^\S\n]*+(?:Failed to handle graph break gracefully\.[^\n]*|Encountered graph break[^\n]*|"
+    r"Graph break encountered:?|"
+    r"Graph break under[^\n]*)[^\S\n]*$",
     re.MULTILINE,
 )
 NOT_A_BREAK = re.compile(

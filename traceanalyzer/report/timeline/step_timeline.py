@@ -15,6 +15,7 @@ from traceanalyzer.analysis.causes.gaps import IdleCause
 from traceanalyzer.analysis.names.kernel_names import short_name
 from traceanalyzer.analysis.tables.gap_rows import detail
 from traceanalyzer.analysis.tables.path_rows import segment_names
+from traceanalyzer.cut import cut
 from traceanalyzer.report.timeline.lanes import Category, Events, Lane, Shown, Timeline
 from traceanalyzer.trace import RangeKind
 
@@ -143,11 +144,7 @@ def _coded(texts: list[str]) -> tuple[list[str], I64]:
 
 
 def _name(text: str | None) -> str:
-    return _cut(text) if text else "(no name)"
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= MAX_NAME else text[: MAX_NAME - 1] + "…"
+    return cut(text, MAX_NAME) if text else "(no name)"
 
 
 def _critical_path(d: _Drawing) -> Iterator[_Part]:
@@ -189,7 +186,7 @@ def _gaps(d: _Drawing) -> Iterator[_Part]:
             start=gaps.start[here],
             end=gaps.end[here],
             name=[f"idle: {IdleCause(cause).label}" for cause in gaps.cause[here].tolist()],
-            detail=[_cut(detail(d.m, gaps, row)) if row in explained else "" for row in here.tolist()],
+            detail=[cut(detail(d.m, gaps, row), MAX_NAME) if row in explained else "" for row in here.tolist()],
         )
 
 
@@ -214,7 +211,7 @@ def _streams(d: _Drawing) -> Iterator[_Part]:
             start=ops.start[here],
             end=ops.end[here],
             name=[_name(short[name]) for name in full],
-            detail=[_cut(name) if short[name] != name else "" for name in full],
+            detail=[cut(name, MAX_NAME) if short[name] != name else "" for name in full],
         )
 
 
@@ -260,7 +257,7 @@ def _compiling(d: _Drawing) -> Iterator[_Part]:
         start=spans.start[rows],
         end=spans.end[rows],
         name=[_name(spans.name[row]) for row in rows.tolist()],
-        detail=[_cut(spans.detail[row]) for row in rows.tolist()],
+        detail=[cut(spans.detail[row], MAX_NAME) for row in rows.tolist()],
     )
 
 
@@ -278,7 +275,7 @@ def _thread_title(d: _Drawing, thread: int) -> str:
     known = d.m.trace.threads[thread] if 0 <= thread < len(d.m.trace.threads) else None
     if known is None:
         return "host thread"
-    return _cut(known.name if known.tid in known.name else f"thread {known.tid} {known.name}".strip())
+    return cut(known.name if known.tid in known.name else f"thread {known.tid} {known.name}".strip(), MAX_NAME)
 
 
 LANES = (_critical_path, _gaps, _streams, _threads, _compiling)
