@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from traceanalyzer import __version__
-from traceanalyzer.report.compile.sections import sections
+from traceanalyzer.report.compile.document import sections
+from traceanalyzer.report.compile.html import render_html
 from traceanalyzer.report.document import Document
 from traceanalyzer.report.format import plain, shorten
 from traceanalyzer.report.json import dump
@@ -14,8 +15,8 @@ from traceanalyzer.report.markdown_text import prose, table
 from traceanalyzer.report.terminal_text import INDENT, SEPARATOR, Page
 
 if TYPE_CHECKING:
+    from traceanalyzer.report.compile.document import Section
     from traceanalyzer.report.compile.model import CompileReport
-    from traceanalyzer.report.compile.sections import Section
 
 SCHEMA_VERSION = 2
 LONGEST_CELL = 300
@@ -55,8 +56,6 @@ class CompilePage(Document):
 
     def html(self) -> str:
         """One file that opens anywhere and asks for nothing."""
-        from traceanalyzer.report.compile.html import render_html
-
         return render_html(self.report)
 
 
