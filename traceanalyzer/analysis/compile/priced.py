@@ -102,7 +102,7 @@ def _rest_eager(row: BreakRow, log: CompileLog | None, traced: Traced) -> BreakR
         return row
     # What goes on has to be launched by compiled code, too: no less than nothing, no more than it takes now.
     middle = (free.step_ms + traced.replay.base_ms) / 2
-    return replace(row, predicted_step_ms=middle, low_ms=free.low_ms, high_ms=traced.replay.high_ms)
+    return replace(row, predicted_step_ms=middle, low_ms=free.low_ms, high_ms=traced.replay.range_ms[1])
 
 
 def _seam_row(seam: Seam, traced: Traced) -> BreakRow:
