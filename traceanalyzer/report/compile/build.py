@@ -10,7 +10,7 @@ from traceanalyzer.analysis.compile.measure import headline_log, measure_logs
 from traceanalyzer.analysis.compile.shares import with_trace
 from traceanalyzer.analysis.compile.steps import Stopwatch, with_steps, with_stopwatch
 from traceanalyzer.analysis.measure import Measurements
-from traceanalyzer.diagnosis.compile import diagnose_compile
+from traceanalyzer.diagnosis.compile.verdict import diagnose_compile
 from traceanalyzer.errors import TraceAnalyzerError
 from traceanalyzer.report.compile.model import CompileReport
 from traceanalyzer.report.compile.strip import strip_of

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from traceanalyzer.analysis.compile.model import Compiled
-    from traceanalyzer.diagnosis.compile import CompileDiagnosis
+    from traceanalyzer.diagnosis.compile.pairs import CompileDiagnosis
     from traceanalyzer.report.compile.model import CompileReport
 
 COMPILE_TIME = "Compile time"
