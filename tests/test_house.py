@@ -31,6 +31,7 @@ ONE_MEANING = {
     "build.py": "makes a report",
     "collectives.py": "collectives: their names, their work, their table",
     "document.py": "a report in sections",
+    "html.py": "a document as one HTML file",
     "layout.py": "memory layouts of tensors",
     "measure.py": "the measurements of a room, from its parts",
     "model.py": "the values that a document consists of",

@@ -6,6 +6,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.compile.log_builder import LogBuilder
 from traceanalyzer.analysis.compile.measure import measure_logs
@@ -31,6 +33,10 @@ def call(self, args):
 """
 
 
+def keyed(of: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.dictionaries(st.sampled_from(["name", "estimated_runtime_ns", "outputs", "shape", "dtype"]), of)
+
+
 def operation(name: str | None, time: float, shape: list[int] | None = None) -> dict[str, Any]:
     outputs = [{"shape": shape or MEGABYTE, "stride": [1], "dtype": "bfloat16"}]
     return {"name": name, "type": "compute", "estimated_runtime_ns": time, "outputs": outputs}
@@ -47,6 +53,12 @@ def test_the_unit_is_told_by_the_bytes_written(scale: float) -> None:
 @pytest.mark.parametrize("values", [None, [], {"ops": 3}, {"ops": [1, {"estimated_runtime_ns": "x"}]}])
 def test_another_form_has_no_estimate(values: Any) -> None:
     assert all(one.time_ns is None for one in read_estimates(values))
+
+
+@given(st.recursive(st.none() | st.floats() | st.text(max_size=5), lambda of: st.lists(of) | keyed(of), max_leaves=8))
+def test_no_form_is_fatal(values: Any) -> None:
+    for one in read_estimates({"ops": [values]}):
+        assert one.time_ns is None or one.time_ns > 0
 
 
 def log_with(operations: list[dict[str, Any]]) -> LogBuilder:

@@ -10,11 +10,12 @@ from click.testing import CliRunner
 
 from tests.compile.log_builder import LogBuilder
 from tests.kineto_builder import KinetoTrace
+from traceanalyzer.analysis.compile.steps import Stopwatch
 from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.cli import cli
 from traceanalyzer.ingest import load
 from traceanalyzer.ingest.torch_log import read_logs
-from traceanalyzer.report.compile.build import compile_report
+from traceanalyzer.report.compile.build import UNTIMED, compile_report
 from traceanalyzer.report.timeline.compile_spans import compile_spans
 from traceanalyzer.report.timeline.lanes import Category
 from traceanalyzer.report.timeline.step_timeline import step_timeline
@@ -68,9 +69,9 @@ def log_of(folder: Path, begin_us: float, end_us: float) -> Path:
     return file
 
 
-def steps(folder: Path, eager_step_ms: float | None = None) -> StepsUse:
+def steps(folder: Path, stopwatch: Stopwatch = UNTIMED) -> StepsUse:
     logs = read_logs(log_of(folder, 4000, 9000))
-    return compile_report(logs, load([program(folder)]), eager_step_ms).compiled.steps
+    return compile_report(logs, load([program(folder)]), stopwatch).compiled.steps
 
 
 def test_the_first_step_is_taken_apart_to_the_nanosecond(tmp_path: Path) -> None:
@@ -97,20 +98,24 @@ def test_a_first_step_that_nothing_explains_may_be_the_recorders(tmp_path: Path)
 
 
 def test_compilation_pays_after_the_steps_that_save_its_time(tmp_path: Path) -> None:
-    step_ms = steps(tmp_path).step_ms
-    assert step_ms is not None
-    found = steps(tmp_path, eager_step_ms=step_ms + 2)  # 5 ms of compilation
-    assert found.pays_after_steps == 3
-    slower = steps(tmp_path, eager_step_ms=step_ms)
+    assert steps(tmp_path, Stopwatch(1.0, 3.0)).pays_after_steps == 3  # 5 ms of compilation
+    slower = steps(tmp_path, Stopwatch(1.0, 1.0))
     assert slower.pays_after_steps is None
     assert "never pays" in slower.basis
 
 
+def test_an_estimated_step_does_not_say_when_compilation_pays(tmp_path: Path) -> None:
+    found = steps(tmp_path, Stopwatch(None, 30.0))
+    assert found.step_ms is not None
+    assert found.pays_after_steps is None
+    assert "--step-ms" in found.basis
+
+
 def test_the_command_takes_the_eager_step(tmp_path: Path) -> None:
-    arguments = [str(log_of(tmp_path, 4000, 9000)), str(program(tmp_path)), "--eager-step-ms", "1000"]
+    arguments = [str(log_of(tmp_path, 4000, 9000)), str(program(tmp_path)), "--step-ms", "1", "--eager-step-ms", "1000"]
     result = CliRunner().invoke(cli, ["compile", *arguments])
     assert result.exit_code == 0, result.output
-    assert "paid for itself after 1 step " in result.output
+    assert "paid for itself after 1 step." in result.output
 
 
 def test_compile_work_in_the_step_is_on_its_timeline(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from traceanalyzer.cli.options import REPORT_FORMATS, output_options
+from traceanalyzer.cli.options import REPORT_FORMATS, limit_option, output_options
 
 if TYPE_CHECKING:
     from traceanalyzer.compile_log import CompileLog
@@ -20,10 +20,16 @@ if TYPE_CHECKING:
 @click.argument("trace", metavar="[TRACE]", required=False, type=click.Path())
 @output_options(REPORT_FORMATS)
 @click.option(
+    "--step-ms",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="MS",
+    help="A steady step without the profiler, by a stopwatch. A capture knows it.",
+)
+@click.option(
     "--eager-step-ms",
     type=click.FloatRange(min=0, min_open=True),
     metavar="MS",
-    help="The step of the program without compilation, by a stopwatch: tells when compilation has paid for itself.",
+    help="The same without compilation: says after how many steps compilation has paid for itself.",
 )
 @click.option(
     "--overlay",
@@ -31,11 +37,13 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Also write the compile work as tracks on the trace's clock, to open beside it in Perfetto.",
 )
+@limit_option
 def compile(  # noqa: A001 (the command's name)
     log: str,
     trace: str | None,
     format_: str | None,
     file: Path | None,
+    step_ms: float | None,
     eager_step_ms: float | None,
     overlay: Path | None,
 ) -> None:
@@ -51,9 +59,10 @@ def compile(  # noqa: A001 (the command's name)
       traceanalyzer compile compile_logs/ trace.json.gz
       traceanalyzer compile log.txt trace.json.gz --format json
       traceanalyzer compile compile_logs/ trace.json.gz -o compile.html
-      traceanalyzer compile compile_logs/ trace.json.gz --eager-step-ms 41.5
+      traceanalyzer compile compile_logs/ --step-ms 29.1 --eager-step-ms 41.5
       traceanalyzer compile compile_logs/ trace.json.gz --overlay compile.json
     """
+    from traceanalyzer.analysis.compile.steps import Stopwatch
     from traceanalyzer.cli.output import check_writable, checked, emit, is_terminal, write
     from traceanalyzer.report.compile.build import compile_report
     from traceanalyzer.report.compile.page import CompilePage
@@ -67,7 +76,7 @@ def compile(  # noqa: A001 (the command's name)
         from traceanalyzer.perfetto.compile_tracks import compile_tracks
 
         write(compile_tracks(logs, run), overlay)
-    emit(CompilePage(compile_report(logs, run, eager_step_ms)), output)
+    emit(CompilePage(compile_report(logs, run, Stopwatch(step_ms, eager_step_ms))), output)
 
 
 def _read(log: Path, trace: str | None) -> tuple[list[CompileLog], Run | None]:

@@ -7,6 +7,7 @@ and, while the GPU idles, what the host did: compile work, then calls of the dri
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,47 +31,63 @@ MAX_CALLS = 4
 NAMED_SHARE = 0.5
 """Of what a first step takes longer, the rest without a name."""
 OTHER = "GPU idle: other host work, the recorder's start-up included"
-NO_EAGER = (
-    "Time the program eager, too (TORCH_COMPILE_DISABLE=1), and give its step as --eager-step-ms to see after how many "
-    "steps compilation has paid for itself."
+NO_STOPWATCH = (
+    "Time the steps without the profiler, compiled and eager (TORCH_COMPILE_DISABLE=1), and give them as --step-ms and "
+    "--eager-step-ms to see after how many steps compilation has paid for itself."
 )
+"""An estimate of the step without the profiler does not do: the two steps differ by less than it may be wrong."""
 NOT_FASTER = "The eager step is no longer than the compiled one: compilation never pays for itself."
 WARM = "The recording begins after warm-up: record from the first step to see what it cost."
-PAYS = "{:.3g} s of compilation over {:.4g} ms saved in each step"
+PAYS = "{:.3g} s of compilation over {:.4g} ms saved in each step."
 
 
-def steps_use(
-    compiled: Compiled,
-    log: CompileLog | None,
-    timed: Timed,
-    step_ms: float | None,
-    eager_step_ms: float | None = None,
-) -> StepsUse:
-    """Steps of a trace beside the compile time; `step_ms` is without the profiler, `eager_step_ms` the step of the same
-    program without compilation."""
-    pays, basis = _pays(compiled, step_ms, eager_step_ms)
+@dataclass(frozen=True)
+class Stopwatch:
+    """Steps timed without a profiler, ms: of the program as it is, and of the same program without compilation."""
+
+    step_ms: float | None = None
+    eager_step_ms: float | None = None
+
+
+def with_steps(
+    compiled: Compiled, log: CompileLog | None, timed: Timed, step_ms: float | None, stopwatch: Stopwatch
+) -> Compiled:
+    """What was measured, with the steps of a trace beside the compile time; `step_ms` is without the profiler."""
+    return replace(compiled, steps=_of_trace(with_stopwatch(compiled, stopwatch).steps, log, timed, step_ms))
+
+
+def with_stopwatch(compiled: Compiled, stopwatch: Stopwatch) -> Compiled:
+    """What was measured, with the steps after which compilation has paid for itself."""
+    step_ms, eager_ms = stopwatch.step_ms, stopwatch.eager_step_ms
+    pays, basis = None, NO_STOPWATCH
+    if step_ms is not None and eager_ms is not None and compiled.compile_s is not None:
+        saved = eager_ms - step_ms
+        pays = math.ceil(compiled.compile_s * 1e3 / saved) if saved > 0 else None
+        basis = PAYS.format(compiled.compile_s, saved) if saved > 0 else NOT_FASTER
+    steps = StepsUse(step_ms=step_ms, eager_step_ms=eager_ms, pays_after_steps=pays, basis=basis)
+    return replace(compiled, steps=steps if compiled.compile_s is not None else replace(steps, basis=""))
+
+
+def _of_trace(use: StepsUse, log: CompileLog | None, timed: Timed, step_ms: float | None) -> StepsUse:
+    use = replace(use, step_ms=step_ms if use.step_ms is None else use.step_ms)
     steps = timed.steps
     if not steps.found:
-        notes = [basis, "The trace has no steps."]
-        return StepsUse(step_ms, eager_step_ms=eager_step_ms, pays_after_steps=pays, basis=_said(notes))
+        return replace(use, basis=_said(use.basis, "The trace has no steps."))
     durations = steps.duration / NS_PER_MS
     steady = float(durations[steps.steady].mean())
     durations[0] = (steps.end[0] - _begin(timed)) / NS_PER_MS
     parts = _first_step(timed, log)
     warmup = steps.warmup or int(_is_first_of_all(parts, durations))
     if not warmup:
-        return StepsUse(step_ms, steady, eager_step_ms=eager_step_ms, pays_after_steps=pays, basis=_said([basis, WARM]))
-    return StepsUse(
-        step_ms=step_ms,
+        return replace(use, recorded_step_ms=steady, basis=_said(use.basis, WARM))
+    return replace(
+        use,
         recorded_step_ms=steady,
         first_step_ms=float(durations[0]),
         first_step=parts,
         warmup_ms=float(durations[:warmup].sum()),
         warmup_excess_ms=float((durations[:warmup] - steady).sum()),
         warmup_steps=warmup,
-        eager_step_ms=eager_step_ms,
-        pays_after_steps=pays,
-        basis=basis,
     )
 
 
@@ -92,20 +109,8 @@ def _is_first_of_all(parts: list[FirstStepPart], durations: F64) -> bool:
     return more.pop(OTHER) < NAMED_SHARE * sum(part.ms - part.steady_ms for part in parts)
 
 
-def _said(sentences: list[str]) -> str:
+def _said(*sentences: str) -> str:
     return " ".join(sentence for sentence in sentences if sentence)
-
-
-def _pays(compiled: Compiled, step_ms: float | None, eager_step_ms: float | None) -> tuple[int | None, str]:
-    """After how many steps the time saved is the compile time, and how that was worked out or why it is not known."""
-    if compiled.compile_s is None or step_ms is None:
-        return None, ""
-    if eager_step_ms is None:
-        return None, NO_EAGER
-    saved = eager_step_ms - step_ms
-    if saved <= 0:
-        return None, NOT_FASTER
-    return math.ceil(compiled.compile_s * 1e3 / saved), f"{PAYS.format(compiled.compile_s, saved)}."
 
 
 def _first_step(timed: Timed, log: CompileLog | None) -> list[FirstStepPart]:

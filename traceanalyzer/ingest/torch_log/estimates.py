@@ -15,6 +15,8 @@ from traceanalyzer.compile_log import Estimate
 MOST_BYTES_PER_NS = 20_000
 """More than twice of what the memory of any GPU takes (8,000 on a B200)."""
 NS_PER_MS = 1e6
+MOST = 1e15
+"""A larger time is damage."""
 _BITS = {"bool": 8, "complex64": 64, "complex128": 128}
 
 
@@ -33,8 +35,8 @@ def read_estimates(values: object) -> tuple[Estimate, ...]:
 
 
 def _time(value: object) -> float:
-    known = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    return max(float(value), 0.0) if known else 0.0  # type: ignore[arg-type]
+    known = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < MOST
+    return float(value) if known else 0.0  # type: ignore[arg-type]
 
 
 def _bytes(operation: dict[str, Any]) -> float:

@@ -19,9 +19,11 @@ MAX_PAIRS = 100_000
 MAX_NODES = 200_000
 """Nodes of one graph whose operators are kept."""
 MAX_REASON = 200
+MAX_LINE = 100_000
+"""Characters of a line that are looked at; a node that is fused of hundreds has some 50,000."""
 MARK = b"[__fusion]"
 _LINE = re.compile(r" (?P<thread>\d+) \S+\] (?:\[(?P<id>!?[\d/]+)(?:_\d+)?\] )?\[__fusion\] *(?P<said>.*)")
-_NODE = re.compile(r"\w*SchedulerNode\(name=\\?'(?P<name>\w+)\\?'\)(?P<about>.{0,4000}?)(?=SchedulerNode\(name=|$)")
+_NODE = re.compile(r"SchedulerNode\(name=\\?'(?P<name>\w+)\\?'\)(?P<about>.{0,4000}?)(?=SchedulerNode\(name=|$)")
 _ORIGINS = re.compile(r"origins=(?:OrderedSet\(\[|\{)([^\]}]{0,2000})")
 _PAIR = re.compile(r"cannot fuse (?P<first>\w+) with (?P<second>\w+): (?P<reason>.+)")
 _ROUND = re.compile(r"completed fusion round .*fused (?P<before>\d+) nodes into (?P<after>\d+) nodes")
@@ -34,7 +36,7 @@ def read_fusion(lines: Iterable[bytes]) -> list[NotFused]:
     for line in lines:
         if MARK not in line:
             continue
-        text = _LINE.search(line.decode("utf-8", "replace"))
+        text = _LINE.search(line[:MAX_LINE].decode("utf-8", "replace"))
         if text is None:
             continue
         said = text["said"]

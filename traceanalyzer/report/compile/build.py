@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from traceanalyzer.analysis.compile.bare import EMPTY
 from traceanalyzer.analysis.compile.measure import headline_log, measure_logs
 from traceanalyzer.analysis.compile.shares import with_trace
-from traceanalyzer.analysis.compile.steps import steps_use
+from traceanalyzer.analysis.compile.steps import Stopwatch, with_steps, with_stopwatch
 from traceanalyzer.analysis.measure import Measurements
-from traceanalyzer.diagnosis.compile import diagnose_compile
+from traceanalyzer.diagnosis.compile.verdict import diagnose_compile
 from traceanalyzer.errors import TraceAnalyzerError
 from traceanalyzer.report.compile.model import CompileReport
 from traceanalyzer.report.compile.strip import strip_of
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from traceanalyzer.trace import Run, Trace
 
 
-def compile_report(
-    logs: Sequence[CompileLog], run: Run | None = None, eager_step_ms: float | None = None
-) -> CompileReport:
-    """The report on logs, on a run with a trace of the same program, or on both. `eager_step_ms` is the step of the
-    program without compilation, by a stopwatch.
+UNTIMED = Stopwatch()
+
+
+def compile_report(logs: Sequence[CompileLog], run: Run | None = None, stopwatch: Stopwatch = UNTIMED) -> CompileReport:
+    """The report on logs, on a run with a trace of the same program, or on both.
 
     Raises TraceAnalyzerError where the run has no trace.
     """
@@ -35,17 +35,17 @@ def compile_report(
     ]
     if run is None:
         log = headline_log(logs)
-        compiled = measure_logs(logs, log)
+        compiled = with_stopwatch(measure_logs(logs, log), stopwatch)
         return CompileReport(inputs, compiled, diagnose_compile(compiled, None), strip_of(log, None))
     trace = fitting(run, logs)
     inputs.append({"path": trace.path, "kind": trace.source, "rank": trace.rank, "devices": []})
-    return joined(logs, Measurements(trace), eager_step_ms, inputs)
+    return joined(logs, Measurements(trace), stopwatch, inputs)
 
 
 def joined(
     logs: Sequence[CompileLog],
     m: Measurements,
-    eager_step_ms: float | None = None,
+    stopwatch: Stopwatch = UNTIMED,
     inputs: Sequence[dict[str, Any]] = (),
 ) -> CompileReport:
     """What logs and a trace say together."""
@@ -55,8 +55,10 @@ def joined(
     if len(m.trace.device_ops):
         compiled = with_trace(compiled, chosen, m, replay)
     timed = m.unprofiled_time
-    step_ms = replay.base_ms if replay is not None else timed.step_ms if timed is not None else None
-    compiled = replace(compiled, steps=steps_use(compiled, chosen, m, step_ms, eager_step_ms))
+    if stopwatch.step_ms is None and timed is not None:
+        stopwatch = replace(stopwatch, step_ms=timed.step_ms)
+    step_ms = replay.base_ms if replay is not None else stopwatch.step_ms
+    compiled = with_steps(compiled, chosen, m, step_ms, stopwatch)
     return CompileReport(list(inputs), compiled, diagnose_compile(compiled, step_ms), strip_of(chosen, m))
 
 

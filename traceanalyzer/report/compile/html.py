@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from traceanalyzer import __version__
-from traceanalyzer.report.compile.sections import COMPILE_TIME, sections
+from traceanalyzer.report.compile.document import COMPILE_TIME, sections
 from traceanalyzer.report.compile.strip import strip_svg
 from traceanalyzer.report.html.markup import Markup, join, tag
 from traceanalyzer.report.html.scripts import asset
 
 if TYPE_CHECKING:
+    from traceanalyzer.report.compile.document import Section
     from traceanalyzer.report.compile.model import CompileReport
-    from traceanalyzer.report.compile.sections import Section
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 """A browser that keeps to it cannot be made to send a request by anything in a log."""

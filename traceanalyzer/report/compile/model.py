@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from traceanalyzer.analysis.algebra.intervals import IntervalSet
     from traceanalyzer.analysis.compile.model import Compiled
-    from traceanalyzer.diagnosis.compile import CompileDiagnosis
+    from traceanalyzer.diagnosis.compile.pairs import CompileDiagnosis
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,8 +15,8 @@ from traceanalyzer.report.markdown_text import prose, table
 from traceanalyzer.report.terminal_text import INDENT, SEPARATOR, Page
 
 if TYPE_CHECKING:
+    from traceanalyzer.report.compile.document import Section
     from traceanalyzer.report.compile.model import CompileReport
-    from traceanalyzer.report.compile.sections import Section
 
 SCHEMA_VERSION = 2
 LONGEST_CELL = 300

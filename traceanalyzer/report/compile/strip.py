@@ -8,8 +8,8 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import union
 from traceanalyzer.analysis.compile.stages import STAGES, stage_of
+from traceanalyzer.report.compile.document import STAGE_NAMES
 from traceanalyzer.report.compile.model import Strip
-from traceanalyzer.report.compile.sections import STAGE_NAMES
 from traceanalyzer.report.html.markup import Markup, join, tag
 
 if TYPE_CHECKING:

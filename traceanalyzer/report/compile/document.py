@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from traceanalyzer.analysis.compile.model import Compiled
-    from traceanalyzer.diagnosis.compile import CompileDiagnosis
+    from traceanalyzer.diagnosis.compile.pairs import CompileDiagnosis
     from traceanalyzer.report.compile.model import CompileReport
 
 COMPILE_TIME = "Compile time"
@@ -156,6 +156,8 @@ def _steps(compiled: Compiled, _: CompileDiagnosis) -> Section:
     lines = []
     if steps.step_ms is not None:
         lines.append(f"Steady step: {figure(steps.step_ms, 'ms')} without the profiler.")
+    if steps.eager_step_ms is not None:
+        lines.append(f"Eager step: {figure(steps.eager_step_ms, 'ms')}.")
     if steps.warmup_ms is not None and steps.warmup_excess_ms is not None:
         lines.append(
             f"Warm-up: {_steps_of(steps.warmup_steps or 0)} in {figure(steps.warmup_ms, 'ms')} as recorded, "
@@ -163,10 +165,7 @@ def _steps(compiled: Compiled, _: CompileDiagnosis) -> Section:
             f"({figure(steps.recorded_step_ms, 'ms')} each)."
         )
     if steps.pays_after_steps is not None:
-        lines.append(
-            f"Compilation has paid for itself after {_steps_of(steps.pays_after_steps)} "
-            f"(eager step: {figure(steps.eager_step_ms, 'ms')})."
-        )
+        lines.append(f"Compilation has paid for itself after {_steps_of(steps.pays_after_steps)}.")
     lines += [steps.basis] if steps.basis else []
     rows = [[part.what, f"{part.ms:.3f}", f"{part.steady_ms:.3f}"] for part in steps.first_step if part.ms]
     if rows:
