@@ -15,7 +15,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import traceanalyzer as ta
-from benchmarks.accuracy import ABLATIONS, PAGE, SHARED, Rows, Table, as_markdown, as_text
+from benchmarks.accuracy import (
+    ABLATIONS,
+    PAGE,
+    REMEDIES_BELOW,
+    REMEDIES_TITLE,
+    SHARED,
+    Rows,
+    Table,
+    as_markdown,
+    as_text,
+)
 from traceanalyzer.diagnosis.remedies.advice import advise
 from traceanalyzer.selection import measured
 
@@ -28,7 +38,6 @@ FIRST = 3
 """Recommendations that a person looks at."""
 CLOSE = 0.2
 """A promise is kept within this of the stopwatch."""
-TITLE = "Remedies and what they brought, ms"
 TIMED = {
     "manual_layernorm": "fuse_elementwise",
     "tiny_mlp_infer": "cuda_graph",
@@ -132,7 +141,7 @@ def table(found: list[Pair]) -> Table:
         f"Of {len(inside)} ranges {sum(inside)} hold the stopwatch's median."
     )
     columns = ("recording", "remedy", "before", "estimated", "with it", "place", "promised", "range", "error", "first")
-    return TITLE, columns, rows, text
+    return REMEDIES_TITLE, columns, rows, text
 
 
 def main() -> None:
@@ -142,10 +151,8 @@ def main() -> None:
     if "--markdown" not in sys.argv:
         print(as_text(made))
         return
-    page = PAGE.read_text(encoding="utf-8")
-    before, _, rest = page.partition(f"## {TITLE}\n")
-    after = rest[rest.index("\n## ") + 1 :] if "\n## " in rest else ""
-    PAGE.write_text(f"{before.rstrip()}\n\n{as_markdown(made)}{after and chr(10) + after}", encoding="utf-8")
+    before = PAGE.read_text(encoding="utf-8").partition(REMEDIES_BELOW)[0]
+    PAGE.write_text(f"{before.rstrip()}\n\n{as_markdown(made)}", encoding="utf-8")
 
 
 if __name__ == "__main__":

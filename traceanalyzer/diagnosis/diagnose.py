@@ -155,7 +155,7 @@ def _advice(m: Measurements, settled: list[tuple[Draft, float | None]]) -> list[
     ones. Where the step can be replayed, remedies speak for themselves, and the rules do not."""
     against = {r.name: d for d, _ in reversed(settled) for r in d.remedies if r.name is not None}
     offered = [
-        (bool(one.offer.after), advised) for one in advise(m) if (advised := _of_remedy(m, one, against)) is not None
+        (not one.offer.single, advised) for one in advise(m) if (advised := _of_remedy(m, one, against)) is not None
     ]
     replayed = m.replay is not None and m.replay.faithful
     known = {remedy.id for remedy in REMEDIES} if replayed else set()
@@ -172,7 +172,8 @@ def _of_remedy(m: Measurements, advice: Advice, against: dict[RemedyName, Draft]
     where the program's framework has no words for it."""
     remedy, p = advice.remedy, advice.prediction
     draft = against.get(remedy.id)
-    id_, cls = (remedy.finding, remedy.cls) if draft is None else (draft.id, draft.cls)
+    usual = (remedy.finding, remedy.cls) if draft is None else (draft.id, draft.cls)
+    id_, cls = advice.offer.against or usual
     basis = f"replayed without the profiler: {p.basis}"
     action = in_words_of(m.framework, id_, advice.offer.action)
     if action is None:

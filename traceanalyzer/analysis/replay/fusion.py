@@ -33,8 +33,9 @@ COMPILED_PREFIX = "triton_"
 """Kernels of torch.compile: what could be merged has been."""
 ASIDE = 64
 """An operand this many times smaller than another is a statistic or a parameter beside it, not data of its own."""
-REREAD_SHARE = 0.5
-"""Of a reduction's time that is left in a fused kernel: its row is read once more, from cache where it fits."""
+REREAD_SHARE = 0.75
+"""Of a reduction's time that is left in a fused kernel: its row is read once more, from cache (half of the time) where
+it fits, else from memory (all of it)."""
 SLOTS_PER_OPERATION = 3.0
 """Issue slots that one elementwise operation takes for an element in a fused kernel, where loads, stores and indices
 are shared (tanh, division and powers take more, products less; a GELU of 60 of them was measured at 3.5)."""

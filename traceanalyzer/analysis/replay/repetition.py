@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 STEPS_A_BATCH = 32
 """Calls of as many steps that make a batch where each step is one call."""
+GREATER_BATCH = 8
+"""Times as large as a batch is tried where the GPU idles: what nearly always fits."""
 FEWEST_CALLS = 4
 """Fewer calls of the same kind a step are not worth batching."""
 FEWEST_KERNELS = 3
@@ -107,10 +109,18 @@ def one_call_a_step(tape: Tape) -> bool:
 
 def batched_over_steps(tape: Tape) -> Tape | None:
     """So many steps' calls are one; the time of one of them. None where a step is no such call."""
-    if not one_call_a_step(tape):
-        return None
-    share = 1.0 / STEPS_A_BATCH
-    times = tape.duration * _growth(tape, STEPS_A_BATCH) * share
+    return _shared(tape, STEPS_A_BATCH) if one_call_a_step(tape) else None
+
+
+def enlarged(tape: Tape) -> Tape:
+    """A batch so many times as large; the time of as many samples as before."""
+    return _shared(tape, GREATER_BATCH)
+
+
+def _shared(tape: Tape, count: int) -> Tape:
+    """A step that works on so many times the data, divided by their number."""
+    share = 1.0 / count
+    times = tape.duration * _growth(tape, count) * share
     host = {name: np.rint(getattr(tape, name) * share).astype(np.int64) for name in ("dispatch", "work", "reading")}
     delays = {name: np.rint(getattr(tape, name) * share).astype(np.int64) for name in ("latency", "gap")}
     dispatch, work, loading, profiling = tape.tail

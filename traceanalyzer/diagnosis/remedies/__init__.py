@@ -20,6 +20,7 @@ from traceanalyzer.diagnosis.remedies import (
     fused_rnn,
     keep_on_device,
     keep_parameters,
+    larger_batch,
     larger_buckets,
     low_precision,
     move_host_work,
@@ -33,6 +34,7 @@ from traceanalyzer.diagnosis.remedies import (
     smaller_buckets,
     smaller_messages,
     tf32,
+    warm_up,
 )
 
 REMEDIES = (
@@ -65,5 +67,7 @@ REMEDIES = (
     fix_straggler.REMEDY,
     move_host_work.REMEDY,
     avoid_allocations.REMEDY,
+    warm_up.REMEDY,
     fixed_shapes.REMEDY,
+    larger_batch.REMEDY,
 )

@@ -26,8 +26,8 @@ class Advice:
 
 
 def advise(m: Measurements) -> list[Advice]:
-    """The remedies that shorten the step without the profiler, shortest first, and then those that need others before
-    them; none where the recording cannot be replayed faithfully."""
+    """The remedies that shorten the step without the profiler, shortest first, then those that need others before
+    them or change what a step does; none where the recording cannot be replayed faithfully."""
     replay = m.replay
     if replay is None or not replay.faithful:
         return []
@@ -37,4 +37,4 @@ def advise(m: Measurements) -> list[Advice]:
         if offer is None or replay.gain_ms(offer.scenario) < LEAST_GAIN * replay.base_ms:
             continue
         made.append(Advice(remedy, offer, replay.predict(offer.scenario)))
-    return sorted(made, key=lambda one: (bool(one.offer.after), one.prediction.step_ms or 0.0))
+    return sorted(made, key=lambda one: (not one.offer.single, one.prediction.step_ms or 0.0))

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from traceanalyzer.analysis.replay.capture import compiled, compiled_badly, compiled_well
 from traceanalyzer.analysis.replay.scenarios import Scenario
-from traceanalyzer.diagnosis.remedies.program import program
+from traceanalyzer.diagnosis.remedies.program import program, tape_of
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy
+from traceanalyzer.figures import NS_PER_MS
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.measure import Measurements
@@ -28,7 +29,19 @@ ACTION = "Compile the model: model = torch.compile(model), with dynamic=True whe
 def offer(m: Measurements) -> Offer | None:
     """Where PyTorch runs eagerly."""
     known = program(m)
-    return Offer(ACTION, SCENARIO) if known.pytorch and not known.compiled and not known.in_graphs else None
+    if not known.pytorch or known.compiled or known.in_graphs:
+        return None
+    return Offer(ACTION, SCENARIO, against=("memory-chains", "memory") if fewer_passes(m) else None)
+
+
+def fewer_passes(m: Measurements) -> bool:
+    """Whether most of what is gained is time of the kernels, not of their launches."""
+    tape, replay = tape_of(m), m.replay
+    found = None if tape is None else SCENARIO.change(tape)
+    if tape is None or replay is None or found is None:
+        return False
+    saved_ns = float(tape.duration.sum() - found.duration.sum()) / tape.steps
+    return 2 * saved_ns >= replay.gain_ms(SCENARIO) * NS_PER_MS
 
 
 REMEDY = Remedy("compile", "launch", "launch-bound", offer)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.replay.capture import captured, captured_after_reads, captured_but_work
-from traceanalyzer.analysis.replay.edits import step_of_event
 from traceanalyzer.analysis.replay.scenarios import Scenario
 from traceanalyzer.analysis.replay.syncs import is_read
 from traceanalyzer.diagnosis.remedies.program import program, tape_of
@@ -57,15 +56,12 @@ def _how(known: Program) -> str:
 
 
 def waits_within(tape: Tape) -> bool:
-    """Whether the host waits for the device before the step's last launch: it needs what a graph cannot give it."""
-    step, launches = step_of_event(tape), np.zeros(len(tape.dispatch), bool)
-    launches[tape.event[~tape.reads[tape.event]]] = True
-    later = np.flatnonzero(launches)
-    for i in np.flatnonzero(is_read(tape)).tolist():
-        following = later[np.searchsorted(later, i, side="right") :]
-        if len(following) and step[following[0]] == step[i]:
-            return True
-    return False
+    """Whether the host waits for the device between two launches of a step: it needs what a graph cannot give it."""
+    launching, first = np.unique(tape.event[~tape.reads[tape.event]], return_index=True)
+    step = tape.source.steps.of_op[tape.row[~tape.reads[tape.event]][first]]
+    position = np.searchsorted(launching, np.flatnonzero(is_read(tape)), side="right")
+    between = position[(position > 0) & (position < len(launching))]
+    return bool((step[between - 1] == step[between]).any())
 
 
 def same_every_step(tape: Tape) -> bool:

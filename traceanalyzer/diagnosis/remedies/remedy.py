@@ -23,6 +23,15 @@ class Offer:
     """The change of host and device together."""
     after: tuple[RemedyName, ...] = ()
     """Remedies that have to come first; `scenario` has them, too."""
+    against: tuple[str, BottleneckClass] | None = None
+    """Finding and class that it is against here, where those are not the remedy's usual ones."""
+    aside: bool = False
+    """Whether it changes what a step does: what it leads to is the time of as much work, not that of a step."""
+
+    @property
+    def single(self) -> bool:
+        """Whether it shortens the step by itself."""
+        return not self.after and not self.aside
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from traceanalyzer import __version__
+from traceanalyzer.report.compile.document import sections
 from traceanalyzer.report.compile.html import render_html
-from traceanalyzer.report.compile.sections import sections
 from traceanalyzer.report.document import Document
 from traceanalyzer.report.format import plain, shorten
 from traceanalyzer.report.json import dump
