@@ -23,7 +23,7 @@ from docs import generate
 from tests.nsys_builder import small_run
 from tests.report.reports import full
 from traceanalyzer.cli import COMMANDS, cli
-from traceanalyzer.diagnosis.compile import FINDINGS as COMPILE_FINDINGS
+from traceanalyzer.diagnosis.compile.verdict import FINDINGS as COMPILE_FINDINGS
 from traceanalyzer.diagnosis.memory import OOM_TITLES
 from traceanalyzer.history.store import store_report
 from traceanalyzer.report.explain import FindingPage, finding_page, finding_pages

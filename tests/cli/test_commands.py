@@ -96,7 +96,8 @@ def test_a_format_that_is_given_beats_the_suffix(asked, run, tmp_path):
 def test_what_analyze_cannot_do_is_a_usage_error(asked, run, arguments):
     status, out, err = run("analyze", "trace.json", *arguments)
     assert (status, out) == (2, "")
-    assert err.startswith("Usage: traceanalyzer analyze")
+    assert err.startswith("traceanalyzer: error: ")
+    assert err.endswith("Try: traceanalyzer analyze --help\n")
     assert asked.paths == []
 
 
@@ -228,7 +229,7 @@ def test_an_interruption_is_quiet(asked, run, monkeypatch):
 def test_usage_errors(asked, run, arguments):
     status, out, err = run(*arguments)
     assert (status, out) == (2, "")
-    assert "Usage: traceanalyzer" in err
+    assert err.startswith("traceanalyzer: error: ") if arguments else "Usage: traceanalyzer" in err
 
 
 LEAVES = [name for name in COMMANDS if not isinstance(cli.get_command(None, name), click.Group)]

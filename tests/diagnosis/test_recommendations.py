@@ -19,7 +19,7 @@ SAMPLES = Path(__file__).resolve().parents[2] / "sample_traces"
 @pytest.mark.parametrize(("sample", "told"), [("sync_bound", True), ("transfer_bound", False)])
 def test_two_remedies_together_are_recommended_where_each_brings_something(sample: str, told: bool) -> None:
     report = ta.analyze(SAMPLES / sample)
-    assert "host-waits" in {finding.id for finding in report.findings}
+    assert ("host-waits" in {finding.id for finding in report.findings}) is told
     assert any("syncs are gone, and" in advice.basis for advice in report.recommendations) is told
 
 
@@ -59,15 +59,15 @@ def test_the_gpus_own_work_is_neither_communication_nor_copies() -> None:
 def test_what_cannot_be_replayed_is_bounded_without_the_profiler(sample: str) -> None:
     m = Measurements(load([SAMPLES / sample]).traces[0])
     assert m.replay is not None
-    assert m.unprofiled_step_ms is not None
-    m.__dict__["replay"] = replace(m.replay, fidelity_error=0.1)
+    m.__dict__["replay"] = replace(m.replay, fidelity_error=0.2)
+    assert m.unprofiled_time is not None
     advice = [a for a in diagnose(m).recommendations if a.predicted_step_ms is not None]
     assert advice
     for one in advice:
         assert one.predicted_step_ms is not None
         assert one.predicted_speedup is not None
-        assert one.predicted_step_ms * one.predicted_speedup == pytest.approx(m.unprofiled_step_ms)
-        assert one.predicted_step_ms < m.unprofiled_step_ms
+        assert one.predicted_step_ms * one.predicted_speedup == pytest.approx(m.unprofiled_time.step_ms)
+        assert one.predicted_step_ms < m.unprofiled_time.step_ms
         assert one.basis.startswith("not replayed")
 
 
@@ -83,7 +83,7 @@ def test_without_a_replay_no_more_idle_time_is_won_than_lies_beside_the_work(sam
     m = Measurements(load([SAMPLES / sample]).traces[0])
     assert m.replay is not None
     assert m.budget is not None
-    m.__dict__["replay"] = replace(m.replay, fidelity_error=0.1)
+    m.__dict__["replay"] = replace(m.replay, fidelity_error=0.2)
     working = m.mean_step_ms - m.budget.idle
     idle = {"launch", "sync", "host", "input"}
     predicted = [a.predicted_step_ms for a in diagnose(m).recommendations if a.cls in idle and a.predicted_step_ms]

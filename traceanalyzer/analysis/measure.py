@@ -52,6 +52,7 @@ from traceanalyzer.analysis.tables.timing import (
 )
 from traceanalyzer.analysis.time.coverage import Coverage, coverage
 from traceanalyzer.analysis.time.repeats import Repeats, repeats
+from traceanalyzer.figures import NS_PER_MS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -121,7 +122,7 @@ class Measurements(Rated):
     def mean_step_ms(self) -> float:
         """Mean time of a steady-state step (of the whole recording without steps), ms."""
         steps = self.steps
-        return float(steps.duration[steps.steady].mean()) / 1e6
+        return float(steps.duration[steps.steady].mean()) / NS_PER_MS
 
     @cached_property
     def communication(self) -> CommunicationTime | None:

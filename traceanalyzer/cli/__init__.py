@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import warnings
 from importlib import import_module
+from pathlib import Path
 from typing import NoReturn
 
 import click
@@ -48,6 +49,17 @@ class Commands(click.Group):
         """All commands."""
         return list(COMMANDS)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that is named first; a file in its place is analyzed. Raises UsageError."""
+        name = args[0]
+        if name in COMMANDS or (name.startswith("-") and name != "-"):
+            return super().resolve_command(ctx, args)
+        if name == "-" or Path(name).exists():
+            return "analyze", self.get_command(ctx, "analyze"), args
+        raise click.UsageError(_no_command(name), ctx)
+
     def get_command(self, _: click.Context, name: str) -> click.Command | None:
         """The command of that name."""
         if name not in COMMANDS:
@@ -84,7 +96,12 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     try:
         status = cli.main(arguments, prog_name="traceanalyzer", standalone_mode=False)
     except click.UsageError as error:
-        error.show()
+        if isinstance(error, click.exceptions.NoArgsIsHelpError):
+            error.show()
+            sys.exit(USAGE)
+        _say(error.format_message())
+        if error.ctx is not None:
+            click.echo(f"Try: {error.ctx.command_path} --help", err=True)
         sys.exit(USAGE)
     except click.ClickException as error:
         _fail(error.format_message())
@@ -99,7 +116,22 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     sys.exit(status if isinstance(status, int) else 0)
 
 
-def _fail(message: str) -> NoReturn:
+def _no_command(name: str) -> str:
+    """What is said of a word that is neither a command nor a file."""
+    if "/" in name or "." in name:
+        return f"{name}: no such file, and no command; a command comes first: traceanalyzer analyze FILE"
+    from difflib import get_close_matches
+
+    near = get_close_matches(name.lower(), COMMANDS, 1)
+    hint = f"did you mean `traceanalyzer {near[0]}`?" if near else f"commands: {', '.join(COMMANDS)}"
+    return f"there is no command {name!r}; {hint}"
+
+
+def _say(message: str) -> None:
     line = " ".join(message.split()).encode("utf-8", "replace").decode()
     click.echo(f"traceanalyzer: error: {line}", err=True)
+
+
+def _fail(message: str) -> NoReturn:
+    _say(message)
     sys.exit(FAILED)

@@ -209,7 +209,7 @@ def _record(
             trouble = nsys.export(program, plan.path, chosen)
         finally:
             nsys.forget(plan.path)
-    for line in [*filter(None, [trouble]), *outcome.describe(plan, returned)]:
+    for line in [*filter(None, [trouble]), *outcome.describe(plan, returned, command)]:
         click.echo(f"traceanalyzer: {line}", err=True)
     run.exit_as(returned)
 

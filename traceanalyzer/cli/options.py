@@ -269,11 +269,17 @@ def output_of(format_: str | None, file: Path | None, formats: Sequence[str], pa
         _not_an_input(file, paths)
     if format_ is None:
         format_ = "terminal" if file is None else FORMAT_OF_SUFFIX.get(file.suffix.lower(), "")
-        if format_ not in formats:
-            raise click.UsageError(
-                f"cannot tell the format of {file} from its suffix; say --format {'|'.join(formats)}"
-            )
+        if file is not None and format_ not in formats:
+            raise click.UsageError(_no_such_format(file, formats))
     return Output(format_, file)
+
+
+def _no_such_format(file: Path, formats: Sequence[str]) -> str:
+    meant = FORMAT_OF_SUFFIX.get(file.suffix.lower(), "")
+    context = click.get_current_context(silent=True)
+    if meant and context is not None:
+        return f"`{context.info_name}` does not write {meant} ({file}); it writes {', '.join(formats)} (--format)"
+    return f"cannot tell the format of {file} from its suffix; say --format {'|'.join(formats)}"
 
 
 def _not_an_input(file: Path, named: Sequence[str]) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from traceanalyzer.cli.output import checked, warn_of_failures
 from traceanalyzer.cli.progress import progress
+from traceanalyzer.cli.stdin import from_stdin, named_as_given
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,8 +20,8 @@ def read(paths: Sequence[str], pattern: str | None = None) -> Run:
     """The run in the given files and folders; `pattern` describes lines of timing logs. Raises TraceAnalyzerError."""
     from traceanalyzer.ingest import load
 
-    with progress("Reading") as report_progress:
-        return load(paths, progress=report_progress, pattern=pattern)
+    with from_stdin(paths) as files, progress("Reading") as report_progress:
+        return named_as_given(load(files, progress=report_progress, pattern=pattern), files, paths)
 
 
 def opened(

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     import re
     from pathlib import Path
 
+    from traceanalyzer.analysis.replay.whatif import WhatIf
     from traceanalyzer.selection import Knowledge, Selection
+    from traceanalyzer.trace import Run
 
 LEAST_SPEEDUP = 1e-3
 """Work that takes longer than a thousand times its own is no question about this step."""
@@ -74,11 +76,34 @@ def whatif(
     from traceanalyzer.tables import predictions
 
     result = predictions(run, selection, knowledge, speedups=wanted, bucket_mb=bucket_mb)
+    _warn_of_unmatched(wanted, result, run)
     if redact or hidden_names:
         from traceanalyzer.report.redact import redact_rows
 
         result = redact_rows(result, run, hidden_names)
     emit(ScenariosPage(result), output)
+
+
+def _warn_of_unmatched(wanted: list[tuple[str, float]], result: WhatIf, run: Run) -> None:
+    """Say on standard error which patterns match no device work, with names that are like them."""
+    left_out = {one.id for one in result.scenarios if one.step_ms is None}
+    for pattern, factor in wanted:
+        if f"{pattern}={factor:g}" in left_out:
+            hint = names_like(pattern, run)
+            click.echo(f"traceanalyzer: warning: --speedup {pattern}: no device work has this name{hint}", err=True)
+
+
+def names_like(pattern: str, run: Run) -> str:
+    """A hint at operators and kernels of a run whose names are near a pattern; those with the most time if none is."""
+    from difflib import get_close_matches
+
+    from traceanalyzer.tables import table
+
+    rows = [*table(run, "ops"), *table(run, "kernels")]
+    names = list(dict.fromkeys(row.name for row in rows))
+    short = {name.rpartition("::")[2]: name for name in names[::-1]}
+    near = [short[one] for one in get_close_matches(pattern.rpartition("::")[2], short, 3, 0.5)]
+    return f"; did you mean {', '.join(near)}?" if near else f"; the longest: {', '.join(names[:3])}" if names else ""
 
 
 def _speedup(text: str) -> tuple[str, float]:

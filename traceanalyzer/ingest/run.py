@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from traceanalyzer.errors import TraceAnalyzerError, UnreadableInputError
-from traceanalyzer.ingest.capture import is_neighbour, join
-from traceanalyzer.ingest.detect import detect, is_recording
+from traceanalyzer.ingest.capture import join
+from traceanalyzer.ingest.detect import detect
+from traceanalyzer.ingest.folders import nothing_in, recordings_in
 from traceanalyzer.ingest.stream import cannot_open
 from traceanalyzer.trace import Failure, Run, Trace
 
@@ -49,7 +50,7 @@ def load(
         done += _size(path)
     if not traces:
         raise _nothing_read(paths, failures, errors)
-    return join(Run(tuple(_with_rank_notes(sorted(traces, key=_order))), tuple(failures)))
+    return join(Run(tuple(_with_rank_notes(sorted(_numbered(traces), key=_order))), tuple(failures)))
 
 
 def _files(paths: list[Path], pattern: str | None) -> tuple[list[Path], list[Failure]]:
@@ -61,18 +62,12 @@ def _files(paths: list[Path], pattern: str | None) -> tuple[list[Path], list[Fai
             files[path] = None
             continue
         try:
-            inside = [
-                file
-                for file in sorted(path.iterdir())
-                if file.is_file() and not is_neighbour(file) and is_recording(file, pattern)
-            ]
+            inside = recordings_in(path, pattern)
         except OSError as error:
             failures.append(Failure(str(path), str(cannot_open(path, error))))
             continue
         if not inside:
-            failures.append(
-                Failure(str(path), f"{path}: no recording in this folder (folders in it are not read); name the files")
-            )
+            failures.append(Failure(str(path), nothing_in(path)))
         files.update(dict.fromkeys(inside))
     return list(files), failures
 
@@ -95,6 +90,18 @@ def _ranked(trace: Trace, path: Path) -> Trace:
     if trace.rank is not None or not found:
         return trace
     return replace(trace, process=replace(trace.process, rank=int(found[-1])))
+
+
+def _numbered(traces: list[Trace]) -> list[Trace]:
+    """Traces of several nsys exports that record no ranks, numbered by host, file and process over all of them."""
+    unknown = [trace for trace in traces if trace.rank is None or trace.process.numbered]
+    files = {trace.path for trace in traces}
+    if len(files) < 2 or len(unknown) < len(traces) or any(trace.source != "nsys" for trace in traces):
+        return traces
+    ordered = sorted(traces, key=lambda trace: (trace.process.host or "", trace.path, trace.process.pid or 0))
+    made = [replace(t, process=replace(t.process, rank=i, numbered=True)) for i, t in enumerate(ordered)]
+    note = f"No recording says its rank: the {len(made)} processes are numbered by host, file and process id."
+    return [_noted(made[0], note), *made[1:]]
 
 
 def _with_rank_notes(traces: list[Trace]) -> list[Trace]:

@@ -17,7 +17,6 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import complement, measure, union
 from traceanalyzer.analysis.causes.details import IdleDetail, host_details, lost_launches, migrates
-from traceanalyzer.analysis.causes.inputs import brings_data
 from traceanalyzer.analysis.causes.unwaited import gaps_without_waits
 from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS
@@ -133,7 +132,7 @@ def _step_of(timed: Timed, next_op: I64, start: I64) -> I32:
     return index.astype(np.int32)
 
 
-def _causes(timed: Timed, start: I64, end: I64, next_op: I64) -> dict[str, U8 | I64]:
+def _causes(timed: Started, start: I64, end: I64, next_op: I64) -> dict[str, U8 | I64]:
     """Cause, `queued` and `sync` of each gap."""
     launch = np.where(next_op >= 0, timed.launch_time[next_op], end)
     call = np.where(next_op >= 0, timed.launch[next_op], -1)
@@ -163,7 +162,7 @@ def _causes(timed: Timed, start: I64, end: I64, next_op: I64) -> dict[str, U8 | 
     )
     for owner, spent in owners:
         cause[late & (spent >= DOMINANT * duration)] = owner
-    cause[(cause == IdleCause.HOST) & brings_data(timed, start, next_op)] = IdleCause.INPUT
+    cause[(cause == IdleCause.HOST) & (next_op >= 0) & timed.input_copies[next_op]] = IdleCause.INPUT
     blocked = time[HostState.SYNC] >= DOMINANT * duration
     detail = host_details(timed, start, end)
     named = np.isin(cause, (IdleCause.HOST, IdleCause.LAUNCH)) | ((cause == IdleCause.SYNC) & ~blocked)

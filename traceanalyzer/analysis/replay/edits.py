@@ -96,8 +96,7 @@ def step_of_event(tape: Tape) -> I32:
 def launched_within(tape: Tape, names: Bool) -> Bool:
     """Ops launched inside a host range with one of these names (mask over `Trace.strings`)."""
     tree, trace = tape.source.tree, tape.source.trace
-    inside = np.zeros(len(tree.start), bool)
-    inside[~tree.is_call] = names[trace.host_ranges.name[tree.row[~tree.is_call]]]
+    inside = tree.of_ranges(names[trace.host_ranges.name], False)
     result: Bool = (tree.innermost(inside)[nodes(tape)] >= 0)[tape.event]
     return result
 

@@ -27,12 +27,10 @@ def recomputed(tape: Tape) -> Bool:
     """Ops of forward operators that run within the backward pass: in an autograd node that also runs operators of a
     forward pass, outside of the nodes nested in it, and before its own backward operator is all that is left."""
     tree, trace = tape.source.tree, tape.source.trace
-    named = {
-        pattern: texts_where(trace.strings, pattern.match)[trace.host_ranges.name[tree.row[~tree.is_call]]]
-        for pattern in (FORWARD_ONLY, ENGINE)
-    }
-    engine, forward = np.zeros(len(tree.start), bool), np.zeros(len(tree.start), bool)
-    engine[~tree.is_call], forward[~tree.is_call] = named[ENGINE], named[FORWARD_ONLY]
+    engine, forward = (
+        tree.of_ranges(texts_where(trace.strings, pattern.match)[trace.host_ranges.name], False)
+        for pattern in (ENGINE, FORWARD_ONLY)
+    )
     engine &= tree.kind == RangeKind.OP
     inside = tree.innermost(engine)
     again = np.zeros(len(tree.start) + 1, bool)

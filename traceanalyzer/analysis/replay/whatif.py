@@ -206,14 +206,13 @@ class Replay:
             return Prediction(scenario.id, None, None, None, None, scenario.missing)
         low = self._step_ms(scenario, scenario.hopeful or scenario.change, self.cheap, ALWAYS) or step
         high = self._step_ms(scenario, scenario.cautious or scenario.change, self.dear, CAUTIOUS_DUTY) or step
-        if not scenario.may_cost:
-            high = min(high, max(step, self.range_ms[1]))
         spread = math.hypot(SCENARIO_SPREAD * step, GAIN_SPREAD * (self.base_ms - step))
+        high = step + math.hypot(max(high - step, 0.0), spread)
         return Prediction(
             id=scenario.id,
             step_ms=step,
             low_ms=max(step - math.hypot(max(step - low, 0.0), spread), 0.0),
-            high_ms=step + math.hypot(max(high - step, 0.0), spread),
+            high_ms=high if scenario.may_cost else min(high, self.range_ms[1]),
             speedup=self.base_ms / step if step else 1.0,
             basis=scenario.basis,
         )

@@ -27,6 +27,7 @@ from traceanalyzer.analysis.algebra.intervals import (
 )
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.names.api import ApiKind
+from traceanalyzer.analysis.names.pytorch import OPTIMIZER_NAMES
 from traceanalyzer.trace import OverheadKind, RangeKind
 
 if TYPE_CHECKING:
@@ -68,9 +69,6 @@ COMMUNICATION_NAMES = re.compile(
     r"c10d|nccl|rccl|gloo|\bmpi_|all_?reduce|all_?gather|reduce_?scatter|broadcast|barrier|all_?to_?all",
     re.IGNORECASE,
 )
-OPTIMIZER_NAMES = re.compile(r"^Optimizer\.(step|zero_grad)#")
-"""PyTorch's ranges around its optimizers, which go through all parameters in Python before they launch anything: a
-long stretch in one is the framework's, not the program's."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.joined.framework import Framework
 from traceanalyzer.analysis.names.serving import iteration
 from traceanalyzer.analysis.time.coverage import WHOLE_SHARE
 from traceanalyzer.figures import NS_PER_MS
@@ -43,7 +44,7 @@ def _steps(m: Measurements) -> Iterator[str]:
     if steps.source == "periodicity":
         yield (
             f"No marker says what a step is: {len(steps)} repeats of the same GPU work are called one. They may be "
-            "parts of a step, such as layers; name the step with an annotation (NVTX) to be sure."
+            f"parts of a step, such as layers; name the step with an annotation ({_how(m)}) to be sure."
         )
     if times is not None and times.median and times.mean > UNEVEN_RATIO * times.median:
         yield (
@@ -84,8 +85,12 @@ def _repeats(m: Measurements) -> Iterator[str]:
     else:
         yield (
             f"The GPU's work repeats {found.count} times, {_time(found.mean_ms)} each; whether that is a step or "
-            "part of one is not recorded. Name the step with an annotation (NVTX, record_function) to know."
+            f"part of one is not recorded. Name the step with an annotation ({_how(m)}) to know."
         )
+
+
+def _how(m: Measurements) -> str:
+    return "record_function" if m.framework is Framework.PYTORCH else "NVTX"
 
 
 def _time(ms: float | None) -> str:

@@ -37,6 +37,8 @@ _CPU_DEVICE_TYPE = 0
 """c10::DeviceType::CPU in `Device Type` of allocator events."""
 
 _WINDOW_END = "Record Window End"
+_MAX_DIGITS = 19
+"""Numbers of fewer digits fit 64 bits."""
 
 _DIMENSIONS: msgspec.json.Decoder[tuple[int, int, int]] = msgspec.json.Decoder(tuple[int, int, int])
 
@@ -281,6 +283,7 @@ class Rows:
         texts = self.texts
         group = _json_text(bytes(a.group_description)) or _json_text(bytes(a.group_name))
         ranks = _json_text(bytes(a.ranks))
+        communicator = bytes(a.communicator).decode("utf-8", "replace").strip('"')
         return self.collectives[
             texts.code(a.collective),
             a.in_elements,
@@ -289,7 +292,15 @@ class Rows:
             texts.code(group) if group else -1,
             a.group_size,
             texts.code(ranks) if ranks else -1,
+            _number(bytes(a.sequence_of_collective)),
+            texts.code(communicator) if communicator else -1,
         ]
+
+
+def _number(text: bytes) -> int:
+    """A count, written as a number or as text; -1 for anything else."""
+    digits = text.strip(b'"')
+    return int(digits) if digits.isdigit() and len(digits) < _MAX_DIGITS else -1
 
 
 def _device(spans: Spans, args: list[Args]) -> dict[str, list[int]]:

@@ -5,11 +5,17 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from traceanalyzer.cut import cut
 from traceanalyzer.ingest.nsys.device import DEVICE_TABLES, GRAPH_TRACE, KERNEL
+from traceanalyzer.ingest.nsys.events import pid_of, process_of
 from traceanalyzer.ingest.nsys.host import RUNTIME
 from traceanalyzer.ingest.nsys.nvtx import NVTX
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from traceanalyzer.ingest.nsys.about import About
     from traceanalyzer.ingest.nsys.database import Database
 
@@ -36,12 +42,15 @@ _PRIVATE = re.compile(
     re.VERBOSE,
 )
 
+_QUEUES = re.compile(r"Launch|Mem[cC]py|Mem[sS]et")
+"""Names of calls that give the device work."""
+
 _SHORTEST_SECRET = 4
 """Values of environment variables shorter than this are left in quotes: they are words such as `on`."""
 
 
-def remarks(database: Database, about: About, *, cut_short: bool) -> list[str]:
-    """Notes on what was and was not collected, and what nsys itself reported."""
+def remarks(database: Database, about: About, *, there: float, processes: Collection[int] = ()) -> list[str]:
+    """Notes on what was collected or not, and what nsys reported; `processes` are keys of those with a trace."""
     notes = []
     if about.schema == (0, 0):
         notes.append("The export does not say which version of nsys wrote it; its tables are read by their columns")
@@ -51,21 +60,21 @@ def remarks(database: Database, about: About, *, cut_short: bool) -> list[str]:
             "CUDA graphs were recorded as a whole, the kernels in them are not visible; record with "
             "--cuda-graph-trace=node to see them"
         )
-    if cut_short:
-        notes.append("The file is damaged: it ends before the database does, and tables may be missing")
+    if there < 1:
+        notes.append(f"The file is cut off at {there:.0%} of the database: tables may be missing. Copy it again")
     if database.damaged:
         notes.append(
             f"The database is damaged; of {', '.join(sorted(database.damaged))} only the rows before the damage "
             "were read"
         )
-    return notes + _diagnostics(database)
+    return notes + diagnostics(database, processes)
 
 
 def _missing(database: Database, about: About) -> list[str]:
     """One note for each kind of event that is not there, and why."""
     notes = []
     if not any(database.any_rows(table) for table in DEVICE_TABLES):
-        notes.append(_absence("GPU work", "CUDA", about.did_collect("Cuda"), "cuda"))
+        notes.append(_no_device_rows(database) or _absence("GPU work", "CUDA", about.did_collect("Cuda"), "cuda"))
     elif not database.any_rows(KERNEL):
         notes.append("The export has no kernels, only other GPU work")
     elif not database.any_rows(RUNTIME):
@@ -83,12 +92,28 @@ def _absence(what: str, kind: str, asked: bool | None, option: str) -> str:
     return f"No {what}: {kind} was not traced; record with nsys profile -t {option}"
 
 
-def _diagnostics(database: Database) -> list[str]:
-    """nsys's own warnings and errors, each distinct one once."""
-    columns: dict[str, int | bytes | None] = {"severity": 0, "text": None}
-    texts = dict.fromkeys(
-        str(text) for _, text in database.rows("DIAGNOSTIC_EVENT", columns, where=f"severity >= {_WARNING}")
+def _no_device_rows(database: Database) -> str:
+    """Why an export with calls that give the device work has none of it; empty without such calls."""
+    if not database.any_rows(RUNTIME):
+        return ""
+    ids, counts = np.unique(database.integers(RUNTIME, {"nameId": -1})["nameId"], return_counts=True)
+    names = database.texts(int(i) for i in ids if i >= 0)
+    calls = sum(n for i, n in zip(ids.tolist(), counts.tolist(), strict=True) if _QUEUES.search(names.get(i, "")))
+    if not calls:
+        return ""
+    return (
+        f"{calls:,} calls that launch or copy were recorded, but no GPU work: CUPTI's activity records are missing "
+        "(WSL, a driver newer than this nsys, another profiler attached); what the GPU did is not known"
     )
+
+
+def diagnostics(database: Database, processes: Collection[int] = ()) -> list[str]:
+    """nsys's own warnings and errors, each distinct one once; those on other processes than `processes` say so."""
+    columns: dict[str, int | bytes | None] = {"severity": 0, "globalPid": 0, "text": None}
+    texts: dict[str, None] = {}
+    for _, owner, text in database.rows("DIAGNOSTIC_EVENT", columns, where=f"severity >= {_WARNING}"):
+        of_other = bool(processes) and bool(owner) and process_key_of(owner) not in processes
+        texts[f"(process {pid_of(process_key_of(owner))}) {text}" if of_other else str(text)] = None
     if not texts:
         return []
     secrets = _secret_values(database)
@@ -101,6 +126,11 @@ def _diagnostics(database: Database) -> list[str]:
     return notes
 
 
+def process_key_of(owner: int) -> int:
+    """The process key of one global id."""
+    return int(process_of(np.array([owner], np.int64))[0])
+
+
 def _safe(text: str, secrets: re.Pattern[str] | None) -> str:
     """The message on one line, without paths, settings and values of the recorded environment."""
     line = " ".join(text.split())
@@ -109,7 +139,7 @@ def _safe(text: str, secrets: re.Pattern[str] | None) -> str:
     if secrets is not None:
         line = secrets.sub(_HIDDEN, line)
     line = _PRIVATE.sub(_HIDDEN, line)
-    return line if len(line) <= _MAX_QUOTE else line[: _MAX_QUOTE - 1] + "…"
+    return cut(line, _MAX_QUOTE)
 
 
 def _secret_values(database: Database) -> re.Pattern[str] | None:

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from traceanalyzer.errors import EmptyRecordingError, UnreadableInputError
 from traceanalyzer.ingest.nsys.database import Database, open_database
+from traceanalyzer.ingest.nsys.health import diagnostics
 from traceanalyzer.ingest.nsys.source import is_report, is_sqlite, sqlite_file
 from traceanalyzer.ingest.nsys.tables import Tables
 from traceanalyzer.ingest.nsys.trace import make_traces
@@ -22,6 +25,9 @@ if TYPE_CHECKING:
     from traceanalyzer.trace import Trace
 
 _TABLE_PREFIXES = ("CUPTI_ACTIVITY_KIND_", "TARGET_INFO_", "META_DATA_")
+_QUOTED = 2
+"""Of nsys's own messages, in one line of an error."""
+CUDA_BEGAN = "CUDA profiling initialization"
 _TABLES = ("NVTX_EVENTS", "OSRT_API", "ANALYSIS_DETAILS", "EXPORT_META_DATA", "PROCESSES")
 """A database with one of these, and with `StringIds`, is an nsys export. nvprof's has `StringTable`."""
 
@@ -39,13 +45,20 @@ def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Tr
 
     `progress` is called with the share done, 0 to 1. Raises UnreadableInputError, EmptyRecordingError.
     """
-    with sqlite_file(path) as (file, cut_short), open_database(file, str(path)) as database:
+    with sqlite_file(path) as (file, there), open_database(file, str(path)) as database:
         if not _is_export(database):
-            raise _damaged(path) if cut_short else _foreign(path)
+            raise _damaged(path, there) if there < 1 else _foreign(path)
         tables = Tables.read(database, progress or _ignore)
         if not tables.processes():
-            raise _damaged(path) if database.damaged or cut_short else _nothing(path, tables.about)
-        return make_traces(path, database, tables, cut_short=cut_short)
+            raise _damaged(path, there) if database.damaged or there < 1 else _nothing(path, tables.about, database)
+        return make_traces(path, database, tables, there=there)
+
+
+def _cuda_began(database: Database) -> bool:
+    """Whether the profiler noted that a process initialised CUDA."""
+    rows = database.integers("PROFILER_OVERHEAD", {"nameId": -1})["nameId"]
+    names = database.texts(int(i) for i in np.unique(rows) if i >= 0)
+    return any(CUDA_BEGAN in name for name in names.values())
 
 
 def _ignore(share: float) -> None:
@@ -64,16 +77,22 @@ def _foreign(path: Path) -> UnreadableInputError:
     )
 
 
-def _damaged(path: Path) -> UnreadableInputError:
+def _damaged(path: Path, there: float) -> UnreadableInputError:
+    cut = f"cut off at {there:.0%}" if there < 1 else "damaged"
     return UnreadableInputError(
-        f"{path}: the database is damaged or cut off before its first event; export the report again"
+        f"{path}: the database is {cut}, and no event of it can be read; copy or export it again"
     )
 
 
-def _nothing(path: Path, about: About) -> EmptyRecordingError:
+def _nothing(path: Path, about: About, database: Database) -> EmptyRecordingError:
     """Why there is no trace to be made of the export."""
-    if about.did_collect("Cuda"):
-        why = "CUDA was traced, but nothing used it while recording"
+    said = "; ".join(note.rstrip(".") for note in diagnostics(database)[:_QUOTED])
+    if said:
+        why = said
+    elif _cuda_began(database):
+        why = "a process initialised CUDA, but none of its calls were recorded (a driver newer than this nsys?)"
+    elif about.did_collect("Cuda"):
+        why = "CUDA was traced, but no call was recorded"
     else:
         why = "record with `nsys profile -t cuda,nvtx`"
     return EmptyRecordingError(f"{path}: the export holds no GPU work, CUDA calls or NVTX ranges; {why}")

@@ -44,7 +44,7 @@ _NVTX_COLUMNS = {"sequence": -1, "shapes": -1, "collective": -1}
 """Columns of `HostRanges` that only NVTX ranges fill, and what the others have there."""
 
 
-def make_traces(path: Path, database: Database, tables: Tables, *, cut_short: bool) -> list[Trace]:
+def make_traces(path: Path, database: Database, tables: Tables, *, there: float) -> list[Trace]:
     """One trace a process, ordered by rank. What concerns the whole file is in the first one's health."""
     names = thread_names(database)
     processes, notes = _processes(database, tables, names)
@@ -55,7 +55,7 @@ def make_traces(path: Path, database: Database, tables: Tables, *, cut_short: bo
         mine = of_process(samples, pid_of(key), np.unique(trace.device_ops.device), known_gpus)
         traces[i] = replace(trace, gpu_metrics=mine)
     traces.sort(key=lambda trace: (trace.rank or 0, trace.process.pid or 0))
-    truncated = cut_short or bool(database.damaged)
+    truncated = there < 1 or bool(database.damaged)
     for i, trace in enumerate(traces):
         traces[i] = replace(trace, health=Health(events=trace.health.events, truncated=truncated))
     tally = tables.tally
@@ -66,7 +66,11 @@ def make_traces(path: Path, database: Database, tables: Tables, *, cut_short: bo
             skipped=tally.skipped,
             lost=tally.lost,
             clipped=tally.clipped,
-            notes=(*remarks(database, tables.about, cut_short=cut_short), *notes, *tally.notes),
+            notes=(
+                *remarks(database, tables.about, there=there, processes=list(processes)),
+                *notes,
+                *tally.notes,
+            ),
         ),
     )
     return traces
@@ -79,6 +83,7 @@ def _processes(database: Database, tables: Tables, threads: ThreadNames) -> tupl
     ranks, world_size, notes = _ranks(database, tables, keys, threads)
     if left_out := tables.left_out():
         notes.append(f"{left_out} processes without GPU work are left out")
+    numbered = any("they are numbered" in note for note in notes)
     processes = {
         key: Process(
             pid=None if key == NOBODY else pid_of(key),
@@ -86,6 +91,7 @@ def _processes(database: Database, tables: Tables, threads: ThreadNames) -> tupl
             rank=ranks.get(key),
             world_size=world_size,
             host=tables.about.host,
+            numbered=numbered,
         )
         for key in keys
     }

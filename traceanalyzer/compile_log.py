@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
-
-if TYPE_CHECKING:
-    from traceanalyzer.ingest.torch_log.records import Counts
+from typing import Literal
 
 CacheLayer = Literal["fx_graph", "aot_autograd"]
 CacheState = Literal["hit", "miss", "bypass"]
+
+LIMIT = re.compile(r"(?:cache|recompile)[ _]?(?:size)?[ _]?limit|(?:Cache|Recompile)LimitExceeded", re.IGNORECASE)
+"""What dynamo says when it has compiled a function as often as it may."""
+_RESUMED = re.compile(r"torch_dynamo_resume_in_.*_at_(\d+)$")
+
+
+def resumed_at(function: str) -> int | None:
+    """The line at which a function goes on after a graph break, of the name dynamo gives to what goes on."""
+    found = _RESUMED.search(function)
+    return int(found[1]) if found else None
 
 
 @dataclass(frozen=True)
@@ -69,6 +77,25 @@ class KernelCode:
 
 
 @dataclass(frozen=True)
+class Estimate:
+    """Inductor's own guess of the time of an operation."""
+
+    name: str
+    """`op3_op4` for what it fused, the function for a library call; empty where it launches nothing."""
+    time_ns: float | None
+
+
+@dataclass(frozen=True)
+class NotFused:
+    """Two nodes of a graph that inductor left apart."""
+
+    compile_id: str
+    first: str
+    second: str
+    reason: str
+
+
+@dataclass(frozen=True)
 class GraphCode:
     """The code inductor wrote for one graph: forward, backward or inference."""
 
@@ -78,6 +105,10 @@ class GraphCode:
     kernels: tuple[KernelCode, ...]
     extern_calls: tuple[str, ...]
     """Library calls (`extern_kernels.mm`, `torch.ops.aten.x`), one entry a call."""
+    launches: tuple[str, ...] = ()
+    """Names of the Triton kernels in the order in which a call launches them, one entry a launch."""
+    estimates: tuple[Estimate, ...] = ()
+    """One for each operation in the order in which they run; empty where the log does not say."""
 
 
 @dataclass(frozen=True)
@@ -140,8 +171,6 @@ class Compilation:
     codes: list[GraphCode] = field(default_factory=list)
     triton: list[TritonKernel] = field(default_factory=list)
     metrics: list[Metrics] = field(default_factory=list)
-    estimates_ns: dict[str, float] = field(default_factory=dict)
-    """Inductor's own guess of the time of each operation, by its name."""
     collectives: tuple[str, ...] = ()
     """The collectives it runs, in order."""
     inputs_changed: int = 0
@@ -162,6 +191,25 @@ class Compilation:
         return bool(self.recompile_reasons) or self.cache_size > 0
 
 
+@dataclass
+class Counts:
+    """What was in the file, good and bad."""
+
+    records: int = 0
+    lines: int = 0
+    payload_bytes: int = 0
+    unreadable: int = 0
+    """Lines that look like records but whose JSON cannot be read."""
+    stray_lines: int = 0
+    """Lines that are neither a record nor part of a payload: what the program itself wrote."""
+    damaged_payloads: int = 0
+    """Payloads that are not what their record's MD5 says: cut off, or mixed with other text."""
+    shortened: int = 0
+    """Lines and payloads longer than what is kept of one."""
+    unknown: dict[str, int] = field(default_factory=dict)
+    """Records of kinds that say nothing here, by kind."""
+
+
 @dataclass(frozen=True)
 class CompileLog:
     """One process's compilations."""
@@ -176,3 +224,5 @@ class CompileLog:
     unfinished: int = 0
     """Spans whose end is not in the log."""
     notes: tuple[str, ...] = ()
+    not_fused: tuple[NotFused, ...] | None = None
+    """What inductor left apart; None where it was not logged."""

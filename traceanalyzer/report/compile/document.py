@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from traceanalyzer.report.format import figure
@@ -11,10 +11,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from traceanalyzer.analysis.compile.model import Compiled
-    from traceanalyzer.diagnosis.compile import CompileDiagnosis
+    from traceanalyzer.diagnosis.compile.pairs import CompileDiagnosis
+    from traceanalyzer.report.compile.model import CompileReport
 
+COMPILE_TIME = "Compile time"
 MAX_ROWS = 20
 """Rows of a table on paper; the JSON has all."""
+NO_FUSION = (
+    "Why kernels were not fused is not in the structured log: set TORCH_LOGS=+fusion and "
+    "TORCH_LOGS_OUT=FOLDER/fusion.txt as well, with the FOLDER of TORCH_TRACE."
+)
 STAGE_NAMES = {
     "dynamo": "dynamo (tracing the program)",
     "aot": "AOT (forward and backward graphs)",
@@ -39,9 +45,11 @@ class Section:
     remark: str = ""
 
 
-def sections(compiled: Compiled, diagnosis: CompileDiagnosis) -> list[Section]:
+def sections(report: CompileReport) -> list[Section]:
     """The report's sections in order; those with nothing to say are left out."""
-    made = [make(compiled, diagnosis) for make in _SECTIONS]
+    made = [make(report.compiled, report.diagnosis) for make in _SECTIONS]
+    if report.note:
+        made[0] = replace(made[0], lines=[*made[0].lines, report.note])
     return [section for section in made if section.lines or section.rows]
 
 
@@ -83,9 +91,9 @@ def _stages(compiled: Compiled, _: CompileDiagnosis) -> Section:
         if seconds
     ]
     if not rows:
-        return Section("Compile time")
+        return Section(COMPILE_TIME)
     rows.append(["total", f"{total:.3f}", "100%"])
-    return Section("Compile time", [], ["stage", "s", "share"], [False, True, True], rows)
+    return Section(COMPILE_TIME, [], ["stage", "s", "share"], [False, True, True], rows)
 
 
 def _compilations(compiled: Compiled, _: CompileDiagnosis) -> Section:
@@ -147,14 +155,27 @@ def _steps(compiled: Compiled, _: CompileDiagnosis) -> Section:
     steps = compiled.steps
     lines = []
     if steps.step_ms is not None:
-        lines.append(f"Steady step: {figure(steps.step_ms, 'ms')}.")
-    if steps.first_step_ms is not None:
-        lines.append(f"First recorded step: {figure(steps.first_step_ms, 'ms')}.")
+        lines.append(f"Steady step: {figure(steps.step_ms, 'ms')} without the profiler.")
+    if steps.eager_step_ms is not None:
+        lines.append(f"Eager step: {figure(steps.eager_step_ms, 'ms')}.")
+    if steps.warmup_ms is not None and steps.warmup_excess_ms is not None:
+        lines.append(
+            f"Warm-up: {_steps_of(steps.warmup_steps or 0)} in {figure(steps.warmup_ms, 'ms')} as recorded, "
+            f"{figure(steps.warmup_excess_ms, 'ms')} more than as many steady ones "
+            f"({figure(steps.recorded_step_ms, 'ms')} each)."
+        )
     if steps.pays_after_steps is not None:
-        lines.append(f"Compilation has paid for itself after {steps.pays_after_steps:,} steps.")
-    if steps.basis:
-        lines.append(steps.basis)
-    return Section("Compiled or eager", lines)
+        lines.append(f"Compilation has paid for itself after {_steps_of(steps.pays_after_steps)}.")
+    lines += [steps.basis] if steps.basis else []
+    rows = [[part.what, f"{part.ms:.3f}", f"{part.steady_ms:.3f}"] for part in steps.first_step if part.ms]
+    if rows:
+        rows.append(["total", f"{steps.first_step_ms or 0.0:.3f}", f"{steps.recorded_step_ms or 0.0:.3f}"])
+    headers = ["first step", "ms", "of a steady step, ms"]
+    return Section("First step, warm-up and steady step", lines, headers, [False, True, True], rows)
+
+
+def _steps_of(number: int) -> str:
+    return "1 step" if number == 1 else f"{number:,} steps"
 
 
 def _trace(compiled: Compiled, _: CompileDiagnosis) -> Section:
@@ -179,13 +200,31 @@ def _kernels(compiled: Compiled, _: CompileDiagnosis) -> Section:
             str(row.nodes),
             _maybe(row.per_step),
             _maybe(row.measured_ms),
+            _maybe(row.estimated_ms),
             _maybe(row.attainable_ms),
             _maybe(row.compile_ms),
         ]
         for row in compiled.kernels[:MAX_ROWS]
     ]
-    headers = ["kernel", "source", "nodes", "per step", "ms a step", "at the roofline", "compile ms"]
-    return Section("Kernels", [], headers, [False, False, True, True, True, True, True], rows, _more(compiled.kernels))
+    headers = [
+        "kernel",
+        "source",
+        "nodes",
+        "per step",
+        "ms a step",
+        "inductor's estimate",
+        "at the roofline",
+        "compile ms",
+    ]
+    return Section("Kernels", [], headers, [False, False, *[True] * 6], rows, _more(compiled.kernels))
+
+
+def _not_fused(compiled: Compiled, _: CompileDiagnosis) -> Section:
+    if compiled.not_fused is None:
+        return Section("Not fused", [NO_FUSION] if compiled.kernels and compiled.source != "trace" else [])
+    rows = [[row.reason, str(row.pairs), row.first, row.second] for row in compiled.not_fused[:MAX_ROWS]]
+    headers = ["why inductor left them apart", "pairs", "such as", "and"]
+    return Section("Not fused", [], headers, [False, True, False, False], rows, _more(compiled.not_fused))
 
 
 def _ranks(compiled: Compiled, _: CompileDiagnosis) -> Section:
@@ -228,6 +267,7 @@ _SECTIONS: tuple[Callable[[Compiled, CompileDiagnosis], Section], ...] = (
     _compilations,
     _trace,
     _kernels,
+    _not_fused,
     _ranks,
     _log,
 )
