@@ -182,7 +182,7 @@ def test_small_calls_with_an_input_each_are_one() -> None:
         for _ in range(8):
             copy(p, 3, CopyKind.HOST_TO_DEVICE, 8192)
             for _ in range(5):
-                p.spend(20).launch(GEMM, 3)
+                within(p, "aten::mm", lambda p: p.spend(20).launch(GEMM, 3))
                 p.rows["op"][-1] |= {"blocks": 4}
             copy(p.spend(10), 3, CopyKind.DEVICE_TO_HOST, 64).sync()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from traceanalyzer.analysis.replay.repetition import STEPS_A_BATCH, batched, batched_over_steps
+from traceanalyzer.analysis.replay.changes.repetition import STEPS_A_BATCH, batched, batched_over_steps
 from traceanalyzer.analysis.replay.scenarios import Scenario
 from traceanalyzer.diagnosis.remedies.program import program, tape_of
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy

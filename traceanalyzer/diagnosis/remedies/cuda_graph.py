@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.replay.capture import captured, captured_after_reads, captured_but_work
+from traceanalyzer.analysis.replay.changes.capture import captured, captured_after_reads, captured_but_work
+from traceanalyzer.analysis.replay.changes.syncs import is_read
 from traceanalyzer.analysis.replay.scenarios import Scenario
-from traceanalyzer.analysis.replay.syncs import is_read
 from traceanalyzer.diagnosis.remedies.program import program, tape_of
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.names.collectives import KINDS
-from traceanalyzer.analysis.replay.edits import launched_within, nodes, on_own_stream, retimed, without_launches
+from traceanalyzer.analysis.replay.changes.edits import launched_within, nodes, on_own_stream, retimed, without_launches
 from traceanalyzer.analysis.replay.together import apart
 
 if TYPE_CHECKING:

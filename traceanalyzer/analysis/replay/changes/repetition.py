@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.replay.edits import events_of, step_of_event, without_dispatch, without_launches
-from traceanalyzer.analysis.replay.loading import large_copies
+from traceanalyzer.analysis.replay.changes.edits import events_of, step_of_event, without_dispatch, without_launches
+from traceanalyzer.analysis.replay.changes.loading import large_copies
 from traceanalyzer.trace import CopyKind
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.texts import texts_where
-from traceanalyzer.analysis.replay.edits import in_optimizer, without_launches
+from traceanalyzer.analysis.replay.changes.edits import in_optimizer, without_launches
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
 
 if TYPE_CHECKING:

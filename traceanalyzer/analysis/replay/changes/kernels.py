@@ -9,7 +9,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.groups import attention, layout, products
-from traceanalyzer.analysis.replay.edits import nodes, retimed, without_launches
+from traceanalyzer.analysis.replay.changes.edits import nodes, retimed, without_launches
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:

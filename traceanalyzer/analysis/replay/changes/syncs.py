@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.texts import texts_where
-from traceanalyzer.analysis.replay.edits import events_of, nodes, without, without_launches
+from traceanalyzer.analysis.replay.changes.edits import events_of, nodes, without, without_launches
 from traceanalyzer.trace import CopyKind, RangeKind
 
 if TYPE_CHECKING:
