@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.groups.passes import FUSIBLE
 from traceanalyzer.analysis.replay.changes.edits import step_of_event
-from traceanalyzer.analysis.replay.changes.fusion import FUSIBLE, Reading, fused
+from traceanalyzer.analysis.replay.changes.fusion import Reading, fused
 from traceanalyzer.analysis.replay.changes.syncs import syncs_removed
 
 if TYPE_CHECKING:
