@@ -12,7 +12,7 @@ import numpy as np
 
 from traceanalyzer.analysis.replay.scenarios import Scenario, less_compute
 from traceanalyzer.analysis.replay.whatif import MODEL_SPREAD
-from traceanalyzer.diagnosis.classify import classify
+from traceanalyzer.diagnosis.classify import classify, too_few_ops
 from traceanalyzer.diagnosis.finding import Finding, Recommendation, Severity, Summary
 from traceanalyzer.diagnosis.rules import RULES
 from traceanalyzer.diagnosis.rules.device import GPU_BUSY
@@ -55,6 +55,8 @@ class Diagnosis:
 def diagnose(m: Measurements, rules: Sequence[Rule] = RULES) -> Diagnosis:
     """Diagnose the process."""
     settled = [(draft, headroom) for draft, headroom in settle(m, rules) if _worth_telling(m, draft, headroom)]
+    if too_few_ops(m):
+        settled = [(draft, headroom) for draft, headroom in settled if headroom is None]
     settled.sort(key=lambda pair: -1.0 if pair[1] is None else pair[1], reverse=True)
     findings = [_finding(m, draft, headroom) for draft, headroom in settled]
     advice = _advice(m, settled)

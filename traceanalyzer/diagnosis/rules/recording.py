@@ -10,6 +10,7 @@ import numpy as np
 from traceanalyzer.analysis.joined.framework import Framework
 from traceanalyzer.analysis.names.serving import iteration
 from traceanalyzer.analysis.time.coverage import WHOLE_SHARE
+from traceanalyzer.analysis.time.repeats import coinciding_range
 from traceanalyzer.figures import NS_PER_MS
 
 if TYPE_CHECKING:
@@ -42,8 +43,10 @@ def _steps(m: Measurements) -> Iterator[str]:
                 f"{seen.work_outside_share:.0%} of its work."
             )
     if steps.source == "periodicity":
+        name = coinciding_range(m)
+        holds = f", each with one range `{name}`" if name else ""
         yield (
-            f"No marker says what a step is: {len(steps)} repeats of the same GPU work are called one. They may be "
+            f"No marker says what a step is: {len(steps)} repeats of the same GPU work are called one{holds}. They may be "
             f"parts of a step, such as layers; name the step with an annotation ({_how(m)}) to be sure."
         )
     if times is not None and times.median and times.mean > UNEVEN_RATIO * times.median:
