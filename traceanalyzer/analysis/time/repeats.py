@@ -34,8 +34,8 @@ class Repeats:
 
 
 def coinciding_range(timed: Timed) -> str | None:
-    """The name, numbers written as #, of the annotation of which (nearly) every step holds exactly one; None where there
-    is none. Of several the one that lasts longest."""
+    """The name, numbers written as #, of the annotation of which (nearly) every step holds exactly one; None where
+    there is none. Of several the one that lasts longest."""
     ranges, steps = timed.trace.host_ranges, timed.steps
     rows = np.flatnonzero(ranges.kind == RangeKind.ANNOTATION)
     step = np.searchsorted(steps.host_start, ranges.start[rows], side="right") - 1
