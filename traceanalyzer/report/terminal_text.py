@@ -125,7 +125,8 @@ def _turned(grid: Grid) -> Table:
     for _ in range(grid.rows + 1):
         table.add_column(overflow="fold")
     for column in grid.columns:
-        table.add_row(Text(plain(column.header), "cyan"), *(Text(plain(cell), MEANINGS.get(cell, "")) for cell in column.cells))
+        cells = (Text(plain(cell), MEANINGS.get(cell, "")) for cell in column.cells)
+        table.add_row(Text(plain(column.header), "cyan"), *cells)
     return table
 
 
