@@ -12,7 +12,7 @@ import numpy as np
 
 from traceanalyzer.analysis.replay.scenarios import Scenario, less_compute
 from traceanalyzer.analysis.replay.whatif import SCENARIO_SPREAD
-from traceanalyzer.diagnosis.classify import classify
+from traceanalyzer.diagnosis.classify import classify, too_few_ops
 from traceanalyzer.diagnosis.finding import Finding, Recommendation, Severity, Summary
 from traceanalyzer.diagnosis.remedies import REMEDIES
 from traceanalyzer.diagnosis.remedies.advice import advise
@@ -56,6 +56,8 @@ class Diagnosis:
 def diagnose(m: Measurements, rules: Sequence[Rule] = RULES) -> Diagnosis:
     """Diagnose the process."""
     settled = [(draft, headroom) for draft, headroom in settle(m, rules) if _worth_telling(m, draft, headroom)]
+    if too_few_ops(m):
+        settled = [(draft, headroom) for draft, headroom in settled if headroom is None]
     advice = _advice(m, settled)
     summary = classify(m, [_worth_most(advice), _largest(m, settled)])
     findings = _findings(m, settled, summary.bottleneck)
@@ -151,20 +153,16 @@ def _severity(m: Measurements, headroom: float | None) -> Severity:
 
 
 def _advice(m: Measurements, settled: list[tuple[Draft, float | None]]) -> list[Recommendation]:
-    """What to do, by the step that it is predicted to lead to; changes that need others before them come after single
-    ones. Where the step can be replayed, remedies speak for themselves, and the rules do not."""
+    """What to do, by the step that it is predicted to lead to. Where the step can be replayed, remedies speak for
+    themselves, and the rules do not."""
     against = {r.name: d for d, _ in reversed(settled) for r in d.remedies if r.name is not None}
-    offered = [
-        (not one.offer.single, advised) for one in advise(m) if (advised := _of_remedy(m, one, against)) is not None
-    ]
+    offered = [advised for one in advise(m) if (advised := _of_remedy(m, one, against)) is not None]
     replayed = m.replay is not None and m.replay.faithful
     known = {remedy.id for remedy in REMEDIES} if replayed else set()
     wanted = [(d, r, h) for d, h in settled for r in d.remedies if _offered(m, d, r, known)]
     made = [recommendation for one in wanted if _worth_doing(recommendation := _recommendation(m, *one))]
-    offered += [(False, one) for one in made]
     never = float("inf")
-    offered.sort(key=lambda o: (o[1].predicted_step_ms is None, o[0], o[1].predicted_step_ms or never))
-    return [recommendation for _, recommendation in offered]
+    return sorted([*offered, *made], key=lambda one: never if one.predicted_step_ms is None else one.predicted_step_ms)
 
 
 def _of_remedy(m: Measurements, advice: Advice, against: dict[RemedyName, Draft]) -> Recommendation | None:
