@@ -113,15 +113,15 @@ def analyze(
     of = measured(run, selection, knowledge)
     page = output.format == "html"
     report = report_of(of, top or (PAGE_ROWS if page else TOP_ROWS))
-    # Its texts are the program's own: none of it is in a report that is to be published or cut to a size.
-    logs = [] if redact or hidden_names or max_chars else logs_beside(Path(of.critical.trace.path))
-    details = _details(of, logs) if page else None
     recordings_read = [item.path for item in report.inputs]
+    # Its texts are the program's own: none of it is in a report that is to be published or cut to a size.
+    logs = [] if redact or hidden_names or max_chars else logs_beside(recordings_read)
+    details = _details(of, logs) if page else None
     if redact or hidden_names:
         from traceanalyzer.report.redact import redact_with
 
         report, details = redact_with(report, details, hidden_names)
-    made = with_compile(ReportPage(report, details, full or output.file is not None, max_chars), logs, of.critical)
+    made = with_compile(ReportPage(report, details, full or output.file is not None, max_chars), logs, of)
     with emitted(made, output):
         if store is not None:
             _store(store, report, tags, recordings_read, selection)
