@@ -51,7 +51,8 @@ class LaunchStats:
         "share",
     )
     captured_calls: float | None = metric(
-        "launch calls of a step made while a stream was captured into a graph; null in reports saved before this was kept",
+        "launch calls of a step made while a stream was captured into a graph; null in reports saved before that was "
+        "kept",
         default=None,
     )
 
