@@ -58,6 +58,7 @@ def diagnose(m: Measurements, rules: Sequence[Rule] = RULES) -> Diagnosis:
     settled = [(draft, headroom) for draft, headroom in settle(m, rules) if _worth_telling(m, draft, headroom)]
     if too_few_ops(m):
         settled = [(draft, headroom) for draft, headroom in settled if headroom is None]
+    settled.sort(key=lambda pair: -1.0 if pair[1] is None else pair[1], reverse=True)
     advice = _advice(m, settled)
     summary = classify(m, [_worth_most(advice), _largest(m, settled)])
     findings = _findings(m, settled, summary.bottleneck)
@@ -155,28 +156,40 @@ def _severity(m: Measurements, headroom: float | None) -> Severity:
 def _advice(m: Measurements, settled: list[tuple[Draft, float | None]]) -> list[Recommendation]:
     """What to do, by the step that it is predicted to lead to. Where the step can be replayed, remedies speak for
     themselves, and the rules do not."""
-    against = {r.name: d for d, _ in reversed(settled) for r in d.remedies if r.name is not None}
-    offered = [advised for one in advise(m) if (advised := _of_remedy(m, one, against)) is not None]
+    drafts = [draft for draft, _ in settled]
+    offered = [advised for one in advise(m) if (advised := _of_remedy(m, one, drafts)) is not None]
     replayed = m.replay is not None and m.replay.faithful
     known = {remedy.id for remedy in REMEDIES} if replayed else set()
     wanted = [(d, r, h) for d, h in settled for r in d.remedies if _offered(m, d, r, known)]
     made = [recommendation for one in wanted if _worth_doing(recommendation := _recommendation(m, *one))]
     never = float("inf")
-    return sorted([*offered, *made], key=lambda one: never if one.predicted_step_ms is None else one.predicted_step_ms)
+    return sorted([*offered, *made], key=lambda a: never if a.predicted_step_ms is None else a.predicted_step_ms)
 
 
-def _of_remedy(m: Measurements, advice: Advice, against: dict[RemedyName, Draft]) -> Recommendation | None:
-    """A remedy as a recommendation against the finding that names it, else the one that it is usually against; None
-    where the program's framework has no words for it."""
-    remedy, p = advice.remedy, advice.prediction
-    draft = against.get(remedy.id)
-    usual = (remedy.finding, remedy.cls) if draft is None else (draft.id, draft.cls)
-    id_, cls = advice.offer.against or usual
-    basis = f"replayed without the profiler: {p.basis}"
-    action = in_words_of(m.framework, id_, advice.offer.action)
+def _of_remedy(m: Measurements, advice: Advice, drafts: list[Draft]) -> Recommendation | None:
+    """A remedy as a recommendation; None where no finding says that there is anything to change, or the program's
+    framework has no words for it."""
+    remedy, p, against = advice.remedy, advice.prediction, _against(advice, drafts)
+    if against is None:
+        return None
+    action = in_words_of(m.framework, against.id, advice.offer.action)
     if action is None:
         return None
-    return Recommendation(id_, cls, action, p.step_ms, p.speedup, basis, remedy.id, p.low_ms, p.high_ms)
+    basis = f"replayed without the profiler: {p.basis}"
+    return Recommendation(against.id, against.cls, action, p.step_ms, p.speedup, basis, remedy.id, p.low_ms, p.high_ms)
+
+
+def _against(advice: Advice, drafts: list[Draft]) -> Draft | None:
+    """The finding that a remedy is against: the one that it says itself, that names it, that it is usually against, or
+    the first of its class."""
+    remedy, said = advice.remedy, advice.offer.against
+    tests: tuple[Callable[[Draft], bool], ...] = (
+        lambda d: said is not None and d.id == said[0],
+        lambda d: any(r.name == remedy.id for r in d.remedies),
+        lambda d: d.id == remedy.finding,
+        lambda d: d.cls == (said[1] if said is not None else remedy.cls),
+    )
+    return next((draft for test in tests for draft in drafts if test(draft)), None)
 
 
 def _offered(m: Measurements, draft: Draft, remedy: Remedy, known: set[RemedyName]) -> bool:
