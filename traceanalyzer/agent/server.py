@@ -26,41 +26,34 @@ def make_server(sources: Sources) -> MCPServer:
     """The server; it reads what `sources` allows, and writes nothing."""
     server = MCPServer("traceanalyzer", instructions=INSTRUCTIONS, version=__version__, log_level="ERROR")
 
-    @server.tool(structured_output=False)
     def diagnose(path: str, rank: int | None = None, step: int | None = None) -> str:
         """Where the step's time goes, why, and what to change. path: a recording (Kineto .json/.json.gz, Nsight
         Systems .sqlite, a log of step times) or a capture folder; rank and step narrow it."""
         return _answered(lambda: verbs.diagnose(sources, path, rank, step))
 
-    @server.tool(structured_output=False)
     def explain(name: str = "") -> str:
         """What a finding (by its id), a metric or a column means; without a name: all findings."""
         return _answered(lambda: verbs.explain(name))
 
-    @server.tool(structured_output=False)
     def table(path: str, name: str, top: int = 15, sort: str = "", columns: list[str] | None = None) -> str:
         """Rows of a table: kernels, ops, gaps, syncs, steps, path, copies, comm, phases, ranks, kernel_classes,
         gap_histogram. sort: largest in this column first; columns: only these."""
         return _answered(lambda: verbs.table(sources, path, name, max(top, 1), sort, columns))
 
-    @server.tool(structured_output=False)
     def evidence(path: str, finding: str) -> str:
         """The figures behind a finding that diagnose named, and the changes against it."""
         return _answered(lambda: verbs.evidence(sources, path, finding))
 
-    @server.tool(structured_output=False)
     def whatif(path: str, speedups: dict[str, float] | None = None) -> str:
         """Predicted step time under each scenario, by replay. speedups: {regular expression of kernels, operators or
         modules: factor}."""
         return _answered(lambda: verbs.whatif(sources, path, speedups))
 
-    @server.tool(structured_output=False)
     def compare(a: str, b: str) -> str:
         """What changed from recording a to b, part by part, and whether it is more than noise; also saved reports and
         stored runs (runs.db#latest)."""
         return _answered(lambda: verbs.compare(sources, a, b))
 
-    @server.tool(structured_output=False)
     def verify(
         path: str, at_most: dict[str, str] | None = None, at_least: dict[str, str] | None = None, baseline: str = ""
     ) -> str:
@@ -68,11 +61,12 @@ def make_server(sources: Sources) -> MCPServer:
         baseline recording."""
         return _answered(lambda: verbs.verify(sources, path, at_most, at_least, baseline))
 
-    @server.tool(structured_output=False)
     def limits(path: str) -> str:
         """What the recording cannot tell and which recording would, and what spoils its figures."""
         return _answered(lambda: verbs.limits(sources, path))
 
+    for verb in (diagnose, explain, table, evidence, whatif, compare, verify, limits):
+        server.add_tool(verb, structured_output=False)
     return server
 
 
