@@ -155,8 +155,9 @@ def _severity(m: Measurements, headroom: float | None) -> Severity:
 def _advice(m: Measurements, settled: list[tuple[Draft, float | None]]) -> list[Recommendation]:
     """What to do, by the step that it is predicted to lead to. Where the step can be replayed, remedies speak for
     themselves, and the rules do not."""
-    against = {r.name: d for d, _ in reversed(settled) for r in d.remedies if r.name is not None}
-    offered = [advised for one in advise(m) if (advised := _of_remedy(m, one, against)) is not None]
+    drafts = [draft for draft, _ in settled]
+    alone = [one for one in advise(m) if not one.offer.after]
+    offered = [advised for one in alone if (advised := _of_remedy(m, one, drafts)) is not None]
     replayed = m.replay is not None and m.replay.faithful
     known = {remedy.id for remedy in REMEDIES} if replayed else set()
     wanted = [(d, r, h) for d, h in settled for r in d.remedies if _offered(m, d, r, known)]
@@ -165,18 +166,33 @@ def _advice(m: Measurements, settled: list[tuple[Draft, float | None]]) -> list[
     return sorted([*offered, *made], key=lambda one: never if one.predicted_step_ms is None else one.predicted_step_ms)
 
 
-def _of_remedy(m: Measurements, advice: Advice, against: dict[RemedyName, Draft]) -> Recommendation | None:
-    """A remedy as a recommendation against the finding that names it, else the one that it is usually against; None
-    where the program's framework has no words for it."""
+def _of_remedy(m: Measurements, advice: Advice, drafts: list[Draft]) -> Recommendation | None:
+    """A remedy as a recommendation against a finding of the report; None where there is none, or where the program's
+    framework has no words for it. What a changed step leads to is told, and not ranked with steps as they are."""
     remedy, p = advice.remedy, advice.prediction
-    draft = against.get(remedy.id)
-    usual = (remedy.finding, remedy.cls) if draft is None else (draft.id, draft.cls)
-    id_, cls = advice.offer.against or usual
-    basis = f"replayed without the profiler: {p.basis}"
-    action = in_words_of(m.framework, id_, advice.offer.action)
-    if action is None:
+    draft = _against(advice, drafts)
+    action = None if draft is None else in_words_of(m.framework, draft.id, advice.offer.action)
+    if draft is None or action is None:
         return None
-    return Recommendation(id_, cls, action, p.step_ms, p.speedup, basis, remedy.id, p.low_ms, p.high_ms)
+    basis = f"replayed without the profiler: {p.basis}"
+    if advice.offer.aside:
+        told = f"{p.step_ms:.3g} ms for as much work as a step does now; {basis}"
+        return Recommendation(draft.id, draft.cls, action, None, None, told, remedy.id, None, None)
+    return Recommendation(draft.id, draft.cls, action, p.step_ms, p.speedup, basis, remedy.id, p.low_ms, p.high_ms)
+
+
+def _against(advice: Advice, drafts: list[Draft]) -> Draft | None:
+    """The finding that a remedy is against: the one that it is against here, that names it, that it is usually against,
+    one of its class, or else the first."""
+    remedy, here = advice.remedy, advice.offer.against
+    wanted = (
+        lambda d: here is not None and d.id == here[0],
+        lambda d: here is None and any(r.name == remedy.id for r in d.remedies),
+        lambda d: d.id == remedy.finding,
+        lambda d: d.cls == remedy.cls,
+        lambda d: d.cls != "inconclusive",
+    )
+    return next((draft for fits in wanted for draft in drafts if fits(draft)), None)
 
 
 def _offered(m: Measurements, draft: Draft, remedy: Remedy, known: set[RemedyName]) -> bool:
