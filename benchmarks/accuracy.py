@@ -19,12 +19,14 @@ from typing import TYPE_CHECKING, Any
 
 import traceanalyzer as ta
 from benchmarks.calibration import Sensitivity, cross_validated, sensitivity
+from traceanalyzer.analysis.measure import measure_ranks
 from traceanalyzer.analysis.replay import scenarios
 from traceanalyzer.analysis.replay.scenarios import SCENARIOS, Scenario, buckets_of, combined
 from traceanalyzer.analysis.replay.whatif import Replay, step_ms
 from traceanalyzer.diagnosis.classify import classify
 from traceanalyzer.diagnosis.shares import memory_bound_share
 from traceanalyzer.selection import measured
+from traceanalyzer.trace import WaitKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -38,6 +40,9 @@ SAMPLES = ROOT / "sample_traces"
 PAGE = ROOT / "docs" / "accuracy.md"
 TABLES_BELOW = "\n---\n"
 """What the page has below this line is written by `--markdown`."""
+REMEDIES_TITLE = "Remedies and what they brought, ms"
+REMEDIES_BELOW = f"\n## {REMEDIES_TITLE}\n"
+"""What follows it is written by `benchmarks.remedies`."""
 REMOVED = {
     "host sync": "no_host_syncs",
     "host work": "no_host_work",
@@ -91,6 +96,14 @@ class Recording:
         replay = Replay.of(self.measured, None, self.measured.peers)
         assert replay is not None, self.name
         return replay
+
+    def blind_to_waits(self) -> Recording:
+        """The same without the rows that say which stream waited for which."""
+        other, ranks = replace(self), (self.measured, *self.measured.peers)
+        traces = [replace(m.trace, waits=m.trace.waits.take(m.trace.waits.kind != WaitKind.STREAM_WAIT_EVENT))
+                  for m in ranks]  # fmt: skip
+        other.__dict__["measured"] = measure_ranks(traces)[0]
+        return other
 
     @property
     def step_ms(self) -> float:
@@ -204,6 +217,44 @@ def pairs_table(recordings: list[Recording]) -> Table:
     )
 
 
+def waits_table(recordings: list[Recording]) -> Table:
+    """Recordings that say which stream waited for which, replayed with that and with what is inferred without it."""
+    rows: Rows = []
+    errors: dict[bool, list[float]] = {True: [], False: []}
+    for r in recordings:
+        if not (stream_waits(r.measured) and r.removes and r.without):
+            continue
+        found = _edges(r.measured)
+        plain = r.blind_to_waits()
+        guessed = _edges(plain.measured)
+        cells = []
+        for known, one in ((False, plain), (True, r)):
+            p = one.replay.predict(scenario_of(r.removes))
+            cells += [f"{one.replay.fidelity_error:+.2%}", f"{error(one.replay.base_ms, r.rounds_ms):+.1%}"]
+            cells.append("-" if p.step_ms is None else f"{error(p.step_ms, r.without):+.1%}")
+            errors[known].append(abs(one.replay.fidelity_error))
+        rows.append((r.name, r.removes, str(len(found)), str(len(guessed)), str(len(found & guessed)), *cells))
+    text = (
+        "Which op waits for which op of another stream, as recorded (CUDA sync events) and as inferred without that. "
+        f"Fidelity, median: {statistics.median(errors[False]):.2%} inferred, {statistics.median(errors[True]):.2%} "
+        f"recorded; worst {max(errors[False]):.2%} and {max(errors[True]):.2%}."
+    )
+    columns = ("recording", "scenario", "recorded", "inferred", "in both", "inferred: fidelity", "step", "predicted",
+               "recorded: fidelity", "step", "predicted")  # fmt: skip
+    return "Recorded and inferred waits between streams", columns, rows, text
+
+
+def stream_waits(m: Measurements) -> bool:
+    """Whether a recording says which stream waited for which event."""
+    return bool((m.trace.waits.kind == WaitKind.STREAM_WAIT_EVENT).any())
+
+
+def _edges(m: Measurements) -> set[tuple[int, int]]:
+    """Pairs of ops, of which the first waits for the second."""
+    found = m.starts.dependencies
+    return {(i, on) for column in (found.on, found.also_on) for i, on in enumerate(column.tolist()) if on >= 0}
+
+
 def classes_table(recordings: list[Recording]) -> Table:
     """The class by the rules and by the replay, where one is known to be right."""
     expected = expected_classes()
@@ -263,10 +314,12 @@ def main() -> None:
         r.name: known[r.name].step_ms(blind[r.name]) if r.name in blind else r.replay.base_ms for r in recordings
     }
     tables: list[Any] = [steps_table(recordings, held_out), pairs_table(recordings), calibration_table(bound)]
-    tables.append(classes_table(recordings))
+    tables += [waits_table(recordings), classes_table(recordings)]
     if "--markdown" in sys.argv:
-        prose = PAGE.read_text(encoding="utf-8").split(TABLES_BELOW)[0]
-        PAGE.write_text(prose + TABLES_BELOW + "\n" + "\n".join(map(as_markdown, tables)), encoding="utf-8")
+        page = PAGE.read_text(encoding="utf-8")
+        prose, kept = page.split(TABLES_BELOW)[0], page.partition(REMEDIES_BELOW)[2]
+        made = prose + TABLES_BELOW + "\n" + "\n".join(map(as_markdown, tables))
+        PAGE.write_text(f"{made}{REMEDIES_BELOW}{kept}" if kept else made, encoding="utf-8")
     else:
         print("\n".join(map(as_text, tables)))
 

@@ -95,6 +95,35 @@ def nvtx() -> None:
     train(60)
 
 
+def graph() -> None:
+    train(150)
+    x = torch.randn(8, 64, device=DEVICE)
+    with torch.no_grad():
+        model(x)
+        captured = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(captured):
+            y = model(x)
+    for number in range(2):
+        with profile() as profiler:
+            for _ in range(20):
+                captured.replay()
+        torch.cuda.synchronize()
+        print(number, any(event.name == "cudaGraphLaunch" for event in profiler.events()), bool(y.isfinite().all()))
+    train(20)
+
+
+def compiled() -> None:
+    fast = torch.compile(model, mode="reduce-overhead")
+    with torch.no_grad():
+        for number in range(3):
+            for _ in range(60):
+                y = fast(torch.randn(8, 64, device=DEVICE))
+            with profile() as profiler:
+                for _ in range(5):
+                    y = fast(torch.randn(8, 64, device=DEVICE))
+            print(number, len(profiler.events()) > 0, bool(y.isfinite().all()))
+
+
 def with_lightning() -> None:
     import lightning
     from lightning.pytorch.profilers import PyTorchProfiler
@@ -177,6 +206,8 @@ MODES = {
     "fork": in_fork,
     "legacy": legacy,
     "nvtx": nvtx,
+    "graph": graph,
+    "compiled": compiled,
     "lightning": with_lightning,
     "accelerate": with_accelerate,
     "trainer": with_trainer,

@@ -1,8 +1,9 @@
 """What each recording of a capture says of the step without the profiler: `python -m benchmarks.collect_light OUT`.
 
 For a host with one GPU, timm, torchvision and transformers. Each program runs in a process of its own: a stopwatch,
-a capture (steps timed, a light recording, a full one), a stopwatch again, then CUPTI torn down, and again. Then
-scripts that use torch.profiler themselves run under the collector. Writes `light.json` and the captures, packed.
+a capture (steps timed, a light recording, a full one), a stopwatch again, then a profile as a user would record it,
+which leaves CUPTI switched on, and a stopwatch again. Then scripts that use torch.profiler themselves run under the
+collector. Writes `light.json` and the captures, packed.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ CONFLICTS = (
     "lightning",
     "accelerate",
     "trainer",
+    "graph",
+    "compiled",
 )
 SCRIPT = Path(__file__).with_name("collect_conflicts.py")
 ROOT = Path(__file__).parents[1]
@@ -149,7 +152,6 @@ def measure(name: str, folder: Path) -> dict[str, Any]:
 
     torch.manual_seed(0)
     torch.set_float32_matmul_precision("high")
-    os.environ["TEARDOWN_CUPTI"] = "0"
     step = PROGRAMS[name]()
     for _ in range(WARM_UP):
         step()
@@ -158,14 +160,8 @@ def measure(name: str, folder: Path) -> dict[str, Any]:
     capture(step, folder)
     found["capture_s"] = time.perf_counter() - begin
     found["after_ms"] = stopwatch_ms(step, 3)
-    os.environ["TEARDOWN_CUPTI"] = "1"
-    found["kernels_torn_down"] = profiled(step)
-    found["after_teardown_ms"] = stopwatch_ms(step, ROUNDS)
-    found["kernels_again"] = profiled(step)
-    found["after_second_teardown_ms"] = stopwatch_ms(step, 3)
-    os.environ["TEARDOWN_CUPTI"] = "0"
-    found["kernels_without_teardown"] = profiled(step)
-    found["after_without_teardown_ms"] = stopwatch_ms(step, 3)
+    found["kernels_of_a_profile"] = profiled(step)
+    found["after_a_profile_ms"] = stopwatch_ms(step, 3)
     found["unprofiled"] = json.loads((folder / "unprofiled.rank0.json").read_text())
     for kind in ("light", "trace"):
         file = folder / f"{kind}.rank0.json.gz"
@@ -288,9 +284,9 @@ def main() -> None:
 def _line(found: dict[str, Any]) -> str:
     if "failed" in found:
         return str(found)
-    keys = ("before_ms", "after_ms", "after_teardown_ms", "after_second_teardown_ms", "after_without_teardown_ms")
+    keys = ("before_ms", "after_ms", "after_a_profile_ms")
     times = " ".join(f"{key[:-3]} {statistics.median(found[key]):.2f}" for key in keys)
-    kernels = [found[key] for key in ("kernels_torn_down", "kernels_again", "kernels_without_teardown")]
+    kernels = found["kernels_of_a_profile"]
     shares = {key: round(value, 3) for key, value in found.get("basis", {}).items()}
     steady = {key: found["unprofiled"][key] for key in ("step_time_ms", "steady", "low_ms", "high_ms", "timed_steps")}
     return f"{times} kernels {kernels} {shares} {steady} light {found['light']} full {found['trace']}"

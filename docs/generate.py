@@ -144,15 +144,14 @@ def figures(*measurements: str) -> str:
 def tables() -> str:
     """The columns of the report's tables."""
     from traceanalyzer.figures import definitions
-    from traceanalyzer.report.outline import TABLE_COMMANDS, table_title
-    from traceanalyzer.report.table_rows import TABLE_ROWS
+    from traceanalyzer.tables import TABLES
 
     parts = []
-    for name, row in TABLE_ROWS.items():
-        command = f"; all rows: `traceanalyzer {TABLE_COMMANDS[name]}`" if name in TABLE_COMMANDS else ""
-        rows = [(f"`{d.name}`", d.unit, d.definition) for d in definitions(row)]
-        about = f"`tables.{name}`{command}. {_first_sentence(row)}"
-        parts.append(f"### {table_title(name)}\n{about}\n\n{_table(('column', 'unit', 'what it is'), rows)}")
+    for table in TABLES:
+        command = f"; all rows: `traceanalyzer {table.command}`" if table.command else ""
+        rows = [(f"`{d.name}`", d.unit, d.definition) for d in definitions(table.row)]
+        about = f"`tables.{table.name}`{command}. {_first_sentence(table.row)}"
+        parts.append(f"### {table.title}\n{about}\n\n{_table(('column', 'unit', 'what it is'), rows)}")
     return "\n\n".join(parts)
 
 

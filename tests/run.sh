@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Passes the tests on a fresh machine: makes .venv, installs the project with its development tools, then
-# style, types and tests. WITH_TORCH=1 also installs PyTorch (large), for the comparison with its own profiler;
+# style, types, layers and tests. WITH_TORCH=1 also installs PyTorch (large), for the comparison with its own profiler;
 # without it those tests are skipped.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -10,4 +10,5 @@ cd "$(dirname "$0")/.."
 .venv/bin/ruff check .
 .venv/bin/ruff format --check .
 .venv/bin/mypy
+.venv/bin/lint-imports
 .venv/bin/python -m pytest -n 2 "$@"

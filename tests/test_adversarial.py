@@ -4,37 +4,33 @@ from __future__ import annotations
 
 import gzip
 import json
-from pathlib import Path
 
 import pytest
 
 import traceanalyzer
 from tests.analysis.build import TraceBuilder
+from tests.recorded import ranks, recording
 from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.report.build import build_report
 from traceanalyzer.trace import Run
 
-KINETO = Path(__file__).resolve().parents[1].parent / "shared" / "traces" / "kineto"
-needs_recordings = pytest.mark.skipif(not KINETO.exists(), reason="the shared recordings are not here")
-
 
 def content(name: str) -> bytes:
-    return gzip.decompress((KINETO / f"{name}.json.gz").read_bytes())
+    return gzip.decompress(recording(f"kineto/{name}").read_bytes())
 
 
 def test_a_first_step_without_device_work():
-    recording = TraceBuilder()
+    built = TraceBuilder()
     for i in range(3):
-        recording.annotation(f"ProfilerStep#{i}", 100 * i, 100 * i + 100)
+        built.annotation(f"ProfilerStep#{i}", 100 * i, 100 * i + 100)
     for i in (1, 2):
-        recording.call("cudaLaunchKernel", 100 * i + 10, 100 * i + 15, correlation=i)
-        recording.kernel("gemm", 100 * i + 20, 100 * i + 60, correlation=i)
-    recording.kernel("gemm", 5, 8)
-    steps = Measurements(recording.build()).steps
+        built.call("cudaLaunchKernel", 100 * i + 10, 100 * i + 15, correlation=i)
+        built.kernel("gemm", 100 * i + 20, 100 * i + 60, correlation=i)
+    built.kernel("gemm", 5, 8)
+    steps = Measurements(built.build()).steps
     assert (steps.duration > 0).all()
 
 
-@needs_recordings
 @pytest.mark.parametrize("share", [0.9, 0.8, 0.6])
 def test_a_cut_off_recording_gives_the_right_answer_or_none(share, tmp_path):
     whole = content("gpt_large_batch.base")
@@ -47,14 +43,13 @@ def test_a_cut_off_recording_gives_the_right_answer_or_none(share, tmp_path):
         assert report.metrics.step_time_ms.mean == pytest.approx(105.4, rel=0.02)
 
 
-@needs_recordings
 def test_lost_kernels_give_no_confident_answer(tmp_path):
-    recording = json.loads(content("gpt_large_batch.base"))
-    kernels = [e for e in recording["traceEvents"] if e.get("cat") == "kernel"]
+    whole = json.loads(content("gpt_large_batch.base"))
+    kernels = [e for e in whole["traceEvents"] if e.get("cat") == "kernel"]
     dropped = {id(e) for i, e in enumerate(kernels) if i % 10}
-    recording["traceEvents"] = [e for e in recording["traceEvents"] if id(e) not in dropped]
+    whole["traceEvents"] = [e for e in whole["traceEvents"] if id(e) not in dropped]
     path = tmp_path / "lost.json"
-    path.write_text(json.dumps(recording))
+    path.write_text(json.dumps(whole))
     report = traceanalyzer.analyze(path)
     assert report.summary.bottleneck == "inconclusive" or report.summary.confidence < 0.6
     assert any("kernel" in note or "device" in note for note in (*report.notes, *report.inputs[0].health.notes))
@@ -69,17 +64,16 @@ def test_one_kernel_says_nothing(tmp_path):
 
 
 def test_a_step_without_device_work_of_its_own_is_not_predicted_to_take_no_time():
-    recording = TraceBuilder()
-    recording.kernel("gemm", 0, 30)
+    built = TraceBuilder()
+    built.kernel("gemm", 0, 30)
     for i in range(1, 4):
-        recording.annotation(f"ProfilerStep#{i}", 100 * i, 100 * i + 100)
-        recording.op("aten::mm", 100 * i + 10, 100 * i + 90)
-    report = build_report(Run((recording.build(),)))
+        built.annotation(f"ProfilerStep#{i}", 100 * i, 100 * i + 100)
+        built.op("aten::mm", 100 * i + 10, 100 * i + 90)
+    report = build_report(Run((built.build(),)))
     assert report.summary.bottleneck == "inconclusive"
     assert all(item.predicted_step_ms is None or item.predicted_step_ms > 0 for item in report.recommendations)
 
 
-@needs_recordings
 def test_nothing_is_promised_where_nothing_is_known(tmp_path):
     whole = content("gpt_large_batch.base")
     path = tmp_path / "cut.json"
@@ -89,18 +83,16 @@ def test_nothing_is_promised_where_nothing_is_known(tmp_path):
     assert all(item.predicted_step_ms is None for item in report.recommendations)
 
 
-@needs_recordings
 def test_ranks_are_those_of_the_recordings():
-    paths = [KINETO.parent / "ranks2" / "straggler.base.rank0.json.gz", KINETO / "gemm_fp32.base.json.gz"]
+    paths = [recording("ranks2/straggler.base.rank0"), recording("kineto/gemm_fp32.base")]
     report = traceanalyzer.analyze(paths)
     assert [item.rank for item in report.inputs] == [0, None]
     assert [row.rank for row in report.tables["ranks"]] in ([], [0, None])
 
 
-@needs_recordings
 def test_recordings_of_different_runs_have_no_straggler():
     runs = ("straggler.base", "tensor_parallel.base", "ddp_accum_sync.base")
-    paths = [KINETO.parent / "ranks2" / f"{run}.rank{rank}.json.gz" for run in runs for rank in (0, 1)]
+    paths = [path for run in runs for path in ranks(f"ranks2/{run}")]
     report = traceanalyzer.analyze(paths)
     assert not any(row.straggler for row in report.tables["ranks"])
     assert any("one run" in note for note in report.notes)

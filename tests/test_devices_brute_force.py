@@ -11,18 +11,16 @@ import pytest
 
 import traceanalyzer
 from tests import brute_force
+from tests.recorded import EVERY, label
 
 if TYPE_CHECKING:
     from traceanalyzer.report.model import Report
 
-TRACES = Path(__file__).resolve().parents[1].parent / "shared" / "traces"
-RECORDINGS = sorted(p for p in TRACES.glob("*/*") if p.name.endswith((".json.gz", ".sqlite.gz")))
 TOLERANCE_NS = 1
 """The bar is a microsecond; times are integers of nanoseconds on both sides, so only the last bit may differ."""
 CAUSES = ("launch", "sync", "input", "host", "communication", "profiler", "other")
 
-pytestmark = pytest.mark.skipif(not RECORDINGS, reason="the shared recordings are not here")
-every_recording = pytest.mark.parametrize("path", RECORDINGS, ids=lambda p: str(p.relative_to(TRACES)))
+every_recording = pytest.mark.parametrize("path", EVERY, ids=label)
 
 
 @lru_cache(maxsize=2)

@@ -23,6 +23,8 @@ from docs import generate
 from tests.nsys_builder import small_run
 from tests.report.reports import full
 from traceanalyzer.cli import COMMANDS, cli
+from traceanalyzer.diagnosis.compile.verdict import FINDINGS as COMPILE_FINDINGS
+from traceanalyzer.diagnosis.memory import OOM_TITLES
 from traceanalyzer.history.store import store_report
 from traceanalyzer.report.explain import FindingPage, finding_page, finding_pages
 from traceanalyzer.report.json import render_json
@@ -50,6 +52,10 @@ TO_TYPE = {
 ONLY_HELP = ("collect", "doctor", "attach")
 """Commands that need a GPU host or write to the world: of these only `--help` is tried."""
 EXPLAINED = {page.id for page in finding_pages()}
+MEMORY_FINDINGS = {
+    *(f"oom-{verdict.replace('_', '-')}" for verdict in OOM_TITLES),
+    *re.findall(r'"(memory-[a-z-]+)"', (ROOT / "traceanalyzer/diagnosis/memory.py").read_text(encoding="utf-8")),
+}
 
 
 @pytest.fixture
@@ -66,6 +72,9 @@ def folder(tmp_path: Path) -> Path:
     shutil.copytree(ROOT / "sample_traces" / "sync_bound", folder / "capture-2026-01-01-120000")
     (folder / "sample_traces").symlink_to(ROOT / "sample_traces")
     shutil.copy(ROOT / "tests" / "data" / "ncu" / "raw.csv", folder / "report.csv")
+    for name in ("snapshot", "before", "after"):
+        data = (ROOT / "tests" / "data" / "memory" / "kv_cat.base.snapshot.pickle.gz").read_bytes()
+        (folder / f"{name}.pickle").write_bytes(gzip.decompress(data))
     small_run("3.24.0").write(folder / "run.sqlite")
     (folder / "train.log").write_text("".join(f"step {i} took {100 + i % 3}.5 ms\n" for i in range(30)))
     store_report(folder / "runs.db", full(), tags={"branch": "main"})
@@ -134,7 +143,7 @@ def _commands(group: click.Command) -> Iterator[click.Command]:
     yield group
     names = COMMANDS if group is cli else getattr(group, "commands", {})
     for name in names:
-        inner = group.get_command(click.Measurements(group), name) if isinstance(group, click.Group) else None
+        inner = group.get_command(click.Context(group), name) if isinstance(group, click.Group) else None
         if inner is not None:
             yield from _commands(inner)
 
@@ -182,7 +191,7 @@ def test_the_reference_has_every_command() -> None:
 
 
 def test_every_finding_has_a_page_and_every_page_a_finding() -> None:
-    made = set().union(*(_ids(path) for path in RULES.glob("*.py")))
+    made = set().union(COMPILE_FINDINGS, MEMORY_FINDINGS, *(_ids(path) for path in RULES.glob("*.py")))
     explained = {name: page.id for name in made if (page := finding_page(name))}
     assert made == set(explained)
     assert set(explained.values()) == EXPLAINED

@@ -12,53 +12,40 @@ from typing import TYPE_CHECKING
 import pytest
 
 import traceanalyzer as ta
+from tests.recorded import EVERY, GPU, ROOT, label, recording
 
 if TYPE_CHECKING:
     from traceanalyzer.report.model import Report
 
-ROOT = Path(__file__).resolve().parents[1]
-SHARED = ROOT.parent / "shared" / "traces"
-SAMPLES = sorted((ROOT / "tests" / "data" / "gpu").glob("*.json.gz"))
-RECORDINGS = [
-    *SAMPLES,
-    *sorted(p for p in SHARED.glob("*/*") if p.suffix == ".gz" and "large" not in p.parts),
-]
 CLASSES = {
-    "tests/data/gpu/launch_bound.json.gz": "launch",
-    "tests/data/gpu/sync_bound.json.gz": "sync",
-    "tests/data/gpu/input_bound.json.gz": "input",
-    "tests/data/gpu/host_bound.json.gz": "host",
-    "tests/data/gpu/compute_bound.json.gz": "compute",
-    "tests/data/gpu/memory_bound.json.gz": "memory",
-    "tests/data/gpu/transfer_bound.json.gz": "transfer",
-    "tests/data/gpu/compiled.json.gz": "launch",
-    "kineto/slow_dataloader.base.json.gz": "input",
-    "kineto/item_every_layer.base.json.gz": "sync",
-    "kineto/tiny_mlp_infer.base.json.gz": "launch",
-    "kineto/vit_small_batch.base.json.gz": "launch",
-    "kineto/python_between_ops.base.json.gz": "host",
-    "kineto/manual_layernorm.base.json.gz": "memory",
-    "kineto/adam_big.base.json.gz": "memory",
-    "kineto/gemm_fp32.base.json.gz": "compute",
-    "kineto/gpt_large_batch.base.json.gz": "compute",
-    "ablations/input_dominant.base.json.gz": "input",
-    "ablations/python_hidden.base.json.gz": "compute",
-    "nsys/slow_dataloader.base.sqlite.gz": "input",
-    "nsys/item_every_layer.base.sqlite.gz": "sync",
-    "nsys/tiny_mlp_infer.base.sqlite.gz": "launch",
+    "gpu/launch_bound": "launch",
+    "gpu/sync_bound": "sync",
+    "gpu/input_bound": "input",
+    "gpu/host_bound": "host",
+    "gpu/compute_bound": "compute",
+    "gpu/memory_bound": "memory",
+    "gpu/transfer_bound": "transfer",
+    "gpu/compiled": "launch",
+    "kineto/slow_dataloader.base": "input",
+    "kineto/item_every_layer.base": "sync",
+    "kineto/tiny_mlp_infer.base": "launch",
+    "kineto/vit_small_batch.base": "launch",
+    "kineto/python_between_ops.base": "host",
+    "kineto/manual_layernorm.base": "memory",
+    "kineto/adam_big.base": "memory",
+    "kineto/gemm_fp32.base": "compute",
+    "kineto/gpt_large_batch.base": "compute",
+    "ablations/python_hidden.base": "compute",
+    "nsys/slow_dataloader.base": "input",
+    "nsys/item_every_layer.base": "sync",
+    "nsys/tiny_mlp_infer.base": "launch",
 }
-
-
-def recording(name: str) -> Path:
-    path = ROOT / name if name.startswith("tests/") else SHARED / name
-    if not path.exists():
-        pytest.skip("the shared recordings are not here")
-    return path
+BY_NAME = {label(path): path for path in (*GPU, *EVERY)}
 
 
 @pytest.mark.parametrize(("name", "expected"), CLASSES.items())
 def test_the_class_of_a_recording(name: str, expected: str) -> None:
-    summary = ta.analyze(recording(name)).summary
+    summary = ta.analyze(BY_NAME[name]).summary
     assert summary.bottleneck == expected
     assert summary.confidence > 0.5
 
@@ -73,7 +60,7 @@ def numbers(value: object) -> list[float]:
     return [n for item in items for n in numbers(item)]
 
 
-@pytest.fixture(scope="module", params=RECORDINGS, ids=lambda p: f"{p.parent.name}/{p.name}")
+@pytest.fixture(scope="module", params=[*GPU, *EVERY], ids=label)
 def report(request: pytest.FixtureRequest) -> Report:
     return ta.analyze(request.param)
 
@@ -104,7 +91,7 @@ def test_every_finding_has_evidence(report: Report) -> None:
 
 
 def test_the_slower_rank_speaks_for_the_run() -> None:
-    ranks = [recording(f"ranks2/straggler.base.rank{r}.json.gz") for r in (0, 1)]
+    ranks = [recording(f"ranks2/straggler.base.rank{r}") for r in (0, 1)]
     report = ta.analyze(ranks)
     assert report.summary.bottleneck == "compute"
     assert "straggler" in {f.id for f in report.findings}
@@ -116,15 +103,15 @@ def test_the_slower_rank_speaks_for_the_run() -> None:
 def test_a_rank_that_cannot_be_read_is_reported_and_the_others_are_analysed(tmp_path: Path) -> None:
     broken = tmp_path / "rank1.json"
     broken.write_text("this is no trace")
-    report = ta.analyze([recording("ranks2/straggler.base.rank0.json.gz"), broken])
+    report = ta.analyze([recording("ranks2/straggler.base.rank0"), broken])
     assert any("rank1.json" in note for note in report.notes)
     assert report.metrics.budget_ms is not None
 
 
 @pytest.mark.parametrize("tool", ["slow_dataloader", "item_every_layer", "tiny_mlp_infer"])
 def test_both_tools_see_the_same_program(tool: str) -> None:
-    kineto = ta.analyze(recording(f"kineto/{tool}.base.json.gz"))
-    nsys = ta.analyze(recording(f"nsys/{tool}.base.sqlite.gz"))
+    kineto = ta.analyze(recording(f"kineto/{tool}.base"))
+    nsys = ta.analyze(recording(f"nsys/{tool}.base"))
     assert kineto.summary.bottleneck == nsys.summary.bottleneck
     assert kineto.metrics.kernels_per_step == nsys.metrics.kernels_per_step
 

@@ -7,7 +7,7 @@ import pytest
 import traceanalyzer as ta
 from traceanalyzer.errors import EmptyRecordingError
 from traceanalyzer.selection import Selection
-from traceanalyzer.tables import TABLES, table
+from traceanalyzer.tables import BY_NAME, Wanted, table
 
 SAMPLE = Path(__file__).resolve().parents[1] / "tests" / "data" / "gpu" / "sync_bound.json.gz"
 
@@ -17,7 +17,7 @@ def run():
     return ta.load(SAMPLE)
 
 
-@pytest.mark.parametrize("name", ["gaps", *TABLES])
+@pytest.mark.parametrize("name", list(BY_NAME))
 def test_every_table_is_a_frame(run, name: str) -> None:
     frame = ta.frame(run, name)
     assert list(frame.columns)
@@ -27,9 +27,9 @@ def test_every_table_is_a_frame(run, name: str) -> None:
 def test_gaps_come_in_time_order_and_can_be_narrowed(run) -> None:
     everything = table(run, "gaps")
     assert [g.start_ns for g in everything] == sorted(g.start_ns for g in everything)
-    long = table(run, "gaps", min_us=100)
+    long = table(run, "gaps", wanted=Wanted(min_us=100))
     assert {g.duration_ns for g in long} == {g.duration_ns for g in everything if g.duration_ns >= 100_000}
-    top = table(run, "gaps", top=3)
+    top = table(run, "gaps", wanted=Wanted(3))
     assert [g.start_ns for g in top] == sorted(g.start_ns for g in top)
     assert sorted(g.duration_ns for g in top) == sorted(g.duration_ns for g in everything)[-3:]
 

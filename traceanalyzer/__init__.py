@@ -13,20 +13,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from traceanalyzer.version import __version__ as __version__
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     import pandas as pd
 
+    from traceanalyzer.analysis.replay.whatif import WhatIf
     from traceanalyzer.comparison.model import Comparison
+    from traceanalyzer.notebook import NotebookReport
     from traceanalyzer.report.model import Report
     from traceanalyzer.selection import Knowledge, Selection
     from traceanalyzer.trace import Run
 
-__version__ = "0.1.0"
-
-__all__ = ["Knowledge", "Selection", "analyze", "annotate", "compare", "frame", "load"]
+__all__ = ["Knowledge", "Selection", "analyze", "annotate", "compare", "frame", "load", "whatif"]
 
 
 def load(*paths: str | Path | Sequence[str | Path]) -> Run:
@@ -47,16 +49,36 @@ def analyze(
     knowledge: Knowledge | None = None,
     *,
     top: int = 30,
-) -> Report:
+) -> NotebookReport:
     """The report of a run, given as loaded or by its paths.
 
     `selection` (`ta.Selection(rank=, device=, step=)`) takes a part of it; `knowledge` (`ta.Knowledge(classes=,
     hardware=, counters=)`) is what is known beside the recording; long tables have `top` rows. Raises
     TraceAnalyzerError.
     """
-    from traceanalyzer.report.build import build_report
+    from traceanalyzer.notebook import shown
+    from traceanalyzer.report.build import report_of
+    from traceanalyzer.selection import measured
 
-    return build_report(_run(recording), selection, knowledge, top)
+    of = measured(_run(recording), selection, knowledge)
+    return shown(report_of(of, top), of)
+
+
+def whatif(
+    recording: Run | str | Path | Sequence[str | Path],
+    selection: Selection | None = None,
+    knowledge: Knowledge | None = None,
+    *,
+    speedups: Mapping[str, float] | None = None,
+) -> WhatIf:
+    """What the step would take under each scenario, as `traceanalyzer whatif` prints it.
+
+    `speedups` maps regular expressions to factors: the device work of what they match becomes that many times faster.
+    Raises TraceAnalyzerError where there is nothing to replay.
+    """
+    from traceanalyzer.tables import predictions
+
+    return predictions(_run(recording), selection, knowledge, speedups=list((speedups or {}).items()))
 
 
 def compare(a: Report | Run | str | Path | Sequence[str | Path], b: Any) -> Comparison:
@@ -73,7 +95,7 @@ def compare(a: Report | Run | str | Path | Sequence[str | Path], b: Any) -> Comp
 
 
 def frame(
-    recording: Run | str | Path | Sequence[str | Path],
+    source: Report | Run | str | Path | Sequence[str | Path],
     table: str,
     selection: Selection | None = None,
     knowledge: Knowledge | None = None,
@@ -81,20 +103,25 @@ def frame(
     top: int | None = None,
     min_us: float = 0.0,
 ) -> pd.DataFrame:
-    """A table (`gaps`, `ops`, `kernels`, `steps`, `syncs`, `copies`, `comm`) as a DataFrame.
+    """A table of a recording (`gaps`, `ops`, `kernels`, ...), or what a report holds of it, as a DataFrame.
 
-    `selection` and `knowledge` as for `analyze`; `top` keeps the first rows (of gaps the longest), `min_us` leaves out
-    shorter gaps.
+    Of a report also `findings` and `recommendations`. `selection` and `knowledge` as for `analyze`; `top` keeps the
+    first rows (of gaps the longest), `min_us` leaves out shorter gaps. Moments are ms from the first of them;
+    `frame.attrs` has the definitions. Raises ValueError for a table that there is not, naming those there are.
     """
-    from dataclasses import fields
+    from traceanalyzer import notebook, tables
+    from traceanalyzer.report.model import Report
 
-    import pandas as pd
+    if isinstance(source, Report):
+        rows, row = notebook.table_of(source, table)
+        return notebook.as_frame(rows[:top], row)
+    row = tables.named(table).row
+    wanted = tables.Wanted(top, min_us)
+    return notebook.as_frame(tables.table(_run(source), table, selection, knowledge, wanted), row)
 
-    from traceanalyzer.tables import row_type
-    from traceanalyzer.tables import table as rows
 
-    columns = [f.name for f in fields(row_type(table))]
-    return pd.DataFrame(rows(_run(recording), table, selection, knowledge, top=top, min_us=min_us), columns=columns)
+def __dir__() -> list[str]:
+    return __all__
 
 
 def __getattr__(name: str) -> Any:

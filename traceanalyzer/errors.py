@@ -13,3 +13,11 @@ class UnreadableInputError(TraceAnalyzerError):
 
 class EmptyRecordingError(TraceAnalyzerError):
     """The file is a recording, but holds nothing that the question can be answered from."""
+
+
+class SeveralRunsError(TraceAnalyzerError):
+    """The recordings are not ranks of one run: an answer would be for one of them, and look as if it were for all."""
+
+
+class RefusedSnapshotError(UnreadableInputError):
+    """The file is no memory snapshot that can be read safely: a pickle that does more than state plain values."""

@@ -10,6 +10,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from traceanalyzer.errors import UnreadableInputError
+from traceanalyzer.files import read_whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,9 +34,7 @@ _NUMBERS = (
     *("sms", "bandwidth_gbs", "cache_mb", "link_gbs", "host_gbs"),
     *("threads_per_sm", "shared_kb_per_sm", "fp32_lanes_per_sm"),
 )
-_KEYS = frozenset(
-    {*_NUMBERS, "name", "match", "match_with_sms", "source", "memory_gb", "launch_floor_us", "tensor", "vector"}
-)
+_KEYS = frozenset({*_NUMBERS, "name", "match", "match_with_sms", "source", "memory_gb", "tensor", "vector"})
 
 
 @dataclass(frozen=True)
@@ -66,8 +65,6 @@ class Hardware:
     """Bytes of shared memory of an SM."""
     fp32_lanes_per_sm: int | None = None
     """Multiply-adds in fp32 that an SM starts in a cycle."""
-    launch_floor_ns: float | None = None
-    """Shortest kernel that profilers record, where it was measured."""
     match_with_sms: tuple[re.Pattern[str], ...] = ()
     """Names that it shares with other products: the number of SMs must be recorded and be its own."""
     stated: bool = False
@@ -127,7 +124,7 @@ class HardwareTable:
         if extra is None:
             return _builtin()
         try:
-            added = _parse(extra.read_text(encoding="utf-8"))
+            added = _parse(read_whole(extra).decode())
         except (
             OSError,
             UnicodeDecodeError,
@@ -135,6 +132,9 @@ class HardwareTable:
             KeyError,
             ValueError,
             TypeError,
+            AttributeError,
+            OverflowError,
+            RecursionError,
             re.error,
         ) as error:
             raise UnreadableInputError(f"{extra}: not a valid hardware table: {error}") from error
@@ -206,7 +206,7 @@ def _parse(text: str) -> tuple[Hardware, ...]:
 def _hardware(entry: dict[str, Any]) -> Hardware:
     """One entry of a file. Raises KeyError, TypeError or ValueError where it makes no sense."""
     _check(entry)
-    cache, shared, floor = entry.get("cache_mb"), entry.get("shared_kb_per_sm"), entry.get("launch_floor_us")
+    cache, shared = entry.get("cache_mb"), entry.get("shared_kb_per_sm")
     link, host, sizes = entry.get("link_gbs"), entry.get("host_gbs"), entry.get("memory_gb", [])
     return Hardware(
         name=entry["name"],
@@ -223,7 +223,6 @@ def _hardware(entry: dict[str, Any]) -> Hardware:
         threads_per_sm=entry.get("threads_per_sm"),
         shared_per_sm=None if shared is None else int(shared * KIBI),
         fp32_lanes_per_sm=entry.get("fp32_lanes_per_sm"),
-        launch_floor_ns=None if floor is None else floor * 1e3,
         match_with_sms=tuple(re.compile(pattern, re.IGNORECASE) for pattern in entry.get("match_with_sms", [])),
     )
 

@@ -10,6 +10,7 @@ import numpy as np
 from traceanalyzer.analysis.joined.knowledge import Knowledge
 from traceanalyzer.analysis.measure import Measurements, measure_ranks
 from traceanalyzer.analysis.ranks.compare import RankComparison, compare_ranks
+from traceanalyzer.analysis.ranks.one_run import refuse_several_runs
 from traceanalyzer.errors import EmptyRecordingError
 
 if TYPE_CHECKING:
@@ -51,13 +52,15 @@ def measured(run: Run, selection: Selection | None = None, knowledge: Knowledge 
     """Measure a run, or the selected part of it. The ranks that are not selected still count where ranks wait for each
     other.
 
-    Raises EmptyRecordingError, naming what there is, for a rank, device or step that the recording does not have.
+    Raises EmptyRecordingError, naming what there is, for a rank, device or step that the recording does not have;
+    SeveralRunsError for recordings that are not ranks of one run.
     """
     selection = selection or Selection()
     chosen = _of_rank(run, selection.rank)
     traces = [only_device(t, selection.device) if i in chosen else t for i, t in enumerate(run.traces)]
     every = measure_ranks(traces, knowledge, selection.step)
     each = [every[i] for i in chosen]
+    refuse_several_runs(each)
     ranks = compare_ranks(each)
     for one in each:
         one.ranks = ranks

@@ -1,23 +1,33 @@
-"""The single tables people ask for, as rows of the analysis dataclasses; the commands and notebooks use these."""
+"""The tables there are: one list, which the report, the commands, the schemas, the page and the documentation read.
+
+A new table is a measurement in a file of `analysis/tables/`, a line here, and its help in `cli/table.py`.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from traceanalyzer.analysis.causes.gaps import GapSide
+from traceanalyzer.analysis.memory.measure import Site
+from traceanalyzer.analysis.ranks.compare import RankRow
+from traceanalyzer.analysis.ranks.skew import CollectiveSkew
 from traceanalyzer.analysis.replay.scenarios import buckets_of, faster
 from traceanalyzer.analysis.tables.budget import StepRow
 from traceanalyzer.analysis.tables.collectives import CollectiveStats
 from traceanalyzer.analysis.tables.copies import CopyStats
-from traceanalyzer.analysis.tables.gap_rows import GapRow, gap_rows
-from traceanalyzer.analysis.tables.kernels import KernelStats
+from traceanalyzer.analysis.tables.gap_rows import GapHistogramRow, GapRow, gap_rows
+from traceanalyzer.analysis.tables.kernels import ClassStats, KernelStats
 from traceanalyzer.analysis.tables.ops import OpStats
 from traceanalyzer.analysis.tables.path_rows import PathRow
+from traceanalyzer.analysis.tables.phases import PhaseStats
 from traceanalyzer.analysis.tables.syncs import SyncRow
+from traceanalyzer.diagnosis.remedies.advice import advise
 from traceanalyzer.errors import EmptyRecordingError
-from traceanalyzer.selection import measured
+from traceanalyzer.selection import Measured, measured
+from traceanalyzer.trace import Condition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,24 +37,102 @@ if TYPE_CHECKING:
     from traceanalyzer.selection import Knowledge, Selection
     from traceanalyzer.trace import Run
 
-OF_EVERY_RANK = ("gaps", "steps", "syncs")
-"""Tables that show all ranks unless one is asked for; the others speak of the critical rank."""
 
-TABLES: dict[str, tuple[type[Any], Callable[[Measurements], list[Any]]]] = {
-    "ops": (OpStats, lambda m: m.ops),
-    "kernels": (KernelStats, lambda m: m.kernels),
-    "steps": (StepRow, lambda m: m.step_rows),
-    "syncs": (SyncRow, lambda m: m.syncs),
-    "path": (PathRow, lambda m: m.path),
-    "copies": (CopyStats, lambda m: m.copies),
-    "comm": (CollectiveStats, lambda m: m.collectives),
-}
-"""Row type and measurement of each table but `gaps`, which has options of its own."""
+@dataclass(frozen=True)
+class Wanted:
+    """Which rows of a table are wanted."""
+
+    top: int | None = None
+    """The first rows, of single events the longest; None: all."""
+    min_us: float = 0.0
+    """Gaps of at least this length."""
 
 
-def row_type(name: str) -> type[Any]:
-    """The dataclass whose instances are the rows of a table: its columns, also where there are no rows."""
-    return GapRow if name == "gaps" else TABLES[name][0]
+ALL = Wanted()
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of measurements."""
+
+    name: str
+    """Its key in the report's `tables` and in documents."""
+    title: str
+    row: type[Any]
+    """The dataclass of its rows: its columns, also where there are no rows."""
+    rows: Callable[[Measured, Measurements, Wanted], list[Any]]
+    """Its rows for one rank of a measured run; more than are wanted do no harm."""
+    none: str
+    """What is said where it has no rows."""
+    command: str | None = None
+    """The command that prints all of it."""
+    long: bool = False
+    """Whether a report has its first rows only."""
+    of_every_rank: bool = False
+    """Whether the command shows all ranks unless one is asked for; else the critical rank's."""
+    events: str | None = None
+    """The column by which its rows, single events in time order, are longest; None: rows are in order of worth."""
+
+
+def _gaps(_: Measured, m: Measurements, wanted: Wanted) -> list[GapRow]:
+    gaps, steps = m.gaps, m.steps
+    chosen = (gaps.side == GapSide.INSIDE) & (gaps.duration >= wanted.min_us * 1e3)
+    if m.only_step is not None:
+        chosen &= (gaps.end > steps.start[0]) & (gaps.start < steps.end[-1])
+    index = np.flatnonzero(chosen)
+    if wanted.top is not None:
+        index = np.sort(index[np.argsort(-gaps.duration[index], kind="stable")[: wanted.top]])
+    return gap_rows(m, gaps, index)
+
+
+TABLES = (
+    Table("ranks", "Ranks", RankRow, lambda of, _, __: list(of.ranks.rows) if len(of.ranks.rows) > 1 else [],
+          "One rank was recorded."),
+    Table("steps", "Steps", StepRow, lambda _, m, __: m.step_rows if m.steps.found else [],
+          "No steps in this recording.", "steps", of_every_rank=True, events="duration_ms"),
+    Table("critical_path", "What carries the critical path", PathRow, lambda _, m, __: m.path,
+          "No device work in this recording: it has no critical path.", "path", long=True),
+    Table("phases", "Annotated phases", PhaseStats, lambda _, m, __: m.phases, "No phases in this recording."),
+    Table("gaps", "Longest idle gaps", GapRow, _gaps, "The GPU has no idle gap of that length in this recording.",
+          "gaps", long=True, of_every_rank=True, events="duration_ns"),
+    Table("gap_histogram", "Idle gaps by length", GapHistogramRow, lambda _, m, __: m.gap_histogram,
+          "The GPU has no idle gap in this recording."),
+    Table("syncs", "Waits for the device", SyncRow, lambda _, m, __: m.syncs,
+          "The CPU never blocks on the GPU in this recording.", "syncs", long=True, of_every_rank=True),
+    Table("kernel_classes", "Device time by kind of work", ClassStats, lambda _, m, __: m.class_rows,
+          "No kernels in this recording."),
+    Table("kernels", "Kernels by device time", KernelStats, lambda _, m, __: m.kernels,
+          "No kernels in this recording.", "kernels", long=True),
+    Table("ops", "Operators", OpStats, lambda _, m, __: m.ops, "No operators in this recording.", "ops", long=True),
+    Table("copies", "Memory copies", CopyStats, lambda _, m, __: m.copies,
+          "No memory copies in this recording.", "copies"),
+    Table("memory", "GPU memory at its peak, by line", Site,
+          lambda _, m, __: [site for device in m.memory_of_devices for site in device.sites],
+          "No memory snapshot in this recording.", long=True),
+    Table("collectives", "Collectives", CollectiveStats, lambda _, m, __: m.collectives,
+          "No collectives in this recording.", "comm"),
+    Table("skew", "Collectives across ranks: transfer and waiting", CollectiveSkew,
+          lambda of, _, __: list(of.ranks.collectives), "No collectives that several recorded ranks share."),
+    Table("conditions", "Conditions of the recording", Condition, lambda _, m, __: list(m.trace.conditions),
+          "No conditions were recorded."),
+)  # fmt: skip
+"""Every table, in the report's order."""
+
+BY_NAME = {table.name: table for table in TABLES}
+BY_COMMAND = {table.command: table for table in TABLES if table.command}
+
+
+def named(name: str) -> Table:
+    """The table of that name, or that the command of that name prints. Raises ValueError, naming what there is."""
+    table = BY_COMMAND.get(name) or BY_NAME.get(name)
+    if table is None:
+        raise ValueError(
+            f"there is no table {name!r}; tables: {', '.join([*BY_COMMAND, *(set(BY_NAME) - _COMMANDED)])}"
+        )
+    return table
+
+
+_COMMANDED = {table.name for table in BY_COMMAND.values()}
 
 
 def table(
@@ -52,38 +140,34 @@ def table(
     name: str,
     selection: Selection | None = None,
     knowledge: Knowledge | None = None,
-    *,
-    top: int | None = None,
-    min_us: float = 0.0,
+    wanted: Wanted = ALL,
 ) -> list[Any]:
-    """Rows of one table: `gaps` or a key of `TABLES`.
+    """Rows of a table, given by its name or its command's. Single events come in time order.
 
-    `top` keeps the first rows (of gaps the longest); `min_us` leaves out shorter gaps. Raises EmptyRecordingError,
-    naming what there is, for a rank, device or step that the recording does not have.
+    Raises EmptyRecordingError, naming what there is, for a rank, device or step that the recording does not have;
+    ValueError for a table that there is not.
     """
-    of = measured(run, selection, knowledge)
-    speaking = of.each if name in OF_EVERY_RANK else [of.critical]
-    if name == "gaps":
-        return _gaps(speaking, top, min_us)
-    rows = [row for m in speaking for row in TABLES[name][1](m)]
-    return rows[:top]
+    made, of = named(name), measured(run, selection, knowledge)
+    speaking = of.each if made.of_every_rank else [of.critical]
+    rows = [row for m in speaking for row in made.rows(of, m, wanted)]
+    if made.name == "gaps":
+        rows.sort(key=lambda row: row.start_ns)
+    return longest(rows, made.events, wanted.top) if made.events else rows[: wanted.top]
 
 
-def _gaps(speaking: list[Measurements], top: int | None, min_us: float) -> list[Any]:
-    rows = []
-    for m in speaking:
-        gaps, steps = m.gaps, m.steps
-        chosen = (gaps.side == GapSide.INSIDE) & (gaps.duration >= min_us * 1e3)
-        if m.only_step is not None:
-            chosen &= (gaps.end > steps.start[0]) & (gaps.start < steps.end[-1])
-        index = np.flatnonzero(chosen)
-        if top is not None:
-            index = np.sort(index[np.argsort(-gaps.duration[index], kind="stable")[:top]])
-        rows += gap_rows(m, gaps, index)
-    rows.sort(key=lambda row: row.start_ns)
-    if top is not None:
-        rows = sorted(sorted(rows, key=lambda row: -row.duration_ns)[:top], key=lambda row: row.start_ns)
-    return rows
+def longest(rows: list[Any], column: str, top: int | None) -> list[Any]:
+    """The `top` rows that are largest in a column, in the order in which they come."""
+    if top is None or len(rows) <= top:
+        return rows
+    kept = sorted(range(len(rows)), key=lambda i: -getattr(rows[i], column))[:top]
+    return [rows[i] for i in sorted(kept)]
+
+
+def report_tables(of: Measured, top: int) -> dict[str, list[Any]]:
+    """The tables of a report, of the critical rank: of long ones the first `top` rows, of gaps the longest first."""
+    tables = {one.name: one.rows(of, of.critical, Wanted(top)) for one in TABLES}
+    tables["gaps"].sort(key=lambda row: -row.duration_ns)
+    return {one.name: tables[one.name][:top] if one.long else tables[one.name] for one in TABLES}
 
 
 def predictions(
@@ -106,5 +190,5 @@ def predictions(
             f"{m.trace.path}: nothing to replay: it needs steps, API calls and device work; "
             "record some steps with CPU and CUDA activities"
         )
-    more = [faster(name, factor) for name, factor in speedups]
+    more = [*(one.offer.scenario for one in advise(m)), *(faster(name, factor) for name, factor in speedups)]
     return m.replay.what_if([*more, *(buckets_of(size) for size in bucket_mb)])

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from traceanalyzer.snapshot import Snapshot
+
 I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]
 I16 = NDArray[np.int16]
@@ -106,9 +108,17 @@ class OverheadKind(enum.IntEnum):
     """The application's own driver work: JIT compilation, lazy loading of kernels."""
 
 
-def column(dtype: type[np.generic], *, fill: int = -1, text: bool = False) -> Any:
-    """A table column of `dtype`, filled with `fill` where a reader has nothing; `text` marks string codes."""
-    return field(metadata={"dtype": np.dtype(dtype), "fill": fill, "text": text})
+MOST_DEVICES = 4096
+MOST_BYTES = 2**50
+MOST_ELEMENTS = 2**44
+MOST_RANKS = 2**24
+"""Beyond, a number is damage: no host has so many GPUs, no message or memory is so large, no run so wide."""
+
+
+def column(dtype: type[np.generic], *, fill: int = -1, text: bool = False, most: int | None = None) -> Any:
+    """A table column of `dtype`, filled with `fill` where a reader has nothing; `text` marks string codes; numbers
+    above `most` count as not recorded."""
+    return field(metadata={"dtype": np.dtype(dtype), "fill": fill, "text": text, "most": most})
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,7 +139,7 @@ class Table:
         made: dict[str, Any] = {}
         for f in fields(cls):
             if f.name in columns:
-                made[f.name] = np.ascontiguousarray(columns[f.name], dtype=f.metadata["dtype"])
+                made[f.name] = _fitting(columns[f.name], f.metadata)
             else:
                 made[f.name] = np.full(rows, f.metadata["fill"], dtype=f.metadata["dtype"])
             if made[f.name].shape != (rows,):
@@ -161,6 +171,22 @@ class Table:
         return pd.DataFrame(data)
 
 
+def _fitting(values: Any, what: Mapping[str, Any]) -> NDArray[Any]:
+    """The values as the column's type; what it does not hold, or is out of all reason, becomes its fill value."""
+    dtype, most, fill = what["dtype"], what["most"], what["fill"]
+    if isinstance(values, np.ndarray) and values.dtype == dtype and most is None:
+        return np.ascontiguousarray(values)
+    if dtype.kind not in "iu":
+        return np.ascontiguousarray(values, dtype=dtype)
+    given = np.asarray(values)
+    if given.dtype.kind == "O" or given.dtype == np.uint64:  # Python's integers may have any size
+        given = np.array([v if -(2**63) <= v < 2**63 else fill for v in given.tolist()], np.int64)
+    low, high = np.iinfo(dtype).min, np.iinfo(dtype).max if most is None else min(most, np.iinfo(dtype).max)
+    if len(given) and given.dtype.kind in "iu" and (given.min() < low or given.max() > high):
+        given = np.where((given >= low) & (given <= high), given, fill)
+    return np.ascontiguousarray(given, dtype=dtype)
+
+
 @dataclass(frozen=True, eq=False)
 class DeviceOps(Table):
     """Work that occupied a device: kernels, copies, memsets, whole graphs. Nothing else is device work."""
@@ -169,7 +195,7 @@ class DeviceOps(Table):
     name: I32 = column(np.int32, text=True)
     start: I64 = column(np.int64)
     end: I64 = column(np.int64)
-    device: I32 = column(np.int32)
+    device: I32 = column(np.int32, most=MOST_DEVICES - 1)
     """CUDA ordinal within the process, as recorded."""
     context: I32 = column(np.int32)
     stream: I32 = column(np.int32)
@@ -179,7 +205,7 @@ class DeviceOps(Table):
     """`external_id` of the host op that launched it, where recorded."""
     graph: I64 = column(np.int64)
     """CUDA graph it ran in, -1 if launched by itself or not recorded."""
-    bytes: I64 = column(np.int64)
+    bytes: I64 = column(np.int64, most=MOST_BYTES)
     copy_kind: U8 = column(np.uint8, fill=0)
     source_memory: U8 = column(np.uint8, fill=0)
     target_memory: U8 = column(np.uint8, fill=0)
@@ -244,7 +270,7 @@ class Waits(Table):
     kind: U8 = column(np.uint8, fill=0)
     start: I64 = column(np.int64)
     end: I64 = column(np.int64)
-    device: I32 = column(np.int32)
+    device: I32 = column(np.int32, most=MOST_DEVICES - 1)
     context: I32 = column(np.int32)
     stream: I32 = column(np.int32)
     """The stream that waits, or that the host waits for; -1: the whole context."""
@@ -252,6 +278,8 @@ class Waits(Table):
     event: I64 = column(np.int64)
     source_stream: I32 = column(np.int32)
     """The stream whose work is waited for, where recorded."""
+    record: I64 = column(np.int64)
+    """Correlation id of the call that recorded the event; -1 where that is not known."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -272,7 +300,7 @@ class DeviceRanges(Table):
     name: I32 = column(np.int32, text=True)
     start: I64 = column(np.int64)
     end: I64 = column(np.int64)
-    device: I32 = column(np.int32)
+    device: I32 = column(np.int32, most=MOST_DEVICES - 1)
     stream: I32 = column(np.int32)
 
 
@@ -281,12 +309,12 @@ class MemoryEvents(Table):
     """Allocations (positive bytes) and frees (negative) of the framework's allocator."""
 
     start: I64 = column(np.int64)
-    device: I32 = column(np.int32)
+    device: I32 = column(np.int32, most=MOST_DEVICES - 1)
     """CUDA ordinal; -1 is host memory."""
-    bytes: I64 = column(np.int64)
-    allocated: I64 = column(np.int64)
+    bytes: I64 = column(np.int64, most=MOST_BYTES)
+    allocated: I64 = column(np.int64, most=MOST_BYTES)
     """Total bytes allocated after the event, -1 if not recorded."""
-    reserved: I64 = column(np.int64)
+    reserved: I64 = column(np.int64, most=MOST_BYTES)
 
 
 @dataclass(frozen=True, eq=False)
@@ -297,7 +325,7 @@ class GpuMetrics(Table):
     """The counter as the recorder names it, with its unit: `SMs Active [Throughput %]`."""
     start: I64 = column(np.int64)
     """Time of the sample."""
-    device: I32 = column(np.int32)
+    device: I32 = column(np.int32, most=MOST_DEVICES - 1)
     value: I64 = column(np.int64)
 
 
@@ -307,12 +335,12 @@ class Collectives(Table):
 
     name: I32 = column(np.int32, text=True)
     """Collective as the framework names it (`allreduce`, `_allgather_base`)."""
-    in_elements: I64 = column(np.int64)
-    out_elements: I64 = column(np.int64)
+    in_elements: I64 = column(np.int64, most=MOST_ELEMENTS)
+    out_elements: I64 = column(np.int64, most=MOST_ELEMENTS)
     dtype: I32 = column(np.int32, text=True)
     group: I32 = column(np.int32, text=True)
     """Process group: its description where recorded, else its name."""
-    group_size: I32 = column(np.int32)
+    group_size: I32 = column(np.int32, most=MOST_RANKS)
     ranks: I32 = column(np.int32, text=True)
     sequence: I64 = column(np.int64)
     """Number of the operation in its communicator, the same on all its ranks."""
@@ -498,8 +526,15 @@ class Trace:
     collected: Collected = Collected()
     health: Health = Health()
     epoch_ns: int = 0
+    memory: Snapshot | None = None
+    """The CUDA memory snapshot of the same process, where the capture carries it."""
     window: tuple[int, int] | None = None
     """Start and end of the recording as the recorder states them, ns."""
+
+    def __repr__(self) -> str:
+        rank = "" if self.rank is None else f", rank {self.rank}"
+        counts = f"{len(self.device_ops):,} device ops, {len(self.api_calls):,} API calls"
+        return f"<Trace {self.path}: {self.source}{rank}, {counts}>"
 
     @property
     def rank(self) -> int | None:
@@ -547,3 +582,7 @@ class Run:
     failures: tuple[Failure, ...] = ()
     logs: tuple[Trace, ...] = ()
     """Timing logs that were joined with the traces of the same ranks."""
+
+    def __repr__(self) -> str:
+        ranks = ", ".join(repr(trace) for trace in self.traces[:3])
+        return f"<Run of {len(self.traces)}: {ranks}{', ...' if len(self.traces) > 3 else ''}>"

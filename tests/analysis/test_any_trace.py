@@ -6,10 +6,11 @@ import math
 from dataclasses import fields, is_dataclass
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.analysis.build import TraceBuilder
+from tests.examples import tried
 from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.trace import DeviceOpKind, OverheadKind, RangeKind
 
@@ -56,7 +57,7 @@ def finite(value) -> bool:
     return not isinstance(value, float) or math.isfinite(value)
 
 
-@settings(max_examples=300, deadline=None)
+@tried(3)
 @given(any_rows)
 def test_devices_add_up(rows):
     for row in measure(rows).devices:
@@ -65,7 +66,7 @@ def test_devices_add_up(rows):
         assert row.largest_gap_ms <= row.idle_ms + 1e-9
 
 
-@settings(max_examples=300, deadline=None)
+@tried(3)
 @given(any_rows)
 def test_budgets_are_partitions_of_the_steps(rows):
     measured = measure(rows)
@@ -82,7 +83,7 @@ def test_budgets_are_partitions_of_the_steps(rows):
     assert (sum(budgets.idle_by_cause.values()) == budgets.idle).all()
 
 
-@settings(max_examples=300, deadline=None)
+@tried(3)
 @given(any_rows)
 def test_no_operator_takes_negative_time(rows):
     for row in measure(rows).ops:
@@ -90,7 +91,7 @@ def test_no_operator_takes_negative_time(rows):
         assert row.device_self_ms >= 0
 
 
-@settings(max_examples=300, deadline=None)
+@tried(3)
 @given(any_rows)
 @example(([], [], [], []))
 def test_every_measurement_is_made_of_finite_figures(rows):

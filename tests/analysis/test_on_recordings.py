@@ -8,18 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.recorded import EVERY, label
 from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.analysis.tables.kernels import class_stats, kernel_stats
 from traceanalyzer.analysis.tables.launches import measure_launches
 from traceanalyzer.analysis.tables.ops import op_stats
 
-SHARED = Path(__file__).resolve().parents[3] / "shared" / "traces"
-RECORDINGS = sorted(p for p in SHARED.glob("*/*.gz") if p.parent.name != "large")
 MAX_OTHER = 0.05
-UNKNOWN_PROGRAMS = ("public_cloverleaf",)
-"""A hydrodynamics code: its kernels are of no class there is."""
-
-pytestmark = pytest.mark.skipif(not RECORDINGS, reason="the shared recordings are not here")
 
 
 @cache
@@ -29,15 +24,13 @@ def contexts(path: Path) -> tuple[Measurements, ...]:
     return tuple(Measurements(trace) for trace in load([path]).traces)
 
 
-@pytest.fixture(params=RECORDINGS, ids=lambda p: f"{p.parent.name}/{p.name}")
+@pytest.fixture(params=EVERY, ids=label)
 def recording(request: pytest.FixtureRequest) -> tuple[Path, tuple[Measurements, ...]]:
     return request.param, contexts(request.param)
 
 
 def test_nearly_all_kernel_time_has_a_class(recording: tuple[Path, tuple[Measurements, ...]]) -> None:
-    path, processes = recording
-    if path.name.startswith(UNKNOWN_PROGRAMS):
-        pytest.skip("kernels of no known class")
+    _, processes = recording
     for ctx in processes:
         ops = ctx.trace.device_ops
         kernel_time = (ops.end - ops.start)[ctx.is_kernel]

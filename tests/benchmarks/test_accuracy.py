@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.accuracy import ABLATIONS, PAGE, SHARED, Recording, error, labelled, samples, scenario_of
+from benchmarks.accuracy import ABLATIONS, PAGE, Recording, error, labelled, samples, scenario_of
 from benchmarks.calibration import SHARES, Sensitivity, cross_validated
+from tests.recorded import RECORDINGS
 from traceanalyzer.analysis.replay.scenarios import SCENARIOS
-
-FOLDERS = [folder for folder in (SHARED, ABLATIONS) if folder.exists()]
 
 
 def recordings() -> list[Recording]:
-    return [*(r for folder in FOLDERS for r in labelled(folder)), *samples()]
+    return [*(r for folder in (RECORDINGS, ABLATIONS) for r in labelled(folder)), *samples()]
 
 
 def test_the_page_has_every_labelled_recording() -> None:

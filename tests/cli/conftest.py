@@ -20,7 +20,7 @@ class Asked:
         self.paths: list[tuple[str, ...]] = []
         self.narrow: dict[str, object] = {}
         self.failures: tuple[Failure, ...] = ()
-        self.rows = {**tables(), "comm": tables()["collectives"]}
+        self.rows = {**tables(), "comm": tables()["collectives"], "path": tables()["critical_path"]}
 
 
 @pytest.fixture
@@ -33,8 +33,8 @@ def asked(monkeypatch):
         progress(1, 2)
         return Run((), asked.failures)
 
-    def table(run, name, selection, knowledge, **rows_wanted):
-        asked.narrow = {"selection": selection, "knowledge": knowledge, **rows_wanted}
+    def table(run, name, selection, knowledge, wanted):
+        asked.narrow = {"selection": selection, "knowledge": knowledge, "wanted": wanted}
         return asked.rows[name]
 
     monkeypatch.setattr(traceanalyzer.ingest, "load", load)

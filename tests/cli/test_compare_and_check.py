@@ -139,7 +139,7 @@ def test_documented_commands_run(folder, run, command):
 
 def parse(words):
     """Whether a command takes these arguments, without running it."""
-    command, context = cli, click.Measurements(cli, **cli.context_settings)
+    command, context = cli, click.Context(cli, **cli.context_settings)
     while isinstance(command, click.Group):
         command = command.get_command(context, words[0])
         words = words[1:]

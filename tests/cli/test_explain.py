@@ -28,5 +28,13 @@ def test_all_findings_are_listed() -> None:
 def test_an_unknown_finding_is_a_usage_error() -> None:
     status, text = explain("slowness")
     assert status == 2
-    assert "there is no finding 'slowness'" in text
-    assert "did you mean launch-bound?" in explain("launch_bound")[1]
+    assert "there is no finding, metric or column 'slowness'" in text
+    assert "did you mean launch-bound?" in explain("launch_bond")[1]
+
+
+def test_a_metric_is_explained_with_its_place_and_unit() -> None:
+    status, text = explain("gpu_busy_share")
+    assert status == 0
+    assert "(share)" in text
+    assert "in metrics" in text
+    assert explain("budget_ms.idle")[0] == 0

@@ -51,7 +51,7 @@ def test_a_missing_file_is_one_line():
 def test_a_terminal_without_unicode_gets_something_readable():
     done = python(PRINT_REPORT.format(report="hostile", times=1), env={**os.environ, "PYTHONIOENCODING": "ascii"})
     assert (done.returncode, done.stderr) == (0, b"")
-    assert b"Summary\n-------\n" in done.stdout
+    assert b"Findings\n--------\n" in done.stdout
 
 
 def test_closed_standard_streams_are_no_traceback(tmp_path):

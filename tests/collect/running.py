@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 SCRIPTS = Path(__file__).parent / "scripts"
 SMALL = ("--wait", "2", "--unprofiled-steps", "5", "--warmup", "1", "--active", "2")
-"""A recording of ten steps."""
+"""A recording of ten steps, or of up to twenty while they are not steady."""
 ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1"}
 
 

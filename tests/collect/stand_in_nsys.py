@@ -31,8 +31,11 @@ def main():
         log.write(json.dumps([verb, *words]) + "\n")
     flags = dict(word[2:].split("=", 1) for word in words if word.startswith("--") and "=" in word)
     if verb == "export":
+        if os.environ.get("STAND_IN_SAYS") == "error":
+            return 1
         secret_export(Path(flags["output"]))
         return 0
+    Path(flags["output"] + ".qdstrm").write_text(f"TOKEN={SECRET}")
     command = words[next(i for i, word in enumerate(words) if not word.startswith("--")) :]
     status = subprocess.call(command)
     if "capture-range" not in flags:

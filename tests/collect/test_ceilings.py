@@ -88,7 +88,7 @@ def test_what_makes_no_sense_is_left_out(stated):
 def test_without_a_gpu_the_recording_goes_on(tmp_path):
     pytest.importorskip("torch")
     folder = tmp_path / "capture"
-    done = collect("torch", "-o", folder, "--ceilings", *SMALL, "--", SCRIPTS / "train.py", 12, CUDA_VISIBLE_DEVICES="")
+    done = collect("torch", "-o", folder, "--ceilings", *SMALL, "--", SCRIPTS / "train.py", 40, CUDA_VISIBLE_DEVICES="")
     assert done.returncode == 0
     assert "ceilings were not measured" in done.stderr
     assert json.loads((folder / "environment.json").read_text())["ceilings"] is None

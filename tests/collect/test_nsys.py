@@ -54,11 +54,39 @@ def test_a_whole_run_is_exported_scrubbed_and_keeps_its_status(tmp_path, stand_i
     assert "--include-blobs=true" in export
 
 
+@pytest.mark.parametrize(
+    ("says", "options", "left"),
+    [
+        ("", ("--keep-report",), {"nsys.sqlite", "nsys.nsys-rep", "environment.json"}),
+        ("error", (), {"environment.json"}),
+        ("error", ("--keep-report",), {"nsys.nsys-rep", "environment.json"}),
+    ],
+)
+def test_nothing_that_nsys_wrote_stays_unless_asked_for(tmp_path, stand_in, says, options, left):
+    environment, _ = stand_in
+    folder = tmp_path / "capture"
+    command = (sys.executable, "-c", "")
+    done = collect("nsys", "-o", folder, "--whole-run", *options, "--", *command, STAND_IN_SAYS=says, **environment)
+    assert done.returncode == 0
+    assert ("nsys export failed with status 1" in done.stderr) == (says == "error")
+    assert {file.name for file in folder.iterdir()} == left
+
+
+def test_nsys_is_cleaned_up_after_where_the_folder_is_refused(tmp_path, stand_in):
+    environment, _ = stand_in
+    (tmp_path / "capture").mkdir()
+    (tmp_path / "capture" / "nsys.sqlite").touch()
+    done = collect("nsys", "-o", tmp_path / "capture", "--whole-run", "--", sys.executable, "-c", "", **environment)
+    assert done.returncode == 1
+    assert "holds a capture already" in done.stderr
+    assert [file.name for file in (tmp_path / "capture").iterdir()] == ["nsys.sqlite"]
+
+
 def test_chosen_steps_need_a_script_on_a_gpu(tmp_path, stand_in):
     pytest.importorskip("torch")
     environment, log = stand_in
     folder = tmp_path / "capture"
-    done = collect("nsys", "-o", folder, *SMALL, "--", SCRIPTS / "train.py", 12, **environment)
+    done = collect("nsys", "-o", folder, *SMALL, "--", SCRIPTS / "train.py", 40, **environment)
     assert done.returncode == 0
     assert "the script does not use CUDA" in done.stderr
     assert "nsys left no report" in done.stderr

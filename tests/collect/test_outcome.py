@@ -14,7 +14,7 @@ from traceanalyzer.collect.ranks import own_file
 @pytest.mark.parametrize(
     ("options", "phase", "steps", "said"),
     [
-        ({}, "timing", 14, "it ended after 14 steps, a recording needs 36 (--wait 10, --unprofiled-steps 20"),
+        ({}, "timing", 14, "it ended after 14 steps, a recording needs 41 (--wait 10, --unprofiled-steps 20"),
         ({"recorder": "timing"}, "attached", 4, "it ended after 4 steps, a recording needs 11 (--wait 10)"),
         ({}, "attached", 0, "no step was found"),
         ({"step_on": "x"}, "attached", 0, "no function that matches --step-on 'x' was called"),

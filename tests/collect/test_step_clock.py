@@ -31,6 +31,9 @@ class Event:
         self.host.recorded += 1
         self.at_ms = self.host.now_ms + HOST_AHEAD_MS
 
+    def query(self) -> bool:
+        return True
+
     def elapsed_time(self, other: Event) -> float:
         return other.at_ms - self.at_ms
 
@@ -41,6 +44,17 @@ def timed(host: Host, steps: list[float]) -> StepClock:
     for number, step_ms in enumerate(steps, start=1):
         host.now_ms += step_ms
         assert clock.lap() == (number == len(steps))
+    return clock
+
+
+def until_steady(host: Host, steps: list[float], least: int, most: int) -> StepClock:
+    """A clock that has timed steps until it said that it was done, or the steps ended."""
+    clock = StepClock(least, most)
+    clock.start()
+    for step_ms in steps:
+        host.now_ms += step_ms
+        if clock.lap():
+            break
     return clock
 
 
@@ -68,3 +82,26 @@ def test_the_host_is_read_where_there_is_no_device(monkeypatch):
     measured = timed(Host(monkeypatch, device=False), [4.0, 2.0, 3.0]).measured()
     assert (measured["clock"], measured["cuda_ms"]) == ("host", None)
     assert measured["step_time_ms"] == pytest.approx(3)
+
+
+@pytest.mark.parametrize("device", [True, False])
+def test_steps_are_timed_until_they_are_steady_and_only_those_count(monkeypatch, device):
+    warm_up = [57.0, 50.0, 3.0, 48.0, 40.0, 51.0, 30.0, 45.0, 20.0, 12.0]
+    found = until_steady(Host(monkeypatch, device=device), [*warm_up, *[11.0, 11.2] * 20], 10, 30).measured()
+    assert found["steady"]
+    assert (found["steps"], found["timed_steps"]) == (10, 20)
+    assert 11.0 <= found["low_ms"] <= found["step_time_ms"] <= found["high_ms"] <= 11.2
+    assert found["series_ms"][:2] == pytest.approx([57.0, 50.0])
+    assert found["wall_mean_ms"] == pytest.approx(11.1)
+
+
+def test_steps_that_never_settle_are_timed_up_to_the_limit_and_said_so(monkeypatch):
+    found = until_steady(Host(monkeypatch, device=True), [20.0, 40.0] * 50, 10, 30).measured()
+    assert (found["steady"], found["steps"], found["timed_steps"]) == (False, 30, 30)
+    assert (found["low_ms"], found["high_ms"]) == pytest.approx((20, 40))
+
+
+def test_short_steps_that_share_few_events_are_judged_by_the_host(monkeypatch):
+    found = until_steady(Host(monkeypatch, device=True), [1.0] * 60, 20, 60).measured()
+    assert (found["steady"], found["steps"], found["clock"]) == (True, 20, "cuda_events")
+    assert (found["low_ms"], found["step_time_ms"], found["high_ms"]) == pytest.approx((1, 1, 1))

@@ -12,7 +12,7 @@ pytest.importorskip("torch")
 
 
 def test_calls_of_the_outermost_module_without_an_optimizer(tmp_path):
-    done = collect("torch", "-o", tmp_path, *SMALL, "--", sys.executable, SCRIPTS / "infer.py", 20)
+    done = collect("torch", "-o", tmp_path, *SMALL, "--", sys.executable, SCRIPTS / "infer.py", 40)
     assert done.stdout == "0\n", "no hook may stay when the recording is complete"
     assert recorded_steps(tmp_path / "trace.rank0.json.gz") == 2
 
@@ -29,6 +29,6 @@ def test_training_supersedes_an_evaluation_and_its_first_optimizer_leads(tmp_pat
 
 
 def test_a_function_named_by_its_qualified_name(tmp_path):
-    done = collect("torch", "-o", tmp_path, *SMALL, "--step-on", r"__main__\.answer$", "--", SCRIPTS / "infer.py", 20)
+    done = collect("torch", "-o", tmp_path, *SMALL, "--step-on", r"__main__\.answer$", "--", SCRIPTS / "infer.py", 40)
     assert done.returncode == 0, done.stderr
     assert recorded_steps(tmp_path / "trace.rank0.json.gz") == 2

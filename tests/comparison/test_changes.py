@@ -1,7 +1,7 @@
 """Which parts are matched, what a change is called, and that nothing is lost."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.comparison.build import idle, part, report
@@ -147,7 +147,6 @@ parts = st.lists(
 )
 
 
-@settings(deadline=None)
 @given(parts, parts)
 def test_every_part_is_in_exactly_one_change(a, b):
     groups = match_parts(a, b)
@@ -157,7 +156,6 @@ def test_every_part_is_in_exactly_one_change(a, b):
     assert sum(c.difference_ms for c in result.changes) == pytest.approx(result.b.step_ms - result.a.step_ms)
 
 
-@settings(deadline=None)
 @given(parts)
 def test_a_step_is_no_different_from_itself(a):
     assert all(link.how is How.SAME for group in match_parts(a, a) for link in group.links)

@@ -10,7 +10,7 @@ from tests.comparison.build import idle, part, report
 from tests.report.reports import HOSTILE, empty
 from traceanalyzer.analysis.ranks.compare import RankRow
 from traceanalyzer.comparison.compare import compare_reports
-from traceanalyzer.comparison.render import comparison_as_csv, comparison_as_markdown, comparison_as_terminal
+from traceanalyzer.comparison.render import ComparisonPage
 from traceanalyzer.errors import EmptyRecordingError, UnreadableInputError
 from traceanalyzer.report.json import dump, render_json
 from traceanalyzer.trace import Condition
@@ -114,7 +114,7 @@ def test_nothing_to_compare():
 
 @pytest.mark.parametrize("width", [60, 80, 200])
 def test_the_page_fits_the_terminal_and_the_changes_sum_up(width):
-    text = comparison_as_terminal(compare_reports(A, B, ("before.json", "after.json")), width)
+    text = ComparisonPage(compare_reports(A, B, ("before.json", "after.json"))).terminal(width)
     assert max(map(len, text.splitlines())) <= width
     assert "Where the difference comes from" in text
     assert "before.json" in text
@@ -123,11 +123,11 @@ def test_the_page_fits_the_terminal_and_the_changes_sum_up(width):
 def test_hostile_names_break_no_page():
     hostile = report(*(part(name or None, name, 1.0 + i) for i, name in enumerate(HOSTILE)))
     result = compare_reports(hostile, B, ("<script>|a\n", "b"))
-    text = comparison_as_markdown(result)
+    text = ComparisonPage(result).markdown()
     assert "<script>" not in text.replace("`", "").replace("\\<", "") or "`<script>" in text
-    assert "\x1b" not in comparison_as_terminal(result)
+    assert "\x1b" not in ComparisonPage(result).terminal()
     json.loads(dump(result))
-    assert len(comparison_as_csv(result).splitlines()) == 1 + len(result.changes)
+    assert len(ComparisonPage(result).csv().splitlines()) == 1 + len(result.changes)
 
 
 def test_the_json_has_everything_under_plain_names():

@@ -11,7 +11,7 @@ from traceanalyzer.comparison.compare import compare_reports
 from traceanalyzer.comparison.limits import Limit, LimitError, check_limits
 from traceanalyzer.comparison.metrics import figures_by_path
 from traceanalyzer.comparison.policy import read_policy
-from traceanalyzer.comparison.verdicts import Checked, as_junit, as_markdown, as_plain_values, as_terminal
+from traceanalyzer.comparison.verdicts import Checked
 from traceanalyzer.errors import UnreadableInputError
 
 BASE = report(part("aten::mm", "gemm", 5), idle("sync", 5, "aten::item", "cudaStreamSynchronize"))
@@ -157,7 +157,7 @@ LIMITS = [
 
 
 def test_junit_has_a_case_a_limit():
-    suite = ElementTree.fromstring(as_junit(checked(*LIMITS, allow_missing=True)))[0]  # noqa: S314
+    suite = ElementTree.fromstring(checked(*LIMITS, allow_missing=True).junit())[0]  # noqa: S314
     assert {key: suite.get(key) for key in ("tests", "failures", "skipped")} == {
         "tests": "3",
         "failures": "1",
@@ -173,14 +173,14 @@ def test_junit_has_a_case_a_limit():
     assert "Slower" in (suite.findtext("system-out") or "")
 
 
-@pytest.mark.parametrize("draw", [as_terminal, as_markdown])
+@pytest.mark.parametrize("draw", [Checked.terminal, Checked.markdown])
 def test_people_read_the_answer_first(draw):
     assert draw(checked(*LIMITS)).lstrip("*").startswith("2 of 3 limits breached")
     assert draw(checked(LIMITS[1])).lstrip("*").startswith("The limit holds.")
 
 
 def test_programs_read_each_limit():
-    said = json.loads(json.dumps(as_plain_values(checked(*LIMITS))))
+    said = json.loads(json.dumps(checked(*LIMITS).values()))
     assert said["passed"] is False
     assert [(limit["metric"], limit["outcome"], limit["holds"]) for limit in said["limits"]] == [
         ("step_time_ms.mean", "breach", False),

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from functools import cache
-from pathlib import Path
 
 import pytest
 
 import traceanalyzer as ta
+from tests.recorded import ranks, recording
 from traceanalyzer.report.json import dump
-
-SHARED = Path(__file__).resolve().parents[3] / "shared" / "traces"
 
 PAIRS = {
     # What changed, as `manifest.json` beside the recordings says; then how it shows.
@@ -26,9 +24,9 @@ PAIRS = {
     "ranks2/straggler.fix": ("compute", "fewer_calls", "aten::mm"),
     "ranks2/tensor_parallel.fix": ("exposed_communication", "gone", "all_reduce"),
     "ablations/copy_pinned.without": ("exposed_copy", "gone", "HtoD"),
-    "ablations/ddp_exposed.without": ("exposed_communication", "gone", "all_reduce"),
+    "pairs/ddp_exposed_large.without": ("exposed_communication", "gone", "all_reduce"),
     "ablations/graph_decode.without": ("idle", "less_idle", "launching"),
-    "ablations/input_dominant.without": ("idle", "less_idle", "input"),
+    "pairs/input_slow.without": ("idle", "less_idle", "input"),
     "ablations/item_long_layers.without": ("idle", "less_idle", "aten::_local_scalar_dense"),
     "ablations/item_small_layers.without": ("idle", "less_idle", "aten::_local_scalar_dense"),
     "ablations/straggler_compute.without": ("compute", "fewer_calls", "aten::mm"),
@@ -36,7 +34,7 @@ PAIRS = {
 }
 HIDDEN = "ablations/python_hidden.without"
 """Host work that the GPU hides was removed: nothing changed that anyone waits for."""
-AGAIN = ("copy_pinned", "graph_decode", "python_hidden", "tp_small", "ddp_exposed", "item_long_layers")
+AGAIN = ("copy_pinned", "graph_decode", "python_hidden", "tp_small", "item_long_layers")
 """Programs that were recorded again, with synchronisation events, and whose steps took as long."""
 
 
@@ -44,14 +42,6 @@ AGAIN = ("copy_pinned", "graph_decode", "python_hidden", "tp_small", "ddp_expose
 def comparison(after: str, before: str | None = None):
     stem = after.rsplit(".", 1)[0] if before is None else before
     return ta.compare(ranks(stem if before else f"{stem}.base"), ranks(after))
-
-
-def ranks(name: str) -> list[Path]:
-    one = SHARED / f"{name}.json.gz"
-    found = [one] if one.exists() else sorted(SHARED.glob(f"{name}.rank*.json.gz"))
-    if not found:
-        pytest.skip("the shared recordings are not here")
-    return found
 
 
 @pytest.mark.parametrize("after", PAIRS)
@@ -89,7 +79,7 @@ def test_the_same_program_recorded_again_is_no_significant_change(name):
     assert "recorder's options" in [c.name for c in result.conditions]
 
 
-@pytest.mark.parametrize("name", ["straggler_compute", "input_dominant", "item_small_layers"])
+@pytest.mark.parametrize("name", ["straggler_compute", "item_small_layers"])
 def test_where_the_machine_was_faster_it_is_said_that_the_work_is_the_same(name):
     result = comparison(f"ablations/{name}.base.syncevents", f"ablations/{name}.base")
     assert result.step.significant
@@ -120,7 +110,7 @@ def test_saved_reports_say_what_fresh_ones_do(name, tmp_path):
 
 @pytest.mark.parametrize("name", ["item_every_layer", "slow_dataloader", "tiny_mlp_infer"])
 def test_recorders_can_be_mixed(name):
-    result = ta.compare(ranks(f"kineto/{name}.base"), SHARED / "nsys" / f"{name}.base.sqlite.gz")
+    result = ta.compare(ranks(f"kineto/{name}.base"), recording(f"nsys/{name}.base"))
     assert result.conditions[0].name == "recorder"
     compute = [c for c in result.changes if c.part == "compute"]
     # The longest template names are written in two ways.

@@ -1,4 +1,4 @@
-"""The roofline on every shared recording with shapes: nearly all is modelled, and what is above it is explained."""
+"""The roofline on every recording with shapes: nearly all is modelled, and what is above it is explained."""
 
 from __future__ import annotations
 
@@ -7,18 +7,15 @@ from pathlib import Path
 import pytest
 
 import traceanalyzer
+from tests.recorded import KINETO, label, recording
 from traceanalyzer.ingest import load
 
-SHARED = Path(__file__).resolve().parents[3] / "shared" / "traces"
-RECORDINGS = [path for folder in ("kineto", "ranks2") for path in sorted((SHARED / folder).glob("*.json.gz"))]
-
-pytestmark = pytest.mark.skipif(not RECORDINGS, reason="the shared recordings are not here")
-
+RECORDINGS = [path for path in KINETO if path.parent.name in ("kineto", "ranks2")]
 MODELLED = 0.9
 """Share of compute-kernel time that has FLOPs and bytes (the bar)."""
 
 
-@pytest.mark.parametrize("path", RECORDINGS, ids=lambda p: p.name)
+@pytest.mark.parametrize("path", RECORDINGS, ids=label)
 def test_every_recording(path: Path) -> None:
     report = traceanalyzer.analyze(load([path]))
     roofline = report.metrics.roofline
@@ -39,6 +36,6 @@ def test_every_recording(path: Path) -> None:
 
 def test_products_in_tf32_are_predicted() -> None:
     """The recorded fix took 5.35 ms a step (manifest)."""
-    report = traceanalyzer.analyze(load([SHARED / "kineto" / "gemm_fp32.base.json.gz"]))
+    report = traceanalyzer.analyze(load([recording("kineto/gemm_fp32.base")]))
     (advice,) = [r for r in report.recommendations if r.id == "fp32-matmul"]
     assert advice.predicted_step_ms == pytest.approx(5.35, rel=0.1)

@@ -8,6 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from sqlite_utils import Database
 
 from tests.report.reports import full
 from traceanalyzer.errors import TraceAnalyzerError
@@ -214,7 +215,10 @@ def test_the_documentation_has_every_table_and_column(path):
         for line in (Path(__file__).parents[2] / "docs" / "history.md").read_text(encoding="utf-8").splitlines()
         if line.startswith("| `")
     }
-    with writing(path) as db:
+    with writing(path):
+        pass
+    with closing(sqlite3.connect(path)) as connection:
+        db = Database(connection)
         tables = {name: db[name].columns_dict for name in [*db.table_names(), *db.view_names()]}
     assert set(rows) == set(tables) - {"sqlite_sequence"}
     missing = [f"{name}.{column}" for name in rows for column in tables[name] if f"`{column}`" not in rows[name]]

@@ -260,7 +260,7 @@ def test_absolute_microseconds_are_exact(read):
     assert (ops.start[0], ops.end[0]) == (1712345678901234567, 1712345678901234568)
 
 
-@given(st.lists(st.decimals(-(10**15) * 4, 10**15 * 4, places=3), min_size=1, max_size=5))
+@given(st.lists(st.decimals(-(10**15) * 2, 10**15 * 4, places=3), min_size=1, max_size=5))
 def test_times_with_three_decimals_are_exact(values):
     assert starts_ns([str(v).encode() for v in values]).tolist() == [int(v * 1000) for v in values]
 

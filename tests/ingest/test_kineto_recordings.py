@@ -5,16 +5,15 @@ from __future__ import annotations
 import gzip
 from collections import Counter
 from decimal import Decimal
-from pathlib import Path
 
 import msgspec
 import pytest
 
+from tests.recorded import EVERY_FILE, KINETO, label
 from traceanalyzer.ingest import load
 from traceanalyzer.trace import DeviceOpKind, RangeKind
 
-SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "traces"
-RECORDINGS = sorted(path for path in SHARED.glob("*/*.json.gz") if path.parent.name != "large")
+SYNCS = [path for path in EVERY_FILE if "python_hidden.base.syncevents" in path.name]
 RAW = msgspec.json.Decoder(float_hook=Decimal)
 KINDS = {"kernel": DeviceOpKind.KERNEL, "gpu_memcpy": DeviceOpKind.MEMCPY, "gpu_memset": DeviceOpKind.MEMSET}
 HOST_KINDS = {"cpu_op": RangeKind.OP, "user_annotation": RangeKind.ANNOTATION, "python_function": RangeKind.PYTHON}
@@ -28,8 +27,7 @@ def placed(args) -> tuple[int, ...]:
     return tuple(args.get(key, -1) for key in ("device", "stream", "correlation", "bytes", "External id"))
 
 
-@pytest.mark.skipif(not RECORDINGS, reason="the shared recordings are not here")
-@pytest.mark.parametrize("path", RECORDINGS, ids=lambda p: p.name.removesuffix(".json.gz"))
+@pytest.mark.parametrize("path", [*KINETO, *SYNCS], ids=label)
 def test_every_row_of_a_real_recording_is_read_exactly(path):
     raw = RAW.decode(gzip.decompress(path.read_bytes()))
     rows = [e for e in raw["traceEvents"] if e["ph"] == "X"]
@@ -70,11 +68,3 @@ def test_every_row_of_a_real_recording_is_read_exactly(path):
     assert (health.clipped, health.lost, health.repaired, health.truncated) == (0, 0, 0, False)
     assert trace.rank == raw.get("distributedInfo", {}).get("rank")
     assert trace.epoch_ns == raw["baseTimeNanoseconds"]
-
-
-@pytest.mark.skipif(not RECORDINGS, reason="the shared recordings are not here")
-def test_a_large_recording_needs_no_repair():
-    (trace,) = load([SHARED / "large" / "gpt_50_steps.json.gz"]).traces
-    health = trace.health
-    assert (health.clipped, health.lost, health.repaired, health.truncated, health.notes) == (0, 0, 0, False, ())
-    assert len(trace.device_ops) == 38_850

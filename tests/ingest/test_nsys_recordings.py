@@ -9,13 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.recorded import NSYS, ROOT, label, recording
 from traceanalyzer.ingest import nsys
-from traceanalyzer.trace import DeviceOpKind, OverheadKind, RangeKind, Trace, WaitKind
+from traceanalyzer.trace import DeviceOpKind, Trace, WaitKind
 
-SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "traces" / "nsys"
-EXPORTS = sorted(SHARED.glob("*.sqlite.gz"))
-
-pytestmark = pytest.mark.skipif(not EXPORTS, reason="no real recordings beside the checkout")
+EXPORTS = [*NSYS, *sorted((ROOT / "sample_traces").glob("nsys_*/*.sqlite.gz"))]
 
 Lane = tuple[int, int]
 Spans = list[tuple[int, int]]
@@ -78,7 +76,7 @@ def spans_of(trace: Trace, device: int, kinds: tuple[DeviceOpKind, ...] = tuple(
     ]
 
 
-@pytest.mark.parametrize("packed", EXPORTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("packed", EXPORTS, ids=label)
 def test_device_totals_equal_those_of_the_raw_tables(packed: Path, tmp_path: Path) -> None:
     expected = raw_spans(open_copy(packed, tmp_path))
     seen = set()
@@ -96,7 +94,7 @@ def test_device_totals_equal_those_of_the_raw_tables(packed: Path, tmp_path: Pat
     assert seen == {(pid, device) for pid, device, _ in expected}
 
 
-@pytest.mark.parametrize("packed", EXPORTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("packed", EXPORTS, ids=label)
 def test_launches_are_joined_within_a_process(packed: Path, tmp_path: Path) -> None:
     db = open_copy(packed, tmp_path)
     query = (
@@ -119,7 +117,7 @@ def test_launches_are_joined_within_a_process(packed: Path, tmp_path: Path) -> N
         assert [name for _, name in ours] == [name for _, name in raw]
 
 
-@pytest.mark.parametrize("packed", EXPORTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("packed", EXPORTS, ids=label)
 def test_nothing_is_lost_or_private(packed: Path) -> None:
     traces = nsys.read(packed)
     health = traces[0].health
@@ -127,38 +125,11 @@ def test_nothing_is_lost_or_private(packed: Path) -> None:
     assert not [text for trace in traces for text in trace.strings if "/home/" in text or "/Users/" in text]
 
 
-def named(name: str) -> Path:
-    path = SHARED / name
-    if not path.exists():
-        pytest.skip("that recording is not there")
-    return path
-
-
-def test_two_processes_of_one_export() -> None:
-    first, second = nsys.read(named("public_mfu_2gpu_after.sqlite.gz"))
-    assert [len(t.device_ops.start[t.device_ops.kind == DeviceOpKind.KERNEL]) for t in (first, second)] == [1793, 1794]
-    assert ([d.id for d in first.devices], [d.id for d in second.devices]) == ([0], [1])
-    assert not {text for text in first.strings if "op_id" in text}
-    assert int((first.host_ranges.kind == RangeKind.OP).sum()) > 8000
-
-
 def test_waits_between_streams_name_both() -> None:
-    (trace,) = nsys.read(named("slow_dataloader.base.sqlite.gz"))
+    (trace,) = nsys.read(recording("nsys/slow_dataloader.base"))
     waits = trace.waits.take(trace.waits.kind == WaitKind.STREAM_WAIT_EVENT)
     assert len(waits) == 96
     assert {(s, t) for s, t in zip(waits.source_stream.tolist(), waits.stream.tolist(), strict=True)} == {
         (7, 30),
         (30, 7),
     }
-
-
-def test_whole_graphs_and_driver_overhead() -> None:
-    (trace,) = nsys.read(named("public_cudagraph_2025.5.2.sqlite.gz"))
-    assert int((trace.device_ops.kind == DeviceOpKind.GRAPH).sum()) == 2
-    assert int((trace.overheads.kind == OverheadKind.DRIVER).sum()) == 1
-    assert trace.process.name == "flameox-nsight-smoke"
-
-
-def test_the_device_is_found_through_the_map() -> None:
-    (trace,) = nsys.read(named("public_cloverleaf_a100.sqlite.gz"))
-    assert trace.devices[0].uid == "b17c6502-716a-c2c7-0f65-854136d5f79f"

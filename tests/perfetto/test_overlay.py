@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from tests import recorded
 from tests.analysis.causes.test_gaps import Program
 from traceanalyzer.cli import cli
 from traceanalyzer.errors import EmptyRecordingError, UnreadableInputError
@@ -24,8 +25,8 @@ from traceanalyzer.trace import Run
 DATA = Path(__file__).resolve().parents[1] / "data" / "gpu"
 RECORDING = DATA / "sync_bound.json.gz"
 COMPUTING = DATA / "compute_bound.json.gz"
-SHARED = Path(__file__).resolve().parents[3] / "shared" / "traces"
-KINETO = [RECORDING, DATA / "launch_bound.json.gz", *sorted((SHARED / "ablations").glob("*.base*.json.gz"))[:8]]
+RECORDED = [path for path in recorded.KINETO if path.parent.name == "ablations" and ".base" in path.name][:6]
+KINETO = [RECORDING, DATA / "launch_bound.json.gz", *RECORDED]
 
 
 def exact(document: bytes) -> dict:
@@ -142,7 +143,7 @@ def test_one_step_is_all_there_is_where_one_is_asked_for() -> None:
     for track in one.tracks[1:3]:
         assert 0 < len(track.start) < len({t.title: t for t in whole.tracks}[track.title].start)
     with pytest.raises(EmptyRecordingError):
-        build_overlay(run, step=99)
+        build_overlay(run, Selection(step=99))
 
 
 def test_a_recording_without_device_work_still_has_an_overlay() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from typing import TypeVar
 
 from traceanalyzer.analysis.tables.budget import StepRow
@@ -124,8 +124,9 @@ def full() -> Report:
 
 
 def known(measurement: type[T], **figures: object) -> T:
-    """A measurement of which only some figures are known; all others are None."""
-    return measurement(**{f.name: figures.get(f.name) for f in fields(measurement)})
+    """A measurement of which only some figures are known; all others are None, or what they are where left out."""
+    missing = {f.name: None for f in fields(measurement) if f.default is MISSING and f.default_factory is MISSING}
+    return measurement(**(missing | figures))
 
 
 METRICS = known(

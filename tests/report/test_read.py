@@ -10,7 +10,7 @@ from tests.report.reports import empty, full
 from traceanalyzer.errors import UnreadableInputError
 from traceanalyzer.report.json import render_json
 from traceanalyzer.report.read import report_from_json
-from traceanalyzer.report.table_rows import TABLE_ROWS
+from traceanalyzer.tables import BY_NAME
 
 SAMPLES = sorted(p.parent for p in Path(__file__).parents[2].glob("sample_traces/*/environment.json"))
 
@@ -29,7 +29,7 @@ def test_a_report_written_and_read_is_the_same(report):
 @pytest.mark.parametrize("capture", SAMPLES, ids=lambda p: p.name)
 def test_reports_of_recordings_come_back_whole(capture):
     report = traceanalyzer.analyze(capture)
-    assert set(report.tables) <= set(TABLE_ROWS)
+    assert set(report.tables) <= set(BY_NAME)
     text = render_json(report)
     back = report_from_json(text)
     assert render_json(back) == text

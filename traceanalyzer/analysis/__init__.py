@@ -1,1 +1,1 @@
-"""Measurements: one a module, each `Context -> frozen dataclass or rows`. No I/O, no verdicts."""
+"""Measurements: one a module, each a layer -> frozen dataclass or rows. No I/O, no verdicts."""

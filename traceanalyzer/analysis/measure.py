@@ -5,10 +5,12 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
+from traceanalyzer.analysis.memory.measure import measured as measure_memory
+from traceanalyzer.analysis.memory.stats import stats_of_events, stats_of_snapshot
 from traceanalyzer.analysis.ranks.compare import why_not_one_run
 from traceanalyzer.analysis.replay.replayed_path import replayed_path_time
 from traceanalyzer.analysis.replay.unprofiled import partition, with_recorded_causes
-from traceanalyzer.analysis.replay.whatif import STEP_SPREAD, Replay
+from traceanalyzer.analysis.replay.whatif import MEASURED_SPREAD, Replay
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.analysis.tables.budget import StepBudgets, StepRow, step_budgets, step_rows
 from traceanalyzer.analysis.tables.collectives import (
@@ -48,11 +50,16 @@ from traceanalyzer.analysis.tables.timing import (
     timing_stats,
     unprofiled_time,
 )
+from traceanalyzer.analysis.time.coverage import Coverage, coverage
+from traceanalyzer.analysis.time.repeats import Repeats, repeats
+from traceanalyzer.figures import NS_PER_MS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from traceanalyzer.analysis.joined.knowledge import Knowledge
+    from traceanalyzer.analysis.memory.measure import MemoryOfDevice
+    from traceanalyzer.analysis.memory.stats import MemoryStats
     from traceanalyzer.analysis.ranks.compare import RankComparison
     from traceanalyzer.trace import Trace
 
@@ -75,6 +82,16 @@ class Measurements(Rated):
     """The other ranks of its run."""
     ranks: RankComparison | None = None
     """The ranks that it is reported with, compared; None where it was measured alone."""
+
+    @cached_property
+    def coverage(self) -> Coverage:
+        """Which part of the recording its steps are."""
+        return coverage(self)
+
+    @cached_property
+    def repeats(self) -> Repeats | None:
+        """What repeats within a step."""
+        return repeats(self)
 
     @cached_property
     def budgets(self) -> StepBudgets | None:
@@ -105,7 +122,7 @@ class Measurements(Rated):
     def mean_step_ms(self) -> float:
         """Mean time of a steady-state step (of the whole recording without steps), ms."""
         steps = self.steps
-        return float(steps.duration[steps.steady].mean()) / 1e6
+        return float(steps.duration[steps.steady].mean()) / NS_PER_MS
 
     @cached_property
     def communication(self) -> CommunicationTime | None:
@@ -116,6 +133,18 @@ class Measurements(Rated):
     def launches(self) -> LaunchStats | None:
         """Launching of device work."""
         return measure_launches(self)
+
+    @cached_property
+    def memory_of_devices(self) -> tuple[MemoryOfDevice, ...]:
+        """GPU memory as the snapshot beside the trace tells; empty without one."""
+        return () if self.trace.memory is None else measure_memory(self.trace.memory)
+
+    @cached_property
+    def memory(self) -> MemoryStats | None:
+        """GPU memory in single figures; None where none was recorded."""
+        if self.memory_of_devices:
+            return stats_of_snapshot(self.memory_of_devices)
+        return stats_of_events(self.trace.memory_events)
 
     @cached_property
     def host(self) -> HostStats | None:
@@ -247,9 +276,9 @@ def unprofiled_step(m: Measurements) -> Unprofiled | None:
     if replay is not None and replay.faithful:
         budget, idle = partition(replay, m.budget, m.device)
         source: Literal["measured", "estimated"] = "estimated" if timed is None else "measured"
-        return Unprofiled(replay.base_ms, replay.low_ms, replay.high_ms, source, budget, idle)
+        return Unprofiled(replay.base_ms, *replay.range_ms, source, budget, idle)
     if timed is None:
         return None
-    low, high = timed.step_ms * (1.0 - STEP_SPREAD), timed.step_ms * (1.0 + STEP_SPREAD)
+    low, high = timed.step_ms * (1.0 - MEASURED_SPREAD), timed.step_ms * (1.0 + MEASURED_SPREAD)
     budget, idle = with_recorded_causes(m.budget, m.idle, timed.step_ms)
     return Unprofiled(timed.step_ms, min(low, timed.low_ms), max(high, timed.high_ms), "measured", budget, idle)

@@ -7,7 +7,9 @@ their command is used, and import what they need inside it, so that `--help` ans
 from __future__ import annotations
 
 import sys
+import warnings
 from importlib import import_module
+from pathlib import Path
 from typing import NoReturn
 
 import click
@@ -15,18 +17,16 @@ import click
 from traceanalyzer import __version__
 from traceanalyzer.errors import TraceAnalyzerError
 
+TABLE_COMMANDS = ("path", "gaps", "ops", "kernels", "steps", "syncs", "copies", "comm")
+"""The tables that have a command; `table.py` has their help."""
+
 COMMANDS = (
     "analyze",
-    "path",
+    *TABLE_COMMANDS,
     "overlay",
-    "gaps",
-    "ops",
-    "kernels",
-    "steps",
-    "syncs",
-    "copies",
-    "comm",
     "whatif",
+    "memory",
+    "compile",
     "compare",
     "check",
     "history",
@@ -37,7 +37,7 @@ COMMANDS = (
     "doctor",
     "completion",
 )
-"""Modules of this package, in the order of `--help`; each has its command under its own name."""
+"""In the order of `--help`: tables, and modules of this package that have their command under its own name."""
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
 
@@ -49,10 +49,25 @@ class Commands(click.Group):
         """All commands."""
         return list(COMMANDS)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that is named first; a file in its place is analyzed. Raises UsageError."""
+        name = args[0]
+        if name in COMMANDS or (name.startswith("-") and name != "-"):
+            return super().resolve_command(ctx, args)
+        if name == "-" or Path(name).exists():
+            return "analyze", self.get_command(ctx, "analyze"), args
+        raise click.UsageError(_no_command(name), ctx)
+
     def get_command(self, _: click.Context, name: str) -> click.Command | None:
         """The command of that name."""
         if name not in COMMANDS:
             return None
+        if name in TABLE_COMMANDS:
+            from traceanalyzer.cli.table import table_command
+
+            return table_command(name)
         command: click.Command = getattr(import_module(f"traceanalyzer.cli.{name}"), name)
         return command
 
@@ -69,6 +84,11 @@ def cli() -> None:
     Start with:
       traceanalyzer analyze trace.json.gz
     """
+    from traceanalyzer.files import forget_reads
+
+    forget_reads()
+    # Figures that cannot be worked out are said to be missing; how numpy puts it helps nobody.
+    warnings.simplefilter("ignore", RuntimeWarning)
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:
@@ -76,7 +96,12 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     try:
         status = cli.main(arguments, prog_name="traceanalyzer", standalone_mode=False)
     except click.UsageError as error:
-        error.show()
+        if isinstance(error, click.exceptions.NoArgsIsHelpError):
+            error.show()
+            sys.exit(USAGE)
+        _say(error.format_message())
+        if error.ctx is not None:
+            click.echo(f"Try: {error.ctx.command_path} --help", err=True)
         sys.exit(USAGE)
     except click.ClickException as error:
         _fail(error.format_message())
@@ -84,12 +109,29 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         sys.exit(INTERRUPTED)
     except TraceAnalyzerError as error:
         _fail(str(error))
+    except MemoryError:
+        _fail("out of memory: the input is too large for this machine")
     except OSError as error:
         _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
     sys.exit(status if isinstance(status, int) else 0)
 
 
-def _fail(message: str) -> NoReturn:
+def _no_command(name: str) -> str:
+    """What is said of a word that is neither a command nor a file."""
+    if "/" in name or "." in name:
+        return f"{name}: no such file, and no command; a command comes first: traceanalyzer analyze FILE"
+    from difflib import get_close_matches
+
+    near = get_close_matches(name.lower(), COMMANDS, 1)
+    hint = f"did you mean `traceanalyzer {near[0]}`?" if near else f"commands: {', '.join(COMMANDS)}"
+    return f"there is no command {name!r}; {hint}"
+
+
+def _say(message: str) -> None:
     line = " ".join(message.split()).encode("utf-8", "replace").decode()
     click.echo(f"traceanalyzer: error: {line}", err=True)
+
+
+def _fail(message: str) -> NoReturn:
+    _say(message)
     sys.exit(FAILED)

@@ -21,8 +21,9 @@ from traceanalyzer.cli.options import (
 
 if TYPE_CHECKING:
     import re
+    from collections.abc import Sequence
 
-    from traceanalyzer.cli.options import Output
+    from traceanalyzer.compile_log import CompileLog
     from traceanalyzer.report.html import Details
     from traceanalyzer.report.model import Report
     from traceanalyzer.selection import Knowledge, Measured, Selection
@@ -42,6 +43,7 @@ PAGE_ROWS = 300
     help="What lines of a timing log of no known kind look like, with named groups: iter_ms or iter_s, data_ms, step, "
     "samples_per_s, tokens_per_s, mfu.",
 )
+@click.option("--full", is_flag=True, help="All of the report; without it a terminal shows the answer on one screen.")
 @redact_options()
 @max_chars_option
 @click.option(
@@ -56,6 +58,7 @@ def analyze(
     format_: str | None,
     file: Path | None,
     pattern: str | None,
+    full: bool,
     redact: bool,
     hidden_names: list[re.Pattern[str]],
     max_chars: int | None,
@@ -85,45 +88,49 @@ def analyze(
     the reader met in the recording, and the definition of every figure. Figures of a step are means over the
     steady state (warm-up left out) of the rank that the others wait for.
     """
-    from traceanalyzer.cli.options import output_of
-    from traceanalyzer.cli.output import check_writable, is_terminal, warn_of_failures, write
+    from traceanalyzer.cli.output import checked, emitted, is_terminal, warn_of_failures
     from traceanalyzer.cli.read import read
 
-    output = output_of(format_, file, REPORT_FORMATS, paths if store is None else (*paths, str(store)))
-    check_writable(output.file)
+    output = checked(format_, file, REPORT_FORMATS, paths if store is None else (*paths, str(store)))
     if output.format == "html" and output.file is None and is_terminal(sys.stdout):
         raise click.UsageError("an HTML report is for a browser: say where to write it with -o FILE")
     if max_chars is not None and output.format != "markdown":
-        raise click.UsageError("--max-chars is of Markdown: say --format markdown")
+        raise click.UsageError("`--max-chars` needs `--format markdown`")
     if tags and store is None:
-        raise click.UsageError("--tag is of a stored run: say where with --store FILE")
+        raise click.UsageError("`--tag` needs `--store FILE`")
     if store is not None:
         from traceanalyzer.history.database import check_storable
 
         check_storable(store)
     run = read(paths, pattern)
     warn_of_failures(run)
+    from traceanalyzer.ingest.torch_log import logs_beside
     from traceanalyzer.report.build import TOP_ROWS, report_of
+    from traceanalyzer.report.compile.part import with_compile
+    from traceanalyzer.report.page import ReportPage
     from traceanalyzer.selection import measured
 
     of = measured(run, selection, knowledge)
     page = output.format == "html"
     report = report_of(of, top or (PAGE_ROWS if page else TOP_ROWS))
-    details = _details(of) if page else None
+    # Its texts are the program's own: none of it is in a report that is to be published or cut to a size.
+    logs = [] if redact or hidden_names or max_chars else logs_beside(Path(of.critical.trace.path))
+    details = _details(of, logs) if page else None
     recordings_read = [item.path for item in report.inputs]
     if redact or hidden_names:
         from traceanalyzer.report.redact import redact_with
 
         report, details = redact_with(report, details, hidden_names)
-    if store is not None:
-        _store(store, report, tags, recordings_read, selection)
-    write(_drawn(report, details, output, max_chars), output.file)
+    made = with_compile(ReportPage(report, details, full or output.file is not None, max_chars), logs, of.critical)
+    with emitted(made, output):
+        if store is not None:
+            _store(store, report, tags, recordings_read, selection)
 
 
-def _details(of: Measured) -> Details:
+def _details(of: Measured, logs: Sequence[CompileLog]) -> Details:
     from traceanalyzer.report.html import Details
 
-    return Details.of(of.critical)
+    return Details.of(of.critical, logs)
 
 
 def _store(file: Path, report: Report, tags: dict[str, str], recordings: list[str], part: Selection) -> None:
@@ -132,22 +139,3 @@ def _store(file: Path, report: Report, tags: dict[str, str], recordings: list[st
 
     number = store_report(file, report, tags=tags, fingerprint=fingerprint(recordings), selection=str(part) or None)
     click.echo(f"traceanalyzer: stored as {file}#{number}", err=True)
-
-
-def _drawn(report: Report, details: Details | None, output: Output, max_chars: int | None) -> str:
-    if output.format == "html":
-        from traceanalyzer.report.html import render_html
-
-        return render_html(report, details)
-    if output.format == "json":
-        from traceanalyzer.report.json import render_json
-
-        return render_json(report)
-    if output.format == "markdown":
-        from traceanalyzer.report.markdown import render_markdown
-
-        return render_markdown(report) if max_chars is None else render_markdown(report, max_chars)
-    from traceanalyzer.cli.output import terminal_width, with_colour
-    from traceanalyzer.report.terminal import render_terminal
-
-    return render_terminal(report, terminal_width(), with_colour(output.file))

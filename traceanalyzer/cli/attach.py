@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from traceanalyzer.cli.options import max_chars_option, redact_options
+from traceanalyzer.cli.options import limit_option, max_chars_option, redact_options
 
 if TYPE_CHECKING:
     import re
@@ -36,6 +36,7 @@ def _issue(_: click.Context, __: click.Parameter, text: str) -> Issue:
 @click.option("--publish", is_flag=True, help="Really do it; without this it is only shown.")
 @redact_options(by_default=True)
 @max_chars_option
+@limit_option
 def attach(
     report: str,
     issue: Issue,

@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from traceanalyzer.cli.options import output_options, selection_options
+from traceanalyzer.cli.options import limit_option, output_options, selection_options
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from traceanalyzer.cli.options import Output
     from traceanalyzer.comparison.limits import Bound, Limit
     from traceanalyzer.comparison.policy import Policy
     from traceanalyzer.comparison.verdicts import Checked
@@ -38,6 +37,7 @@ BREACHED = 3
 @click.option("--allow-missing", is_flag=True, help="A figure that was not measured breaches no limit.")
 @click.option("--strict", is_flag=True, help="Also breach limits against the baseline by changes within noise.")
 @output_options(FORMATS)
+@limit_option
 def check(
     report: str,
     selection: Selection,
@@ -66,19 +66,17 @@ def check(
     than noise; --strict drops that. A figure that the recording cannot support breaches its limit, unless
     --allow-missing. `headroom_ms.sync` (and the other classes) is what findings of that class could save.
     """
-    from traceanalyzer.cli.options import output_of
-    from traceanalyzer.cli.output import check_writable, write
+    from traceanalyzer.cli.output import checked, emit
     from traceanalyzer.comparison.limits import LimitError
 
-    output = output_of(format_, file, FORMATS, [p for p in (report, baseline, policy_file) if p])
-    check_writable(output.file)
+    output = checked(format_, file, FORMATS, [p for p in (report, baseline, policy_file) if p])
     try:
         policy = _policy(policy_file, baseline, most, least, allow_missing, strict)
-        checked = _checked(report, policy, selection, knowledge)
+        result = _checked(report, policy, selection, knowledge)
     except LimitError as error:
         raise click.UsageError(str(error)) from error
-    write(_drawn(checked, output), output.file)
-    click.get_current_context().exit(0 if checked.passed else BREACHED)
+    emit(result, output)
+    click.get_current_context().exit(0 if result.passed else BREACHED)
 
 
 def _policy(
@@ -127,17 +125,3 @@ def _checked(name: str, policy: Policy, selection: Selection, knowledge: Knowled
     comparison = compare_reports(baseline, report, (policy.baseline or "", name)) if baseline else None
     verdicts = check_limits(policy.limits, report, baseline, comparison, strict=policy.strict)
     return Checked(name, verdicts, policy.allow_missing, comparison)
-
-
-def _drawn(checked: Checked, output: Output) -> str:
-    from traceanalyzer.cli.output import terminal_width, with_colour
-    from traceanalyzer.comparison import verdicts
-    from traceanalyzer.report.json import dump
-
-    if output.format == "json":
-        return dump(verdicts.as_plain_values(checked))
-    if output.format == "junit":
-        return verdicts.as_junit(checked)
-    if output.format == "markdown":
-        return verdicts.as_markdown(checked)
-    return verdicts.as_terminal(checked, terminal_width(), with_colour(output.file))

@@ -71,10 +71,13 @@ def _common(command: F) -> F:
 @click.option("--stacks", is_flag=True, help="Python call stacks (costly).")
 @click.option("--memory", is_flag=True, help="Allocator events.")
 @click.option("--modules", is_flag=True, help="Module hierarchy of operators.")
-@click.option("--memory-snapshot", is_flag=True, help="Also a CUDA memory snapshot.")
+@click.option(
+    "--memory-snapshot", is_flag=True, help="Also a CUDA memory snapshot, on out-of-memory too; for `memory`."
+)
+@click.option("--compile-log", is_flag=True, help="Also torch.compile's log (TORCH_TRACE), for `compile`.")
 @click.option("--time-limit", type=SECONDS, metavar="SECONDS", help="End a recording at the next step after this.")
 @click.option("--on-signal", is_flag=True, help="Record only when SIGUSR2 is sent to this process.")
-def collect_torch(words: tuple[str, ...], output: str | None, **options: Any) -> None:
+def collect_torch(words: tuple[str, ...], output: str | None, compile_log: bool, **options: Any) -> None:
     """Record torch.profiler: collect torch -- python train.py.
 
     Some steps are timed without the profiler first, until they are steady, and some recorded lightly (the device
@@ -82,7 +85,7 @@ def collect_torch(words: tuple[str, ...], output: str | None, **options: Any) ->
     comes first: while it is on, nothing is recorded. Every rank writes its own file. SIGUSR2 sent to this process
     records (again) at the next step.
     """
-    _record("torch", words, output, options)
+    _record("torch", words, output, {**options, "compile_log": compile_log})
 
 
 @collect.command("timing", short_help="Time every step, without a profiler.", context_settings=COMMAND)
@@ -200,9 +203,13 @@ def _record(
         trouble = ncu.finish(plan.path)
     else:
         program = nsys.find_nsys()
-        returned = run.run(nsys.profile_command(program, plan.path, chosen, command), plan)
-        trouble = nsys.export(program, plan.path, chosen)
-    for line in [*filter(None, [trouble]), *outcome.describe(plan, returned)]:
+        try:
+            nsys.work_folder(plan.path).mkdir(parents=True, exist_ok=True)
+            returned = run.run(nsys.profile_command(program, plan.path, chosen, command), plan)
+            trouble = nsys.export(program, plan.path, chosen)
+        finally:
+            nsys.forget(plan.path)
+    for line in [*filter(None, [trouble]), *outcome.describe(plan, returned, command)]:
         click.echo(f"traceanalyzer: {line}", err=True)
     run.exit_as(returned)
 

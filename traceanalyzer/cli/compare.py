@@ -6,14 +6,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from traceanalyzer.cli.options import TABLE_FORMATS, output_options, redact_options, selection_options
+from traceanalyzer.cli.options import TABLE_FORMATS, limit_option, output_options, redact_options, selection_options
 
 if TYPE_CHECKING:
     import re
     from pathlib import Path
 
-    from traceanalyzer.cli.options import Output
-    from traceanalyzer.comparison.model import Comparison
     from traceanalyzer.selection import Knowledge, Selection
 
 
@@ -23,6 +21,7 @@ if TYPE_CHECKING:
 @selection_options
 @redact_options()
 @output_options(TABLE_FORMATS)
+@limit_option
 def compare(
     a: str,
     b: str,
@@ -49,13 +48,12 @@ def compare(
     to the whole difference. Each has a 95 % interval over the steps (Welch); differences within it, or under 2 %,
     are called noise. Other GPUs, shapes, numbers of ranks and recorder options are named first.
     """
-    from traceanalyzer.cli.options import output_of
-    from traceanalyzer.cli.output import check_writable, write
+    from traceanalyzer.cli.output import checked, emit
     from traceanalyzer.cli.reports import report_named
     from traceanalyzer.comparison.compare import compare_reports
+    from traceanalyzer.comparison.render import ComparisonPage
 
-    output = output_of(format_, file, TABLE_FORMATS, (a, b))
-    check_writable(output.file)
+    output = checked(format_, file, TABLE_FORMATS, (a, b))
     before, after = (report_named(side, selection, knowledge) for side in (a, b))
     names = (a, b)
     if redact or hidden_names:
@@ -63,18 +61,4 @@ def compare(
 
         before, after = redact_with(before, after, hidden_names)
         names = ("A", "B")
-    write(_drawn(compare_reports(before, after, names), output), output.file)
-
-
-def _drawn(comparison: Comparison, output: Output) -> str:
-    from traceanalyzer.cli.output import terminal_width, with_colour
-    from traceanalyzer.comparison import render
-    from traceanalyzer.report.json import dump
-
-    if output.format == "json":
-        return dump(comparison)
-    if output.format == "csv":
-        return render.comparison_as_csv(comparison)
-    if output.format == "markdown":
-        return render.comparison_as_markdown(comparison)
-    return render.comparison_as_terminal(comparison, terminal_width(), with_colour(output.file))
+    emit(ComparisonPage(compare_reports(before, after, names)), output)

@@ -14,7 +14,7 @@ from traceanalyzer.diagnosis.finding import BottleneckClass
 
 if TYPE_CHECKING:
     from traceanalyzer.cli.options import Output
-    from traceanalyzer.history.runs import MetricSeries
+    from traceanalyzer.report.document import Document, Rows
 
 FORMATS = (*TABLE_FORMATS, "html")
 AGO = re.compile(r"(\d{1,6})([dhm])")
@@ -67,55 +67,32 @@ def history(
     drawn as a bar from zero, and its change against the run before. The file is an ordinary SQLite database, which
     docs/history.md describes.
     """
-    from traceanalyzer.cli.options import output_of
-    from traceanalyzer.cli.output import check_writable, write
+    from traceanalyzer.cli.output import checked, emit
     from traceanalyzer.history.database import reading
+    from traceanalyzer.history.page import MetricPage
     from traceanalyzer.history.runs import MetricName, StoredRun, metric_names, metric_series, stored_runs
 
     if name and names:
         raise click.UsageError("--metric and --metrics exclude each other")
-    output = output_of(format_, file, FORMATS, [str(database)])
+    output = checked(format_, file, FORMATS, [str(database)])
     if output.format == "html" and not name:
         raise click.UsageError("--format html draws a metric: say which with --metric NAME")
-    check_writable(output.file)
     with reading(database) as db:
         if names:
-            text = _table("metrics", metric_names(db), MetricName, output)
+            made: Document = _rows("metrics", metric_names(db), MetricName, output)
         elif name:
-            text = _plot(metric_series(db, name, stored_runs(db, **filters)), output)
+            made = MetricPage(metric_series(db, name, stored_runs(db, **filters)))
         else:
-            text = _table("runs", stored_runs(db, **filters), StoredRun, output)
-    write(text, output.file)
+            made = _rows("runs", stored_runs(db, **filters), StoredRun, output)
+    emit(made, output)
 
 
-def _table(name: str, rows: list[Any], row_type: type[Any], output: Output) -> str:
+def _rows(name: str, rows: list[Any], row_type: type[Any], output: Output) -> Rows:
     from dataclasses import replace
 
-    from traceanalyzer.cli.table import drawn_rows
+    from traceanalyzer.history.page import NO_RUN
+    from traceanalyzer.report.document import Rows
 
-    if output.format in ("terminal", "markdown") and not rows:
-        return "No run matches.\n"
     if output.format == "csv" and "tags" in row_type.__dataclass_fields__:
         rows = [replace(row, tags=str(row.tags)) for row in rows]
-    return drawn_rows(name, rows, row_type, output)
-
-
-def _plot(series: MetricSeries, output: Output) -> str:
-    from traceanalyzer.cli.output import terminal_width
-    from traceanalyzer.history.page import metric_page
-    from traceanalyzer.history.plot import bars
-    from traceanalyzer.history.runs import MetricValue
-    from traceanalyzer.report.json import dump
-    from traceanalyzer.report.markdown_charts import bar_chart
-
-    if output.format == "json":
-        return dump(series)
-    if output.format == "html":
-        return metric_page(series)
-    table = _table("values", series.values, MetricValue, output)
-    if output.format == "csv" or not series.values:
-        return table
-    if output.format == "markdown":
-        chart = bar_chart(series.metric, "run", series.unit, [(str(v.run), v.value) for v in series.values])
-        return "\n".join([*chart, "", table])
-    return f"{bars(series, terminal_width())}\n{table}"
+    return Rows(name, rows, row_type, none=NO_RUN)

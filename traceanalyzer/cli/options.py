@@ -55,8 +55,43 @@ class Number(click.FloatRange):
 
 
 def recordings(command: Function) -> Function:
-    """The recordings to read: `paths`."""
-    return click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path())(command)
+    """The recordings to read: `paths`; and `--limit`."""
+    return click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path())(limit_option(command))
+
+
+def limit_option(command: Function) -> Function:
+    """`--limit NAME=N`, which is in force before anything is read; the command does not get it."""
+    return click.option(
+        "--limit",
+        "limits",
+        multiple=True,
+        metavar="NAME=N",
+        callback=_limits,
+        expose_value=False,
+        is_eager=True,
+        help="Accept input beyond a limit that recordings stay below: size, ratio, log, side, report, text, digits, "
+        "ranks; the README has their values. N may end in K, M or G. May be repeated.",
+    )(command)
+
+
+_COUNT = re.compile(r"(\d{1,15})([KMG]?)")
+_FACTORS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
+
+
+def _limits(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> None:
+    from dataclasses import fields
+
+    from traceanalyzer.limits import Limits, raise_for_all
+
+    known = [f.name for f in fields(Limits)]
+    changes = {}
+    for text in texts:
+        name, number = text.partition("=")[::2]
+        count = _COUNT.fullmatch(number)
+        if name not in known or count is None:
+            raise click.BadParameter(f"{text!r} is not NAME=N with one of {', '.join(known)}")
+        changes[name] = int(count[1]) * _FACTORS[count[2]]
+    raise_for_all(**changes)
 
 
 def output_options(formats: Sequence[str]) -> Callable[[Function], Function]:
@@ -234,11 +269,17 @@ def output_of(format_: str | None, file: Path | None, formats: Sequence[str], pa
         _not_an_input(file, paths)
     if format_ is None:
         format_ = "terminal" if file is None else FORMAT_OF_SUFFIX.get(file.suffix.lower(), "")
-        if format_ not in formats:
-            raise click.UsageError(
-                f"cannot tell the format of {file} from its suffix; say --format {'|'.join(formats)}"
-            )
+        if file is not None and format_ not in formats:
+            raise click.UsageError(_no_such_format(file, formats))
     return Output(format_, file)
+
+
+def _no_such_format(file: Path, formats: Sequence[str]) -> str:
+    meant = FORMAT_OF_SUFFIX.get(file.suffix.lower(), "")
+    context = click.get_current_context(silent=True)
+    if meant and context is not None:
+        return f"`{context.info_name}` does not write {meant} ({file}); it writes {', '.join(formats)} (--format)"
+    return f"cannot tell the format of {file} from its suffix; say --format {'|'.join(formats)}"
 
 
 def _not_an_input(file: Path, named: Sequence[str]) -> None:

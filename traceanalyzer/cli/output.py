@@ -5,33 +5,87 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn, TextIO
 
 import click
 
+from traceanalyzer.cli.options import Output, output_of
 from traceanalyzer.errors import TraceAnalyzerError
+from traceanalyzer.files import replacing
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from traceanalyzer.report.document import Document
     from traceanalyzer.trace import Run
 
 BROKEN_PIPE = 141
 """What a shell reports of a program that ends by SIGPIPE."""
 NARROWEST, WIDEST = 60, 200
 """Columns: narrower, tables lose their meaning; wider, lines cannot be followed."""
-IN_ASCII = str.maketrans({"─": "-", "█": "#", "░": ".", "…": "~", "→": ">", "·": "-", "\ufffd": "?", "\u200b": ""})
+IN_ASCII = str.maketrans({"─": "-", "█": "#", "░": ".", "…": "~", "→": "->", "·": "-", "\ufffd": "?", "\u200b": ""})
+
+
+def checked(format_: str | None, file: Path | None, formats: Sequence[str], inputs: Sequence[str]) -> Output:
+    """The output that is asked for, if it can be written and overwrites none of the inputs. Raises UsageError,
+    TraceAnalyzerError."""
+    output = output_of(format_, file, formats, inputs)
+    check_writable(output.file)
+    return output
+
+
+def emit(document: Document, output: Output) -> None:
+    """Write a document in the format asked for. Raises TraceAnalyzerError if that fails."""
+    with emitted(document, output):
+        pass
+
+
+@contextmanager
+def emitted(document: Document, output: Output) -> Iterator[None]:
+    """As `emit`, but a file takes its place only after the block (see `written`)."""
+    if output.format == "terminal":
+        text = document.terminal(terminal_width(), with_colour(output.file))
+    else:
+        text = getattr(document, output.format)()
+    with written(text, output.file):
+        yield
 
 
 def write(text: str, file: Path | None) -> None:
-    """Write the result. Raises TraceAnalyzerError if the file cannot be written."""
+    """Write the result. Raises TraceAnalyzerError if the file cannot be written; what it held then stays."""
+    with written(text, file):
+        pass
+
+
+def write_bytes(data: bytes, file: Path) -> None:
+    """The same for bytes."""
+    with _replaced_by(data, file):
+        pass
+
+
+@contextmanager
+def written(text: str, file: Path | None) -> Iterator[None]:
+    """As `write`, but a file takes its place only after the block: what else belongs to the result is done there, and
+    both are done, or neither. Standard output is written before the block."""
     if file is None:
         _to_stdout(text)
+        yield
         return
+    with _replaced_by(text.encode("utf-8", "replace"), file):
+        yield
+
+
+@contextmanager
+def _replaced_by(data: bytes, path: Path) -> Iterator[None]:
     try:
-        file.write_text(text, encoding="utf-8", errors="replace", newline="\n")
+        with replacing(path) as file:
+            file.write(data)
+            file.flush()
+            yield
     except OSError as error:
-        raise TraceAnalyzerError(f"cannot write {file}: {error.strerror}") from error
+        raise TraceAnalyzerError(f"cannot write {path}: {error.strerror or error}") from error
 
 
 def check_writable(file: Path | None) -> None:
@@ -41,7 +95,8 @@ def check_writable(file: Path | None) -> None:
     folder = file.parent
     if not folder.is_dir():
         raise TraceAnalyzerError(f"cannot write {file}: {folder} is not a folder; make it first")
-    if not os.access(file if file.exists() else folder, os.W_OK):
+    beside = file.is_file() or not file.exists()
+    if not os.access(file if file.exists() else folder, os.W_OK) or (beside and not os.access(folder, os.W_OK)):
         raise TraceAnalyzerError(f"cannot write {file}: Permission denied")
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from traceanalyzer.cli.options import output_of, output_option, recordings, redact_options, selection_options
+from traceanalyzer.cli.options import output_option, recordings, redact_options, selection_options
 
 if TYPE_CHECKING:
     import re
@@ -43,15 +43,11 @@ def overlay(
     recording's: open one file made with --merge in Perfetto, or both files at once ("Open multiple trace files").
     Perfetto does not open nsys exports; their overlay has the device's work, too.
     """
-    from traceanalyzer.cli.output import check_writable, warn_of_failures
-    from traceanalyzer.cli.read import read
+    from traceanalyzer.cli.read import opened
 
     if merge and (redact or hidden_names):
         raise click.UsageError("--merge copies the recording as it is; it cannot be redacted")
-    output_of("json", file, ("json",), paths)
-    check_writable(file)
-    run = read(paths)
-    warn_of_failures(run)
+    _, run = opened("json", file, ("json",), paths)
     from traceanalyzer.perfetto.overlay import build_overlay
 
     made = build_overlay(run, selection, knowledge)
@@ -80,11 +76,11 @@ def _merged(made: Overlay) -> bytes:
 
 
 def _write(data: bytes, file: Path | None) -> None:
-    from traceanalyzer.cli.output import write
+    from traceanalyzer.cli.output import write, write_bytes
 
     if file is None or file.suffix != ".gz":
         write(data.decode("utf-8", "replace"), file)
         return
     from isal import igzip
 
-    file.write_bytes(igzip.compress(data))
+    write_bytes(igzip.compress(data), file)

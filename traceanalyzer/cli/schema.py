@@ -6,15 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from traceanalyzer.cli import TABLE_COMMANDS
 from traceanalyzer.cli.options import output_option
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-DOCUMENTS = (
-    "report", "gaps", "ops", "kernels", "steps", "syncs", "path", "copies", "comm", "whatif", "compare", "runs",
-    "metric",
-)  # fmt: skip
+DOCUMENTS = ("report", *TABLE_COMMANDS, "whatif", "compare", "runs", "metric")
 """What has a schema: the report of `analyze`, the other commands' documents by the command's name, `history`'s runs
 and a metric over them."""
 
@@ -45,7 +43,7 @@ def _schema(document: str) -> dict[str, Any]:
     from traceanalyzer.comparison.model import Comparison
     from traceanalyzer.history.runs import MetricSeries, StoredRun
     from traceanalyzer.report import schema as schemas
-    from traceanalyzer.tables import row_type
+    from traceanalyzer.tables import named
 
     if document == "report":
         return schemas.report_schema()
@@ -54,4 +52,4 @@ def _schema(document: str) -> dict[str, Any]:
     whole: dict[str, type[Any]] = {"whatif": WhatIf, "compare": Comparison, "metric": MetricSeries}
     if document in whole:
         return schemas.document_schema(whole[document])
-    return schemas.rows_schema(document, row_type(document))
+    return schemas.rows_schema(document, named(document).row)

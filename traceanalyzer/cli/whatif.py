@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from traceanalyzer.analysis.replay.whatif import WhatIf
-    from traceanalyzer.cli.options import Output
     from traceanalyzer.selection import Knowledge, Selection
+    from traceanalyzer.trace import Run
 
 LEAST_SPEEDUP = 1e-3
 """Work that takes longer than a thousand times its own is no question about this step."""
@@ -67,23 +67,43 @@ def whatif(
     thing. The range comes from how much the profiler's cost varies. The ranks of a run are replayed together: what
     one of them is spared shows on those that waited for it.
     """
-    from traceanalyzer.cli.options import output_of
-    from traceanalyzer.cli.output import check_writable, warn_of_failures, write
-    from traceanalyzer.cli.read import read
+    from traceanalyzer.cli.output import emit
+    from traceanalyzer.cli.read import opened
 
     wanted = [_speedup(text) for text in speedups]
-    output = output_of(format_, file, TABLE_FORMATS, paths)
-    check_writable(output.file)
-    run = read(paths)
-    warn_of_failures(run)
+    output, run = opened(format_, file, TABLE_FORMATS, paths)
+    from traceanalyzer.report.scenarios import ScenariosPage
     from traceanalyzer.tables import predictions
 
     result = predictions(run, selection, knowledge, speedups=wanted, bucket_mb=bucket_mb)
+    _warn_of_unmatched(wanted, result, run)
     if redact or hidden_names:
         from traceanalyzer.report.redact import redact_rows
 
         result = redact_rows(result, run, hidden_names)
-    write(_drawn(result, output), output.file)
+    emit(ScenariosPage(result), output)
+
+
+def _warn_of_unmatched(wanted: list[tuple[str, float]], result: WhatIf, run: Run) -> None:
+    """Say on standard error which patterns match no device work, with names that are like them."""
+    left_out = {one.id for one in result.scenarios if one.step_ms is None}
+    for pattern, factor in wanted:
+        if f"{pattern}={factor:g}" in left_out:
+            hint = names_like(pattern, run)
+            click.echo(f"traceanalyzer: warning: --speedup {pattern}: no device work has this name{hint}", err=True)
+
+
+def names_like(pattern: str, run: Run) -> str:
+    """A hint at operators and kernels of a run whose names are near a pattern; those with the most time if none is."""
+    from difflib import get_close_matches
+
+    from traceanalyzer.tables import table
+
+    rows = [*table(run, "ops"), *table(run, "kernels")]
+    names = list(dict.fromkeys(row.name for row in rows))
+    short = {name.rpartition("::")[2]: name for name in names[::-1]}
+    near = [short[one] for one in get_close_matches(pattern.rpartition("::")[2], short, 3, 0.5)]
+    return f"; did you mean {', '.join(near)}?" if near else f"; the longest: {', '.join(names[:3])}" if names else ""
 
 
 def _speedup(text: str) -> tuple[str, float]:
@@ -102,32 +122,3 @@ def _speedup(text: str) -> tuple[str, float]:
             f"{text!r} is not REGEX=N with N of at least {LEAST_SPEEDUP:g}", param_hint="--speedup"
         )
     return name, value
-
-
-def _drawn(result: WhatIf, output: Output) -> str:
-    from traceanalyzer.analysis.replay.whatif import Prediction
-    from traceanalyzer.cli.output import terminal_width, with_colour
-    from traceanalyzer.report import rows as drawn
-    from traceanalyzer.report.json import dump
-
-    if output.format == "json":
-        return dump(result)
-    if output.format == "csv":
-        return drawn.rows_as_csv(result.scenarios, Prediction)
-    if output.format == "markdown":
-        return f"{_heading(result)}\n\n{drawn.rows_as_markdown(result.scenarios)}"
-    table = drawn.scenarios_as_terminal(result.scenarios, terminal_width(), with_colour(output.file))
-    return f"{_heading(result)}\n\n{table}"
-
-
-def _heading(result: WhatIf) -> str:
-    from traceanalyzer.analysis.replay.whatif import FAITHFUL
-
-    text = (
-        f"Recorded {result.recorded_step_ms:.4g} ms a step, replayed {result.replayed_step_ms:.4g} ms "
-        f"(fidelity {result.fidelity_error:+z.1%}); without the profiler {result.unprofiled_step_ms:.4g} ms "
-        f"({result.unprofiled_low_ms:.4g} to {result.unprofiled_high_ms:.4g})."
-    )
-    if abs(result.fidelity_error) > FAITHFUL:
-        text += " The replay is too far from the recording for these predictions to be relied on."
-    return " ".join([text, *result.notes])

@@ -1,10 +1,12 @@
 """Runs a command under an installed Nsight Systems, and leaves an export that can be shown to others.
 
-Only what the analysis uses is traced. CPU sampling and OS calls slow the host and are off unless asked for.
+Only what the analysis uses is traced. CPU sampling and OS calls slow the host and are off unless asked for. What nsys
+writes holds the whole environment: it goes to a folder of its own, of which nothing but the scrubbed export stays.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -47,6 +49,11 @@ def find_nsys() -> str:
     return found
 
 
+def work_folder(folder: Path) -> Path:
+    """Where nsys writes, this process's own: also what a version of it leaves half done (`.qdstrm`)."""
+    return folder / f".nsys.{os.getpid()}"
+
+
 def profile_command(nsys: str, folder: Path, options: NsysOptions, command: Sequence[str]) -> list[str]:
     """The command line that runs the command under nsys."""
     flags = {
@@ -54,7 +61,7 @@ def profile_command(nsys: str, folder: Path, options: NsysOptions, command: Sequ
         "cuda-graph-trace": "node",
         "sample": "process-tree" if options.sample_cpu else "none",
         "cpuctxsw": "process-tree" if options.sample_cpu else "none",
-        "output": str(folder / REPORT.removesuffix(".nsys-rep")),
+        "output": str(work_folder(folder) / REPORT.removesuffix(".nsys-rep")),
         "force-overwrite": "true",
     }
     if not options.whole_run:
@@ -69,18 +76,26 @@ def export_command(nsys: str, folder: Path) -> list[str]:
     """The command line that turns the report into SQLite."""
     # without the blobs NCCL's NVTX ranges lose their message sizes
     flags = ("--type=sqlite", "--include-blobs=true", "--force-overwrite=true")
-    return [nsys, "export", *flags, f"--output={folder / EXPORT}", str(folder / REPORT)]
+    return [nsys, "export", *flags, f"--output={work_folder(folder) / EXPORT}", str(work_folder(folder) / REPORT)]
 
 
 def export(nsys: str, folder: Path, options: NsysOptions) -> str | None:
     """Export and scrub the report, if the run left one. What went wrong, or None."""
-    report, exported = folder / REPORT, folder / EXPORT
+    work = work_folder(folder)
+    report, exported = work / REPORT, work / EXPORT
     if not report.exists():
         return "nsys left no report: the chosen steps were not reached, or it could not start"
     done = subprocess.run(export_command(nsys, folder), capture_output=True, text=True, check=False)  # noqa: S603
+    if options.keep_report:
+        report = report.replace(folder / REPORT)
     if done.returncode or not exported.exists():
-        return f"nsys export failed with status {done.returncode}; the report is {report}"
+        kept = f"the report is {report}" if options.keep_report else "--keep-report keeps the report"
+        return f"nsys export failed with status {done.returncode}; {kept}"
     scrub(exported)
-    if not options.keep_report:
-        report.unlink()
+    exported.replace(folder / EXPORT)
     return None
+
+
+def forget(folder: Path) -> None:
+    """Remove everything that nsys wrote, whatever became of the run. The export has been moved out by then."""
+    shutil.rmtree(work_folder(folder), ignore_errors=True)

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import json
+import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from traceanalyzer.collect import processes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import Iterator, Sequence
 
     from traceanalyzer.collect.plan import Plan
 
 MADE_BY = {"torch": "trace.rank*.json.gz", "timing": "timings.rank*.jsonl", "nsys": "nsys.sqlite", "ncu": "ncu.csv"}
 KIB = 1024
+MISSING, PATIENCE_S = 77, 30
+FIND_TORCH = f"import importlib.util, sys; sys.exit(0 if importlib.util.find_spec('torch') else {MISSING})"
 
 
-def describe(plan: Plan, returned: int) -> list[str]:
-    """Lines that say what was recorded, or why nothing was; removes the processes' own notes."""
+def describe(plan: Plan, returned: int, command: Sequence[str] = ()) -> list[str]:
+    """Lines that say what was recorded by `command`, or why nothing was; removes the processes' own notes."""
     seen = processes.read(plan.path)
     processes.forget(plan.path)
     made = sorted(plan.path.glob(MADE_BY[plan.recorder]))
@@ -26,7 +29,7 @@ def describe(plan: Plan, returned: int) -> list[str]:
     if made:
         lines += [*(f"{_file(file)}{_unprofiled(file)}" for file in made)]
         return [*lines, f"next: traceanalyzer analyze {_next(plan)}"]
-    return [*lines, f"nothing was recorded: {_reason(plan, seen)}"]
+    return [*lines, f"nothing was recorded: {_reason(plan, seen, command)}"]
 
 
 def _next(plan: Plan) -> str:
@@ -69,7 +72,9 @@ def _unprofiled(trace: Path) -> str:
     return f", unprofiled step {found['step_time_ms']:.3f} ms{unsteady}"
 
 
-def _reason(plan: Plan, seen: list[processes.Progress]) -> str:
+def _reason(plan: Plan, seen: list[processes.Progress], command: Sequence[str]) -> str:
+    if not seen and _is_without_torch(command):
+        return f"`import torch` fails in {command[0]}: install PyTorch there, or name the Python that has it"
     if not seen:
         return "no process of the command imported torch (or Python ran with -I, -E or -S)"
     furthest = max(seen, key=lambda p: p.steps)
@@ -91,10 +96,21 @@ def _reason(plan: Plan, seen: list[processes.Progress]) -> str:
     )
 
 
+def _is_without_torch(command: Sequence[str]) -> bool:
+    """Whether the command is a Python interpreter that has no PyTorch."""
+    if not command or not Path(command[0]).name.startswith("python"):
+        return False
+    try:
+        return subprocess.run([command[0], "-c", FIND_TORCH], timeout=PATIENCE_S, check=False).returncode == MISSING  # noqa: S603
+    except (OSError, subprocess.SubprocessError):
+        return False
+
+
 def _settings(plan: Plan) -> str:
     if plan.recorder == "timing":
         return f"--wait {plan.wait}"
+    light = f" --light-steps {plan.light_steps}," if plan.recorder == "torch" else ""
     return (
-        f"--wait {plan.wait}, --unprofiled-steps {plan.unprofiled_steps}, --light-steps {plan.light_steps},"
+        f"--wait {plan.wait}, --unprofiled-steps {plan.unprofiled_steps},{light}"
         f" --warmup {plan.warmup}, --active {plan.active}"
     )

@@ -52,6 +52,8 @@ class Plan:
     memory: bool = False
     modules: bool = False
     memory_snapshot: bool = False
+    compile_log: bool = False
+    """Whether torch.compile writes its log into the capture."""
     time_limit: float | None = None
     """Seconds after which a recording in progress ends at the next step."""
     step_on: str | None = None

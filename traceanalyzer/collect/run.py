@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from traceanalyzer.collect import environment, nvml, processes
+from traceanalyzer.collect import compile_log, environment, nvml, processes
 from traceanalyzer.collect.plan import VARIABLE, Plan
 from traceanalyzer.collect.ranks import own_file
 from traceanalyzer.errors import TraceAnalyzerError
@@ -48,7 +48,7 @@ def prepare(plan: Plan) -> None:
 def injected_environment(plan: Plan) -> dict[str, str]:
     """The environment in which every Python process of the command attaches itself."""
     paths = [str(INJECTED), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {**os.environ, VARIABLE: plan.to_text(), "PYTHONPATH": os.pathsep.join(paths)}
+    return {**os.environ, **compile_log.variables(plan), VARIABLE: plan.to_text(), "PYTHONPATH": os.pathsep.join(paths)}
 
 
 def run(command: Sequence[str], plan: Plan) -> int:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import re
 import signal
 import threading
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from traceanalyzer.collect import cuda
 from traceanalyzer.collect.other_profilers import WATCH, end_copy, end_stale
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 DRAIN_SECONDS = 5.0
 """How long a recording that is cut short waits for the device. A collective whose peer died never ends."""
@@ -21,30 +24,58 @@ ASK = signal.SIGURG
 ASK_SECONDS = 5.0
 """How long a thread that begins a profiler waits for the recorded thread to end ours: a step is rarely as long."""
 
+TEARDOWN = "TEARDOWN_CUPTI"
+"""Environment variable by which Kineto switches CUPTI off when a profile ends. Otherwise CUPTI stays subscribed and
+slows every launch of the process for as long as it lives, by a third where the host is the limit."""
+
+TEARDOWN_SINCE = (12, 6)
+"""CUDA version from which on that is safe beside CUDA graphs: the same that torch itself asks for."""
+
+
+class _AtThreadEnd:
+    """Calls back in the thread that holds it when that thread ends."""
+
+    def __init__(self, call: Callable[[], None]) -> None:
+        self._call = call
+
+    def drop(self) -> None:
+        """Do not call back."""
+        self._call = lambda: None
+
+    def __del__(self) -> None:
+        self._call()
+
+
+_of_thread = threading.local()
+"""Destroyed with the thread, in the thread."""
+
 
 class Session:
-    """A torch.profiler that belongs to the thread that starts it. `give_way` ends it for one of the script's."""
+    """A torch.profiler that belongs to the thread that starts it.
 
-    def __init__(self, profiler: Any, give_way: Callable[[], None]) -> None:
+    `give_way` ends it for one of the script's, `at_thread_end` where its thread ends.
+    """
+
+    def __init__(self, profiler: Any, give_way: Callable[[], None], at_thread_end: Callable[[], None]) -> None:
         self._profiler = profiler
         self._thread = threading.current_thread()
+        self._ident = threading.get_ident()
         self._give_way = give_way
         self._ended = threading.Event()
         self._listening = False
         self.asked = False
         """Whether another thread waits for the end of this session."""
-        with WATCH.ours():
-            profiler.start()
-        WATCH.seen = True
-        WATCH.give_way = give_way
-        if self._thread is threading.main_thread() and signal.getsignal(ASK) is signal.SIG_DFL:
+        WATCH.begin_ours(profiler.start, give_way)
+        if self._thread is not threading.main_thread():
+            _of_thread.guard = _AtThreadEnd(at_thread_end)
+        elif signal.getsignal(ASK) is signal.SIG_DFL:
             signal.signal(ASK, self._on_asked)
             self._listening = True
 
     @property
     def mine(self) -> bool:
         """Whether the calling thread is the session's."""
-        return threading.current_thread() is self._thread
+        return threading.get_ident() == self._ident
 
     @property
     def orphaned(self) -> bool:
@@ -60,11 +91,14 @@ class Session:
         """Store a JSON value in the head of the recording."""
         self._profiler.add_metadata_json(name, json_text)
 
-    def stop(self) -> None:
-        """Stop the profiler, which then writes what it has; only in its own thread can it be stopped."""
+    def stop(self, *, last: bool = False) -> None:
+        """Stop the profiler, which then writes what it has; only in its own thread can it be stopped.
+
+        After the `last` one of a process that lives on, CUPTI is switched off.
+        """
         WATCH.give_way = None
         try:
-            with WATCH.ours():
+            with WATCH.ours(), _torn_down(last):
                 _stop(self._profiler)
         finally:
             self._release()
@@ -83,11 +117,13 @@ class Session:
 
         What it left in its thread is cleared when a profiler of the script's is to begin there.
         """
-        thread, profiler = self._thread, self._profiler
+        if forked:
+            WATCH.forked()
+        thread, profiler = self._ident, self._profiler
 
         def recover() -> None:
             # holds on to the profiler until then: to free it would end it
-            if threading.current_thread() is thread:
+            if threading.get_ident() == thread:
                 WATCH.give_way = None
                 end_copy() if forked else end_stale(profiler)
 
@@ -100,9 +136,36 @@ class Session:
 
     def _release(self) -> None:
         self._ended.set()
+        guard = getattr(_of_thread, "guard", None)
+        if guard is not None:
+            guard.drop()
         main = threading.current_thread() is threading.main_thread()
         if self._listening and main and signal.getsignal(ASK) == self._on_asked:
             signal.signal(ASK, signal.SIG_DFL)
+
+
+@contextmanager
+def _torn_down(wanted: bool) -> Iterator[None]:
+    """Inside, the end of a profile switches CUPTI off, where that is safe and the script has not decided on it.
+
+    The variable is only set for the end: a profile that begins while it is set may lose its kernels, and one that
+    begins later without it records as ever.
+    """
+    if not wanted or TEARDOWN in os.environ or not _teardown_is_safe():
+        yield
+        return
+    os.environ[TEARDOWN] = "1"
+    try:
+        yield
+    finally:
+        os.environ.pop(TEARDOWN, None)
+
+
+def _teardown_is_safe() -> bool:
+    import torch
+
+    version = re.match(r"(\d+)\.(\d+)", torch.version.cuda or "")
+    return version is not None and cuda.in_use() and (int(version[1]), int(version[2])) >= TEARDOWN_SINCE
 
 
 def _stop(profiler: Any) -> None:

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from traceanalyzer.collect import cuda, environment
 from traceanalyzer.collect.export import write_json, write_trace
-from traceanalyzer.collect.other_profilers import WATCH
+from traceanalyzer.collect.memory_history import MemoryHistory
+from traceanalyzer.collect.other_profilers import WATCH, ScriptProfilesError
 from traceanalyzer.collect.plan import ACTIVE, LIGHT_STEPS, LIGHT_WARMUP, UNPROFILED_STEPS, WAIT, WARMUP, Plan
 from traceanalyzer.collect.ranks import current_rank, own_file
 from traceanalyzer.collect.rescue import Rescue
@@ -86,6 +87,10 @@ class TorchRecording:
         self._left = plan.wait
         self._phase: Callable[[], None] = self._wait
         WATCH.install()
+        self._history: MemoryHistory | None = None
+        if plan.memory_snapshot:
+            self._history = MemoryHistory(lambda: self._own("memory", ".pickle"))
+            self._history.begin()
         if plan.on_signal:
             self._phase = self._idle
         elif plan.wait == 0 and not WATCH.busy():
@@ -193,14 +198,14 @@ class TorchRecording:
             self._notes.append(note)
             self._on_note(note)
 
-    def _end(self) -> None:
+    def _end(self, *, last: bool = False) -> None:
         self._phase = self._idle
         session, self._session = self._session, None
         if session is None:
             return
         try:
             if session.mine:
-                session.stop()
+                session.stop(last=last)
             else:
                 self._note("the recorded thread never ended its recording, which only that thread can: it is lost")
                 session.leave()
@@ -210,8 +215,8 @@ class TorchRecording:
     def _write(self, profiler: Any) -> None:
         unfinished = f"ProfilerStep#{profiler.step_num}" if self._cut_short else None
         write_trace(profiler, self._own("trace", ".json.gz"), unfinished)
-        if self._plan.memory_snapshot and cuda.in_use():
-            _dump_memory(self._own("memory", ".pickle"))
+        if self._history is not None and cuda.in_use():
+            self._history.write(self._own("memory", ".pickle"))
 
     def _write_light(self, profiler: Any) -> None:
         if not self._cut_short:
@@ -241,6 +246,8 @@ class TorchRecording:
 
     def _start_timing(self) -> None:
         self._on_phase("timing")
+        if self._history is not None:
+            self._history.pause()
         self._clock = StepClock(self._plan.unprofiled_steps, self._plan.unprofiled_most)
         self._clock.start()
         self._phase = self._time
@@ -277,6 +284,8 @@ class TorchRecording:
         environment.write(self._plan)
         self._part += 1
         self._left = self._plan.warmup + self._plan.active
+        if self._history is not None:
+            self._history.begin()
         profiler = _profiler(self._plan, self._write)
         if self._plan.time_limit is not None:
             self._deadline = time.monotonic() + self._plan.time_limit
@@ -284,7 +293,13 @@ class TorchRecording:
 
     def _start(self, profiler: Any, phase: Callable[[], None]) -> None:
         self._kept = len(self._files)
-        self._session = Session(profiler, self._give_way)
+        try:
+            self._session = Session(profiler, self._give_way, self.close)
+        except ScriptProfilesError:
+            self._note(STAYS_OUT)
+            self._part -= self._lightly
+            self._phase = self._begin
+            return
         self._session.say(UNIT, json.dumps(self._unit()))
         self._phase = phase
         self._rescue.arm()
@@ -294,7 +309,7 @@ class TorchRecording:
         if self._left > 0 and time.monotonic() < self._deadline and self._session is not None:
             self._session.step()
             return
-        self._end()
+        self._end(last=self._part >= self._plan.repeat)
         self._on_phase("recorded")
         if self._part < self._plan.repeat:
             self._left = self._plan.wait
@@ -309,8 +324,6 @@ def _profiler(plan: Plan, write: Callable[[Any], None]) -> Any:
     activities = [ProfilerActivity.CPU]
     if torch.cuda.is_available():
         activities.append(ProfilerActivity.CUDA)
-    if plan.memory_snapshot and cuda.in_use():
-        torch.cuda.memory._record_memory_history()
     return profile(
         activities=activities,
         schedule=schedule(wait=0, warmup=plan.warmup, active=plan.active, repeat=1),
@@ -321,13 +334,6 @@ def _profiler(plan: Plan, write: Callable[[Any], None]) -> Any:
         with_modules=plan.modules,
         experimental_config=_experimental_config(),
     )
-
-
-def _dump_memory(path: Path) -> None:
-    import torch
-
-    torch.cuda.memory._dump_snapshot(str(path))
-    torch.cuda.memory._record_memory_history(enabled=None)
 
 
 def _experimental_config() -> Any:

@@ -12,7 +12,7 @@ from traceanalyzer.comparison.model import Comparison, Difference, PartDifferenc
 from traceanalyzer.comparison.noise import RUN_NOISE_SHARE, is_significant
 from traceanalyzer.comparison.work import WHOLE, Whole, Work, figures, parts_of_both
 from traceanalyzer.errors import EmptyRecordingError
-from traceanalyzer.report.outline import step_ms
+from traceanalyzer.report.outline import recorded_ms
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.tables.step_parts import StepPart
@@ -60,7 +60,7 @@ def compare_reports(a: Report, b: Report, names: tuple[str, str] = ("A", "B")) -
 
 
 def _side(report: Report, name: str) -> Side:
-    time, kinds = step_ms(report), sorted({i.kind for i in report.inputs})
+    time, kinds = recorded_ms(report), sorted({i.kind for i in report.inputs})
     if time is None:
         raise EmptyRecordingError(f"{name}: neither steps nor GPU work to compare")
     steps = report.metrics.step_time_ms.count if report.metrics.step_time_ms else 0

@@ -22,6 +22,7 @@ import msgspec
 
 from traceanalyzer.comparison.limits import Bound, Limit
 from traceanalyzer.errors import UnreadableInputError
+from traceanalyzer.files import read_whole
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,8 +50,8 @@ def read_policy(path: Path) -> Policy:
     """The policy in a file. Raises UnreadableInputError where it is no policy, LimitError for a limit that makes no
     sense."""
     try:
-        said = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), _File)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
+        said = msgspec.convert(tomllib.loads(read_whole(path).decode()), _File)
+    except (ValueError, RecursionError, msgspec.ValidationError) as error:
         raise UnreadableInputError(f"{path}: not a policy: {error}") from error
     baseline = None if said.baseline is None else str(path.parent / said.baseline)
     limits = (*_limits("max", said.max), *_limits("min", said.min))

@@ -6,8 +6,13 @@ from glob import glob, has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import orjson
+
 from traceanalyzer.errors import UnreadableInputError
+from traceanalyzer.files import note_read
 from traceanalyzer.history.stored import is_reference, stored_report
+from traceanalyzer.limits import limits
+from traceanalyzer.report.build import build_report
 from traceanalyzer.report.read import is_report, report_from_json
 
 if TYPE_CHECKING:
@@ -38,8 +43,6 @@ def report_named(
         return stored_report(reference)
     if saved is not None:
         return report_from_json(saved, reference)
-    from traceanalyzer.report.build import build_report
-
     return build_report(read(_paths(reference)), selection, knowledge)
 
 
@@ -47,11 +50,11 @@ def _saved(path: Path) -> bytes | None:
     """The file's text if it is a saved report."""
     if not path.is_file():
         return None
-    import orjson
-
-    with path.open("rb") as file:
+    with note_read(path).open("rb") as file:
         if file.read(1) != b"{":
             return None
+    if path.stat().st_size > limits().report:
+        return None
     text = path.read_bytes()
     if MARK not in text:
         return None

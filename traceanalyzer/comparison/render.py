@@ -1,42 +1,53 @@
-"""Comparisons drawn for the terminal and for Markdown, its changes for a spreadsheet."""
+"""A comparison as a document: for the terminal, for Markdown, its changes for a spreadsheet."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from traceanalyzer.comparison.outline import ChangeRow, Section, change_rows, sections
+from traceanalyzer.report.document import Document, Rows
 from traceanalyzer.report.grid import make_grid
+from traceanalyzer.report.json import dump
 from traceanalyzer.report.markdown_text import grid_table, prose
-from traceanalyzer.report.rows import rows_as_csv
 from traceanalyzer.report.terminal_text import DEFAULT_WIDTH, INDENT, Page
 
 if TYPE_CHECKING:
     from traceanalyzer.comparison.model import Comparison
 
 
-def comparison_as_terminal(comparison: Comparison, width: int = DEFAULT_WIDTH, colour: bool = False) -> str:
-    """The comparison as text `width` columns wide."""
-    page = Page(width, colour)
-    for section in sections(comparison):
-        if section.folded:
-            page.title(section.title)
-        else:
-            page.heading(section.title)
-        for i, line in enumerate(section.lines):
-            page.line(line, "bold" if section.title == "Comparison" and not i else "", INDENT if section.folded else 0)
-        if section.rows:
-            page.grid(make_grid(section.rows))
-    return page.text().lstrip("\n")
+@dataclass(frozen=True)
+class ComparisonPage(Document):
+    """A comparison."""
 
+    comparison: Comparison
 
-def comparison_as_markdown(comparison: Comparison) -> str:
-    """The comparison for an issue or a pull request."""
-    return "\n".join(line for section in sections(comparison) for line in _block(section))
+    def terminal(self, width: int = DEFAULT_WIDTH, colour: bool = False) -> str:
+        """All of it."""
+        page = Page(width, colour)
+        for section in sections(self.comparison):
+            if section.folded:
+                page.title(section.title)
+            else:
+                page.heading(section.title)
+            for i, line in enumerate(section.lines):
+                first = section.title == "Comparison" and not i
+                page.line(line, "bold" if first else "", INDENT if section.folded else 0)
+            if section.rows:
+                page.grid(make_grid(section.rows))
+        return page.text().lstrip("\n")
 
+    def markdown(self) -> str:
+        """For an issue or a pull request."""
+        return "\n".join(line for section in sections(self.comparison) for line in _block(section))
 
-def comparison_as_csv(comparison: Comparison) -> str:
-    """Every change, a row each."""
-    return rows_as_csv(change_rows(comparison), ChangeRow)
+    def json(self) -> str:
+        """All of it."""
+        return dump(self.comparison)
+
+    def csv(self) -> str:
+        """Every change, a row each."""
+        return Rows("changes", change_rows(self.comparison), ChangeRow).csv()
 
 
 def _block(section: Section) -> list[str]:

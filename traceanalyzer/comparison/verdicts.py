@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
 from traceanalyzer.figures import metric
+from traceanalyzer.report.document import Document
 from traceanalyzer.report.format import figure, plain
 from traceanalyzer.report.grid import make_grid
+from traceanalyzer.report.json import dump
 from traceanalyzer.report.markdown_text import grid_table, prose
 from traceanalyzer.report.terminal_text import DEFAULT_WIDTH, Page
 
@@ -26,7 +28,7 @@ AT = {"max": "at most", "min": "at least"}
 
 
 @dataclass(frozen=True)
-class Checked:
+class Checked(Document):
     """A report that was held against its limits."""
 
     name: str
@@ -54,6 +56,75 @@ class Checked:
             return []
         return [f"Against {self.comparison.a.name}: {self.comparison.headline}"]
 
+    def terminal(self, width: int = DEFAULT_WIDTH, colour: bool = False) -> str:
+        """The verdicts as text `width` columns wide."""
+        page = Page(width, colour)
+        page.line(self.headline, "bold green" if self.passed else "bold red")
+        page.line("")
+        page.grid(make_grid(limit_rows(self)))
+        for note in self.notes:
+            page.line("")
+            page.line(note)
+        return page.text()
+
+    def markdown(self) -> str:
+        """The verdicts for a pull request."""
+        grid = make_grid(limit_rows(self))
+        head, rows = grid_table(grid)
+        text = [f"**{prose(self.headline)}**", "", *head, *rows, ""]
+        for line in (*grid.remarks, *self.notes):
+            text += [prose(line), ""]
+        return "\n".join(text)
+
+    def junit(self) -> str:
+        """The verdicts as JUnit XML: a test case a limit."""
+        broken = [v for v in self.verdicts if not v.holds(self.allow_missing)]
+        skipped = [v for v in self.verdicts if v.outcome == "missing" and v not in broken]
+        counts = {"tests": len(self.verdicts), "failures": len(broken), "errors": 0, "skipped": len(skipped)}
+        suites = ElementTree.Element("testsuites")
+        suite = ElementTree.SubElement(
+            suites, "testsuite", {"name": "traceanalyzer check", **{key: str(count) for key, count in counts.items()}}
+        )
+        for verdict, row in zip(self.verdicts, limit_rows(self), strict=True):
+            named = {"classname": plain(self.name), "name": f"{row.figure} {row.limit}"}
+            case = ElementTree.SubElement(suite, "testcase", named)
+            said = f"{row.figure} is {row.measured}, allowed is {AT[verdict.limit.bound]} {row.allowed}"
+            if verdict in broken:
+                ElementTree.SubElement(case, "failure", {"message": said}).text = f"{said}: {row.outcome}"
+            elif verdict in skipped:
+                ElementTree.SubElement(case, "skipped", {"message": said})
+        for note in self.notes:
+            ElementTree.SubElement(suite, "system-out").text = plain(note)
+        ElementTree.indent(suites)
+        return ElementTree.tostring(suites, encoding="unicode", xml_declaration=True) + "\n"
+
+    def values(self) -> dict[str, Any]:
+        """The verdicts for programs."""
+        return {
+            "passed": self.passed,
+            "headline": self.headline,
+            "checked": self.name,
+            "limits": [
+                {
+                    "metric": v.limit.metric,
+                    "bound": v.limit.bound,
+                    "limit": v.limit.text,
+                    "unit": v.unit,
+                    "allowed": v.allowed,
+                    "value": v.value,
+                    "baseline": v.baseline,
+                    "outcome": v.outcome,
+                    "holds": v.holds(self.allow_missing),
+                }
+                for v in self.verdicts
+            ],
+            "notes": self.notes,
+        }
+
+    def json(self) -> str:
+        """The verdicts for programs."""
+        return dump(self.values())
+
 
 @dataclass(frozen=True)
 class LimitRow:
@@ -80,75 +151,6 @@ def limit_rows(checked: Checked) -> list[LimitRow]:
         )
         for v in checked.verdicts
     ]
-
-
-def as_terminal(checked: Checked, width: int = DEFAULT_WIDTH, colour: bool = False) -> str:
-    """The verdicts as text `width` columns wide."""
-    page = Page(width, colour)
-    page.line(checked.headline, "bold green" if checked.passed else "bold red")
-    page.line("")
-    page.grid(make_grid(limit_rows(checked)))
-    for note in checked.notes:
-        page.line("")
-        page.line(note)
-    return page.text()
-
-
-def as_markdown(checked: Checked) -> str:
-    """The verdicts for a pull request."""
-    grid = make_grid(limit_rows(checked))
-    head, rows = grid_table(grid)
-    text = [f"**{prose(checked.headline)}**", "", *head, *rows, ""]
-    for line in (*grid.remarks, *checked.notes):
-        text += [prose(line), ""]
-    return "\n".join(text)
-
-
-def as_junit(checked: Checked) -> str:
-    """The verdicts as JUnit XML: a test case a limit."""
-    broken = [v for v in checked.verdicts if not v.holds(checked.allow_missing)]
-    skipped = [v for v in checked.verdicts if v.outcome == "missing" and v not in broken]
-    counts = {"tests": len(checked.verdicts), "failures": len(broken), "errors": 0, "skipped": len(skipped)}
-    suites = ElementTree.Element("testsuites")
-    suite = ElementTree.SubElement(
-        suites, "testsuite", {"name": "traceanalyzer check", **{key: str(count) for key, count in counts.items()}}
-    )
-    for verdict, row in zip(checked.verdicts, limit_rows(checked), strict=True):
-        named = {"classname": plain(checked.name), "name": f"{row.figure} {row.limit}"}
-        case = ElementTree.SubElement(suite, "testcase", named)
-        said = f"{row.figure} is {row.measured}, allowed is {AT[verdict.limit.bound]} {row.allowed}"
-        if verdict in broken:
-            ElementTree.SubElement(case, "failure", {"message": said}).text = f"{said}: {row.outcome}"
-        elif verdict in skipped:
-            ElementTree.SubElement(case, "skipped", {"message": said})
-    for note in checked.notes:
-        ElementTree.SubElement(suite, "system-out").text = plain(note)
-    ElementTree.indent(suites)
-    return ElementTree.tostring(suites, encoding="unicode", xml_declaration=True) + "\n"
-
-
-def as_plain_values(checked: Checked) -> dict[str, Any]:
-    """The verdicts for programs."""
-    return {
-        "passed": checked.passed,
-        "headline": checked.headline,
-        "checked": checked.name,
-        "limits": [
-            {
-                "metric": v.limit.metric,
-                "bound": v.limit.bound,
-                "limit": v.limit.text,
-                "unit": v.unit,
-                "allowed": v.allowed,
-                "value": v.value,
-                "baseline": v.baseline,
-                "outcome": v.outcome,
-                "holds": v.holds(checked.allow_missing),
-            }
-            for v in checked.verdicts
-        ],
-        "notes": checked.notes,
-    }
 
 
 def _outcome(verdict: Verdict, allow_missing: bool) -> str:

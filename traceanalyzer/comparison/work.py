@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 from traceanalyzer.analysis.tables.step_parts import MAX_BATCHES, StepPart
 from traceanalyzer.comparison.noise import difference_interval, is_significant
-from traceanalyzer.report.outline import step_ms
+from traceanalyzer.report.outline import recorded_ms
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -107,7 +107,7 @@ def _of_budget(report: Report) -> list[StepPart]:
 
 def _whole(report: Report) -> list[StepPart]:
     rows = [row.duration_ms for row in report.tables.get("steps", []) if not row.warmup]
-    return [_plain(WHOLE, WHOLE, step_ms(report) or 0.0, _batch_means(rows))]
+    return [_plain(WHOLE, WHOLE, recorded_ms(report) or 0.0, _batch_means(rows))]
 
 
 def _batch_means(values: list[float]) -> list[float]:

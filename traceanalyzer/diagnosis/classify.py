@@ -19,6 +19,8 @@ from traceanalyzer.diagnosis.shares import Shares, missing_kernels, step_shares
 from traceanalyzer.diagnosis.timing import timing_summary
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from traceanalyzer.analysis.measure import Measurements
 
 MIN_DEVICE_OPS = 10
@@ -56,8 +58,8 @@ class _Verdict(NamedTuple):
     margin: float
 
 
-def classify(m: Measurements, best: BottleneckClass | None = None) -> Summary:
-    """The verdict on a process; `best` is the class of the change that is predicted to gain most."""
+def classify(m: Measurements, best: Iterable[BottleneckClass | None] = ()) -> Summary:
+    """The verdict on a process; `best` are the classes of what there is most to win by, first the surest."""
     if m.trace.only_step_times:
         return timing_summary(m)
     step_ms = m.step.step_ms if m.steps.found else None
@@ -65,7 +67,7 @@ def classify(m: Measurements, best: BottleneckClass | None = None) -> Summary:
     reason = _too_thin(m, shares)
     if shares is None or reason:
         return Summary("inconclusive", 0.0, f"Inconclusive: {reason}", m.step.basis, step_ms)
-    verdict = _verdict(_parts(shares), None if best is None else _part(best))
+    verdict = _verdict(_parts(shares), [_part(cls) for cls in best if cls is not None])
     if verdict.cause == "unexplained":
         text = f"Inconclusive: {_reason(m, 'unexplained', shares)}."
         return Summary("inconclusive", 0.0, text, m.step.basis, step_ms)
@@ -83,10 +85,12 @@ def _parts(shares: Shares) -> dict[str, float]:
     return {name: getattr(shares, name) for name in names}
 
 
-def _verdict(parts: dict[str, float], best: str | None) -> _Verdict:
+def _verdict(parts: dict[str, float], best: list[str | None]) -> _Verdict:
+    """The largest part. The device's own work gives way to a large part that can be changed."""
     (top, share), (second, beside) = sorted(parts.items(), key=lambda item: -item[1])[:2]
-    if best is not None and best != top != "unexplained" and parts[best] >= LARGE:
-        return _Verdict(best, top, 0.0)
+    large = [part for part in best if part is not None and part != top == "device" and parts[part] >= LARGE]
+    if large:
+        return _Verdict(large[0], top, 0.0)
     margin = share - beside
     return _Verdict(top, second if margin < CLOSE else None, margin)
 
@@ -122,7 +126,8 @@ def _too_thin(m: Measurements, shares: Shares | None) -> str:
     if not len(m.trace.device_ops):
         if m.launches is not None and m.launches.launch_calls:
             return "launches were recorded, but no GPU work: what the GPU did is not known."
-        return "the recording holds no GPU work."
+        cut = "; the file is cut off: copy or export it again" if m.trace.health.truncated else ""
+        return f"the recording holds no GPU work{cut}."
     if shares is None or not m.steady_ops.any():
         return "none of the recorded GPU work belongs to a measured step."
     if too_few_ops(m):

@@ -38,6 +38,8 @@ class Remedy:
     scenario: Scenario | None = None
     suffix: str = ""
     """Ending of the recommendation's id, where a finding has several remedies."""
+    bound: bool = False
+    """Whether the headroom only bounds what it gains from above: nothing is then predicted."""
     cls: BottleneckClass | None = None
     """Class of bottleneck that it is against, where that is not the finding's."""
     name: RemedyName | None = None

@@ -8,15 +8,19 @@ safely on the network file systems that clusters share.
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 from contextlib import closing, contextmanager
+from functools import cache
 from typing import TYPE_CHECKING
 
 from traceanalyzer.errors import TraceAnalyzerError, UnreadableInputError
+from traceanalyzer.files import note_read
 from traceanalyzer.history.migrations import MIGRATIONS
+from traceanalyzer.sqlite_guard import distrust
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from sqlite_utils import Database
@@ -41,7 +45,7 @@ WRONG = {
 def reading(path: Path) -> Iterator[Database]:
     """The history in a file, to be read. Raises UnreadableInputError where there is none."""
     # SQLite takes an empty file for a database; to bring its schema up to date would write into it.
-    if not path.is_file() or not path.stat().st_size:
+    if not note_read(path).is_file() or not path.stat().st_size:
         raise UnreadableInputError(f"{path}: no such history; analyze --store {path} makes one")
     with _errors_of(path):
         # Not "ro": what a writer that was killed left half done can then be taken back first.
@@ -49,6 +53,7 @@ def reading(path: Path) -> Iterator[Database]:
             db.execute("PRAGMA query_only = ON")
             _check_owner(db, path)
             if _version(db) == len(MIGRATIONS):
+                _check_schema(db, path)
                 yield db
                 return
         with writing(path) as db:
@@ -61,11 +66,12 @@ def writing(path: Path) -> Iterator[Database]:
 
     Raises TraceAnalyzerError where the file cannot be written or is something else.
     """
-    with _errors_of(path), _connection(path, "rwc") as db:
+    with _errors_of(path), _no_empty_file(path), _connection(path, "rwc") as db:
         db.execute("BEGIN IMMEDIATE")
         try:
             _check_owner(db, path)
             _migrate(db)
+            _check_schema(db, path)
             yield db
             db.execute("COMMIT")
         finally:
@@ -85,12 +91,25 @@ def check_storable(path: Path) -> None:
 
 
 @contextmanager
+def _no_empty_file(path: Path) -> Iterator[None]:
+    """Where a new history cannot be written (a full disk), no empty file stays, which would be taken for one."""
+    existed = path.exists()
+    try:
+        yield
+    finally:
+        if not existed and path.is_file() and not path.stat().st_size:
+            path.unlink(missing_ok=True)
+
+
+@contextmanager
 def _connection(path: Path, mode: str) -> Iterator[Database]:
     from sqlite_utils import Database
 
     # No implicit transactions: where one begins and ends is said here.
     uri = f"{path.resolve().as_uri()}?mode={mode}"
     with closing(sqlite3.connect(uri, uri=True, timeout=PATIENCE_S, isolation_level=None)) as connection:
+        connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
+        distrust(connection, path.stat().st_size if path.exists() else 0)
         connection.execute("PRAGMA foreign_keys = ON")
         yield Database(connection, execute_plugins=False)
 
@@ -99,6 +118,8 @@ def _connection(path: Path, mode: str) -> Iterator[Database]:
 def _errors_of(path: Path) -> Iterator[None]:
     try:
         yield
+    except (UnicodeDecodeError, OverflowError) as error:
+        raise TraceAnalyzerError(f"{path}: {WRONG['SQLITE_CORRUPT']}") from error
     except sqlite3.Error as error:
         code = getattr(error, "sqlite_errorname", "")
         wrong = next((text for name, text in WRONG.items() if code.startswith(name)), str(error))
@@ -115,6 +136,47 @@ def _check_owner(db: Database, path: Path) -> None:
             f"{path}: written by a newer traceanalyzer (schema {_version(db)}, this version knows {len(MIGRATIONS)}): "
             "update traceanalyzer"
         )
+
+
+_OBJECTS = "SELECT type, name, sql FROM sqlite_master WHERE type IN ('table', 'view') AND typeof(sql) = 'text'"
+
+
+def _check_schema(db: Database, path: Path) -> None:
+    """Raises UnreadableInputError where a table lacks columns, or a table or view is not what this program makes: a
+    view is code, which runs when it is read."""
+    found = {str(name): (kind, _plain(sql)) for kind, name, sql in db.execute(_OBJECTS).fetchall()}
+    for name, (kind, sql, columns) in _expected(MIGRATIONS).items():
+        kind_found, sql_found = found.get(name, ("", ""))
+        same = kind_found == kind and sql_found.startswith(f"create {kind}")
+        if not same or (sql_found != sql if kind == "view" else not columns <= _columns(db, name)):
+            raise UnreadableInputError(
+                f"{path}: its {kind} {name} is not as this version makes it: damaged, changed, or of another version"
+            )
+
+
+@cache
+def _expected(migrations: tuple[Callable[[Database], None], ...]) -> dict[str, tuple[str, str, frozenset[str]]]:
+    """Kind, statement and columns of what a history has, by name."""
+    from sqlite_utils import Database
+
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        made = Database(connection, execute_plugins=False)
+        for migration in migrations:
+            migration(made)
+        return {
+            name: (kind, _plain(sql), _columns(made, name))
+            for kind, name, sql in made.execute(_OBJECTS).fetchall()
+            if not name.startswith("sqlite_")
+        }
+
+
+def _columns(db: Database, table: str) -> frozenset[str]:
+    return frozenset(row[0] for row in db.execute("SELECT name FROM pragma_table_info(?)", [table]))
+
+
+def _plain(sql: str) -> str:
+    """The statement without line breaks and comments, in lower case."""
+    return " ".join(re.sub(r"--[^\n]*", "", sql).replace('"', "").lower().split())
 
 
 def _version(db: Database) -> int:

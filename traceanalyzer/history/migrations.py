@@ -166,5 +166,34 @@ def _views(db: Database) -> None:
         db.execute(statement)
 
 
-MIGRATIONS: tuple[Callable[[Database], None], ...] = (_tables, _views)
+FROM_JSON: dict[str, tuple[str, dict[str, str | None]]] = {
+    "inputs": ("$.inputs", {"path": "path", "kind": "kind", "rank": "rank", "events": "health.events",
+                            "lost": "health.lost", "truncated": "health.truncated"}),
+    "findings": ("$.findings", dict.fromkeys(("id", "class", "title", "severity", "headroom_ms"))),
+    "recommendations": ("$.recommendations", dict.fromkeys(("id", "class", "action", "predicted_step_ms",
+                                                            "predicted_speedup", "basis"))),
+    "kernels": ("$.tables.kernels", dict.fromkeys(("name", "full_name", "class", "op", "calls", "total_ms",
+                                                   "share_of_step", "mean_us", "bound_by"))),
+    "ops": ("$.tables.ops", dict.fromkeys(("name", "kind", "shapes", "calls", "host_total_ms", "host_self_ms",
+                                           "device_total_ms", "device_self_ms", "share_of_step"))),
+    "conditions": ("$.tables.conditions", dict.fromkeys(("name", "value", "spoils"))),
+}  # fmt: skip
+"""Views over the report's JSON, which is kept once: the list that each reads, and where its columns are in a row."""
+
+
+def _json_views(db: Database) -> None:
+    """What copied columns out of the JSON beside it becomes a view of that JSON."""
+    finding_history = next(view for view in VIEWS if "VIEW finding_history" in view)
+    db.execute("DROP VIEW finding_history")
+    for name, (rows, columns) in FROM_JSON.items():
+        fields = ", ".join(
+            f"json_extract(row.value, '$.{place or column}') AS {column}" for column, place in columns.items()
+        )
+        db.execute(f"DROP TABLE {name}")
+        select = f"SELECT reports.run_id AS run_id, row.key + 1 AS position, {fields}"
+        db.execute(f"CREATE VIEW {name} AS {select} FROM reports, json_each(reports.json, '{rows}') AS row")
+    db.execute(finding_history)
+
+
+MIGRATIONS: tuple[Callable[[Database], None], ...] = (_tables, _views, _json_views)
 """In the order in which they are applied; a file's `user_version` counts those it has had."""

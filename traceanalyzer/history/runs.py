@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
 
 from traceanalyzer.errors import UnreadableInputError
 from traceanalyzer.figures import metric as defined
@@ -13,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from sqlite_utils import Database
+
+Row = TypeVar("Row")
 
 SHORTHANDS = {"step_time_ms": "step_time_ms.mean"}
 """Metrics that are distributions: what is meant where only their name is given."""
@@ -106,35 +110,46 @@ def stored_runs(
 def metric_series(db: Database, name: str, runs: Sequence[StoredRun]) -> MetricSeries:
     """A metric over some runs. Raises UnreadableInputError, naming similar ones, where no run has such a metric."""
     name = SHORTHANDS.get(name, name)
-    found = {row["run_id"]: row for row in db.query("SELECT * FROM metrics WHERE name = ?", [name])}
+    found = {row["run_id"]: row for row in db.query("SELECT run_id, value, unit FROM metrics WHERE name = ?", [name])}
     if not found:
         raise UnreadableInputError(_no_metric(db, name))
     values: list[MetricValue] = []
     for run in runs:
         if run.run in found:
-            value = found[run.run]["value"]
+            value = _checked(found[run.run]["value"], float)
             before = values[-1].value if values else None
             change = value / before - 1 if before else None
             values.append(MetricValue(run.run, run.stored_at, run.tags, value, change))
-    return MetricSeries(name, next(iter(found.values()))["unit"], values)
+    return MetricSeries(name, str(next(iter(found.values()))["unit"]), values)
 
 
 def metric_names(db: Database) -> list[MetricName]:
     """The metrics that there are, by name."""
     sql = "SELECT name, unit, count(*) AS runs FROM metrics GROUP BY name, unit ORDER BY name"
-    return [MetricName(**row) for row in db.query(sql)]
+    return [_checked(row, MetricName) for row in db.query(sql)]
+
+
+def _checked(value: Any, kind: type[Row]) -> Row:
+    """The value as this type; SQLite keeps any type in any column. Raises UnreadableInputError."""
+    try:
+        made = msgspec.convert(value, kind)
+    except (msgspec.ValidationError, OverflowError) as error:
+        raise UnreadableInputError(f"the history is damaged: {error}") from error
+    return made
 
 
 def _stored_run(row: dict[str, Any], tags: Tags) -> StoredRun:
     same = {name: row[name] for name in StoredRun.__dataclass_fields__ if name not in ("run", "stored_at", "tags")}
     # Seconds are enough to read.
-    return StoredRun(run=row["run_id"], stored_at=row["stored_at"][:19] + "Z", tags=tags, **same)
+    stored_at = str(row["stored_at"])[:19] + "Z"
+    run = _checked({"run": row["run_id"], "stored_at": stored_at, "tags": tags, **same}, StoredRun)
+    return replace(run, tags=tags)
 
 
 def _tags(db: Database) -> dict[int, Tags]:
     tags: dict[int, Tags] = {}
     for row in db.query("SELECT run_id, key, value FROM tags ORDER BY run_id, key"):
-        tags.setdefault(row["run_id"], Tags())[row["key"]] = row["value"]
+        tags.setdefault(row["run_id"], Tags())[str(row["key"])] = str(row["value"])
     return tags
 
 

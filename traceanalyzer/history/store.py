@@ -13,12 +13,10 @@ from traceanalyzer.report.json import render_json
 from traceanalyzer.report.values import as_plain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from sqlite_utils import Database
-
-    from traceanalyzer.report.model import Input, Report
+    from traceanalyzer.report.model import Report
 
 
 def store_report(
@@ -42,8 +40,6 @@ def store_report(
             {"run_id": number, "key": name, "value": value} for name, value in (tags or {}).items()
         )
         db.table("metrics").insert_all({"run_id": number, **row} for row in _metrics(report.metrics))
-        for table, rows in _tables(report).items():
-            _insert(db, table, number, rows)
         json = orjson.dumps(orjson.loads(render_json(report))).decode()
         db.table("reports").insert({"run_id": number, "json": json})
     return number
@@ -69,32 +65,6 @@ def _run(report: Report) -> dict[str, Any]:
         }
     )
     return plain
-
-
-def _tables(report: Report) -> dict[str, Sequence[Any]]:
-    """Rows by the table of the history that holds them; of their figures it takes those that it has columns for."""
-    return {
-        "inputs": [_input(item) for item in report.inputs],
-        "findings": report.findings,
-        "recommendations": report.recommendations,
-        "kernels": report.tables.get("kernels", []),
-        "ops": report.tables.get("ops", []),
-        "conditions": report.tables.get("conditions", []),
-    }
-
-
-def _input(item: Input) -> dict[str, Any]:
-    health = item.health
-    return {"path": item.path, "kind": item.kind, "rank": item.rank, "events": health.events, "lost": health.lost,
-            "truncated": health.truncated}  # fmt: skip
-
-
-def _insert(db: Database, table: str, run: int, rows: Sequence[Any]) -> None:
-    columns = db.table(table).columns_dict
-    db.table(table).insert_all(
-        {"run_id": run, "position": n} | {name: value for name, value in as_plain(row).items() if name in columns}
-        for n, row in enumerate(rows, 1)
-    )
 
 
 def _metrics(measurement: Any, within: str = "") -> Iterator[dict[str, Any]]:

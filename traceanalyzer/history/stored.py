@@ -37,7 +37,7 @@ def stored_report(reference: str) -> Report:
         row = db.execute("SELECT json FROM reports WHERE run_id = ?", [run]).fetchone()
         if row is None:
             raise UnreadableInputError(f"{reference}: no such run; {_there_is(db)}")
-    return report_from_json(row[0], reference)
+    return report_from_json(str(row[0]), reference)
 
 
 def _run(db: Database, parts: re.Match[str]) -> int | None:

@@ -10,20 +10,24 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import msgspec
-
+from traceanalyzer.errors import TraceAnalyzerError
+from traceanalyzer.files import note_read
 from traceanalyzer.ingest.conditions import environment_conditions, measured_ceilings, sampled_conditions
-from traceanalyzer.ingest.memory_snapshot import memory_conditions
+from traceanalyzer.ingest.memory.snapshot import read_snapshot
+from traceanalyzer.ingest.side_files import json_lines, json_object
 from traceanalyzer.ingest.unprofiled import contradiction, light_of, stopwatch_of
 
 if TYPE_CHECKING:
+    from traceanalyzer.snapshot import Snapshot
     from traceanalyzer.trace import Ceilings, Condition, Run, Trace
 
 ENVIRONMENT = "environment.json"
 _RANK = re.compile(r"\.(rank(\d+)(?:\.\w+)*?)\.(?:json|jsonl|sqlite)(?:\.gz)?$")
 """The middle of a capture's file names: `rank0`, `rank0.part2`, `rank0.pid123`."""
+MAX_SNAPSHOT_BYTES = 64 << 20
+"""Larger memory snapshots take longer than the analysis of a trace; they have a command of their own."""
 
 
 class Environment(NamedTuple):
@@ -64,20 +68,30 @@ def _with_neighbours(trace: Trace, environments: dict[Path, Environment]) -> Tra
         notes = (*notes, *more)
     samples = _beside(path, trace.rank, "nvml", ".jsonl")
     if samples is not None:
-        conditions = (*conditions, *sampled_conditions(_lines(samples)))
+        conditions = (*conditions, *sampled_conditions(json_lines(samples)))
     snapshot = _beside(path, trace.rank, "memory", ".pickle")
     if snapshot is not None:
-        allocator, more = memory_conditions(snapshot)
-        conditions, notes = (*conditions, *allocator), (*notes, *more)
+        memory, more = _snapshot(note_read(snapshot))
+        trace, notes = replace(trace, memory=memory), (*notes, *more)
     health = replace(trace.health, notes=(*trace.health.notes, *notes))
     return replace(trace, conditions=conditions, ceilings=ceilings, health=health)
+
+
+def _snapshot(path: Path) -> tuple[Snapshot | None, tuple[str, ...]]:
+    """The memory snapshot, and what is wrong with its file."""
+    try:
+        if path.stat().st_size > MAX_SNAPSHOT_BYTES:
+            return None, (f"{path.name} is large: `traceanalyzer memory {path.name}` reads it.",)
+        return read_snapshot(path), ()
+    except (TraceAnalyzerError, OSError) as error:
+        return None, (f"{path.name} was left out: {error}",)
 
 
 def _environment(folder: Path) -> Environment:
     path = folder / ENVIRONMENT
     if not path.is_file():
         return Environment()
-    values = _object(path)
+    values = json_object(path)
     if values is None:
         return Environment(notes=(f"{ENVIRONMENT} cannot be read: the conditions of the recording are not known.",))
     return Environment(environment_conditions(values), measured_ceilings(values))
@@ -89,7 +103,7 @@ def _with_unprofiled(trace: Trace, path: Path) -> tuple[Trace, tuple[str, ...]]:
     light = light_of(lightly) if lightly is not None and lightly != path else None
     if file is None:
         return replace(trace, light=light), ()
-    stopwatch = stopwatch_of(_object(file) or {})
+    stopwatch = stopwatch_of(json_object(file) or {})
     if stopwatch is None:
         return replace(trace, light=light), (f"{file.name} holds no step time: what the profiler cost is not known.",)
     against = contradiction(stopwatch, light)
@@ -100,8 +114,10 @@ def _with_unprofiled(trace: Trace, path: Path) -> tuple[Trace, tuple[str, ...]]:
 
 def is_neighbour(path: Path) -> bool:
     """Whether a file is the light recording beside a capture's trace: no recording of a rank of its own."""
-    stem, _, rest = path.name.partition(".")
-    return stem == "light" and bool(_RANK.search(path.name)) and (path.parent / f"trace.{rest}").is_file()
+    named = _RANK.search(path.name)
+    if named is None or not path.name.startswith("light."):
+        return False
+    return any((path.parent / f"trace.{named[1]}{suffix}").is_file() for suffix in (".json", ".json.gz"))
 
 
 def _beside(path: Path, rank: int | None, stem: str, suffix: str) -> Path | None:
@@ -110,28 +126,3 @@ def _beside(path: Path, rank: int | None, stem: str, suffix: str) -> Path | None
     names = [named[1], f"rank{named[2]}"] if named else [f"rank{rank or 0}"]
     files = [path.parent / f"{stem}.{name}{suffix}" for name in names]
     return next((file for file in files if file.is_file()), None)
-
-
-def _object(path: Path) -> dict[str, Any] | None:
-    try:
-        values = msgspec.json.decode(path.read_bytes())
-    except (OSError, msgspec.DecodeError):
-        return None
-    return values if isinstance(values, dict) else None
-
-
-def _lines(path: Path) -> list[dict[str, Any]]:
-    """The objects of a file with one a line; damaged lines (a killed writer's last one) are left out."""
-    result = []
-    try:
-        lines = path.read_bytes().splitlines()
-    except OSError:
-        return []
-    for line in lines:
-        try:
-            value = msgspec.json.decode(line)
-        except msgspec.DecodeError:
-            continue
-        if isinstance(value, dict):
-            result.append(value)
-    return result

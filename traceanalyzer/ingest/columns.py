@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
+from traceanalyzer.limits import limits
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -97,4 +99,5 @@ class Texts:
 
     def all(self) -> list[str]:
         """The strings, each at the index that is its code."""
-        return list(self._codes)
+        most = limits().text
+        return [text[:most] for text in self._codes]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any
 
+from traceanalyzer.ingest.side_files import is_above_zero, is_number
 from traceanalyzer.trace import Ceilings, Condition
+from traceanalyzer.variables import ALLOWED_VARIABLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -12,6 +14,8 @@ if TYPE_CHECKING:
 THROTTLED = "the GPU ran below its clocks: device time is longer than it need be"
 CROWDED = "other work shared the GPU: times are not the program's own"
 
+MOST_GPUS = 1024
+"""Of one host."""
 TERA, GIGA = 1e12, 1e9
 
 _SETTINGS: tuple[tuple[str, str, str], ...] = (
@@ -29,7 +33,7 @@ def environment_conditions(environment: Mapping[str, Any]) -> tuple[Condition, .
     variables = _mapping(environment.get("variables"))
     blocking = any(condition.name == "CUDA_LAUNCH_BLOCKING" for condition in found)
     for name, value in sorted(variables.items()):
-        if name == "CUDA_LAUNCH_BLOCKING" and blocking:
+        if name not in ALLOWED_VARIABLES or (name == "CUDA_LAUNCH_BLOCKING" and blocking):
             continue
         found.append(Condition(name, str(value), _variable_spoils(name, str(value))))
     gpus = environment.get("gpus")
@@ -42,8 +46,8 @@ def measured_ceilings(environment: Mapping[str, Any]) -> Ceilings | None:
     """What the GPU was measured to reach (`collect --ceilings`), None where that is missing or malformed."""
     stated = _mapping(environment.get("ceilings"))
     copied = stated.get("copy_gbs")
-    matmul = {str(k): v * TERA for k, v in _mapping(stated.get("matmul_tflops")).items() if _is_rate(v)}
-    return Ceilings(copied * GIGA, matmul) if _is_rate(copied) else None
+    matmul = {str(k): v * TERA for k, v in _mapping(stated.get("matmul_tflops")).items() if is_above_zero(v)}
+    return Ceilings(copied * GIGA, matmul) if is_above_zero(copied) else None
 
 
 def _reached(ceilings: Ceilings | None) -> Iterable[Condition]:
@@ -53,18 +57,17 @@ def _reached(ceilings: Ceilings | None) -> Iterable[Condition]:
             yield Condition(f"measured {name} matrix product", f"{rate / TERA:.0f} TFLOP/s")
 
 
-def _is_rate(value: object) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < float("inf")
-
-
 def sampled_conditions(samples: Sequence[Mapping[str, Any]]) -> tuple[Condition, ...]:
     """What samples of NVML taken while recording add: share of the samples with lowered clocks, by GPU."""
     found = []
-    for gpu in sorted({s["gpu"] for s in samples if isinstance(s.get("gpu"), int)}):
-        mine = [s for s in samples if s.get("gpu") == gpu]
+    by_gpu: dict[int, list[Mapping[str, Any]]] = {}
+    for sample in samples:
+        if isinstance(sample.get("gpu"), int) and 0 <= sample["gpu"] < MOST_GPUS:
+            by_gpu.setdefault(int(sample["gpu"]), []).append(sample)
+    for gpu, mine in sorted(by_gpu.items()):
         known = [s["throttle_reasons"] for s in mine if isinstance(s.get("throttle_reasons"), list)]
         slowed = [reasons for reasons in known if reasons]
-        clock = [s["sm_clock_mhz"] for s in mine if isinstance(s.get("sm_clock_mhz"), int | float)]
+        clock = [s["sm_clock_mhz"] for s in mine if is_number(s.get("sm_clock_mhz"))]
         if clock:
             found.append(
                 Condition(f"GPU {gpu} SM clock", f"{min(clock):g} to {max(clock):g} MHz in {len(clock)} samples")

@@ -6,6 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Protocol, cast
 
 from traceanalyzer.errors import UnreadableInputError
+from traceanalyzer.ingest.foreign import what_it_is
 from traceanalyzer.ingest.stream import cannot_open, head_of
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def detect(path: Path, pattern: str | None = None) -> Format:
     for candidate in formats(pattern):
         if candidate.recognise(head, path):
             return candidate
-    raise UnreadableInputError(f"{path}: {_what(head)}; {_EXPECTED}")
+    raise UnreadableInputError(f"{path}: {what_it_is(path, head, _first_bytes(path))}")
 
 
 def is_recording(path: Path, pattern: str | None = None) -> bool:
@@ -62,13 +63,10 @@ def is_recording(path: Path, pattern: str | None = None) -> bool:
     return True
 
 
-_EXPECTED = "give a Kineto trace (.json, .json.gz), an Nsight Systems export (.sqlite) or a log of step times"
+def _first_bytes(path: Path) -> bytes:
+    """As they lie in the file."""
+    with path.open("rb") as file:
+        return file.read(_MAGIC_BYTES)
 
 
-def _what(head: bytes) -> str:
-    if not head:
-        return "a compressed file that is damaged or empty"
-    text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
-    if text.startswith((b"{", b"[")):
-        return "JSON, but not a profiler's trace (no `traceEvents`)"
-    return "a binary file of no known kind" if b"\0" in head else "not a recording of any known kind"
+_MAGIC_BYTES = 64

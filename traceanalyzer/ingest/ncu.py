@@ -14,7 +14,10 @@ import subprocess
 from typing import TYPE_CHECKING
 
 from traceanalyzer.errors import UnreadableInputError
+from traceanalyzer.files import note_read, read_whole
+from traceanalyzer.ingest.side_files import figure
 from traceanalyzer.kernel_counters import KernelCounters
+from traceanalyzer.limits import limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,6 +27,7 @@ EXPORT_SECONDS = 600
 """Reports of a few thousand kernels are exported in seconds."""
 
 Metrics = dict[str, float]
+_NAME = "Kernel Name"
 
 _NAMES = {
     "duration": ("gpu__time_duration.sum", "gpu__time_duration.avg", "duration"),
@@ -51,12 +55,14 @@ _KNOWN = {name for names in _NAMES.values() for name in names}
 _SCALES = {"": 1.0, "%": 1.0, "byte": 1.0, "ns": 1.0, "nsecond": 1.0, "us": 1e3, "usecond": 1e3, "ms": 1e6}
 _SCALES |= {"msecond": 1e6, "s": 1e9, "second": 1e9, "kbyte": 1e3, "mbyte": 1e6, "gbyte": 1e9, "tbyte": 1e12}
 _DIMENSION = re.compile(r"\d+")
+_LARGEST_GRID = 2**62
 
 
 def read_counters(path: Path) -> list[KernelCounters]:
     """The kernels of a report. Raises UnreadableInputError where it is none, or holds no kernel."""
     try:
-        lines = _exported(path) if path.suffix == ".ncu-rep" else path.read_text("utf-8-sig", "replace").splitlines()
+        note_read(path)
+        lines = _exported(path) if path.suffix == ".ncu-rep" else _lines_of(path)
         kernels = [_counters(head, metrics) for head, metrics in _kernels(lines)]
     except (OSError, csv.Error) as error:
         raise UnreadableInputError(f"{path}: cannot be read: {error}") from error
@@ -65,6 +71,10 @@ def read_counters(path: Path) -> list[KernelCounters]:
             f"{path}: holds no kernels; write it with: ncu --csv --page raw --import report.ncu-rep > report.csv"
         )
     return kernels
+
+
+def _lines_of(path: Path) -> list[str]:
+    return read_whole(path, limits().report).decode("utf-8-sig", "replace").splitlines()
 
 
 def _exported(path: Path) -> list[str]:
@@ -84,14 +94,14 @@ def _exported(path: Path) -> list[str]:
 
 def _kernels(lines: list[str]) -> Iterator[tuple[dict[str, str], Metrics]]:
     """Columns and metrics of each kernel. What a program printed before the table is passed over."""
-    start = next(
-        (i for i, line in enumerate(lines) if "Kernel Name" in line and line.lstrip().startswith('"ID"')), None
-    )
+    start = next((i for i, line in enumerate(lines) if f'"{_NAME}"' in line and line.lstrip().startswith('"ID"')), None)
     if start is None:
         return
     rows = csv.reader(line for line in lines[start:] if not line.startswith("=="))
     header = next(rows)
-    if "Metric Name" in header:
+    if "ID" not in header or _NAME not in header:
+        return
+    if {"Metric Name", "Metric Unit", "Metric Value"} <= set(header):
         yield from _details(header, rows)
         return
     units = next(rows, [])
@@ -118,18 +128,10 @@ def _metrics(values: Iterator[tuple[str, str, str]]) -> Metrics:
     result: Metrics = {}
     for name, unit, text in values:
         key, scale = name.lower(), _SCALES.get(unit.lower())
-        number = _number(text)
+        number = figure(text)
         if (key in _KNOWN or _TENSOR.match(key)) and scale is not None and number is not None and key not in result:
             result[key] = number * scale
     return result
-
-
-def _number(text: str) -> float | None:
-    try:
-        value = float(text.replace(",", ""))
-    except ValueError:
-        return None
-    return value if math.isfinite(value) else None
 
 
 def _counters(columns: dict[str, str], metrics: Metrics) -> KernelCounters:
@@ -138,7 +140,7 @@ def _counters(columns: dict[str, str], metrics: Metrics) -> KernelCounters:
     read, written = values["dram_read"], values["dram_written"]
     both = read + written if read is not None and written is not None else None
     return KernelCounters(
-        name=columns["Kernel Name"],
+        name=columns[_NAME][: limits().text],
         blocks=_product(columns.get("Grid Size", "")),
         threads=_product(columns.get("Block Size", "")),
         duration_ns=values["duration"],
@@ -157,5 +159,8 @@ def _share(percent: float | None) -> float | None:
 
 def _product(text: str) -> int:
     """Size of a grid or block written as `(320, 1, 1)`, -1 where it is not."""
+    if len(text) > limits().digits:
+        return -1
     numbers = [int(n) for n in _DIMENSION.findall(text)]
-    return math.prod(numbers) if numbers else -1
+    size = math.prod(numbers)
+    return size if numbers and size <= _LARGEST_GRID else -1

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from traceanalyzer.errors import TraceAnalyzerError, UnreadableInputError
-from traceanalyzer.ingest.capture import is_neighbour, join
-from traceanalyzer.ingest.detect import detect, is_recording
+from traceanalyzer.ingest.capture import join
+from traceanalyzer.ingest.detect import detect
+from traceanalyzer.ingest.folders import nothing_in, recordings_in
 from traceanalyzer.ingest.stream import cannot_open
 from traceanalyzer.trace import Failure, Run, Trace
 
@@ -61,18 +62,12 @@ def _files(paths: list[Path], pattern: str | None) -> tuple[list[Path], list[Fai
             files[path] = None
             continue
         try:
-            inside = [
-                file
-                for file in sorted(path.iterdir())
-                if file.is_file() and not is_neighbour(file) and is_recording(file, pattern)
-            ]
+            inside = recordings_in(path, pattern)
         except OSError as error:
             failures.append(Failure(str(path), str(cannot_open(path, error))))
             continue
         if not inside:
-            failures.append(
-                Failure(str(path), f"{path}: no recording in this folder (folders in it are not read); name the files")
-            )
+            failures.append(Failure(str(path), nothing_in(path)))
         files.update(dict.fromkeys(inside))
     return list(files), failures
 

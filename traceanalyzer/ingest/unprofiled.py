@@ -14,6 +14,7 @@ import numpy as np
 
 from traceanalyzer.errors import TraceAnalyzerError
 from traceanalyzer.ingest import kineto
+from traceanalyzer.ingest.side_files import is_number
 from traceanalyzer.ingest.stream import head_of
 from traceanalyzer.trace import LightRecording, Stopwatch
 
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 
 NS_PER_MS = 1e6
 
-LONGEST_MS = 1e9
-"""A step of eleven days: longer ones are damage."""
+SHORTEST_MS, LONGEST_MS = 1e-3, 7 * 86_400e3
+"""No step takes less than a microsecond or more than a week."""
 
 ODD_FAST_SHARE = 0.25
 """Captures that do not say whether they were steady: a step four times faster than the median is no noise."""
@@ -56,9 +57,7 @@ def stopwatch_of(values: dict[str, Any]) -> Stopwatch | None:
 
 
 def _ns(value: Any) -> int | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= LONGEST_MS:
-        return None
-    return round(value * NS_PER_MS) or None
+    return round(value * NS_PER_MS) if is_number(value) and SHORTEST_MS <= value <= LONGEST_MS else None
 
 
 def _steady(values: dict[str, Any]) -> bool:
@@ -86,8 +85,7 @@ def light_of(path: Path) -> LightRecording | None:
     ops = trace.device_ops.take(trace.device_ops.device == _busiest(trace.device_ops))
     step = np.array([end - begin for begin, end in windows])
     busy = np.array([_busy_ns(ops, begin, end) for begin, end in windows])
-    middle = [round(float(np.median(values))) for values in (step, busy, step - busy)]
-    step_ns, busy_ns, idle_ns = middle
+    step_ns, busy_ns, idle_ns = (round(float(np.median(values))) for values in (step, busy, step - busy))
     return LightRecording(len(windows), step_ns, busy_ns, idle_ns, unit=_unit(head))
 
 

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from traceanalyzer import __version__
+from traceanalyzer.analysis.roofline.kernel_tables import other_version
 from traceanalyzer.analysis.tables.budget import launches_by_step
-from traceanalyzer.analysis.tables.gap_rows import gap_rows, largest_gaps
 from traceanalyzer.diagnosis.diagnose import diagnose
 from traceanalyzer.diagnosis.rules.conditions import profiler_note
 from traceanalyzer.diagnosis.rules.recording import recording_notes
 from traceanalyzer.diagnosis.shares import missing_kernels
+from traceanalyzer.report.memory.build import headline
 from traceanalyzer.report.model import Input, InputDevice, InputHealth, Metrics, Report, Tool
 from traceanalyzer.selection import measured
+from traceanalyzer.tables import report_tables
 from traceanalyzer.trace import Collected
+from traceanalyzer.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from traceanalyzer.analysis.measure import Measurements
-    from traceanalyzer.analysis.ranks.compare import RankComparison
     from traceanalyzer.selection import Knowledge, Measured, Selection
     from traceanalyzer.trace import Run, Trace
 
@@ -57,7 +58,7 @@ def report_of(of: Measured, top: int = TOP_ROWS) -> Report:
         devices=[row for m in of.each for row in m.devices],
         findings=diagnosis.findings,
         recommendations=diagnosis.recommendations,
-        tables=_tables(critical, ranks, top),
+        tables=report_tables(of, top),
         notes=[*_notes(run, critical), *ranks.notes],
         step_parts=critical.step_parts,
     )
@@ -110,27 +111,8 @@ def _metrics(m: Measurements) -> Metrics:
         timing=m.timing,
         coverage=m.coverage,
         repeats=m.repeats,
+        memory=m.memory,
     )
-
-
-def _tables(m: Measurements, ranks: RankComparison, top: int) -> dict[str, list[Any]]:
-    longest = gap_rows(m, m.gaps, largest_gaps(m.gaps, top))
-    return {
-        "ranks": list(ranks.rows) if len(ranks.rows) > 1 else [],
-        "steps": m.step_rows if m.steps.found else [],
-        "critical_path": m.path[:top],
-        "phases": m.phases,
-        "gaps": longest,
-        "gap_histogram": m.gap_histogram,
-        "syncs": m.syncs[:top],
-        "kernel_classes": m.class_rows,
-        "kernels": m.kernels[:top],
-        "ops": m.ops[:top],
-        "copies": m.copies,
-        "collectives": m.collectives,
-        "skew": list(ranks.collectives),
-        "conditions": list(m.trace.conditions),
-    }
 
 
 def _roofline_notes(m: Measurements) -> list[str]:
@@ -149,6 +131,8 @@ def _roofline_notes(m: Measurements) -> list[str]:
             f"{gpu.name} is not in the hardware table: its limits are those that the recording states "
             f"({gpu.bandwidth / 1e9:.4g} GB/s{fp32}; of tensor cores it states nothing)."
         )
+    if gpu is not None and (counted_elsewhere := other_version(m.trace)) is not None:
+        notes.append(counted_elsewhere)
     if m.knowledge.counters:
         counted = m.roofline.counted & m.steady_ops
         share = counted.sum() / max((m.is_kernel & m.steady_ops).sum(), 1)
@@ -168,6 +152,8 @@ def _notes(run: Run, m: Measurements) -> list[str]:
         notes.append(
             f"The recording is cut off: its last {steps.incomplete} step(s) miss device work and are left out."
         )
+    if m.memory_of_devices:
+        notes.append(f"Memory: {headline(m.memory_of_devices)} `traceanalyzer memory` has the ledger and the remedies.")
     if m.device is None:
         notes.append("The recording holds no GPU work: nothing is said about the GPU.")
     elif not collected.api:

@@ -10,6 +10,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from traceanalyzer.figures import NS_PER_MS
 from traceanalyzer.report.format import (
     NOT_AVAILABLE,
     Scale,
@@ -26,7 +27,6 @@ from traceanalyzer.report.format import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-NS_PER_MS = 1e6
 TIMESTAMPS = ("start_ns", "end_ns")
 """Fields that hold a moment, not a length: three digits of it would say nothing."""
 IDENTIFIERS = ("rank", "device", "step", "id")
@@ -88,9 +88,11 @@ class Grid:
         return dataclasses.replace(self, columns=columns, rows=min(count, self.rows))
 
 
-def make_grid(rows: Sequence[Any], origin_ns: int | None = None) -> Grid:
-    """The table of some rows (instances of one dataclass; at least one). `origin_ns`: what moments count from."""
-    fields = [f for f in dataclasses.fields(rows[0]) if f.name not in FOR_PROGRAMS]
+def make_grid(rows: Sequence[Any], origin_ns: int | None = None, chosen: Sequence[str] | None = None) -> Grid:
+    """The table of some rows (instances of one dataclass; at least one). `origin_ns`: what moments count from;
+    `chosen`: names of the fields to show, in order."""
+    every = {f.name: f for f in dataclasses.fields(rows[0])}
+    fields = [every[name] for name in chosen] if chosen else [f for f in every.values() if f.name not in FOR_PROGRAMS]
     moments = [getattr(row, f.name) for f in fields if f.name in TIMESTAMPS for row in rows]
     if moments and origin_ns is None:
         origin_ns = min((m for m in moments if m is not None), default=0)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from traceanalyzer.report.model import Finding, Report
 
+BRIEF = 8_000
+"""Characters that a reader of an issue will look through; `--max-chars` for more."""
 GITHUB_LIMIT = 65_536
 """Characters of an issue or a comment."""
 ROOM = 4_096
@@ -28,18 +30,18 @@ OPEN_ROWS = 8
 """Of the tables at the top, those up to this long stay open; all others are folded."""
 
 
-def render_markdown(report: Report, max_chars: int = GITHUB_LIMIT - ROOM) -> str:
+def render_markdown(report: Report, max_chars: int = BRIEF) -> str:
     """The report as GitHub Markdown of at most `max_chars` characters (4,000 or more: the answer always stays).
 
     Rows of the longest tables go first, then whole sections from the least important on, and it says so.
     """
     blocks = [
         *_summary(report),
-        *_metrics(report),
         *_findings(report),
         *_recommendations(report),
+        *_metrics(report),
         *_health(report),
-        *_definitions(report),
+        Block([f"*Made by {report.tool.name} {report.tool.version} from files alone.*"]),
     ]
     return fitted(blocks, max_chars)
 
@@ -173,14 +175,3 @@ def _health(report: Report) -> Iterator[Block]:
     if notes:
         lines = [f"- {prose(note)}" for note in dict.fromkeys(notes)]
         yield Block([], lines, noun="notes", title="Notes", weight=Weight.HEALTH)
-
-
-def _definitions(report: Report) -> Iterator[Block]:
-    title, weight = "Definitions", Weight.DEFINITIONS
-    yield Block(["## Definitions"], title=title, weight=weight)
-    for group, defined in [*outline.definition_groups(report), *outline.table_definition_groups(report)]:
-        before = [f"<details><summary><b>{group}</b></summary>", ""]
-        lines = [f"- **{cell(name)}**: {prose(definition)}" for name, definition in defined]
-        yield Block(before, lines, ["", "</details>"], title=title, weight=weight, least_rows=len(lines))
-    tool = report.tool
-    yield Block([f"*Made by {tool.name} {tool.version} from files alone.*"])

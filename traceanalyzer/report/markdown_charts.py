@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 LABEL_LIMIT = 60
 UNSAFE = re.compile(r"[^\w .,:()/+*=-]|-->|%%|(?<!\w)_+|_+(?!\w)")
 """What could end a quoted label, or begin a directive, an entity or mark-up within it."""
-SPAN = re.compile(r"(\d+) (\w+) to (\d+) \2")
+SPAN = re.compile(r"(?<!\d)(\d++) (\w+) to (\d+) \2")
 """From one figure to another of the same unit: said shorter below a bar."""
 BAR_WIDTH = 20
 MOST_SLICES = 8

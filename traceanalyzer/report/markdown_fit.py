@@ -20,7 +20,6 @@ LEAST_ROWS = 5
 class Weight(IntEnum):
     """What a block is worth: blocks of the least weight go first, of those the last one. The answer never goes."""
 
-    DEFINITIONS = 0
     GROUP = 1
     TABLE = 2
     CHART = 3

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from traceanalyzer.analysis.memory.stats import MemoryStats
 from traceanalyzer.analysis.tables.collectives import CommunicationTime
 from traceanalyzer.analysis.tables.devices import DeviceTotals
 from traceanalyzer.analysis.tables.host import HostStats
@@ -46,6 +47,7 @@ __all__ = [
     "InputDevice",
     "InputHealth",
     "LaunchStats",
+    "MemoryStats",
     "Metrics",
     "PathTime",
     "Recommendation",
@@ -159,6 +161,9 @@ class Metrics:
         "what repeats within a step, layers for instance; null where nothing does", default=None, kw_only=True
     )
     timing: TimingStats | None = metric("the program's own step times; null without a timing log")
+    memory: MemoryStats | None = metric(
+        "GPU memory; null where neither a snapshot nor allocator events were recorded", default=None, kw_only=True
+    )
 
 
 @dataclass(frozen=True)

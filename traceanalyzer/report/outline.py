@@ -7,41 +7,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from traceanalyzer.figures import definitions
-from traceanalyzer.report.format import NOT_AVAILABLE, figure, label, measured, plain
+from traceanalyzer.report.format import NOT_AVAILABLE, figure, label, measured, plain, shorten
 from traceanalyzer.report.grid import FOR_PROGRAMS, TIMESTAMPS
 from traceanalyzer.report.model import Budget, Idle, Input, Metrics
+from traceanalyzer.tables import BY_NAME
 
 if TYPE_CHECKING:
     from traceanalyzer.report.model import Evidence, Finding, Recommendation, Report
 
 NO_STEPS = "none"
-TABLE_TITLES = {
-    "ranks": "Ranks",
-    "steps": "Steps",
-    "critical_path": "What carries the critical path",
-    "phases": "Annotated phases",
-    "gaps": "Longest idle gaps",
-    "gap_histogram": "Idle gaps by length",
-    "syncs": "Waits for the device",
-    "kernel_classes": "Device time by kind of work",
-    "kernels": "Kernels by device time",
-    "ops": "Operators",
-    "copies": "Memory copies",
-    "collectives": "Collectives",
-    "skew": "Collectives across ranks: transfer and waiting",
-    "conditions": "Conditions of the recording",
-}
-TABLE_COMMANDS = {
-    "steps": "steps",
-    "critical_path": "path",
-    "gaps": "gaps",
-    "syncs": "syncs",
-    "kernels": "kernels",
-    "ops": "ops",
-    "copies": "copies",
-    "collectives": "comm",
-}
-"""Commands that print all rows of a table; a report holds the first ones."""
+SHOWN_SHARE = 0.01
+"""Parts of the step below this are not on the first screen."""
+LONGEST_NAME = 40
+"""Characters of GPUs' names on the first screen."""
+CLEAR, LIKELY = 0.75, 0.5
+"""From here on a verdict is clear, likely; below it is a close call."""
 STEP_GROUPS = {
     "critical_path": "Critical path",
     "unprofiled_critical_path": "Critical path without the profiler",
@@ -52,8 +32,11 @@ STEP_GROUPS = {
     "host": "Host threads that launch",
     "roofline": "Roofline",
     "timing": "Timing log",
+    "memory": "Memory",
 }
-OF_SOME_INPUTS = ("coverage", "repeats", "critical_path", "unprofiled_critical_path", "roofline", "timing")
+OF_SOME_INPUTS = (
+    "coverage", "repeats", "critical_path", "unprofiled_critical_path", "roofline", "timing", "memory",
+)  # fmt: skip
 """Groups that only some kinds of input have; a report of others need not say that they are missing."""
 EXPLAINED = "traceanalyzer explain {} says what it means and how it was decided."
 GLOSSARY = (
@@ -89,24 +72,58 @@ def whole(report: Report) -> str:
 
 
 def verdict(report: Report) -> str:
-    """Bottleneck and confidence."""
+    """Bottleneck, and in a word how sure that is."""
     summary = report.summary
     if summary.bottleneck == "inconclusive":
         return "inconclusive"
-    return f"{summary.bottleneck} (confidence {confidence(report)})"
+    return f"{summary.bottleneck}-bound ({confidence(report)})"
 
 
 def confidence(report: Report) -> str:
-    """How sure the verdict is, with two digits: it has no third one."""
+    """How sure the verdict is, in a word: the number in the JSON is a margin, not a probability."""
     sure = report.summary.confidence
-    return f"{sure:.0%}" if measured(sure) else NOT_AVAILABLE
+    if not measured(sure):
+        return NOT_AVAILABLE
+    return "clear" if sure >= CLEAR else "likely" if sure >= LIKELY else "close call"
+
+
+def step_times(report: Report) -> str:
+    """The step with and without the profiler, in a few words."""
+    time, plainly = report.metrics.step_time_ms, report.metrics.unprofiled_step_time_ms
+    if time is None:
+        total = recorded_ms(report)
+        return "no steps" if total is None else f"no steps in {figure(total, 'ms')} of recording"
+    if plainly is None:
+        return f"step {figure(time.mean, 'ms')} as recorded"
+    about = "about " if report.metrics.unprofiled_source == "estimated" else ""
+    return f"step {about}{figure(plainly, 'ms')}, {figure(time.mean, 'ms')} with the profiler"
+
+
+def hardware(report: Report) -> str:
+    """GPUs and steps, in a few words."""
+    names = sorted({plain(d.name) for i in report.inputs for d in i.devices if d.name})
+    count = sum(len(i.devices) for i in report.inputs)
+    steps = report.metrics.step_time_ms
+    named = shorten(", ".join(names), LONGEST_NAME)
+    what = f"{count} x {named}" if count > 1 and names else named
+    return ", ".join(part for part in (what, f"{steps.count} steps" if steps else "") if part)
+
+
+def caveats(report: Report) -> list[str]:
+    """What spoils the figures, worst first: damage, conditions, then the notes of the run."""
+    damaged = [i for i in report.inputs if is_damaged(i)]
+    found = [f"{plain(i.path)}: {damage(i)}" for i in damaged[:1]]
+    if len(damaged) > 1:
+        found[0] += f" (and {len(damaged) - 1} more damaged)"
+    found += [f"{c.name}: {c.value}: {c.spoils}" for c in report.tables.get("conditions", []) if c.spoils]
+    return [*found, *report.notes]
 
 
 def step_sentence(report: Report) -> str:
     """The step time in a sentence."""
     time = report.metrics.step_time_ms
     if time is None:
-        total = step_ms(report)
+        total = recorded_ms(report)
         if total is None:
             return "n/a: no steps and no GPU work in the recording"
         return f"no steps found; figures are for the whole recording of {figure(total, 'ms')}"
@@ -122,12 +139,27 @@ def step_sentence(report: Report) -> str:
     return f"{text}; {about}{figure(unprofiled, 'ms')} without the profiler"
 
 
-def step_ms(report: Report) -> float | None:
-    """Mean step time, of the whole recording where there are no steps."""
+def recorded_ms(report: Report) -> float | None:
+    """Mean recorded step, of the whole recording where there are no steps."""
     metrics = report.metrics
     if metrics.step_time_ms is not None:
         return metrics.step_time_ms.mean
     return sum(dataclasses.astuple(metrics.budget_ms)) if metrics.budget_ms is not None else None
+
+
+def step_ms(report: Report) -> float | None:
+    """The step that the report speaks of: without the profiler where that is known, else as recorded."""
+    of = report.summary
+    return of.step_ms if of.basis == "unprofiled" and of.step_ms is not None else recorded_ms(report)
+
+
+def _parts(report: Report) -> tuple[Budget | None, Idle | None]:
+    """Budget and idle time of that step."""
+    metrics = report.metrics
+    if report.summary.basis == "unprofiled":
+        of = metrics.unprofiled
+        return (of.budget_ms, of.idle_ms) if of is not None else (None, None)
+    return metrics.budget_ms, metrics.idle_ms
 
 
 def recording(report: Report) -> str:
@@ -143,12 +175,12 @@ def recording(report: Report) -> str:
 
 def budget(report: Report) -> list[Share]:
     """The step's wall-clock time: its parts, and the causes of its idle time; empty without device work."""
-    metrics, total = report.metrics, step_ms(report)
-    if metrics.budget_ms is None or not total:
+    (spent, idle), total = _parts(report), step_ms(report)
+    if spent is None or not total:
         return []
-    parts = [_share(f.name, getattr(metrics.budget_ms, f.name), total) for f in dataclasses.fields(Budget)]
-    if metrics.idle_ms is not None:
-        causes = [_share(f.name, getattr(metrics.idle_ms, f.name), total, True) for f in dataclasses.fields(Idle)]
+    parts = [_share(f.name, getattr(spent, f.name), total) for f in dataclasses.fields(Budget)]
+    if idle is not None:
+        causes = [_share(f.name, getattr(idle, f.name), total, True) for f in dataclasses.fields(Idle)]
         parts += sorted((c for c in causes if c.ms > 0), key=lambda c: -c.ms)
     return parts
 
@@ -193,8 +225,11 @@ def prediction(report: Report, advice: Recommendation) -> str:
     if advice.predicted_step_ms is None:
         return "gain unknown"
     faster = f", {figure(advice.predicted_speedup, 'x')}" if advice.predicted_speedup is not None else ""
-    before = advice.predicted_step_ms * (advice.predicted_speedup or 1.0)
-    return f"{figure(before, 'ms')} → {figure(advice.predicted_step_ms, 'ms')} a step{faster}"
+    before = step_ms(report) or advice.predicted_step_ms * (advice.predicted_speedup or 1.0)
+    likely = ""
+    if advice.low_ms is not None and advice.high_ms is not None:
+        likely = f" ({figure(advice.low_ms, 'ms')} to {figure(advice.high_ms, 'ms')})"
+    return f"{figure(before, 'ms')} → {figure(advice.predicted_step_ms, 'ms')}{likely} per step{faster}"
 
 
 def evidence_value(item: Evidence) -> str:
@@ -283,7 +318,12 @@ def moments_origin(report: Report) -> int | None:
 
 def table_title(name: str) -> str:
     """A table's title."""
-    return TABLE_TITLES.get(name, name.replace("_", " ").capitalize())
+    return BY_NAME[name].title if name in BY_NAME else name.replace("_", " ").capitalize()
+
+
+def table_command(name: str) -> str | None:
+    """The command that prints all of a table."""
+    return BY_NAME[name].command if name in BY_NAME else None
 
 
 def definition_groups(report: Report) -> list[tuple[str, list[tuple[str, str]]]]:

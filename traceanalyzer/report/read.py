@@ -11,8 +11,8 @@ import orjson
 
 from traceanalyzer.errors import UnreadableInputError
 from traceanalyzer.report.model import SCHEMA_VERSION, Report
-from traceanalyzer.report.table_rows import TABLE_ROWS
 from traceanalyzer.report.values import RENAMED
+from traceanalyzer.tables import BY_NAME
 
 
 def report_from_json(text: str | bytes, source: str = "the report") -> Report:
@@ -31,7 +31,7 @@ def report_from_json(text: str | bytes, source: str = "the report") -> Report:
     _check_version(saved, source)
     try:
         report = msgspec.convert(_named(saved | {"tables": {}}, Report), Report)
-        rows = {name: _rows(name, table) for name, table in saved.get("tables", {}).items() if name in TABLE_ROWS}
+        rows = {name: _rows(name, table) for name, table in saved.get("tables", {}).items() if name in BY_NAME}
     except (msgspec.ValidationError, AttributeError, TypeError) as error:
         raise UnreadableInputError(f"{source}: a damaged report ({error}); analyse the recording again") from error
     return dataclasses.replace(report, tables=rows)
@@ -55,7 +55,7 @@ def _check_version(saved: dict[str, Any], source: str) -> None:
 
 
 def _rows(name: str, table: Any) -> list[Any]:
-    row = TABLE_ROWS[name]
+    row = BY_NAME[name].row
     return [msgspec.convert(_named(item, row), row) for item in table]
 
 

@@ -11,8 +11,8 @@ import msgspec
 from traceanalyzer.analysis.causes.gaps import IdleCause
 from traceanalyzer.report.json import KEYS
 from traceanalyzer.report.model import SCHEMA_VERSION, Report
-from traceanalyzer.report.table_rows import TABLE_ROWS
 from traceanalyzer.report.values import RENAMED
+from traceanalyzer.tables import TABLES
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 REFERENCE = "#/$defs/{name}"
@@ -28,10 +28,10 @@ Schema = dict[str, Any]
 
 def report_schema() -> Schema:
     """Of `analyze --format json`."""
-    schema = document_schema(Report, list(TABLE_ROWS.values()))
+    schema = document_schema(Report, [table.row for table in TABLES])
     body = schema["$defs"].pop("Report")
     properties = body["properties"]
-    properties["tables"]["properties"] = {name: _rows(row) for name, row in TABLE_ROWS.items()}
+    properties["tables"]["properties"] = {table.name: _rows(table.row) for table in TABLES}
     properties["schema_version"]["const"] = SCHEMA_VERSION
     body |= {"properties": {key: properties[key] for key in KEYS}, "required": list(KEYS)}
     return {"$schema": DIALECT, **body, "$defs": schema["$defs"]}

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from traceanalyzer.report.credentials import without_credentials
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 USER, HOST, LINK, FILE = "<user>", "<host>", "<url>", "<path>"
 SUFFIXES = {"kineto": ".json", "nsys": ".sqlite", "timing_log": ".log"}
@@ -16,7 +18,42 @@ MIN_NAME = 3
 
 URLS = re.compile(r"\b\w+://[^\s\"'<>|]+")
 ACCOUNTS = re.compile(r"(?<![\w.+-])([\w.+-]+)@([A-Za-z0-9][\w.-]*)")
-ADDRESSES = re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.])|\b(?:[0-9a-f]{1,4}:){4,7}[0-9a-f]{1,4}\b", re.I)
+ADDRESSES = re.compile(
+    r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.])|\b(?:[0-9a-f]{1,4}:){4,7}[0-9a-f]{1,4}\b"
+    r"|(?<![\w:])(?:fe[89ab][0-9a-f]|f[cd][0-9a-f]{2}|2[0-9a-f]{3}|64:ff9b)(?::{1,2}[0-9a-f]{1,4}){1,7}(?:::)?(?:%\w+)?"
+    r"(?![\w:])",
+    re.I,
+)
+"""IPv4, IPv6 in full, and the short forms of those IPv6 addresses that hosts have: others look like C++ names."""
+SETTINGS = re.compile(
+    r"(?<![A-Za-z0-9_])((?P<user>USER|LOGNAME|USERNAME|SUDO_USER|SLURM_JOB_USER|USERPROFILE|\w{0,40}_USER)"
+    r"|HOST|HOSTNAME|COMPUTERNAME|MASTER_ADDR|MASTER_HOST|SLURMD_NODENAME|SLURM_\w{0,30}?NODE\w{0,20}|NODE_?NAME|\w{0,40}_HOST"
+    r"|\w{0,40}_HOSTNAME|\w{0,40}_ADDR)(\s?[=:]\s?[\"']?)(?P<value>[^\s\"',;<>()=]{1,255}+)"
+)
+"""Settings of an environment whose value is a user or a host."""
+NAMED_HOSTS = re.compile(
+    r"(?<![\w.-])(?:DESKTOP|LAPTOP|WIN)-[A-Z0-9]{3,15}(?![\w-])|(?<![\w.-])ip-\d{1,3}-\d{1,3}-\d{1,3}-\d{1,3}(?!\w)"
+)
+"""Names that Windows and clouds give."""
+PLACED = re.compile(
+    r"\b((?:on|at|from|host|hostname|node|server|machine)[ =:]\s?)(?=[a-z])([a-z-]{2,30}\d[\w-]{0,40})(?![\w.(:/%])"
+)
+"""A name with a number after a word that a host stands after. Those of devices, streams and types are left."""
+NO_HOST = re.compile(
+    r"(?:cuda|gpu|gpus|device|stream|rank|step|thread|worker|input|sm|tf|fp|bf|int|uint|float|bfloat|bit|aten|nccl|gemm|"
+    r"cudnn|python|libcu\w*|page|layer|block|core|cpu|numa|stage|level|pid|tid|kernel|name)[_-]?\d[\w-]*"
+)
+PERSON = re.compile(r"\b((?:[Uu]ser|login|account|owner)[ :]\s?)([a-z][a-z0-9_-]{2,31})(?![\w(:/.])")
+NO_PERSON = frozenset(
+    (
+        "and", "annotation", "annotations", "are", "asked", "can", "cannot", "code", "data", "default", "defined",
+        "does", "event", "events", "for", "from", "function", "functions", "gives", "group", "had", "has", "have",
+        "hook", "hooks", "id", "input", "interface", "is", "kernel", "library", "marked", "mode", "name", "named",
+        "names", "of", "or", "output", "process", "program", "range", "ranges", "said", "says", "script", "space",
+        "stack", "step", "steps", "that", "the", "time", "was", "with",
+    )
+)  # fmt: skip
+"""Words that follow `user` where it is not a name."""
 HOSTS = re.compile(
     r"(?<![\w.-])[\w-]+(?:\.[\w-]+)*"
     r"\.(?:com|net|org|edu|gov|io|ai|dev|cloud|local|lan|internal|intranet|corp|cluster)(?!\.?\w)"
@@ -41,6 +78,9 @@ class Secrets:
 
     inputs: list[str]
     replacements: tuple[tuple[re.Pattern[str], str], ...]
+    """Paths of inputs and their aliases."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """Users and hosts, in lower case, and what stands for them."""
 
     @classmethod
     def of(cls, inputs: Sequence[tuple[str, str]], texts: Iterable[str]) -> Secrets:
@@ -48,6 +88,8 @@ class Secrets:
         users: set[str] = set()
         hosts: set[str] = set()
         for text in texts:
+            for setting in SETTINGS.finditer(text):
+                (users if setting["user"] else hosts).add(setting["value"])
             users.update(HOMES.findall(text))
             hosts.update(RECORDER_HOST.findall(text))
             for user, host in ACCOUNTS.findall(text):
@@ -58,17 +100,20 @@ class Secrets:
         for (path, _), alias in zip(inputs, aliases, strict=True):
             literals |= {path: alias, re.split(r"[/\\]", path)[-1]: alias}
         ordered = sorted((path for path in literals if len(path) >= MIN_NAME), key=len, reverse=True)
+        names = {_bare(name): HOST for name in hosts} | {_bare(name): USER for name in users}
         return cls(
             aliases,
-            (
-                *((re.compile(re.escape(path)), literals[path]) for path in ordered),
-                *((_word(name), USER) for name in users if len(name) >= MIN_NAME),
-                *((_word(name), HOST) for name in hosts if len(name) >= MIN_NAME),
-            ),
+            tuple((re.compile(re.escape(path)), literals[path]) for path in ordered),
+            {name: alias for name, alias in names.items() if len(name) >= MIN_NAME},
         )
 
     def clean(self, text: str) -> str:
         """A text without them. Input paths and names go last: they may be parts of longer paths."""
+        text = without_credentials(text)
+        text = SETTINGS.sub(lambda m: f"{m[1]}{m[3]}{USER if m['user'] else HOST}", text)
+        text = NAMED_HOSTS.sub(HOST, text)
+        text = PLACED.sub(lambda m: m[0] if NO_HOST.fullmatch(m[2]) else m[1] + HOST, text)
+        text = PERSON.sub(lambda m: m[0] if m[2] in NO_PERSON else m[1] + USER, text)
         if any(mark in text for mark in "/\\@.:~"):
             for pattern, alias in self.replacements:
                 if alias in self.inputs:
@@ -81,12 +126,34 @@ class Secrets:
             text = RECORDINGS.sub(lambda m: m[0] if m[0] in self.inputs else FILE, text)
         for pattern, replacement in self.replacements:
             text = pattern.sub(replacement, text)
-        return text
+        return self._without_names(text) if self.names else text
+
+    def _without_names(self, text: str) -> str:
+        """The text without users and hosts: each word, and each few words in a row, is looked up, so that thousands of
+        names take no longer than one. An underscore separates, too: recorders join host, process and time by it."""
+        words = [match.span() for match in WORD.finditer(text)]
+        parts, done, i = [], 0, 0
+        while i < len(words):
+            start = words[i][0]
+            for n in range(min(MOST_WORDS, len(words) - i), 0, -1):
+                alias = self.names.get(text[start : words[i + n - 1][1]].lower())
+                if alias is not None:
+                    parts += [text[done:start], alias]
+                    done, i = words[i + n - 1][1], i + n - 1
+                    break
+            i += 1
+        return "".join([*parts, text[done:]])
 
 
-def _word(name: str) -> re.Pattern[str]:
-    # An underscore separates, too: recorders join host, process and time by it.
-    return re.compile(rf"(?<![A-Za-z0-9]){re.escape(name)}(?![A-Za-z0-9])", re.IGNORECASE)
+WORD = re.compile(r"[^\W_]+")
+MOST_WORDS = 8
+"""Parts of a host's name between dots, hyphens and underscores; what is longer is found by its domain."""
+
+
+def _bare(name: str) -> str:
+    """The name from its first to its last letter or digit, in lower case."""
+    words = [match.span() for match in WORD.finditer(name)]
+    return name[words[0][0] : words[-1][1]].lower() if words else ""
 
 
 def _shorter_path(match: re.Match[str]) -> str:

@@ -1,16 +1,13 @@
-"""The report for a terminal: the sections of the Markdown, tables cut to their first rows."""
+"""The whole report for a terminal: the first screen, then everything else, tables cut to their first rows."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rich.table import Table
-from rich.text import Text
-
 from traceanalyzer.report import outline
-from traceanalyzer.report.format import figure, number, scale_for, scaled
 from traceanalyzer.report.grid import make_grid
-from traceanalyzer.report.terminal_text import DEFAULT_WIDTH, INDENT, SEPARATOR, Page
+from traceanalyzer.report.screen import render_screen
+from traceanalyzer.report.terminal_text import DEFAULT_WIDTH, INDENT, Page
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,61 +18,17 @@ TABLE_ROWS = 5
 """Rows of a table within the report; the table's own command prints all."""
 ONE_BY_ONE = ("steps", "gaps")
 """Lists of single events, whose first rows say little; they have commands."""
-BAR_WIDTH = 24
 SEVERITY_STYLES = {"high": "bold red", "medium": "yellow", "low": "", "info": "dim"}
 
 
 def render_terminal(report: Report, width: int = DEFAULT_WIDTH, colour: bool = False) -> str:
-    """The report as text `width` columns wide."""
+    """The report as text `width` columns wide. Definitions are in `explain`."""
     page = Page(width, colour)
-    _summary(page, report)
-    _metrics(page, report)
     _findings(page, report)
     _recommendations(page, report)
+    _metrics(page, report)
     _health(page, report)
-    _definitions(page, report)
-    # After a long report the prompt stands here, not at the answer.
-    page.line("")
-    page.line(f"Bottleneck: {outline.verdict(report)}. {report.summary.headline}", "bold")
-    return page.text().lstrip("\n")
-
-
-def _summary(page: Page, report: Report) -> None:
-    page.heading("Summary")
-    page.line(f"Bottleneck: {outline.verdict(report)}", "bold")
-    page.line(report.summary.headline)
-    page.line("")
-    facts = [("Step time", outline.step_sentence(report))]
-    if report.findings:
-        top = report.findings[0]
-        facts.append(("Top finding", f"{top.title} ({outline.headroom(report, top)})"))
-    if report.recommendations:
-        first = report.recommendations[0]
-        facts.append(("Do first", f"{first.action} ({outline.prediction(report, first)})"))
-    damaged = sum(outline.is_damaged(i) for i in report.inputs)
-    if damaged:
-        facts.append(("Damaged", f"{damaged:,} of {len(report.inputs):,} recordings, see Recording health"))
-    page.facts([*facts, ("Recording", outline.recording(report))])
-    _budget(page, report)
-
-
-def _budget(page: Page, report: Report) -> None:
-    parts = outline.budget(report)
-    whole, total = outline.whole(report), outline.step_ms(report) or 0.0
-    if not parts:
-        page.line("No GPU work was measured, so there is no budget of the time.", indent=INDENT)
-        return
-    scale = scale_for(total, "ms")
-    page.title(f"Where the {whole} goes")
-    table = Table.grid(padding=(0, SEPARATOR, 0, 0))
-    for justify in ("left", "right", "right", "left"):
-        table.add_column(justify=justify)
-    for part in parts:
-        name = f"    {part.label}" if part.within else f"  {part.label}"
-        bar = Text(("░" if part.within else "█") * round(part.share * BAR_WIDTH), "dim" if part.within else "cyan")
-        table.add_row(name, f"{number(scaled(part.ms, scale))} {scale.label}", figure(part.share, "share"), bar)
-    table.add_row(f"  {whole}", figure(total, "ms"), "100%", "", style="bold")
-    page.draw(table)
+    return render_screen(report, width, colour, next_step=False) + page.text()
 
 
 def _metrics(page: Page, report: Report) -> None:
@@ -89,7 +42,7 @@ def _metrics(page: Page, report: Report) -> None:
     _table(page, "Devices, over the whole recording", report.devices, report)
     for name, rows in report.tables.items():
         if name not in ONE_BY_ONE:
-            _table(page, outline.table_title(name), rows, report, outline.TABLE_COMMANDS.get(name))
+            _table(page, outline.table_title(name), rows, report, outline.table_command(name))
 
 
 def _table(page: Page, title: str, rows: Sequence[Any], report: Report, command: str | None = None) -> None:
@@ -149,13 +102,3 @@ def _health(page: Page, report: Report) -> None:
         )
     for note in dict.fromkeys([*report.notes, *(note for i in report.inputs for note in i.health.notes)]):
         page.item("-", note)
-
-
-def _definitions(page: Page, report: Report) -> None:
-    page.heading("Definitions")
-    for title, defined in outline.definition_groups(report):
-        page.title(title)
-        page.facts(defined, "dim")
-    if any(report.tables.values()):
-        page.line("")
-        page.line("Columns of the tables are defined below each table's own command and in --format markdown.", "dim")

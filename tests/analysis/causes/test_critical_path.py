@@ -5,14 +5,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.analysis.build import TraceBuilder
 from tests.analysis.replay.test_replay import GEMM, NCCL, copying, gpu_bound, host_bound, loading, steps, thinking
 from tests.analysis.test_any_trace import any_rows, measure
+from tests.examples import tried
+from tests.recorded import EVERY, GPU, label
 from traceanalyzer.analysis.causes.critical_path import CriticalPath, Part, PathKind, find_critical_path, walk
-from traceanalyzer.analysis.causes.start import Bindings, Bound, HostWaits, find_bindings, host_waits
+from traceanalyzer.analysis.causes.start import Bindings, Bound, HostWaits, host_waits
 from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.analysis.tables.path_rows import path_rows, path_time
 from traceanalyzer.ingest import load
@@ -20,12 +22,6 @@ from traceanalyzer.trace import DeviceOpKind, OverheadKind, RangeKind, WaitKind,
 
 if TYPE_CHECKING:
     from tests.analysis.causes.test_gaps import Program
-
-ROOT = Path(__file__).resolve().parents[3]
-RECORDINGS = [
-    *sorted((ROOT / "tests" / "data" / "gpu").glob("*.json.gz")),
-    *sorted(p for p in (ROOT.parent / "shared" / "traces").glob("*/*.gz") if "large" not in p.parts),
-]
 
 
 def partitions_the_steps(ctx: Measurements, path: CriticalPath) -> None:
@@ -53,7 +49,7 @@ def shares(ctx: Measurements) -> dict[str, float]:
 EMPTY_STEPS = [("ProfilerStep#1", start, 0, 0, RangeKind.ANNOTATION) for start in (0, 1, 1, 2)]
 
 
-@settings(max_examples=300, deadline=None)
+@tried(3)
 @given(any_rows)
 @example(([("gemm", 0, 0, -1, DeviceOpKind.KERNEL, 0)], [], EMPTY_STEPS, []))
 def test_every_moment_of_the_steady_steps_belongs_to_one_segment(rows) -> None:
@@ -99,7 +95,7 @@ def graphs(draw):
     return Bindings(by, before, since), waits, start, end, (draw(st.integers(0, 20)), draw(st.integers(20, 90)))
 
 
-@settings(max_examples=500, deadline=None)
+@tried(5)
 @given(graphs())
 def test_the_walk_visits_what_a_walk_by_hand_does(graph) -> None:
     bindings, waits, start, end, (begin, finish) = graph
@@ -203,7 +199,7 @@ def test_the_path_crosses_streams_where_one_waits_for_the_other() -> None:
     names = [ctx.trace.strings[ctx.trace.device_ops.name[op]] for op in of_step.op[runs]]
     assert names == ["a", "b", "c"]
     assert of_step.duration[runs].tolist() == [292_000, 298_000, 397_000]
-    assert find_bindings(ctx).by.tolist()[-2:] == [Bound.DEPENDENCY, Bound.DEPENDENCY]
+    assert ctx.bindings.by.tolist()[-2:] == [Bound.DEPENDENCY, Bound.DEPENDENCY]
 
 
 def test_a_full_queue_leads_back_to_the_device() -> None:
@@ -256,7 +252,7 @@ def test_names_say_what_carries_the_path() -> None:
     assert ("launch", "(from launch to start)") in [(row.kind, row.name) for row in rows]
 
 
-@pytest.mark.parametrize("recording", RECORDINGS, ids=lambda p: f"{p.parent.name}/{p.name}")
+@pytest.mark.parametrize("recording", [*GPU, *EVERY], ids=label)
 def test_the_paths_of_recordings_are_their_steps(recording: Path) -> None:
     for trace in load([recording]).traces:
         ctx = Measurements(trace)

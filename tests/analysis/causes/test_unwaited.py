@@ -4,10 +4,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.analysis.causes.test_gaps import Program, causes
+from tests.examples import tried
 from traceanalyzer.analysis.causes import unwaited
 from traceanalyzer.analysis.causes.gaps import REFILL_LAUNCHES, GapSide, find_gaps
 from traceanalyzer.analysis.causes.unwaited import gaps_without_waits
@@ -58,7 +59,7 @@ def programs(draw):
     return np.cumsum(draw(times)), np.array(first), *(np.array(draw(some)) for _ in range(3)), draw(st.integers(0, 50))
 
 
-@settings(max_examples=500, deadline=None)
+@tried(5)
 @given(programs())
 def test_the_running_maximum_is_what_a_loop_over_the_launches_gives(program) -> None:
     host, first, latency, pause, busy, begin = program

@@ -2,13 +2,13 @@ from __future__ import annotations
 
 from dataclasses import fields, replace
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 from tests.analysis.collectives import GEMM, Ranked
+from tests.recorded import ranks
 from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.analysis.ranks.compare import compare_ranks
 from traceanalyzer.analysis.ranks.matches import match_collectives
@@ -17,9 +17,9 @@ from traceanalyzer.analysis.ranks.rank_clocks import align_clocks
 if TYPE_CHECKING:
     from traceanalyzer.trace import Trace
 
-SHARED = Path(__file__).resolve().parents[4] / "shared" / "traces"
-RUNS = sorted(p.name.removesuffix(".rank0.json.gz") for p in SHARED.glob("ranks2/*.rank0.json.gz"))
-recordings = pytest.mark.skipif(not RUNS, reason="the shared recordings are not here")
+RUNS = [
+    f"{program}.{side}" for program in ("ddp_accum_sync", "straggler", "tensor_parallel") for side in ("base", "fix")
+]
 EPOCH = 1_700_000_000_000_000_000
 STEP = 1000
 
@@ -196,18 +196,15 @@ def test_a_rank_without_device_work_does_not_stop_the_others():
 def recorded(run: str):
     from traceanalyzer.ingest import load
 
-    paths = [SHARED / "ranks2" / f"{run}.rank{rank}.json.gz" for rank in range(2)]
-    return compare_ranks([Measurements(trace) for trace in load(paths).traces])
+    return compare_ranks([Measurements(trace) for trace in load(ranks(f"ranks2/{run}")).traces])
 
 
-@recordings
 @pytest.mark.parametrize("run", RUNS)
 def test_communication_of_a_rank_is_waiting_and_transfer(run):
     for row in recorded(run).rows:
         assert row.communication_ms == pytest.approx((row.waiting_ms or 0) + (row.transfer_ms or 0), abs=1e-6)
 
 
-@recordings
 def test_the_straggler_recording():
     """Rank 1 does 60 products, rank 0 does 20: two thirds of what rank 1 computes is what rank 0 waits."""
     result = recorded("straggler.base")
@@ -224,7 +221,6 @@ def test_the_straggler_recording():
     assert waits.step_mean_ms - waits.waiting_ms == pytest.approx(4.49, rel=0.1)
 
 
-@recordings
 @pytest.mark.parametrize("run", ["straggler.fix", "tensor_parallel.base", "ddp_accum_sync.base"])
 def test_recordings_of_equal_ranks(run):
     result = recorded(run)

@@ -6,15 +6,16 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 
 from tests.analysis.test_any_trace import any_rows, measure
+from tests.examples import tried
 from traceanalyzer.analysis.replay.scenarios import buckets_of, faster
 from traceanalyzer.analysis.replay.whatif import Replay
 from traceanalyzer.trace import Process
 
 
-@settings(max_examples=200, deadline=None)
+@tried(2)
 @given(any_rows, any_rows)
 def test_predictions_of_any_ranks_are_numbers(first: Any, second: Any) -> None:
     contexts = [measure(rows) for rows in (first, second)]

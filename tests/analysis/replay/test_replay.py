@@ -1,12 +1,10 @@
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from tests.analysis.causes.test_gaps import Program
+from tests.recorded import CASES, ranks, recording
 from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.analysis.replay.scenarios import (
     COMMUNICATION_FREE,
@@ -22,11 +20,10 @@ from traceanalyzer.analysis.replay.scenarios import (
 from traceanalyzer.analysis.replay.simulate import step_time_ns
 from traceanalyzer.analysis.replay.tape import make_tape
 from traceanalyzer.analysis.replay.whatif import Replay
+from traceanalyzer.analysis.tables.timing import UnprofiledTime
 from traceanalyzer.ingest import load
 from traceanalyzer.trace import CopyKind, DeviceOpKind
 
-SHARED = Path(__file__).resolve().parents[4] / "shared" / "traces"
-CASES = json.loads((SHARED / "manifest.json").read_text())["cases"] if SHARED.exists() else {}
 GEMM = "ampere_bf16_s16816gemm_bf16_128x64"
 NCCL = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 
@@ -126,7 +123,7 @@ def test_an_outlying_step_is_left_out() -> None:
 
 
 def test_the_host_is_fitted_to_a_measured_step_time() -> None:
-    replay = Replay.of(steps(host_bound), measured_ms=0.3)
+    replay = Replay.of(steps(host_bound), UnprofiledTime(0.3, 0.29, 0.31))
     assert replay is not None
     assert replay.base_ms == pytest.approx(0.3, rel=0.01)
 
@@ -141,24 +138,14 @@ def nearest(value: float, rounds: list[float]) -> float:
     return min(max(value, min(rounds)), max(rounds))
 
 
-def recordings() -> list[tuple[str, Path]]:
-    found = []
-    for name, case in CASES.items():
-        suffix = ".rank0" if case.get("world", 1) > 1 else ""
-        found.append((name, SHARED / f"{name}{suffix}.json.gz"))
-    return found
-
-
 def test_fidelity_and_unprofiled_step_times_on_labelled_recordings() -> None:
     """The bars: fidelity 2 % in the median and 8 % at worst; unprofiled 8 % in the median, 20 % for nine in ten."""
-    if not CASES:
-        pytest.skip("the shared recordings are not here")
     fidelity, error = [], []
-    for name, path in recordings():
-        replay = Measurements(load([path]).traces[0]).replay
+    for name, case in CASES.items():
+        replay = Measurements(load(ranks(name)[:1]).traces[0]).replay
         assert replay is not None
         fidelity.append(abs(replay.fidelity_error))
-        error.append(abs(replay.base_ms / nearest(replay.base_ms, CASES[name]["rounds_ms"]) - 1))
+        error.append(abs(replay.base_ms / nearest(replay.base_ms, case["rounds_ms"]) - 1))
     assert np.median(fidelity) < 0.02
     assert max(fidelity) < 0.08
     assert np.median(error) < 0.08
@@ -169,11 +156,9 @@ ABLATIONS = {
     "ablations/item_small_layers": NO_HOST_SYNCS,
     "ablations/item_long_layers": NO_HOST_SYNCS,
     "ablations/python_hidden": NO_HOST_WORK,
-    "ablations/input_dominant": INPUT_READY,
     "ablations/copy_pinned": COPIES_HIDDEN,
     "ablations/graph_decode": LAUNCHES_FREE,
     "ablations/tp_small": COMMUNICATION_FREE,
-    "ablations/ddp_exposed": COMMUNICATION_FREE,
     "kineto/python_between_ops": NO_HOST_WORK,
     "kineto/tiny_mlp_infer": LAUNCHES_FREE,
     "ranks2/tensor_parallel": COMMUNICATION_FREE,
@@ -181,12 +166,9 @@ ABLATIONS = {
 
 
 def test_predictions_agree_with_the_ablations_in_the_median() -> None:
-    if not CASES:
-        pytest.skip("the shared recordings are not here")
     errors = []
     for name, scenario in ABLATIONS.items():
-        path = dict(recordings())[f"{name}.base"]
-        replay = Measurements(load([path]).traces[0]).replay
+        replay = Measurements(load(ranks(f"{name}.base")[:1]).traces[0]).replay
         assert replay is not None
         predicted = replay.predict(scenario).step_ms
         truth = CASES.get(f"{name}.without") or CASES[f"{name}.fix"]
@@ -199,10 +181,21 @@ def test_predictions_agree_with_the_ablations_in_the_median() -> None:
 def test_no_gain_is_promised_where_removing_the_thing_gained_nothing(
     name: str, scenario: Scenario, suffix: str
 ) -> None:
-    if not CASES:
-        pytest.skip("the shared recordings are not here")
-    replay = Measurements(load([SHARED / "ablations" / f"{name}.{suffix}.json.gz"]).traces[0]).replay
+    replay = Measurements(load([recording(f"ablations/{name}.{suffix}")]).traces[0]).replay
     assert replay is not None
     speedup = replay.predict(scenario).speedup
     assert speedup is not None
     assert speedup < 1.05
+
+
+def test_what_the_host_does_before_a_copy_of_input_is_input_too() -> None:
+    """50 us in the loader and 250 us of work of its own lead to the copy that brings the batch: all is loading."""
+
+    def batch(p: Program) -> None:
+        p.within("enumerate(DataLoader)#x.__next__", 50).spend(250)
+        p.launch("Memcpy HtoD (Pinned -> Device)", 20, "cudaMemcpyAsync", DeviceOpKind.MEMCPY)
+        p.rows["op"][-1] |= {"copy_kind": CopyKind.HOST_TO_DEVICE, "bytes": 1 << 20}
+        p.launch(GEMM, 20)
+
+    assert replayed(batch) == pytest.approx(308, rel=0.02)
+    assert replayed(batch, INPUT_READY) < 50

@@ -18,6 +18,7 @@ from tests.analysis.replay.test_replay import (
     thinking,
     waiting,
 )
+from tests.recorded import GPU, KINETO, label
 from traceanalyzer.analysis.causes.critical_path import find_critical_path
 from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.analysis.replay.replayed_path import replayed_path_time
@@ -25,17 +26,14 @@ from traceanalyzer.analysis.replay.simulate import step_time_ns
 from traceanalyzer.analysis.replay.tape import make_tape
 from traceanalyzer.analysis.replay.whatif import Replay
 from traceanalyzer.analysis.tables.path_rows import PathTime, path_time
+from traceanalyzer.analysis.tables.timing import UnprofiledTime
 from traceanalyzer.ingest import load
 
 if TYPE_CHECKING:
     from tests.analysis.causes.test_gaps import Program
     from traceanalyzer.analysis.replay.tape import Tape
 
-ROOT = Path(__file__).resolve().parents[3]
-RECORDINGS = [
-    *sorted((ROOT / "tests" / "data" / "gpu").glob("*.json.gz")),
-    *sorted((ROOT.parent / "shared" / "traces" / "ablations").glob("*.base*.json.gz")),
-]
+RECORDINGS = [*GPU, *(path for path in KINETO if path.parent.name == "ablations" and ".base" in path.name)]
 DIFFERENCE = 0.001
 """By which a duration is changed to see whether the step follows."""
 
@@ -70,10 +68,10 @@ def test_a_faster_host_is_no_longer_on_the_path() -> None:
         for _ in range(10):
             p.spend(30).launch(GEMM, 25)
 
-    replay = Replay.of(steps(step), measured_ms=0.3)
+    replay = Replay.of(steps(step), UnprofiledTime(0.3, 0.29, 0.31))
     assert replay is not None
     assert replayed_path_time(replay.recorded).launch > 0.3
-    without = replayed_path_time(replay.usual)
+    without = replayed_path_time(replay.usual, replay.scale)
     assert total(without) == pytest.approx(0.3, rel=0.02)
 
 
@@ -94,11 +92,11 @@ def test_a_full_queue_leads_back_to_the_device(monkeypatch: pytest.MonkeyPatch) 
     assert found.compute > 0.5
 
 
-@pytest.mark.parametrize("recording", RECORDINGS, ids=lambda p: p.name)
+@pytest.mark.parametrize("recording", RECORDINGS, ids=label)
 def test_paths_are_as_long_as_the_replayed_step(recording: Path) -> None:
     replay = Measurements(load([recording]).traces[0]).replay
     assert replay is not None
-    found = replayed_path_time(replay.usual)
+    found = replayed_path_time(replay.usual, replay.scale)
     assert total(found) == pytest.approx(replay.base_ms, rel=0.02)
     assert min(vars(found).values()) >= 0.0
 

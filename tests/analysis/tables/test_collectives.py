@@ -9,15 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.analysis.collectives import ALL_REDUCE, GEMM, Ranked
+from tests.recorded import EVERY, label, recording
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, intersect, union
 from traceanalyzer.analysis.algebra.sharing import shared_time
 from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.analysis.names.collectives import KINDS
 from traceanalyzer.analysis.tables.collectives import collective_stats, communication_time
 
-SHARED = Path(__file__).resolve().parents[4] / "shared" / "traces"
-TWO_RANKS = sorted([*SHARED.glob("ranks2/*base*.gz"), *SHARED.glob("ablations/*base.rank*.gz")])
-recordings = pytest.mark.skipif(not TWO_RANKS, reason="the shared recordings are not here")
+TWO_RANKS = [path for path in EVERY if ".base.rank" in path.name]
 
 
 @cache
@@ -147,8 +146,7 @@ def test_no_collectives_no_rows():
     assert communication_time(ctx, 0).overlap_share is None
 
 
-@recordings
-@pytest.mark.parametrize("path", TWO_RANKS, ids=lambda p: p.name)
+@pytest.mark.parametrize("path", TWO_RANKS, ids=label)
 def test_rows_add_up_to_the_collectives_of_the_steady_steps(path):
     ctx = recorded(path)
     ops = ctx.trace.device_ops
@@ -173,8 +171,7 @@ def test_rows_add_up_to_the_collectives_of_the_steady_steps(path):
     assert sum(row.exposed_ms for row in rows) * steps == pytest.approx(total - hidden / 1e6, abs=1e-3)
 
 
-@recordings
-@pytest.mark.parametrize("path", TWO_RANKS, ids=lambda p: p.name)
+@pytest.mark.parametrize("path", TWO_RANKS, ids=label)
 def test_every_launched_collective_of_pytorch_is_described(path):
     ctx = recorded(path)
     calls = ctx.collective_calls
@@ -184,10 +181,9 @@ def test_every_launched_collective_of_pytorch_is_described(path):
     assert {KINDS[k] for k in calls.kind} <= {"all_reduce"}
 
 
-@recordings
 def test_figures_of_the_straggler_recording():
-    (waits,) = collective_stats(recorded(SHARED / "ranks2" / "straggler.base.rank0.json.gz"))
-    (late,) = collective_stats(recorded(SHARED / "ranks2" / "straggler.base.rank1.json.gz"))
+    (waits,) = collective_stats(recorded(recording("ranks2/straggler.base.rank0")))
+    (late,) = collective_stats(recorded(recording("ranks2/straggler.base.rank1")))
     assert waits.message_bytes == late.message_bytes == 4096 * 4096 * 4
     assert waits.total_ms == pytest.approx(9.639, abs=1e-3)
     assert late.total_ms == pytest.approx(0.258, abs=1e-3)

@@ -5,13 +5,12 @@ from pathlib import Path
 import pytest
 
 from tests.analysis.build import TraceBuilder
+from tests.recorded import KINETO, label, recording
 from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.analysis.tables.copies import copy_stats
 from traceanalyzer.trace import CopyKind, DeviceOpKind, MemoryKind
 
-SHARED = Path(__file__).resolve().parents[4] / "shared" / "traces"
-RECORDINGS = sorted([*SHARED.glob("kineto/*.gz"), *SHARED.glob("ablations/copy*.gz")])
-recordings = pytest.mark.skipif(not RECORDINGS, reason="the shared recordings are not here")
+RECORDINGS = [path for path in KINETO if path.parent.name == "kineto" or path.name.startswith("copy")]
 MB = 1_000_000
 
 
@@ -97,8 +96,7 @@ def test_copies_beside_compute_or_a_collective_are_not_exposed_and_share_the_res
     assert second.exposed_ms == pytest.approx(0.030)
 
 
-@recordings
-@pytest.mark.parametrize("path", RECORDINGS, ids=lambda p: p.name)
+@pytest.mark.parametrize("path", RECORDINGS, ids=label)
 def test_rows_add_up_to_the_copies_of_the_steady_steps(path):
     ctx = recorded(path)
     ops, rows, steps = ctx.trace.device_ops, copy_stats(ctx), ctx.steps.steady_count
@@ -111,10 +109,9 @@ def test_rows_add_up_to_the_copies_of_the_steady_steps(path):
     assert all(0 <= row.exposed_ms <= row.total_ms * (1 + 1e-9) for row in rows)
 
 
-@recordings
 def test_pageable_and_pinned_batches():
-    base = copy_stats(recorded(SHARED / "kineto" / "slow_dataloader.base.json.gz"))[0]
-    fixed = copy_stats(recorded(SHARED / "kineto" / "slow_dataloader.fix.json.gz"))[0]
+    base = copy_stats(recorded(recording("kineto/slow_dataloader.base")))[0]
+    fixed = copy_stats(recorded(recording("kineto/slow_dataloader.fix")))[0]
     assert (base.source_memory, base.blocking) == ("pageable", True)
     assert (fixed.source_memory, fixed.blocking) == ("pinned", False)
     assert base.bandwidth_gbs == pytest.approx(13.3, abs=0.1)

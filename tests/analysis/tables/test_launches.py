@@ -117,3 +117,18 @@ def test_copies_memsets_and_unlaunched_ops() -> None:
 
 def test_every_figure_is_defined() -> None:
     assert len(definitions(LaunchStats)) == len(LaunchStats.__dataclass_fields__)
+
+
+def test_what_the_recorder_saw_of_a_full_queue_goes_before_what_is_inferred() -> None:
+    """The long call is blocked for all but 5 us of its 300, were it inferred; the recorder saw 50 us."""
+    queued = FULL_QUEUE + 5
+    b = TraceBuilder()
+    for i in range(queued):
+        b.call("cudaLaunchKernel", 10 * i, 10 * i + 5, i + 1)
+        b.kernel("k", 10 * queued + 400 + i, 10 * queued + 401 + i, i + 1)
+    b.call("cudaLaunchKernel", 10 * queued, 10 * queued + 300, queued + 1)
+    b.kernel("k", 20 * queued + 500, 20 * queued + 501, queued + 1)
+    b.overhead(OverheadKind.BACK_PRESSURE, 10 * queued + 100, 10 * queued + 150)
+    stats = measured(b)
+    assert stats.back_pressure_ms == pytest.approx(0.050)
+    assert stats.launch_ms == pytest.approx((5 * queued + 300) / 1000 - 0.050)

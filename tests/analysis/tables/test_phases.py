@@ -7,14 +7,11 @@ import numpy as np
 import pytest
 
 from tests.analysis.collectives import GEMM, Ranked
+from tests.recorded import recording
 from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.analysis.tables.phases import phase_stats
 from traceanalyzer.analysis.time.host_timeline import INPUT_NAMES
 from traceanalyzer.trace import RangeKind
-
-SHARED = Path(__file__).resolve().parents[4] / "shared" / "traces"
-GPT = SHARED / "kineto" / "gpt_large_batch.base.json.gz"
-recordings = pytest.mark.skipif(not GPT.exists(), reason="the shared recordings are not here")
 
 
 def phases(builder: Ranked):
@@ -171,10 +168,9 @@ def test_an_annotated_optimizer_is_not_derived_as_well():
     ]
 
 
-@recordings
 @pytest.mark.parametrize("name", ["kineto/gpt_large_batch.base", "kineto/vit_small_batch.base"])
 def test_derived_phases_agree_with_annotated_ones(name):
-    ctx = recorded(SHARED / f"{name}.json.gz")
+    ctx = recorded(recording(name))
     ranges = ctx.trace.host_ranges
     marks = [i for i, s in enumerate(ctx.trace.strings) if s in ("forward", "backward", "optimizer")]
     without = replace(ctx.trace, host_ranges=ranges.take(~np.isin(ranges.name, marks)))
@@ -185,9 +181,8 @@ def test_derived_phases_agree_with_annotated_ones(name):
         assert row.device_ms == pytest.approx(annotated[phase].device_ms, rel=0.001)
 
 
-@recordings
 def test_phases_against_a_search_through_every_range():
-    ctx = recorded(SHARED / "ranks2" / "ddp_accum_sync.base.rank0.json.gz")
+    ctx = recorded(recording("ranks2/ddp_accum_sync.base.rank0"))
     trace, steps = ctx.trace, ctx.steps
     ranges, calls, ops = trace.host_ranges, trace.api_calls, trace.device_ops
     rows = {row.name: row for row in phase_stats(ctx)}
@@ -215,9 +210,8 @@ def test_phases_against_a_search_through_every_range():
         assert rows[name].calls == len(marks) / len(steps)
 
 
-@recordings
 def test_the_device_time_of_a_training_step_is_in_its_phases():
-    rows = {row.name: row for row in phase_stats(recorded(GPT)) if row.depth == 0}
+    rows = {row.name: row for row in phase_stats(recorded(recording("kineto/gpt_large_batch.base"))) if row.depth == 0}
     assert [rows[n].device_ms for n in ("forward", "backward", "optimizer")] == pytest.approx(
         [31.289, 69.105, 3.618], abs=1e-3
     )

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.analysis.build import TraceBuilder
+from tests.recorded import EVERY, label
 from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.analysis.tables import step_parts as module
 from traceanalyzer.analysis.tables.step_parts import BUDGET, MAX_BATCHES, SMALLER
 from traceanalyzer.ingest import load
-
-SHARED = Path(__file__).resolve().parents[4] / "shared" / "traces"
-RECORDINGS = sorted(p for p in SHARED.glob("*/*.gz") if p.parent.name != "large")
 
 
 def steps_of(count: int) -> TraceBuilder:
@@ -64,7 +60,6 @@ def test_without_device_work_there_are_none():
 spans = st.lists(st.tuples(st.integers(0, 400), st.integers(0, 80), st.sampled_from(["a", "nccl_b", "c"])), min_size=1)
 
 
-@settings(deadline=None)
 @given(spans)
 def test_the_parts_are_the_budget_whatever_runs(rows):
     built = TraceBuilder()
@@ -75,8 +70,7 @@ def test_the_parts_are_the_budget_whatever_runs(rows):
     holds(Measurements(built.build()))
 
 
-@pytest.mark.skipif(not RECORDINGS, reason="the shared recordings are not here")
-@pytest.mark.parametrize("path", RECORDINGS, ids=lambda p: f"{p.parent.name}/{p.name}")
+@pytest.mark.parametrize("path", EVERY, ids=label)
 def test_the_parts_are_the_budget_of_every_recording(path):
     for trace in load([path]).traces:
         holds(Measurements(trace))

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.analysis.build import TraceBuilder
+from tests.recorded import CASES, recording
 from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.analysis.time.steps import Steps, count_warmup
 from traceanalyzer.errors import EmptyRecordingError
@@ -150,31 +151,28 @@ def test_one_step_alone_keeps_its_index_and_window() -> None:
         steps_of(device_behind()).only(9)
 
 
-SHARED = Path(__file__).resolve().parents[4] / "shared" / "traces"
 GPU_BOUND = ("gpt_large_batch.base", "gemm_fp32.base", "gemm_fp32.fix", "manual_layernorm.base", "adam_big.base")
 
 
-@pytest.mark.skipif(not SHARED.exists(), reason="the shared recordings are not here")
 @pytest.mark.parametrize("name", GPU_BOUND)
 def test_gpu_bound_steps_agree_with_the_stopwatch(name: str) -> None:
     from traceanalyzer.ingest import load
 
-    truth = json.loads((SHARED / "manifest.json").read_text())["cases"][f"kineto/{name}"]["step_ms_unprofiled"]
-    steps = Measurements(load([SHARED / "kineto" / f"{name}.json.gz"]).traces[0]).steps
+    truth = CASES[f"kineto/{name}"]["step_ms_unprofiled"]
+    steps = Measurements(load([recording(f"kineto/{name}")]).traces[0]).steps
     assert steps.duration[steps.steady].mean() / 1e6 == pytest.approx(truth, rel=0.03)
 
 
-@pytest.mark.skipif(not SHARED.exists(), reason="the shared recordings are not here")
 @pytest.mark.parametrize("name", ["gpt_large_batch.base", "vit_small_batch.base", "slow_dataloader.base"])
 def test_the_period_of_the_device_work_finds_the_same_steps(name: str, tmp_path: Path) -> None:
     """With every annotation taken out, the step time from periodicity is that of the profiler's own steps."""
     from traceanalyzer.ingest import load
 
-    path = SHARED / "kineto" / f"{name}.json.gz"
-    recording = json.loads(gzip.decompress(path.read_bytes()))
-    kept = [e for e in recording["traceEvents"] if e.get("cat") not in ("user_annotation", "gpu_user_annotation")]
+    path = recording(f"kineto/{name}")
+    whole = json.loads(gzip.decompress(path.read_bytes()))
+    kept = [e for e in whole["traceEvents"] if e.get("cat") not in ("user_annotation", "gpu_user_annotation")]
     bare = tmp_path / "bare.json"
-    bare.write_text(json.dumps(recording | {"traceEvents": kept}))
+    bare.write_text(json.dumps(whole | {"traceEvents": kept}))
     found = Measurements(load([bare]).traces[0]).steps
     truth = Measurements(load([path]).traces[0]).steps
     assert found.source == "periodicity"

@@ -12,9 +12,9 @@ import pytest
 
 from tests.report.reports import HOSTILE, empty, full, hostile
 from traceanalyzer.analysis.ranks.compare import RankRow
+from traceanalyzer.report.html.charts import name_of
 from traceanalyzer.report.html.data import MAX_TIMELINE_BYTES
 from traceanalyzer.report.html.details import Ceilings, Details
-from traceanalyzer.report.html.figures import name_of
 from traceanalyzer.report.html.step_charts import MAX_BARS, gap_lengths, idle_causes, ranks, step_budget
 from traceanalyzer.report.html.work_charts import communication, kernel_classes, memory, roofline
 from traceanalyzer.report.timeline.memory_tracks import MemoryTrack

@@ -6,10 +6,11 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from tests.analysis.build import TraceBuilder
 from tests.analysis.test_any_trace import any_rows, measure
+from tests.examples import tried
 from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.report.timeline import step_timeline as module
 from traceanalyzer.report.timeline.lanes import Category, Shown
@@ -116,7 +117,7 @@ def test_a_host_alone_has_a_timeline():
     assert [lane.title for lane in timeline.lanes] == ["thread 0"]
 
 
-@settings(max_examples=60, deadline=None)
+@tried(0.6)
 @given(any_rows)
 def test_every_event_of_any_trace_has_a_lane_and_a_name(rows):
     measured = measure(rows)

@@ -55,6 +55,41 @@ def levels(depth: I32 | I64) -> list[I64]:
     return np.split(order, np.cumsum(np.bincount(depth))[:-1])
 
 
+DIRECT_CLIMBS = 64
+"""Recorded stacks are seldom deeper: up to there a climb goes step by step, and by doubling strides beyond."""
+
+
+def still_open(parent: I64, end: I64, node: I64, time: I64) -> I64:
+    """Of each node (-1: none) and those that enclose it the innermost that ends after a time, -1 where none does.
+
+    Takes n log n also where nodes are nested thousands deep.
+    """
+    result = node.copy()
+    climbing = np.flatnonzero(result >= 0)
+    for _ in range(DIRECT_CLIMBS):
+        climbing = climbing[end[result[climbing]] <= time[climbing]]
+        if not len(climbing):
+            return result
+        result[climbing] = parent[result[climbing]]
+        climbing = climbing[result[climbing] >= 0]
+    if len(climbing):
+        result[climbing] = _by_strides(parent, end, result[climbing], time[climbing])
+    return result
+
+
+def _by_strides(parent: I64, end: I64, node: I64, time: I64) -> I64:
+    """The same by strides of 2^k nodes, each skipped where all nodes on it have ended (binary lifting)."""
+    strides = [(np.append(parent, -1), np.append(end, np.iinfo(np.int64).min))]
+    while (strides[-1][0] >= 0).any():
+        above, latest = strides[-1]
+        strides.append((above[above], np.maximum(latest, latest[above])))
+    result = node.copy()
+    for above, latest in reversed(strides):
+        skipped = (result >= 0) & (latest[result] <= time)
+        result[skipped] = above[result[skipped]]
+    return result
+
+
 def _parents(depth: I64, opens: Bool) -> I64:
     parent = np.full(len(depth), -1, np.int64)
     above: I64 | None = None

@@ -1,4 +1,4 @@
-"""What a device op waits for on other streams, inferred from the recording.
+"""What a device op waits for on other streams: as recorded, else inferred.
 
 Recordings without CUDA sync events do not say it. Three rules stand in for it: an op that started later than
 its launch and its stream explain, just after an op of another stream had ended, waited for that one; a
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from traceanalyzer.analysis.joined.linked import Linked
     from traceanalyzer.trace import I32, I64, Bool
 
+NEVER = np.iinfo(np.int64).min // 2
+"""End of what an op does not have."""
 REACTION_NS = 20_000
 """An op that waits for another starts within this after it has ended."""
 SLACK_NS = 5_000
@@ -27,24 +29,56 @@ SLACK_NS = 5_000
 
 @dataclass(frozen=True, eq=False)
 class Dependencies:
-    """For each op of a tape the op it waits for (index in the tape, always smaller; -1: none) and the delay, ns."""
+    """For each op the ops of other streams that it waits for (indices, -1: none), and the delay after the first, ns."""
 
     on: I64
     delay: I64
-    on_communication: I64
-    """A second one: the collective that a compute op waits for, -1: none."""
+    also_on: I64
+    """A second one, on which the op follows without a delay."""
+
+    @classmethod
+    def none(cls, count: int) -> Dependencies:
+        """No op waits for another stream."""
+        nothing = np.full(count, -1, np.int64)
+        return cls(nothing, np.zeros(count, np.int64), nothing)
 
     def met(self, end: I64) -> I64:
-        """When all that each op waits for has happened, given the ends of all ops, ns; far in the past without any."""
-        never = np.iinfo(np.int64).min // 2
-        first = np.where(self.on >= 0, end[np.maximum(self.on, 0)] + self.delay, never)
-        second = np.where(self.on_communication >= 0, end[np.maximum(self.on_communication, 0)], never)
+        """When all that each op waits for has happened, given the ends of all ops, ns; `NEVER` without any."""
+        first = np.where(self.on >= 0, end[np.maximum(self.on, 0)] + self.delay, NEVER)
+        second = np.where(self.also_on >= 0, end[np.maximum(self.also_on, 0)], NEVER)
         result: I64 = np.maximum(first, second)
         return result
 
+    def among(self, chosen: I64) -> Dependencies:
+        """Those between the chosen ops, by their position there; ops wait for earlier ones only."""
+        position = np.full(len(self.on) + 1, -1, np.int64)
+        position[chosen] = np.arange(len(chosen))
+        on, also = (position[other[chosen]] for other in (self.on, self.also_on))
+        earlier = np.arange(len(chosen))
+        return Dependencies(np.where(on < earlier, on, -1), self.delay[chosen], np.where(also < earlier, also, -1))
 
-def find_dependencies(linked: Linked, chosen: I64, stream: I32) -> Dependencies:
-    """Dependencies between the chosen device ops, which are in launch order."""
+    def spread(self, chosen: I64, count: int) -> Dependencies:
+        """The same by row of all `count` ops, of which these are the chosen ones."""
+        result = Dependencies.none(count)
+        on, delay, also = result.on.copy(), result.delay.copy(), result.also_on.copy()
+        on[chosen] = np.where(self.on >= 0, chosen[self.on], -1)
+        delay[chosen] = self.delay
+        also[chosen] = np.where(self.also_on >= 0, chosen[self.also_on], -1)
+        return Dependencies(on, delay, also)
+
+
+def inferred_dependencies(linked: Linked, stream: I32) -> Dependencies:
+    """Dependencies between device ops that their times and launches suggest."""
+    count = len(stream)
+    chosen = np.flatnonzero(linked.launch_time >= 0)
+    if not len(chosen) or stream.max(initial=0) == 0:
+        return Dependencies.none(count)
+    chosen = chosen[np.argsort(linked.launch_time[chosen], kind="stable")]
+    return _inferred(linked, chosen, stream[chosen]).spread(chosen, count)
+
+
+def _inferred(linked: Linked, chosen: I64, stream: I32) -> Dependencies:
+    """The same between the chosen ops, which are in launch order."""
     ops = linked.trace.device_ops
     start, end = ops.start[chosen], ops.end[chosen]
     communication = linked.is_communication[chosen]
@@ -61,32 +95,33 @@ def find_dependencies(linked: Linked, chosen: I64, stream: I32) -> Dependencies:
     return Dependencies(source, delay, second)
 
 
-def stream_free_since(start: I64, end: I64, stream: I32) -> I64:
-    """When the op before each op on its stream had ended, ns; far in the past for the first one."""
-    order = np.lexsort((start, stream))
-    before = np.full(len(start), np.iinfo(np.int64).min // 2)
-    same = stream[order][1:] == stream[order][:-1]
-    before[order[1:][same]] = end[order[:-1][same]]
-    return before
+MOST_ENDED = 64
+"""Ends that are asked whether they let an op start: where more fall within the reaction time, none is the cause."""
 
 
 def _just_ended(start: I64, end: I64, stream: I32) -> I64:
     """The op of another stream, launched earlier, whose end let each op start; -1 where none did."""
-    before = stream_free_since(start, end, stream)
     by_end = np.argsort(end, kind="stable")
     result = np.full(len(start), -1, np.int64)
-    if len(np.unique(stream)) == 1:
-        return result
-    ends = end[by_end]
-    for i in np.flatnonzero(start - before > SLACK_NS).tolist():
-        position = int(np.searchsorted(ends, start[i], side="right")) - 1
-        while position >= 0 and start[i] - end[by_end[position]] <= REACTION_NS:
-            candidate = int(by_end[position])
-            if candidate < i and stream[candidate] != stream[i]:
-                result[i] = candidate
-                break
-            position -= 1
+    searching = np.flatnonzero(start - _free_since(start, end, stream) > SLACK_NS)
+    position = np.searchsorted(end[by_end], start[searching], side="right") - 1
+    for _ in range(MOST_ENDED):
+        candidate = by_end[np.maximum(position, 0)]
+        near = (position >= 0) & (start[searching] - end[candidate] <= REACTION_NS)
+        found = near & (candidate < searching) & (stream[candidate] != stream[searching])
+        result[searching[found]] = candidate[found]
+        going_on = near & ~found
+        searching, position = searching[going_on], position[going_on] - 1
     return result
+
+
+def _free_since(start: I64, end: I64, stream: I32) -> I64:
+    """When the op before each op on its stream had ended, ns; `NEVER` for the first one."""
+    order = np.lexsort((start, stream))
+    before = np.full(len(start), NEVER)
+    same = stream[order][1:] == stream[order][:-1]
+    before[order[1:][same]] = end[order[:-1][same]]
+    return before
 
 
 def _last_ended(start: I64, end: I64, communication: Bool) -> I64:

@@ -4,7 +4,7 @@ A gap is a stretch in which a device has no op. The op that ends it tells why it
 had been issued already (the device needed that long, or waited for another stream), or the host was late,
 and then what the host did between the gap's start and the launch is the cause. Each gap has one cause. Where the host
 merely launched too slowly, the schedule without its waits for the device tells whether it is too slow, or was kept
-from being early (`replay.unwaited`).
+from being early (`causes.unwaited`).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import complement, measure, union
 from traceanalyzer.analysis.causes.details import IdleDetail, host_details, lost_launches, migrates
+from traceanalyzer.analysis.causes.unwaited import gaps_without_waits
 from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS
 from traceanalyzer.trace import Table, column
@@ -190,9 +191,6 @@ def _lost(timed: Timed, start: I64, arrival: I64) -> Bool:
 def _exposed_by_waits(started: Started, gaps: Gaps) -> Gaps:
     """The gaps, with cause SYNC for those that slow launches explain but that would (nearly) not be there if the host
     had never waited: it is fast enough, the waits took its lead away."""
-    # Which takes what is usual for gaps from here.
-    from traceanalyzer.analysis.causes.unwaited import gaps_without_waits
-
     cause, sync = gaps.cause.copy(), gaps.sync.copy()
     for device in started.activity:
         rows = np.flatnonzero((gaps.device == device) & (gaps.side == GapSide.INSIDE))

@@ -15,24 +15,26 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups
 from traceanalyzer.analysis.algebra.intervals import measure
-from traceanalyzer.analysis.causes.dependencies import find_dependencies
+from traceanalyzer.analysis.causes.dependencies import NEVER, inferred_dependencies
+from traceanalyzer.analysis.causes.recorded_waits import recorded_dependencies
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS, blocked_time
 from traceanalyzer.trace import WaitKind
 
 if TYPE_CHECKING:
+    from traceanalyzer.analysis.causes.dependencies import Dependencies
     from traceanalyzer.analysis.joined.linked import Linked
     from traceanalyzer.analysis.time.timed import Timed
-    from traceanalyzer.trace import I32, I64, U8
+    from traceanalyzer.trace import I32, I64, U8, Bool
 
-NEVER = np.iinfo(np.int64).min // 2
-"""Ready time of a constraint that an op does not have."""
 USUAL_PAUSE_NS = 20_000
-"""Longer pauses do not count for what is usual."""
+"""A queued op that starts later than this after its stream's last one waited for something else."""
 DEFAULT_LATENCY_NS = 8_000
 """From a launch call's start to its op's, where no launch to an idle stream was recorded."""
 DEFAULT_PAUSE_NS = 1_000
+LATENCY_RATIO = 2
+"""A launch to an idle stream that took longer than so many times the usual met something else on its way."""
 
 
 class Bound(enum.IntEnum):
@@ -45,6 +47,25 @@ class Bound(enum.IntEnum):
     """The op before it on its stream."""
     DEPENDENCY = 3
     """An op of another stream."""
+
+
+@dataclass(frozen=True, eq=False)
+class Starts:
+    """What each device op of a trace needs before it can start; the one model of it, for path and replay."""
+
+    stream: I32
+    """Number of its stream, the same for ops of one device, context and stream."""
+    previous: I64
+    """Row of the op before it on its stream, -1 for the first."""
+    latency: I64
+    """From the start of its launch call to its earliest start, ns."""
+    pause: I64
+    """Least time after the op before it on its stream, ns."""
+    held: I64
+    """What it was late beyond that although it was queued and nothing known held it, ns: ops of other streams had what
+    it needed of the device."""
+    dependencies: Dependencies
+    """Ops of other streams that it waits for, by row."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,29 +95,77 @@ class HostWaits:
         return result
 
 
-def find_bindings(linked: Linked) -> Bindings:
+def find_starts(linked: Linked) -> Starts:
+    """What each device op needs before it can start: recorded waits, where there are any, else what its times say."""
+    ops = linked.trace.device_ops
+    stream = stream_numbers(linked)
+    previous = op_before(stream)
+    free = np.where(previous >= 0, ops.end[previous], NEVER)
+    dependencies = recorded_dependencies(linked, stream) or inferred_dependencies(linked, stream)
+    met = dependencies.met(ops.end)
+    queued = (linked.launch_time >= 0) & (_launched_by(linked) <= free)
+    pause = ops.start - free
+    short = queued & (pause >= 0) & (pause < USUAL_PAUSE_NS) & (met <= free)
+    usual = int(np.median(pause[short])) if short.any() else DEFAULT_PAUSE_NS
+    late = queued & (pause >= USUAL_PAUSE_NS) & (ops.start - met >= USUAL_PAUSE_NS)
+    return Starts(
+        stream=stream,
+        previous=previous,
+        latency=_latency(linked, ~queued & (met <= linked.launch_time), previous >= 0),
+        pause=np.where(short, pause, usual),
+        held=np.where(late, pause - usual, 0),
+        dependencies=dependencies,
+    )
+
+
+def _launched_by(linked: Linked) -> I64:
+    """When each op's launch call was over, ns; its start where the call was not recorded."""
+    over: I64 = np.where(
+        linked.launch >= 0, np.append(linked.trace.api_calls.end, 0)[linked.launch], linked.launch_time
+    )
+    return over
+
+
+def _latency(linked: Linked, alone: Bool, follows: Bool) -> I64:
+    """Launch latency of each op, ns: its own where it had nothing else to wait for, else what is usual for calls of its
+    kind, as it is for the first of a stream, of which nobody knows what it waited for. Of the many ops of one call the
+    first alone shows it."""
+    ops, calls = linked.trace.device_ops, linked.trace.api_calls
+    result = np.full(len(ops), DEFAULT_LATENCY_NS)
+    launched = np.flatnonzero(linked.launch >= 0)
+    call = linked.launch[launched]
+    own = ops.start[launched] - calls.start[call]
+    shown = alone[launched] & (own >= 0)
+    _, first = np.unique(call, return_index=True)
+    shown &= np.isin(np.arange(len(call)), first)
+    for kind in (ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH, ApiKind.COPY, ApiKind.SET):
+        here = linked.api_kind[call] == kind
+        if (here & shown).any():
+            usual = int(np.median(own[here & shown]))
+            own_known = (shown & follows[launched])[here]
+            result[launched[here]] = np.where(own_known, np.minimum(own[here], LATENCY_RATIO * usual), usual)
+    return result
+
+
+def find_bindings(linked: Linked, starts: Starts) -> Bindings:
     """What bound each device op."""
     ops = linked.trace.device_ops
     index = np.arange(len(ops))
-    stream = stream_numbers(linked)
-    previous = op_before(stream)
-    previous_end = np.where(previous >= 0, ops.end[previous], NEVER)
-    launch, latency = np.minimum(linked.launch_time, ops.start), _usual_latency(linked, previous_end)
-    gap = _usual_gap(linked, previous_end)
-    on, delay, on_communication = _dependencies(linked, stream)
+    launch, previous = np.minimum(linked.launch_time, ops.start), starts.previous
+    on, also_on = starts.dependencies.on, starts.dependencies.also_on
     ready = np.stack(
         (
             np.full(len(ops), NEVER + 1),
-            np.where(linked.launch_time >= 0, launch + latency, NEVER),
-            np.where(previous >= 0, previous_end + gap, NEVER),
-            np.where(on >= 0, ops.end[on] + delay, NEVER),
-            np.where(on_communication >= 0, ops.end[on_communication], NEVER),
+            np.where(linked.launch_time >= 0, launch + starts.latency, NEVER),
+            np.where(previous >= 0, ops.end[previous] + starts.pause, NEVER),
+            np.where(on >= 0, ops.end[on] + starts.dependencies.delay, NEVER),
+            np.where(also_on >= 0, ops.end[also_on], NEVER),
         )
     )
     last = ready.argmax(axis=0)
     by = np.minimum(last, Bound.DEPENDENCY)
-    op = np.choose(last, (np.full(len(ops), -1), np.full(len(ops), -1), previous, on, on_communication))
-    beside = _op_beside(stream)
+    op = np.choose(last, (np.full(len(ops), -1), np.full(len(ops), -1), previous, on, also_on))
+    beside = _op_beside(starts.stream)
     # One that is later still waited for the op then running beside it: its event, or room on the device.
     late = (ops.start - ready.max(axis=0) > QUEUED_LATENCY_NS) & (beside >= 0)
     late &= np.minimum(ops.end[beside], ops.start) > ready.max(axis=0)
@@ -127,45 +196,6 @@ def _op_beside(stream: I32) -> I64:
     changes = np.append(True, stream[1:] != stream[:-1])[: len(stream)]
     result: I64 = np.maximum.accumulate(np.where(changes, rows, 0)) - 1
     return result
-
-
-def _usual_latency(linked: Linked, previous_end: I64) -> I64:
-    """From a launch call's start to its op's, as it usually is for calls of that kind on an idle stream, ns."""
-    ops, calls = linked.trace.device_ops, linked.trace.api_calls
-    result = np.full(len(ops), DEFAULT_LATENCY_NS)
-    launched = np.flatnonzero(linked.launch >= 0)
-    call = linked.launch[launched]
-    latency = ops.start[launched] - calls.start[call]
-    alone = (calls.start[call] >= previous_end[launched]) & (latency >= 0)
-    for kind in (ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH, ApiKind.COPY, ApiKind.SET):
-        here = linked.api_kind[call] == kind
-        if (here & alone).any():
-            result[launched[here]] = int(np.median(latency[here & alone]))
-    return result
-
-
-def _usual_gap(linked: Linked, previous_end: I64) -> int:
-    """Pause between two ops of a stream of which the second was queued, as it usually is, ns."""
-    ops, calls = linked.trace.device_ops, linked.trace.api_calls
-    launched = np.flatnonzero(linked.launch >= 0)
-    pause = (ops.start - previous_end)[launched]
-    short = (calls.end[linked.launch[launched]] <= previous_end[launched]) & (pause >= 0) & (pause < USUAL_PAUSE_NS)
-    return int(np.median(pause[short])) if short.any() else DEFAULT_PAUSE_NS
-
-
-def _dependencies(linked: Linked, stream: I32) -> tuple[I64, I64, I64]:
-    """For each device op the op of another stream that it waits for, the delay, and the collective that it waits
-    for; rows of `Trace.device_ops`, -1 where there is none."""
-    on, delay, on_communication = (np.full(len(stream), fill, np.int64) for fill in (-1, 0, -1))
-    launched = np.flatnonzero(linked.launch_time >= 0)
-    if not len(launched) or stream.max(initial=0) == 0:
-        return on, delay, on_communication
-    chosen = launched[np.argsort(linked.launch_time[launched], kind="stable")]
-    found = find_dependencies(linked, chosen, stream[chosen])
-    on[chosen] = np.where(found.on >= 0, chosen[found.on], -1)
-    delay[chosen] = found.delay
-    on_communication[chosen] = np.where(found.on_communication >= 0, chosen[found.on_communication], -1)
-    return on, delay, on_communication
 
 
 def host_waits(timed: Timed) -> HostWaits:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import covered_before, union
-from traceanalyzer.analysis.causes.start import NEVER, Bound
+from traceanalyzer.analysis.causes.dependencies import NEVER
+from traceanalyzer.analysis.causes.start import Bound
 from traceanalyzer.analysis.time.launch_queue import QUEUE_DEPTH
 
 if TYPE_CHECKING:

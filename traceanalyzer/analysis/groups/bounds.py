@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.texts import texts_where
-from traceanalyzer.analysis.groups.ops import duration, title
+from traceanalyzer.analysis.groups.ops import duration, per_step, steady, title
 from traceanalyzer.analysis.names.gemm_tiles import streams_weights
 from traceanalyzer.analysis.names.kernel_classes import UNKNOWN
 from traceanalyzer.analysis.roofline.bounds import Bound
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from traceanalyzer.trace import I64, Bool
 
 SHOWN = 3
+ENOUGH_SHARE = 0.5
+"""With a roofline for less of the computation, what it leaves would be a guess."""
 
 
 @dataclass(frozen=True)
@@ -95,10 +97,21 @@ def _compute(rated: Rated) -> tuple[I64, I64]:
     return rows, duration(rated)[rows]
 
 
+def above_limits_ms(rated: Rated, free: Bool) -> float | None:
+    """Time a step that computation among these ops takes beyond its roofline; None where less than `ENOUGH_SHARE` of it
+    has one."""
+    r, time = rated.roofline, duration(rated)
+    rows = steady(rated) & rated.is_compute & free
+    limited = rows & r.rated
+    if not rows.any() or time[limited].sum() < ENOUGH_SHARE * time[rows].sum():
+        return None
+    return per_step(rated, np.maximum(time[limited] - r.attainable[limited], 0))
+
+
 def above_roofline(rated: Rated) -> AboveRoofline | None:
     """Kernels of the steady state that are faster than their roofline."""
     r, time = rated.roofline, duration(rated)
-    rows = rated.steady_ops & r.rated & (r.attainable > time)
+    rows = rated.steady_ops & r.rated & (r.attainable > time) & (time > 0)
     if not rows.any():
         return None
     cached = rows & (r.bytes <= rated.limit("cache_bytes")) & ~r.arithmetic

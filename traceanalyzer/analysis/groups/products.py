@@ -22,7 +22,7 @@ from traceanalyzer.analysis.groups.ops import (
 )
 from traceanalyzer.analysis.roofline.op_models import Precision
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
-from traceanalyzer.analysis.roofline.precision import NO, is_matrix
+from traceanalyzer.analysis.roofline.precision import NO
 from traceanalyzer.analysis.roofline.roofline import SHORT_NS
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class SmallProducts:
 def fp32_products(rated: Rated, free: Bool) -> Fp32Products | None:
     """Matrix products in fp32 on the ordinary cores, of ops that are `free`."""
     roofline = rated.roofline
-    rows = steady(rated) & is_matrix(rated) & (roofline.tensor == NO) & free
+    rows = steady(rated) & rated.is_matrix & (roofline.tensor == NO) & free
     unknown = roofline.precision == Precision.UNKNOWN
     rows &= (roofline.precision == Precision.FP32) | (unknown & named(rated, FP32_PRODUCT))
     found = group(rated, rows)
@@ -179,7 +179,7 @@ def _is_odd(size: int, element_bytes: float) -> bool:
 def last_waves(rated: Rated, free: Bool) -> LastWaves | None:
     """Matrix kernels with a mostly empty last wave, of ops that are `free`."""
     roofline = rated.roofline
-    rows = steady(rated) & is_matrix(rated) & free & _by_arithmetic(rated)
+    rows = steady(rated) & rated.is_matrix & free & _by_arithmetic(rated)
     rows &= (roofline.waves > 1) & (roofline.waves < MANY_WAVES)
     loss = np.where(rows, 1 - roofline.waves / np.ceil(np.where(rows, roofline.waves, 1)), 0.0)
     rows &= loss >= WAVE_LOSS

@@ -9,6 +9,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.joined.attribution import launch_nodes
+from traceanalyzer.analysis.joined.backward import in_backward
 from traceanalyzer.analysis.joined.blocking import blocking_calls
 from traceanalyzer.analysis.joined.framework import Framework, framework
 from traceanalyzer.analysis.joined.linked import Linked
@@ -35,6 +36,11 @@ class Joined(Linked):
     def launch_node(self) -> I64:
         """For each device op the node of the host tree that launched it, -1 where the recording does not tell."""
         return launch_nodes(self)
+
+    @cached_property
+    def in_backward(self) -> Bool:
+        """Which nodes of the host tree are, or lie inside, autograd nodes."""
+        return in_backward(self)
 
     @cached_property
     def blocks(self) -> Bool:

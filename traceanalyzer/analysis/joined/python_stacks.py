@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.nesting import nest
+from traceanalyzer.analysis.algebra.nesting import nest, still_open
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
     from traceanalyzer.trace import I32, I64, Trace
 
+MOST_FRAMES = 1024
+"""Of a stack the innermost; Python's own limit is 1000."""
 _SOURCE_LINE = re.compile(r"\(\d+\): ")
 _LIBRARY = re.compile(
     r"(site|dist)-packages/|^(\S*/)?torch/|^<frozen |/lib(64)?/python3|^(threading|runpy|contextlib)\.py"
@@ -55,17 +57,12 @@ class PythonStacks:
             first, stop = np.searchsorted(self.thread, (one, one + 1))
             frame = np.searchsorted(self.start[first:stop], time[here], side="right") - 1
             result[here] = np.where(frame >= 0, frame + first, -1)
-        climbing = np.flatnonzero(result >= 0)
-        while len(climbing):
-            climbing = climbing[self.end[result[climbing]] <= time[climbing]]
-            result[climbing] = self.parent[result[climbing]]
-            climbing = climbing[result[climbing] >= 0]
-        return result
+        return still_open(self.parent, self.end, result, np.asarray(time))
 
     def stack(self, frame: int) -> tuple[str, ...]:
         """Names of a frame and its callers, outermost first; empty for -1."""
         names: list[str] = []
-        while frame >= 0:
+        while frame >= 0 and len(names) < MOST_FRAMES:
             names.append(self.strings[self.name[frame]])
             frame = int(self.parent[frame])
         return tuple(reversed(names))

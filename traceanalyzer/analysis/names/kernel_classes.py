@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from traceanalyzer.errors import UnreadableInputError
+from traceanalyzer.files import read_whole
 from traceanalyzer.trace import DeviceOpKind
 
 if TYPE_CHECKING:
@@ -79,8 +80,8 @@ def _builtin() -> KernelClasses:
 
 def _from_file(path: Path) -> KernelClasses:
     try:
-        return _assemble(tomllib.loads(path.read_text(encoding="utf-8")), _builtin())
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, KeyError, ValueError, TypeError, re.error) as error:
+        return _assemble(tomllib.loads(read_whole(path).decode()), _builtin())
+    except (OSError, KeyError, ValueError, TypeError, AttributeError, RecursionError, re.error) as error:
         raise UnreadableInputError(f"{path}: not a valid file of kernel classes: {error}") from error
 
 

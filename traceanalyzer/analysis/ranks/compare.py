@@ -6,7 +6,9 @@ what a rank spent in it before that is waiting for the others (arrival skew), no
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -190,17 +192,17 @@ def _awaited(recordings: Sequence[Timed], waiting: Sequence[float | None]) -> in
 
 def _missing(recordings: Sequence[Timed], labels: list[int]) -> list[str]:
     notes = []
-    twice = sorted({label for label in labels if labels.count(label) > 1})
+    twice = sorted(label for label, claims in Counter(labels).items() if claims > 1)
     if twice:
         notes.append(f"More than one recording says it is rank {_listed(twice)}; they may not be of one run.")
     world = max(timed.trace.process.world_size or 0 for timed in recordings)
-    missing = sorted(set(range(world)) - set(labels))
-    if missing and len(recordings) > 1:
+    count = world - len({label for label in labels if 0 <= label < world})
+    if count and len(recordings) > 1:
         notes.append(
-            f"{len(missing)} of {world} ranks are missing ({_listed(missing)}): who is waited for, and for how "
-            "long, is known among the others only."
+            f"{count} of {world} ranks are missing ({_first_missing(world, set(labels), count)}): who is waited for, "
+            "and for how long, is known among the others only."
         )
-    elif missing:
+    elif count:
         notes.append(
             f"The run has {world} ranks and this is the recording of one: how much of its communication is "
             "waiting for the others cannot be told."
@@ -209,6 +211,12 @@ def _missing(recordings: Sequence[Timed], labels: list[int]) -> list[str]:
     if without and len(without) < len(recordings):
         notes.append(f"No device work was recorded on rank {_listed(without)}.")
     return notes
+
+
+def _first_missing(world: int, present: set[int], count: int) -> str:
+    """The first of the missing ranks; a run may claim to have millions."""
+    first = list(islice((rank for rank in range(world) if rank not in present), LISTED_RANKS))
+    return ", ".join(map(str, first)) + (f" and {count - len(first)} more" if count > len(first) else "")
 
 
 def _listed(ranks: list[int]) -> str:

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.spread import robust_sigma
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from traceanalyzer.trace import I64, Bool
 
-SIGMA_OF_MAD = 1.4826
-"""Standard deviation of a normal distribution over its median absolute deviation."""
 ERROR_OF_MEDIAN = 1.2533
 """Standard error of the median over that of the mean (normal distribution)."""
 NOISE_SIGMAS = 3.0
@@ -48,14 +48,10 @@ def align_clocks(epochs: Sequence[int], end: I64, present: Bool) -> Clocks:
     known = all(epochs)
     offset = np.array([epochs[0] - epoch if known else 0 for epoch in epochs], np.int64)
     corrected, spread = np.zeros(count, np.int64), 0.0
-    shared = present.T.astype(np.int64) @ present.astype(np.int64)
-    done = np.zeros(count, bool)
-    done[0] = True
-    while not done.all():
-        pairs = np.where(done[:, None] & ~done[None, :], shared, -1)
-        reference, rank = (int(i) for i in np.unravel_index(pairs.argmax(), pairs.shape))
-        done[rank] = True
-        if not shared[reference, rank]:
+    if not len(end):
+        return Clocks(offset, corrected, spread, known or count < 2)
+    for reference, rank, shared in _most_shared_first(present):
+        if not shared:
             # It shares no collective with those done: it has no clock in common with them, and needs none.
             continue
         rows = present[:, reference] & present[:, rank]
@@ -66,10 +62,26 @@ def align_clocks(epochs: Sequence[int], end: I64, present: Bool) -> Clocks:
             offset[rank] += apart
             corrected[rank] = apart
         spread = max(spread, sigma)
-    return Clocks(offset, corrected, spread, (known or bool(len(end))) and spread <= MAX_SPREAD_NS)
+    return Clocks(offset, corrected, spread, spread <= MAX_SPREAD_NS)
+
+
+def _most_shared_first(present: Bool) -> Iterator[tuple[int, int, int]]:
+    """Each recording but the first, with the one before it (or the first) that it shares most collectives with, and
+    how many: a spanning tree, grown by its strongest edge (Prim)."""
+    shared = present.T.astype(np.int64) @ present.astype(np.int64)
+    reference, most = np.zeros(len(shared), np.int64), shared[0].copy()
+    left = np.ones(len(shared), bool)
+    left[0] = False
+    while left.any():
+        best = np.flatnonzero(left & (most == most[left].max()))
+        rank = int(best[reference[best].argmin()])
+        yield int(reference[rank]), rank, int(most[rank])
+        left[rank] = False
+        closer = left & ((shared[rank] > most) | ((shared[rank] == most) & (rank < reference)))
+        reference[closer], most[closer] = rank, shared[rank][closer]
 
 
 def _median(values: I64) -> tuple[int, float]:
     """Median and robust standard deviation."""
     median = round(float(np.median(values)))
-    return median, SIGMA_OF_MAD * float(np.median(np.abs(values - median)))
+    return median, robust_sigma(values, median)

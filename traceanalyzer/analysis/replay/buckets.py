@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 MB = 2**20
 """As PyTorch's `bucket_cap_mb` counts."""
+MAX_BUCKETS = 10_000
+"""Of one backward pass: PyTorch makes tens. A recording that claims more has damaged message sizes."""
 SIZE_RATIO = 2.0
 """The largest message must be so many times the smallest for a line through their times to mean something."""
 _REDUCTIONS = [KINDS.index(kind) for kind in ("all_reduce", "reduce_scatter")]
@@ -66,6 +68,8 @@ def rebucketed(wanted: BucketSize) -> Callable[[Tape], Tape | None]:
         cost = fit_cost(size, tape.duration)
         if cost is None or not runs:
             return None
+        if max(size[run].sum() for run in runs) > MAX_BUCKETS * wanted.of(size[np.concatenate(runs)]):
+            return None
         return _with_buckets(tape, runs, size, wanted.of(size[np.concatenate(runs)]), cost)
 
     return change
@@ -103,7 +107,7 @@ def _runs(tape: Tape, size: I64) -> list[I64]:
         return []
     needed = np.full(len(tape.row), len(tape.row), np.int64)
     index = np.arange(len(tape.row))
-    for on in (tape.dependencies.on, tape.dependencies.on_communication):
+    for on in (tape.dependencies.on, tape.dependencies.also_on):
         waits = (on >= 0) & ~tape.communication
         np.minimum.at(needed, on[waits], index[waits])
     cut = (needed[buckets[:-1]] < buckets[1:]) | (tape.stream[buckets[:-1]] != tape.stream[buckets[1:]])
@@ -177,7 +181,7 @@ def _inserted(marked: Tape, tape: Tape, after: I64, like: I64, duration: I64) ->
     dependencies = Dependencies(
         np.append(shifted(on.on), moved[after])[order],
         np.append(on.delay, zeros)[order],
-        np.append(shifted(on.on_communication), zeros - 1)[order],
+        np.append(shifted(on.also_on), zeros - 1)[order],
     )
     return replace(
         marked,

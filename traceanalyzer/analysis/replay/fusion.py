@@ -1,161 +1,206 @@
-"""Fewer launches: runs of elementwise kernels as one kernel each, the optimizer's step as one pass."""
+"""Fewer passes: runs of kernels that work on the same data as one kernel each.
+
+A fused kernel moves what the one with the most traffic among them moves, at the best rate that any of them reached, and
+still has all of their arithmetic to issue. A reduction's row is read once more, mostly from cache.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from enum import Enum
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import measure, union
-from traceanalyzer.analysis.names.pytorch import OPTIMIZER_PREFIX
-from traceanalyzer.trace import RangeKind
+from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.replay.edits import in_optimizer, without_launches
+from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from traceanalyzer.analysis.replay.tape import Tape
-    from traceanalyzer.trace import I32, I64, Bool
+    from traceanalyzer.analysis.roofline.op_models.tensors import Input
+    from traceanalyzer.analysis.roofline.rated import Rated
+    from traceanalyzer.trace import F64, I64, Bool
 
-FUSED_PASS_RATIO = 7 / 4
-"""A fused Adam touches seven tensors (parameter, gradient and two moments read, all but the gradient written), its
-longest operator four: fused it takes so many times as long as that."""
-TENSORS_A_LAUNCH = 36
-"""Tensors that one launch of a fused Adam takes (four lists)."""
+ELEMENTWISE = ("elementwise",)
+FUSIBLE = ("elementwise", "normalisation", "softmax", "reduction", "layout", "random", "fill", "loss")
+"""Classes whose kernels a compiler can merge with their neighbours; all are limited by memory bandwidth."""
+REDUCING = ("normalisation", "softmax", "reduction", "loss")
+"""Those that need all of a row before they can go on."""
+COMPILED_PREFIX = "triton_"
+"""Kernels of torch.compile: what could be merged has been."""
+ASIDE = 64
+"""An operand this many times smaller than another is a statistic or a parameter beside it, not data of its own."""
+REREAD_SHARE = 0.75
+"""Of a reduction's time that is left in a fused kernel: its row is read once more, from cache (half of the time) where
+it fits, else from memory (all of it)."""
+SLOTS_PER_OPERATION = 3.0
+"""Issue slots that one elementwise operation takes for an element in a fused kernel, where loads, stores and indices
+are shared (tanh, division and powers take more, products less; a GELU of 60 of them was measured at 3.5)."""
+NS = 1e9
 LEAST_KERNEL_NS = 1_500
 """A kernel takes at least this long, whatever it does."""
 
 
+class Reading(Enum):
+    """How much fusing brings."""
+
+    HOPEFUL = 0
+    USUAL = 1
+    CAUTIOUS = 2
+    """A fused kernel takes as long as the longest of its run, and what reductions among the others take."""
+
+
+@dataclass(frozen=True, eq=False)
+class Runs:
+    """Ops that follow each other on a stream, to be one kernel each: for each op of a tape its run."""
+
+    number: I64
+    """-1 outside of all; numbered by their first op."""
+    first: I64
+    """Index of each run's first op, which stays."""
+
+    @property
+    def gone(self) -> Bool:
+        """Ops that are merged into the first of their run."""
+        result: Bool = self.number >= 0
+        result[self.first] = False
+        return result
+
+
 def elementwise_fused(tape: Tape) -> Tape | None:
-    """Each run of elementwise kernels is one that takes as long as the longest of them; None without any."""
-    run = _runs(tape)
-    first = np.flatnonzero(~run)
-    if run.any():
-        return _collapsed(tape, run, np.maximum.reduceat(tape.duration, first))
-    return None
+    """Each run of elementwise kernels is one; None without any."""
+    return fused(tape, ELEMENTWISE, Reading.USUAL)
 
 
 def launches_fused(tape: Tape) -> Tape | None:
     """The same where one kernel takes as long as all of the run: only launches are saved."""
-    run = _runs(tape)
-    if run.any():
-        return _collapsed(tape, run, np.add.reduceat(tape.duration, np.flatnonzero(~run)))
-    return None
-
-
-def _runs(tape: Tape) -> Bool:
-    """Which ops continue a run: elementwise as the op before, launched next in the same step and on the same stream,
-    without a wait or other work of the host between them, and waiting for nothing else."""
-    source = tape.source
-    elementwise = (source.op_class == source.classes.index("elementwise"))[tape.row]
-    step = np.diff(tape.event, prepend=-2)
-    first = tape.event
-    follows = (step <= 1) & ~tape.waits[first] & (tape.work[first] == 0) & (tape.loading[first] == 0)
-    follows[1:] &= (tape.stream[1:] == tape.stream[:-1]) & elementwise[:-1]
-    of_step = source.steps.of_op[tape.row]
-    follows[1:] &= of_step[1:] == of_step[:-1]
-    follows[:1] = False
-    result: Bool = follows & elementwise & (tape.dependencies.on < 0) & (tape.dependencies.on_communication < 0)
-    return result
-
-
-def _collapsed(tape: Tape, gone: Bool, duration: I64) -> Tape:
-    """Without some ops and their launches; the others take these times."""
-    longer = np.zeros_like(tape.duration)
-    longer[~gone] = duration
-    launching = np.unique(tape.event[gone])
-    launching = np.setdiff1d(launching, tape.event[~gone])
-    dispatch = tape.dispatch.copy()
-    dispatch[launching] = 0
-    return replace(
-        tape,
-        dispatch=dispatch,
-        reading=np.minimum(tape.reading, dispatch),
-        duration=longer,
-        alone=longer,
-        gap=np.where(gone, 0, tape.gap),
-        latency=np.where(gone, 0, tape.latency),
-    )
-
-
-def optimizer_fused(tape: Tape) -> Tape | None:
-    """Adam's step as one pass over all parameters, in as few launches as that takes; None without an Adam whose step
-    is not one already."""
-    return _optimizer_changed(tape, _in_one_pass)
-
-
-def optimizer_by_lists(tape: Tape) -> Tape | None:
-    """Adam's operators on lists of tensors (foreach) instead of one tensor after the other; None without an Adam that
-    goes from tensor to tensor."""
-    return _optimizer_changed(tape, _by_lists)
-
-
-def _optimizer_changed(tape: Tape, left: Callable[[Tape, I64], tuple[I64, int] | None]) -> Tape | None:
-    """The tape where of each optimizer step those ops are left that `left` says, with that time in total, ns."""
-    instance = _optimizer_steps(tape)
-    gone, duration = np.zeros(len(tape.row), bool), tape.duration.copy()
-    for one in np.unique(instance[instance >= 0]).tolist():
-        mine = np.flatnonzero(instance == one)
-        found = left(tape, mine)
-        if found is not None:
-            kept, total = found
-            gone[mine], gone[kept] = True, False
-            duration[kept] = total // len(kept)
-    return _collapsed(tape, gone, duration[~gone]) if gone.any() else None
-
-
-def _in_one_pass(tape: Tape, ops: I64) -> tuple[I64, int] | None:
-    """As many launches as each of the passes has, or, where those go from tensor to tensor, one for every few."""
-    names, of, counts = np.unique(_names(tape, ops), return_inverse=True, return_counts=True)
-    longest = np.bincount(of, weights=_beyond_floor(tape, ops)).max()
-    most = int(counts.argmax())
-    count = int(counts[most]) if _is_list_op(tape, names[most]) else -(-int(counts[most]) // TENSORS_A_LAUNCH)
-    return ops[:count], int(longest * FUSED_PASS_RATIO) + LEAST_KERNEL_NS * count
-
-
-def _by_lists(tape: Tape, ops: I64) -> tuple[I64, int] | None:
-    """The first of every few launches of each kernel."""
-    names = _names(tape, ops)
-    if any(_is_list_op(tape, name) for name in np.unique(names)):
+    runs = find_runs(tape, ELEMENTWISE)
+    if not len(runs.first):
         return None
-    order = np.argsort(names, kind="stable")
-    first = np.searchsorted(names[order], names[order])
-    nth = np.empty(len(ops), np.int64)
-    nth[order] = np.arange(len(ops)) - first
-    kept = ops[nth % TENSORS_A_LAUNCH == 0]
-    return kept, int(_beyond_floor(tape, ops).sum()) + LEAST_KERNEL_NS * len(kept)
+    return _collapsed(tape, runs, _per_run(np.add, runs, tape.duration))
 
 
-def _beyond_floor(tape: Tape, ops: I64) -> I64:
-    """What the ops take beyond what any kernel takes, ns."""
-    time: I64 = (tape.duration[ops] - LEAST_KERNEL_NS).clip(0)
-    return time
+def fusing(classes: tuple[str, ...], reading: Reading) -> Callable[[Tape], Tape | None]:
+    """The change that fuses runs of these classes."""
+    return lambda tape: fused(tape, classes, reading)
 
 
-def _names(tape: Tape, ops: I64) -> I32:
-    return tape.source.trace.device_ops.name[tape.row[ops]]
+def fused(tape: Tape, classes: tuple[str, ...], reading: Reading) -> Tape | None:
+    """Each run of kernels of these classes on the same data is one kernel; None without any."""
+    runs = find_runs(tape, classes)
+    if not len(runs.first):
+        return None
+    return _collapsed(tape, runs, _fused_times(tape, runs, reading))
 
 
-def _is_list_op(tape: Tape, name: int) -> bool:
-    return "multi_tensor" in (tape.source.trace.text(int(name)) or "")
-
-
-def _optimizer_steps(tape: Tape) -> I64:
-    """For each op the step of an Adam that launched it (row of the host range), -1: none, or fused already."""
+def find_runs(tape: Tape, classes: tuple[str, ...]) -> Runs:
+    """Runs of at least two ops of these classes: launched one after the other in the same step and on the same stream,
+    without a wait or other work of the host between them, waiting for nothing else, on operands of one size."""
     source = tape.source
-    ranges, ops = source.trace.host_ranges, source.trace.device_ops
-    adam = [i for i, text in enumerate(source.trace.strings) if text.startswith(OPTIMIZER_PREFIX + "Adam")]
-    rows = np.flatnonzero(np.isin(ranges.name, adam) & (ranges.kind == RangeKind.ANNOTATION))
-    result = np.full(len(tape.row), -1, np.int64)
-    if not len(rows):
-        return result
-    rows = rows[np.argsort(ranges.start[rows], kind="stable")]
-    launched = source.launch_time[tape.row]
-    inside = measure(union(ranges.start[rows], ranges.end[rows]), launched, launched + 1) > 0
-    inside &= source.is_kernel[tape.row]
-    at = np.searchsorted(ranges.start[rows], launched, side="right") - 1
-    fused = [i for i, text in enumerate(source.trace.strings) if "FusedAdam" in text or "fused_adam" in text]
-    done = np.unique(at[inside & np.isin(ops.name[tape.row], fused)])
-    inside &= ~np.isin(at, done)
-    result[inside] = rows[at[inside]]
+    wanted = np.isin(source.op_class, [source.classes.index(name) for name in classes])[tape.row]
+    compiled = texts_where(source.trace.strings, lambda text: text.startswith(COMPILED_PREFIX))
+    wanted &= ~compiled[source.trace.device_ops.name[tape.row]]
+    wanted &= ~in_optimizer(tape)
+    follows = _follow(tape) & wanted
+    follows[1:] &= wanted[:-1]
+    number = np.where(wanted, np.cumsum(wanted & ~follows) - 1, -1)
+    return _numbered(_of_one_size(number, largest_operands(source)[tape.row]))
+
+
+def _follow(tape: Tape) -> Bool:
+    """Which ops come right after the one before them."""
+    event, step = tape.event, tape.source.steps.of_op[tape.row]
+    result: Bool = (np.diff(event, prepend=-2) <= 1) & ~tape.waits[event]
+    result &= (tape.work[event] == 0) & (tape.loading[event] == 0)
+    result[1:] &= (tape.stream[1:] == tape.stream[:-1]) & (step[1:] == step[:-1])
+    result[:1] = False
+    result &= (tape.dependencies.on < 0) & (tape.dependencies.also_on < 0)
     return result
+
+
+def _of_one_size(number: I64, elements: I64) -> I64:
+    """The runs, ended also where the largest operand changes its size: the kernels then work on different tensors.
+    Operands that are far smaller (the row means of a normalisation) go with the run."""
+    rows = np.flatnonzero(number >= 0)
+    result = np.full(len(number), -1, np.int64)
+    current, last, count = 0, -1, -1
+    for row, one, here in zip(rows.tolist(), number[rows].tolist(), elements[rows].tolist(), strict=True):
+        differs = here and current and here != current and max(here, current) < ASIDE * min(here, current)
+        if one != last or differs:
+            count, current = count + 1, 0
+        last, current = one, max(current, here)
+        result[row] = count
+    return result
+
+
+def _numbered(number: I64) -> Runs:
+    """Runs of one op are none."""
+    count = np.bincount(number[number >= 0], minlength=1)
+    number = np.where((number >= 0) & (np.append(count, 0)[number] > 1), number, -1)
+    inside = np.flatnonzero(number >= 0)
+    _, first, again = np.unique(number[inside], return_index=True, return_inverse=True)
+    result = number.copy()
+    result[inside] = again
+    return Runs(result, inside[first])
+
+
+def largest_operands(rated: Rated) -> I64:
+    """Elements of the largest operand of the operator that each device op is part of, 0 where not known."""
+    trace, row = rated.trace, rated.roofline.row
+    codes = np.append(trace.host_ranges.shapes, np.int32(-1))[row]
+    known, inverse = np.unique(codes, return_inverse=True)
+    sizes = [_largest(parse_inputs(trace.text(int(code)) or "", None, None)) for code in known]
+    return np.array(sizes, np.int64)[inverse] if len(known) else np.zeros(0, np.int64)
+
+
+def _largest(inputs: tuple[Input, ...] | None) -> int:
+    return max((operand.numel for operand in inputs or () if isinstance(operand, Tensor)), default=0)
+
+
+def _fused_times(tape: Tape, runs: Runs, reading: Reading) -> F64:
+    """What each run takes as one kernel, ns."""
+    rated, time = tape.source, tape.duration.astype(np.float64)
+    reducing = np.isin(rated.op_class, [rated.classes.index(name) for name in REDUCING])[tape.row]
+    longest = _per_run(np.maximum, runs, time)
+    is_longest = (runs.number >= 0) & (time == longest[runs.number])
+    again = _per_run(np.add, runs, np.where(reducing & ~is_longest, time * REREAD_SHARE, 0.0))
+    arithmetic = _arithmetic(tape, runs)
+    if reading is Reading.CAUTIOUS:
+        return np.maximum(longest + again, arithmetic)
+    traffic = rated.roofline.expected[tape.row]
+    rate = np.where(traffic > 0, traffic / np.maximum(time, 1), 0.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        moved = _per_run(np.fmax, runs, traffic) / _per_run(np.fmax, runs, rate)
+    moved = np.where(np.isfinite(moved), np.minimum(moved, longest), longest)
+    return np.maximum(np.maximum(moved, arithmetic) + (again if reading is Reading.USUAL else 0), LEAST_KERNEL_NS)
+
+
+def _arithmetic(tape: Tape, runs: Runs) -> F64:
+    """Least time to issue the instructions of each run as one kernel, ns; 0 where the GPU or the work is not known."""
+    rated = tape.source
+    operations = _per_run(np.add, runs, np.nan_to_num(rated.roofline.flops[tape.row]))
+    rate = rated.limit("issue_rate")[tape.row[runs.first]]
+    result: F64 = np.nan_to_num(operations * SLOTS_PER_OPERATION / rate * NS)
+    return result
+
+
+def _per_run(over: np.ufunc, runs: Runs, values: F64 | I64) -> F64:
+    """A figure of each run from those of its ops."""
+    inside = np.flatnonzero(runs.number >= 0)
+    order = inside[np.argsort(runs.number[inside], kind="stable")]
+    starts = np.searchsorted(runs.number[order], np.arange(len(runs.first)))
+    result: F64 = over.reduceat(values[order].astype(np.float64), starts)
+    return result
+
+
+def _collapsed(tape: Tape, runs: Runs, time: F64) -> Tape:
+    """Each run is its first op, which takes that time; the others and their launches are gone."""
+    total = _per_run(np.add, runs, tape.duration)
+    time = np.minimum(time, total)
+    left = without_launches(tape, runs.gone)
+    duration, alone = left.duration.copy(), left.alone.copy()
+    duration[runs.first] = alone[runs.first] = np.rint(time).astype(np.int64)
+    return replace(left, duration=duration, alone=alone)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.roofline.precision import YES, tensor_cores_of_ops
+from traceanalyzer.analysis.roofline.precision import YES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,5 +47,5 @@ def slowed(tapes: Sequence[Tape], before: Sequence[float], after: Sequence[float
 
 
 def _on_tensor_cores(tape: Tape) -> Bool:
-    result: Bool = (tensor_cores_of_ops(tape.source) == YES)[tape.row]
+    result: Bool = (tape.source.roofline.tensor == YES)[tape.row]
     return result

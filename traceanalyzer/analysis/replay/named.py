@@ -22,10 +22,8 @@ def ops_named(linked: Linked, pattern: str) -> Bool:
     """Device ops whose own name the regular expression matches, or that of an operator, annotation, library call or
     Python frame around their launch. To a module belongs the backward pass of what it ran, too."""
     names = texts_where(linked.trace.strings, re.compile(pattern).search)
-    tree, ranges = linked.tree, linked.trace.host_ranges
-    inside = np.zeros(len(tree.start), bool)
-    inside[~tree.is_call] = names[ranges.name[tree.row[~tree.is_call]]]
-    inside = tree.innermost(inside) >= 0
+    tree = linked.tree
+    inside = tree.innermost(tree.of_ranges(names[linked.trace.host_ranges.name], False)) >= 0
     modules = texts_where(linked.trace.strings, lambda text: text.startswith(MODULE_PREFIX))
     inside |= _in_frames(linked, names)
     inside |= made_by(linked, _in_frames(linked, names & modules))

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.texts import texts_where
-from traceanalyzer.analysis.replay.scenarios import without
+from traceanalyzer.analysis.replay.edits import without
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
-    from traceanalyzer.analysis.joined.linked import Linked
     from traceanalyzer.analysis.replay.scenarios import Change
     from traceanalyzer.analysis.replay.tape import Tape
     from traceanalyzer.trace import I64, Bool
@@ -24,40 +23,27 @@ def prepared_before(pattern: str) -> Change:
     them, and nothing of what they do up to their last wait for the device, which is how algorithms are tried."""
 
     def change(tape: Tape) -> Tape:
-        call = _calls_of_events(tape, _calls(tape.source, pattern)[tape.row])
-        tried = _up_to_last_wait(tape, call)
+        operator = _operators(tape, pattern)
+        tried = _up_to_last_wait(tape, operator)
         shorter = without(tape, tried[tape.event])
         return replace(
             shorter,
             dispatch=np.where(tried, 0, tape.dispatch),
-            work=np.where(call >= 0, 0, tape.work),
+            work=np.where(operator >= 0, 0, tape.work),
             waits=tape.waits & ~tried,
         )
 
     return change
 
 
-def _calls(linked: Linked, pattern: str) -> I64:
-    """For each device op the node of the outermost operator with such a name around its launch, -1 without one."""
-    tree = linked.tree
-    named = texts_where(linked.trace.strings, re.compile(pattern).search)
+def _operators(tape: Tape, pattern: str) -> I64:
+    """For each host event the node of the outermost operator with such a name around its call, -1 without one."""
+    source = tape.source
+    tree, named = source.tree, texts_where(source.trace.strings, re.compile(pattern).search)
     wanted = tree.kind == RangeKind.OP
-    wanted[wanted] = named[linked.trace.host_ranges.name[tree.row[wanted]]]
-    result = np.full(len(linked.launch), -1, np.int64)
-    launched = np.flatnonzero(linked.launch >= 0)
-    result[launched] = tree.outermost(wanted)[tree.node_of_call[linked.launch[launched]]]
+    wanted[wanted] = named[source.trace.host_ranges.name[tree.row[wanted]]]
+    result: I64 = tree.outermost(wanted)[tree.node_of_call[tape.call]]
     return result
-
-
-def _calls_of_events(tape: Tape, call: I64) -> I64:
-    """For each host event the call (of those of the tape's ops) that it belongs to, -1 to none: events that launch, and
-    events between two launches of the same call."""
-    of_event = np.full(len(tape.work), -1, np.int64)
-    of_event[tape.event] = call
-    launching, events = np.unique(tape.event), np.arange(len(tape.work))
-    before = of_event[launching[np.maximum(np.searchsorted(launching, events, side="right") - 1, 0)]]
-    after = of_event[launching[np.minimum(np.searchsorted(launching, events), len(launching) - 1)]]
-    return np.where(before == after, before, -1)
 
 
 def _up_to_last_wait(tape: Tape, call: I64) -> Bool:

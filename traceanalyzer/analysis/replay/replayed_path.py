@@ -52,9 +52,9 @@ def replayed_path_time(tapes: Sequence[Tape], scale: float = 1.0) -> PathTime:
 def _bindings(tape: Tape, times: Pass) -> Bindings:
     came, end = np.array(times.came), np.array(times.end)
     before = op_before(tape.stream)
-    on, on_communication = tape.dependencies.on, tape.dependencies.on_communication
+    on, also_on = tape.dependencies.on, tape.dependencies.also_on
     candidates = ((before, tape.gap, Bound.STREAM), (on, tape.dependencies.delay, Bound.DEPENDENCY),
-                  (on_communication, 0, Bound.DEPENDENCY))  # fmt: skip
+                  (also_on, 0, Bound.DEPENDENCY))  # fmt: skip
     by, op = np.full(len(came), Bound.LAUNCH, np.uint8), np.full(len(came), -1, np.int64)
     for other, delay, bound in candidates:
         binds = (other >= 0) & (end[other] + delay == came)

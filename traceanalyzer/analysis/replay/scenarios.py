@@ -10,25 +10,24 @@ import numpy as np
 
 from traceanalyzer.analysis.causes.dependencies import Dependencies
 from traceanalyzer.analysis.replay.buckets import MB, BucketSize, rebucketed
+from traceanalyzer.analysis.replay.capture import GRAPH_GAP_NS
+from traceanalyzer.analysis.replay.edits import without
 from traceanalyzer.analysis.replay.fusion import (
+    ELEMENTWISE,
     LEAST_KERNEL_NS,
+    Reading,
     elementwise_fused,
+    fusing,
     launches_fused,
-    optimizer_by_lists,
-    optimizer_fused,
 )
 from traceanalyzer.analysis.replay.named import ops_named
+from traceanalyzer.analysis.replay.optimizer import optimizer_by_lists, optimizer_fused
 from traceanalyzer.analysis.replay.together import apart
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from traceanalyzer.analysis.replay.tape import Tape
-    from traceanalyzer.trace import I64, Bool
-
-GRAPH_GAP_NS = 400
-"""Pause between dependent kernels of one CUDA graph (0.3 to 0.5 us in graphs recorded on an H200)."""
-
 
 Change = Callable[["Tape"], "Tape | None"]
 """Makes another tape of a tape; None where the recording does not say what it needs."""
@@ -46,6 +45,8 @@ class Scenario:
     id: str
     change: Change
     basis: str
+    hopeful: Change | None = None
+    """A more hopeful reading of it, for the lower end of the range."""
     cautious: Change | None = None
     """A less hopeful reading of it, for the upper end of the range."""
     missing: str = "the recording does not say what this needs"
@@ -107,7 +108,7 @@ def communication_overlapped(tape: Tape) -> Tape:
     on = tape.dependencies.on
     waits_for_one = (on >= 0) & tape.communication[np.maximum(on, 0)] & ~tape.communication
     freed = Dependencies(
-        np.where(waits_for_one, -1, on), tape.dependencies.delay, np.full_like(tape.dependencies.on_communication, -1)
+        np.where(waits_for_one, -1, on), tape.dependencies.delay, np.full_like(tape.dependencies.also_on, -1)
     )
     return replace(tape, stream=own, dependencies=freed)
 
@@ -137,17 +138,6 @@ def faster(pattern: str, factor: float) -> Scenario:
         f"device work of {pattern} {factor:g} times faster; the host's part stays as it is",
         missing="no device work has this name",
         may_cost=factor < 1.0,
-    )
-
-
-def without(tape: Tape, ops: Bool) -> Tape:
-    """The ops take no time and leave no gap; what is ordered by them stays so."""
-    zero: I64 = np.zeros_like(tape.duration)
-    return replace(
-        tape,
-        duration=np.where(ops, zero, tape.duration),
-        gap=np.where(ops, zero, tape.gap),
-        latency=np.where(ops, zero, tape.latency),
     )
 
 
@@ -200,9 +190,10 @@ NO_HOST_SYNCS_LAUNCHES_FREE = replace(
 FUSED_ELEMENTWISE = Scenario(
     "fused_elementwise",
     elementwise_fused,
-    "each run of elementwise kernels launched back to back is one that takes as long as the longest of them "
-    "(upper end: as all of them)",
-    cautious=launches_fused,
+    "each run of elementwise kernels on the same data, launched back to back, is one: it moves what the largest of "
+    "them moves, and has the arithmetic of all (upper end: it takes as long as the longest)",
+    hopeful=fusing(ELEMENTWISE, Reading.HOPEFUL),
+    cautious=fusing(ELEMENTWISE, Reading.CAUTIOUS),
     missing="no elementwise kernels are launched back to back",
 )
 ELEMENTWISE_LAUNCHED_ONCE = Scenario(

@@ -100,7 +100,7 @@ def _pass(tape: Tape, repeats: int) -> Generator[tuple[tuple[int, int], int], in
     stream, duration = tape.stream.tolist(), tape.duration.tolist()
     latency, gap = tape.latency.tolist(), tape.gap.tolist()
     on, delay = tape.dependencies.on.tolist(), tape.dependencies.delay.tolist()
-    on_communication = tape.dependencies.on_communication.tolist()
+    also_on = tape.dependencies.also_on.tolist()
     meeting = tape.meeting.tolist()
     free = [0] * (max(stream, default=0) + 1)
     queue = [0] * QUEUE_DEPTH
@@ -123,8 +123,8 @@ def _pass(tape: Tape, repeats: int) -> Generator[tuple[tuple[int, int], int], in
                     start = after
                 if on[i] >= 0 and end[on[i]] + delay[i] > start:
                     start = end[on[i]] + delay[i]
-                if on_communication[i] >= 0 and end[on_communication[i]] > start:
-                    start = end[on_communication[i]]
+                if also_on[i] >= 0 and end[also_on[i]] > start:
+                    start = end[also_on[i]]
                 queue[slot] = came[i] = start
                 if meeting[i] >= 0:
                     start = (yield (repeat, meeting[i]), start) or start

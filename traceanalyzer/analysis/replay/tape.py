@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, intersect, join, measure, union
-from traceanalyzer.analysis.algebra.texts import texts_where
-from traceanalyzer.analysis.causes.dependencies import Dependencies, find_dependencies, stream_free_since
 from traceanalyzer.analysis.causes.gaps import IdleCause, idle_by_cause
+from traceanalyzer.analysis.causes.reads import read_ranges
 from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.analysis.time.launch_queue import blocked_time
-from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
+    from traceanalyzer.analysis.causes.dependencies import Dependencies
     from traceanalyzer.analysis.causes.explained import Explained
     from traceanalyzer.analysis.causes.started import Started
     from traceanalyzer.analysis.joined.joined import Joined
@@ -30,19 +29,14 @@ if TYPE_CHECKING:
     from traceanalyzer.analysis.time.timed import Timed
     from traceanalyzer.trace import I32, I64, Bool
 
-READS = frozenset({"aten::item", "aten::_local_scalar_dense", "aten::is_nonzero"})
-"""Operators that exist only to bring a value to the host; without the read they are gone, too."""
-QUEUED_GAP_NS = 20_000
-"""A queued op that starts later than this after its stream's last one waited for something else."""
-DEFAULT_LATENCY_NS = 8_000
-"""From a launch call's start to its op's, where no launch to an idle stream was recorded."""
-DEFAULT_GAP_NS = 1_000
 MAX_STEPS = 16
 """Steps on a tape at most: more of the same say nothing new and cost time."""
 OUTLIER_RATIO = 1.5
 """A step this much slower than the median may have met something that is not the program's (a host hiccup) ..."""
 FEW_HICCUPS = 0.2
 """... unless more than this share of the steps did: then it is how the program runs ..."""
+NAMELESS = (IdleCause.LAUNCH, IdleCause.HOST, IdleCause.PROFILER, IdleCause.OTHER)
+"""What a machine that is busy with something else looks like."""
 NAMELESS_SHARE = 0.5
 """... or less than this share of its excess has no cause of its own."""
 
@@ -66,6 +60,8 @@ class Tape:
     """Whether the event waits until what was launched before it has ended."""
     reads: Bool
     """Whether the event belongs to an operator that only reads a value."""
+    call: I64
+    """Row of `Trace.api_calls` that each event is."""
     tail: tuple[int, int, int, int]
     """Dispatch, work, loading and profiling after the last event, ns."""
     event: I64
@@ -116,9 +112,7 @@ def make_tape(rated: Rated, typical: Bool | None = None) -> Tape | None:
     event_of_call[rows] = np.arange(len(rows))
     chosen = chosen[np.lexsort((ops.start[chosen], event_of_call[rated.launch[chosen]]))]
     event = event_of_call[rated.launch[chosen]]
-    stream = _streams(rated, chosen)
-    dependencies = find_dependencies(rated, chosen, stream)
-    latency, gap = _timing(rated, chosen, stream, dependencies)
+    starts = rated.starts
     host = _host_time(rated, rows, kept)
     reads = _inside(read_ranges(rated), calls.start[rows])
     return Tape(
@@ -130,14 +124,15 @@ def make_tape(rated: Rated, typical: Bool | None = None) -> Tape | None:
         profiling=host.profiling[:-1],
         waits=rated.blocks[rows],
         reads=reads,
+        call=rows,
         tail=(int(host.dispatch[-1]), int(host.work[-1]), int(host.loading[-1]), int(host.profiling[-1])),
         event=event,
-        stream=stream,
+        stream=starts.stream[chosen],
         duration=(ops.end - ops.start)[chosen],
         alone=_alone(rated, chosen),
-        latency=latency,
-        gap=gap,
-        dependencies=dependencies,
+        latency=starts.latency[chosen],
+        gap=(starts.pause + starts.held)[chosen],
+        dependencies=starts.dependencies.among(chosen),
         communication=rated.is_communication[chosen],
         copy=rated.is_copy[chosen],
         meeting=np.full(len(chosen), -1, np.int64),
@@ -167,18 +162,19 @@ def _usual(explained: Explained) -> Bool:
 
 
 def hiccups(explained: Explained) -> Bool:
-    """Steps that took far longer than the median for nothing that the program does: few, and longer by idle time that
-    slow launches or nothing recorded explain, not by device work, waits, loading or work of the host."""
+    """Steps that took far longer than the median for nothing that the program is known to do: longer by the profiler's
+    own time, or, a few, by idle time in which the host was merely slow; not by device work, waits or loading."""
     steps = explained.steps
     median = np.median(steps.duration[steps.steady])
     slow: Bool = steps.duration > OUTLIER_RATIO * median
-    if explained.device is None or not slow.any() or slow[steps.steady].mean() > FEW_HICCUPS:
+    if explained.device is None or not slow.any():
         return np.zeros(len(slow), bool)
     idle = idle_by_cause(explained, explained.gaps, explained.device)
-    nameless = idle[IdleCause.LAUNCH] + idle[IdleCause.OTHER] + idle[IdleCause.PROFILER]
-    usual = np.median(nameless[steps.steady])
-    nameless_slow: Bool = slow & (nameless - usual >= NAMELESS_SHARE * (steps.duration - median))
-    return nameless_slow
+    few = slow[steps.steady].mean() <= FEW_HICCUPS
+    causes = NAMELESS if few else (IdleCause.PROFILER,)
+    nameless = np.sum([idle[cause] for cause in causes], axis=0)
+    beyond: Bool = nameless - np.median(nameless[steps.steady]) >= NAMELESS_SHARE * (steps.duration - median)
+    return slow & beyond
 
 
 def _host_windows(timed: Timed, typical: Bool) -> IntervalSet:
@@ -211,34 +207,6 @@ def _alone(linked: Linked, chosen: I64) -> I64:
     return result
 
 
-def _streams(linked: Linked, chosen: I64) -> I32:
-    ops = linked.trace.device_ops
-    keys = np.stack((ops.device[chosen], ops.context[chosen], ops.stream[chosen]), axis=1)
-    _, stream = np.unique(keys, axis=0, return_inverse=True)
-    return stream.astype(np.int32).reshape(-1)
-
-
-def _timing(linked: Linked, chosen: I64, stream: I32, dependencies: Dependencies) -> tuple[I64, I64]:
-    """Launch latency and least gap of each op. An op that was queued, and started late for no reason that is known,
-    keeps its pause: ops of other streams held what it needed of the device."""
-    ops, calls = linked.trace.device_ops, linked.trace.api_calls
-    start, end, call = ops.start[chosen], ops.end[chosen], linked.launch[chosen]
-    before = stream_free_since(start, end, stream)
-    queued = calls.end[call] <= before
-    latency = start - calls.start[call]
-    first = np.append(True, call[1:] != call[:-1])
-    met = dependencies.met(end)
-    # What a stream's first op on the tape waited for is not on the tape.
-    alone = first & ~queued & (latency >= 0) & (met <= calls.start[call]) & (before > 0)
-    usual = int(np.median(latency[alone])) if alone.any() else DEFAULT_LATENCY_NS
-    latency = np.where(alone, np.minimum(latency, 2 * usual), usual)
-    pause = start - before
-    short = queued & (pause >= 0) & (pause < QUEUED_GAP_NS)
-    usual_gap = int(np.median(pause[short])) if short.any() else DEFAULT_GAP_NS
-    late = queued & ~short & (start - met >= QUEUED_GAP_NS)
-    return latency, np.where(short | late, pause, usual_gap)
-
-
 @dataclass(frozen=True, eq=False)
 class _HostTime:
     """Host time before each event and, last, after all of them, ns."""
@@ -261,7 +229,7 @@ def _host_time(timed: Started, rows: I64, kept: IntervalSet) -> _HostTime:
     waited = np.append(0, waited_time(timed, rows) + blocked_time(timed, rows))
     work = np.maximum(work - profiling, 0)
     dispatch = np.maximum(measure(kept, start, end) - loading - work - profiling - waited, 0)
-    brings = np.append(_brings_input(timed, rows), False)
+    brings = np.append(timed.call_brings_input[rows], False)
     loading, work = np.where(brings, loading + work, loading), np.where(brings, 0, work)
     reading = np.clip(measure(_reading(timed), start, end) - waited, 0, dispatch)
     return _HostTime(dispatch, work, loading, reading, profiling)
@@ -279,25 +247,11 @@ def waited_time(joined: Joined, rows: I64) -> I64:
     return np.where(joined.blocks[rows], waited, 0)
 
 
-def _brings_input(started: Started, rows: I64) -> Bool:
-    """Which events launch a copy that brings input."""
-    result = np.zeros(len(started.trace.api_calls), bool)
-    result[started.launch[started.input_copies & (started.launch >= 0)]] = True
-    return result[rows]
-
-
 def _reading(joined: Joined) -> IntervalSet:
     """Host time in operators that only read a value, and in calls that wait and launch nothing."""
     calls, waiting = joined.trace.api_calls, joined.blocks.copy()
     waiting[joined.launch[joined.launch >= 0]] = False
     return join(read_ranges(joined), union(calls.start[waiting], calls.end[waiting]))
-
-
-def read_ranges(linked: Linked) -> IntervalSet:
-    """When the host is in operators that exist only to bring a value to it."""
-    ranges = linked.trace.host_ranges
-    rows = texts_where(linked.trace.strings, READS.__contains__)[ranges.name] & (ranges.kind == RangeKind.OP)
-    return union(ranges.start[rows], ranges.end[rows])
 
 
 def _inside(a: IntervalSet, time: I64) -> Bool:

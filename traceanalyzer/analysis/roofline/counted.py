@@ -11,7 +11,6 @@ import numpy as np
 from traceanalyzer.analysis.algebra.grouping import Groups
 from traceanalyzer.analysis.names.kernel_names import short_name
 from traceanalyzer.analysis.roofline.bounds import measured_bound
-from traceanalyzer.analysis.roofline.precision import is_matrix
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -25,7 +24,7 @@ TENSOR_SHARE = 0.01
 
 Key = tuple[str, int, int]
 
-_NAMESPACE = re.compile(r"\w+::")
+_NAMESPACE = re.compile(r"(?<!\w)\w++::")
 
 
 def with_counters(linked: Linked, roofline: Roofline, counters: Iterable[KernelCounters]) -> Roofline:
@@ -78,7 +77,7 @@ def _replace(
         made.tensor[rows] = int(tensor >= TENSOR_SHARE)
     if compute is not None and memory is not None:
         made.attainable[rows] = (ops.end - ops.start)[rows] * min(max(compute, memory), 1.0)
-        made.bound[rows] = measured_bound(compute, memory, matrix=bool(is_matrix(linked)[rows[0]]))
+        made.bound[rows] = measured_bound(compute, memory, matrix=bool(linked.is_matrix[rows[0]]))
 
 
 def device_memory_share(kernel: KernelCounters) -> float | None:

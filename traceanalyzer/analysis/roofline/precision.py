@@ -18,10 +18,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from traceanalyzer.analysis.joined.linked import Linked
-    from traceanalyzer.trace import Bool
-
-MATRIX_CLASSES = ("gemm", "attention", "convolution", "recurrent", "moe")
-"""Classes of kernels that tensor cores were made for."""
 
 ORDINARY_CORES = re.compile(
     r"simt|ffma|(?<![a-z])sgemm|(?<![a-z])dgemm(?!.*tensorop)|_f32f32_f32f32_|gemv|gemmSN|dot_kernel|implicit_convolve_sgemm"
@@ -46,18 +42,11 @@ def tensor_cores(name: str) -> int:
 
 def tensor_cores_of_ops(linked: Linked) -> NDArray[np.int8]:
     """For each device op whether it uses tensor cores; UNKNOWN for all but matrix kernels."""
-    ops, matrix = linked.trace.device_ops, is_matrix(linked)
+    ops, matrix = linked.trace.device_ops, linked.is_matrix
     result = np.full(len(ops), UNKNOWN, np.int8)
     codes, inverse = np.unique(ops.name[matrix], return_inverse=True)
     use = [tensor_cores(linked.trace.text(int(code)) or "") for code in codes]
     result[matrix] = np.array(use, np.int8)[inverse] if len(codes) else UNKNOWN
-    return result
-
-
-def is_matrix(linked: Linked) -> Bool:
-    """Which device ops are matrix kernels, by class."""
-    classes = [linked.classes.index(name) for name in MATRIX_CLASSES if name in linked.classes.names]
-    result: Bool = np.isin(linked.op_class, classes) & linked.is_kernel
     return result
 
 

@@ -15,8 +15,8 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import union
 from traceanalyzer.analysis.algebra.texts import texts_where
-from traceanalyzer.analysis.joined.ancestors import outermost
-from traceanalyzer.analysis.names.pytorch import ENGINE, LIBRARY_RANGE, MULTI_TENSOR, OPTIMIZER_STEP
+from traceanalyzer.analysis.joined.backward import is_autograd
+from traceanalyzer.analysis.names.pytorch import LIBRARY_RANGE, MULTI_TENSOR, OPTIMIZER_STEP
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def derived_phases(timed: Timed, ranges: PhaseRanges) -> list[DerivedPhase]:
     """The phases that autograd tells; none where the program marks phases or nothing ran backward."""
     table = timed.trace.host_ranges
     marked = {timed.trace.strings[code] for code in np.unique(table.name[ranges.row]).tolist()}
-    backward = _backward(timed)
+    backward = (table.kind == RangeKind.OP) & is_autograd(timed)
     if not backward.any() or any(not LIBRARY_RANGE.match(name) for name in marked):
         return []
     is_op = table.kind == RangeKind.OP
@@ -61,19 +61,9 @@ def _named(linked: Linked, pattern: re.Pattern[str]) -> Bool:
     return result
 
 
-def _backward(linked: Linked) -> Bool:
-    """Which host ranges are operators of a backward pass."""
-    table = linked.trace.host_ranges
-    result: Bool = (table.kind == RangeKind.OP) & ((table.forward_thread > 0) | _named(linked, ENGINE))
-    return result
-
-
 def _top(linked: Linked) -> I64:
     """For each node of the host tree the outermost operator around it, -1 without."""
-    tree = linked.tree
-    operator = np.zeros(len(tree.parent), bool)
-    operator[~tree.is_call] = linked.trace.host_ranges.kind[tree.row[~tree.is_call]] == RangeKind.OP
-    return outermost(tree, operator)
+    return linked.tree.outermost(linked.tree.kind == RangeKind.OP)
 
 
 def _phase(timed: Timed, name: str, top: I64, chosen: Bool) -> DerivedPhase:

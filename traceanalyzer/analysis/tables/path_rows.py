@@ -79,13 +79,13 @@ def path_rows(timed: Timed, path: CriticalPath) -> list[PathRow]:
     example = np.zeros(len(longest), np.int64)
     largest = np.flatnonzero(path.duration == longest[group])
     example[group[largest]] = largest
-    whole, named, steps = float(total.sum()), _is_named(timed), timed.steps.steady_count
+    whole, outermost, steps = float(total.sum()), timed.tree.outermost(_is_named(timed)), timed.steps.steady_count
     return [
         PathRow(
             rank=timed.trace.rank,
             kind=PathKind(g % len(PathKind)).label,
             name=names[g // len(PathKind)],
-            within=_within(timed, named, int(path.node[example[g]])),
+            within=_within(timed, outermost, int(path.node[example[g]])),
             segments=float(count[g]) / steps,
             total_ms=ms(total[g] / steps),
             share_of_step=float(total[g] / whole),
@@ -133,14 +133,10 @@ def _node_names(timed: Timed, outside: int) -> I64:
     return result
 
 
-def _within(linked: Linked, named: Bool, node: int) -> str | None:
-    """The outermost operator or annotation around a node."""
-    tree, name = linked.tree, None
-    while node >= 0:
-        if named[node]:
-            name = linked.trace.strings[linked.trace.host_ranges.name[tree.row[node]]]
-        node = int(tree.parent[node])
-    return name
+def _within(linked: Linked, outermost: I64, node: int) -> str | None:
+    """The name of the outermost operator or annotation around a node."""
+    around = int(outermost[node]) if node >= 0 else -1
+    return linked.trace.strings[linked.trace.host_ranges.name[linked.tree.row[around]]] if around >= 0 else None
 
 
 def _is_named(timed: Timed) -> Bool:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, complement, intersect, union
+from traceanalyzer.analysis.algebra.nesting import still_open
 from traceanalyzer.analysis.algebra.texts import texts_where
-from traceanalyzer.analysis.joined.ancestors import enclosing, innermost
 from traceanalyzer.analysis.time.host_timeline import LONG_STRETCH_NS
 from traceanalyzer.trace import RangeKind
 
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from traceanalyzer.analysis.time.timed import Timed
     from traceanalyzer.trace import I64, Bool
 
+MOST_THREADS = 64
+"""Threads that may wait for another's launches; those with most phases are asked."""
+MOST_DEPTH = 32
+"""Phases within phases: what is nested deeper belongs to the phase around it. Programs have up to ten."""
 BLOCKED_NS = LONG_STRETCH_NS
 """Shorter pauses are Python between operators: a thread in one works for itself."""
 
@@ -53,7 +57,7 @@ def phase_ranges(timed: Timed) -> PhaseRanges:
     """Find the phases of a trace."""
     tree = timed.tree
     chosen = _phases(timed)
-    nearest = innermost(tree, chosen)
+    nearest = tree.innermost(chosen)
     nodes = np.flatnonzero(chosen)
     instance = np.full(len(tree.parent) + 1, -1, np.int64)
     instance[nodes] = np.arange(len(nodes))
@@ -62,7 +66,7 @@ def phase_ranges(timed: Timed) -> PhaseRanges:
     of_op = instance[np.append(nearest, -1)[node]]
     lone = np.flatnonzero((call >= 0) & (of_op < 0))
     of_op[lone] = instance[_blocked_in(timed, nearest, call[lone])]
-    return PhaseRanges(tree.row[nodes], instance[enclosing(tree, nearest, nodes)], of_op)
+    return PhaseRanges(tree.row[nodes], instance[tree.enclosing(nearest, nodes)], of_op)
 
 
 def _phases(timed: Timed) -> Bool:
@@ -74,9 +78,8 @@ def _phases(timed: Timed) -> Bool:
     # A range that holds a whole step is the step, or the loop around it.
     following = np.searchsorted(steps.host_start, ranges.start, side="left")
     phase &= ranges.end < np.append(steps.host_end, np.iinfo(np.int64).max)[following]
-    result = np.zeros(len(tree.parent), bool)
-    result[~tree.is_call] = phase[tree.row[~tree.is_call]]
-    return result
+    result = tree.of_ranges(phase, False)
+    return result & (tree.counted(result) <= MOST_DEPTH)
 
 
 def _blocked_in(linked: Linked, nearest: I64, call: I64) -> I64:
@@ -85,7 +88,8 @@ def _blocked_in(linked: Linked, nearest: I64, call: I64) -> I64:
     tree, calls = linked.tree, linked.trace.api_calls
     time, thread = calls.start[call], calls.thread[call]
     result, begun = np.full(len(call), -1, np.int64), np.full(len(call), -1, np.int64)
-    for other in np.unique(tree.thread[nearest >= 0]).tolist():
+    threads, count = np.unique(tree.thread[nearest >= 0], return_counts=True)
+    for other in np.sort(threads[np.argsort(-count, kind="stable")[:MOST_THREADS]]).tolist():
         stretches, node = _blocked(linked, nearest, other)
         index = np.searchsorted(stretches.start, time, side="right") - 1
         inside = np.flatnonzero((index >= 0) & (thread != other))
@@ -100,7 +104,8 @@ def _blocked(linked: Linked, nearest: I64, thread: int) -> tuple[IntervalSet, I6
     """Stretches in which a thread inside a phase records no operator and no call for `BLOCKED_NS` and more,
     and the node of that phase."""
     tree, ranges = linked.tree, linked.trace.host_ranges
-    here = np.flatnonzero(tree.thread == thread)
+    first, stop = np.searchsorted(tree.thread, (thread, thread + 1))
+    here = np.arange(first, stop)
     phases = here[nearest[here] == here]
     annotation = ~tree.is_call[here]
     annotation[annotation] = ranges.kind[tree.row[here[annotation]]] == RangeKind.ANNOTATION
@@ -111,7 +116,6 @@ def _blocked(linked: Linked, nearest: I64, thread: int) -> tuple[IntervalSet, I6
     pieces = intersect(quiet, IntervalSet(edges[:-1], edges[1:]))
     pieces = pieces.select(pieces.end - pieces.start >= BLOCKED_NS)
     node = here[np.searchsorted(tree.start[here], pieces.start, side="right") - 1]
-    while (over := (node >= 0) & (tree.end[node] <= pieces.start)).any():
-        node[over] = tree.parent[node[over]]
+    node = still_open(tree.parent, tree.end, node, pieces.start)
     node = np.where(node >= 0, nearest[node], -1)
     return pieces.select(node >= 0), node[node >= 0]

@@ -80,11 +80,17 @@ def _place(joined: Joined, row: int) -> tuple[str, str | None, str | None]:
     return joined.trace.strings[calls.name[row]], op_path(joined, int(joined.tree.node_of_call[row])), frame
 
 
+MOST_LEVELS = 64
+"""Of a path of operators the innermost: programs nest about ten."""
+
+
 def op_path(linked: Linked, node: int) -> str | None:
     """Operators that enclose a node of the host tree, outermost first, as `a > b`; None outside all."""
     tree, ranges = linked.tree, linked.trace.host_ranges
     names: list[str] = []
-    while node >= 0:
+    for _ in range(MOST_LEVELS):
+        if node < 0:
+            break
         row = int(tree.row[node])
         if not tree.is_call[node] and ranges.kind[row] == RangeKind.OP:
             names.append(linked.trace.strings[ranges.name[row]])

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from traceanalyzer.analysis.algebra.texts import texts_where
-from traceanalyzer.analysis.joined.ancestors import enclosing, innermost
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.names.collectives import (
     BARRIER,
@@ -131,7 +130,7 @@ def _kinds_of_ranges(linked: Linked, kernels: I64, named: I32) -> I32:
     telling = texts_where(strings, RANGE_NAMES.match)
     inside = np.zeros(len(tree.parent), bool)
     inside[~tree.is_call] = telling[linked.trace.host_ranges.name[tree.row[~tree.is_call]]]
-    node = np.append(innermost(tree, inside), -1)[np.append(tree.node_of_call, -1)[linked.launch[kernels]]]
+    node = np.append(tree.innermost(inside), -1)[np.append(tree.node_of_call, -1)[linked.launch[kernels]]]
     found = named.copy()
     known = np.flatnonzero(node >= 0)
     codes = linked.trace.host_ranges.name[tree.row[node[known]]]
@@ -145,13 +144,11 @@ def _enclosing_records(linked: Linked, kernels: I64, messages: _Messages) -> I64
     """The host range with metadata that encloses each kernel's launch call, -1 without. A barrier is made of
     other collectives: it wins over those inside it."""
     tree, ranges = linked.tree, linked.trace.host_ranges
-    described = np.zeros(len(tree.parent), bool)
-    described[~tree.is_call] = ranges.collective[tree.row[~tree.is_call]] >= 0
-    nearest = innermost(tree, described)
+    nearest = tree.innermost(tree.of_ranges(ranges.collective, -1) >= 0)
     result = np.full(len(kernels), -1, np.int64)
     launched = np.flatnonzero(linked.launch[kernels] >= 0)
     node = nearest[tree.node_of_call[linked.launch[kernels[launched]]]]
-    above = enclosing(tree, nearest, node)
+    above = tree.enclosing(nearest, node)
     barrier = np.flatnonzero(above >= 0)
     barrier = barrier[messages.kind[ranges.collective[tree.row[above[barrier]]]] == _BARRIER]
     node[barrier] = above[barrier]

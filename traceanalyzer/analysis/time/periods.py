@@ -54,7 +54,8 @@ def periodic(linked: Linked) -> HostSteps | None:
     ops = linked.trace.device_ops
     if not len(ops) or inference_only(linked):
         return None
-    number = int(np.bincount(ops.device - ops.device.min()).argmax() + ops.device.min())
+    devices, count = np.unique(ops.device, return_counts=True)
+    number = int(devices[count.argmax()])
     found = find_period(linked, np.flatnonzero(ops.device == number), whole=True)
     if found is None or _share(linked, found) < MIN_COVERAGE:
         return None

@@ -9,10 +9,8 @@ import numpy as np
 
 from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.analysis.time.collective_calls import CollectiveCalls, collective_calls
-from traceanalyzer.analysis.time.coverage import Coverage, coverage
 from traceanalyzer.analysis.time.devices import DeviceActivity, device_activity
 from traceanalyzer.analysis.time.host_timeline import HostTimeline
-from traceanalyzer.analysis.time.repeats import Repeats, repeats
 from traceanalyzer.analysis.time.steps import Steps, find_steps
 
 if TYPE_CHECKING:
@@ -33,16 +31,6 @@ class Timed(Joined):
         """The recording's steps; one step that spans everything where it has none."""
         steps = find_steps(self)
         return steps if self.only_step is None else steps.only(self.only_step)
-
-    @cached_property
-    def coverage(self) -> Coverage:
-        """Which part of the recording its steps are."""
-        return coverage(self)
-
-    @cached_property
-    def repeats(self) -> Repeats | None:
-        """What repeats within a step."""
-        return repeats(self)
 
     @cached_property
     def steady_ops(self) -> Bool:

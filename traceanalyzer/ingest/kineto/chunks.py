@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
-_END = re.compile(rb'\}\s*,?\s*(?=\]\s*(?:,\s*(?:"|$)|\}|$))')
+_END = re.compile(rb'\}\s*+(?:,\s*+)?(?=\]\s*(?:,\s*(?:"|$)|\}|$))')
 """Where the last event may end: the array closes, and a key or the end of the object follows."""
 
-_COMMA = re.compile(rb"\}\s*,\s*(?=\{)")
-_EMPTY = re.compile(rb"\s*,?\s*(?=\])")
+_COMMA = re.compile(rb"\}\s*+,\s*+(?=\{)")
+_EMPTY = re.compile(rb"\s*+(?:,\s*+)?(?=\])")
 _BLANK = b" \t\r\n,\x00"
 _TAIL_BYTES = 8192
 """How much of a piece is searched for the end of an event before all of it is; few events are longer."""
@@ -92,7 +92,7 @@ def _array(stream: ByteStream, buffer: bytes) -> Generator[Decoded, None, bytes 
             searched = len(buffer)
             continue
         if cut is None:
-            yield decode(buffer)
+            yield Decoded(decode_strictly(buffer) or [], lost=1)
             buffer, searched = b"", 0
             continue
         chunk = buffer[: cut.start() + 1]

@@ -102,6 +102,7 @@ class Args(Struct, gc=False):
     communicator: Raw = msgspec.field(default=Raw(), name="Comms Id")
     sync_kind: str = msgspec.field(default="", name="cuda_sync_kind")
     wait_event: int = msgspec.field(default=-1, name="wait_on_cuda_event_id")
+    wait_record: int = msgspec.field(default=-1, name="wait_on_cuda_event_record_corr_id")
     wait_stream: int = msgspec.field(default=-1, name="wait_on_stream")
     grid: Raw = Raw()
     block: Raw = Raw()

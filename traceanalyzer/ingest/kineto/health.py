@@ -37,8 +37,8 @@ def make_health(
     mended = sum(table.mended for table in rows.tables)
     repaired, lost = rows.repaired + mended, rows.lost
     notes = (
-        damage and f"The file ends early: {damage}.",
-        file.truncated and not damage and "The file is cut off: its list of events is not closed.",
+        damage and f"The file ends early, after {rows.events:,} events: {damage}.",
+        file.truncated and not damage and f"The file is cut off after {rows.events:,} events: its list is not closed.",
         file.arrays > 1
         and f"The file holds {file.arrays} recordings written one after the other; they are read as one.",
         len(pids) > 1 and _several(pids),

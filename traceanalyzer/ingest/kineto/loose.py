@@ -79,8 +79,8 @@ def _args(values: dict[str, Any]) -> Args:
 
 def _time(value: Any) -> bytes | None:
     """The time as text, None if it is none."""
-    text = str(value).encode()
     try:
+        text = str(value).encode() if isinstance(value, int | float | str) else b""
         exact_ns(text)
     except ValueError:
         return None
@@ -108,11 +108,11 @@ def _integer(value: Any, default: int) -> int:
 
 
 def _text(value: Any) -> str:
-    return value if isinstance(value, str) else "" if value is None else str(value)
+    return value if isinstance(value, str) else str(value) if isinstance(value, int | float) else ""
 
 
 def _id(value: Any) -> int | str:
-    return value if isinstance(value, int | str) else -1 if value is None else str(value)
+    return value if isinstance(value, int | str) else str(value) if isinstance(value, float) else -1
 
 
 def _raw(value: Any) -> Raw:

@@ -9,10 +9,12 @@ import msgspec
 
 from traceanalyzer.ingest.kineto.chunks import BYTE_ORDER_MARK
 from traceanalyzer.ingest.kineto.repair import mend
+from traceanalyzer.limits import limits
 from traceanalyzer.trace import Device
 
 _NUMBERS = ("baseTimeNanoseconds", "record_shapes", "with_stack", "profile_memory", "rank", "world_size")
 _INT64 = 2**63
+_INT32 = 2**31
 
 
 def parse_metadata(text: bytes) -> dict[str, Any]:
@@ -30,7 +32,7 @@ def parse_metadata(text: bytes) -> dict[str, Any]:
 def _salvaged(text: bytes) -> dict[str, Any]:
     found = {}
     for name in _NUMBERS:
-        match = re.search(rb'"' + name.encode() + rb'"\s*:\s*"?(-?\d+)', text)
+        match = re.search(rb'"' + name.encode() + rb'"\s*:\s*"?(-?\d{1,18})(?!\d)', text)
         if match:
             found[name] = int(match[1])
     return {"distributedInfo": {k: found[k] for k in ("rank", "world_size") if k in found}} | found
@@ -40,7 +42,7 @@ def distributed(metadata: dict[str, Any], name: str) -> int | None:
     """`rank` or `world_size` of `distributedInfo`, None where the recording does not say."""
     info = metadata.get("distributedInfo")
     value = integer(info.get(name)) if isinstance(info, dict) else None
-    return value if value is not None and value >= 0 else None
+    return value if value is not None and 0 <= value <= limits().ranks else None
 
 
 def integer(value: Any) -> int | None:
@@ -59,7 +61,7 @@ def devices_of(metadata: dict[str, Any]) -> dict[int, Device]:
     found = {}
     for row in rows:
         number = integer(row.get("id")) if isinstance(row, dict) else None
-        if number is not None:
+        if number is not None and 0 <= number < _INT32:
             found[number] = _device(number, row)
     return found
 

@@ -70,7 +70,7 @@ class _Sizes(dict[bytes, int]):
     def __missing__(self, text: bytes) -> int:
         try:
             size = math.prod(_DIMENSIONS.decode(text)) if text else -1
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, ValueError):
             size = -1
         self[text] = size
         return size
@@ -99,7 +99,7 @@ class Rows:
         )
         self.waits = Columns(
             {"kind": "B", "start": "q", "end": "q", "device": "i", "context": "i", "stream": "i"}
-            | {"correlation": "q", "event": "q", "source_stream": "i"}
+            | {"correlation": "q", "event": "q", "source_stream": "i", "record": "q"}
         )
         self.overheads = Columns({"kind": "B", **_TIMED, "thread": "i"})
         self.device_ranges = Columns({**_TIMED, "device": "i", "stream": "i"})
@@ -255,6 +255,7 @@ class Rows:
                 "correlation": [a.correlation for a in args],
                 "event": [a.wait_event for a in args],
                 "source_stream": [a.wait_stream for a in args],
+                "record": [a.wait_record for a in args],
             }
         )
 
@@ -363,7 +364,7 @@ def _json_text(raw: bytes) -> str:
     if raw.startswith(b'"'):
         try:
             return str(msgspec.json.decode(raw))
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, ValueError):
             return raw.decode("utf-8", "replace")
     return raw.decode("utf-8", "replace")
 

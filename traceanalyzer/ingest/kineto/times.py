@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from traceanalyzer.limits import limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -20,21 +22,28 @@ _EXACT_FLOAT_US = 2.0**43
 MAX_DURATION_US = 2.0**42
 """50 days. What claims to last longer is damaged, and would overflow when added to absolute times."""
 
-_MAX_TIME_NS = 2**62
+_LEAST_TIME_NS, _MAX_TIME_NS = -(2**61), 2**62
+"""The difference of any two times fits int64; today is at 2**60.6."""
+
+_MAX_EXPONENT = 20
+"""Of ten, in microseconds: beyond, a number is no time, and takes as long to write out as it is large."""
 
 
 def exact_ns(text: bytes) -> int:
     """Nanoseconds of one time in microseconds, as JSON number or string; raises ValueError. Ties go to even."""
+    if len(text) > limits().digits:
+        raise ValueError(f"not a time: {text[:40]!r}")
     digits = text.strip(b'" ')
     whole, _, fraction = digits.partition(b".")
     if whole.isdigit() and len(fraction) <= 3 and (fraction.isdigit() or not fraction):
         ns = int(whole) * 1000 + int(fraction.ljust(3, b"0"))
     else:
         try:
-            ns = int((Decimal(digits.decode("ascii", "replace")) * 1000).to_integral_value())
-        except (InvalidOperation, OverflowError, ValueError) as error:
+            time = Decimal(digits.decode("ascii", "replace"))
+            ns = int((time * 1000).to_integral_value()) if time.adjusted() < _MAX_EXPONENT else _MAX_TIME_NS + 1
+        except (ArithmeticError, ValueError) as error:
             raise ValueError(f"not a time: {digits[:40]!r}") from error
-    if abs(ns) > _MAX_TIME_NS:
+    if not _LEAST_TIME_NS <= ns <= _MAX_TIME_NS:
         raise ValueError(f"not a time: {digits[:40]!r}")
     return ns
 

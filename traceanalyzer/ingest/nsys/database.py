@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from traceanalyzer.errors import UnreadableInputError
+from traceanalyzer.limits import limits
+from traceanalyzer.sqlite_guard import allow_reads_of, distrust
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -27,6 +29,9 @@ _ROWS_A_FETCH = 512
 
 _IDS_A_QUERY = 900
 """Below the lowest limit on the terms of an expression that SQLite builds have."""
+
+_QUERIES = 10
+"""Texts are fetched by so many queries at most; for more, the table is read once: it may have no index."""
 
 
 @dataclass
@@ -113,10 +118,14 @@ class Database:
         """The text of each id in `StringIds`; ids without one are left out. No other text is read."""
         found: dict[int, str] = {}
         wanted = list(ids)
+        if len(wanted) > _QUERIES * _IDS_A_QUERY:
+            chosen = set(wanted)
+            all_texts = self.rows("StringIds", {"id": 0, "value": None})
+            return {key: _as_text(value) for key, value in all_texts if key in chosen}
         for i in range(0, len(wanted), _IDS_A_QUERY):
             listed = ",".join(map(str, wanted[i : i + _IDS_A_QUERY]))
             for key, value in self.rows("StringIds", {"id": 0, "value": None}, where=f"id IN ({listed})"):
-                found[key] = str(value)
+                found[key] = _as_text(value)
         return found
 
     def _term(self, table: str, column: str, null: int | bytes | None, cast: bool) -> str:
@@ -143,7 +152,10 @@ def open_database(path: Path, shown: str) -> Iterator[Database]:
         connection = sqlite3.connect(uri, uri=True)
         connection.text_factory = _text
         connection.execute("PRAGMA writable_schema = ON")  # of a damaged catalog, use the tables that are intact
-        yield Database(connection, _catalog(connection))
+        distrust(connection, path.stat().st_size)
+        columns = _catalog(connection)
+        allow_reads_of(connection, columns)
+        yield Database(connection, columns)
     except sqlite3.DatabaseError as error:
         raise UnreadableInputError(
             f"{shown}: the SQLite database is damaged before its first table; export the report again"
@@ -153,18 +165,32 @@ def open_database(path: Path, shown: str) -> Iterator[Database]:
             connection.close()
 
 
+_TABLES = """
+SELECT name FROM sqlite_master
+WHERE type = 'table' AND typeof(name) = 'text' AND typeof(sql) = 'text' AND sql LIKE 'CREATE TABLE%'
+    AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'
+"""
+"""Real tables: a view or a virtual table under a table's name is code of the file's author."""
+
+
 def _catalog(connection: sqlite3.Connection) -> dict[str, frozenset[str]]:
     """The columns of each table, as far as the catalog is intact."""
     names: list[str] = []
     with suppress(sqlite3.DatabaseError):
-        names.extend(row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'"))
+        names.extend(row[0] for row in connection.execute(_TABLES))
     columns: dict[str, frozenset[str]] = {}
     for name in names:
-        info = connection.execute("SELECT name FROM pragma_table_info(?)", (name,))
-        columns[name] = frozenset(row[0] for row in info)
+        with suppress(sqlite3.DatabaseError):
+            info = connection.execute("SELECT name FROM pragma_table_info(?)", (name,))
+            columns[name] = frozenset(row[0] for row in info)
     return columns
 
 
 def _text(raw: bytes) -> str:
     """Text of the file; bytes that are not UTF-8 (names cut in the middle of a character) are replaced."""
-    return raw.decode("utf-8", "replace")
+    return raw[: 4 * limits().text].decode("utf-8", "replace")[: limits().text]
+
+
+def _as_text(value: object) -> str:
+    """A value of a column of texts; other types may stand there."""
+    return _text(value) if isinstance(value, bytes) else str(value)

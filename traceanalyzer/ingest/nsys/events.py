@@ -22,6 +22,10 @@ Columns = dict[str, NDArray[Any]]
 UNKNOWN = -1
 """Process key or thread id of a row that does not say."""
 
+LATEST = 2**61
+"""Neither a clock that counts from 1970 nor one that counts from boot goes beyond, and differences fit int64."""
+LONGEST = 2**52
+"""50 days; see `kineto_times.MAX_DURATION_US`."""
 TIMES = {"start": MISSING, "end": MISSING}
 
 _TID_BITS = 24
@@ -138,10 +142,10 @@ def mend_times(rows: dict[str, I64], tally: Tally, *, zero_is_missing: bool) -> 
     own reports leave such rows out.
     """
     start, end = rows["start"], rows["end"]
-    timed: Bool = (start != MISSING) & (end != MISSING)
+    timed: Bool = (start > MISSING // 2) & (end > MISSING // 2) & (start <= LATEST) & (end <= LATEST)
     if zero_is_missing:
         timed &= start != 0
-    backwards = timed & (end < start)
+    backwards = timed & ((end < start) | (end - start > LONGEST))
     tally.lost += int((~timed).sum())
     tally.clipped += int(backwards.sum())
     rows["end"] = np.where(backwards, start, end)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.cut import cut
 from traceanalyzer.ingest.nsys.device import DEVICE_TABLES, GRAPH_TRACE, KERNEL
 from traceanalyzer.ingest.nsys.events import pid_of, process_of
 from traceanalyzer.ingest.nsys.host import RUNTIME
@@ -26,6 +27,9 @@ _ERROR = 3
 _MAX_QUOTED = 5
 _MAX_QUOTE = 200
 """Characters of a quoted message."""
+
+_MAX_READ, _MAX_MESSAGE = 50, 1000
+"""Messages that are looked at, and characters of one: of a longer one, to quote a part could quote part of a secret."""
 
 _HIDDEN = "<removed>"
 
@@ -47,8 +51,8 @@ _SHORTEST_SECRET = 4
 """Values of environment variables shorter than this are left in quotes: they are words such as `on`."""
 
 
-def remarks(database: Database, about: About, *, cut_short: bool, processes: Collection[int] = ()) -> list[str]:
-    """Notes on what was and was not collected, and what nsys reported (`processes`: keys of those with a trace)."""
+def remarks(database: Database, about: About, *, there: float, processes: Collection[int] = ()) -> list[str]:
+    """Notes on what was collected or not, and what nsys reported; `processes` are keys of those with a trace."""
     notes = []
     if about.schema == (0, 0):
         notes.append("The export does not say which version of nsys wrote it; its tables are read by their columns")
@@ -58,8 +62,8 @@ def remarks(database: Database, about: About, *, cut_short: bool, processes: Col
             "CUDA graphs were recorded as a whole, the kernels in them are not visible; record with "
             "--cuda-graph-trace=node to see them"
         )
-    if cut_short:
-        notes.append("The file is damaged: it ends before the database does, and tables may be missing")
+    if there < 1:
+        notes.append(f"The file is cut off at {there:.0%} of the database: tables may be missing. Copy it again")
     if database.damaged:
         notes.append(
             f"The database is damaged; of {', '.join(sorted(database.damaged))} only the rows before the damage "
@@ -119,10 +123,12 @@ def diagnostics(database: Database, processes: Collection[int] = ()) -> list[str
     if not texts:
         return []
     secrets = _secret_values(database)
-    quoted = list(dict.fromkeys(_safe(text, secrets) for text in texts))
+    read = list(texts)[:_MAX_READ]
+    quoted = list(dict.fromkeys(_safe(text, secrets) for text in read))
     notes = [f"nsys reports: {text}" for text in quoted[:_MAX_QUOTED]]
-    if len(quoted) > _MAX_QUOTED:
-        notes.append(f"nsys reports {len(quoted) - _MAX_QUOTED} more warnings")
+    more = len(quoted) + len(texts) - len(read) - _MAX_QUOTED
+    if more > 0:
+        notes.append(f"nsys reports {more} more warnings")
     return notes
 
 
@@ -134,10 +140,12 @@ def process_key_of(owner: int) -> int:
 def _safe(text: str, secrets: re.Pattern[str] | None) -> str:
     """The message on one line, without paths, settings and values of the recorded environment."""
     line = " ".join(text.split())
+    if len(line) > _MAX_MESSAGE:
+        return f"a message of {len(line)} characters"
     if secrets is not None:
         line = secrets.sub(_HIDDEN, line)
     line = _PRIVATE.sub(_HIDDEN, line)
-    return line if len(line) <= _MAX_QUOTE else line[: _MAX_QUOTE - 1] + "…"
+    return cut(line, _MAX_QUOTE)
 
 
 def _secret_values(database: Database) -> re.Pattern[str] | None:

@@ -23,7 +23,7 @@ SYNCHRONIZATION = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
 _VERSION = re.compile(r"_v\d{4,5}$")
 """Version of a runtime entry point; the `_v2` of a driver function is part of its name."""
 
-_PATH = re.compile(r"[^\s(]*[/\\]")
+_PATH = re.compile(r"(?<![^\s(])[^\s(]*[/\\]")
 """Leading folders of a file name, as in `dlopen(/opt/lib/libx.so)`."""
 
 _WAITS_BY_NAME: tuple[tuple[re.Pattern[str], WaitKind | None], ...] = (
@@ -127,6 +127,7 @@ def waits(
     kind = np.where(by_name == _NO_CALL, _wait_kinds_by_shape(rows, schema), by_name)
     waiting = timed & (kind > 0)
     tally.skipped += int((timed & ~waiting).sum())
+    source, record = _records(database, owners, process, rows, kind)
     columns = {
         "kind": kind,
         "start": rows["start"],
@@ -136,7 +137,8 @@ def waits(
         "stream": ids(rows["streamId"]),
         "correlation": rows["correlationId"],
         "event": ids(rows["eventId"]),
-        "source_stream": _source_streams(database, owners, process, rows, kind),
+        "source_stream": source,
+        "record": record,
     }
     return Events(process, columns).take(waiting)
 
@@ -184,13 +186,14 @@ def _wait_kinds_by_shape(rows: dict[str, I64], schema: tuple[int, int]) -> I64:
     return np.where(no_event & whole, WaitKind.CONTEXT_SYNC, kind)
 
 
-def _source_streams(database: Database, owners: Owners, process: I64, rows: dict[str, I64], kind: I64) -> I64:
-    """The stream on which a waited-for event was last recorded before the wait, -1 where not recorded.
+def _records(database: Database, owners: Owners, process: I64, rows: dict[str, I64], kind: I64) -> tuple[I64, I64]:
+    """The stream on which a waited-for event was last recorded before the wait, and the correlation id of that call;
+    -1 where not recorded.
 
     Correlation ids grow with time within a process, so the record to look for is the one with the largest
     id below that of the wait.
     """
-    source = np.full(len(process), -1, np.int64)
+    source, record = np.full((2, len(process)), -1, np.int64)
     columns = {"streamId": -1, "correlationId": -1, "eventId": -1, "contextId": -1, "globalPid": -1}
     records = database.integers("CUPTI_ACTIVITY_KIND_CUDA_EVENT", columns)
     recorder = owners.fill(process_of(records["globalPid"]), records["contextId"], records["streamId"])
@@ -203,7 +206,8 @@ def _source_streams(database: Database, owners: Owners, process: I64, rows: dict
         position = np.searchsorted(known, _packed(rows["eventId"][here], rows["correlationId"][here])) - 1
         same = (position >= 0) & (records["eventId"][order[position]] == rows["eventId"][here])
         source[here[same]] = ids(records["streamId"])[order[position[same]]]
-    return source
+        record[here[same]] = records["correlationId"][order[position[same]]]
+    return source, record
 
 
 def _packed(event: I64, correlation: I64) -> I64:

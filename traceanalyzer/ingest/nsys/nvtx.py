@@ -27,13 +27,13 @@ _UNNAMED = "unnamed range"
 _RANGE_TYPES = ", ".join(str(int(kind)) for kind in NVTX_RANGES)
 
 _EMITTED = re.compile(
-    r"(?P<name>.+?)(?:, seq = (?P<seq>\d+))?(?:, op_id = \d+)?"
-    r"(?:, sizes = (?P<sizes>\[.*?\]))?(?:, input_op_ids = \[.*\])?",
+    r"(?P<name>.+?)(?:, seq = (?P<seq>\d{1,18}))?(?:, op_id = \d+)?"
+    r"(?:, sizes = (?P<sizes>\[[\[\]\d, -]*\]))?(?:, input_op_ids = \[[\[\]()\d, -]*\])?",
     re.DOTALL,
 )
 """The text that PyTorch's `emit_nvtx` gives a range: every call has its own numbers."""
 
-_LINE = re.compile(r"^([^,\n]*)(?:, seq = (\d+))?(, op_id = \d+)?$", re.MULTILINE)
+_LINE = re.compile(r"^([^,\n]*)(?:, seq = (\d{1,18}))?(, op_id = \d+)?$", re.MULTILINE)
 """The usual form of these texts, for many of them at once: three times as fast as one by one."""
 
 _OPERATOR = re.compile(r"(?:[A-Za-z_]\w*::)+[\w.]+|autograd::engine::evaluate_function: .*")

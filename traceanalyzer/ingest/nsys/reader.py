@@ -45,13 +45,13 @@ def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Tr
 
     `progress` is called with the share done, 0 to 1. Raises UnreadableInputError, EmptyRecordingError.
     """
-    with sqlite_file(path) as (file, cut_short), open_database(file, str(path)) as database:
+    with sqlite_file(path) as (file, there), open_database(file, str(path)) as database:
         if not _is_export(database):
-            raise _damaged(path) if cut_short else _foreign(path)
+            raise _damaged(path, there) if there < 1 else _foreign(path)
         tables = Tables.read(database, progress or _ignore)
         if not tables.processes():
-            raise _damaged(path) if database.damaged or cut_short else _nothing(path, tables.about, database)
-        return make_traces(path, database, tables, cut_short=cut_short)
+            raise _damaged(path, there) if database.damaged or there < 1 else _nothing(path, tables.about, database)
+        return make_traces(path, database, tables, there=there)
 
 
 def _cuda_began(database: Database) -> bool:
@@ -77,9 +77,10 @@ def _foreign(path: Path) -> UnreadableInputError:
     )
 
 
-def _damaged(path: Path) -> UnreadableInputError:
+def _damaged(path: Path, there: float) -> UnreadableInputError:
+    cut = f"cut off at {there:.0%}" if there < 1 else "damaged"
     return UnreadableInputError(
-        f"{path}: the database is damaged or cut off before its first event; export the report again"
+        f"{path}: the database is {cut}, and no event of it can be read; copy or export it again"
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import subprocess
 import tempfile
-import zlib
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +12,8 @@ from typing import TYPE_CHECKING
 from isal import igzip
 
 from traceanalyzer.errors import UnreadableInputError
+from traceanalyzer.files import note_read
+from traceanalyzer.ingest.stream import DAMAGE, decompressed_limit, too_large
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,6 +35,9 @@ _LARGEST_PAGE = 65_536
 
 _EXPORT_TIMEOUT_S = 3600
 
+_NEARLY_ALL = 0.999
+"""Of a compressed file that ends early and whose database does not say how long it is: something is missing."""
+
 
 def is_sqlite(head: bytes, path: Path) -> bool:
     """Whether the file is an SQLite database, gzipped or not. `head`: its first bytes."""
@@ -41,7 +45,7 @@ def is_sqlite(head: bytes, path: Path) -> bool:
         try:
             with _decompressed(path) as stream:
                 return bool(stream.read(len(SQLITE_MAGIC)) == SQLITE_MAGIC)
-        except (OSError, EOFError, zlib.error):
+        except DAMAGE:
             return False
     return head.startswith(SQLITE_MAGIC)
 
@@ -53,48 +57,57 @@ def is_report(head: bytes, path: Path) -> bool:
 
 
 @contextmanager
-def sqlite_file(path: Path) -> Iterator[tuple[Path, bool]]:
-    """The SQLite file of a recording and whether it was cut short on the way; temporary files are removed.
+def sqlite_file(path: Path) -> Iterator[tuple[Path, float]]:
+    """The SQLite file of a recording and the share of it that is there (1: all); temporary files are removed.
 
     Raises UnreadableInputError where there is nothing to read, or `nsys` is needed and missing or fails.
     """
-    with path.open("rb") as stream:
+    with note_read(path).open("rb") as stream:
         head = stream.read(len(SQLITE_MAGIC))
     if head.startswith(SQLITE_MAGIC):
-        yield path, _is_cut(path)
+        yield path, _share_there(path)
         return
     with tempfile.TemporaryDirectory(prefix="traceanalyzer-") as folder:
         made = Path(folder) / "export.sqlite"
         if head.startswith(GZIP_MAGIC):
             complete = _decompress(path, made)
-            yield made, not complete or _is_cut(made)
+            yield made, min(_share_there(made), 1.0 if complete else _NEARLY_ALL)
         else:
             _export(path, made)
-            yield made, False
+            yield made, 1.0
 
 
-def _is_cut(path: Path) -> bool:
-    """Whether the file is shorter than its header says (https://sqlite.org/fileformat2.html, section 1.3)."""
+def _share_there(path: Path) -> float:
+    """The share of the bytes that its header tells of (https://sqlite.org/fileformat2.html, section 1.3)."""
     with path.open("rb") as stream:
         header = stream.read(_HEADER_BYTES)
     if len(header) < _HEADER_BYTES:
-        return True
+        return 0.0
     page_bytes = int.from_bytes(header[16:18], "big")
     pages = int.from_bytes(header[28:32], "big")
     count_is_valid = header[24:28] == header[92:96]
-    return count_is_valid and path.stat().st_size < pages * (_LARGEST_PAGE if page_bytes == 1 else page_bytes)
+    whole = pages * (_LARGEST_PAGE if page_bytes == 1 else page_bytes)
+    return min(path.stat().st_size / whole, 1.0) if count_is_valid and whole else 1.0
 
 
 def _decompress(path: Path, target: Path) -> bool:
     """Whether the gzipped file could be decompressed to its end; what came before the damage is kept."""
-    with target.open("wb") as output:
-        try:
-            with _decompressed(path) as stream:
-                while chunk := stream.read(_CHUNK_BYTES):
-                    output.write(chunk)
-        except (EOFError, zlib.error, igzip.BadGzipFile):
-            return False
-    return True
+    most = decompressed_limit(path.stat().st_size)
+    with target.open("wb") as output, _decompressed(path) as stream:
+        while chunk := _next_chunk(stream):
+            output.write(chunk)
+            if output.tell() > most:
+                raise too_large(path)
+        return chunk is not None
+
+
+def _next_chunk(stream: igzip.IGzipFile) -> bytes | None:
+    """The next bytes, b"" at the end, None at damage."""
+    try:
+        chunk: bytes = stream.read(_CHUNK_BYTES)
+    except DAMAGE:
+        return None
+    return chunk
 
 
 def _decompressed(path: Path) -> igzip.IGzipFile:

@@ -45,7 +45,7 @@ _NVTX_COLUMNS = {"sequence": -1, "shapes": -1, "collective": -1}
 """Columns of `HostRanges` that only NVTX ranges fill, and what the others have there."""
 
 
-def make_traces(path: Path, database: Database, tables: Tables, *, cut_short: bool) -> list[Trace]:
+def make_traces(path: Path, database: Database, tables: Tables, *, there: float) -> list[Trace]:
     """One trace a process, ordered by rank. What concerns the whole file is in the first one's health."""
     names = thread_names(database)
     processes, notes = _processes(database, tables, names)
@@ -56,7 +56,7 @@ def make_traces(path: Path, database: Database, tables: Tables, *, cut_short: bo
         mine = of_process(samples, pid_of(key), np.unique(trace.device_ops.device), known_gpus)
         traces[i] = replace(trace, gpu_metrics=mine)
     traces.sort(key=lambda trace: (trace.rank or 0, trace.process.pid or 0))
-    truncated = cut_short or bool(database.damaged)
+    truncated = there < 1 or bool(database.damaged)
     for i, trace in enumerate(traces):
         traces[i] = replace(trace, health=Health(events=trace.health.events, truncated=truncated))
     tally = tables.tally
@@ -68,7 +68,7 @@ def make_traces(path: Path, database: Database, tables: Tables, *, cut_short: bo
             lost=tally.lost,
             clipped=tally.clipped,
             notes=(
-                *remarks(database, tables.about, cut_short=cut_short, processes=list(processes)),
+                *remarks(database, tables.about, there=there, processes=list(processes)),
                 *notes,
                 *tally.notes,
             ),

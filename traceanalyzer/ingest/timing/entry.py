@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from traceanalyzer.limits import limits
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -113,7 +115,7 @@ def entry(values: Mapping[str, Any]) -> Entry | None:
     _percent(found, values)
     _positive(found)
     for field in ("step", "rank", "total"):
-        if field in found and 0 <= found[field] < MAX_COUNT:
+        if field in found and 0 <= found[field] < (limits().ranks if field == "rank" else MAX_COUNT):
             found[field] = int(found[field])
         else:
             found.pop(field, None)
@@ -126,7 +128,7 @@ def number(value: object) -> float | None:
     if isinstance(value, bool):
         return None
     if isinstance(value, str):
-        value = value.strip().rstrip("%").replace(",", "")
+        value = value[: limits().digits].strip().rstrip("%").replace(",", "")
     try:
         read = float(value)  # type: ignore[arg-type]  # what cannot be converted raises
     except (TypeError, ValueError, OverflowError):

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from traceanalyzer.errors import TraceAnalyzerError
+from traceanalyzer.ingest.side_files import NOT_JSON
 from traceanalyzer.ingest.timing.entry import Entry, entry, meaning, number, unitless
+from traceanalyzer.limits import limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +28,10 @@ USUAL_LINES = 3
 _RANK = re.compile(r"\[(?:default|rank ?)(\d+)\]|\brank[ =](\d+)|^\s*(\d+): ", re.IGNORECASE)
 _WHEN = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)[.,](\d{3,6})")
 """Only to the millisecond or finer: whole seconds cannot time a step."""
-_NUMBER = r"[-+]?(?:\d[\d,]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
+_NUMBER = r"[-+]?(?:\d[\d,]*+\.?\d*+|\.\d++)(?:[eE][-+]?\d++)?"
+_LONG_NUMBER = re.compile(r"[\d,.]{40}")
+SEARCHED = 1024
+"""Characters of a line that are searched for a format: some take the square of it where a line is made to that end."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,8 @@ class LineFormat:
     """How many lines it takes to be sure."""
     averaged: str = ""
     """What the time of a line is, where it is not that of one step: a sentence for the report."""
+    whole: bool = False
+    """Whether a line is read as a whole, and not searched."""
 
 
 def pattern_format(pattern: str) -> LineFormat:
@@ -58,7 +65,7 @@ def pattern_format(pattern: str) -> LineFormat:
             f"--pattern {what}; give named groups such as (?P<step>..), (?P<iter_ms>..), (?P<iter_s>..), "
             "(?P<data_ms>..), (?P<samples_per_s>..), (?P<tokens_per_s>..), (?P<mfu>..)"
         )
-    return LineFormat("pattern", "", _searching(compiled), 1)
+    return LineFormat("pattern", "", _searching(compiled), 1, whole=True)
 
 
 def csv_format(header: str) -> LineFormat | None:
@@ -70,7 +77,7 @@ def csv_format(header: str) -> LineFormat | None:
         fields
     ):
         missing = unitless(names) if len(names) > 1 else None
-        return None if missing is None else LineFormat("CSV", delimiter, _refusing(missing, delimiter), 1)
+        return None if missing is None else LineFormat("CSV", delimiter, _refusing(missing, delimiter), 1, whole=True)
 
     def parse(line: str) -> Entry | None:
         cells = _cells(line, delimiter)
@@ -78,7 +85,7 @@ def csv_format(header: str) -> LineFormat | None:
             raise ValueError("not as many cells as the header has names")
         return entry(dict(zip(names, cells, strict=True)))
 
-    return LineFormat("CSV", delimiter if len(names) > 1 else "", parse, 1)
+    return LineFormat("CSV", delimiter if len(names) > 1 else "", parse, 1, whole=True)
 
 
 def _cells(line: str, delimiter: str) -> list[str]:
@@ -115,7 +122,7 @@ def _json_line(line: str) -> Entry | None:
 def _json(text: str) -> dict[str, Any]:
     try:
         values = msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except NOT_JSON as error:
         raise ValueError("not JSON") from error
     if not isinstance(values, dict):
         raise ValueError("not a JSON object")
@@ -165,11 +172,12 @@ def _when(line: str) -> float | None:
     return moment.timestamp() + float(f"0.{match[3]}")
 
 
+_PHASES_BEGIN = "time (ms) |"
 _PHASES = re.compile(
-    rf"time \(ms\) \|.*?\b(?:forward|fwd): ({_NUMBER}).*?\b(?:backward|bwd): ({_NUMBER}).*\bstep: ({_NUMBER})"
+    rf"(?>.*?\b(?:forward|fwd): ({_NUMBER}))(?>.*?\b(?:backward|bwd): ({_NUMBER})).*\bstep: ({_NUMBER})"
 )
 _MICRO_PHASES = re.compile(
-    rf"time \(ms\) \|.*?\b(?:forward|fwd)_microstep: ({_NUMBER}).*?\b(?:backward|bwd)_microstep: ({_NUMBER})"
+    rf"(?>.*?\b(?:forward|fwd)_microstep: ({_NUMBER}))(?>.*?\b(?:backward|bwd)_microstep: ({_NUMBER}))"
     rf".*\bstep_microstep: ({_NUMBER})"
 )
 _SAMPLES = re.compile(rf"(?:/|global_step=)(?P<step>\d+), .*?(?:Curr)?SamplesPerSec=(?P<samples_per_s>{_NUMBER})")
@@ -178,7 +186,7 @@ _CURRENT = re.compile(rf"CurrSamplesPerSec=({_NUMBER})")
 
 def _deepspeed(line: str) -> Entry | None:
     """The throughput timer's line, or the line of phases that may follow it (`wall_clock_breakdown`)."""
-    phases = _PHASES.search(line)
+    phases = _PHASES.match(line.partition(_PHASES_BEGIN)[2])
     if phases is not None:
         return entry({"iter_ms": sum(number(text) or 0.0 for text in phases.groups())})
     match = _SAMPLES.search(line)
@@ -190,7 +198,7 @@ def _deepspeed(line: str) -> Entry | None:
 
 
 def _deepspeed_micro(line: str) -> Entry | None:
-    phases = _MICRO_PHASES.search(line)
+    phases = _MICRO_PHASES.match(line.partition(_PHASES_BEGIN)[2])
     return None if phases is None else entry({"iter_ms": sum(number(text) or 0.0 for text in phases.groups())})
 
 
@@ -224,7 +232,7 @@ def _hf_summary(line: str) -> Entry | None:
 _BAR_MEANS = "A progress bar shows a running mean of the last steps: single slow steps and the spread are smoothed."
 
 FORMATS: tuple[LineFormat, ...] = (
-    LineFormat("JSONL", "{", _json_line, 2),
+    LineFormat("JSONL", "{", _json_line, 2, whole=True),
     _regex(
         "Megatron-LM",
         "elapsed time per iteration (ms)",
@@ -251,7 +259,7 @@ FORMATS: tuple[LineFormat, ...] = (
         r"Avg prompt throughput: NUMBER tokens/s, Avg generation throughput: (?P<tokens_per_s>NUMBER) tokens/s",
         averaged="vLLM logs tokens generated in an interval, not steps: there are no step times in this log.",
     ),
-    LineFormat("MLPerf", ":::MLLOG", _mllog, 2),
+    LineFormat("MLPerf", ":::MLLOG", _mllog, 2, whole=True),
     LineFormat("Lightning", "v_num=", lambda line: _bar(line, True), averaged=_BAR_MEANS),
     LineFormat("progress bar", "%", lambda line: _bar(line, False), averaged=_BAR_MEANS),
     LineFormat(
@@ -279,8 +287,16 @@ def read_line(form: LineFormat, line: str) -> Entry | None:
     """The line's entry with the rank it says it is from; raises ValueError where the line is damaged."""
     if form.hint not in line:
         return None
-    found = form.parse(line)
+    searched = line if form.whole or len(line) <= SEARCHED else line[:SEARCHED].rpartition(" ")[0]
+    if not form.whole and _LONG_NUMBER.search(searched):
+        return None
+    found = form.parse(searched)
     if found is None or found.rank is not None:
         return found
-    said = _RANK.search(line)
-    return found if said is None else replace(found, rank=int(next(text for text in said.groups() if text)))
+    said = _RANK.search(line[:SEARCHED])
+    return found if said is None else replace(found, rank=_rank(next(text for text in said.groups() if text)))
+
+
+def _rank(digits: str) -> int | None:
+    rank = int(digits) if len(digits) < len(str(limits().ranks)) else limits().ranks
+    return rank if rank < limits().ranks else None

@@ -15,7 +15,7 @@ from traceanalyzer.report.timeline.lanes import Category, Events, Shown, Timelin
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from traceanalyzer.report.html.figures import Chart
+    from traceanalyzer.report.html.charts import Chart
 
 MAX_TIMELINE_BYTES = 1_200_000
 """Of the 2 MB that all charts may take; the others are bounded by their own limits and stay under a tenth of it."""

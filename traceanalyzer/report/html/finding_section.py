@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from traceanalyzer.report import outline
 from traceanalyzer.report.html import places
-from traceanalyzer.report.html.explained import explained
+from traceanalyzer.report.html.finding_page import explained
 from traceanalyzer.report.html.markup import Markup, join, tag
 from traceanalyzer.report.html.parts import link_to
 from traceanalyzer.report.html.tables import plain_table, term

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from traceanalyzer.report import outline
@@ -11,6 +10,8 @@ from traceanalyzer.report.html.data import charts_block
 from traceanalyzer.report.html.details import Details
 from traceanalyzer.report.html.markup import Markup, tag
 from traceanalyzer.report.html.parts import Page
+from traceanalyzer.report.html.scripts import asset as _asset
+from traceanalyzer.report.html.scripts import plotly as _plotly
 from traceanalyzer.report.html.sections import SECTIONS
 
 if TYPE_CHECKING:
@@ -75,14 +76,3 @@ def _section(id_: str, title: str, body: Markup) -> Markup:
     return tag(
         "section", tag("h2", title, id=f"{id_}-title"), body, id=id_, tabindex=-1, aria_labelledby=f"{id_}-title"
     )
-
-
-def _asset(name: str) -> Markup:
-    return Markup((files("traceanalyzer.report.html") / "assets" / name).read_text(encoding="utf-8"))
-
-
-def _plotly() -> Markup:
-    from plotly.offline import get_plotlyjs
-
-    # An older Plotly may hold the end tag in a string of its own.
-    return Markup(get_plotlyjs().replace("</script", "<\\/script"))

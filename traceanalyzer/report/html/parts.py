@@ -13,8 +13,8 @@ from traceanalyzer.report.html.tables import table
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from traceanalyzer.report.html.charts import Chart
     from traceanalyzer.report.html.details import Details
-    from traceanalyzer.report.html.figures import Chart
     from traceanalyzer.report.html.places import Place
     from traceanalyzer.report.model import Report
 
@@ -49,7 +49,7 @@ class Page:
         self.shown.add(name)
         if not rows:
             return None
-        command = outline.TABLE_COMMANDS.get(name)
+        command = outline.table_command(name)
         title = outline.table_title(name)
         made = table(
             title,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from traceanalyzer.report.format import label, number
-from traceanalyzer.report.html.figures import Chart, bar, figure, means, short, span
-from traceanalyzer.report.outline import step_ms
+from traceanalyzer.report.html.charts import Chart, bar, figure, means, short, span
+from traceanalyzer.report.outline import recorded_ms
 
 if TYPE_CHECKING:
     from traceanalyzer.report.model import Report
@@ -56,7 +56,7 @@ def idle_causes(report: Report) -> Chart | None:
         "x": [short(value) for _, value in parts],
         "y": [cause for cause, _ in parts],
         "marker": {"color": [f"--idle-{cause}" for cause, _ in parts]},
-        "text": [f"{value / (step_ms(report) or value):.1%}" for _, value in parts],
+        "text": [f"{value / (recorded_ms(report) or value):.1%}" for _, value in parts],
         "textangle": 0,
         "hovertemplate": "%{y}: %{x:.4g} ms, %{text} of the step<extra></extra>",
     }

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from traceanalyzer.report.html.figures import Chart, bar, figure, line, log_axis, name_of, short
+from traceanalyzer.report.html.charts import Chart, bar, figure, line, log_axis, name_of, short
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from traceanalyzer.report.html.charts import Figure
     from traceanalyzer.report.html.details import Details
-    from traceanalyzer.report.html.figures import Figure
     from traceanalyzer.report.model import Report
 
 MAX_ROWS = 20

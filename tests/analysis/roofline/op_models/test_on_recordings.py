@@ -9,17 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.recorded import GPU, KINETO, label
 from traceanalyzer.analysis.joined.attribution import owner_nodes
 from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.analysis.roofline.op_models import model_ops
 from traceanalyzer.ingest import load
 from traceanalyzer.trace import RangeKind
 
-ROOT = Path(__file__).resolve().parents[4]
-RECORDINGS = [
-    *sorted((ROOT / "tests" / "data" / "gpu").glob("*.json.gz")),
-    *sorted((ROOT.parent / "shared" / "traces").glob("*/*.json.gz")),
-]
 LEAST_SHARE = 0.9
 
 
@@ -49,7 +45,7 @@ def coverage(path: Path) -> Coverage:
     return Coverage(int(spent.sum()), int(spent[from_op].sum()), int(spent[from_op & known].sum()), left)
 
 
-@pytest.mark.parametrize("path", RECORDINGS, ids=lambda p: f"{p.parent.name}/{p.name}")
+@pytest.mark.parametrize("path", [*GPU, *KINETO], ids=label)
 def test_most_compute_time_has_flops_and_bytes(path: Path) -> None:
     found = coverage(path)
     names = ", ".join(f"{n} {t / max(found.total, 1):.1%}" for n, t in found.unmodelled.most_common(3))

@@ -106,6 +106,8 @@ SCALAR_TYPES = {
 
 _NO_TENSORS = frozenset({"", "Scalar", "ScalarList", "GenericList", "Device", "None"})
 TENSOR_LIST = "TensorList"
+MAX_ELEMENTS = 2**44
+"""Of one tensor: more is in no memory, and products of sizes would leave int64."""
 
 
 @dataclass(frozen=True)
@@ -179,7 +181,7 @@ def parse_inputs(shapes: str, dtypes: str | None, strides: str | None) -> tuple[
         if len(steps) != len(dims):
             steps = [None] * len(dims)
         return tuple(map(_input, dims, types, steps))
-    except (msgspec.DecodeError, ValueError, TypeError):
+    except (msgspec.DecodeError, ValueError, TypeError, RecursionError):
         return None
 
 
@@ -187,7 +189,7 @@ def parse_values(concrete: str | None) -> tuple[str, ...]:
     """The texts of `Concrete Inputs`, empty where they were not recorded."""
     try:
         return tuple(str(value) for value in _Values.decode(concrete)) if concrete else ()
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, ValueError, RecursionError):
         return ()
 
 
@@ -209,6 +211,8 @@ def _tensor(dims: Any, dtype: DType, strides: Any) -> Tensor:
     shape = _sizes(dims)
     if min(shape, default=0) < 0:
         raise ValueError("a size below zero")
+    if math.prod(shape) > MAX_ELEMENTS:
+        raise ValueError("larger than any memory")
     steps = None if strides is None or len(strides) != len(shape) else _sizes(strides)
     return Tensor(shape, dtype, steps)
 
@@ -216,4 +220,6 @@ def _tensor(dims: Any, dtype: DType, strides: Any) -> Tensor:
 def _sizes(values: Any) -> tuple[int, ...]:
     if not isinstance(values, list) or len(values) > MAX_DIMS or not all(type(v) is int for v in values):
         raise ValueError("not a list of sizes")
+    if not all(-MAX_ELEMENTS <= v <= MAX_ELEMENTS for v in values):
+        raise ValueError("larger than any memory")
     return tuple(values)

@@ -1,0 +1,50 @@
+"""What bound a device op that started late; each on a trace of a few rows."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.analysis.build import TraceBuilder
+from traceanalyzer.analysis.causes.start import Bound
+from traceanalyzer.analysis.measure import Measurements
+
+
+def bound(builder: TraceBuilder) -> tuple[Bound, str | None]:
+    """What bound the last op, and the name of the op that it waited for."""
+    m = Measurements(builder.build())
+    by, op = m.bindings.by[-1], int(m.bindings.op[-1])
+    return Bound(by), m.trace.strings[m.trace.device_ops.name[op]] if op >= 0 else None
+
+
+def late(beside_ends: float) -> TraceBuilder:
+    """An op launched at 30 us that starts at 500; on another stream one ran from 10 us on."""
+    b = TraceBuilder()
+    b.call("cudaLaunchKernel", 0, 4, 1).kernel("beside", 10, beside_ends, 1, stream=8)
+    return b.call("cudaLaunchKernel", 30, 34, 2).kernel("late", 500, 510, 2, stream=7)
+
+
+@pytest.mark.parametrize("ends", [450, 700])
+def test_an_op_that_is_late_waited_for_the_one_beside_it(ends: float) -> None:
+    assert bound(late(ends)) == (Bound.DEPENDENCY, "beside")
+
+
+def test_one_that_had_ended_before_all_was_ready_holds_nobody() -> None:
+    assert bound(late(20)) == (Bound.LAUNCH, None)
+
+
+def test_an_op_that_is_not_late_waits_for_nothing_beside_it() -> None:
+    b = TraceBuilder()
+    b.call("cudaLaunchKernel", 0, 4, 1).kernel("beside", 10, 38, 1, stream=8)
+    b.call("cudaLaunchKernel", 30, 34, 2).kernel("soon", 39, 45, 2, stream=7)
+    assert bound(b)[0] == Bound.LAUNCH
+
+
+def test_a_queued_op_waits_for_the_one_before_it_on_its_stream() -> None:
+    b = TraceBuilder()
+    b.call("cudaLaunchKernel", 0, 4, 1).kernel("before", 10, 100, 1, stream=7)
+    b.call("cudaLaunchKernel", 5, 9, 2).kernel("queued", 101, 110, 2, stream=7)
+    assert bound(b) == (Bound.STREAM, "before")
+
+
+def test_without_a_launch_and_anything_before_it_nothing_binds() -> None:
+    assert bound(TraceBuilder().kernel("alone", 10, 20)) == (Bound.NOTHING, None)

@@ -1,0 +1,148 @@
+"""What people get wrong, and what they are told: one line that says what to do."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.nsys_builder import small_run
+
+GPU = Path(__file__).resolve().parents[1] / "data" / "gpu"
+SAMPLE, OTHER = GPU / "sync_bound.json.gz", GPU / "launch_bound.json.gz"
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(SAMPLE, tmp_path / "trace.json.gz")
+    return tmp_path
+
+
+def test_a_command_that_is_spelt_differently(here, run):
+    status, out, err = run("analyse", "trace.json.gz")
+    assert (status, out) == (2, "")
+    assert err.startswith("traceanalyzer: error: there is no command 'analyse'; did you mean `traceanalyzer analyze`?")
+
+
+def test_a_recording_in_the_place_of_a_command_is_analyzed(here, run):
+    assert run("trace.json.gz")[:2] == run("analyze", "trace.json.gz")[:2]
+    status, _, err = run("no.json.gz")
+    assert (status, "no such file" in err) == (2, True)
+
+
+def test_usage_errors_begin_like_all_others(here, run):
+    status, _, err = run("analyze", "--top", "0", "trace.json.gz")
+    assert status == 2
+    assert err.startswith("traceanalyzer: error: ")
+    assert err.endswith("Try: traceanalyzer analyze --help\n")
+
+
+def test_two_runs_are_not_answered_for_one_of_them(here, run):
+    shutil.copy(OTHER, here / "other.json.gz")
+    for paths in (("trace.json.gz", "other.json.gz"), (".",)):
+        for command in ("analyze", "gaps", "whatif"):
+            status, out, err = run(command, *paths)
+            assert (status, out) == (1, ""), command
+            assert "2 recordings that are not one run" in err
+            assert "traceanalyzer compare" in err
+
+
+def test_ranks_of_one_run_are_one_run(here, run):
+    for rank in (0, 1):
+        shutil.copy(SAMPLE, here / f"job.rank{rank}.json.gz")
+    assert run("analyze", "job.rank0.json.gz", "job.rank1.json.gz")[0] == 0
+
+
+def test_a_folder_of_folders_names_those_with_recordings(here, run):
+    (here / "trace.json.gz").unlink()
+    for name in ("exp1", "exp2"):
+        folder = here / "logs" / name / "plugins" / "profile" / "2026"
+        folder.mkdir(parents=True)
+        shutil.copy(SAMPLE, folder / "host.pt.trace.json.gz")
+    (here / "logs" / "empty").mkdir()
+    status, _, err = run("analyze", "logs")
+    assert status == 1
+    assert "logs/exp1/plugins/profile/2026, logs/exp2/plugins/profile/2026" in err
+    assert "empty" not in err
+    assert "no recording in this folder or below it" in run("analyze", "logs/empty")[2]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("p.json.gz", b"<!DOCTYPE html>\n<html>", "a web page"),
+        ("p.json", b'{"message": "Not Found", "documentation_url": "x"}', "a server's answer ('Not Found')"),
+        ("p.json", b'{"error": {"code": 404, "message": "No such object"}}', "a server's answer ('No such object')"),
+        ("p.json.gz", b"what is this", "named .gz, but not compressed"),
+        ("perf.data", b"PERFILE2\0\0\1", "Linux perf"),
+        ("p.zip", b"PK\x03\x04\0", "a ZIP archive"),
+        ("p.json.zst", b"\x28\xb5\x2f\xfd\0", "zstd -d"),
+        ("p.json.gz", b"version https://git-lfs.github.com/spec/v1\noid sha256:1\n", "git lfs pull"),
+        ("p.json.gz", gzip.compress(b"<html><head>", mtime=0), "a web page"),
+    ],
+)
+def test_what_is_no_recording_is_named(here, run, name, content, said):
+    (here / name).write_bytes(content)
+    status, out, err = run("analyze", name)
+    assert (status, out) == (1, "")
+    assert said in err
+    assert err.count("\n") == 1
+
+
+def test_an_address_is_no_file(here, run):
+    assert "download it first" in run("analyze", "https://example.org/trace.json.gz")[2]
+
+
+def test_standard_input_is_read(here, run, monkeypatch):
+    def piped(data):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+
+    piped(SAMPLE.read_bytes())
+    status, out, err = run("analyze", "-")
+    assert (status, err) == (0, "")
+    assert "analyze - --full" in out
+    piped(b"")
+    assert (
+        run("analyze", "-")[2] == "traceanalyzer: error: -: standard input is empty; did the command before it fail?\n"
+    )
+    piped(b"hello")
+    assert run("gaps", "-")[2].startswith("traceanalyzer: error: -: not a recording of any known kind")
+    assert "only once" in run("compare", "trace.json.gz", "trace.json.gz", "-")[2] + run("analyze", "-", "-")[2]
+
+
+def test_a_trace_that_is_cut_off_says_so(here, run):
+    whole = gzip.decompress(SAMPLE.read_bytes())
+    at = whole.index(b'"cat": "kernel"') if b'"cat": "kernel"' in whole else len(whole) // 3
+    (here / "cut.json").write_bytes(whole[:at])
+    status, out, _ = run("analyze", "cut.json", "--full")
+    assert status == 0
+    assert "the file is cut off: copy or export it again" in " ".join(out.split())
+    assert "The file is cut off after" in out
+
+
+def test_a_database_that_is_cut_off_says_where(here, run):
+    small_run("3.24.0").write(here / "run.sqlite")
+    data = (here / "run.sqlite").read_bytes()
+    (here / "run.sqlite").write_bytes(data[: len(data) * 6 // 10])
+    _, out, err = run("analyze", "run.sqlite", "--full")
+    assert "cut off at 60%" in out + err
+
+
+def test_compare_says_what_it_writes(here, run):
+    status, _, err = run("compare", "trace.json.gz", "trace.json.gz", "-o", "x.html")
+    assert status == 2
+    assert "`compare` does not write html (x.html); it writes terminal, markdown, json, csv" in err
+
+
+def test_a_speedup_of_nothing_is_warned_of_with_names(here, run):
+    status, out, err = run("whatif", "trace.json.gz", "--speedup", "adm=2", "--format", "json")
+    assert (status, out[0]) == (0, "{")
+    assert err.startswith("traceanalyzer: warning: --speedup adm: no device work has this name")
+    assert "did you mean" in err
+    assert "aten::addmm" in err
+    assert run("whatif", "trace.json.gz", "--speedup", "aten::addmm=2")[2] == ""

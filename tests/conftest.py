@@ -1,0 +1,50 @@
+"""How properties are tried, and which tests may be skipped."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import settings
+
+settings.register_profile("default", deadline=None)
+settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
+settings.register_profile("mutants", deadline=None, derandomize=True, max_examples=25)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "default"))
+
+EXPECTED_SKIPS = (
+    *(() if os.environ.get("WITH_TORCH") else ("could not import 'torch'",)),
+    "no Chromium is installed",
+    "root may read everything",
+    "the rows of steps do not say which of several devices they are of",
+)
+"""How a reason may begin. A skip for any other is a failure: a test that never runs proves nothing."""
+
+_unexpected: list[str] = []
+
+
+def _note(report: pytest.TestReport | pytest.CollectReport) -> None:
+    if not report.skipped or hasattr(report, "wasxfail"):
+        return
+    reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    if not reason.removeprefix("Skipped: ").startswith(EXPECTED_SKIPS):
+        _unexpected.append(f"{report.nodeid}: {reason}")
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    _note(report)
+
+
+def pytest_collectreport(report: pytest.CollectReport) -> None:
+    _note(report)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if _unexpected and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for line in _unexpected:
+        terminalreporter.write_line(f"skipped for a reason that tests/conftest.py does not expect: {line}", red=True)

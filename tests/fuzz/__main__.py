@@ -1,0 +1,90 @@
+"""`python -m tests.fuzz`: mutate inputs of every kind, read and analyse them, and keep what breaks.
+
+    python -m tests.fuzz --minutes 2                  # all kinds, from the state of the last run on
+    python -m tests.fuzz --kind nsys --seed 7 --cases 1000
+    python -m tests.fuzz --replay FOLDER/find-...     # one find again, with its traceback
+
+Case n of a kind depends on the seed and n alone. The state (how many cases each kind has had) and the finds, each
+minimised, lie in --folder; an interrupted run goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.fuzz.guard import Find, guarded
+from tests.fuzz.kinds import KINDS, Kind
+from tests.fuzz.minimise import minimised
+
+
+def main() -> int:
+    """Fuzz until the time is up; the number of finds."""
+    asked = _arguments()
+    if asked.replay:
+        kind = KINDS[asked.replay.name.split("-")[1]]
+        kind.use(asked.replay, traceback=True)
+        return 0
+    folder: Path = asked.folder or Path(tempfile.gettempdir()) / "traceanalyzer-fuzz"
+    folder.mkdir(parents=True, exist_ok=True)
+    return _fuzz([KINDS[name] for name in asked.kind or KINDS], asked, folder)
+
+
+def _fuzz(kinds: list[Kind], asked: argparse.Namespace, folder: Path) -> int:
+    state = folder / f"state-{asked.seed}.json"
+    done: dict[str, dict[str, int]] = json.loads(state.read_text()) if state.exists() and not asked.fresh else {}
+    finds = 0
+    ends = time.monotonic() + asked.minutes * 60
+    left = {kind.name: asked.cases for kind in kinds}
+    while time.monotonic() < ends and any(left.values()):
+        for kind in kinds:
+            count = done.setdefault(kind.name, {"cases": 0, "accepted": 0, "refused": 0, "finds": 0})
+            turn_ends = min(time.monotonic() + asked.turn, ends)
+            while time.monotonic() < turn_ends and left[kind.name]:
+                found = guarded(kind, asked.seed, count["cases"], folder)
+                count["cases"] += 1
+                left[kind.name] -= 1
+                if isinstance(found, Find):
+                    count["finds"] += 1
+                    finds += _kept(found, kind, folder)
+                else:
+                    count[found] += 1
+            state.write_text(json.dumps(done))
+    for name, count in done.items():
+        sys.stdout.write(f"{name:10} " + "  ".join(f"{what} {n:,}" for what, n in count.items()) + "\n")
+    total = sum(count["cases"] for count in done.values())
+    sys.stdout.write(f"{total:,} cases with seed {asked.seed}, {finds} new finds in {folder}\n")
+    return finds
+
+
+def _kept(found: Find, kind: Kind, folder: Path) -> int:
+    """Write the find, minimised, unless the same place was found before; 1 if it is new."""
+    path = folder / f"find-{kind.name}-{found.name}"
+    if path.exists():
+        return 0
+    path.write_bytes(minimised(found, kind, folder))
+    (folder / f"{path.name}.txt").write_text(f"seed {found.seed} case {found.number}\n{found.why}\n")
+    sys.stdout.write(f"{path}: {found.why.splitlines()[-1]}\n")
+    sys.stdout.flush()
+    return 1
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__.splitlines()[0])
+    parser.add_argument("--minutes", type=float, default=2.0)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--kind", choices=KINDS, action="append", help="only this kind; may be repeated")
+    parser.add_argument("--cases", type=int, default=-1, help="so many of each kind at most")
+    parser.add_argument("--turn", type=float, default=5.0, help="seconds before the next kind's turn")
+    parser.add_argument("--folder", type=Path, help="where state and finds lie")
+    parser.add_argument("--fresh", action="store_true", help="begin with case 0 again")
+    parser.add_argument("--replay", type=Path, help="a find to be tried again")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(1 if main() else 0)

@@ -1,0 +1,102 @@
+"""One case in this process, with limits: no exception but the program's own, 20 s, and memory in proportion."""
+
+from __future__ import annotations
+
+import faulthandler
+import random
+import re
+import resource
+import signal
+import traceback
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from traceanalyzer.errors import TraceAnalyzerError
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from tests.fuzz.kinds import Kind
+
+SECONDS = 20
+MEMORY_BYTES, MEMORY_FACTOR = 200 << 20, 20
+"""What a case may add to the process's memory: so much, and so many times the size of its input."""
+_ADDRESS_SPACE = 16 << 30
+_STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+
+
+class TooSlowError(BaseException):
+    """The case took too long; no `except Exception` may swallow it."""
+
+
+@dataclass(frozen=True)
+class Find:
+    """A case that broke a promise."""
+
+    seed: int
+    number: int
+    data: bytes
+    why: str
+    """Traceback, or what was exceeded."""
+
+    @property
+    def name(self) -> str:
+        """Where it broke: the last line of the program's own in the traceback."""
+        lines = re.findall(r'traceanalyzer/(\S+?)\.py", line (\d+)', self.why)
+        where = f"{lines[-1][0]}-{lines[-1][1]}" if lines else "limits"
+        error = re.split(r"[:\s(]", self.why.strip().splitlines()[-1])[0]
+        return f"{where.replace('/', '.')}-{error}"
+
+
+def guarded(kind: Kind, seed: int, number: int, folder: Path) -> str | Find:
+    """Make and use a case: `accepted`, `refused` with the one error line, or a find."""
+    data = kind.case(random.Random(f"{kind.name}/{seed}/{number}"))  # noqa: S311 to be repeated
+    why = failure(kind, data, folder)
+    return why if why in ("accepted", "refused") else Find(seed, number, data, why)
+
+
+def failure(kind: Kind, data: bytes, folder: Path) -> str:
+    """`accepted`, `refused`, or why the data break a promise."""
+    path = folder / f"case{kind.suffix}"
+    path.write_bytes(data)
+    _limit()
+    faulthandler.dump_traceback_later(4 * SECONDS, exit=True)  # what C code does not let a signal interrupt
+    before = _peak(reset=True)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", RuntimeWarning)
+            kind.use(path)
+    except TraceAnalyzerError as error:
+        why = "refused" if str(error).strip() else "an error without a message"
+    except (Exception, TooSlowError):
+        why = traceback.format_exc()
+    else:
+        why = "accepted"
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        faulthandler.cancel_dump_traceback_later()
+    used = _peak() - before
+    if why in ("accepted", "refused") and used > MEMORY_BYTES + MEMORY_FACTOR * kind.size(data):
+        why = f"TooMuchMemory: {used >> 20} MiB for {kind.size(data) >> 10} KiB"
+    return why
+
+
+def _limit() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (_ADDRESS_SPACE, resource.getrlimit(resource.RLIMIT_AS)[1]))
+    signal.signal(signal.SIGALRM, _too_slow)
+    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+
+
+def _too_slow(_: int, __: FrameType | None) -> NoReturn:
+    raise TooSlowError(f"over {SECONDS} s")
+
+
+def _peak(*, reset: bool = False) -> int:
+    """Largest memory of this process in bytes since it was last reset (Linux; 0 elsewhere)."""
+    if not _STATUS.exists():
+        return 0
+    if reset:
+        _CLEAR.write_text("5")
+    return int(re.search(r"VmHWM:\s+(\d+)", _STATUS.read_text())[1]) * 1024  # type: ignore[index]

@@ -1,0 +1,277 @@
+# ruff: noqa: E501 rows of recordings
+"""Every kind of input: seeds to mutate, how, and what the program does with it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import pickle
+import tempfile
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tests.fuzz import mutate
+from tests.fuzz.use import (
+    use_environment,
+    use_history,
+    use_ncu,
+    use_recording,
+    use_report,
+    use_samples,
+    use_snapshot,
+    use_unprofiled,
+)
+from tests.kineto_builder import KinetoTrace
+from tests.nsys_builder import SCHEMAS, small_run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from random import Random
+
+ROOT = Path(__file__).resolve().parents[2]
+LARGEST_SEED = 400_000
+"""Bytes of a real recording that is mutated: many small cases find more than few large ones."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of input."""
+
+    name: str
+    suffix: str
+    seeds: Callable[[], Sequence[Any]]
+    mutated: Callable[[Any, Random], bytes]
+    used: Callable[[Path], None]
+
+    def case(self, random: Random) -> bytes:
+        """The data of a case."""
+        seeds = self.seeds()
+        return self.mutated(seeds[int(random.random() ** 8 * len(seeds))], random)
+
+    def use(self, path: Path, *, traceback: bool = False) -> None:
+        """Do with the file what the program does. Raises TraceAnalyzerError."""
+        self.used(path)
+
+    def size(self, data: bytes) -> int:
+        """Bytes of the input, decompressed where that can be."""
+        try:
+            return len(gzip.decompress(data)) if data[:2] == b"\x1f\x8b" else len(data)
+        except (OSError, EOFError, gzip.zlib.error):  # type: ignore[attr-defined]
+            return 50 * len(data)
+
+
+@cache
+def _kineto() -> Sequence[Any]:
+    small = [_small_trace(), _ranks(), _odd_trace()]
+    folders = (ROOT / "tests" / "data" / "gpu", ROOT / "sample_traces")
+    files = [f for folder in folders for f in sorted(folder.rglob("*.json.gz"))]
+    texts = [gzip.decompress(file.read_bytes()) for file in files]
+    cut = [_thinned(json.loads(text)) for text in texts]
+    return [*small, *sorted(cut, key=lambda value: len(json.dumps(value)))]
+
+
+def _thinned(trace: dict[str, Any]) -> dict[str, Any]:
+    """The events of the first 20 ms of a real recording's steps, at most 300."""
+    return trace | {"traceEvents": trace["traceEvents"][:40] + trace["traceEvents"][-260:]}
+
+
+def _small_trace() -> dict[str, Any]:
+    trace = KinetoTrace()
+    for i in range(4):
+        at = 1000 * i + 10
+        trace.step(i, at, 980)
+        trace.op(
+            "aten::linear", at + 5, 60, External_id=i, Input_Dims=[[8, 16], [16, 16]], Input_type=["float", "float"]
+        )
+        trace.launched("sgemm_128", at + 10, at + 30, 200, external_id=i, grid=[8, 1, 1], block=[128, 1, 1])
+        trace.launched("vectorized_elementwise_kernel", at + 70, at + 240, 50, stream=7)
+        trace.copy("DtoH (Device -> Pageable)", at + 300, 20, correlation=900 + i, bytes=4096)
+        trace.api("cudaMemcpyAsync", at + 80, 10, 900 + i)
+        trace.api("cudaStreamSynchronize", at + 95, 300, 800 + i)
+        trace.python("train.py(3): step", at + 1, 900)
+    trace.window(0, 5000)
+    return json.loads(trace.json())
+
+
+def _ranks() -> dict[str, Any]:
+    trace = KinetoTrace().rank(1, 4)
+    for i in range(4):
+        at = 1000 * i + 10
+        trace.step(i, at, 980)
+        trace.launched("gemm", at + 10, at + 30, 200)
+        trace.launched(
+            "ncclDevKernel_AllReduce_Sum_f32_RING_LL", at + 40, at + 240, 300, stream=20,
+            **{"Collective name": "allreduce", "In msg nelems": 4096 * (i + 1), "Out msg nelems": 4096 * (i + 1),
+               "Group size": 4, "dtype": "Float", "Process Group Name": "0", "Process Group Ranks": "[0, 1, 2, 3]"},
+        )  # fmt: skip
+    trace.name_process("python")
+    return json.loads(trace.json())
+
+
+def _odd_trace() -> dict[str, Any]:
+    trace = KinetoTrace()
+    trace.metadata |= {
+        "baseTimeNanoseconds": 1712345678901234567,
+        "deviceProperties": [{"id": 0, "name": "NVIDIA H100", "numSms": 132}],
+    }
+    for i in range(3):
+        trace.annotation("DataLoader.__next__", 1000 * i, 400)
+        trace.launched("triton_poi_fused_add_0", 1000 * i + 500, 1000 * i + 520, 100, graph_id=3)
+        trace.add({"ph": "i", "s": "t", "name": "[memory]", "pid": 1, "tid": 1, "ts": 1000 * i, "args": {
+            "Total Allocated": 10**9, "Total Reserved": 2 * 10**9, "Bytes": 512, "Device Type": 1, "Device Id": 0}})  # fmt: skip
+        trace.add({"ph": "X", "cat": "cuda_sync", "name": "Stream Wait Event", "pid": 0, "tid": 7, "ts": 1000 * i + 600, "dur": 5,
+                   "args": {"stream": 7, "wait_on_stream": 9, "correlation": i + 1, "device": 0}})  # fmt: skip
+        trace.add(
+            {"ph": "X", "cat": "overhead", "name": "Buffer Flush", "pid": 1, "tid": 0, "ts": 1000 * i + 700, "dur": 5}
+        )
+    return json.loads(trace.json())
+
+
+def _mutated_kineto(value: dict[str, Any], random: Random) -> bytes:
+    if random.random() < 0.75:
+        made = dict(value)
+        if random.random() < 0.5:
+            made["traceEvents"] = list(value["traceEvents"])
+            rows = [
+                dict(row) | ({"args": dict(row["args"])} if isinstance(row.get("args"), dict) else {})
+                for row in made["traceEvents"]
+            ]
+            made["traceEvents"] = rows
+            part = rows if random.random() < 0.5 else [row["args"] for row in rows if "args" in row]
+            mutate.column_of(part, random)
+        else:
+            made = mutate.json_values(value, random)
+        data = mutate.as_json(made)
+    else:
+        data = mutate.in_bytes(mutate.as_json(value), random)
+    return mutate.zipped(data, random) if random.random() < 0.15 else data
+
+
+@cache
+def _nsys() -> Sequence[bytes]:
+    made = []
+    with tempfile.TemporaryDirectory() as folder:
+        for i, schema in enumerate(reversed(SCHEMAS)):
+            made.append(small_run(schema).write(Path(folder) / f"{i}.sqlite").read_bytes())
+    for file in sorted((ROOT / "sample_traces").rglob("*.sqlite*")):
+        data = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
+        if len(data) < LARGEST_SEED:
+            made.append(data)
+    return made
+
+
+def _mutated_nsys(data: bytes, random: Random) -> bytes:
+    made = mutate.in_database(data, random)
+    return mutate.zipped(made, random) if random.random() < 0.1 else made
+
+
+@cache
+def _logs() -> Sequence[bytes]:
+    files = [
+        f for f in sorted((ROOT / "tests" / "data" / "timing").iterdir()) if f.suffix in (".log", ".jsonl", ".csv")
+    ]
+    return [file.read_bytes()[:4000] for file in files]
+
+
+@cache
+def _texts(*patterns: str) -> Sequence[bytes]:
+    files = [f for pattern in patterns for f in sorted(ROOT.glob(pattern))]
+    return [file.read_bytes()[:50_000] for file in files]
+
+
+def _environments() -> Sequence[Any]:
+    return _decoded("sample_traces/*/environment.json")
+
+
+def _unprofiled() -> Sequence[Any]:
+    return _decoded("sample_traces/*/unprofiled.rank0.json")
+
+
+@cache
+def _decoded(pattern: str) -> Sequence[Any]:
+    return [json.loads(text) for text in _texts(pattern)]
+
+
+def _mutated_json(value: Any, random: Random) -> bytes:
+    if random.random() < 0.7:
+        return mutate.as_json(mutate.json_values(value, random))
+    return mutate.in_bytes(mutate.as_json(value), random)
+
+
+SAMPLES = (
+    b'{"time_s": 1.5, "gpu": 0, "sm_clock_mhz": 1980, "throttle_reasons": []}\n'
+    b'{"time_s": 1.6, "gpu": 0, "sm_clock_mhz": 1200, "throttle_reasons": ["power cap"]}\n' * 3
+)
+
+
+@cache
+def _ncu() -> Sequence[bytes]:
+    return _texts("tests/data/ncu/*.csv", "tests/data/ncu/*/*.csv")
+
+
+@cache
+def _reports() -> Sequence[Any]:
+    from tests.report.reports import empty, full
+    from traceanalyzer.report.json import render_json
+
+    return [json.loads(render_json(report)) for report in (full(), empty())]
+
+
+@cache
+def _histories() -> Sequence[bytes]:
+    from tests.report.reports import empty, full
+    from traceanalyzer.history.store import store_report
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "runs.db"
+        for i, report in enumerate((full(), empty(), full())):
+            store_report(path, report, tags={"n": str(i)})
+        return [path.read_bytes()]
+
+
+@cache
+def _snapshots() -> Sequence[Any]:
+    block = {"size": 512, "requested_size": 500, "address": 4096, "state": "active_allocated", "frames": []}
+    segment = {"device": 0, "address": 4096, "total_size": 2 << 20, "allocated_size": 512, "active_size": 512, "stream": 0,
+               "segment_type": "small", "requested_size": 500, "segment_pool_id": (0, 0), "is_expandable": False, "blocks": [block],
+               "frames": []}  # fmt: skip
+    frames = [{"name": "step", "filename": "train.py", "line": 3}]
+    trace = [
+        {"action": action, "addr": 4096, "size": 512 * (i + 1), "stream": 0, "time_us": 1000 + i, "frames": frames}
+        for i, action in enumerate(
+            ("alloc", "free_requested", "free_completed", "alloc", "segment_alloc", "snapshot", "oom")
+        )
+    ]
+    return [
+        {
+            "segments": [segment],
+            "device_traces": [trace, []],
+            "allocator_settings": {"a": "b"},
+            "external_annotations": [],
+        }
+    ]
+
+
+def _mutated_snapshot(value: Any, random: Random) -> bytes:
+    if random.random() < 0.5:
+        return pickle.dumps(mutate.json_values(value, random), protocol=random.choice((2, 4)))
+    return mutate.in_bytes(pickle.dumps(value, protocol=random.choice((2, 4))), random)
+
+
+KINDS = {
+    kind.name: kind
+    for kind in (
+        Kind("kineto", ".json", _kineto, _mutated_kineto, use_recording),
+        Kind("nsys", ".sqlite", _nsys, _mutated_nsys, use_recording),
+        Kind("log", ".log", _logs, mutate.in_lines, use_recording),
+        Kind("environment", ".json", _environments, _mutated_json, use_environment),
+        Kind("unprofiled", ".json", _unprofiled, _mutated_json, use_unprofiled),
+        Kind("samples", ".jsonl", lambda: (SAMPLES,), mutate.in_lines, use_samples),
+        Kind("ncu", ".csv", _ncu, mutate.in_lines, use_ncu),
+        Kind("report", ".json", _reports, _mutated_json, use_report),
+        Kind("history", ".db", _histories, mutate.in_database, use_history),
+        Kind("snapshot", ".pickle", _snapshots, _mutated_snapshot, use_snapshot),
+    )
+}

@@ -1,0 +1,223 @@
+# ruff: noqa: E501, S608 long lists of odd values; statements on a file made for the purpose
+"""Mutations: of bytes, of JSON values by their structure, of lines, of rows and schemas of SQLite files."""
+
+from __future__ import annotations
+
+import copy
+import gzip
+import json
+import sqlite3
+import zlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from random import Random
+
+ODD_NUMBERS = (
+    0, -1, 1, -0.0, 0.5, 1e-300, 1e300, 1.7e308, 2**31 - 1, 2**31, -(2**31), 2**32, 2**53, 2**62, 2**63 - 1, 2**63, -(2**63),
+    2**64, 10**19, 10**40, 10**400, -(10**400), 1e15, 4.6e15, 1712345678901234.567, 255, 256, 65535, 100_000_000, 1e-9,
+)  # fmt: skip
+ODD_TEXTS = (
+    "", " ", "\0", "\ud800", "\u202e", "=1+1", "NaN", "-inf", "1e999990", "9" * 400, "9" * 5000, "a" * 5000, "::" * 500, "/" * 500,
+    "{" * 300, "\\" * 99, '"', "ProfilerStep#99999999999999999999", "ProfilerStep#-1", "nccl:all_reduce", "Memcpy HtoD (x -> y)",
+    "aten::mm", "cudaLaunchKernel", "cudaStreamSynchronize", "cudaGraphLaunch", "step_1", "[[1099511627776, 1099511627776]]",
+    "optimizer.step()#Adam", "a: 1, b: 2", "ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)", "%s%n", "\u00e9\u4e2d", "DataLoader.__next__",
+)  # fmt: skip
+ODD_BYTES = (
+    b"\xff", b"\xed\xa0\x80", b"\0", b"{", b"}", b"[", b"]", b'"', b"\\", b",", b":", b"NaN", b"1e999", b"-", b"\xef\xbb\xbf",
+    b"\r\n", b" " * 4096, b"9" * 5000, b"[" * 2000, b'{"a":' * 500, b'": "' * 300, b"},{", b"null", b"true", b"\x1f\x8b", b"e9999999",
+)  # fmt: skip
+
+
+def odd(random: Random) -> Any:
+    """A value that is seldom expected."""
+    return random.choice(
+        (
+            lambda: random.choice(ODD_NUMBERS),
+            lambda: random.choice(ODD_NUMBERS),
+            lambda: random.choice(ODD_TEXTS),
+            lambda: None,
+            lambda: random.choice((True, False)),
+            lambda: [random.choice(ODD_NUMBERS)] * random.choice((0, 1, 3, 100)),
+            lambda: {random.choice(ODD_TEXTS): random.choice(ODD_NUMBERS)},
+            lambda: random.randrange(-(10 ** random.randrange(20)), 10 ** random.randrange(20) + 1),
+        )
+    )()
+
+
+def json_values(value: Any, random: Random, changes: int = 3) -> Any:
+    """A copy with a few places changed: values replaced, keys dropped or renamed, items repeated, dropped, swapped."""
+    made = copy.deepcopy(value)
+    for _ in range(random.randrange(1, changes + 1)):
+        holder = _some_holder(made, random)
+        if isinstance(holder, dict) and holder:
+            _change_dict(holder, random)
+        elif isinstance(holder, list) and holder:
+            _change_list(holder, random)
+    return made
+
+
+def _some_holder(value: Any, random: Random) -> Any:
+    here = value
+    while True:
+        inner = [v for v in (here.values() if isinstance(here, dict) else here) if isinstance(v, dict | list)]
+        if not inner or random.random() < 0.15:
+            return here
+        here = random.choice(inner)
+
+
+def _change_dict(holder: dict[str, Any], random: Random) -> None:
+    key = random.choice(list(holder))
+    what = random.random()
+    if what < 0.65:
+        old = holder[key]
+        near = isinstance(old, int | float) and not isinstance(old, bool) and abs(old) < 1e300 and random.random() < 0.4
+        holder[key] = old + random.choice((-1, 1, 1000, -1000, 1e6)) if near else odd(random)
+    elif what < 0.8:
+        del holder[key]
+    elif what < 0.9:
+        holder[random.choice(ODD_TEXTS)] = holder.pop(key)
+    else:
+        holder[key] = holder[random.choice(list(holder))]
+
+
+def _change_list(holder: list[Any], random: Random) -> None:
+    i, j = random.randrange(len(holder)), random.randrange(len(holder))
+    what = random.random()
+    if what < 0.25:
+        holder[i] = odd(random)
+    elif what < 0.45:
+        del holder[min(i, j) : max(i, j) + 1]
+    elif what < 0.6:
+        holder[i], holder[j] = holder[j], holder[i]
+    elif what < 0.8:
+        holder.insert(i, copy.deepcopy(holder[j]))
+    else:
+        column_of(holder, random)
+
+
+def column_of(rows: list[Any], random: Random) -> None:
+    """The same odd value, or no value, under one key of many rows."""
+    keys = sorted({key for row in rows if isinstance(row, dict) for key in row})
+    if not keys:
+        return
+    key, value, share = random.choice(keys), odd(random), random.choice((0.1, 0.5, 1.0))
+    for row in rows:
+        if isinstance(row, dict) and key in row and random.random() < share:
+            row[key] = value
+
+
+def as_json(value: Any) -> bytes:
+    """JSON text as Python writes it: with lone surrogates, NaN and numbers of any length."""
+    return json.dumps(value).encode("utf-8", "surrogatepass")
+
+
+def in_bytes(data: bytes, random: Random) -> bytes:
+    """A few bytes flipped, dropped, repeated, inserted; or the end cut off."""
+    changed = bytearray(data)
+    for _ in range(random.choice((1, 1, 2, 5))):
+        if not changed:
+            break
+        at = random.randrange(len(changed))
+        what = random.random()
+        if what < 0.3:
+            changed[at] ^= random.choice((0xFF, 1, 0x80, random.randrange(1, 256)))
+        elif what < 0.6:
+            changed[at:at] = random.choice(ODD_BYTES)
+        elif what < 0.75:
+            del changed[at : at + random.choice((1, 10, 1000))]
+        elif what < 0.9:
+            changed[at:at] = changed[at : at + random.choice((1, 10, 300))] * random.choice((1, 3))
+        else:
+            del changed[at:]
+    return bytes(changed)
+
+
+def zipped(data: bytes, random: Random) -> bytes:
+    """Compressed, and mostly damaged afterwards."""
+    made = gzip.compress(data, 1, mtime=0)
+    return in_bytes(made, random) if random.random() < 0.7 else made
+
+
+def in_lines(text: bytes, random: Random) -> bytes:
+    """Lines dropped, repeated, swapped, cut; numbers replaced; or bytes changed."""
+    lines = text.split(b"\n")
+    for _ in range(random.randrange(1, 4)):
+        if not lines:
+            break
+        i, j = random.randrange(len(lines)), random.randrange(len(lines))
+        what = random.random()
+        if what < 0.2:
+            del lines[min(i, j) : max(i, j)]
+        elif what < 0.4:
+            lines[i], lines[j] = lines[j], lines[i]
+        elif what < 0.6:
+            lines[i:i] = [lines[j]] * random.choice((1, 3, 30))
+        elif what < 0.85:
+            words = lines[i].split(b" ")
+            words[random.randrange(len(words))] = str(odd(random)).encode("utf-8", "surrogatepass")
+            lines[i] = b" ".join(words)
+        else:
+            lines[i] = in_bytes(lines[i], random)
+    made = b"\n".join(lines)
+    return in_bytes(made, random) if random.random() < 0.2 else made
+
+
+def in_database(data: bytes, random: Random) -> bytes:
+    """Values of an SQLite file changed by statements; tables renamed, dropped, made views; or pages damaged."""
+    if random.random() < 0.3:
+        return in_bytes(data, random)
+    db = sqlite3.connect(":memory:", isolation_level=None)
+    try:
+        db.deserialize(data)
+        for _ in range(random.randrange(1, 4)):
+            _change_database(db, random)
+    except (sqlite3.Error, OverflowError, UnicodeEncodeError):
+        pass
+    made = db.serialize()
+    db.close()
+    return in_bytes(made, random) if random.random() < 0.1 else made
+
+
+def _change_database(db: sqlite3.Connection, random: Random) -> None:
+    tables = [
+        row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'")
+    ]
+    table = random.choice(tables)
+    columns = [row[1] for row in db.execute(f'PRAGMA table_info("{table}")')]
+    column, what = random.choice(columns), random.random()
+    if what < 0.6:
+        value = odd(random)
+        if isinstance(value, list | dict | bool):
+            value = str(value).encode()
+        some = random.choice(("1", "rowid % 2 = 0", "rowid = 1"))
+        number = isinstance(value, int) and not -(2**63) <= value < 2**63
+        db.execute(f'UPDATE "{table}" SET "{column}" = ? WHERE {some}', (float(value) if number else value,))
+    elif what < 0.7:
+        db.execute(f'INSERT INTO "{table}" SELECT * FROM "{table}"')
+    elif what < 0.8:
+        db.execute(f'DELETE FROM "{table}" WHERE rowid % 2 = {random.choice((0, 1))}')
+    elif what < 0.85:
+        db.execute(f'ALTER TABLE "{table}" RENAME COLUMN "{column}" TO other')
+    elif what < 0.9:
+        db.execute(f"ALTER TABLE \"{table}\" ADD COLUMN made TEXT GENERATED ALWAYS AS (printf('%.*c', 300000000, 'x'))")
+    else:
+        _make_view(db, table, columns, random)
+
+
+def _make_view(db: sqlite3.Connection, table: str, columns: list[str], random: Random) -> None:
+    """A view under the table's name, recursive without end, that the catalog calls a table."""
+    db.execute(f'DROP TABLE "{table}"')
+    listed = ", ".join(f'x AS "{name}"' for name in columns)
+    db.execute(
+        f'CREATE VIEW "{table}" AS WITH RECURSIVE r(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM r) SELECT {listed} FROM r'
+    )
+    if random.random() < 0.7:
+        db.execute("PRAGMA writable_schema = ON")
+        kind = random.choice(("'table'", "x'7461626c65'"))
+        db.execute(f"UPDATE sqlite_master SET type = {kind} WHERE name = ?", (table,))
+
+
+def crc(data: bytes) -> int:
+    """A number for the data, to choose by."""
+    return zlib.crc32(data)

@@ -1,0 +1,160 @@
+"""Nothing that was read is overwritten; what is written is whole, or as it was."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from tests.hostile.test_recordings import small
+from traceanalyzer import files
+from traceanalyzer.cli import main
+from traceanalyzer.errors import TraceAnalyzerError
+
+
+@pytest.fixture(autouse=True)
+def _forgotten():
+    files.forget_reads()
+    yield
+    files.forget_reads()
+
+
+@pytest.fixture
+def capture(tmp_path):
+    folder = tmp_path / "cap"
+    folder.mkdir()
+    small().write(folder / "trace.rank0.json.gz")
+    (folder / "environment.json").write_text('{"variables": {"OMP_NUM_THREADS": "8"}}')
+    (folder / "unprofiled.rank0.json").write_text('{"step_time_ms": 0.9}')
+    (folder / "nvml.rank0.jsonl").write_text('{"gpu": 0, "sm_clock_mhz": 1980}\n')
+    (folder / "memory.rank0.pickle").write_bytes(b"\x80\x02}.")
+    return folder
+
+
+def status(*arguments):
+    with pytest.raises(SystemExit) as ended:
+        main([str(a) for a in arguments])
+    return ended.value.code
+
+
+NEIGHBOURS = [
+    "environment.json",
+    "unprofiled.rank0.json",
+    "nvml.rank0.jsonl",
+    "memory.rank0.pickle",
+    "trace.rank0.json.gz",
+]
+
+
+@pytest.mark.parametrize("name", NEIGHBOURS)
+@pytest.mark.parametrize("command", [["analyze", "--format", "json"], ["overlay"], ["gaps", "--format", "json"]])
+def test_a_neighbour_of_a_capture_is_not_overwritten(capture, name, command):
+    before = (capture / name).read_bytes()
+    assert status(*command, capture, "-o", capture / name) in (1, 2)
+    assert (capture / name).read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("option", "text"),
+    [
+        ("--ncu", '"ID","Kernel Name"\n"",""\n"0","k"\n'),
+        ("--hardware", ""),
+        ("--kernel-classes", ""),
+    ],
+)
+def test_a_file_given_with_an_option_is_not_overwritten(capture, tmp_path, option, text):
+    file = tmp_path / "given.txt"
+    file.write_text(text)
+    assert status("analyze", capture, option, file, "-o", file, "--format", "json") in (1, 2)
+    assert file.read_text() == text
+
+
+def test_a_hard_link_to_what_was_read_is_not_overwritten(capture, tmp_path):
+    other = tmp_path / "other.json"
+    os.link(capture / "environment.json", other)
+    assert status("analyze", capture, "-o", other) == 1
+    assert other.read_text().startswith('{"variables"')
+
+
+def test_a_new_file_and_one_of_an_earlier_command_are_written(capture, tmp_path):
+    first, second = tmp_path / "a.json", tmp_path / "b.md"
+    assert status("analyze", capture, "-o", first) == 0
+    assert status("compare", first, first, "-o", second, "--format", "markdown") == 0
+    assert status("analyze", capture, "-o", first) == 0
+    assert json.loads(first.read_text())["schema_version"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.json", "b.md", "cap"]
+
+
+def test_a_write_that_fails_leaves_the_old_file_whole_and_no_other(tmp_path):
+    target = tmp_path / "report.html"
+    target.write_text("old")
+    target.chmod(0o640)
+
+    def on_a_full_disk():
+        with files.replacing(target) as file:
+            file.write(b"x" * 100_000)
+            raise OSError("disk full")
+
+    with pytest.raises(OSError, match="full"):
+        on_a_full_disk()
+    assert [p.name for p in tmp_path.iterdir()] == ["report.html"]
+    assert target.read_text() == "old"
+    with files.replacing(target) as file:
+        file.write(b"new")
+    assert (target.read_text(), target.stat().st_mode & 0o777) == ("new", 0o640)
+
+
+def test_a_link_stays_a_link(tmp_path):
+    target, link = tmp_path / "real.txt", tmp_path / "link.txt"
+    target.write_text("old")
+    link.symlink_to(target)
+    with files.replacing(link) as file:
+        file.write(b"new")
+    assert link.is_symlink()
+    assert target.read_text() == "new"
+
+
+def test_a_device_is_written_as_it_is():
+    with files.replacing(files.Path("/dev/null")) as file:
+        file.write(b"x")
+
+
+def test_a_store_that_fails_leaves_no_report_and_no_store(capture, tmp_path, monkeypatch):
+    from traceanalyzer.history import store
+
+    def broken(*_, **__):
+        raise TraceAnalyzerError("the disk is full")
+
+    monkeypatch.setattr(store, "store_report", broken)
+    report, db = tmp_path / "r.json", tmp_path / "runs.db"
+    report.write_text("old")
+    assert status("analyze", capture, "-o", report, "--store", db) == 1
+    assert report.read_text() == "old"
+    assert not db.exists()
+
+
+def test_a_report_that_cannot_be_written_stores_nothing(capture, tmp_path, monkeypatch):
+    from traceanalyzer.cli import output
+
+    monkeypatch.setattr(output, "replacing", lambda path: files.replacing(tmp_path / "missing" / path.name))
+    db = tmp_path / "runs.db"
+    assert status("analyze", capture, "-o", tmp_path / "r.json", "--store", db) == 1
+    assert not db.exists()
+
+
+def test_what_is_too_large_is_not_read(tmp_path):
+    path = tmp_path / "x"
+    path.write_bytes(b"x" * 100)
+    assert files.read_whole(path, 100)
+    with pytest.raises(TraceAnalyzerError, match="larger"):
+        files.read_whole(path, 99)
+
+
+@pytest.mark.parametrize("text", ["size", "size=x", "other=1", "size=-1"])
+def test_a_limit_that_there_is_not(capture, text):
+    assert status("analyze", capture, "--limit", text) == 2
+
+
+def test_limits_are_raised_by_an_option(capture):
+    assert status("analyze", capture, "--limit", "size=4G", "--limit", "ranks=2M", "--format", "json") == 0

@@ -1,0 +1,88 @@
+# ruff: noqa: E501, SIM905 lists of words
+"""No regular expression of the program takes the square of a long text, whatever is repeated in it."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import re
+import signal
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+import traceanalyzer
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+UNITS = (
+    "a", "A", "1", " ", "/", "a/", "::", "a::", "(", "<", "\\", '\\"', ",", ':"', "1,", ".", "-", "_", "a.", "a-", "a_", '"', '": "',
+    "}", "} ", "},{", "]", "=", "a=", "@", "a@", "~", "|", "%", "\n", "a ", "1:", "fe:", "1.", "step: ", "iter ", "#", ">", "'", "x=",
+    "--a", "A_KEY", "Bearer ", "sk-", ", sizes = [", ", seq = 1", "/home/", "http://", "1e", "f16", "tile", "128x", "-> ", "rank1",
+)  # fmt: skip
+LENGTH, FACTOR = 3000, 4
+LEFT_ALONE = (".collect.", "__main__", "sitecustomize", "self_test")
+"""Those read what this program, or the user's own, wrote."""
+MATCHED_WHOLE = frozenset(
+    "stored.REFERENCE chunks._EMPTY nvtx._OPERATOR formats._PHASES formats._MICRO_PHASES credentials._ASKED github.SHORT "
+    "markdown_text.SAFE_CELL secrets.SOURCE_FILE guards._EXPECTED code._NODE".split()
+)
+"""Asked about a text from its beginning (`match`, `fullmatch`) and never searched for in one. By module and name."""
+SHORT_TEXTS = frozenset(("health._PRIVATE", "formats._BAR", "guards._EXPECTED", "guards._WHERE", "frames._SOURCE"))
+"""Asked about texts of at most 2,000 characters."""
+GROWTH = 8.0
+"""Of four times the text: the square takes 16 times as long, n log n four and a half."""
+WORTH_S = 0.02
+
+
+def found(value, depth=0):
+    if isinstance(value, re.Pattern):
+        yield value
+    elif depth < 4 and isinstance(value, list | tuple):
+        for item in value:
+            yield from found(item, depth + 1)
+    elif depth < 4 and isinstance(value, dict):
+        yield from found(list(value.values()), depth + 1)
+
+
+def patterns():
+    for module in pkgutil.walk_packages(traceanalyzer.__path__, "traceanalyzer."):
+        if not any(part in module.name for part in LEFT_ALONE):
+            for name, value in vars(importlib.import_module(module.name)).items():
+                place = f"{module.name.rpartition('.')[2]}.{name}"
+                for i, pattern in enumerate(found(value)):
+                    if place not in SHORT_TEXTS:
+                        yield pytest.param(pattern, place in MATCHED_WHOLE, id=f"{place}.{i}")
+
+
+def took(pattern, text, whole):
+    data = text.encode() if isinstance(pattern.pattern, bytes) else text
+    begun = time.process_time()
+    if whole:
+        pattern.match(data)
+        pattern.fullmatch(data)
+    else:
+        for _ in pattern.finditer(data):
+            pass
+    return time.process_time() - begun
+
+
+def never(_: int, __: FrameType | None) -> None:
+    raise AssertionError("does not end")
+
+
+@pytest.mark.parametrize(("pattern", "whole"), list({p.values[0]: p for p in patterns()}.values()))
+def test_no_pattern_takes_the_square(pattern, whole):
+    signal.signal(signal.SIGALRM, never)
+    signal.alarm(20)
+    try:
+        for unit in UNITS:
+            for before, after in (("", ""), ("", "\0!"), (': "', "")):
+                short, long = (before + unit * (n // len(unit)) + after for n in (LENGTH, FACTOR * LENGTH))
+                if took(pattern, short, whole) * GROWTH > WORTH_S / 4 and took(pattern, long, whole) > WORTH_S:
+                    quick, slow = (min(took(pattern, text, whole) for _ in range(3)) for text in (short, long))
+                    assert slow < WORTH_S or slow < GROWTH * quick, (unit, before, after, quick, slow)
+    finally:
+        signal.alarm(0)

@@ -1,0 +1,136 @@
+"""What a capture knows of the step without the profiler, and what speaks against it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import pytest
+
+from tests.ingest.test_capture import capture, event
+from traceanalyzer import load
+from traceanalyzer.ingest.unprofiled import light_of
+
+STEADY = {"step_time_ms": 1.6, "steady": True, "low_ms": 1.5, "high_ms": 1.7, "unit": "step of SGD", "clock": "host"}
+BASE_NS = 10**18
+
+
+def write_light(folder, *, unit="step of SGD", ends=None, events=None):
+    """Five steps of 2 ms on the host; each launches a kernel of 1 ms, a copy inside it, and one of 0.5 ms later."""
+    made = []
+    for i in range(5):
+        at = i * 2000
+        for j, (category, start, duration) in enumerate(
+            (("kernel", 400, 1000), ("gpu_memcpy", 500, 100), ("kernel", 1500, 500))
+        ):
+            made.append(event("cuda_runtime", "cudaLaunchKernel", at + 10 + j, 1, 1, correlation=3 * i + j + 1))
+            work = {"correlation": 3 * i + j + 1, "device": 0, "stream": 7 + j % 2}
+            made.append(event(category, "x", at + start, duration, 7, **work))
+    ends = [BASE_NS + i * 2_000_000 for i in range(6)] if ends is None else ends
+    text = json.dumps({
+        "schemaVersion": 1,
+        "traceanalyzer_step": unit,
+        "traceanalyzer_light": {"step_ends_ns": ends},
+        "baseTimeNanoseconds": BASE_NS,
+        "traceEvents": made if events is None else events,
+    })  # fmt: skip
+    path = folder / "light.rank0.json.gz"
+    path.write_bytes(gzip.compress(text.encode()))
+    return path
+
+
+def unprofiled(folder, **changes):
+    (folder / "unprofiled.rank0.json").write_text(json.dumps(STEADY | changes))
+
+
+def test_a_light_recording_gives_step_busy_and_idle_time(tmp_path):
+    capture(tmp_path)
+    write_light(tmp_path)
+    unprofiled(tmp_path)
+    (trace,) = load(tmp_path).traces
+    assert trace.path.endswith("trace.rank0.json")
+    assert (trace.light.steps, trace.light.step_ns, trace.light.busy_ns) == (4, 2_000_000, 1_500_000)
+    assert trace.light.idle_ns == 500_000
+    assert trace.light.unit == "step of SGD"
+    assert trace.unprofiled_step_ns == trace.stopwatch.step_ns == 1_600_000
+    assert (trace.stopwatch.low_ns, trace.stopwatch.high_ns) == (1_500_000, 1_700_000)
+
+
+def test_the_light_recording_is_read_by_itself_where_it_is_named(tmp_path):
+    capture(tmp_path)
+    (trace,) = load(write_light(tmp_path)).traces
+    assert trace.path.endswith("light.rank0.json.gz")
+    assert len(trace.device_ops) == 15
+    assert trace.light is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"steady": False}, "were not steady (median 1.6 ms)"),
+        ({"steady": None, "host_ms": {"min": 0.1, "median": 1.6}}, "were not steady"),
+        ({"after_profiler": True, "clock": "cuda_events"}, "timed after another profile"),
+        ({"unit": "call of Linear"}, "The timed step was a call of Linear, the recorded one a step of SGD"),
+        ({"step_time_ms": 46.0, "low_ms": 44.0, "high_ms": 48.0}, "Recorded steps (2 ms) were faster"),
+    ],
+)
+def test_what_speaks_against_the_stopwatch_is_said_and_the_step_is_not_measured(tmp_path, changes, said):
+    capture(tmp_path)
+    write_light(tmp_path)
+    unprofiled(tmp_path, **changes)
+    (trace,) = load(tmp_path).traces
+    assert trace.unprofiled_step_ns is None
+    assert trace.stopwatch is not None
+    assert any(said in note for note in trace.health.notes)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"after_profiler": True},
+        {"steady": None, "host_ms": {"min": 1.0, "median": 1.6}},
+        {"steady": None, "host_ms": "x"},
+        {"low_ms": 3.0, "unit": 7},
+        {"low_ms": None},
+    ],
+)
+def test_nothing_speaks_against_it(tmp_path, changes):
+    capture(tmp_path)
+    write_light(tmp_path)
+    unprofiled(tmp_path, **changes)
+    (trace,) = load(tmp_path).traces
+    assert trace.unprofiled_step_ns == 1_600_000
+
+
+@pytest.mark.parametrize("time", [1e307, 10**400, 1e-300, -1, True, "1", None])
+def test_times_that_make_no_sense_are_no_times(tmp_path, time):
+    capture(tmp_path)
+    unprofiled(tmp_path, step_time_ms=time)
+    (trace,) = load(tmp_path).traces
+    assert trace.stopwatch is None
+    assert any("holds no step time" in note for note in trace.health.notes)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"ends": []},
+        {"ends": ["x"]},
+        {"ends": [10**30, 10**31, 10**32]},
+        {"ends": [3, 2, 1]},
+        {"ends": [1, 2, 3, 4]},
+        {"events": []},
+        {"events": [event("kernel", "x", 1, 1, 7, device=0, stream=7)]},
+    ],
+)
+def test_a_damaged_light_recording_is_none(tmp_path, changes):
+    assert light_of(write_light(tmp_path, **changes)) is None
+
+
+def test_a_cut_off_light_recording_and_one_that_is_none(tmp_path):
+    path = write_light(tmp_path)
+    path.write_bytes(path.read_bytes()[:60])
+    assert light_of(path) is None
+    path.write_text("no recording")
+    assert light_of(path) is None

@@ -1,0 +1,166 @@
+"""Tables alone: what people see in them, and what programs get."""
+
+import csv
+import io
+import json
+from dataclasses import dataclass
+
+import pytest
+
+from tests.report.reports import EPOCH_NS, HOSTILE, full, kernel, tables
+from traceanalyzer.analysis.replay.whatif import Prediction, WhatIf
+from traceanalyzer.analysis.tables.gap_rows import GapRow
+from traceanalyzer.analysis.tables.kernels import KernelStats
+from traceanalyzer.figures import metric
+from traceanalyzer.report.document import Rows
+from traceanalyzer.report.grid import make_grid
+from traceanalyzer.report.scenarios import ScenariosPage
+
+
+@dataclass(frozen=True)
+class Row:
+    rank: int | None = metric("rank of the process")
+    name: str = metric("name")
+    start_ns: int = metric("start on the recording's clock", "ns")
+    total_ms: float | None = metric("total time", "ms")
+    host_ms: float = metric("host time", "ms")
+    hidden_share: float = metric("hidden part", "share")
+    python: str | None = metric("Python frame")
+
+
+ROWS = [
+    Row(2, "first", EPOCH_NS + 1_500_000, 0.25, 0.0005, 0.5, None),
+    Row(2, "second", EPOCH_NS, None, 0.125, 0.25, None),
+]
+
+
+def column(grid, name):
+    return next(c for c in grid.columns if c.name == name)
+
+
+def test_columns_of_one_unit_share_a_scale_and_say_it_in_the_header():
+    grid = make_grid(ROWS)
+    assert column(grid, "total_ms").header == "total (us)"
+    assert column(grid, "total_ms").cells == ["250", "-"]
+    assert column(grid, "host_ms").cells == ["0.500", "125"]
+    assert column(grid, "hidden_share").header == "hidden (%)"
+    assert column(grid, "hidden_share").cells == ["50.0", "25.0"]
+
+
+def test_a_unit_that_fits_is_kept_as_recorded():
+    assert column(make_grid([kernel("k", 3.08), kernel("l", 0.02)]), "total_ms").header == "total (ms)"
+
+
+def test_moments_count_from_the_first_one_and_keep_microseconds():
+    grid = make_grid(ROWS)
+    assert column(grid, "start_ns").cells == ["1.500", "0.000"]
+    assert f"Moments count from {EPOCH_NS} ns on the recording's clock." in grid.remarks
+
+
+def test_what_is_equal_or_missing_in_every_row_takes_no_column():
+    grid = make_grid(ROWS)
+    assert not {"rank", "python"} & {c.name for c in grid.columns}
+    assert "In every row: rank 2." in grid.remarks
+    assert "Empty in every row: python." in grid.remarks
+
+
+def test_a_head_keeps_what_was_said_of_every_row():
+    rows = [*ROWS, Row(3, "third", EPOCH_NS, 1.0, 1.0, 0.0, None)]
+    assert column(make_grid(rows).head(2), "rank").cells == ["2", "2"]
+
+
+def test_json_has_every_field_under_the_name_of_the_table():
+    decoded = json.loads(Rows("gaps", tables()["gaps"][:1], GapRow).json())
+    assert list(decoded) == ["gaps"]
+    assert decoded["gaps"] == [
+        {
+            "rank": 0,
+            "device": 0,
+            "start_ns": EPOCH_NS + 1_234_567,
+            "duration_ns": 182_411,
+            "step": 3,
+            "cause": "sync",
+            "detail": "cudaStreamSynchronize in aten::item; ended by add",
+        }
+    ]
+    assert json.loads(Rows("gaps", [], GapRow).json()) == {"gaps": []}
+
+
+def test_json_rounds_figures_and_has_null_for_what_is_no_number():
+    decoded = json.loads(Rows("kernels", [kernel("k", 1 / 3), kernel("\ud800", float("nan"))], KernelStats).json())[
+        "kernels"
+    ]
+    assert decoded[0]["total_ms"] == 0.333333
+    assert decoded[0]["class"] == "gemm"
+    assert decoded[1]["total_ms"] is None
+    assert decoded[1]["name"] == "?"
+
+
+def test_csv_holds_names_as_they_are_save_formulas_and_empty_cells_for_missing_values():
+    text = Rows("kernels", [kernel(name, float("inf")) for name in HOSTILE], KernelStats).csv()
+    read = list(csv.DictReader(io.StringIO(text)))
+    plain = [name.replace("\ud800", "?").replace("\r", "\n") for name in HOSTILE]
+    expected = [f"'{name}" if name.startswith(("@", "=")) else name for name in plain]
+    assert [row["name"] for row in read] == expected
+    assert {row["total_ms"] for row in read} == {""}
+    assert Rows("gaps", [], GapRow).csv() == "rank,device,start_ns,duration_ns,step,cause,detail\n"
+
+
+def test_definitions_are_folded_below_a_table_in_markdown():
+    text = Rows("kernels", tables()["kernels"], KernelStats).markdown()
+    assert "<details><summary>Definitions</summary>" in text
+
+    assert "operator that launches most of them" in text
+
+
+@pytest.mark.parametrize("name", ["=HYPERLINK(1)", "+1", "-1", "@SUM(1)", "\t=1", "\r=1", " =cmd|'/C calc'!A0"])
+def test_csv_cells_never_begin_a_formula_and_numbers_stay_numbers(name):
+    text = Rows("kernels", [kernel(name, -1.5)], KernelStats).csv()
+    row = next(csv.DictReader(io.StringIO(text)))
+    assert row["name"] == "'" + name.replace("\r", "\n")
+    assert float(row["total_ms"]) == -1.5
+
+
+def test_an_empty_table_says_what_there_is_none_of():
+    nothing = Rows("comm", [], KernelStats, none="No collectives in this recording.")
+    assert nothing.markdown() == nothing.terminal(80, False) == "No collectives in this recording.\n"
+
+
+def test_people_see_the_columns_that_they_ask_for():
+    text = Rows("kernels", tables()["kernels"], KernelStats, columns=["name", "calls"]).terminal(80, False)
+    assert text.split("\n")[0].split() == ["name", "calls"]
+
+
+@pytest.mark.parametrize("name", [name for name, rows in tables().items() if rows])
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_no_line_is_wider_than_the_terminal(name, width):
+    text = Rows(name, full().tables[name], object).terminal(width, False)
+    assert max(map(len, text.splitlines())) <= width
+
+
+def test_a_narrow_terminal_keeps_figures_and_says_what_it_left_out():
+    text = Rows("kernels", tables()["kernels"], KernelStats).terminal(60, False)
+    assert "(ms)" in text
+    assert "No room for: " in text
+
+
+def scenario(name: str, step: float | None, spread: float = 0.0) -> Prediction:
+    if step is None:
+        return Prediction(name, None, None, None, None, f"why not {name}")
+    return Prediction(name, step, step - spread, step + spread, 2 / step, f"what {name} assumes")
+
+
+def page(*scenarios: Prediction) -> str:
+    result = WhatIf(2.0, 2.0, 0.0, 1.9, 1.8, 2.0, 1, list(scenarios), [])
+    return ScenariosPage(result).terminal(80, False)
+
+
+def test_scenarios_say_in_full_what_they_assume():
+    text = page(scenario("a+b", 1.0), scenario("a", 1.5), scenario("b", 1.8), scenario("c", None))
+    assert "what a assumes" in text
+    assert "what a+b assumes" not in text
+    assert text.index("Not predicted") < text.index("why not c")
+
+
+def test_scenarios_show_their_range():
+    assert "high" in page(scenario("a", 1.0, 0.2))

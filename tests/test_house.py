@@ -1,0 +1,89 @@
+"""The plan of the house where import-linter does not hold it: its contracts (pyproject.toml) are layers and circles."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.recorded import ROOT
+
+PACKAGE = ROOT / "traceanalyzer"
+FILES = sorted(PACKAGE.rglob("*.py"))
+HEAVY = {"torch", "plotly", "pandas", "rich", "sqlite_utils", "pynvml", "isal", "sitecustomize"}
+"""What a function may import when it is called: slow to load, or not installed everywhere."""
+LATE = ("cli", "__init__.py", "collect/attach.py")
+"""Where modules of the package itself may wait as well: `--help` and `import traceanalyzer` answer at once, and a
+program that is recorded loads only what records it."""
+MOST_FILES = 22
+"""In a folder, `__init__.py` left out."""
+LARGER = {"cli": 32, "collect": 37, "report": 30, "diagnosis/remedies": 35}
+"""Folders with more: a command a file, a remedy a file; what runs on the GPU host, the parts of a report."""
+TREES = ("analysis", "diagnosis", "report")
+"""Within each a file's name stands once; formats (`ingest/`) and commands (`cli/`) are alike on purpose."""
+ONE_MEANING = {
+    "attention.py": "attention: its work, its shape",
+    "bounds.py": "what limits a kernel: its class of limits, kernels grouped by it",
+    "build.py": "makes a report",
+    "collectives.py": "collectives: their names, their work, their table",
+    "document.py": "a report in sections",
+    "html.py": "a document as one HTML file",
+    "layout.py": "memory layouts of tensors",
+    "measure.py": "the measurements of a room, from its parts",
+    "model.py": "the values that a document consists of",
+    "optimizer.py": "optimizers: their work, their replay",
+    "devices.py": "devices: their activity, their table",
+    "html.py": "a report as HTML",
+    "kernels.py": "kernels: their names, their table",
+    "ops.py": "operators: their table, groups of them",
+    "page.py": "a report as a page",
+    "phases.py": "phases of a step: their table, their memory",
+    "redact.py": "removes private parts of a report",
+    "sections.py": "the sections of a report",
+    "steps.py": "steps: how they are found, what compiling does to them",
+    "syncs.py": "syncs: their table, their replay",
+    "timing.py": "step times without a recording of the device",
+    "whatif.py": "what would be different: step time, memory",
+}
+"""Names of several files of a tree, each with the one thing that it means in all of them."""
+
+
+def where(path: Path) -> str:
+    return path.relative_to(PACKAGE).as_posix()
+
+
+def imported_when_called(path: Path) -> Iterator[str]:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    for node in (inner for function in functions for inner in ast.walk(function)):
+        if isinstance(node, ast.ImportFrom):
+            yield node.module or ""
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+@pytest.mark.parametrize("path", FILES, ids=where)
+def test_what_a_file_needs_stands_at_its_top(path: Path) -> None:
+    late = where(path).startswith(LATE)
+    wrong = {name for name in imported_when_called(path) if name.partition(".")[0] not in HEAVY}
+    allowed = {name for name in wrong if late and name.partition(".")[0] in {"traceanalyzer", *sys.stdlib_module_names}}
+    assert wrong == allowed
+
+
+def test_a_folder_can_be_taken_in_at_a_glance() -> None:
+    files = Counter(where(path.parent) for path in FILES if path.name != "__init__.py")
+    assert {folder: n for folder, n in files.items() if n > LARGER.get(folder, MOST_FILES)} == {}
+
+
+def test_files_of_one_name_mean_one_thing() -> None:
+    rooms = defaultdict(list)
+    for path in FILES:
+        if path.name != "__init__.py" and where(path).startswith(TREES):
+            rooms[where(path).partition("/")[0], path.name].append(where(path))
+    several = {key[1]: found for key, found in rooms.items() if len(found) > 1}
+    assert {name: found for name, found in several.items() if name not in ONE_MEANING} == {}
+    assert [name for name in ONE_MEANING if name not in several] == [], "no longer needed"

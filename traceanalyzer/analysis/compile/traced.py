@@ -1,0 +1,56 @@
+"""A trace of the same program, as the measurements of its compiled code need it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from traceanalyzer.analysis.replay.scenarios import Scenario
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.compile.regions import CompiledCode
+    from traceanalyzer.analysis.replay.scenarios import Change
+    from traceanalyzer.analysis.replay.whatif import Prediction, Replay
+    from traceanalyzer.analysis.roofline.rated import Rated
+    from traceanalyzer.trace import Bool
+
+HOST_SPREAD = 0.2
+"""Rounds of steps of one process, seconds apart, differ by so much where the host sets the pace (H200 hosts)."""
+Range = tuple[float | None, float | None, float | None]
+"""Expected, least, most."""
+
+
+@dataclass(frozen=True, eq=False)
+class Traced:
+    """A trace with its joins, its replay and its compiled code."""
+
+    rated: Rated
+    replay: Replay | None
+    code: CompiledCode
+
+    @property
+    def steady(self) -> Bool:
+        """Which device ops are of the steady steps."""
+        result: Bool = self.rated.steady_ops
+        return result
+
+    def per_step(self, amount: float) -> float:
+        """An amount of all steady steps for one of them."""
+        return amount / self.rated.steps.steady_count
+
+    def predict(self, name: str, change: Change, basis: str) -> Prediction | None:
+        """The step with a change; None where the replay does not come out as the recording."""
+        if self.replay is None or not self.replay.faithful:
+            return None
+        return self.replay.predict(Scenario(name, change, basis))
+
+    def range_of(self, prediction: Prediction | None) -> Range:
+        """A prediction with its range (ms), no narrower than the host's own spread and no longer than the step of
+        now."""
+        if prediction is None or prediction.step_ms is None:
+            return None, None, None
+        step = prediction.step_ms
+        now = self.replay.base_ms if self.replay is not None else 0.0
+        low = min(prediction.low_ms or step, step * (1.0 - HOST_SPREAD))
+        high = max(prediction.high_ms or step, min(step * (1.0 + HOST_SPREAD), max(now, step)))
+        return step, low, high

@@ -1,0 +1,153 @@
+"""What each allocation is of: parameters, gradients, optimizer state, activations, temporaries.
+
+A snapshot does not say. It is inferred, in this order: the stack (`Module.to`, an optimizer's file), the phase that
+allocated it against the one that freed it, and, where the history ends first, sizes that equal a parameter's and what
+became of earlier allocations of the same line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.memory.phases import (
+    BACKWARD,
+    CHECKPOINT_FILE,
+    FORWARD,
+    OPTIMIZER,
+    OPTIMIZER_FILE,
+    PHASES,
+    ZERO_GRAD,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from traceanalyzer.analysis.memory.lives import Lives
+    from traceanalyzer.analysis.memory.phases import Timeline
+    from traceanalyzer.snapshot import I64, Stack
+
+CATEGORIES = (
+    "parameters",
+    "gradients",
+    "optimizer_state",
+    "activations",
+    "temporaries",
+    "other",
+    "before_recording",
+)
+PARAMETERS, GRADIENTS, STATE, ACTIVATIONS, TEMPORARIES, OTHER, BEFORE = range(7)
+UNKNOWN = -1
+LEAST_MATCHED = 4096
+"""Sizes below are shared by too many tensors to tell anything (bytes)."""
+MAKES_PARAMETERS = re.compile(
+    r"^(_apply|convert|reset_parameters|to_empty|load_state_dict|from_pretrained|_init_weights|register_parameter|"
+    r"_load_state_dict_into_meta_model|set_module_tensor_to_device|materialize_meta_module|_init_flat_param\w*)$"
+)
+SHARDS = re.compile(r"torch/distributed/(fsdp|_composable|tensor)/")
+BUCKETS = re.compile(r"torch/nn/parallel/distributed\.py$")
+
+
+def categories_of(lives: Lives, timeline: Timeline, stacks: Sequence[Stack]) -> I64:
+    """The category (index into CATEGORIES) of every life."""
+    n = lives.n_events
+    kind = np.array([_kind_of(stack) for stack in stacks], np.int64)[lives.stack]
+    born, freed = np.maximum(lives.born, 0), np.minimum(lives.freed, max(n - 1, 0))
+    if not n:
+        return np.where(kind >= 0, kind, BEFORE)
+    phase, ended = timeline.phase[born], lives.freed >= n
+    step = timeline.steps.of(np.arange(n))
+    run = _runs(step * len(PHASES) + timeline.phase)
+    same_run = ~ended & (run[born] == run[freed])
+    same_step = ~ended & (step[born] == step[freed])
+    next_step = ~ended & (step[freed] - step[born] <= 1)
+    open_end = ended & (step[born] >= step[-1])
+    setup = (step[born] < 0) & (phase != OPTIMIZER)
+
+    result = np.full(len(lives), OTHER, np.int64)
+    forward, backward, optimizer = phase == FORWARD, phase == BACKWARD, phase == OPTIMIZER
+    lasting = next_step if timeline.trains else same_step
+    result[forward] = np.where(same_run, TEMPORARIES, np.where(lasting, ACTIVATIONS, OTHER))[forward]
+    if not timeline.trains:
+        result[forward & same_step] = TEMPORARIES
+    result[forward & open_end] = UNKNOWN
+    result[backward] = np.where(same_run, TEMPORARIES, np.where(ended, UNKNOWN, GRADIENTS))[backward]
+    result[backward & same_run & (kind == ACTIVATIONS)] = ACTIVATIONS
+    result[optimizer] = np.where(same_run, TEMPORARIES, STATE)[optimizer]
+    result[optimizer & ended & (run[born] == run[-1]) & (kind != STATE)] = UNKNOWN
+    result[setup & same_step] = TEMPORARIES
+    result[(kind == PARAMETERS) & ~same_run] = PARAMETERS
+    result[(kind == GRADIENTS) & ~same_run] = GRADIENTS
+    result[(kind == STATE) & ~same_run & ~optimizer & setup] = STATE
+    zeroing = phase == ZERO_GRAD
+    result[zeroing] = TEMPORARIES
+    result[lives.born < 0] = BEFORE
+    _resolve_by_line(result, lives, phase)
+    _resolve_by_size(result, lives, phase, setup & ~same_step)
+    return result
+
+
+def _runs(place: I64) -> I64:
+    """A number for each stretch of the history in one phase of one step."""
+    return np.concatenate(([0], np.cumsum(np.diff(place) != 0)))
+
+
+def _kind_of(stack: Stack) -> int:
+    """The category that a stack alone speaks for, if its allocation lasts."""
+    files = [frame.file for frame in stack]
+    if any(frame.name == "_init_group" for frame in stack):
+        return STATE
+    if any(CHECKPOINT_FILE.search(file) for file in files):
+        return ACTIVATIONS
+    if any(OPTIMIZER_FILE.search(file) and "torch/nn/" not in file for file in files):
+        return STATE
+    if any(BUCKETS.search(frame.file) and frame.name in ("__init__", "_ddp_init_helper") for frame in stack):
+        return GRADIENTS
+    for frame in stack:
+        if MAKES_PARAMETERS.search(frame.name) or (frame.name == "__init__" and "torch/nn/" in frame.file):
+            return PARAMETERS
+        if frame.name == "__init__" and SHARDS.search(frame.file):
+            return PARAMETERS
+    return UNKNOWN
+
+
+def _resolve_by_line(result: I64, lives: Lives, phase: I64) -> None:
+    """What the history's end leaves open becomes what most others of the same stack and phase were."""
+    open_rows = np.flatnonzero((result == UNKNOWN) & (lives.stack > 0))
+    if not len(open_rows):
+        return
+    known = np.flatnonzero((result != UNKNOWN) & np.isin(lives.stack, lives.stack[open_rows]))
+    votes: dict[tuple[int, int], Counter[int]] = {}
+    for stack, where, category in zip(
+        lives.stack[known].tolist(), phase[known].tolist(), result[known].tolist(), strict=True
+    ):
+        votes.setdefault((stack, where), Counter())[category] += 1
+    for row in open_rows.tolist():
+        counted = votes.get((int(lives.stack[row]), int(phase[row])))
+        if counted:
+            result[row] = counted.most_common(1)[0][0]
+
+
+def _resolve_by_size(result: I64, lives: Lives, phase: I64, kept_setup: NDArray[np.bool_]) -> None:
+    """The rest by sizes: gradients are as large as parameters, parameters as gradients."""
+    gradients = lives.requested[result == GRADIENTS]
+    sizes = gradients[gradients >= LEAST_MATCHED]
+    of_setup = kept_setup & (result == OTHER) & np.isin(lives.requested, sizes)
+    result[of_setup] = PARAMETERS
+    parameters = set(lives.requested[result == PARAMETERS].tolist()) | set(gradients.tolist())
+    for row in np.flatnonzero(result == UNKNOWN).tolist():
+        if phase[row] == BACKWARD:
+            is_gradient = int(lives.requested[row]) in parameters
+            result[row] = GRADIENTS if is_gradient else _open_backward(lives, row)
+        else:
+            result[row] = TEMPORARIES if phase[row] == OPTIMIZER else ACTIVATIONS
+
+
+def _open_backward(lives: Lives, row: int) -> int:
+    """What the backward allocated and nothing freed: a workspace if older than the last tenth, else in use."""
+    return OTHER if lives.born[row] < 0.9 * lives.n_events else TEMPORARIES

@@ -1,0 +1,269 @@
+"""The life of every allocation, replayed from the allocator's history and anchored at the snapshot's last state.
+
+The history states what was asked for; what an allocation takes is the block that the allocator gave it, which is
+larger by rounding (512 bytes, or powers of two by configuration) and, in large segments, by a rest of up to 1 MiB that
+is not split off. Both follow from the addresses, so that the sum is torch.cuda.memory_allocated to the byte
+(c10/cuda/CUDACachingAllocator.cpp: `round_size`, `should_split`).
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right, insort
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.snapshot import ACTIVE, CODE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from traceanalyzer.snapshot import I64, DeviceMemory, Events
+
+ALIGNMENT = 512
+"""What the allocator rounds to (kMinBlockSize)."""
+LARGEST_REST = 1 << 20
+"""A rest of a large segment's block up to this size is not split off (kSmallSize)."""
+SMALL_SEGMENT = 2 << 20
+"""Segments of this size hold small allocations (kSmallBuffer)."""
+ROWS_AT_ONCE = 1 << 14
+BEFORE = -1
+"""`born` of what was allocated before the history begins."""
+
+
+@dataclass(frozen=True)
+class Lives:
+    """One row an allocation. `born`, `freed` and `completed` are rows of the history.
+
+    `freed` and `completed` are the history's length where that never happened.
+    """
+
+    address: I64
+    requested: I64
+    size: I64
+    born: I64
+    freed: I64
+    completed: I64
+    stack: I64
+    n_events: int
+    unexplained_bytes: int
+    """Bytes by which the replay's end differs from the snapshot's own state; 0 unless the history is damaged."""
+
+    def __len__(self) -> int:
+        return len(self.address)
+
+    def level(self) -> I64:
+        """Bytes allocated: element 0 before the first event, element i + 1 after event i."""
+        return curve(self.n_events, self.born, self.freed, self.size)
+
+    def alive(self, moment: int) -> I64:
+        """Rows that are allocated at element `moment` of the level."""
+        return np.flatnonzero((self.born < moment) & (self.freed >= moment))
+
+
+def curve(n_events: int, born: I64, freed: I64, size: I64) -> I64:
+    """The sum of sizes from birth to free, as `Lives.level`."""
+    change = np.zeros(n_events + 2, np.int64)
+    np.add.at(change, np.asarray(born) + 1, size)
+    np.add.at(change, np.minimum(freed, n_events) + 1, -np.asarray(size))
+    return np.cumsum(change)[: n_events + 1]
+
+
+def rounding(settings: Mapping[str, object]) -> dict[int, int]:
+    """Divisions of powers of two by the interval they hold for (`roundup_power2_divisions`); empty for none."""
+    divisions = settings.get("roundup_power2_divisions")
+    if not isinstance(divisions, dict):
+        return {}
+    try:
+        return {int(key): int(value) for key, value in divisions.items() if int(value) > 1}
+    except (TypeError, ValueError):
+        return {}
+
+
+def rounded(size: int, divisions: Mapping[int, int]) -> int:
+    """What the allocator makes of a request."""
+    if size < ALIGNMENT:
+        return ALIGNMENT
+    if divisions:
+        parts = divisions.get(min(1 << max((size >> 20).bit_length() - 1, 0), 32768), 0)
+        if parts > 1 and size > ALIGNMENT * parts and size & (size - 1):
+            step = (1 << (size.bit_length() - 1)) // parts
+            return -(-size // step) * step
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+def lives_of(memory: DeviceMemory, settings: Mapping[str, object]) -> Lives:
+    """Every allocation of a GPU's history, and what lived before it began."""
+    replay = _Replay(memory, settings)
+    for row, (action, address, size, stack) in enumerate(_rows(memory.events)):
+        replay.event(row, action, address, size, stack)
+    return replay.result()
+
+
+def _rows(events: Events) -> Iterator[tuple[int, int, int, int]]:
+    """(action, address, size, stack) of each event; a list of all of them would take more than the file."""
+    for at in range(0, len(events), ROWS_AT_ONCE):
+        part = slice(at, at + ROWS_AT_ONCE)
+        columns = (events.action[part], events.address[part], events.size[part], events.stack[part])
+        yield from zip(*(column.tolist() for column in columns), strict=True)
+
+
+class _Segments:
+    """Large segments that blocks are not split from to the last byte; what is in them by address."""
+
+    def __init__(self, memory: DeviceMemory) -> None:
+        held = {s.address: s.size for s in memory.segments if not s.is_small and not s.is_expandable}
+        events = memory.events
+        changed = np.flatnonzero((events.action == CODE["segment_alloc"]) | (events.action == CODE["segment_free"]))
+        for row in changed[::-1].tolist():
+            if events.action[row] == CODE["segment_alloc"]:
+                held.pop(int(events.address[row]), None)
+            else:
+                held[int(events.address[row])] = int(events.size[row])
+        self._starts: list[int] = []
+        self._size: dict[int, int] = {}
+        self._inside: dict[int, list[int]] = {}
+        for address, size in held.items():
+            self.add(address, size)
+
+    def add(self, address: int, size: int) -> None:
+        if size > SMALL_SEGMENT and address not in self._size:
+            insort(self._starts, address)
+            self._size[address], self._inside[address] = size, []
+
+    def remove(self, address: int) -> None:
+        if self._size.pop(address, None) is not None:
+            del self._starts[bisect_left(self._starts, address)]
+            del self._inside[address]
+
+    def find(self, address: int) -> int | None:
+        at = bisect_right(self._starts, address) - 1
+        if at < 0 or address >= self._starts[at] + self._size[self._starts[at]]:
+            return None
+        return self._starts[at]
+
+    def put(self, segment: int, address: int) -> int:
+        """Put a block into a segment; where the next one, or the segment's end, is."""
+        inside = self._inside[segment]
+        at = bisect_left(inside, address)
+        inside.insert(at, address)
+        return inside[at + 1] if at + 1 < len(inside) else segment + self._size[segment]
+
+    def take(self, address: int) -> None:
+        segment = self.find(address)
+        if segment is not None:
+            inside = self._inside[segment]
+            at = bisect_left(inside, address)
+            if at < len(inside) and inside[at] == address:
+                del inside[at]
+
+
+class _Replay:
+    def __init__(self, memory: DeviceMemory, settings: Mapping[str, object]) -> None:
+        events = memory.events
+        self._memory, self._divisions = memory, rounding(settings)
+        max_split = settings.get("max_split_size", -1)
+        self._max_split = max_split if isinstance(max_split, int) and max_split > 0 else None
+        self._n_events = len(events)
+        has_requests = bool((events.action == CODE["free_requested"]).any())
+        self._requested = CODE["free_requested"] if has_requests else CODE["free_completed"]
+        self._completes = bool((events.action == CODE["free_completed"]).any())
+        self._columns = {name: array("q") for name in ("address", "requested", "size", "born", "stack")}
+        self._freed, self._completed = array("q"), array("q")
+        self._segments = _Segments(memory)
+        self._live: dict[int, int] = {}
+        self._pending: dict[int, int] = {}
+        self._begin()
+
+    def _begin(self) -> None:
+        """What lived before the history began: freed in it, or alive at its end, without having been born."""
+        seen: set[int] = set()
+        before: dict[int, tuple[int, int, int]] = {}
+        for action, address, size, _ in _rows(self._memory.events):
+            if action == CODE["alloc"]:
+                seen.add(address)
+            elif action == self._requested:
+                if address not in seen:
+                    before.setdefault(address, (size, 0, 0))
+                seen.add(address)
+        blocks = self._memory.blocks
+        self._end = {
+            int(blocks.address[i]): (int(blocks.size[i]), int(blocks.requested[i]), int(blocks.stack[i]))
+            for i in np.flatnonzero(blocks.state == ACTIVE)
+        }
+        for address, (size, requested, stack) in self._end.items():
+            if address not in seen:
+                before[address] = (requested, size, stack)
+        starts = sorted(before)
+        for address in reversed(starts):
+            requested, size, stack = before[address]
+            self._add(address, requested, BEFORE, stack, size)
+
+    def _add(self, address: int, requested: int, born: int, stack: int, size: int = 0) -> None:
+        segment = self._segments.find(address)
+        block = size or rounded(requested, self._divisions)
+        if segment is not None:
+            following = self._segments.put(segment, address)
+            rest = following - address - block
+            whole = self._max_split is not None and block >= self._max_split
+            if not size and rest > 0 and (rest <= LARGEST_REST or whole):
+                block += rest
+        columns = self._columns
+        self._live[address] = len(columns["address"])
+        for name, value in zip(columns, (address, requested, block, born, stack), strict=True):
+            columns[name].append(value)
+        self._freed.append(self._n_events)
+        self._completed.append(self._n_events)
+
+    def event(self, row: int, action: int, address: int, size: int, stack: int) -> None:
+        if action == CODE["alloc"]:
+            old = self._live.pop(address, None)
+            if old is not None:  # its free was not written down
+                self._freed[old] = self._completed[old] = row
+                self._segments.take(address)
+            self._add(address, size, row, stack)
+        elif action == self._requested:
+            life = self._live.pop(address, None)
+            if life is not None:
+                self._freed[life] = row
+                self._pending[address] = life
+                if not self._completes or action == CODE["free_completed"]:
+                    self._complete(address, row)
+        elif action == CODE["free_completed"]:
+            self._complete(address, row)
+        elif action == CODE["segment_alloc"]:
+            self._segments.add(address, size)
+        elif action == CODE["segment_free"]:
+            self._segments.remove(address)
+
+    def _complete(self, address: int, row: int) -> None:
+        life = self._pending.pop(address, None)
+        if life is not None:
+            self._completed[life] = row
+            self._segments.take(address)
+
+    def result(self) -> Lives:
+        """The lives, those alive at the end with the sizes that the snapshot states."""
+        columns = {name: np.frombuffer(values, np.int64) for name, values in self._columns.items()}
+        size = columns["size"].copy()
+        known = 0
+        for address, life in self._live.items():
+            block = self._end.get(address)
+            if block is not None:
+                size[life] = block[0]
+                known += block[0]
+        state = sum(size for size, _, _ in self._end.values())
+        replayed = int(size[list(self._live.values())].sum()) if self._live else 0
+        return Lives(
+            address=columns["address"],
+            requested=columns["requested"],
+            size=size,
+            born=columns["born"],
+            freed=np.frombuffer(self._freed, np.int64),
+            completed=np.frombuffer(self._completed, np.int64),
+            stack=columns["stack"],
+            n_events=self._n_events,
+            unexplained_bytes=(state - known) + (replayed - known),
+        )

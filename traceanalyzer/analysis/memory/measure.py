@@ -1,0 +1,275 @@
+"""All that a snapshot tells, as one value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.memory.categories import BEFORE, CATEGORIES, categories_of
+from traceanalyzer.analysis.memory.growth import growth_of
+from traceanalyzer.analysis.memory.lives import lives_of
+from traceanalyzer.analysis.memory.oom import oom_of
+from traceanalyzer.analysis.memory.phases import PHASES, peaks, site_of, timeline_of
+from traceanalyzer.analysis.memory.segments import held_at, reserved_curve
+from traceanalyzer.analysis.memory.whatif import Subject, scaling_with_batch, scenarios_of
+from traceanalyzer.figures import metric
+from traceanalyzer.snapshot import CODE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from traceanalyzer.analysis.memory.growth import Growth
+    from traceanalyzer.analysis.memory.lives import Lives
+    from traceanalyzer.analysis.memory.oom import Oom
+    from traceanalyzer.analysis.memory.phases import Timeline
+    from traceanalyzer.analysis.memory.whatif import Scenario
+    from traceanalyzer.snapshot import I64, DeviceMemory, Snapshot, Stack
+
+CONTRACT_PHASES = {"forward": "forward", "backward": "backward", "optimizer": "optimizer"}
+"""Names of `peak_phase`; the rest is other."""
+INFERRED = ("parameters", "gradients", "optimizer_state", "activations", "temporaries", "other")
+BEFORE_RECORDING = "(before recording)"
+MAX_PINS = 10
+CURVE_POINTS = 2000
+"""Points that a drawn curve keeps, its extremes among them."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """A line of the program at the peak."""
+
+    site: str = metric("innermost line of the program on the stack of the allocation")
+    category: str = metric("what it is of; inferred")
+    phase: str | None = metric("the phase that allocated it; null where no stacks were recorded")
+    bytes: int = metric("bytes allocated at the peak", "bytes")
+    allocations: int = metric("how many allocations they are")
+
+
+@dataclass(frozen=True)
+class Pin:
+    """A segment with holes and what keeps it from being given back."""
+
+    site: str = metric("line of the largest allocation in the segment")
+    category: str = metric("what that is of; inferred")
+    segment_bytes: int = metric("size of the segment", "bytes")
+    inactive_bytes: int = metric("holes in it", "bytes")
+    allocations: int = metric("allocations in it")
+
+
+@dataclass(frozen=True)
+class Fragmentation:
+    """At the peak, or where memory ran out. All in bytes."""
+
+    at: str
+    reserved_bytes: int
+    internal_bytes: int
+    inactive_bytes: int
+    pending_bytes: int
+    largest_free_block_bytes: int
+    releasable_bytes: int
+    pins: tuple[Pin, ...]
+
+
+@dataclass(frozen=True)
+class StepMemory:
+    """A step: what is allocated and reserved at its end, and the peak of each phase."""
+
+    index: int
+    end_bytes: int
+    end_reserved_bytes: int
+    peak_bytes: int
+    phase_peaks: dict[str, int]
+
+
+@dataclass(frozen=True)
+class MemoryOfDevice:
+    """One GPU. All in bytes."""
+
+    device: int
+    peak_bytes: int
+    peak_phase: str | None
+    peak_step: int | None
+    reserved_bytes: int
+    end_bytes: int
+    at_peak: dict[str, int]
+    inferred: tuple[str, ...]
+    """Categories of `at_peak` that are inferred."""
+    phase_peaks: dict[str, int]
+    sites: tuple[Site, ...]
+    steps: tuple[StepMemory, ...]
+    step_source: str
+    growth: Growth
+    fragmentation: Fragmentation
+    oom: Oom | None
+    scenarios: tuple[Scenario, ...]
+    events: int
+    unexplained_bytes: int
+    notes: tuple[str, ...]
+    curve: tuple[tuple[float, int, int], ...]
+    """(seconds since the first event, allocated, reserved), thinned out."""
+
+
+def measured(snapshot: Snapshot, ranks: int = 8) -> tuple[MemoryOfDevice, ...]:
+    """Every GPU of the snapshot that held memory."""
+    return tuple(_device(memory, snapshot, ranks) for memory in snapshot.devices)
+
+
+def _device(memory: DeviceMemory, snapshot: Snapshot, ranks: int) -> MemoryOfDevice:
+    lives = lives_of(memory, snapshot.settings)
+    timeline = timeline_of(memory.events, snapshot, memory.device)
+    categories = categories_of(lives, timeline, snapshot.stacks)
+    level, reserved = lives.level(), reserved_curve(memory)
+    moment = int(level.argmax())
+    peak = int(level[moment])
+    alive = lives.alive(moment)
+    growth = growth_of(lives, timeline, snapshot.stacks)
+    subject = Subject(memory, lives, timeline, categories, snapshot.stacks, ranks)
+    oom = oom_of(memory, lives, timeline, categories, growth, snapshot.stacks, scaling_with_batch(subject))
+    at_peak = np.bincount(categories[alive], lives.size[alive], len(CATEGORIES)).astype(np.int64)
+    by_phase = peaks(level, timeline)
+    held = int(reserved.max())
+    return MemoryOfDevice(
+        device=memory.device,
+        peak_bytes=peak,
+        peak_phase=_peak_phase(timeline, moment),
+        peak_step=_step_of(timeline, moment),
+        reserved_bytes=held,
+        end_bytes=int(level[-1]),
+        at_peak={name: int(at_peak[i]) for i, name in enumerate(CATEGORIES)},
+        inferred=INFERRED,
+        phase_peaks=_phase_peaks(by_phase, timeline),
+        sites=_sites(lives, alive, categories, timeline, snapshot.stacks),
+        steps=_steps(by_phase, timeline, level, reserved),
+        step_source=timeline.steps.source,
+        growth=growth,
+        fragmentation=_fragmentation(memory, lives, categories, snapshot.stacks, moment),
+        oom=oom,
+        scenarios=scenarios_of(subject, peak, held),
+        events=len(memory.events),
+        unexplained_bytes=lives.unexplained_bytes,
+        notes=_notes(memory, lives, timeline, categories, alive),
+        curve=_thinned(memory, level, reserved),
+    )
+
+
+def _peak_phase(timeline: Timeline, moment: int) -> str | None:
+    if not timeline.known or moment == 0:
+        return None
+    return CONTRACT_PHASES.get(PHASES[int(timeline.phase[moment - 1])], "other")
+
+
+def _step_of(timeline: Timeline, moment: int) -> int | None:
+    if not timeline.steps.ends or moment == 0:
+        return None
+    step = int(timeline.steps.of(np.array([moment - 1]))[0])
+    return step if step >= 0 else None
+
+
+def _phase_peaks(by_phase: Sequence[tuple[int, int, int]], timeline: Timeline) -> dict[str, int]:
+    """The peak of each phase over all steps; what comes before the first step is `other`."""
+    result: dict[str, int] = {}
+    if not timeline.known:
+        return result
+    for _, phase, value in by_phase:
+        result[PHASES[phase]] = max(result.get(PHASES[phase], 0), value)
+    return result
+
+
+def _steps(
+    by_phase: Sequence[tuple[int, int, int]], timeline: Timeline, level: I64, reserved: I64
+) -> tuple[StepMemory, ...]:
+    steps: dict[int, dict[str, int]] = {}
+    for step, phase, value in by_phase:
+        steps.setdefault(step, {})[PHASES[phase]] = value
+    return tuple(
+        StepMemory(k, int(level[end]), int(reserved[end]), max(steps.get(k, {"": 0}).values()), steps.get(k, {}))
+        for k, end in enumerate(timeline.steps.ends)
+    )
+
+
+def _sites(lives: Lives, alive: I64, categories: I64, timeline: Timeline, stacks: Sequence[Stack]) -> tuple[Site, ...]:
+    groups: dict[tuple[str, int, int], list[int]] = {}
+    names: dict[int, str] = {}
+    for life in alive.tolist():
+        stack, born = int(lives.stack[life]), int(lives.born[life])
+        if stack not in names:
+            names[stack] = site_of(stacks[stack])
+        phase = int(timeline.phase[born]) if born >= 0 else -1
+        site = names[stack] or (BEFORE_RECORDING if born < 0 else _unnamed(phase))
+        total = groups.setdefault((site, int(categories[life]), phase), [0, 0])
+        total[0] += int(lives.size[life])
+        total[1] += 1
+    found = [
+        Site(site, CATEGORIES[category], PHASES[phase] if phase >= 0 and timeline.known else None, *total)
+        for (site, category, phase), total in groups.items()
+    ]
+    return tuple(sorted(found, key=lambda site: -site.bytes))
+
+
+def _unnamed(phase: int) -> str:
+    return "(backward, no Python stack)" if PHASES[phase] == "backward" else "(no stack)"
+
+
+def _fragmentation(
+    memory: DeviceMemory, lives: Lives, categories: I64, stacks: Sequence[Stack], peak: int
+) -> Fragmentation:
+    failed = np.flatnonzero(memory.events.action == CODE["oom"])
+    moment = int(failed[-1]) if len(failed) else peak
+    held = held_at(memory, lives, moment)
+    allocated = int(lives.size[lives.alive(moment)].sum())
+    pins = [
+        Pin(
+            site_of(stacks[int(lives.stack[p.life])]) or "(no stack)",
+            CATEGORIES[int(categories[p.life])],
+            p.size,
+            p.inactive,
+            p.allocations,
+        )
+        for p in held.pinned[:MAX_PINS]
+    ]
+    return Fragmentation(
+        "oom" if len(failed) else "peak",
+        held.reserved,
+        held.internal,
+        held.inactive,
+        held.active - allocated,
+        held.largest_hole,
+        held.whole_free,
+        tuple(pins),
+    )
+
+
+def _notes(memory: DeviceMemory, lives: Lives, timeline: Timeline, categories: I64, alive: I64) -> tuple[str, ...]:
+    notes = []
+    before = int(lives.size[alive][categories[alive] == BEFORE].sum())
+    if not len(memory.events):
+        notes.append(
+            "No history was recorded: the figures are of the moment of the snapshot, not of the peak. Call "
+            "torch.cuda.memory._record_memory_history() before the model is made."
+        )
+    elif before:
+        notes.append(
+            f"{before:,} bytes were allocated before the recorded history begins and have no stack: record from before "
+            "the model is made, with more entries (max_entries)."
+        )
+    if len(memory.events) and not timeline.known:
+        notes.append("No stacks were recorded: phases and lines are not known.")
+    if lives.unexplained_bytes:
+        notes.append(f"{lives.unexplained_bytes:,} bytes of the snapshot's last state do not follow from its history.")
+    return tuple(notes)
+
+
+def _thinned(memory: DeviceMemory, level: I64, reserved: I64) -> tuple[tuple[float, int, int], ...]:
+    """The curve's highest point in each of many equal stretches of events."""
+    n = len(memory.events)
+    if not n:
+        return ()
+    edges = np.unique(np.linspace(0, n, min(n, CURVE_POINTS) + 1).astype(np.int64))
+    time = memory.events.time_us
+    points = []
+    for lo, hi in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+        at = lo + int(level[lo + 1 : hi + 1].argmax())
+        points.append((float(time[at] - time[0]) / 1e6, int(level[at + 1]), int(reserved[at + 1])))
+    return tuple(points)

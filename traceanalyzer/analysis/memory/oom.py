@@ -1,0 +1,237 @@
+"""Why an allocation failed: what was asked, what was there, what would have fitted, and who held the rest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from traceanalyzer.analysis.memory.categories import CATEGORIES, STATE
+from traceanalyzer.analysis.memory.phases import OPTIMIZER, PHASES, site_of
+from traceanalyzer.analysis.memory.segments import held_at, reserved_curve
+from traceanalyzer.figures import metric
+from traceanalyzer.snapshot import CODE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from traceanalyzer.analysis.memory.growth import Growth
+    from traceanalyzer.analysis.memory.lives import Lives
+    from traceanalyzer.analysis.memory.phases import Timeline
+    from traceanalyzer.analysis.memory.segments import Held
+    from traceanalyzer.snapshot import I64, DeviceMemory, Stack
+
+OomVerdict = Literal[
+    "fragmentation",
+    "leak",
+    "optimizer_state",
+    "large_allocation",
+    "activations",
+    "parameters",
+    "gradients",
+    "too_large",
+]
+
+LARGE_SHARE = 0.2
+"""Share of the usable memory from which one allocation is a cause of its own."""
+PAGE = 2 << 20
+"""What expandable segments grow by at least."""
+LARGE_REQUEST, LARGE_SEGMENT = 10 << 20, 20 << 20
+"""Requests of 1 to 10 MiB take a segment of 20 MiB (kMinLargeAlloc, kLargeBuffer)."""
+SMALL_REQUEST = 1 << 20
+MAX_CULPRITS = 5
+
+
+@dataclass(frozen=True)
+class Culprit:
+    """What held memory when it ran out."""
+
+    site: str = metric("innermost line of the program on the stack of the allocations")
+    category: str = metric("what they are of; inferred")
+    bytes: int = metric("bytes that they hold, or that they pin", "bytes")
+    allocations: int = metric("how many they are")
+
+
+@dataclass(frozen=True)
+class Oom:
+    """The last failed allocation. All in bytes."""
+
+    requested_bytes: int
+    device_free_bytes: int
+    """What the driver had free: less was allowed where a limit (a memory fraction) was set."""
+    usable_bytes: int
+    """What this process could hold at most: reserved and free, or the most it held under a limit."""
+    allocated_bytes: int
+    reserved_bytes: int
+    inactive_bytes: int
+    largest_free_block_bytes: int
+    missing_bytes: int
+    """What would still be missing without any fragmentation; 0 where fragmentation alone is at fault."""
+    is_limited: bool
+    phase: str | None
+    step: int | None
+    site: str
+    verdict: OomVerdict
+    fits_with_expandable_segments: bool
+    fits_without_top_culprit: bool
+    fits_with_batch_share: float | None
+    """Share of this batch whose activations and temporaries fit; None where nothing scales with it."""
+    culprits: tuple[Culprit, ...]
+    failures: int
+
+
+def oom_of(
+    memory: DeviceMemory,
+    lives: Lives,
+    timeline: Timeline,
+    categories: I64,
+    growth: Growth,
+    stacks: Sequence[Stack],
+    scaling: I64,
+) -> Oom | None:
+    """The verdict on the last `oom` entry; None where there is none. `scaling` are lives that go with the batch."""
+    events = memory.events
+    failed = np.flatnonzero(events.action == CODE["oom"])
+    if not len(failed):
+        return None
+    row = int(failed[-1])
+    held = held_at(memory, lives, row)
+    asked, free = int(events.size[row]), int(events.address[row])
+    is_limited = free >= _segment_for(asked)
+    reserved = reserved_curve(memory)
+    usable = int(reserved[: row + 1].max()) if is_limited else held.reserved + free
+    missing = max(held.active + _paged(asked) - usable, 0)
+    alive = lives.alive(row)
+    culprits = _culprits(lives, alive, categories, stacks)
+    site = site_of(stacks[int(events.stack[row])])
+    variable = int(lives.size[np.intersect1d(alive, scaling)].sum()) + asked
+    expandable = any(segment.is_expandable for segment in memory.segments)
+    largest = int(lives.size[alive].max()) if len(alive) else 0
+    verdict = _verdict(
+        row, asked, usable, missing, largest, lives, alive, timeline, categories, growth, fragmented=not expandable
+    )
+    return Oom(
+        requested_bytes=asked,
+        device_free_bytes=free,
+        usable_bytes=usable,
+        allocated_bytes=int(lives.size[alive].sum()),
+        reserved_bytes=held.reserved,
+        inactive_bytes=held.inactive,
+        largest_free_block_bytes=held.largest_hole,
+        missing_bytes=missing,
+        is_limited=is_limited,
+        phase=PHASES[int(timeline.phase[row])] if timeline.known else None,
+        step=max(int(timeline.steps.of(np.array([row]))[0]), 0) if timeline.steps.ends else None,
+        site=site,
+        verdict=verdict,
+        fits_with_expandable_segments=not expandable and missing == 0,
+        fits_without_top_culprit=bool(culprits) and missing <= culprits[0].bytes,
+        fits_with_batch_share=_batch_share(usable, held.active + asked - variable, variable),
+        culprits=_named(verdict, culprits, growth, held, lives, categories, stacks, site, asked),
+        failures=len(failed),
+    )
+
+
+def _segment_for(asked: int) -> int:
+    """What the allocator asks the driver for."""
+    if asked <= SMALL_REQUEST:
+        return PAGE
+    return LARGE_SEGMENT if asked < LARGE_REQUEST else _paged(asked)
+
+
+def _paged(size: int) -> int:
+    return -(-size // PAGE) * PAGE
+
+
+def _batch_share(usable: int, fixed: int, variable: int) -> float | None:
+    if variable <= 0 or fixed >= usable:
+        return None
+    return round(min((usable - fixed) / variable, 1.0), 4)
+
+
+def _verdict(
+    row: int,
+    asked: int,
+    usable: int,
+    missing: int,
+    largest: int,
+    lives: Lives,
+    alive: I64,
+    timeline: Timeline,
+    categories: I64,
+    growth: Growth,
+    *,
+    fragmented: bool,
+) -> OomVerdict:
+    if missing == 0 and fragmented:
+        return "fragmentation"
+    if growth.verdict == "leak" and sum(_leaked(growth)) >= missing:
+        return "leak"
+    if timeline.phase[row] == OPTIMIZER and _is_first_optimizer(row, timeline, categories, lives):
+        return "optimizer_state"
+    if max(asked, largest) >= LARGE_SHARE * usable:
+        return "large_allocation"
+    by_category = np.bincount(categories[alive], lives.size[alive], len(CATEGORIES))
+    top = CATEGORIES[int(by_category.argmax())] if len(alive) else "too_large"
+    if top in ("activations", "temporaries"):
+        return "activations"
+    return top if top in ("parameters", "gradients", "optimizer_state") else "too_large"  # type: ignore[return-value]
+
+
+def _leaked(growth: Growth) -> list[float]:
+    return [site.bytes_per_step * growth.steps for site in growth.sites]
+
+
+def _is_first_optimizer(row: int, timeline: Timeline, categories: I64, lives: Lives) -> bool:
+    """Whether no optimizer phase came to its end before: its state is being made."""
+    before = np.flatnonzero(timeline.phase[:row] != OPTIMIZER)
+    last_other = int(before[-1]) if len(before) else 0
+    earlier = (categories == STATE) & (lives.born >= 0) & (lives.born < last_other)
+    return not earlier.any()
+
+
+def _culprits(lives: Lives, alive: I64, categories: I64, stacks: Sequence[Stack]) -> list[Culprit]:
+    groups: dict[tuple[str, int], list[int]] = {}
+    for life in alive.tolist():
+        key = site_of(stacks[int(lives.stack[life])]), int(categories[life])
+        total = groups.setdefault(key, [0, 0])
+        total[0] += int(lives.size[life])
+        total[1] += 1
+    found = [Culprit(site, CATEGORIES[category], *total) for (site, category), total in groups.items()]
+    return sorted(found, key=lambda culprit: -culprit.bytes)
+
+
+def _named(
+    verdict: OomVerdict,
+    culprits: list[Culprit],
+    growth: Growth,
+    held: Held,
+    lives: Lives,
+    categories: I64,
+    stacks: Sequence[Stack],
+    site: str,
+    asked: int,
+) -> tuple[Culprit, ...]:
+    """The culprits of this verdict: what leaks, what pins the holes, or what is largest."""
+    if verdict == "leak":
+        named = [Culprit(s.site, "other", s.live_bytes, s.live_allocations) for s in growth.sites]
+    elif verdict == "fragmentation":
+        named = _pinning(held, lives, categories, stacks)
+    elif verdict == "large_allocation" and asked >= max((c.bytes for c in culprits), default=0) // 2:
+        named = [Culprit(site, "requested", asked, 1), *culprits]
+    else:
+        named = culprits
+    return tuple(named[:MAX_CULPRITS])
+
+
+def _pinning(held: Held, lives: Lives, categories: I64, stacks: Sequence[Stack]) -> list[Culprit]:
+    """Lines whose allocations keep segments with holes, with the bytes of those holes."""
+    groups: dict[tuple[str, int], list[int]] = {}
+    for segment in held.pinned:
+        key = site_of(stacks[int(lives.stack[segment.life])]), int(categories[segment.life])
+        total = groups.setdefault(key, [0, 0])
+        total[0] += segment.inactive
+        total[1] += 1
+    found = [Culprit(site, CATEGORIES[category], *total) for (site, category), total in groups.items()]
+    return sorted(found, key=lambda culprit: -culprit.bytes)

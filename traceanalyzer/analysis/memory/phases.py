@@ -1,0 +1,256 @@
+"""The phase and the step of every event of the history, from stacks and annotations.
+
+Stacks are the Python stacks of the thread that allocated. The backward pass runs on a thread of autograd's, which has
+none of Python (or begins inside torch/autograd), so that an event without a stack is of the backward where the
+program has one.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.snapshot import CODE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from traceanalyzer.snapshot import I8, I64, Events, Snapshot, Stack
+
+PHASES = ("forward", "backward", "optimizer", "zero_grad", "other")
+FORWARD, BACKWARD, OPTIMIZER, ZERO_GRAD, OTHER = range(5)
+PROGRAM, NO_STACK = 5, 6
+"""Labels of stacks that do not name their phase themselves."""
+MIN_STEPS = 3
+"""A stack that comes back less often is no sign of a step."""
+
+OPTIMIZER_FILE = re.compile(
+    r"(/optim/|/optimizers?/|optimizer\.py|/(fused_)?(adam|lamb|sgd|adagrad|lion|novograd)\w*\.py$)"
+)
+AUTOGRAD_FILE = re.compile(r"torch/(autograd|_functorch/_aot_autograd)/|torch/_tensor\.py$")
+CHECKPOINT_FILE = re.compile(r"torch/utils/checkpoint\.py$")
+ENGINE = re.compile(r"torch::autograd::(Engine|.*Backward)|PythonEngine|AccumulateGrad|_engine_run_backward")
+MODULE_FILE = re.compile(r"torch/nn/modules/module\.py$")
+TORCH_FILE = re.compile(
+    r"/torch/((nn|autograd|utils|distributed|optim|amp|cuda|func|fx|_\w+)/|_\w+\.py$|functional\.py$)"
+)
+LIBRARY = re.compile(
+    r"site-packages|dist-packages|/lib/python\d|^<|^\?\?$|^$|\.(cpp|cc|h|cu)$|/torchinductor_\w+/|" + TORCH_FILE.pattern
+)
+
+
+@dataclass(frozen=True)
+class Steps:
+    """`ends[k]` is the row of the history where step k ends and the next begins; the first one begins at `start`."""
+
+    start: int
+    ends: tuple[int, ...]
+    source: str
+    """What told the steps: annotation, optimizer, zero_grad, backward, stacks, none."""
+
+    def of(self, rows: I64) -> I64:
+        """The step of each row; -1 before the first, the number of steps after the last."""
+        step = np.searchsorted(np.array(self.ends, np.int64), rows, side="right")
+        return np.where(rows < self.start, -1, step)
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Phase of every event (index into PHASES) and the steps. `known` is False where nothing told a phase."""
+
+    phase: I64
+    steps: Steps
+    trains: bool
+    known: bool
+    quiet: tuple[tuple[int, int], ...] = ()
+    """(row, phase) of annotated phases that allocated nothing."""
+
+
+def label_of(stack: Stack) -> int:
+    """The phase that a stack is of, as far as it tells."""
+    if not stack:
+        return NO_STACK
+    found = PROGRAM
+    for frame in stack:
+        if frame.name in ("zero_grad", "_zero_grad"):
+            return ZERO_GRAD
+        if found == PROGRAM and OPTIMIZER_FILE.search(frame.file) and "torch/nn/" not in frame.file:
+            found = OPTIMIZER if frame.name not in ("__init__", "add_param_group") else OTHER
+        elif ENGINE.search(frame.name) or (frame.name == "backward" and AUTOGRAD_FILE.search(frame.file)):
+            return BACKWARD
+    root = stack[-1]
+    if found == PROGRAM and root.name != "<module>" and TORCH_FILE.search(root.file):
+        return BACKWARD  # a thread that begins inside PyTorch is autograd's
+    if found == PROGRAM and all("::" in frame.name or not frame.file.endswith(".py") for frame in stack):
+        return NO_STACK
+    return found
+
+
+def timeline_of(events: Events, snapshot: Snapshot, device: int) -> Timeline:
+    """Phases and steps of one GPU's history."""
+    labels = np.array([label_of(stack) for stack in snapshot.stacks], np.int8)
+    raw = labels[events.stack] if len(events) else np.empty(0, np.int8)
+    raw = np.where(_annotated(events, snapshot, device, "Optimizer.step#"), OPTIMIZER, raw)
+    raw = np.where(_annotated(events, snapshot, device, "Optimizer.zero_grad#"), ZERO_GRAD, raw)
+    has_backward = bool((raw == BACKWARD).any())
+    trains = has_backward or bool(((raw == OPTIMIZER) | (raw == ZERO_GRAD)).any())
+    named = bool((raw < NO_STACK).any())
+    phase = np.where(raw == NO_STACK, BACKWARD if trains and named else OTHER, raw)
+    phase = np.where(phase == PROGRAM, FORWARD, phase)
+    steps = steps_of(events, snapshot, device, raw)
+    rows = np.arange(len(events))
+    phase = np.where((rows < steps.start) & (phase == FORWARD), OTHER, phase)
+    return Timeline(phase, steps, trains, named, tuple(_quiet(events, snapshot, device)))
+
+
+def _quiet(events: Events, snapshot: Snapshot, device: int) -> Iterator[tuple[int, int]]:
+    for name, phase in (("Optimizer.step#", OPTIMIZER), ("Optimizer.zero_grad#", ZERO_GRAD)):
+        for start_us, end_us in _ranges(snapshot, device, name):
+            lo, hi = np.searchsorted(events.time_us, start_us), np.searchsorted(events.time_us, end_us, side="right")
+            if lo == hi and 0 < lo < len(events):
+                yield int(lo), phase
+
+
+def _annotated(
+    events: Events, snapshot: Snapshot, device: int, name: str
+) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Whether each event lies in an annotation whose name begins so."""
+    inside = np.zeros(len(events), bool)
+    for start_us, end_us in _ranges(snapshot, device, name):
+        lo, hi = np.searchsorted(events.time_us, start_us), np.searchsorted(events.time_us, end_us, side="right")
+        inside[lo:hi] = True
+    return inside
+
+
+def _ranges(snapshot: Snapshot, device: int, name: str) -> list[tuple[int, int]]:
+    begun: dict[str, list[int]] = {}
+    ranges = []
+    for a in snapshot.annotations:
+        if not a.name.startswith(name) or a.device not in (device, -1):
+            continue
+        if a.is_start:
+            begun.setdefault(a.name, []).append(a.time_us)
+        elif begun.get(a.name):
+            ranges.append((begun[a.name].pop(), a.time_us))
+    return sorted(ranges)
+
+
+def steps_of(events: Events, snapshot: Snapshot, device: int, labels: I8) -> Steps:
+    """The steps, by the best evidence that there is."""
+    profiled = _ranges(snapshot, device, "ProfilerStep#")
+    if len(profiled) >= MIN_STEPS:
+        rows = [int(np.searchsorted(events.time_us, end, side="right")) for _, end in profiled]
+        return Steps(int(np.searchsorted(events.time_us, profiled[0][0])), tuple(rows), "annotation")
+    optimizer = _ranges(snapshot, device, "Optimizer.step#")
+    if len(optimizer) > 1:
+        rows = [int(np.searchsorted(events.time_us, end, side="right")) for _, end in optimizer]
+        return _with_start(events, _past_zeroing(rows, labels), labels, "annotation")
+    runs = {"optimizer": _runs(labels, (OPTIMIZER, ZERO_GRAD)), "zero_grad": _runs(labels, (ZERO_GRAD,))}
+    if OPTIMIZER in labels:
+        source = max(runs, key=lambda name: len(runs[name]))
+        if len(runs[source]) > 1 or not len(_runs(labels, (BACKWARD, NO_STACK))) > 1:
+            return _with_start(events, runs[source], labels, source)
+    if len(runs["zero_grad"]) > 1:
+        return _with_start(events, runs["zero_grad"], labels, "zero_grad")
+    if BACKWARD in labels:
+        return _with_start(events, _runs(labels, (BACKWARD, NO_STACK)), labels, "backward")
+    return periodic_steps(events, labels)
+
+
+def _past_zeroing(rows: list[int], labels: I8) -> list[int]:
+    """The same ends, after the gradients that are freed right after them."""
+    result = []
+    for row in rows:
+        end = row
+        while end < len(labels) and labels[end] in (OPTIMIZER, ZERO_GRAD):
+            end += 1
+        result.append(end)
+    return result
+
+
+def _runs(labels: I8, wanted: tuple[int, ...]) -> list[int]:
+    """The ends of runs of these labels; what lies between two runs allocates in another phase."""
+    inside = np.isin(labels, wanted)
+    return (np.flatnonzero(inside[:-1] & ~inside[1:]) + 1).tolist() + (
+        [len(labels)] if len(inside) and inside[-1] else []
+    )
+
+
+def _with_start(events: Events, ends: list[int], labels: I8, source: str) -> Steps:
+    """Ends without doubles, runs joined that no allocation lies between, and the first step's beginning."""
+    allocates = np.cumsum((events.action == CODE["alloc"]) & (labels != ZERO_GRAD) & (labels != OPTIMIZER))
+    kept: list[int] = []
+    for end in ends:
+        between = allocates[min(end, len(labels)) - 1] - (allocates[kept[-1] - 1] if kept else 0)
+        if between > 0 or not kept:
+            kept.append(end)
+        else:
+            kept[-1] = end
+    if len(kept) < 1:
+        return Steps(0, (), "none")
+    return Steps(_first_start(events, kept), tuple(kept), source)
+
+
+def _first_start(events: Events, ends: list[int]) -> int:
+    """Where the first step begins: at the stack that the later ones begin with."""
+    if len(ends) > 1:
+        later = np.flatnonzero(events.action[ends[0] : ends[1]] == CODE["alloc"])
+        for row in later[:20].tolist():
+            same = np.flatnonzero(events.stack[: ends[0]] == events.stack[ends[0] + row])
+            if len(same):
+                return int(same[0])
+    return 0
+
+
+def periodic_steps(events: Events, labels: I8) -> Steps:
+    """Steps of a program without a backward, from allocations whose stacks come back in turn."""
+    rows = np.flatnonzero((events.action == CODE["alloc"]) & (labels == PROGRAM))
+    stacks = events.stack[rows]
+    kinds, counts = np.unique(stacks, return_counts=True)
+    often = counts >= MIN_STEPS
+    if not often.any():
+        return Steps(0, (), "none")
+    times, votes = np.unique(counts[often], return_counts=True)
+    count = int(times[np.argmax(votes)])
+    anchors = [np.flatnonzero(stacks == kind) for kind in kinds[counts == count]]
+    first = min(anchors, key=lambda at: int(at[0]))
+    starts = rows[first]
+    return Steps(int(starts[0]), (*starts[1:].tolist(), len(events)), "stacks")
+
+
+def site_of(stack: Stack) -> str:
+    """The line of the program that a stack is of: its innermost frame outside of libraries."""
+    for frame in stack:
+        if frame.file.endswith(".py") and not LIBRARY.search(frame.file):
+            return line_of(frame.file, frame.line, frame.name)
+    for frame in stack:
+        if frame.file.endswith(".py"):
+            return line_of(frame.file, frame.line, frame.name)
+    return line_of(stack[0].file, stack[0].line, stack[0].name) if stack else ""
+
+
+def line_of(file: str, line: int, name: str) -> str:
+    """A line of a program in few characters."""
+    return f"{file.rsplit('/', 1)[-1]}:{line} {name}"
+
+
+def peaks(level: I64, timeline: Timeline) -> Sequence[tuple[int, int, int]]:
+    """(step, phase, bytes): the most allocated in each phase of each step, the level it begins with included."""
+    n = len(timeline.phase)
+    if not n:
+        return []
+    step = timeline.steps.of(np.arange(n))
+    key = step * len(PHASES) + timeline.phase
+    starts = np.concatenate(([0], np.flatnonzero(np.diff(key)) + 1))
+    best: dict[tuple[int, int], int] = {}
+    highest = np.maximum(np.maximum.reduceat(level[1:], starts), level[starts])
+    for start, value in zip(starts.tolist(), highest.tolist(), strict=True):
+        at = int(step[start]), int(timeline.phase[start])
+        best[at] = max(best.get(at, 0), value)
+    for row, phase in timeline.quiet:
+        at = int(step[row - 1]), phase
+        best[at] = max(best.get(at, 0), int(level[row]))
+    return [(step, phase, value) for (step, phase), value in best.items()]

@@ -1,0 +1,261 @@
+"""Predicted peaks: the lives with one thing changed, added up again."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.memory.categories import ACTIVATIONS, GRADIENTS, PARAMETERS, STATE, TEMPORARIES
+from traceanalyzer.analysis.memory.checkpointing import checkpointed, repeated_block
+from traceanalyzer.analysis.memory.lives import curve
+from traceanalyzer.analysis.memory.phases import BACKWARD, FORWARD, OPTIMIZER, site_of
+from traceanalyzer.figures import metric
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from traceanalyzer.analysis.memory.checkpointing import Block
+    from traceanalyzer.analysis.memory.lives import Lives
+    from traceanalyzer.analysis.memory.phases import Timeline
+    from traceanalyzer.snapshot import I64, DeviceMemory, Stack
+
+CHUNKS = 8
+"""Pieces of the loss: the rows of one are then an eighth, and more would save little more."""
+LARGE_LOSS = 0.05
+"""Share of the peak from which the loss's largest tensor is worth cutting up."""
+BATCHES = (0.5, 2.0)
+FOREACH = re.compile(r"_multi_tensor|_foreach")
+LOSS = re.compile(r"cross_entropy|nll_loss|log_softmax|^softmax$|kl_div|ctc_loss|logits")
+RESERVED_ROUNDING = 2 << 20
+"""Expandable segments grow by pages of this size."""
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One change and the peak that it would lead to."""
+
+    id: str = metric("name of the scenario")
+    remedy: str = metric("the change of the program")
+    change: str = metric("what is different")
+    peak_bytes: int = metric("predicted most bytes allocated", "bytes")
+    basis: str = metric("what the prediction assumes")
+    extra_forward_share: float = metric(
+        "part of the forward pass that runs a second time: what the memory costs in time", "share", default=0.0
+    )
+    reserved_bytes: int | None = metric(
+        "predicted most bytes reserved; null where that is not known", "bytes", default=None
+    )
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What scenarios are made of."""
+
+    memory: DeviceMemory
+    lives: Lives
+    timeline: Timeline
+    categories: I64
+    stacks: Sequence[Stack]
+    ranks: int = 8
+    phase: I64 = field(init=False)
+
+    def __post_init__(self) -> None:
+        lives = self.lives
+        phase = np.full(len(lives), -1, np.int64)
+        if lives.n_events:
+            phase = np.where(lives.born >= 0, self.timeline.phase[np.maximum(lives.born, 0)], -1)
+        object.__setattr__(self, "phase", phase)
+
+    def peak(self, size: I64) -> int:
+        """The peak with other sizes."""
+        return int(curve(self.lives.n_events, self.lives.born, self.lives.freed, size).max())
+
+
+def scaling_with_batch(subject: Subject) -> I64:
+    """Lives whose size goes with the batch: activations and temporaries, without casts and gradients of weights."""
+    lives, categories = subject.lives, subject.categories
+    weights = lives.requested[(categories == PARAMETERS) | (categories == GRADIENTS)]
+    of_batch = np.isin(categories, (ACTIVATIONS, TEMPORARIES)) & np.isin(subject.phase, (FORWARD, BACKWARD))
+    is_cast = (subject.phase == FORWARD) & np.isin(lives.requested, weights // 2)
+    is_gradient = (subject.phase == BACKWARD) & np.isin(lives.requested, np.concatenate((weights, weights // 2)))
+    return np.flatnonzero(of_batch & ~is_cast & ~is_gradient)
+
+
+def scenarios_of(subject: Subject, peak: int, reserved: int) -> tuple[Scenario, ...]:
+    """Every scenario that the recording has the means for, the lowest peak first; those without effect left out."""
+    found = [make(subject, peak) for make in (_fused_optimizer, _set_to_none, _chunked_loss, _bf16_states, _checkpoint)]
+    found += [*_sharded(subject), *_batches(subject)]
+    kept = [s for s in found if s is not None and s.peak_bytes != peak]
+    expandable = _expandable(subject, peak, reserved)
+    return (*sorted(kept, key=lambda s: s.peak_bytes), *([expandable] if expandable else []))
+
+
+def _fused_optimizer(subject: Subject, _: int) -> Scenario | None:
+    foreach = np.array([any(FOREACH.search(f.name) for f in stack) for stack in subject.stacks])
+    gone = (subject.categories == TEMPORARIES) & (subject.phase == OPTIMIZER) & foreach[subject.lives.stack]
+    if not gone.any():
+        return None
+    peak = subject.peak(np.where(gone, 0, subject.lives.size))
+    return Scenario(
+        "fused-optimizer", "fused_optimizer", "fused=True for the optimizer", peak,
+        "the temporaries of the foreach optimizer left out of the replay",
+    )  # fmt: skip
+
+
+def _bf16_states(subject: Subject, _: int) -> Scenario | None:
+    state = subject.categories == STATE
+    if not state.any():
+        return None
+    return Scenario(
+        "bf16-states", "low_precision", "optimizer state in bf16 in place of fp32",
+        subject.peak(np.where(state, subject.lives.size // 2, subject.lives.size)), "optimizer state at half its size",
+    )  # fmt: skip
+
+
+def _sharded(subject: Subject) -> list[Scenario]:
+    """ZeRO's three stages: state, then gradients, then parameters over the ranks."""
+    stages = (
+        ("shard-optimizer", (STATE,), "optimizer state"),
+        ("shard-gradients", (STATE, GRADIENTS), "optimizer state and gradients"),
+        ("shard-parameters", (STATE, GRADIENTS, PARAMETERS), "optimizer state, gradients and parameters"),
+    )
+    result = []
+    size, ranks = subject.lives.size, subject.ranks
+    if not (subject.categories == STATE).any():
+        return []
+    for id_, parts, what in stages:
+        shared = np.isin(subject.categories, parts)
+        peak = subject.peak(np.where(shared, -(-size // ranks), size))
+        gathered = int(size[subject.categories == PARAMETERS].max(initial=0)) if PARAMETERS in parts else 0
+        result.append(
+            Scenario(
+                f"{id_}-{ranks}",
+                "shard",
+                f"{what} sharded over {ranks} ranks",
+                peak + gathered,
+                f"{what} at 1/{ranks}" + (", the largest parameter gathered" if gathered else ""),
+            )
+        )
+    return result
+
+
+def _batches(subject: Subject) -> list[Scenario]:
+    rows = scaling_with_batch(subject)
+    if not len(rows):
+        return []
+    result = []
+    for factor in BATCHES:
+        size = subject.lives.size.copy()
+        size[rows] = (size[rows] * factor).astype(np.int64)
+        result.append(
+            Scenario(
+                f"batch-x{factor:g}",
+                "larger_batch" if factor > 1 else "smaller_batch",
+                f"{factor:g} times the batch",
+                subject.peak(size),
+                "activations and temporaries go with the batch; weights, gradients and state do not",
+            )
+        )
+    return result
+
+
+def _set_to_none(subject: Subject, peak: int) -> Scenario | None:
+    """Gradients that outlive the step, freed at its end and made again in the next backward."""
+    lives, steps = subject.lives, subject.timeline.steps
+    if not steps.ends:
+        return None
+    step = steps.of(np.arange(lives.n_events))
+    born_step = step[np.maximum(lives.born, 0)]
+    last = np.where(lives.freed >= lives.n_events, step[-1], step[np.minimum(lives.freed, lives.n_events - 1)])
+    kept = np.flatnonzero((subject.categories == GRADIENTS) & (subject.phase == BACKWARD) & (last > born_step))
+    gradients = int(lives.size[subject.categories == GRADIENTS].sum())
+    if int(lives.size[kept].sum()) < 0.5 * max(gradients, 1):
+        return None
+    born, freed, size = [np.delete(column, kept) for column in (lives.born, lives.freed, lives.size)]
+    spans = _backward_spans(subject, step)
+    extra: list[tuple[int, int, int]] = []
+    for life in kept.tolist():
+        lo, hi = spans.get(int(born_step[life]), (int(lives.born[life]), int(lives.born[life]) + 1))
+        place = (int(lives.born[life]) - lo) / max(hi - lo, 1)
+        for k in range(int(born_step[life]), int(last[life]) + 1):
+            if k in spans:
+                begin = int(spans[k][0] + place * (spans[k][1] - spans[k][0]))
+                end = steps.ends[k] - 1 if k < len(steps.ends) else lives.n_events
+                extra.append((begin, min(end, int(lives.freed[life])), int(lives.size[life])))
+    more = np.array(extra, np.int64).reshape(-1, 3)
+    predicted = curve(
+        lives.n_events,
+        np.concatenate((born, more[:, 0])),
+        np.concatenate((freed, more[:, 1])),
+        np.concatenate((size, more[:, 2])),
+    ).max()
+    return Scenario(
+        "set-to-none", "avoid_allocations", "zero_grad(set_to_none=True), its default", min(int(predicted), peak),
+        "gradients freed at each step's end and made again in the backward",
+    )  # fmt: skip
+
+
+def _backward_spans(subject: Subject, step: I64) -> dict[int, tuple[int, int]]:
+    rows = np.flatnonzero(subject.timeline.phase == BACKWARD)
+    spans: dict[int, tuple[int, int]] = {}
+    for k in np.unique(step[rows]).tolist():
+        mine = rows[step[rows] == k]
+        spans[k] = int(mine[0]), int(mine[-1]) + 1
+    return spans
+
+
+def _chunked_loss(subject: Subject, peak: int) -> Scenario | None:
+    """The loss and its gradient, row block by row block, made again in the backward."""
+    lives = subject.lives
+    of_loss = np.array([any(LOSS.search(frame.name) for frame in stack[:4]) for stack in subject.stacks])
+    candidates = of_loss[lives.stack] & (subject.phase == FORWARD)
+    if not candidates.any():
+        return None
+    largest = int(lives.requested[candidates].max())
+    if largest < LARGE_LOSS * peak:
+        return None
+    of_batch = np.isin(subject.categories, (ACTIVATIONS, TEMPORARIES)) & np.isin(subject.phase, (FORWARD, BACKWARD))
+    family = of_batch & np.isin(lives.requested, (largest, largest // 2, largest * 2))
+    site = site_of(subject.stacks[int(lives.stack[np.flatnonzero(candidates)[lives.requested[candidates].argmax()]])])
+    return Scenario(
+        "chunked-loss", "chunked_loss", f"loss ({site}) in {CHUNKS} chunks of rows, each checkpointed",
+        subject.peak(np.where(family, lives.size // CHUNKS, lives.size)),
+        f"tensors of the logits' size at 1/{CHUNKS}; the logits are computed a second time",
+    )  # fmt: skip
+
+
+def _checkpoint(subject: Subject, _: int) -> Scenario | None:
+    block = repeated_block(subject.lives, subject.timeline, subject.categories, subject.stacks)
+    if block is None:
+        return None
+    born, freed, size = checkpointed(subject.lives, block)
+    return Scenario(
+        "checkpoint", "checkpoint", f"activation checkpointing of {block.site} ({block.instances_per_step:g} a step)",
+        int(curve(subject.lives.n_events, born, freed, size).max()),
+        "each block keeps its output; the rest lives again in its own backward",
+        _share_of_forward(subject, block),
+    )  # fmt: skip
+
+
+def _share_of_forward(subject: Subject, block: Block) -> float:
+    """Part of the forward's activation bytes that the blocks make, as the part of it that runs again."""
+    mine = int(subject.lives.size[block.lives].sum())
+    total = int(subject.lives.size[(subject.categories == ACTIVATIONS) & (subject.phase == FORWARD)].sum())
+    return mine / total if total else 0.0
+
+
+def _expandable(subject: Subject, peak: int, reserved: int) -> Scenario | None:
+    if any(segment.is_expandable for segment in subject.memory.segments):
+        return None
+    page = RESERVED_ROUNDING
+    streams = max(len({segment.stream for segment in subject.memory.segments}), 1)
+    predicted = -(-peak // page) * page + 2 * streams * page
+    if predicted >= reserved:
+        return None
+    return Scenario(
+        "expandable-segments", "expandable_segments", "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True", peak,
+        "segments grow page by page: little is reserved beyond what is allocated", reserved_bytes=predicted,
+    )  # fmt: skip

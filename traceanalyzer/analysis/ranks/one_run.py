@@ -1,0 +1,55 @@
+"""Refuses recordings that are not ranks of one run: figures of one of them would be taken for those of all."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from traceanalyzer.analysis.ranks.compare import why_not_one_run
+from traceanalyzer.analysis.time.extent import extent
+from traceanalyzer.errors import SeveralRunsError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from traceanalyzer.analysis.joined.linked import Linked
+    from traceanalyzer.trace import Trace
+
+_OF_A_RANK = re.compile(r"\.(?:part|pid)\d+")
+"""What `collect` adds to the name of a rank's second recording."""
+NAMED = 4
+
+
+def refuse_several_runs(recordings: Sequence[Linked]) -> None:
+    """Raises SeveralRunsError where several files are no ranks of one run, saying why and what to do.
+
+    Processes in one file belong together, and so do a rank's recordings in one capture.
+    """
+    sources = list(dict.fromkeys(_source(linked.trace) for linked in recordings))
+    if len(sources) < 2:
+        return
+    doubt = why_not_one_run(recordings) or _unranked([linked.trace for linked in recordings])
+    if doubt:
+        names = list(dict.fromkeys(linked.trace.path for linked in recordings))
+        shown = ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
+        raise SeveralRunsError(
+            f"{len(names)} recordings that are not one run ({doubt}): {shown}; "
+            f"name the files of one run, or compare two: traceanalyzer compare {names[0]} {names[1]}"
+        )
+
+
+def _source(trace: Trace) -> str:
+    path = Path(trace.path)
+    return str(path.parent / _OF_A_RANK.sub("", path.name))
+
+
+def _unranked(traces: Sequence[Trace]) -> str:
+    """What tells that recordings without a rank are no processes of one run: they ran one after the other."""
+    if any(trace.rank is not None for trace in traces):
+        return ""
+    if all(trace.only_step_times for trace in traces):
+        return "neither says its rank, and logs of step times do not say when they were written"
+    spans = [(extent(t.host_ranges, t.api_calls, t.device_ops), t.epoch_ns) for t in traces]
+    begin, end = max(s[0] + epoch for s, epoch in spans), min(s[1] + epoch for s, epoch in spans)
+    return "neither says its rank, and they were recorded one after the other" if begin > end else ""

@@ -1,0 +1,103 @@
+"""`traceanalyzer memory`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from traceanalyzer.cli.options import REPORT_FORMATS, output_options, redact_options
+
+if TYPE_CHECKING:
+    import re
+
+    from traceanalyzer.cli.options import Output
+    from traceanalyzer.report.memory.model import MemoryReport
+    from traceanalyzer.snapshot import Snapshot
+
+RANKS = 8
+PERMILLE = 1000
+
+
+@click.command(short_help="Say what fills GPU memory, and why it ran out.")
+@click.argument("snapshot", type=click.Path(path_type=Path))
+@click.argument("trace", required=False, type=click.Path())
+@click.option(
+    "--other", type=click.Path(path_type=Path), metavar="SNAPSHOT", help="Compare with another snapshot, line by line."
+)
+@click.option(
+    "--ranks", type=click.IntRange(min=2), default=RANKS, show_default=True, metavar="N",
+    help="Ranks to predict sharding over.",
+)  # fmt: skip
+@redact_options()
+@output_options(REPORT_FORMATS)
+def memory(
+    snapshot: Path,
+    trace: str | None,
+    other: Path | None,
+    ranks: int,
+    redact: bool,
+    hidden_names: list[re.Pattern[str]],
+    format_: str | None,
+    file: Path | None,
+) -> None:
+    """Say what fills GPU memory at the peak, what grows, and why memory ran out.
+
+    \b
+    Examples:
+      traceanalyzer memory snapshot.pickle
+      traceanalyzer memory snapshot.pickle trace.json.gz --format json
+      traceanalyzer memory before.pickle --other after.pickle
+
+    SNAPSHOT is what torch.cuda.memory._dump_snapshot wrote. It is interpreted, never unpickled: nothing in it can run.
+    The ledger at the peak adds up to the byte, by phase, category and line of the program. Each predicted peak replays
+    every allocation with one thing changed. TRACE adds what a change costs in time.
+    """
+    from traceanalyzer.cli.options import output_of
+    from traceanalyzer.cli.output import check_writable, write
+
+    named = [str(path) for path in (snapshot, trace, other) if path is not None]
+    output = output_of(format_, file, REPORT_FORMATS, named)
+    check_writable(output.file)
+    report = _report(snapshot, trace, other, ranks)
+    if redact or hidden_names:
+        from traceanalyzer.report.memory.redact import redacted
+
+        report = redacted(report, hidden_names)
+    write(_drawn(report, output), output.file)
+
+
+def _report(snapshot: Path, trace: str | None, other: Path | None, ranks: int) -> MemoryReport:
+    from traceanalyzer.cli.read import read
+    from traceanalyzer.report.memory.build import memory_report
+
+    second = None if other is None else _read(other)
+    return memory_report(_read(snapshot), None if trace is None else read([trace]), second, ranks)
+
+
+def _read(path: Path) -> Snapshot:
+    from traceanalyzer.cli.progress import progress
+    from traceanalyzer.ingest.memory.snapshot import read_snapshot
+
+    with progress("Reading") as report_progress:
+        return read_snapshot(path, lambda share: report_progress(round(share * PERMILLE), PERMILLE))
+
+
+def _drawn(report: MemoryReport, output: Output) -> str:
+    from traceanalyzer.cli.output import terminal_width, with_colour
+
+    if output.format == "json":
+        from traceanalyzer.report.json import dump
+        from traceanalyzer.report.memory.model import as_document
+
+        return dump(as_document(report))
+    if output.format == "html":
+        from traceanalyzer.report.memory.html import render_html
+
+        return render_html(report)
+    from traceanalyzer.report.memory.render import render_markdown, render_terminal
+
+    if output.format == "markdown":
+        return render_markdown(report)
+    return render_terminal(report, terminal_width(), with_colour(output.file))

@@ -1,0 +1,252 @@
+"""What a memory snapshot's figures mean: findings with evidence, and remedies with the peak they lead to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from traceanalyzer.diagnosis.finding import Evidence
+from traceanalyzer.figures import metric
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from traceanalyzer.analysis.memory.measure import MemoryOfDevice, Site
+    from traceanalyzer.analysis.memory.oom import Oom
+    from traceanalyzer.analysis.memory.whatif import Scenario
+    from traceanalyzer.diagnosis.finding import BottleneckClass, Severity
+
+LEAST_GAIN = 0.02
+"""Share of the peak that a remedy has to bring to be recommended."""
+FRAGMENTED = 0.2
+"""Share of the reserved bytes, at the peak of the allocated ones, from which holes are worth a finding."""
+LEAST_HOLES = 256 << 20
+"""Bytes in holes below which no GPU of today runs out because of them."""
+LARGE_SHARE = 0.1
+"""Share of the peak from which one part of it is worth a finding of its own."""
+MAX_EVIDENCE = 6
+ADVISED = ("fused-optimizer", "set-to-none", "chunked-loss", "checkpoint")
+"""Scenarios that change the program alone, not the model's numbers, its batch or its machines: in this order where
+they are equal."""
+OOM_TITLES = {
+    "fragmentation": "Out of memory because of fragmentation: enough was free, in holes too small",
+    "leak": "Out of memory because of a leak: allocations of one line are never freed",
+    "optimizer_state": "Out of memory at the first optimizer step: its state does not fit",
+    "large_allocation": "Out of memory because of one large allocation",
+    "activations": "Out of memory: activations and temporaries of this batch do not fit",
+    "parameters": "Out of memory: the parameters leave no room",
+    "gradients": "Out of memory: gradients beside the parameters leave no room",
+    "too_large": "Out of memory: what lives across steps leaves no room",
+}
+
+
+@dataclass(frozen=True)
+class MemoryFinding:
+    """Something that costs memory, with the evidence."""
+
+    id: str = metric("name of the finding, for `explain`")
+    cls: BottleneckClass = metric("class of bottleneck that it speaks for")
+    title: str = metric("the finding in a sentence")
+    severity: Severity = metric("by its share of the peak")
+    headroom_ms: float | None = metric("null: a snapshot says nothing of time", "ms")
+    headroom_bytes: int | None = metric("bytes that removing the cause would save at most", "bytes")
+    device: int = metric("CUDA ordinal of the GPU")
+    evidence: list[Evidence] = metric("what supports it")
+
+
+@dataclass(frozen=True)
+class MemoryRecommendation:
+    """A remedy and the peak that it would lead to."""
+
+    id: str = metric("name of the finding that it is against, and of the remedy")
+    remedy: str = metric("the change of the program")
+    cls: BottleneckClass = metric("class of bottleneck of that finding")
+    action: str = metric("what to do")
+    device: int = metric("CUDA ordinal of the GPU")
+    predicted_peak_bytes: int = metric("most bytes allocated with it", "bytes")
+    predicted_reserved_bytes: int | None = metric("most bytes reserved with it; null where that is not known", "bytes")
+    saved_bytes: int = metric("bytes that the peak, or what is reserved, goes down by", "bytes")
+    predicted_step_ms: float | None = metric("step time with it; null without a trace, or where it is unknown", "ms")
+    low_ms: float | None = metric("low end of that; null where it is unknown", "ms")
+    high_ms: float | None = metric("high end of that; null where it is unknown", "ms")
+    predicted_speedup: float | None = metric("step time before it over the one after it; null where it is unknown")
+    basis: str = metric("how that was estimated")
+
+
+def findings_of(devices: Sequence[MemoryOfDevice]) -> list[MemoryFinding]:
+    """All findings: failures first, then by bytes."""
+    found = [finding for device in devices for finding in _of_device(device)]
+    return sorted(found, key=lambda f: (not f.id.startswith("oom"), f.id != "memory-leak", -(f.headroom_bytes or 0)))
+
+
+def _of_device(device: MemoryOfDevice) -> Iterator[MemoryFinding]:
+    if device.oom is not None:
+        yield _oom(device, device.oom)
+    yield from _growth(device)
+    yield from _fragmentation(device)
+    gains = {s.id: device.peak_bytes - s.peak_bytes for s in device.scenarios}
+    for id_, (scenario, title) in _CAUSES.items():
+        gain = gains.get(scenario, 0)
+        if gain >= LEAST_GAIN * device.peak_bytes:
+            yield _finding(device, id_, title, gain, [_peak(device), *_parts(device, _PARTS[id_])])
+    activations = device.at_peak["activations"]
+    if activations >= LARGE_SHARE * device.peak_bytes:
+        evidence = [_peak(device), *_parts(device, ("activations",))]
+        yield _finding(
+            device, "memory-activations", "Activations kept for the backward fill the peak", activations, evidence
+        )
+    before = device.at_peak["before_recording"]
+    if before >= LARGE_SHARE * device.peak_bytes:
+        evidence = [Evidence("before recording", before, "bytes", "of the peak, without a stack")]
+        yield _finding(
+            device, "memory-before-recording", "Much was allocated before the recording began", None, evidence
+        )
+
+
+_CAUSES = {
+    "memory-optimizer-temporaries": (
+        "fused-optimizer",
+        "The foreach optimizer's temporaries, as large as the parameters, set the peak",
+    ),
+    "memory-kept-gradients": ("set-to-none", "Gradients stay allocated through the forward pass"),
+    "memory-large-loss": ("chunked-loss", "The loss works on tensors as large as all logits at once"),
+}
+_PARTS = {
+    "memory-optimizer-temporaries": ("temporaries", "optimizer_state"),
+    "memory-kept-gradients": ("gradients",),
+    "memory-large-loss": ("activations", "temporaries"),
+}
+
+
+def _finding(
+    device: MemoryOfDevice, id_: str, title: str, saved: int | None, evidence: list[Evidence]
+) -> MemoryFinding:
+    share = (saved or 0) / max(device.peak_bytes, 1)
+    severity: Severity = "info" if saved is None else "high" if share >= 0.2 else "medium" if share >= 0.05 else "low"
+    return MemoryFinding(id_, "memory", title, severity, None, saved, device.device, evidence[:MAX_EVIDENCE])
+
+
+def _peak(device: MemoryOfDevice) -> Evidence:
+    where = f"in the {device.peak_phase} phase" if device.peak_phase else "over the recorded history"
+    return Evidence("peak allocated", device.peak_bytes, "bytes", where)
+
+
+def _parts(device: MemoryOfDevice, categories: Sequence[str]) -> list[Evidence]:
+    sites = [site for site in device.sites if site.category in categories]
+    return [Evidence(site.category.replace("_", " "), site.bytes, "bytes", _place(site)) for site in sites]
+
+
+def _place(site: Site) -> str:
+    made = f", made in the {site.phase} phase" if site.phase else ""
+    return f"{site.site}{made}, {site.allocations:,} allocations"
+
+
+def _oom(device: MemoryOfDevice, oom: Oom) -> MemoryFinding:
+    under = "the limit that was set" if oom.is_limited else "the GPU"
+    evidence = [
+        Evidence("asked for", oom.requested_bytes, "bytes", oom.site or "no stack"),
+        Evidence("largest hole", oom.largest_free_block_bytes, "bytes", "in the reserved segments"),
+        Evidence("inactive", oom.inactive_bytes, "bytes", f"of {oom.reserved_bytes:,} bytes reserved"),
+        Evidence("usable", oom.usable_bytes, "bytes", f"at most, under {under}"),
+        Evidence("missing", oom.missing_bytes, "bytes", "without any fragmentation"),
+        *(Evidence(f"held: {c.category.replace('_', ' ')}", c.bytes, "bytes", c.site) for c in oom.culprits),
+    ]
+    return MemoryFinding(
+        f"oom-{oom.verdict.replace('_', '-')}", "memory", OOM_TITLES[oom.verdict], "high", None,
+        oom.culprits[0].bytes if oom.culprits else None, device.device, evidence,
+    )  # fmt: skip
+
+
+def _growth(device: MemoryOfDevice) -> Iterator[MemoryFinding]:
+    growth = device.growth
+    if growth.verdict not in ("leak", "growth") or growth.bytes_per_step is None:
+        return
+    evidence = [
+        Evidence("growth", round(growth.bytes_per_step), "bytes", f"a step, over {growth.steps:,} steps"),
+        *(
+            Evidence(
+                "of it", round(site.bytes_per_step), "bytes", f"{site.site}, {site.allocations_per_step:g} more a step"
+            )
+            for site in growth.sites
+        ),
+    ]
+    kept = sum(site.live_bytes for site in growth.sites)
+    if growth.verdict == "leak":
+        yield _finding(device, "memory-leak", "Memory leaks: a line's allocations pile up step by step", kept, evidence)
+    else:
+        yield _finding(device, "memory-growth", "A tensor grows from step to step", kept, evidence)
+
+
+def _fragmentation(device: MemoryOfDevice) -> Iterator[MemoryFinding]:
+    held = device.fragmentation
+    holes = held.inactive_bytes - held.releasable_bytes
+    if holes < max(FRAGMENTED * held.reserved_bytes, LEAST_HOLES) or (
+        device.oom and device.oom.verdict == "fragmentation"
+    ):
+        return
+    evidence = [
+        Evidence("reserved", held.reserved_bytes, "bytes", f"at the {held.at}"),
+        Evidence("inactive in segments in use", holes, "bytes", "cannot be given back"),
+        Evidence("largest hole", held.largest_free_block_bytes, "bytes", "what fits without a new segment"),
+        *(Evidence("pinned by", pin.inactive_bytes, "bytes", f"{pin.site} ({pin.category})") for pin in held.pins),
+    ]
+    yield _finding(device, "memory-fragmentation", "Holes in segments in use cannot be given back", holes, evidence)
+
+
+def recommendations_of(
+    devices: Sequence[MemoryOfDevice], forward_ms: float | None = None, step_ms: float | None = None
+) -> list[MemoryRecommendation]:
+    """Remedies against what was found, the lowest predicted peak first. Times where a trace has them."""
+    advice = [a for device in devices for a in _advice(device, forward_ms, step_ms)]
+    return sorted(advice, key=lambda a: -a.saved_bytes)
+
+
+_AGAINST = {
+    "fused-optimizer": "memory-optimizer-temporaries",
+    "set-to-none": "memory-kept-gradients",
+    "chunked-loss": "memory-large-loss",
+    "checkpoint": "memory-activations",
+}
+
+
+def _advice(device: MemoryOfDevice, forward_ms: float | None, step_ms: float | None) -> Iterator[MemoryRecommendation]:
+    for scenario in device.scenarios:
+        saved = device.peak_bytes - scenario.peak_bytes
+        if scenario.id in ADVISED and saved >= LEAST_GAIN * device.peak_bytes:
+            yield _recommendation(device, scenario, _AGAINST[scenario.id], saved, forward_ms, step_ms)
+        elif scenario.id == "expandable-segments" and scenario.reserved_bytes is not None:
+            against = (
+                "oom-fragmentation" if device.oom and device.oom.verdict == "fragmentation" else "memory-fragmentation"
+            )
+            less = device.reserved_bytes - scenario.reserved_bytes
+            if against.startswith("oom") or less >= max(FRAGMENTED * device.reserved_bytes, LEAST_HOLES):
+                yield _recommendation(device, scenario, against, less, None, None)
+    growth = device.growth
+    if growth.verdict == "leak" and growth.sites:
+        kept = sum(
+            site.live_bytes - round(site.bytes_per_step) for site in growth.sites if site.allocations_per_step > 0
+        )
+        yield MemoryRecommendation(
+            "memory-leak-free_tensors", "free_tensors", "memory",
+            f"keep no tensor of {growth.sites[0].site} across steps: store .item() or .detach().cpu()",
+            device.device, device.peak_bytes - max(kept, 0), None, max(kept, 0), None, None, None, None,
+            "what the growing lines hold at the end, less one step's",
+        )  # fmt: skip
+
+
+def _recommendation(
+    device: MemoryOfDevice,
+    scenario: Scenario,
+    against: str,
+    saved: int,
+    forward_ms: float | None,
+    step_ms: float | None,
+) -> MemoryRecommendation:
+    step = None
+    if scenario.extra_forward_share and forward_ms is not None and step_ms is not None:
+        step = step_ms + scenario.extra_forward_share * forward_ms
+    return MemoryRecommendation(
+        f"{against}-{scenario.remedy}", scenario.remedy, "memory", scenario.change, device.device,
+        scenario.peak_bytes, scenario.reserved_bytes, saved, step, None, None,
+        step_ms / step if step and step_ms else None, scenario.basis,
+    )  # fmt: skip

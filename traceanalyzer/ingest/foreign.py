@@ -1,0 +1,66 @@
+"""What a file is that cannot be read as a recording, and what to do about it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+GZIP_MAGIC = b"\x1f\x8b"
+ADDRESS = re.compile(r"(?:https?|s3|gs|ftp|file|hf):/")
+"""A path that began with an address; `pathlib` has made one slash of two."""
+_MAGIC = (
+    (b"PERFILE2", "a recording of Linux perf, which knows the CPU alone; record the GPU with "
+     "`traceanalyzer collect torch -- python train.py`"),
+    (b"PK\x03\x04", "a ZIP archive; unpack it and name the recording in it"),
+    (b"\x28\xb5\x2f\xfd", "compressed with zstd; decompress it first (zstd -d)"),
+    (b"\xfd7zXZ\x00", "compressed with xz; decompress it first (xz -d)"),
+    (b"BZh", "compressed with bzip2; decompress it first (bzip2 -d)"),
+    (b"version https://git-lfs", "a Git LFS pointer in place of the file; fetch it with `git lfs pull`"),
+    (b"\x80\x04", "a pickle; if it is a CUDA memory snapshot, `traceanalyzer memory FILE` reads it"),
+)  # fmt: skip
+_PAGE = re.compile(rb"(?:<\?xml[^>]*>\s*)?<(?:!doctype html|html|head)\b", re.IGNORECASE)
+_REFUSAL = re.compile(
+    rb'\{\s*"(?:message|error|detail|errors?)"\s*:\s*(?:\{[^}]{0,200}?"message"\s*:\s*)?"([^"]{1,80})'
+)
+"""What servers send in place of a file: {"message": "Not Found"}, {"error": {"message": "..."}}."""
+EXPECTED = "give a Kineto trace (.json, .json.gz), an Nsight Systems export (.sqlite) or a log of step times"
+
+
+def what_it_is(path: Path, head: bytes, raw: bytes) -> str:
+    """In words what the file is, and what to do. `head`: its first bytes, decompressed; `raw`: as they lie there."""
+    said = _known(head) or _known(raw)
+    if said:
+        return said
+    if path.name.endswith(".gz") and not raw.startswith(GZIP_MAGIC):
+        return f"named .gz, but not compressed with gzip, and no recording: download or copy it again; {EXPECTED}"
+    return f"{_kind(head)}; {EXPECTED}"
+
+
+def _known(head: bytes) -> str:
+    for magic, said in _MAGIC:
+        if head.startswith(magic):
+            return said
+    text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
+    if _PAGE.match(text):
+        return "a web page, saved in place of the recording; download the file itself (on GitHub: Raw)"
+    refused = _REFUSAL.match(text)
+    if refused:
+        message = refused[1].decode("utf-8", "replace")
+        return f"a server's answer ({message!r}), saved in place of the recording; download it again"
+    return ""
+
+
+def _kind(head: bytes) -> str:
+    if not head:
+        return "a compressed file that is damaged or empty"
+    if head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"[")):
+        return "JSON, but not a profiler's trace (no `traceEvents`)"
+    return "a binary file of no known kind" if b"\0" in head else "not a recording of any known kind"
+
+
+def is_address(path: Path) -> bool:
+    """Whether the path is an address on the network."""
+    return ADDRESS.match(str(path)) is not None

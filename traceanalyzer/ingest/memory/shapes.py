@@ -1,0 +1,224 @@
+"""What the dictionaries of a snapshot stand for: events, blocks, segments, frames and annotations, as columns.
+
+A dictionary is known by its keys, whatever its place: that is what PyTorch's writers of any version agree on.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import Any, Final
+
+import numpy as np
+
+from traceanalyzer.errors import RefusedSnapshotError
+from traceanalyzer.snapshot import (
+    ACTIVE,
+    CODE,
+    INACTIVE,
+    PENDING,
+    Annotation,
+    Blocks,
+    Events,
+    Frame,
+    Segment,
+    Stack,
+)
+
+STATES = {"active_allocated": ACTIVE, "active_pending_free": PENDING, "active_awaiting_free": PENDING,
+          "inactive": INACTIVE}  # fmt: skip
+STREAM_BITS, ACTION_BITS = 16, 8
+"""Width in an event's fourth number, below the stack's index; streams are counted, not their addresses kept."""
+TEXT_COST = 120
+"""Bytes that Python needs for a text beside its characters, in a dictionary."""
+MIN_TEXTS = 8 << 20
+"""Bytes of different texts in any snapshot; generated modules' sources are some MiB."""
+NO_TIME = -1
+"""torch_npu writes no times."""
+MAX_FRAMES = 4096
+"""Of one stack; Python's own limit is a thousand deep."""
+
+
+class Taken:
+    """Stands where a dictionary stood that was taken out."""
+
+    __slots__ = ()
+
+
+class KeptStack:
+    """Stands where the list of a stack's frames stood."""
+
+    __slots__ = ("row",)
+
+    def __init__(self, row: int) -> None:
+        self.row = row
+
+
+EVENT: Final = Taken()
+BLOCK: Final = Taken()
+ANNOTATION: Final = Taken()
+
+
+class TakenSegment:
+    """A segment, with how many blocks the rows before its own were."""
+
+    __slots__ = ("blocks", "device", "segment")
+
+    def __init__(self, device: int, segment: Segment, blocks: int) -> None:
+        self.device, self.segment, self.blocks = device, segment, blocks
+
+
+class Shapes:
+    """Collects what the interpreter meets. Raises RefusedSnapshotError, or what its caller takes for damage."""
+
+    def __init__(self) -> None:
+        self.events = array("q")
+        self.blocks = array("q")
+        self.annotations: list[Annotation] = []
+        self.stacks: list[Stack] = [()]
+        self.streams: dict[int, int] = {}
+        self._text_bytes, self._text_limit = 0, MIN_TEXTS
+        self._texts: dict[str, str] = {}
+        self._frames: dict[tuple[str, str, int], Frame] = {}
+        self._stacks: dict[Stack, KeptStack] = {(): KeptStack(0)}
+
+    def text(self, value: str) -> str:
+        """The same text as before, where it was met before: both writers repeat some."""
+        known = self._texts.get(value)
+        if known is not None:
+            return known
+        self._text_bytes += TEXT_COST + len(value)
+        if self._text_bytes > self._text_limit:
+            raise RefusedSnapshotError("more texts than a snapshot has")
+        self._texts[value] = value
+        return value
+
+    def allow_texts(self, read: int) -> None:
+        """Texts may take an eighth of the bytes read so far, and `MIN_TEXTS`."""
+        self._text_limit = MIN_TEXTS + read // 8
+
+    def take(self, values: dict[str, Any]) -> Any:
+        """What stands for a complete dictionary from now on; None where it stays what it is."""
+        if "action" in values:
+            return self._event(values)
+        if "filename" in values:
+            return self._frame(values)
+        if "blocks" in values:
+            return self._segment(values)
+        if "state" in values:
+            return self._block(values)
+        if "stage" in values:
+            return self._annotation(values)
+        return None
+
+    def kept(self, value: Any) -> Any:
+        """What the memo keeps of a value inside a dictionary that was taken out."""
+        if type(value) is list and (not value or type(value[0]) is Frame):
+            return self.stack(value)
+        if type(value) in (list, dict):
+            value.clear()
+        return value
+
+    def extend(self, target: Any, items: list[Any]) -> None:
+        """Append to a list; of what was taken out it keeps the number."""
+        if type(target) is not list:
+            raise TypeError("items that make no list")
+        if items and type(items[0]) is Taken:
+            if items.count(items[0]) != len(items):
+                raise TypeError("a list of different things")
+            items = [len(items)]
+        target += items
+
+    def _event(self, values: dict[str, Any]) -> Taken:
+        address = values.get("addr")
+        self.event(
+            values["action"],
+            values.get("device_free", 0) if address is None else address,
+            values.get("size", 0),
+            values.get("stream", 0),
+            values.get("time_us", NO_TIME),
+            values.get("frames", ()),
+        )
+        return EVENT
+
+    def event(self, action: str, address: int, size: int, stream: int, time_us: int, frames: Any) -> None:
+        """Take an event in."""
+        number = self.streams.get(stream)
+        if number is None:
+            number = self._stream(stream)
+        row = frames.row if type(frames) is KeptStack else self.stack(frames).row
+        packed = ((row << STREAM_BITS | number) << ACTION_BITS) | CODE.get(action, 0)
+        self.events.extend((time_us, address, size, packed))
+
+    def _stream(self, stream: Any) -> int:
+        if type(stream) is not int or len(self.streams) >= 1 << STREAM_BITS:
+            raise ValueError("no stream")
+        return self.streams.setdefault(stream, len(self.streams))
+
+    def _frame(self, values: dict[str, Any]) -> Frame:
+        key = str(values.get("name", "")), str(values["filename"]), int(values.get("line", 0))
+        frame = self._frames.get(key)
+        if frame is None:
+            frame = self._frames[key] = Frame(*key)
+        return frame
+
+    def stack(self, frames: Any) -> KeptStack:
+        """The stack of these frames, the same for the same ones."""
+        if type(frames) is KeptStack:
+            return frames
+        stack = tuple(frames)
+        kept = self._stacks.get(stack)
+        if kept is None:
+            if len(stack) > MAX_FRAMES or any(type(frame) is not Frame for frame in stack):
+                raise TypeError("a stack of other things than frames")
+            kept = self._stacks[stack] = KeptStack(len(self.stacks))
+            self.stacks.append(stack)
+        return kept
+
+    def _block(self, values: dict[str, Any]) -> Taken:
+        history: Any = values.get("history") or ({},)  # as PyTorch before 2.1 wrote it
+        size = values["size"]
+        requested = values.get("requested_size", history[0].get("real_size", size))
+        stack = self.stack(values.get("frames", history[0].get("frames", ()))).row
+        state = STATES.get(values["state"], INACTIVE)
+        self.blocks.extend((values.get("address", NO_TIME), size, requested, state, stack))
+        return BLOCK
+
+    def _segment(self, values: dict[str, Any]) -> TakenSegment:
+        segment = Segment(
+            int(values["address"]),
+            int(values["total_size"]),
+            int(values.get("stream", 0)),
+            values.get("segment_type") == "small",
+            bool(values.get("is_expandable", False)),
+            self.stack(values.get("frames", ())).row,
+        )
+        return TakenSegment(int(values.get("device", 0)), segment, sum(values["blocks"]))
+
+    def _annotation(self, values: dict[str, Any]) -> Taken:
+        name, is_start = str(values.get("name", "")), values["stage"] == "START"
+        self.annotations.append(
+            Annotation(name, is_start, int(values.get("device", 0)), int(values.get("time_us", NO_TIME)))
+        )
+        return ANNOTATION
+
+    def event_columns(self) -> Events:
+        """All events, as views of one array."""
+        rows = np.frombuffer(self.events, np.int64).reshape(-1, 4)
+        packed = rows[:, 3]
+        streams = np.array(list(self.streams) or [0], np.int64)
+        return Events(
+            time_us=rows[:, 0],
+            address=rows[:, 1],
+            size=rows[:, 2],
+            action=(packed & ((1 << ACTION_BITS) - 1)).astype(np.int8),
+            stream=streams[(packed >> ACTION_BITS) & ((1 << STREAM_BITS) - 1)],
+            stack=(packed >> (ACTION_BITS + STREAM_BITS)).astype(np.int32),
+        )
+
+    def block_columns(self, segment_blocks: list[int]) -> Blocks:
+        """All blocks; `segment_blocks` is how many each segment has, in file order."""
+        rows = np.frombuffer(self.blocks, np.int64).reshape(-1, 5)
+        if sum(segment_blocks) != len(rows) or min(segment_blocks, default=0) < 0:
+            raise RefusedSnapshotError("damaged (blocks without a segment)")
+        owner = np.repeat(np.arange(len(segment_blocks)), segment_blocks)
+        return Blocks(rows[:, 0], rows[:, 1], rows[:, 2], rows[:, 3], rows[:, 4], owner)

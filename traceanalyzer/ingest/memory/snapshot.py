@@ -1,0 +1,110 @@
+"""A memory snapshot's file as `traceanalyzer.snapshot.Snapshot`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from traceanalyzer.errors import RefusedSnapshotError
+from traceanalyzer.ingest.memory.opcodes import FAULTS, interpret
+from traceanalyzer.ingest.memory.shapes import Shapes, TakenSegment
+from traceanalyzer.ingest.stream import open_stream
+from traceanalyzer.snapshot import Blocks, DeviceMemory, Events, Snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+MAX_DEVICES = 4096
+MAX_BYTES_OF_MEMORY = 1 << 50
+"""A size beyond a pebibyte is damage; sums of sizes then stay exact."""
+PROTO = b"\x80"
+"""How every snapshot begins."""
+
+
+def read_snapshot(path: Path, progress: Callable[[float], None] | None = None) -> Snapshot:
+    """The snapshot of a file, gzip or not. Raises RefusedSnapshotError, UnreadableInputError if it cannot be opened."""
+    shapes = Shapes()
+    with open_stream(path, progress) as stream:
+        try:
+            top = interpret(stream.read, shapes)
+            return snapshot_of(str(path), top, shapes)
+        except RefusedSnapshotError as error:
+            raise RefusedSnapshotError(
+                f"{path}: not a CUDA memory snapshot that can be read safely: {stream.damage or error}; "
+                "record one with torch.cuda.memory._dump_snapshot"
+            ) from error
+
+
+def snapshot_of(path: str, top: Any, shapes: Shapes) -> Snapshot:
+    """The snapshot that a pickle stated as `top`, and its shapes as columns. Raises RefusedSnapshotError."""
+    if not isinstance(top, dict) or not isinstance(top.get("segments"), list):
+        raise RefusedSnapshotError("it has no segments")
+    segments, counts = top["segments"], top.get("device_traces", [])
+    if any(type(segment) is not TakenSegment for segment in segments):
+        raise RefusedSnapshotError("its segments are none")
+    try:
+        lengths = [sum(count) for count in counts]
+        return _assembled(path, segments, lengths, top.get("allocator_settings"), shapes)
+    except FAULTS as error:
+        raise RefusedSnapshotError(f"damaged ({type(error).__name__}: {error})") from error
+
+
+def _assembled(path: str, segments: list[TakenSegment], lengths: list[int], settings: Any, shapes: Shapes) -> Snapshot:
+    events = shapes.event_columns()
+    if sum(lengths) != len(events) or min(lengths, default=0) < 0 or len(lengths) > MAX_DEVICES:
+        raise RefusedSnapshotError("damaged (events without a device)")
+    blocks = shapes.block_columns([segment.blocks for segment in segments])
+    _check_sizes(events, blocks, segments)
+    ends = np.cumsum([0, *lengths])
+    used = {d for d, length in enumerate(lengths) if length} | {segment.device for segment in segments}
+    if any(not 0 <= device < MAX_DEVICES for device in used):
+        raise RefusedSnapshotError("damaged (no such device)")
+    devices = []
+    for device in sorted(used):
+        lo, hi = (int(ends[device]), int(ends[device + 1])) if device < len(lengths) else (0, 0)
+        devices.append(_device(device, _slice(events, lo, hi), segments, blocks))
+    return Snapshot(
+        path,
+        tuple(devices),
+        shapes.stacks,
+        tuple(sorted(shapes.annotations, key=lambda annotation: annotation.time_us)),
+        {key: value for key, value in settings.items() if isinstance(value, str | int | float | dict)}
+        if isinstance(settings, dict)
+        else {},
+    )
+
+
+def _slice(events: Events, lo: int, hi: int) -> Events:
+    return Events(**{name: getattr(events, name)[lo:hi] for name in events.__dataclass_fields__})
+
+
+def _device(device: int, events: Events, segments: list[TakenSegment], blocks: Blocks) -> DeviceMemory:
+    mine = [i for i, segment in enumerate(segments) if segment.device == device]
+    new_row = np.full(len(segments), -1, np.int64)
+    new_row[mine] = np.arange(len(mine))
+    chosen = np.flatnonzero(new_row[blocks.segment] >= 0) if len(blocks) else np.empty(0, np.int64)
+    columns = {name: getattr(blocks, name)[chosen] for name in blocks.__dataclass_fields__}
+    columns["segment"] = new_row[columns["segment"]]
+    columns["address"] = _addresses(columns, [segments[i] for i in mine])
+    return DeviceMemory(device, events, tuple(segments[i].segment for i in mine), Blocks(**columns))
+
+
+def _addresses(columns: dict[str, Any], segments: list[TakenSegment]) -> Any:
+    """Addresses of blocks: before PyTorch 2.1 they follow one another from the segment's own."""
+    if not len(columns["address"]) or columns["address"].min() >= 0:
+        return columns["address"]
+    size, segment = columns["size"], columns["segment"]
+    before = np.cumsum(size) - size
+    first = np.concatenate(([0], np.flatnonzero(np.diff(segment)) + 1))
+    base = np.zeros(len(segments), np.int64)
+    base[segment[first]] = np.array([s.segment.address for s in segments])[segment[first]] - before[first]
+    return base[segment] + before
+
+
+def _check_sizes(events: Events, blocks: Blocks, segments: list[TakenSegment]) -> None:
+    sizes = [events.size, blocks.size, blocks.requested, np.array([s.segment.size for s in segments], np.int64)]
+    for column in sizes:
+        if len(column) and (column.min() < 0 or column.max() > MAX_BYTES_OF_MEMORY):
+            raise RefusedSnapshotError("damaged (a size that no memory has)")

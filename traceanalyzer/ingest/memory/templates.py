@@ -1,0 +1,156 @@
+"""The fast lane for a snapshot's events: thousands of dictionaries with the same keys in the same opcodes.
+
+The opcodes of one event that was interpreted become a pattern, keys as they stand and values open. What fits it means
+what the interpreter would have made of it, at a third of the time; what does not fit is left to the interpreter.
+"""
+
+from __future__ import annotations
+
+import pickletools
+import re
+from itertools import islice, pairwise
+from typing import TYPE_CHECKING, Any
+
+from traceanalyzer.ingest.memory.shapes import EVENT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from traceanalyzer.ingest.memory.shapes import KeptStack, Shapes
+
+PUSH = rb"j.{4}|h.|K.|J.{4}|M..|\x8a(?:\x06.{6}|\x07.{7}|\x05.{5}|\x08.{8}|\x09.{9}|\x04.{4}|\x00)|[N\x88\x89]"
+"""Opcodes that only push a value: of the memo (`j`, `h`), an int, None, a bool. Four of five opcodes are."""
+FRAMES = rb"\](\x94)?(?:\(((?:j.{4}|h.)+)e)?"
+"""A list of values of the memo, as stacks are; whether it is kept in the memo, and what is in it."""
+GET = re.compile(rb"j(.{4})|h(.)", re.DOTALL)
+GETS = ("BINGET", "LONG_BINGET")
+MIN_TRIES, EVENTS_A_TRY = 20, 200
+"""Patterns made whatever they bring, and events that must fit for each further one: making one costs as much."""
+PATIENCE = 8
+"""Events in a row that do not fit before there is a new pattern: one with a new stack in it fits none."""
+MAX_TOKENS = 400
+"""Opcodes of an event that a pattern is made of."""
+
+
+class Templates:
+    """The pattern of the last event that was interpreted."""
+
+    def __init__(self, memo: list[Any], value_of: Callable[[bytes], Any], shapes: Shapes) -> None:
+        self._memo, self._value_of, self._shapes = memo, value_of, shapes
+        self._learned = self._fitted = self._missed = 0
+        self._stacks: dict[bytes, KeptStack] = {}
+        self._match: Callable[..., re.Match[bytes] | None] | None = None
+        self._keys: list[str] = []
+        self._memoized = False
+
+    def forget(self) -> None:
+        """The memo has changed: what was learned of it no longer holds."""
+        self._stacks.clear()
+        self._match = None
+
+    def learn(self, opcodes: bytes) -> None:
+        """Take the pattern from an event's opcodes, `}` to `u`."""
+        self._missed += 1
+        if len(opcodes) > MAX_TOKENS * 5 or (self._match is not None and self._missed < PATIENCE):
+            return
+        if self._learned > MIN_TRIES + self._fitted // EVENTS_A_TRY:
+            return
+        self._learned += 1
+        self._missed = 0
+        tokens = [(op.name, at) for op, _, at in islice(pickletools.genops(opcodes + b"."), MAX_TOKENS)]
+        texts = [(name, opcodes[at:end]) for (name, at), (_, end) in pairwise(tokens)]
+        self._memoized = texts[1][0] == "MEMOIZE"
+        pattern = self._pattern(texts[2 if self._memoized else 1 :])
+        self._match = None if pattern is None else re.compile(pattern, re.DOTALL).match
+
+    def _pattern(self, tokens: list[tuple[str, bytes]]) -> bytes | None:
+        """The pattern of what follows the (memoized) empty dictionary; None where keys are not of the memo."""
+        pattern, keys, at = [rb"\}\x94\(" if self._memoized else rb"\}\("], [], 1
+        while tokens[at][0] != "SETITEMS":
+            name, key = tokens[at]
+            if name not in GETS:
+                return None
+            keys.append(self._value_of(key))
+            pattern.append(re.escape(key))
+            at += 1
+            if keys[-1] == "frames":
+                pattern.append(b"(" + PUSH + b"|" + FRAMES + b")")
+                at = _after_value(tokens, at)
+            elif tokens[at][0] == "SHORT_BINUNICODE" and tokens[at + 1][0] == "MEMOIZE":
+                pattern.append(b"(" + PUSH + b"|" + re.escape(tokens[at][1]) + rb"\x94)")
+                at += 2
+            else:
+                pattern.append(b"(" + PUSH + b")")
+                at += 1
+        self._keys = keys
+        return b"".join([*pattern, b"u"])
+
+    def events(self, data: bytes, at: int, end: int, push: Callable[[Any], None]) -> int:
+        """Read events from `at` on as long as they fit the pattern; where that ends."""
+        if self._match is None or not {"action", "addr", "size"} <= set(self._keys):
+            return at
+        match, memo, value_of, take = self._match, self._memo, self._value_of, self._shapes.event
+        groups = _group_numbers(self._keys)
+        action_at, address_at, size_at = groups["action"], groups["addr"], groups["size"]
+        stream_at, time_at, frames_at = groups.get("stream"), groups.get("time_us"), groups.get("frames")
+        texts_at = [number for key, number in groups.items() if key not in ("addr", "size", "time_us", "stream")]
+        while (found := match(data, at, end)) is not None:
+            values = found.groups()
+            stack: Any = ()
+            if self._memoized:
+                memo.append(EVENT)
+            for number in texts_at:
+                value = values[number]
+                if value[0] == 0x8C:  # SHORT_BINUNICODE
+                    memo.append(self._shapes.text(str(value[2:-1], "utf-8")))
+                elif number == frames_at:
+                    if value[0] == 0x5D:  # EMPTY_LIST, "]"
+                        stack = self._stack_of(values[number + 2] or b"")
+                        if values[number + 1]:
+                            memo.append(stack)
+                    else:
+                        stack = value_of(value)
+            take(
+                value_of(values[action_at]),
+                value_of(values[address_at]),
+                value_of(values[size_at]),
+                0 if stream_at is None else value_of(values[stream_at]),
+                -1 if time_at is None else value_of(values[time_at]),
+                stack,
+            )
+            push(EVENT)
+            at = found.end()
+            self._fitted += 1
+            self._missed = 0
+        return at
+
+    def _stack_of(self, gets: bytes) -> KeptStack:
+        stack = self._stacks.get(gets)
+        if stack is None:
+            frames = [self._memo[int.from_bytes(far or near, "little")] for far, near in GET.findall(gets)]
+            stack = self._stacks[gets] = self._shapes.stack(frames)
+        return stack
+
+
+def _after_value(tokens: list[tuple[str, bytes]], at: int) -> int:
+    """Where the value that begins at `at` ends: a list goes on to its APPENDS."""
+    if tokens[at][0] != "EMPTY_LIST":
+        return at + 1
+    at += 2 if tokens[at + 1][0] == "MEMOIZE" else 1
+    if tokens[at][0] != "MARK":
+        return at
+    depth = 0
+    for end in range(at, len(tokens)):
+        depth += {"MARK": 1, "APPENDS": -1, "SETITEMS": -1}.get(tokens[end][0], 0)
+        if not depth:
+            return end + 1
+    raise ValueError("a list without an end")
+
+
+def _group_numbers(keys: list[str]) -> dict[str, int]:
+    """The number of each key's group; `frames` has two groups of its own inside."""
+    numbers, number = {}, 0
+    for key in keys:
+        numbers[key] = number
+        number += 3 if key == "frames" else 1
+    return numbers

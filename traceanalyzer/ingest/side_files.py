@@ -1,0 +1,67 @@
+"""Small JSON files beside a recording. A bad one costs what it would have said, never the recording."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, TypeGuard
+
+import msgspec
+
+from traceanalyzer.errors import UnreadableInputError
+from traceanalyzer.files import read_whole
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LARGEST = 1e15
+"""No figure of a side file (MHz, GB/s, TFLOP/s, ms, samples) is larger."""
+LEAST = 1e-9
+"""Nor smaller, where it has to be above zero."""
+
+NOT_JSON = (msgspec.MsgspecError, ValueError, RecursionError, MemoryError)
+"""What decoding text that is not JSON may raise: bytes that are not UTF-8, and brackets in brackets, too."""
+
+
+def json_object(path: Path) -> dict[str, Any] | None:
+    """The object in a file, None where there is none."""
+    try:
+        values = msgspec.json.decode(read_whole(path))
+    except (OSError, UnreadableInputError, *NOT_JSON):
+        return None
+    return values if isinstance(values, dict) else None
+
+
+def json_lines(path: Path) -> list[dict[str, Any]]:
+    """The objects of a file with one a line; damaged lines (a killed writer's last one) are left out."""
+    try:
+        lines = read_whole(path).splitlines()
+    except (OSError, UnreadableInputError):
+        return []
+    return [value for line in lines if (value := _object(line)) is not None]
+
+
+def _object(line: bytes) -> dict[str, Any] | None:
+    try:
+        value = msgspec.json.decode(line)
+    except NOT_JSON:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """Whether the value is a figure that a side file may state."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST
+
+
+def is_above_zero(value: object) -> TypeGuard[float]:
+    """The same, of a figure that has to be above zero."""
+    return is_number(value) and value >= LEAST
+
+
+def figure(text: str) -> float | None:
+    """The number that a text is, without thousands separators; None where it is none, or out of all reason."""
+    try:
+        value = float(text.replace(",", ""))
+    except ValueError:
+        return None
+    return value if math.isfinite(value) and abs(value) <= LARGEST else None

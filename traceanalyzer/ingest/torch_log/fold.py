@@ -1,0 +1,338 @@
+"""From records to what a process compiled: each kind of record has one function that takes it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from traceanalyzer.compile_log import CacheEvent, Compilation, CompileLog, TritonKernel
+from traceanalyzer.ingest.torch_log.code import lines_of_stacks, node_lines, read_code, with_lines
+from traceanalyzer.ingest.torch_log.estimates import read_estimates
+from traceanalyzer.ingest.torch_log.explained import breaks_of_restarts, first_line, read_break, read_metrics
+from traceanalyzer.ingest.torch_log.records import kind_of
+from traceanalyzer.ingest.torch_log.spans import SpanBuilder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from traceanalyzer.compile_log import CacheLayer, CacheState, Counts
+    from traceanalyzer.ingest.torch_log.records import Record
+
+LOGS_BREAKS = (2, 6)
+"""PyTorch from here on has a record for each graph break."""
+MAX_COMPILATIONS = 200_000
+"""Compilations kept of a process."""
+VERSIONS = {"pytorch_version": "torch", "triton_version": "triton", "cuda_version": "cuda", "python_version": "python"}
+_GRAPHS = {
+    "dynamo_output_graph": "program",
+    "aot_inference_graph": "inference",
+    "aot_forward_graph": "forward",
+    "aot_backward_graph": "backward",
+    "before_post_grad_graph": "post_grad",
+    "after_post_grad_graph": "post_grad",
+    "inductor_post_grad_graph": "post_grad",
+}
+"""Records that dump a graph, and what it is of."""
+_LAYERS: dict[str, CacheLayer] = {"fx_graph_cache": "fx_graph", "aotautograd_cache": "aot_autograd"}
+_CACHES: dict[str, tuple[CacheLayer, CacheState]] = {
+    f"{name}_{state}": (layer, state) for name, layer in _LAYERS.items() for state in ("hit", "miss", "bypass")
+}
+_CUDAGRAPHS = re.compile(rb"fx_kwargs\[cudagraphs\]: (?:BoxedBool\(value=)?(True|False)")
+
+
+class Fold:
+    """Takes the records of one process in their order."""
+
+    def __init__(self, path: str, rank: int | None) -> None:
+        """`rank` is what the file's name says; records may say better."""
+        self._path, self._rank = path, rank
+        self._done: list[Compilation] = []
+        self._now: dict[str, Compilation] = {}
+        self._spans = SpanBuilder()
+        self._strings: dict[int, str] = {}
+        self._lines: dict[tuple[str, str], dict[str, str]] = {}
+        self._versions: dict[str, str] = {}
+        self._key_before_code: dict[str, str] = {}
+        self._broken_texts = self._odd = 0
+
+    def take(self, record: Record, counts: Counts) -> None:
+        """Note what a record says. One of another form than PyTorch writes is counted and left out."""
+        try:
+            self._take(record, counts)
+        except (TypeError, AttributeError, ValueError, LookupError, OverflowError):
+            self._odd += 1
+
+    def _take(self, record: Record, counts: Counts) -> None:
+        rank = record.envelope.get("rank")
+        if isinstance(rank, int):
+            self._rank = rank
+        kind = kind_of(record)
+        handler = _HANDLERS.get(kind)
+        if handler is not None:
+            handler(self, record)
+        elif kind in _GRAPHS:
+            self._graph(record, kind)
+        elif kind in _CACHES:
+            self._cache(record, *_CACHES[kind])
+        elif kind not in QUIET:
+            counts.unknown[kind] = counts.unknown.get(kind, 0) + 1
+
+    def result(self, counts: Counts) -> CompileLog:
+        """What the process compiled."""
+        spans = self._spans.finish()
+        notes = []
+        if self._spans.left_out:
+            notes.append(f"{self._spans.left_out} spans of compile work were left out: there are too many.")
+        if self._broken_texts:
+            notes.append(f"{self._broken_texts} payloads hold JSON that cannot be read and were left out.")
+        if self._odd:
+            notes.append(f"{self._odd} records have another form than PyTorch writes and were left out.")
+        if not any(compilation.breaks for compilation in self._done) and _is_old(self._versions.get("torch", "")):
+            for compilation in self._done:
+                compilation.breaks += breaks_of_restarts(compilation.restarts)
+        return CompileLog(
+            self._path,
+            self._rank,
+            tuple(self._done),
+            spans,
+            counts,
+            self._versions,
+            self._spans.unfinished,
+            tuple(notes),
+        )
+
+    def _compilation(self, record: Record, *, new: bool = False) -> Compilation:
+        compile_id = record.compile_id
+        now = self._now.get(compile_id)
+        if now is None or (new and now.started and record.attempt == 0):
+            now = Compilation(compile_id, self._rank, record.thread)
+            self._now[compile_id] = now
+            self._key_before_code.pop(compile_id, None)
+            if len(self._done) < MAX_COMPILATIONS:
+                self._done.append(now)
+        return now
+
+    def _json(self, record: Record) -> Any:
+        try:
+            return msgspec.json.decode(record.payload.decode("utf-8", "replace"))
+        except (msgspec.DecodeError, RecursionError):
+            self._broken_texts += 1
+            return None
+
+    def _string(self, record: Record) -> None:
+        if isinstance(record.body, list) and len(record.body) == 2 and isinstance(record.body[1], int):
+            self._strings[record.body[1]] = str(record.body[0])
+
+    def _event(self, record: Record) -> None:
+        event = self._json(record) if record.payload else record.body
+        for one in event if isinstance(event, list) else [event]:
+            if isinstance(one, dict):
+                key = (record.prefix, record.thread, str(one.get("pid")), str(one.get("tid")))
+                self._spans.add(one, key, record.compile_id)
+
+    def _start(self, record: Record) -> None:
+        compilation = self._compilation(record, new=True)
+        compilation.started = True
+        stack = record.body.get("stack") if isinstance(record.body, dict) else None
+        frames = [frame for frame in stack if isinstance(frame, dict)] if isinstance(stack, list) else []
+        compilation.stack = tuple(self._frame(frame) for frame in frames)
+        if not compilation.location and frames:
+            compilation.location = compilation.stack[-1].partition(" in ")[0]
+            compilation.name = str(frames[-1].get("name", ""))
+
+    def _frame(self, frame: dict[str, Any]) -> str:
+        file = frame.get("filename", "")
+        file = self._strings.get(file, "?") if isinstance(file, int) else file
+        return f"{file}:{frame.get('line', 0)} in {frame.get('name', '')}"
+
+    def _graph(self, record: Record, kind: str) -> None:
+        text = record.payload.decode("utf-8", "replace")
+        what = _GRAPHS[kind]
+        place = (record.compile_id, what)
+        if what == "program":
+            compilation = self._compilation(record)
+            if record.attempt != compilation.attempt:
+                compilation.graphs, compilation.attempt = 0, record.attempt
+            compilation.graphs += 1
+            sizes = record.body.get("sizes") if isinstance(record.body, dict) else None
+            shapes = sizes.values() if isinstance(sizes, dict) else ()
+            compilation.dynamic |= any(
+                isinstance(size, str) for shape in shapes if isinstance(shape, list) for size in shape
+            )
+        lines = node_lines(text)
+        if kind in ("after_post_grad_graph", "inductor_post_grad_graph"):
+            lines = {**self._lines.get(place, {}), **lines}
+        self._lines[place] = lines
+
+    def _code(self, record: Record) -> None:
+        compilation, compile_id = self._compilation(record), record.compile_id
+        text = record.payload.decode("utf-8", "replace")
+        first = read_code(text[:2000], ()).direction
+        places = [(compile_id, "post_grad"), (compile_id, first), (compile_id, "program")]
+        code = read_code(text, [self._lines[place] for place in places if place in self._lines])
+        key = self._key_before_code.pop(compile_id, "")
+        compilation.codes.append(replace(code, key=key))
+        self._lines.pop((compile_id, "post_grad"), None)
+
+    def _cache(self, record: Record, layer: CacheLayer, state: CacheState) -> None:
+        values = self._json(record)
+        values = values if isinstance(values, dict) else {}
+        compilation = self._compilation(record)
+        key, saved = str(values.get("key") or ""), values.get("time_saved_ns")
+        reason = first_line(str(values.get("cache_bypass_reason") or ""))
+        saved = saved if isinstance(saved, int) and saved > 0 else 0
+        wanted = _CUDAGRAPHS.search(record.payload)
+        cudagraphs = None if wanted is None else wanted[1] == b"True"
+        compilation.caches.append(CacheEvent(layer, state, key, reason, saved, cudagraphs))
+        if layer != "fx_graph" or not key:
+            return
+        open_codes = [place for place, code in enumerate(compilation.codes) if not code.key]
+        if open_codes:
+            compilation.codes[open_codes[-1]] = replace(compilation.codes[open_codes[-1]], key=key)
+        else:
+            self._key_before_code[record.compile_id] = key
+
+    def _break(self, record: Record) -> None:
+        self._compilation(record).breaks.append(read_break(record.payload.decode("utf-8", "replace")))
+
+    def _error(self, record: Record) -> None:
+        self._compilation(record).error = _last_line(record.payload.decode("utf-8", "replace"))
+
+    def _recompiled(self, record: Record) -> None:
+        text = record.payload.decode("utf-8", "replace").strip()
+        values = self._json(record) if text.startswith(("[", '"')) else text
+        reasons = values if isinstance(values, list) else [values]
+        self._compilation(record).recompile_reasons += [first_line(str(reason)) for reason in reasons if reason]
+
+    def _triton(self, record: Record) -> None:
+        values = self._json(record)
+        for name, about in values.items() if isinstance(values, dict) else ():
+            if isinstance(about, dict):
+                state = str(about.get("autotune_cache_state") or "")
+                self._compilation(record).triton.append(
+                    TritonKernel(
+                        name, _whole(about.get("compile_time_us")), _whole(about.get("num_configs")) or 1, state
+                    )
+                )
+
+    def _metrics(self, record: Record) -> None:
+        values = record.body if isinstance(record.body, dict) else {}
+        for name, short in VERSIONS.items():
+            if isinstance(values.get(name), str):
+                self._versions[short] = values[name].partition(" ")[0]
+        compilation = self._compilation_of(record, values)
+        metrics = read_metrics(record.kind, values)
+        if metrics is None:
+            return
+        compilation.metrics.append(metrics)
+        if metrics.kind != "forward":
+            return
+        if isinstance(values.get("co_filename"), str):
+            compilation.location = f"{values['co_filename']}:{values.get('co_firstlineno') or 0}"
+            compilation.name = str(values.get("co_name") or "")
+        compilation.operators = _whole(values.get("graph_op_count"))
+        compilation.guards = _whole(values.get("guard_count"))
+        compilation.cache_size = _whole(values.get("cache_size"))
+        restarts = values.get("restart_reasons")
+        compilation.restarts = [str(reason) for reason in restarts] if isinstance(restarts, list) else []
+
+    def _compilation_of(self, record: Record, values: dict[str, Any]) -> Compilation:
+        """Metrics of what happens while the program runs name their compilation only in their values."""
+        named = values.get("compile_id")
+        if record.compile_id or not isinstance(named, str) or not named:
+            return self._compilation(record)
+        return self._now[named] if named in self._now else self._compilation(record)
+
+    def _estimates(self, record: Record) -> None:
+        """Of the code that was written last."""
+        estimates, codes = read_estimates(self._json(record)), self._compilation(record).codes
+        if codes and not codes[-1].estimates:
+            codes[-1] = replace(codes[-1], estimates=estimates)
+
+    def _collectives(self, record: Record) -> None:
+        values = self._json(record)
+        if isinstance(values, list):
+            self._compilation(record).collectives += tuple(str(name) for name in values)
+
+    def _metadata(self, record: Record) -> None:
+        """How many inputs a graph changes in place, of what AOTAutograd says of its inputs."""
+        inputs = record.payload.split(b"output_info=")[0].split(b"InputAliasInfo(")[1:]
+        changed = sum(b"mutates_data=True" in one and b"requires_grad=False" in one for one in inputs)
+        self._compilation(record).inputs_changed += changed
+
+    def _stacks(self, record: Record) -> None:
+        """Source lines of kernels whose code did not tell them."""
+        values = self._json(record) if record.payload.strip() else None
+        if not isinstance(values, dict):
+            return
+        lines = {str(name).partition(":")[0]: lines_of_stacks(stacks) for name, stacks in values.items()}
+        compilation = self._compilation(record)
+        compilation.codes[:] = [with_lines(code, lines) for code in compilation.codes]
+
+    def _version(self, record: Record) -> None:
+        text = first_line(record.payload.decode("utf-8", "replace")).strip('"')
+        if text and len(text) < 100:
+            self._versions.setdefault("torch", text)
+
+
+def _is_old(torch: str) -> bool:
+    """Whether a version of PyTorch has no record of graph breaks; one that does not say its version may be old."""
+    found = re.match(r"(\d+)\.(\d+)", torch)
+    return found is None or (int(found[1]), int(found[2])) < LOGS_BREAKS
+
+
+def _whole(value: object) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0
+
+
+def _last_line(text: str) -> str:
+    """The exception in a traceback: its last line at the margin with a colon."""
+    lines = [line for line in text.splitlines() if line and not line.startswith((" ", "\t")) and ":" in line]
+    errors = [
+        line for line in lines if line.split(":")[0].rpartition(".")[2][:1].isupper() and " " not in line.split(":")[0]
+    ]
+    return first_line(errors[-1] if errors else text)
+
+
+_HANDLERS: dict[str, Callable[[Fold, Record], None]] = {
+    "str": Fold._string,
+    "chromium_event": Fold._event,
+    "dynamo_start": Fold._start,
+    "inductor_output_code": Fold._code,
+    "dynamo_graph_break_reason": Fold._break,
+    "dynamo_error": Fold._error,
+    "recompile_reasons": Fold._recompiled,
+    "triton_kernel_info": Fold._triton,
+    "compilation_metrics": Fold._metrics,
+    "bwd_compilation_metrics": Fold._metrics,
+    "compilation_metrics_runtime": Fold._metrics,
+    "bwd_compilation_metrics_runtime": Fold._metrics,
+    "inductor_runtime_and_tensor_meta": Fold._estimates,
+    "inductor_collective_schedule": Fold._collectives,
+    "inductor_provenance_tracking_kernel_stack_traces": Fold._stacks,
+    "aot_forward_graph_fw_metadata": Fold._metadata,
+    "torch_version": Fold._version,
+}
+WANTED = frozenset({*_HANDLERS, *_GRAPHS, *_CACHES})
+"""Kinds of records whose payload is read."""
+QUIET = frozenset(
+    {
+        "describe_storage",
+        "describe_tensor",
+        "describe_source",
+        "dynamo_cpp_guards_str",
+        "dynamo_guards",
+        "aot_joint_graph",
+        "before_pre_grad_graph",
+        "after_pre_grad_graph",
+        "before_joint_graph",
+        "after_joint_graph",
+        "fx_graph_runnable",
+        "torch._functorch.config",
+        "runtime_wrapper_orchestration",
+    }
+)
+"""Kinds that say nothing here, and are in every log."""

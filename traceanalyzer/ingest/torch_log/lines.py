@@ -1,0 +1,34 @@
+"""Lines of a file, gzip or not, of any length in bounded memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from traceanalyzer.ingest.torch_log.records import MAX_LINE_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from traceanalyzer.compile_log import Counts
+    from traceanalyzer.ingest.stream import ByteStream
+
+
+def lines(stream: ByteStream, counts: Counts) -> Iterator[bytes]:
+    """The lines without their ends; of a longer one than `MAX_LINE_BYTES` its beginning."""
+    rest: list[bytes] = []
+    held = 0
+    while piece := stream.read():
+        first, *others = piece.split(b"\n")
+        held += len(first)
+        if held <= MAX_LINE_BYTES:
+            rest.append(first)
+        if not others:
+            continue
+        if held > MAX_LINE_BYTES:
+            counts.shortened += 1
+        yield b"".join(rest).removesuffix(b"\r")
+        for line in others[:-1]:
+            yield line.removesuffix(b"\r")
+        rest, held = [others[-1]], len(others[-1])
+    if held:
+        yield b"".join(rest).removesuffix(b"\r")

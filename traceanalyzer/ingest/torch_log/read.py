@@ -1,0 +1,190 @@
+"""From paths to what each process compiled."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from traceanalyzer.compile_log import Counts
+from traceanalyzer.errors import EmptyRecordingError, TraceAnalyzerError, UnreadableInputError
+from traceanalyzer.ingest.stream import cannot_open, head_of, open_stream
+from traceanalyzer.ingest.torch_log.fold import WANTED, Fold
+from traceanalyzer.ingest.torch_log.fusion import MARK, read_fusion
+from traceanalyzer.ingest.torch_log.lines import lines
+from traceanalyzer.ingest.torch_log.records import records
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from traceanalyzer.compile_log import CompileLog, NotFused
+    from traceanalyzer.ingest.torch_log.records import Record
+
+RECORD_IN_HEAD = re.compile(
+    rb"^(?:\[[^\]\n]{1,64}\]: ?)?[VDIWEC]\d{4} \d\d:\d\d:\d\d\.\d{3,6} +\d+ *[^\]\n]{0,1000}?:\d+\] ?\{", re.MULTILINE
+)
+"""A line that only a structured log has."""
+FOLDER = "compile"
+"""Of a capture; see `collect.compile_log`."""
+MAX_FILES = 4096
+"""Files read of a folder."""
+_RANK = re.compile(r"rank[_.-]?(\d+)")
+_RANK_OF_PREFIX = re.compile(r"(\d+)")
+
+
+def is_torch_log(head: bytes) -> bool:
+    """Whether a file that begins so is a structured log of torch.compile."""
+    return RECORD_IN_HEAD.search(head) is not None
+
+
+def read_logs(path: Path, progress: Callable[[float], None] | None = None) -> list[CompileLog]:
+    """What each process compiled, of a log or of a folder of them, ordered by rank.
+
+    Raises UnreadableInputError (no such file, no log), EmptyRecordingError (nothing in it can be read).
+    """
+    files = _log_files(path)
+    found = [log for file in files for log in _read(file, progress)]
+    if not found:
+        raise EmptyRecordingError(
+            f"{path}: no record of torch.compile in it; set TORCH_TRACE to a folder and run again"
+        )
+    found = _with_fusion(found, path) if path.is_dir() else found
+    return sorted(found, key=lambda log: (log.rank is None, log.rank or 0, log.path))
+
+
+def _with_fusion(logs: list[CompileLog], folder: Path) -> list[CompileLog]:
+    """The logs with what text beside them (TORCH_LOGS=+fusion, TORCH_LOGS_OUT) says of fusion: of the rank in the name
+    of its file, or of the only one that there is."""
+    texts = [file for file in sorted(folder.iterdir())[:MAX_FILES] if file.is_file() and MARK in _head(file)]
+    ranks = {log.rank for log in logs}
+    for file in texts:
+        rank = _rank_of_name(file)
+        if rank is None and len(ranks) > 1:
+            continue
+        with open_stream(file) as stream:
+            pairs = tuple(read_fusion(lines(stream, Counts())))
+        logs = [
+            replace(log, not_fused=(*(log.not_fused or ()), *pairs))
+            if rank is None or log.rank in (rank, None)
+            else log
+            for log in logs
+        ]
+    return logs
+
+
+def _left_apart(log: CompileLog, pairs: tuple[NotFused, ...]) -> CompileLog:
+    return replace(log, not_fused=(*(log.not_fused or ()), *pairs))
+
+
+def _head(file: Path) -> bytes:
+    try:
+        return head_of(file)
+    except UnreadableInputError:
+        return b""
+
+
+def _rank_of_name(file: Path) -> int | None:
+    named = _RANK.search(file.name)
+    return int(named[1]) if named else None
+
+
+def logs_beside(recording: Path) -> list[CompileLog]:
+    """The logs in the capture that a recording is of; none where there is no folder of them, or nothing readable."""
+    folder = recording.parent / FOLDER
+    if not folder.is_dir():
+        return []
+    try:
+        return read_logs(folder)
+    except TraceAnalyzerError:
+        return []
+
+
+def _log_files(path: Path) -> list[Path]:
+    """The logs in a folder, or the log itself. Raises UnreadableInputError."""
+    if not path.is_dir():
+        if not is_log(path):
+            raise UnreadableInputError(
+                f"{path}: not a structured log of torch.compile; give what TORCH_TRACE=FOLDER wrote, or its folder"
+            )
+        return [path]
+    try:
+        inside = [file for file in sorted(path.iterdir()) if file.is_file() and _may_be_log(file)][:MAX_FILES]
+    except OSError as error:
+        raise cannot_open(path, error) from error
+    if not inside:
+        raise UnreadableInputError(
+            f"{path}: no log of torch.compile in this folder; set TORCH_TRACE to it and run again"
+        )
+    return inside
+
+
+def _may_be_log(path: Path) -> bool:
+    try:
+        return is_log(path)
+    except UnreadableInputError:
+        return False
+
+
+def is_log(path: Path) -> bool:
+    """Whether a file is a structured log of torch.compile. Raises UnreadableInputError where it cannot be opened."""
+    with open_stream(path) as stream:
+        return is_torch_log(stream.read())
+
+
+class _Processes:
+    """The processes that write into one file, told apart by their lines' prefix and by the rank that records carry.
+
+    A record has no rank before the process group is made: it then belongs to what its thread belongs to later or, where
+    there is one process, to that.
+    """
+
+    def __init__(self, path: str, rank: int | None) -> None:
+        """`rank` is what the file's name says."""
+        self.folds: dict[tuple[str, int | None], Fold] = {}
+        self._path, self._rank = path, rank
+        self._of_thread: dict[tuple[str, int], tuple[str, int | None]] = {}
+
+    def of(self, record: Record) -> Fold:
+        """The process that a record is of."""
+        rank, thread = record.envelope.get("rank"), (record.prefix, record.thread)
+        if isinstance(rank, int):
+            key: tuple[str, int | None] = (record.prefix, rank)
+            if key not in self.folds and (record.prefix, None) in self.folds:
+                self._name((record.prefix, None), key)
+            self._of_thread[thread] = key
+        else:
+            known = [key for key in self.folds if key[0] == record.prefix]
+            key = self._of_thread.get(thread, known[0] if len(known) == 1 else (record.prefix, None))
+        if key not in self.folds:
+            said = _rank_of(record.prefix) if record.prefix else self._rank
+            self.folds[key] = Fold(self._path, said if key[1] is None else key[1])
+        return self.folds[key]
+
+    def _name(self, before: tuple[str, None], after: tuple[str, int | None]) -> None:
+        """What was written without a rank is of the first one that is named."""
+        self.folds[after] = self.folds.pop(before)
+        self._of_thread = {t: after if key == before else key for t, key in self._of_thread.items()}
+
+
+def _read(path: Path, progress: Callable[[float], None] | None) -> list[CompileLog]:
+    """The processes of a file: one, or one for each rank that writes into it."""
+    processes = _Processes(str(path), _rank_of_name(path))
+    counts = Counts()
+    with open_stream(path, progress) as stream:
+        for record in records(lines(stream, counts), WANTED, counts):
+            processes.of(record).take(record, counts)
+        damage = stream.damage
+    logs = [fold.result(counts) for fold in processes.folds.values()]
+    if damage and logs:
+        logs[0] = _noted(logs[0], f"{damage[0].upper()}{damage[1:]}.")
+    return logs
+
+
+def _rank_of(prefix: str) -> int | None:
+    found = _RANK_OF_PREFIX.search(prefix)
+    return int(found[1]) if found else None
+
+
+def _noted(log: CompileLog, note: str) -> CompileLog:
+    return replace(log, notes=(*log.notes, note))

@@ -1,0 +1,184 @@
+"""The records of a structured log of torch.compile (`TORCH_TRACE`), one after the other and in bounded memory.
+
+A record is a line `V1121 21:38:16.518000 979 torch/_dynamo/utils.py:2126] {JSON}`; where the JSON has `has_payload`
+(the MD5 of the payload), the payload follows as lines that begin with one tab. Launchers put `[rank0]:` before every
+line, and then several ranks may write into one file between each other's lines; each prefix is a stream of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from traceanalyzer.compile_log import Counts
+
+MAX_LINE_BYTES = 32 << 20
+"""A longer line is cut: whole graphs are tens of megabytes of payload, but spread over lines."""
+MAX_PAYLOAD_BYTES = 32 << 20
+"""Of a payload no more than this is kept."""
+MAX_STREAMS = 4096
+"""Prefixes that may have a record open at a time."""
+ENVELOPE = frozenset(
+    {"rank", "frame_id", "frame_compile_id", "attempt", "compiled_autograd_id", "stack", "has_payload", "process"}
+)
+"""Keys of the JSON that say where a record belongs; the other one says what it is."""
+
+_PREFIX = re.compile(rb"\[[^\]\n]{1,64}\]: ?")
+_HEADER = re.compile(
+    rb"[VDIWEC](\d\d)(\d\d) (\d\d):(\d\d):(\d\d)\.(\d{3,6}) +(\d{1,20}) *([^\]\n]{0,1000}?):(\d{1,9})\] ?(\{.*)",
+    re.DOTALL,
+)
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+@dataclass(frozen=True)
+class Record:
+    """One record. `time_ns` counts from the year's start on the writer's clock (the line has no year)."""
+
+    kind: str
+    body: Any
+    envelope: dict[str, Any]
+    thread: int
+    time_ns: int
+    prefix: str
+    payload: bytes = b""
+
+    @property
+    def compile_id(self) -> str:
+        """`0/1`: the first frame's second compilation; `!0/1/2` inside compiled autograd; "" outside of any."""
+        frame, number = self.envelope.get("frame_id"), self.envelope.get("frame_compile_id")
+        autograd = self.envelope.get("compiled_autograd_id")
+        parts = [] if autograd is None else [f"!{autograd}"]
+        if frame is not None:
+            parts += [str(frame), str(0 if number is None else number)]
+        return "/".join(parts)
+
+    @property
+    def attempt(self) -> int:
+        """How often dynamo had begun again when it was written."""
+        value = self.envelope.get("attempt")
+        return value if isinstance(value, int) else 0
+
+
+@dataclass
+class _Open:
+    """A record whose payload may still go on."""
+
+    record: Record
+    expected: str
+    digest: Any
+    parts: list[bytes] | None
+    size: int = 0
+    begun: bool = False
+
+
+def records(lines: Iterable[bytes], wanted: frozenset[str], counts: Counts) -> Iterator[Record]:
+    """The records in the order in which they end. Payloads are kept of the `wanted` kinds; an artifact's kind is
+    its name."""
+    open_: dict[bytes, _Open] = {}
+    for line in lines:
+        counts.lines += 1
+        prefix, text = _split(line)
+        if text.startswith(b"\t"):
+            _continue(open_.get(prefix), text, counts)
+            continue
+        header = _HEADER.match(text)
+        if header is None:
+            if text.strip():
+                counts.stray_lines += 1
+            continue
+        if prefix in open_:
+            yield _closed(open_.pop(prefix), counts)
+        record = _record(prefix, header, counts)
+        if record is None:
+            continue
+        expected = record.envelope.get("has_payload")
+        if not isinstance(expected, str):
+            yield record
+        elif len(open_) < MAX_STREAMS:
+            keep: list[bytes] | None = [] if kind_of(record) in wanted else None
+            open_[prefix] = _Open(record, expected, hashlib.md5(usedforsecurity=False), keep)
+    for opened in open_.values():
+        yield _closed(opened, counts)
+
+
+def kind_of(record: Record) -> str:
+    """What a record is: an artifact's or a dumped graph's own name, else its key."""
+    if record.kind in ("artifact", "graph_dump") and isinstance(record.body, dict):
+        return str(record.body.get("name", record.kind))
+    return record.kind
+
+
+def _split(line: bytes) -> tuple[bytes, bytes]:
+    found = _PREFIX.match(line) if line.startswith(b"[") else None
+    return (found[0].rstrip(), line[found.end() :]) if found else (b"", line)
+
+
+def _record(prefix: bytes, header: re.Match[bytes], counts: Counts) -> Record | None:
+    try:
+        try:
+            values = _decode(header[10])
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            values = _decode(header[10].decode("utf-8", "replace").encode())
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        counts.unreadable += 1
+        return None
+    counts.records += 1
+    kind = next((key for key in values if key not in ENVELOPE), "")
+    envelope = {key: value for key, value in values.items() if key in ENVELOPE}
+    return Record(kind, values.get(kind), envelope, int(header[7]), _time_ns(header), prefix.decode("utf-8", "replace"))
+
+
+def _time_ns(header: re.Match[bytes]) -> int:
+    month, day, hour, minute, second = (int(header[i]) for i in range(1, 6))
+    try:
+        moment = datetime(2000, month, day, hour, minute, second, tzinfo=UTC)  # a leap year: every date exists
+    except ValueError:
+        return 0
+    whole = int((moment - datetime(2000, 1, 1, tzinfo=UTC)).total_seconds())
+    return whole * 1_000_000_000 + int(header[6].ljust(6, b"0")) * 1_000
+
+
+def _continue(opened: _Open | None, text: bytes, counts: Counts) -> None:
+    if opened is None:
+        counts.stray_lines += 1
+        return
+    piece = text[1:].rstrip(b"\n")
+    if opened.begun:
+        piece = b"\n" + piece
+    opened.begun = True
+    counts.payload_bytes += len(piece)
+    opened.digest.update(piece)
+    if opened.parts is None:
+        return
+    room = MAX_PAYLOAD_BYTES - opened.size
+    opened.size += len(piece)
+    if room > 0:
+        opened.parts.append(piece[:room])
+
+
+def _closed(opened: _Open, counts: Counts) -> Record:
+    if opened.digest.hexdigest() != opened.expected:
+        counts.damaged_payloads += 1
+    if opened.parts is None:
+        return opened.record
+    if opened.size > MAX_PAYLOAD_BYTES:
+        counts.shortened += 1
+    record = opened.record
+    return Record(
+        record.kind,
+        record.body,
+        record.envelope,
+        record.thread,
+        record.time_ns,
+        record.prefix,
+        b"".join(opened.parts),
+    )

@@ -1,0 +1,110 @@
+"""What a command prints: a value that can be written in several formats. `cli/output.py` asks it for the one wanted."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from traceanalyzer.report.grid import make_grid
+from traceanalyzer.report.json import dump
+from traceanalyzer.report.markdown_text import cell, grid_table, prose
+from traceanalyzer.report.terminal_text import INDENT, Page
+from traceanalyzer.report.values import RENAMED, as_plain
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Document:
+    """A result. A format that it does not have is not among its command's `--format`."""
+
+    def terminal(self, width: int, colour: bool) -> str:
+        """For people, `width` columns wide."""
+        raise NotImplementedError
+
+    def markdown(self) -> str:
+        """For an issue."""
+        raise NotImplementedError
+
+    def json(self) -> str:
+        """For programs."""
+        raise NotImplementedError
+
+    def csv(self) -> str:
+        """For a spreadsheet."""
+        raise NotImplementedError
+
+    def html(self) -> str:
+        """A page for a browser."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Rows(Document):
+    """Rows of one dataclass; `name` is their key in JSON. People are shown `shown`, where that is not all of them."""
+
+    name: str
+    rows: Sequence[Any]
+    row_type: type[Any]
+    none: str = "No rows."
+    shown: Sequence[Any] | None = None
+    remarks: Sequence[str] = field(default_factory=tuple)
+    """Sentences below the table, for people."""
+    columns: Sequence[str] | None = None
+    """The columns that people are shown, in order; None: as many as there is room for."""
+
+    def terminal(self, width: int, colour: bool) -> str:
+        """The table, without definitions: `explain` has them."""
+        page = Page(width, colour)
+        if not self.rows:
+            page.line(self.none)
+            return page.text()
+        page.grid(make_grid(self._people, chosen=self.columns))
+        for remark in self.remarks:
+            page.line(remark, "dim", INDENT)
+        return page.text()
+
+    def markdown(self) -> str:
+        """The table with its definitions folded below."""
+        if not self.rows:
+            return f"{prose(self.none)}\n"
+        grid = make_grid(self._people, chosen=self.columns)
+        head, lines = grid_table(grid)
+        remarks = [line for remark in (*grid.remarks, *self.remarks) for line in ("", prose(remark))]
+        defined = [f"- **{cell(name)}**: {prose(text)}" for name, text in grid.definitions]
+        folded = ["", "<details><summary>Definitions</summary>", "", *defined, "", "</details>", ""]
+        return "\n".join([*head, *lines, *remarks, *folded])
+
+    def json(self) -> str:
+        """`{name: [row, ...]}` with every field of every row."""
+        return dump({self.name: self.rows})
+
+    def csv(self) -> str:
+        """A header with the names of the fields, then every row; an empty cell is a value that was not recorded."""
+        file = io.StringIO()
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow([RENAMED.get(f.name, f.name) for f in dataclasses.fields(self.row_type)])
+        writer.writerows([defused(value) for value in as_plain(row).values()] for row in self.rows)
+        return file.getvalue()
+
+    @property
+    def _people(self) -> Sequence[Any]:
+        return self.rows if self.shown is None else self.shown
+
+
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""What a text begins with that spreadsheets take for a formula, and run
+(https://owasp.org/www-community/attacks/CSV_Injection)."""
+
+
+def defused(value: Any) -> Any:
+    """A text that would begin a formula with an apostrophe before it, which spreadsheets do not show; numbers as they
+    are."""
+    if not isinstance(value, str):
+        return value
+    begins = value.lstrip(" \n").startswith(FORMULA)
+    # The csv module leaves a carriage return without quotation marks, which no reader takes.
+    return ("'" if begins else "") + value.replace("\r", "\n")

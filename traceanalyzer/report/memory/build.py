@@ -1,0 +1,94 @@
+"""A snapshot, and the trace recorded with it, as a memory report."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from traceanalyzer.analysis.memory.measure import measured as measure_memory
+from traceanalyzer.analysis.tables.phases import phase_stats
+from traceanalyzer.diagnosis.memory import findings_of, recommendations_of
+from traceanalyzer.report.format import figure
+from traceanalyzer.report.memory.model import MemoryReport, compared
+from traceanalyzer.selection import measured
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.memory.measure import MemoryOfDevice
+    from traceanalyzer.snapshot import Snapshot
+    from traceanalyzer.trace import Run
+
+OOM_CAUSES = {
+    "fragmentation": "fragmentation",
+    "leak": "a leak",
+    "optimizer_state": "the optimizer state of the first step",
+    "large_allocation": "one large allocation",
+    "activations": "the activations of this batch",
+    "parameters": "the parameters",
+    "gradients": "the gradients",
+    "too_large": "what lives across steps",
+}
+
+
+def memory_report(
+    snapshot: Snapshot, run: Run | None = None, other: Snapshot | None = None, ranks: int = 8
+) -> MemoryReport:
+    """The report on a snapshot; `run` adds times and the GPU's size, `other` a comparison by line."""
+    devices = measure_memory(snapshot, ranks)
+    step_ms, forward_ms, capacity = _of_trace(run)
+    notes = [*snapshot.notes, *(note for device in devices for note in device.notes)]
+    report = MemoryReport(
+        snapshot.path,
+        devices,
+        findings_of(devices),
+        recommendations_of(devices, forward_ms, step_ms),
+        list(dict.fromkeys(notes)),
+        headline(devices),
+        capacity,
+        step_ms,
+        forward_ms,
+    )
+    if other is None:
+        return report
+    return replace(report, other_path=other.path, compared=compared(devices, measure_memory(other, ranks)))
+
+
+def headline(devices: tuple[MemoryOfDevice, ...]) -> str:
+    """The answer in a sentence."""
+    if not devices:
+        return "The snapshot holds no GPU memory."
+    failed = next((d for d in devices if d.oom is not None), None)
+    if failed is not None and failed.oom is not None:
+        oom = failed.oom
+        culprit = f", most of it {oom.culprits[0].site}" if oom.culprits and oom.culprits[0].site else ""
+        return (
+            f"GPU {failed.device} ran out of memory because of {OOM_CAUSES[oom.verdict]}{culprit}: "
+            f"{figure(oom.requested_bytes, 'bytes')} were asked for, the largest hole was "
+            f"{figure(oom.largest_free_block_bytes, 'bytes')}."
+        )
+    top = max(devices, key=lambda device: device.peak_bytes)
+    where = f" in the {top.peak_phase} phase" if top.peak_phase else ""
+    largest = max(top.at_peak, key=lambda name: top.at_peak[name]).replace("_", " ")
+    text = (
+        f"{figure(top.peak_bytes, 'bytes')} allocated at the peak of GPU {top.device}{where}, "
+        f"{figure(top.at_peak[largest.replace(' ', '_')], 'bytes')} of it {largest}; "
+        f"{figure(top.reserved_bytes, 'bytes')} reserved."
+    )
+    growth = top.growth
+    if growth.verdict in ("leak", "growth") and growth.bytes_per_step:
+        what = "Leaks" if growth.verdict == "leak" else "Grows by"
+        site = f" at {growth.sites[0].site}" if growth.sites else ""
+        text += f" {what} {figure(round(growth.bytes_per_step), 'bytes')} a step{site}."
+    return text
+
+
+def _of_trace(run: Run | None) -> tuple[float | None, float | None, dict[int, int]]:
+    """Step time and the forward pass's GPU time, ms, and the bytes of each GPU, where the run has them."""
+    if run is None:
+        return None, None, {}
+    capacity = {
+        device.id: device.memory_bytes for trace in run.traces for device in trace.devices if device.memory_bytes
+    }
+    critical = measured(run).critical
+    time = critical.step_time
+    forward = next((row.device_ms for row in phase_stats(critical) if row.name == "forward"), None)
+    return (time.mean if time else None), forward, capacity

@@ -1,0 +1,99 @@
+"""What `traceanalyzer memory` has to say, as one value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from traceanalyzer import __version__
+from traceanalyzer.figures import metric
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.memory.measure import MemoryOfDevice
+    from traceanalyzer.diagnosis.memory import MemoryFinding, MemoryRecommendation
+
+SCHEMA_VERSION = 2
+
+
+@dataclass(frozen=True)
+class LineChange:
+    """A line of the program in two snapshots, each at its own peak."""
+
+    site: str = metric("innermost line of the program on the stack of the allocations")
+    category: str = metric("what it is of; inferred")
+    bytes: int = metric("bytes at the peak of the snapshot", "bytes")
+    other_bytes: int = metric("bytes at the peak of the other snapshot", "bytes")
+    change_bytes: int = metric("the other one minus this one", "bytes")
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Two snapshots of one GPU."""
+
+    device: int
+    peak_bytes: int
+    other_peak_bytes: int
+    change_bytes: int
+    reserved_change_bytes: int
+    lines: list[LineChange]
+
+
+@dataclass(frozen=True)
+class MemoryReport:
+    """The report. `capacity_bytes` is what the GPU of the trace has, by device."""
+
+    path: str
+    memory: tuple[MemoryOfDevice, ...]
+    findings: list[MemoryFinding]
+    recommendations: list[MemoryRecommendation]
+    notes: list[str]
+    headline: str
+    capacity_bytes: dict[int, int] = field(default_factory=dict)
+    step_ms: float | None = None
+    forward_ms: float | None = None
+    other_path: str | None = None
+    compared: tuple[Compared, ...] = ()
+
+
+def as_document(report: MemoryReport) -> dict[str, Any]:
+    """The report in the contract's names, in order of interest."""
+    document: dict[str, Any] = {
+        "schema_version": SCHEMA_VERSION,
+        "tool": {"name": "traceanalyzer", "version": __version__},
+        "inputs": [{"path": report.path, "kind": "memory_snapshot"}],
+        "summary": {"headline": report.headline, "step_ms": report.step_ms, "forward_ms": report.forward_ms},
+        "memory": report.memory,
+        "findings": report.findings,
+        "recommendations": report.recommendations,
+        "notes": report.notes,
+    }
+    if report.other_path is not None:
+        document["other"] = {"path": report.other_path}
+        document["compared"] = report.compared
+    return document
+
+
+def compared(mine: tuple[MemoryOfDevice, ...], others: tuple[MemoryOfDevice, ...]) -> tuple[Compared, ...]:
+    """The GPUs that both snapshots have, by line, the largest change first."""
+    by_device = {other.device: other for other in others}
+    pairs = [(one, by_device[one.device]) for one in mine if one.device in by_device]
+    return tuple(
+        Compared(
+            one.device,
+            one.peak_bytes,
+            other.peak_bytes,
+            other.peak_bytes - one.peak_bytes,
+            other.reserved_bytes - one.reserved_bytes,
+            _lines(one, other),
+        )
+        for one, other in pairs
+    )
+
+
+def _lines(one: MemoryOfDevice, other: MemoryOfDevice) -> list[LineChange]:
+    totals: dict[tuple[str, str], list[int]] = {}
+    for index, device in enumerate((one, other)):
+        for site in device.sites:
+            totals.setdefault((site.site, site.category), [0, 0])[index] += site.bytes
+    lines = [LineChange(*key, a, b, b - a) for key, (a, b) in totals.items() if a != b]
+    return sorted(lines, key=lambda line: -abs(line.change_bytes))

@@ -1,0 +1,45 @@
+"""A report as a document: one screen or all of it in a terminal, Markdown, JSON, a page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from traceanalyzer.report.document import Document
+from traceanalyzer.report.html import render_html
+from traceanalyzer.report.json import render_json
+from traceanalyzer.report.markdown import BRIEF, GITHUB_LIMIT, ROOM, render_markdown
+from traceanalyzer.report.screen import render_screen
+from traceanalyzer.report.terminal import render_terminal
+
+if TYPE_CHECKING:
+    from traceanalyzer.report.html import Details
+    from traceanalyzer.report.model import Report
+
+
+@dataclass(frozen=True)
+class ReportPage(Document):
+    """A report, with what its page shows beyond it."""
+
+    report: Report
+    details: Details | None = None
+    full: bool = False
+    """Whether a terminal gets all of it, and Markdown as much as GitHub takes."""
+    max_chars: int | None = None
+
+    def terminal(self, width: int, colour: bool) -> str:
+        """The first screen, or all of it."""
+        return (render_terminal if self.full else render_screen)(self.report, width, colour)
+
+    def markdown(self) -> str:
+        """For an issue."""
+        usual = GITHUB_LIMIT - ROOM if self.full else BRIEF
+        return render_markdown(self.report, self.max_chars or usual)
+
+    def json(self) -> str:
+        """What other programs rely on."""
+        return render_json(self.report)
+
+    def html(self) -> str:
+        """One file for a browser."""
+        return render_html(self.report, self.details)

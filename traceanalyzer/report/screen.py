@@ -1,0 +1,99 @@
+"""The first screen: the answer in about 24 lines. The terminal prints it, Markdown and notebooks begin with it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.cells import cell_len
+from rich.text import Text
+
+from traceanalyzer.cut import ELLIPSIS
+from traceanalyzer.report import outline
+from traceanalyzer.report.format import figure, plain, shorten
+from traceanalyzer.report.terminal_text import DEFAULT_WIDTH, Page
+
+if TYPE_CHECKING:
+    from traceanalyzer.report.model import Report
+
+SHOWN_CHANGES = 3
+SHOWN_CAVEATS = 3
+BAR_WIDTH = 40
+LONGEST = 170
+"""Characters of a text on the screen; the page, Markdown and `--full` have all of it."""
+STYLES = {"compute": "green", "exposed communication": "magenta", "exposed copy": "blue", "idle": "red"}
+
+
+def render_screen(report: Report, width: int = DEFAULT_WIDTH, colour: bool = False, *, next_step: bool = True) -> str:
+    """The answer as text `width` columns wide, with what to look at next."""
+    page = Page(width, colour)
+    _verdict(page, report)
+    _budget(page, report)
+    _changes(page, report)
+    _caveats(page, report)
+    if next_step:
+        _next(page, report)
+    return page.text().lstrip("\n")
+
+
+def brief(text: str) -> str:
+    """The text up to its last whole word within `LONGEST`."""
+    text = plain(text)
+    if len(text) <= LONGEST:
+        return text
+    cut = text[: LONGEST - 1]
+    return (cut.rpartition(" ")[0] or cut) + ELLIPSIS
+
+
+def _verdict(page: Page, report: Report) -> None:
+    cls, _, sure = outline.verdict(report).partition(" ")
+    page.line(
+        "   ".join([f"{cls.upper()} {sure}".strip(), outline.step_times(report), outline.hardware(report)]), "bold"
+    )
+    page.line(brief(report.summary.headline))
+
+
+def _budget(page: Page, report: Report) -> None:
+    parts = [part for part in outline.budget(report) if part.share >= outline.SHOWN_SHARE]
+    if not parts:
+        return
+    page.line("")
+    widest = max(cell_len(part.label) + 2 * part.within for part in parts)
+    for part in parts:
+        name = f"  {part.label}" if part.within else part.label
+        numbers = f"{figure(part.ms, 'ms'):>9} {figure(part.share, 'share'):>6}  "
+        text = Text(f"  {name:<{widest}} {numbers}")
+        bar = ("▒" if part.within else "█") * max(round(part.share * BAR_WIDTH), 1)
+        text.append(bar, "dim" if part.within else STYLES.get(part.label, ""))
+        page.draw(text)
+
+
+def _changes(page: Page, report: Report) -> None:
+    advised = report.recommendations[:SHOWN_CHANGES]
+    page.line("")
+    if not advised:
+        page.line(outline.no_advice(report))
+    else:
+        page.line("What to change", "bold")
+    for position, advice in enumerate(advised, 1):
+        page.item(f"{position}", f"{outline.prediction(report, advice)}  {brief(advice.action)}", indent=1)
+    more = len(report.recommendations) - len(advised)
+    if more > 0:
+        page.line(f"   {more} more with --full", "dim")
+
+
+def _caveats(page: Page, report: Report) -> None:
+    caveats = outline.caveats(report)
+    if not caveats:
+        return
+    page.line("")
+    for caveat in caveats[:SHOWN_CAVEATS]:
+        page.item("!", brief(caveat), "yellow")
+    if len(caveats) > SHOWN_CAVEATS:
+        page.line(f"  {len(caveats) - SHOWN_CAVEATS} more with --full", "dim")
+
+
+def _next(page: Page, report: Report) -> None:
+    page.line("")
+    path = shorten(plain(report.inputs[0].path), page.width // 2) if len(report.inputs) == 1 else "PATH..."
+    explained = f" | explain {report.findings[0].id}" if report.findings else ""
+    page.line(f"Next: traceanalyzer analyze {path} --full | -o report.html{explained}", "dim")
