@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from traceanalyzer.analysis.groups.bounds import rated_share
+from traceanalyzer.analysis.groups.host_details import main_detail
 from traceanalyzer.diagnosis.finding import BottleneckClass, Summary
 from traceanalyzer.diagnosis.shares import Shares, missing_kernels, step_shares
 from traceanalyzer.diagnosis.timing import timing_summary
@@ -115,6 +116,11 @@ def _name(part: str, shares: Shares) -> BottleneckClass:
     return part  # type: ignore[return-value]  # the names of parts but device and unexplained are classes
 
 
+def too_few_ops(m: Measurements) -> bool:
+    """Whether so little GPU work was recorded that its idle time says nothing of the program's."""
+    return m.device is not None and m.steps.steady_count == 1 and int(m.steady_ops.sum()) < MIN_DEVICE_OPS
+
+
 def _too_thin(m: Measurements, shares: Shares | None) -> str:
     """Why there can be no verdict; empty if there can."""
     if not len(m.trace.device_ops):
@@ -124,7 +130,7 @@ def _too_thin(m: Measurements, shares: Shares | None) -> str:
         return f"the recording holds no GPU work{cut}."
     if shares is None or not m.steady_ops.any():
         return "none of the recorded GPU work belongs to a measured step."
-    if m.steps.steady_count == 1 and m.steady_ops.sum() < MIN_DEVICE_OPS:
+    if too_few_ops(m):
         return f"only {int(m.steady_ops.sum())} GPU operations were recorded."
     if missing_kernels(m) > TOO_MANY_MISSING:
         return f"the kernels of {missing_kernels(m):.0%} of the launches are not in the recording."
@@ -160,7 +166,8 @@ def _reason(m: Measurements, part: str, shares: Shares, *, brief: bool = False) 
     share = _parts(shares)[part]
     time = f"{share * m.step.step_ms:.3g} ms ({share:.0%})"
     text = _REASONS["unexplained" if part == "unexplained" else _name(part, shares)]
-    return text.format(time if brief else f"{time} of {_whole(m)}")
+    more = main_detail(m) if part == "host" else ""
+    return text.format(time if brief else f"{time} of {_whole(m)}") + (f", mostly {more}" if more else "")
 
 
 def _whole(m: Measurements) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 
 from traceanalyzer.analysis.replay.scenarios import Scenario, less_compute
 from traceanalyzer.analysis.replay.whatif import SCENARIO_SPREAD
-from traceanalyzer.diagnosis.classify import classify
+from traceanalyzer.diagnosis.classify import classify, too_few_ops
 from traceanalyzer.diagnosis.finding import Finding, Recommendation, Severity, Summary
 from traceanalyzer.diagnosis.remedies import REMEDIES
 from traceanalyzer.diagnosis.remedies.advice import advise
@@ -56,6 +56,8 @@ class Diagnosis:
 def diagnose(m: Measurements, rules: Sequence[Rule] = RULES) -> Diagnosis:
     """Diagnose the process."""
     settled = [(draft, headroom) for draft, headroom in settle(m, rules) if _worth_telling(m, draft, headroom)]
+    if too_few_ops(m):
+        settled = [(draft, headroom) for draft, headroom in settled if headroom is None]
     settled.sort(key=lambda pair: -1.0 if pair[1] is None else pair[1], reverse=True)
     advice = _advice(m, settled)
     summary = classify(m, [_worth_most(advice), _largest(m, settled)])

@@ -8,7 +8,7 @@ from traceanalyzer.analysis.joined.framework import Framework
 
 PYTORCH_WORDS = re.compile(
     r"torch|DataLoader|\.item\(\)|\.cpu\(\)|non_blocking|pin_memory|Python|with_stack|no_sync|\bDDP\b|FSDP|autocast"
-    r"|channels_last|\bF\.\w|scaled_dot_product|\bnn\.|record_function|persistent_workers|cudnn_sdp"
+    r"|channels_last|\bF\.\w|scaled_dot_product|(?<!jax\.)\bnn\.|record_function|persistent_workers|cudnn_sdp"
 )
 """Words that mean something in programs with PyTorch alone."""
 

@@ -26,8 +26,10 @@ from traceanalyzer.analysis.algebra.intervals import (
     union,
 )
 from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.joined.captures import building_time
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.names.pytorch import OPTIMIZER_NAMES
+from traceanalyzer.analysis.time.first_use import loading_calls
 from traceanalyzer.trace import OverheadKind, RangeKind
 
 if TYPE_CHECKING:
@@ -51,7 +53,8 @@ class HostState(enum.IntEnum):
     ALLOCATE = 4
     """Allocating or freeing device or pinned memory."""
     WORK = 5
-    """A long stretch without any operator or call: Python, I/O, or an operator computing on the CPU."""
+    """A long stretch without any operator or call: Python, I/O, or an operator computing on the CPU; and calls that
+    load kernels or make graphs."""
 
 
 LONG_STRETCH_NS = 100_000
@@ -63,6 +66,8 @@ INPUT_NAMES = re.compile(
     r"(data_?load|dataset|load_?batch|(next|get|fetch|read)_?batch|prefetch|\b(input|data)\b|batch_?(load|fetch|wait))",
     re.IGNORECASE,
 )
+FEW_PIECES = 32
+"""Up to so many pieces a plain loop is faster than arrays."""
 """Annotations of such names are taken for loading of input; PyTorch names its own `enumerate(DataLoader)#...`. What
 sharded training prefetches is parameters: `FSDP::backward_prefetch for transformer.h.0`."""
 COMMUNICATION_NAMES = re.compile(
@@ -127,6 +132,8 @@ class HostTimeline:
         high = first + int(np.searchsorted(pieces.start[first:stop], end, side="left"))
         if high <= low:
             return None
+        if high - low <= FEW_PIECES:
+            return self._share_of_few(low, high, start, end)
         overlap = np.minimum(pieces.end[low:high], end) - np.maximum(pieces.start[low:high], start)
         nodes, which = np.unique(pieces.node[low:high], return_inverse=True)
         return _Share(
@@ -135,6 +142,21 @@ class HostTimeline:
             working=int(overlap[pieces.working[low:high]].sum()),
             inside=int(overlap[pieces.node[low:high] >= 0].sum()),
         )
+
+    def _share_of_few(self, low: int, high: int, start: int, end: int) -> _Share:
+        """The same without arrays, whose cost a call is that of some dozen pieces."""
+        pieces = self.pieces
+        spent: dict[int, int] = {}
+        working = inside = 0
+        columns = (pieces.start, pieces.end, pieces.node, pieces.working)
+        for begun, ended, node, works in zip(*(column[low:high].tolist() for column in columns), strict=True):
+            overlap = min(ended, end) - max(begun, start)
+            spent[node] = spent.get(node, 0) + overlap
+            working += overlap if works else 0
+            inside += overlap if node >= 0 else 0
+        longest = max(spent.values())
+        node = min(node for node, time in spent.items() if time == longest)
+        return _Share(int(pieces.thread[low]), node, working, inside)
 
     @cached_property
     def threads(self) -> list[tuple[int, int]]:
@@ -202,8 +224,12 @@ def _states(joined: Joined, start: I64, end: I64, thread: I32, node: I32) -> U8:
     kind = joined.api_kind[rows]
     of_call = np.full(len(rows), HostState.DISPATCH, np.uint8)
     of_call[(kind == ApiKind.ALLOCATE) | (kind == ApiKind.FREE)] = HostState.ALLOCATE
+    of_call[loading_calls(joined)[rows]] = HostState.WORK
     of_call[joined.blocks[rows]] = HostState.SYNC
     state[call] = of_call
+    building = building_time(joined)
+    inside_graphs = covered_before(building, start + 1) > covered_before(building, start)
+    state[inside_graphs & (state == HostState.DISPATCH)] = HostState.WORK
     state[_in_input_range(joined, start, thread)] = HostState.INPUT
     return state
 

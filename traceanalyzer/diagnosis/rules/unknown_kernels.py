@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from traceanalyzer.analysis.groups.bounds import unknown_kernels, unknown_share
+from traceanalyzer.analysis.groups.counters import busy_counters
 from traceanalyzer.diagnosis.draft import Draft, share, times
 from traceanalyzer.diagnosis.finding import Evidence
 
@@ -27,6 +28,10 @@ def unknown_work(m: Measurements, _free: Bool) -> Iterator[Draft]:
     evidence = [
         share(m, time, "computation in kernels of no known kind"),
         *times(unknown_kernels(m)),
+        *(
+            Evidence(name, mean, "", f"mean of {samples:,} samples while the GPU was busy")
+            for name, mean, samples in busy_counters(m)
+        ),
         Evidence("next step", "traceanalyzer collect ncu, then analyze --ncu", "", "measures what limits each kernel"),
     ]
     what = "What limits these kernels is not known: profile them with Nsight Compute (ncu)"

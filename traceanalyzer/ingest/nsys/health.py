@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _WARNING = 2
 """Lowest severity of `DIAGNOSTIC_EVENT` that is quoted: 1 is information, 2 a warning, 3 an error."""
 
+_ERROR = 3
+
 _MAX_QUOTED = 5
 _MAX_QUOTE = 200
 """Characters of a quoted message."""
@@ -108,12 +110,16 @@ def _no_device_rows(database: Database) -> str:
 
 
 def diagnostics(database: Database, processes: Collection[int] = ()) -> list[str]:
-    """nsys's own warnings and errors, each distinct one once; those on other processes than `processes` say so."""
+    """nsys's own warnings and errors, each distinct one once; of other processes than `processes` errors alone."""
     columns: dict[str, int | bytes | None] = {"severity": 0, "globalPid": 0, "text": None}
-    texts: dict[str, None] = {}
-    for _, owner, text in database.rows("DIAGNOSTIC_EVENT", columns, where=f"severity >= {_WARNING}"):
-        of_other = bool(processes) and bool(owner) and process_key_of(owner) not in processes
-        texts[f"(process {pid_of(process_key_of(owner))}) {text}" if of_other else str(text)] = None
+    where, texts = f"severity >= {_WARNING}", dict[str, None]()
+    rows = [(int(s), int(o), str(t)) for s, o, t in database.rows("DIAGNOSTIC_EVENT", columns, where=where)]
+    for severity, owner, text in sorted(rows, key=lambda row: (-row[0], row[2], row[1])):
+        pid = pid_of(process_key_of(owner))
+        of_other = bool(processes) and pid > 0 and process_key_of(owner) not in processes
+        # Programs beside the one that was recorded have "no CUDA events": that says nothing of it.
+        if not of_other or severity >= _ERROR:
+            texts[f"(process {pid}) {text}" if of_other else text] = None
     if not texts:
         return []
     secrets = _secret_values(database)

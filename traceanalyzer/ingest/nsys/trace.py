@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from traceanalyzer.ingest.nsys.about import Gpus, gpus, mpi_ranks, process_names, thread_names
+from traceanalyzer.ingest.nsys.canonical import canonical
 from traceanalyzer.ingest.nsys.events import UNKNOWN, Events, pid_of
 from traceanalyzer.ingest.nsys.health import remarks
 from traceanalyzer.ingest.nsys.metrics import gpu_metrics, of_process
@@ -73,7 +74,7 @@ def make_traces(path: Path, database: Database, tables: Tables, *, there: float)
             ),
         ),
     )
-    return traces
+    return canonical(traces)
 
 
 def _processes(database: Database, tables: Tables, threads: ThreadNames) -> tuple[dict[int, Process], list[str]]:
