@@ -40,6 +40,9 @@ SAMPLES = ROOT / "sample_traces"
 PAGE = ROOT / "docs" / "accuracy.md"
 TABLES_BELOW = "\n---\n"
 """What the page has below this line is written by `--markdown`."""
+REMEDIES_TITLE = "Remedies and what they brought, ms"
+REMEDIES_BELOW = f"\n## {REMEDIES_TITLE}\n"
+"""What follows it is written by `benchmarks.remedies`."""
 REMOVED = {
     "host sync": "no_host_syncs",
     "host work": "no_host_work",
@@ -313,8 +316,10 @@ def main() -> None:
     tables: list[Any] = [steps_table(recordings, held_out), pairs_table(recordings), calibration_table(bound)]
     tables += [waits_table(recordings), classes_table(recordings)]
     if "--markdown" in sys.argv:
-        prose = PAGE.read_text(encoding="utf-8").split(TABLES_BELOW)[0]
-        PAGE.write_text(prose + TABLES_BELOW + "\n" + "\n".join(map(as_markdown, tables)), encoding="utf-8")
+        page = PAGE.read_text(encoding="utf-8")
+        prose, kept = page.split(TABLES_BELOW)[0], page.partition(REMEDIES_BELOW)[2]
+        made = prose + TABLES_BELOW + "\n" + "\n".join(map(as_markdown, tables))
+        PAGE.write_text(f"{made}{REMEDIES_BELOW}{kept}" if kept else made, encoding="utf-8")
     else:
         print("\n".join(map(as_text, tables)))
 

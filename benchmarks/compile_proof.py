@@ -14,10 +14,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from traceanalyzer.compiled import compile_report, joined
-from traceanalyzer.diagnosis.compile import diagnose_compile
+from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.ingest import load
 from traceanalyzer.ingest.torch_log import read_logs
+from traceanalyzer.report.compile.build import compile_report, joined
 
 NAMED = {
     "dynamic_batch": "recompilation",
@@ -41,14 +41,14 @@ def _line(folder: Path, case: str, finding: str) -> str:
     truths = {variant: _truth(folder, case, variant) for variant in ("fault", "fixed")}
     log = folder / f"{case}.fault.log"
     if case in STARTS:
-        compiled, diagnosis, _ = compile_report(log)
-        measured = compile_report(folder / f"{case}.fixed.log")[0].compile_s or 0.0
+        report = compile_report(read_logs(log))
+        compiled, diagnosis = report.compiled, report.diagnosis
+        measured = compile_report(read_logs(folder / f"{case}.fixed.log")).compiled.compile_s or 0.0
         before, unit = compiled.compile_s or 0.0, "s"
     else:
         trace = load([folder / f"{case}.fault.trace.json.gz"]).traces[0]
         trace = replace(trace, unprofiled_step_ns=round(truths["fault"]["steady_ms"] * 1e6))
-        compiled, step_ms = joined(read_logs(log), trace)
-        diagnosis = diagnose_compile(compiled, step_ms)
+        diagnosis = joined(read_logs(log), Measurements(trace)).diagnosis
         before, measured, unit = truths["fault"]["steady_ms"], truths["fixed"]["steady_ms"], "ms"
     advice = next((one for one in diagnosis.recommendations if one.id.startswith(finding)), None)
     if advice is None:

@@ -234,7 +234,7 @@ def _named(path: str) -> type[Any]:
     return found
 
 
-def _first_sentence(what: type[Any]) -> str:
+def _first_sentence(what: Any) -> str:
     return " ".join((inspect.getdoc(what) or "").split("\n\n")[0].split())
 
 
@@ -243,6 +243,14 @@ def scenarios() -> str:
     from traceanalyzer.analysis.replay.scenarios import SCENARIOS
 
     return _table(("scenario", "what is assumed"), [(f"`{s.id}`", s.basis) for s in SCENARIOS])
+
+
+def remedies() -> str:
+    """The changes of a program that are recommended, and where."""
+    from traceanalyzer.diagnosis.remedies import REMEDIES
+
+    rows = [(f"`{r.id}`", _first_sentence(r.offer), f"{r.least_gain:.0%}") for r in REMEDIES]
+    return _table(("remedy", "offered", "least gain"), rows)
 
 
 FILLS: dict[str, Callable[..., str]] = {
@@ -254,6 +262,7 @@ FILLS: dict[str, Callable[..., str]] = {
     "findings": findings,
     "logs": logs,
     "scenarios": scenarios,
+    "remedies": remedies,
 }
 
 

@@ -60,14 +60,15 @@ def numbers(value, where=""):
 def test_every_promised_key_is_there(paths):
     report = _report(*paths)
     Draft202012Validator(report_schema()).validate(report)
-    assert report["schema_version"] == 1
+    assert report["schema_version"] == 2
     assert set(report["tool"]) >= {"name", "version"}
     assert len(report["inputs"]) >= len(paths)
     for item in report["inputs"]:
         assert set(item) >= {"path", "kind", "rank", "devices", "health"}
         assert item["kind"] in {"kineto", "nsys", "timing_log"}
         assert set(item["health"]) >= {"events", "skipped", "repaired", "lost", "clipped", "truncated", "notes"}
-    assert set(report["summary"]) >= {"bottleneck", "confidence", "headline"}
+    assert set(report["summary"]) >= {"bottleneck", "confidence", "headline", "basis", "step_ms"}
+    assert report["summary"]["basis"] in {"unprofiled", "recorded"}
     assert report["summary"]["bottleneck"] in CLASSES
     metrics = report["metrics"]
     assert metrics["step_source"] in SOURCES
@@ -80,6 +81,23 @@ def test_every_promised_key_is_there(paths):
         assert set(metrics["step_time_ms"]) >= {"count", "mean", "median", "std", "min", "max", "p95", "p99"}
     for row in report["devices"]:
         assert set(row) >= DEVICE
+
+
+@every_input
+def test_the_step_without_the_profiler_is_partitioned_like_the_recorded_one(paths):
+    report = _report(*paths)
+    summary, known = report["summary"], report["metrics"]["unprofiled"]
+    assert (summary["basis"] == "unprofiled") is (known is not None)
+    if known is None:
+        assert any("without the profiler" in note for note in report["notes"])
+        return
+    assert known["source"] in {"measured", "estimated"}
+    assert known["step_time_ms"] == summary["step_ms"]
+    assert known["low_ms"] < known["step_time_ms"] < known["high_ms"]
+    assert sum(known["budget_ms"].values()) == pytest.approx(known["step_time_ms"], rel=1e-3)
+    assert sum(known["idle_ms"].values()) == pytest.approx(known["budget_ms"]["idle"], rel=1e-3, abs=1e-9)
+    if known["source"] == "estimated":
+        assert known["step_time_ms"] <= report["metrics"]["step_time_ms"]["mean"] * (1 + 1e-9)
 
 
 @every_input
@@ -100,13 +118,13 @@ def test_figures_are_possible(paths):
 @every_input
 def test_findings_share_one_step_and_come_in_order(paths):
     report = _report(*paths)
-    step = report["metrics"]["step_time_ms"]
+    step = report["summary"]["step_ms"]
     headroom = [finding["headroom_ms"] for finding in report["findings"]]
     known = [value for value in headroom if value is not None]
     assert known == sorted(known, reverse=True)
     assert None not in headroom[: len(known)]
     if step:
-        assert sum(known) <= step["mean"] * (1 + 1e-9)
+        assert sum(known) <= step * (1 + 1e-5)
     for finding in report["findings"]:
         assert finding["class"] in CLASSES
         assert finding["evidence"]
@@ -119,22 +137,31 @@ def test_findings_share_one_step_and_come_in_order(paths):
 @every_input
 def test_recommendations_are_of_findings_and_come_in_order(paths):
     report = _report(*paths)
-    step = report["metrics"]["step_time_ms"]
+    step = report["summary"]["step_ms"]
     classes = {finding["class"] for finding in report["findings"]}
     predicted = [item["predicted_step_ms"] for item in report["recommendations"]]
     known = [value for value in predicted if value is not None]
     assert known == sorted(known)
     for item in report["recommendations"]:
-        assert set(item) >= {"id", "class", "action", "predicted_step_ms", "predicted_speedup", "basis"}
+        assert set(item) >= {
+            "id",
+            "class",
+            "action",
+            "predicted_step_ms",
+            "predicted_speedup",
+            "basis",
+            "remedy",
+            "low_ms",
+            "high_ms",
+        }
         assert item["class"] in classes
         assert item["action"]
         assert item["basis"]
         if item["predicted_step_ms"] is not None:
             assert item["predicted_step_ms"] > 0
             assert item["predicted_speedup"] >= 1 - 1e-6
-            before = item["predicted_speedup"] * item["predicted_step_ms"]
-            unprofiled = report["metrics"]["unprofiled_step_time_ms"]
-            assert any(before == pytest.approx(t, rel=1e-3) for t in (step["mean"], unprofiled) if t is not None)
+            assert item["predicted_speedup"] * item["predicted_step_ms"] == pytest.approx(step, rel=1e-5)
+            assert item["low_ms"] < item["predicted_step_ms"] < item["high_ms"]
 
 
 @every_input

@@ -23,7 +23,7 @@ from docs import generate
 from tests.nsys_builder import small_run
 from tests.report.reports import full
 from traceanalyzer.cli import COMMANDS, cli
-from traceanalyzer.diagnosis.compile import FINDINGS as COMPILE_FINDINGS
+from traceanalyzer.diagnosis.compile.verdict import FINDINGS as COMPILE_FINDINGS
 from traceanalyzer.diagnosis.memory import OOM_TITLES
 from traceanalyzer.history.store import store_report
 from traceanalyzer.report.explain import FindingPage, finding_page, finding_pages
@@ -218,6 +218,8 @@ def test_a_finding_is_found_by_its_longer_ids() -> None:
 def _ids(path: Path) -> set[str]:
     """The ids of the findings that a module of rules makes: of formatted ones what stands before the first hole."""
     calls = [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Call)]
-    makers = [c for c in calls if isinstance(c.func, ast.Name) and c.func.id in ("Draft", "_regularity") and c.args]
+    makers = [
+        c for c in calls if isinstance(c.func, ast.Name) and c.func.id in ("Draft", "_Cause", "_regularity") and c.args
+    ]
     texts = [c.args[0].values[0] if isinstance(c.args[0], ast.JoinedStr) else c.args[0] for c in makers]
     return {str(text.value).rstrip("-") for text in texts if isinstance(text, ast.Constant)}

@@ -69,6 +69,10 @@ def test_entries_are_complete_and_dense(gpu) -> None:
     assert gpu.source
     assert gpu.memory_gb
     assert gpu.vector["fp32"] > 0
+    if not gpu.tensor:
+        # Before Volta there are no tensor cores.
+        assert "P100" in gpu.name
+        return
     assert gpu.tensor["fp16"] > gpu.vector["fp32"] / 2
     if "bf16" in gpu.tensor:
         assert gpu.tensor["bf16"] == gpu.tensor["fp16"]
@@ -140,3 +144,24 @@ def test_resident_blocks_are_limited_by_threads_registers_and_shared_memory() ->
     assert h200.resident_blocks(128, 32, 100 * 1024) == 2
     assert h200.resident_blocks(0, 0, 0) is None
     assert set(PRECISIONS) >= set(h200.tensor) | set(h200.vector)
+
+
+@pytest.mark.parametrize(
+    ("name", "sms", "known"),
+    [("NVIDIA H100", 132, "H100 SXM"), ("NVIDIA H100", 114, "H100 PCIe"), ("NVIDIA H100", None, None)],
+)
+def test_a_name_that_products_share_needs_their_number_of_sms(name, sms, known) -> None:
+    found = TABLE.find(Device(0, name, sms))
+    assert (None if found is None else found.name) == known
+
+
+def test_limits_that_a_recording_states_of_an_unknown_gpu_are_used() -> None:
+    """An RTX 3050 as nsys describes it: 224 GB/s, 20 SMs at 1.777 GHz with 128 multiply-adds a cycle each."""
+    device = Device(0, "NVIDIA GeForce RTX 3050", 20, 8 * GIB, (8, 6), None, 224.064e9, 1.777e9)
+    found = TABLE.find(device)
+    assert found is not None
+    assert found.stated
+    assert found.bandwidth == 224.064e9
+    assert found.vector["fp32"] == pytest.approx(9.1e12, rel=0.01)
+    assert found.matrix_peak("fp16") is None
+    assert TABLE.find(Device(0, "NVIDIA GeForce RTX 3050", 20)) is None

@@ -29,7 +29,7 @@ CLASSES = {
     "sync_bound": "sync",
     "sync_bound_stacks": "sync",
     "sync_fixed": "compute",
-    "tensor_parallel": "compute",
+    "tensor_parallel": "communication",
     "timing_input_bound": "input",
     "timing_irregular": "inconclusive",
     "transfer_bound": "transfer",

@@ -33,6 +33,7 @@ def definitions(measurement: type[Any]) -> list[Definition]:
     ]
 
 
+NS_PER_S = 1e9
 NS_PER_MS = 1e6
 NS_PER_US = 1e3
 

@@ -34,7 +34,7 @@ _NUMBERS = (
     *("sms", "bandwidth_gbs", "cache_mb", "link_gbs", "host_gbs"),
     *("threads_per_sm", "shared_kb_per_sm", "fp32_lanes_per_sm"),
 )
-_KEYS = frozenset({*_NUMBERS, "name", "match", "source", "memory_gb", "launch_floor_us", "tensor", "vector"})
+_KEYS = frozenset({*_NUMBERS, "name", "match", "match_with_sms", "source", "memory_gb", "tensor", "vector"})
 
 
 @dataclass(frozen=True)
@@ -65,14 +65,17 @@ class Hardware:
     """Bytes of shared memory of an SM."""
     fp32_lanes_per_sm: int | None = None
     """Multiply-adds in fp32 that an SM starts in a cycle."""
-    launch_floor_ns: float | None = None
-    """Shortest kernel that profilers record, where it was measured."""
+    match_with_sms: tuple[re.Pattern[str], ...] = ()
+    """Names that it shares with other products: the number of SMs must be recorded and be its own."""
+    stated: bool = False
+    """Whether the figures are those that the recording states of its own GPU, and not a datasheet's."""
 
     def describes(self, device: Device) -> bool:
         """Whether a recorded device is this GPU: by name, and nothing else that was recorded speaks against it
         (a MIG slice has the name of the whole GPU, but fewer SMs and less memory)."""
         name = _MAKER.sub("", _MAKER.sub("", (device.name or "").strip()))
-        if not any(pattern.fullmatch(name) for pattern in self.match):
+        shared = any(pattern.fullmatch(name) for pattern in self.match_with_sms) and device.sm_count == self.sms
+        if not shared and not any(pattern.fullmatch(name) for pattern in self.match):
             return False
         if device.sm_count and self.sms and device.sm_count != self.sms:
             return False
@@ -89,6 +92,8 @@ class Hardware:
     def issue_rate(self) -> float | None:
         """Instructions that it starts a second, those of each thread counted, at the clock of its fp32 peak."""
         if self.fp32_lanes_per_sm is None:
+            return None
+        if "fp32" not in self.vector:
             return None
         return self.vector["fp32"] / 2 / self.fp32_lanes_per_sm * ISSUED_PER_CYCLE
 
@@ -136,12 +141,57 @@ class HardwareTable:
         return cls((*added, *_builtin().gpus))
 
     def find(self, device: Device | None) -> Hardware | None:
-        """The GPU that a recorded device is; None where the table does not have it, never the nearest one. SMs that
-        the table does not state are those that were recorded."""
+        """The GPU that a recorded device is, never the nearest one. One that the table does not have is what the
+        recording states of it; None where it states nothing. SMs that the table lacks are those that were recorded."""
         if device is None:
             return None
         found = next((gpu for gpu in self.gpus if gpu.describes(device)), None)
-        return replace(found, sms=device.sm_count) if found is not None and found.sms is None else found
+        if found is None:
+            return stated_limits(device)
+        return replace(found, sms=device.sm_count) if found.sms is None else found
+
+
+_GENERATIONS = {
+    (5, 0): (128, 2048, 64),
+    (5, 2): (128, 2048, 96),
+    (6, 0): (64, 2048, 64),
+    (6, 1): (128, 2048, 96),
+    (7, 0): (64, 2048, 96),
+    (7, 5): (64, 1024, 64),
+    (8, 0): (64, 2048, 164),
+    (8, 6): (128, 1536, 100),
+    (8, 9): (128, 1536, 100),
+    (9, 0): (128, 2048, 228),
+    (10, 0): (128, 2048, 228),
+    (12, 0): (128, 1536, 100),
+}
+"""By compute capability: fp32 multiply-adds that an SM starts a cycle, threads and KiB of shared memory that it holds
+(CUDA C++ programming guide, "compute capabilities", "arithmetic instructions")."""
+
+
+def stated_limits(device: Device) -> Hardware | None:
+    """What a recording states of its GPU: bandwidth of its memory, and from clock and SMs its fp32 peak; None where it
+    states no bandwidth. Of tensor cores recordings say nothing."""
+    if not device.bandwidth:
+        return None
+    lanes, threads, shared = _GENERATIONS.get(device.compute_capability or (0, 0), (None, None, None))
+    vector = {}
+    if lanes and device.sm_count and device.clock_hz:
+        vector["fp32"] = 2.0 * lanes * device.sm_count * device.clock_hz
+    return Hardware(
+        name=device.name or "GPU",
+        source="the recording itself",
+        match=(),
+        memory_gb=(),
+        bandwidth=device.bandwidth,
+        tensor={},
+        vector=vector,
+        sms=device.sm_count,
+        threads_per_sm=threads,
+        shared_per_sm=None if shared is None else shared * KIBI,
+        fp32_lanes_per_sm=lanes if "fp32" in vector else None,
+        stated=True,
+    )
 
 
 @lru_cache(maxsize=1)
@@ -156,7 +206,7 @@ def _parse(text: str) -> tuple[Hardware, ...]:
 def _hardware(entry: dict[str, Any]) -> Hardware:
     """One entry of a file. Raises KeyError, TypeError or ValueError where it makes no sense."""
     _check(entry)
-    cache, shared, floor = entry.get("cache_mb"), entry.get("shared_kb_per_sm"), entry.get("launch_floor_us")
+    cache, shared = entry.get("cache_mb"), entry.get("shared_kb_per_sm")
     link, host, sizes = entry.get("link_gbs"), entry.get("host_gbs"), entry.get("memory_gb", [])
     return Hardware(
         name=entry["name"],
@@ -173,7 +223,7 @@ def _hardware(entry: dict[str, Any]) -> Hardware:
         threads_per_sm=entry.get("threads_per_sm"),
         shared_per_sm=None if shared is None else int(shared * KIBI),
         fp32_lanes_per_sm=entry.get("fp32_lanes_per_sm"),
-        launch_floor_ns=None if floor is None else floor * 1e3,
+        match_with_sms=tuple(re.compile(pattern, re.IGNORECASE) for pattern in entry.get("match_with_sms", [])),
     )
 
 

@@ -25,6 +25,8 @@ class Limits:
     """Bytes that a compressed file may decompress to; `ratio` times its own size where that is more."""
     ratio: int = 100
     """Decompressed bytes for each compressed one. Recordings reach 10 to 55."""
+    log: int = 16 * MIB
+    """The same of a log, which is read line by line; a quarter of `ratio` times its size where that is more."""
     side: int = 64 * MIB
     """Bytes of a file that is read as a whole: an environment, samples, a table of counters, a policy."""
     report: int = 256 * MIB

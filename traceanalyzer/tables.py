@@ -24,6 +24,7 @@ from traceanalyzer.analysis.tables.ops import OpStats
 from traceanalyzer.analysis.tables.path_rows import PathRow
 from traceanalyzer.analysis.tables.phases import PhaseStats
 from traceanalyzer.analysis.tables.syncs import SyncRow
+from traceanalyzer.diagnosis.remedies.advice import advise
 from traceanalyzer.errors import EmptyRecordingError
 from traceanalyzer.selection import Measured, measured
 from traceanalyzer.trace import Condition
@@ -189,5 +190,5 @@ def predictions(
             f"{m.trace.path}: nothing to replay: it needs steps, API calls and device work; "
             "record some steps with CPU and CUDA activities"
         )
-    more = [faster(name, factor) for name, factor in speedups]
+    more = [*(one.offer.scenario for one in advise(m)), *(faster(name, factor) for name, factor in speedups)]
     return m.replay.what_if([*more, *(buckets_of(size) for size in bucket_mb)])

@@ -342,6 +342,10 @@ class Collectives(Table):
     """Process group: its description where recorded, else its name."""
     group_size: I32 = column(np.int32, most=MOST_RANKS)
     ranks: I32 = column(np.int32, text=True)
+    sequence: I64 = column(np.int64)
+    """Number of the operation in its communicator, the same on all its ranks."""
+    communicator: I32 = column(np.int32, text=True)
+    """Id of the communicator, the same on all its ranks."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -383,6 +387,10 @@ class Device:
     memory_bytes: int | None = None
     compute_capability: tuple[int, int] | None = None
     uid: str | None = None
+    bandwidth: float | None = None
+    """Of its memory as the recording states it, bytes/s."""
+    clock_hz: float | None = None
+    """Highest clock of its SMs as the recording states it."""
 
 
 @dataclass(frozen=True)
@@ -394,6 +402,8 @@ class Process:
     rank: int | None = None
     world_size: int | None = None
     host: str | None = None
+    numbered: bool = False
+    """Whether the rank is not the recording's, but made by numbering its processes."""
 
 
 @dataclass(frozen=True)

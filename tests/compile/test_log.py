@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from tests.compile.log_builder import LogBuilder
 from traceanalyzer.analysis.compile.measure import measure_logs
 from traceanalyzer.analysis.compile.stages import stage_of
+from traceanalyzer.compile_log import Counts
 from traceanalyzer.errors import TraceAnalyzerError
 from traceanalyzer.ingest.torch_log import read_logs
-from traceanalyzer.ingest.torch_log.records import Counts, records
+from traceanalyzer.ingest.torch_log.records import records
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.compile.model import Compiled

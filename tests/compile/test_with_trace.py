@@ -8,17 +8,19 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from traceanalyzer.analysis.context import Context
 
 from tests.compile.log_builder import LogBuilder
 from tests.kineto_builder import KinetoTrace
 from traceanalyzer.analysis.compile.regions import CompiledCode
 from traceanalyzer.analysis.compile.windows import idle_in, seams, window_set
+from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.cli import cli
 from traceanalyzer.collect.compile_log import variables
 from traceanalyzer.collect.plan import Plan
-from traceanalyzer.compiled import compile_report
 from traceanalyzer.ingest import load
+from traceanalyzer.ingest.torch_log import read_logs
+from traceanalyzer.report.compile.build import compile_report
+from traceanalyzer.report.compile.model import CompileReport
 
 DATA = Path(__file__).parent.parent / "data" / "compile"
 STEPS, STEP_US = 6, 1000
@@ -75,8 +77,12 @@ def broken_log(folder: Path) -> Path:
     return file
 
 
+def reported(log: Path | None, trace: Path) -> CompileReport:
+    return compile_report(read_logs(log) if log else [], load([trace]))
+
+
 def test_a_seam_is_the_host_time_between_the_graphs_and_is_charged_the_idle_time_in_it(tmp_path: Path) -> None:
-    ctx = Context(load([written(tmp_path, broken_trace())]).traces[0])
+    ctx = Measurements(load([written(tmp_path, broken_trace())]).traces[0])
     (seam,) = seams(CompiledCode(ctx))
     assert (seam.before, seam.after, seam.forward) == ("0/0", "1/0", STEPS)
     assert ((seam.end - seam.start) == 300_000).all()
@@ -86,7 +92,8 @@ def test_a_seam_is_the_host_time_between_the_graphs_and_is_charged_the_idle_time
 
 
 def test_a_break_has_its_idle_time_and_the_step_without_it(tmp_path: Path) -> None:
-    compiled, diagnosis, _ = compile_report(broken_log(tmp_path), written(tmp_path, broken_trace()))
+    report = reported(broken_log(tmp_path), written(tmp_path, broken_trace()))
+    compiled = report.compiled
     (row,) = compiled.graph_breaks
     assert (row.location, row.per_step, row.reason) == ("/p/train.py:12", 1.0, "print() in compiled code")
     assert row.idle_ms == pytest.approx(0.249, abs=2e-3)
@@ -94,7 +101,7 @@ def test_a_break_has_its_idle_time_and_the_step_without_it(tmp_path: Path) -> No
     assert row.low_ms is not None
     assert row.high_ms is not None
     assert row.low_ms < row.predicted_step_ms <= row.high_ms
-    assert diagnosis.findings[0].id == "graph-break"
+    assert report.diagnosis.findings[0].id == "graph-break"
     assert compiled.trace is not None
     assert compiled.trace.compiled_share == 1.0
     assert compiled.trace.regions_per_step == {"0/0": 1.0, "1/0": 1.0}
@@ -104,7 +111,8 @@ def test_a_trace_alone_tells_breaks_and_how_often_a_function_was_compiled(tmp_pa
     trace = broken_trace()
     for row in trace.rows:
         row["name"] = row["name"].replace("Region: 0/0", "Region: 0/7")
-    compiled, _, _ = compile_report(written(tmp_path, trace))
+    report = reported(None, written(tmp_path, trace))
+    compiled = report.compiled
     assert compiled.source == "trace"
     assert (compiled.graphs, compiled.compile_s) == (None, None)
     assert len(compiled.graph_breaks) == 1
@@ -113,7 +121,8 @@ def test_a_trace_alone_tells_breaks_and_how_often_a_function_was_compiled(tmp_pa
 
 
 def test_kernels_of_a_recording_are_mapped_to_source_lines() -> None:
-    compiled, _, _ = compile_report(DATA / "clean.log.gz", DATA / "clean.trace.json.gz")
+    report = reported(DATA / "clean.log.gz", DATA / "clean.trace.json.gz")
+    compiled = report.compiled
     assert compiled.trace is not None
     assert compiled.trace.mapped_share == 1.0
     assert compiled.trace.triton_ms == pytest.approx(0.088056, abs=1e-6)
@@ -123,13 +132,14 @@ def test_kernels_of_a_recording_are_mapped_to_source_lines() -> None:
 
 
 def test_a_function_that_runs_eager_as_a_whole_is_said_so() -> None:
-    compiled, diagnosis, _ = compile_report(DATA / "break_once.log.gz", DATA / "break_once.trace.json.gz")
+    report = reported(DATA / "break_once.log.gz", DATA / "break_once.trace.json.gz")
+    compiled = report.compiled
     (row,) = compiled.graph_breaks
     assert row.whole_function_eager
     assert row.low_ms is not None
     assert row.high_ms is not None
     assert row.low_ms <= 2.507 <= row.high_ms  # the same program without the break, by the stopwatch
-    assert "all of forward runs eager" in diagnosis.findings[0].title
+    assert "all of forward runs eager" in report.diagnosis.findings[0].title
 
 
 @pytest.mark.parametrize("format_", ["terminal", "markdown", "json", "html"])
@@ -158,11 +168,14 @@ def test_a_capture_with_the_log_has_a_compile_part(tmp_path: Path) -> None:
     broken_log(tmp_path).rename(tmp_path / "compile" / "some.log")
     trace = written(tmp_path, broken_trace())
     for format_ in ("terminal", "markdown", "html"):
-        result = CliRunner().invoke(cli, ["analyze", str(trace), "--format", format_])
+        result = CliRunner().invoke(cli, ["analyze", str(trace), "--full", "--format", format_])
         assert result.exit_code == 0, result.output
         assert "Compile time" in result.output
     result = CliRunner().invoke(cli, ["analyze", str(trace), "--format", "json"])
-    assert json.loads(result.output)["compile"]["compile_s"] == 2.0
+    report = json.loads(result.output)
+    assert report["compile"]["compile_s"] == 2.0
+    assert [one["id"] for one in report["compile"]["findings"]] == ["graph-break"]
+    assert "graph-break" not in [one["id"] for one in report["findings"]]
 
 
 def test_compile_work_is_laid_onto_the_clock_of_the_trace(tmp_path: Path) -> None:

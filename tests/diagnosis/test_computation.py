@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
-from traceanalyzer.diagnosis.rules.computation import above_roofline, computation
 
 from tests.analysis.build import TraceBuilder
 from tests.analysis.roofline.test_roofline import GEMM, TABLE, op
 from traceanalyzer.analysis.joined.knowledge import Knowledge
 from traceanalyzer.analysis.measure import Measurements
-from traceanalyzer.diagnosis.diagnose import diagnose
+from traceanalyzer.diagnosis.diagnose import diagnose, settle
+from traceanalyzer.diagnosis.rules.attention import written_out_attention
+from traceanalyzer.diagnosis.rules.device import above_roofline, memory_chains, optimizer_passes
+from traceanalyzer.diagnosis.rules.layout import channels_last, layout_copies, repeated_casts
+from traceanalyzer.diagnosis.rules.matrix import fp32_matmul, misaligned, small_products, wave_quantisation
 from traceanalyzer.trace import Device
 
 if TYPE_CHECKING:
@@ -20,7 +24,15 @@ if TYPE_CHECKING:
 BF16, FP32 = "c10::BFloat16", "float"
 ADD = "void at::native::vectorized_elementwise_kernel<4, CUDAFunctor_add>"
 SOFTMAX = "void softmax_warp_forward<float>"
+FREE = np.ones(0, bool)
 SGEMM = "ampere_sgemm_128x64_nn"
+
+
+COMPUTATION = (
+    optimizer_passes, written_out_attention, channels_last, memory_chains, fp32_matmul, small_products, misaligned,
+    wave_quantisation, repeated_casts, layout_copies,
+)  # fmt: skip
+"""The rules on the computation, in their order."""
 
 
 def measured(builder: TraceBuilder, name: str = "round") -> Measurements:
@@ -28,7 +40,7 @@ def measured(builder: TraceBuilder, name: str = "round") -> Measurements:
 
 
 def found(builder: TraceBuilder, name: str = "round") -> dict[str, Draft]:
-    return {draft.id: draft for draft in computation(measured(builder, name))}
+    return {draft.id: draft for draft, _ in settle(measured(builder, name), COMPUTATION)}
 
 
 def figure(draft: Draft, metric: str) -> float:
@@ -189,7 +201,7 @@ def test_claims_never_exceed_the_kernels_they_are_on() -> None:
     attention(b)
     product(b, 300, "[1000,1001],[1001,1000]", FP32, SGEMM, 400, blocks=22, threads=1024)
     m = measured(b)
-    claims = [draft.claim_ms for draft in computation(m)]
+    claims = [draft.claim_ms for draft, _ in settle(m, COMPUTATION)]
     assert m.budget is not None
     assert sum(c for c in claims if c) <= m.budget.compute
 
@@ -200,7 +212,7 @@ def test_faster_than_the_roofline_is_always_said() -> None:
     op(b, "aten::add", 100, "[[1000],[1000],[]]", '["float","float","Scalar"]', (ADD, 500, 500.001, {}))
     product(b, 600, "[1000,1000],[1000,1000]", BF16, GEMM, 50_000)
     m = measured(b)
-    (draft,) = above_roofline(m)
+    ((draft, _),) = settle(m, [above_roofline])
     assert figure(draft, "highest") == pytest.approx(12)
     assert "above-roofline" in {finding.id for finding in diagnose(m).findings}
 
@@ -208,7 +220,7 @@ def test_faster_than_the_roofline_is_always_said() -> None:
 def test_nothing_above_the_roofline_no_finding() -> None:
     b = TraceBuilder()
     product(b, 0, "[1000,1000],[1000,1000]", BF16, GEMM, 50)
-    assert not list(above_roofline(measured(b)))
+    assert not settle(measured(b), [above_roofline])
 
 
 @pytest.mark.parametrize(("last", "told"), [(1_000_000, True), (1_000, True), (700_000, False)])
@@ -218,3 +230,54 @@ def test_kernels_on_other_tensors_are_no_chain(last: int, told: bool) -> None:
         shapes = f"[[{size}],[{size}],[]]"
         op(b, "aten::add", i * 20, shapes, '["float","float","Scalar"]', (ADD, 100 + i * 20, 120 + i * 20, {}))
     assert ("memory-chains" in found(b)) is told
+
+
+def test_chains_are_counted_by_the_step() -> None:
+    """Two steps with one run each, and one with two: four thirds a step."""
+    b, at = TraceBuilder(), 0.0
+    for step, runs in enumerate((1, 2, 1)):
+        begin = at
+        for _ in range(runs):
+            for i in range(3):
+                sizes = "[[1000000],[1000000],[]]"
+                op(
+                    b,
+                    "aten::add",
+                    at + i * 20,
+                    sizes,
+                    '["float","float","Scalar"]',
+                    (ADD, at + i * 20 + 12, at + i * 20 + 32, {}),
+                )
+            at += 70
+            product(b, at, "[1000,1000],[1000,1000]", BF16, GEMM, 100)
+            at += 130
+        b.annotation(f"ProfilerStep#{step}", begin, at)
+    draft = found(b)["memory-chains"]
+    assert figure(draft, "runs per step") == pytest.approx(4 / 3)
+    assert figure(draft, "kernels per run") == 3
+    assert draft.claim_ms == pytest.approx(4 / 3 * 0.040)
+
+
+def test_attentions_are_counted_by_the_step_and_not_between_far_products() -> None:
+    b = TraceBuilder()
+    attention(b)
+    assert figure(found(b)["attention-written-out"], "attentions") == 1
+    far, bmm = TraceBuilder(), f'["{BF16}","{BF16}"]'
+    op(far, "aten::bmm", 0, "[[8,512,64],[8,64,512]]", bmm, (GEMM, 20, 30, {}))
+    op(far, "aten::_softmax", 20, "[[8,512,512]]", f'["{BF16}"]', (SOFTMAX, 30, 60, {}))
+    for i in range(8):
+        op(far, "aten::mul", 40 + 20 * i, "[[8,512,512],[]]", f'["{BF16}",""]', (ADD, 60 + 20 * i, 80 + 20 * i, {}))
+    op(far, "aten::bmm", 240, "[[8,512,512],[8,512,64]]", bmm, (GEMM, 260, 300, {}))
+    assert "attention-written-out" not in found(far)
+
+
+def test_attention_is_found_after_other_work() -> None:
+    b, bmm = TraceBuilder(), f'["{BF16}","{BF16}"]'
+    for i in range(12):
+        product(b, 30 * i, "[1000,1000],[1000,1000]", BF16, GEMM, 20)
+    op(b, "aten::bmm", 400, "[[8,512,64],[8,64,512]]", bmm, (GEMM, 420, 430, {}))
+    op(b, "aten::_softmax", 420, "[[8,512,512]]", f'["{BF16}"]', (SOFTMAX, 430, 480, {}))
+    op(b, "aten::bmm", 440, "[[8,512,512],[8,512,64]]", bmm, (GEMM, 480, 520, {}))
+    draft = found(b)["attention-written-out"]
+    assert figure(draft, "attentions") == 1
+    assert draft.claim_ms == pytest.approx(0.05)

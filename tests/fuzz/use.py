@@ -58,23 +58,21 @@ def _draw(report: Report, number: int) -> None:
 
 
 def _table(run: Run, number: int) -> None:
-    from traceanalyzer.report.rows import rows_as_csv, rows_as_terminal
-
     from traceanalyzer.perfetto.overlay import build_overlay
     from traceanalyzer.perfetto.overlay_json import render_overlay
-    from traceanalyzer.tables import TABLES, predictions, row_type, table
+    from traceanalyzer.report.document import Rows
+    from traceanalyzer.tables import TABLES, predictions, table
 
-    what = number % 10
-    if what == 9:
+    what = number % (len(TABLES) + 2)
+    if what == len(TABLES) + 1:
         render_overlay(build_overlay(run))
-        return
-    if what == 8:
+    elif what == len(TABLES):
         predictions(run, bucket_mb=[1.0])
-        return
-    name = ("gaps", *TABLES)[what % (len(TABLES) + 1)]
-    rows = table(run, name)
-    rows_as_csv(rows, row_type(name))
-    rows_as_terminal(rows, 100, False)
+    else:
+        made = TABLES[what]
+        drawn = Rows(made.name, table(run, made.name), made.row)
+        drawn.csv()
+        drawn.terminal(100, False)
 
 
 def use_environment(path: Path) -> None:
@@ -135,12 +133,13 @@ def use_ncu(path: Path) -> None:
     """As `--ncu`."""
     from traceanalyzer.ingest.ncu import read_counters
     from traceanalyzer.report.build import build_report
+    from traceanalyzer.selection import Knowledge
 
     counters = read_counters(path)
     if zlib.crc32(path.read_bytes()) % 16 == 0:
         recording = path.parent / "beside-ncu.json"
         recording.write_bytes(_recording())
-        build_report(load([recording]), counters=counters)
+        build_report(load([recording]), knowledge=Knowledge(counters=tuple(counters)))
 
 
 def use_report(path: Path) -> None:
@@ -148,7 +147,7 @@ def use_report(path: Path) -> None:
     from tests.report.reports import full
     from traceanalyzer.comparison.compare import compare_reports
     from traceanalyzer.comparison.reference import report_named
-    from traceanalyzer.comparison.render import comparison_as_csv, comparison_as_markdown, comparison_as_terminal
+    from traceanalyzer.comparison.render import ComparisonPage
 
     report = report_named(str(path), lambda paths: load(paths))
     number = zlib.crc32(path.read_bytes())
@@ -156,8 +155,8 @@ def use_report(path: Path) -> None:
     comparison = (
         compare_reports(full(), report, ("a", "b")) if number % 2 else compare_reports(report, full(), ("a", "b"))
     )
-    draw = (comparison_as_csv, comparison_as_markdown, lambda c: comparison_as_terminal(c, 100, False))[number % 3]
-    draw(comparison)
+    page = ComparisonPage(comparison)
+    (page.csv, page.markdown, page.terminal)[number % 3]()
 
 
 def use_history(path: Path) -> None:

@@ -260,3 +260,11 @@ def test_a_long_name_in_an_export(tmp_path, text):
     export.add("DIAGNOSTIC_EVENT", severity=3, text=text)
     export.write(tmp_path / "c.sqlite")
     analysed(tmp_path, (tmp_path / "c.sqlite").read_bytes(), "b.sqlite")
+
+
+def test_a_log_that_goes_on_for_ever_is_refused(tmp_path):
+    file = tmp_path / "train.log.gz"
+    file.write_bytes(gzip.compress(b'{"step": 1, "iter_ms": 10}\n' * 50_000))
+    with raised(log=1_000_000, ratio=1), pytest.raises(UnreadableInputError, match="--limit log"):
+        load([file])
+    assert load([file]).traces

@@ -26,12 +26,12 @@ LENGTH, FACTOR = 3000, 4
 LEFT_ALONE = (".collect.", "__main__", "sitecustomize", "self_test")
 """Those read what this program, or the user's own, wrote."""
 MATCHED_WHOLE = frozenset(
-    "history.stored.REFERENCE ingest.kineto_chunks._EMPTY ingest.nsys_nvtx._OPERATOR ingest.timing_formats._PHASES report.github.SHORT "
-    "ingest.timing_formats._MICRO_PHASES report.credentials._ASKED report.markdown_text.SAFE_CELL report.secrets.SOURCE_FILE".split()
+    "stored.REFERENCE chunks._EMPTY nvtx._OPERATOR formats._PHASES formats._MICRO_PHASES credentials._ASKED github.SHORT "
+    "markdown_text.SAFE_CELL secrets.SOURCE_FILE guards._EXPECTED code._NODE".split()
 )
-"""Asked about a text from its beginning (`match`, `fullmatch`) and never searched for in one."""
-SHORT_TEXTS = frozenset(("ingest.nsys_health._PRIVATE", "ingest.timing_formats._BAR"))
-"""Asked about texts of at most 1,024 characters."""
+"""Asked about a text from its beginning (`match`, `fullmatch`) and never searched for in one. By module and name."""
+SHORT_TEXTS = frozenset(("health._PRIVATE", "formats._BAR", "guards._EXPECTED", "guards._WHERE", "frames._SOURCE"))
+"""Asked about texts of at most 2,000 characters."""
 GROWTH = 8.0
 """Of four times the text: the square takes 16 times as long, n log n four and a half."""
 WORTH_S = 0.02
@@ -51,7 +51,7 @@ def patterns():
     for module in pkgutil.walk_packages(traceanalyzer.__path__, "traceanalyzer."):
         if not any(part in module.name for part in LEFT_ALONE):
             for name, value in vars(importlib.import_module(module.name)).items():
-                place = f"{module.name.removeprefix('traceanalyzer.')}.{name}"
+                place = f"{module.name.rpartition('.')[2]}.{name}"
                 for i, pattern in enumerate(found(value)):
                     if place not in SHORT_TEXTS:
                         yield pytest.param(pattern, place in MATCHED_WHOLE, id=f"{place}.{i}")

@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 
 import pytest
 
 from tests.hostile.test_recordings import small
 from traceanalyzer.errors import TraceAnalyzerError
-from traceanalyzer.history.database import reading, writing
+from traceanalyzer.history.database import reading
 from traceanalyzer.history.runs import metric_names, metric_series, stored_runs
 from traceanalyzer.history.store import store_report
 from traceanalyzer.history.stored import stored_report
@@ -126,8 +128,7 @@ def all_of(path):
     ],
 )
 def test_a_history_that_another_version_or_hand_has_changed(history, statement):
-    with writing(history) as db:
-        db.conn.set_authorizer(None)
+    with closing(sqlite3.connect(history)) as db, db:
         if "DROP COLUMN" in statement:
             db.execute("DROP VIEW finding_history")
             db.execute("DROP VIEW metric_history")
@@ -140,8 +141,7 @@ def test_a_history_that_another_version_or_hand_has_changed(history, statement):
 
 
 def test_a_view_of_a_history_that_never_ends_is_refused(history):
-    with writing(history) as db:
-        db.conn.set_authorizer(None)
+    with closing(sqlite3.connect(history)) as db, db:
         db.execute("DROP VIEW run_overview")
         db.execute(
             "CREATE VIEW run_overview AS WITH RECURSIVE r(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM r) SELECT x FROM r"

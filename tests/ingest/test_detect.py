@@ -14,6 +14,8 @@ from tests.kineto_builder import KinetoTrace
 from traceanalyzer.errors import TraceAnalyzerError, UnreadableInputError
 from traceanalyzer.ingest import kineto, load, nsys
 from traceanalyzer.ingest.detect import detect
+from traceanalyzer.ingest.run import _numbered
+from traceanalyzer.trace import Process, Trace
 
 
 def kernel_trace() -> KinetoTrace:
@@ -193,3 +195,18 @@ def test_a_pattern_reads_a_log_of_no_known_kind(tmp_path):
     run = load([log], pattern=r"took (?P<iter_ms>[\d.]+) ms for it (?P<step>\d+)")
     assert run.traces[0].source == "timing_log"
     assert len(run.traces[0].step_timings) == 5
+
+
+def test_exports_without_ranks_are_numbered_over_all_files():
+    """Two nodes, two processes each: an export numbers its own processes, and all exports begin at 0."""
+    made = [
+        Trace(f"node{node}", "nsys", [], Process(pid=10 + i, rank=i, host=f"h{node}", numbered=True))
+        for node in (1, 0)
+        for i in (1, 0)
+    ]
+    numbered = _numbered(made)
+    assert [(t.path, t.process.pid, t.rank) for t in numbered] == [
+        ("node0", 10, 0), ("node0", 11, 1), ("node1", 10, 2), ("node1", 11, 3),
+    ]  # fmt: skip
+    assert "numbered by host, file and process" in numbered[0].health.notes[0]
+    assert _numbered(made[:2]) == made[:2], "one file keeps its own"

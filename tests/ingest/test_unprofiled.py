@@ -24,7 +24,8 @@ def write_light(folder, *, unit="step of SGD", ends=None, events=None):
             (("kernel", 400, 1000), ("gpu_memcpy", 500, 100), ("kernel", 1500, 500))
         ):
             made.append(event("cuda_runtime", "cudaLaunchKernel", at + 10 + j, 1, 1, correlation=3 * i + j + 1))
-            made.append(event(category, "x", at + start, duration, 7, correlation=3 * i + j + 1, device=0, stream=7))
+            work = {"correlation": 3 * i + j + 1, "device": 0, "stream": 7 + j % 2}
+            made.append(event(category, "x", at + start, duration, 7, **work))
     ends = [BASE_NS + i * 2_000_000 for i in range(6)] if ends is None else ends
     text = json.dumps({
         "schemaVersion": 1,

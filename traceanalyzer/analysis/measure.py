@@ -10,7 +10,7 @@ from traceanalyzer.analysis.memory.stats import stats_of_events, stats_of_snapsh
 from traceanalyzer.analysis.ranks.compare import why_not_one_run
 from traceanalyzer.analysis.replay.replayed_path import replayed_path_time
 from traceanalyzer.analysis.replay.unprofiled import partition, with_recorded_causes
-from traceanalyzer.analysis.replay.whatif import STEP_SPREAD, Replay
+from traceanalyzer.analysis.replay.whatif import MEASURED_SPREAD, Replay
 from traceanalyzer.analysis.roofline.rated import Rated
 from traceanalyzer.analysis.tables.budget import StepBudgets, StepRow, step_budgets, step_rows
 from traceanalyzer.analysis.tables.collectives import (
@@ -52,6 +52,7 @@ from traceanalyzer.analysis.tables.timing import (
 )
 from traceanalyzer.analysis.time.coverage import Coverage, coverage
 from traceanalyzer.analysis.time.repeats import Repeats, repeats
+from traceanalyzer.figures import NS_PER_MS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -121,7 +122,7 @@ class Measurements(Rated):
     def mean_step_ms(self) -> float:
         """Mean time of a steady-state step (of the whole recording without steps), ms."""
         steps = self.steps
-        return float(steps.duration[steps.steady].mean()) / 1e6
+        return float(steps.duration[steps.steady].mean()) / NS_PER_MS
 
     @cached_property
     def communication(self) -> CommunicationTime | None:
@@ -275,9 +276,9 @@ def unprofiled_step(m: Measurements) -> Unprofiled | None:
     if replay is not None and replay.faithful:
         budget, idle = partition(replay, m.budget, m.device)
         source: Literal["measured", "estimated"] = "estimated" if timed is None else "measured"
-        return Unprofiled(replay.base_ms, replay.low_ms, replay.high_ms, source, budget, idle)
+        return Unprofiled(replay.base_ms, *replay.range_ms, source, budget, idle)
     if timed is None:
         return None
-    low, high = timed.step_ms * (1.0 - STEP_SPREAD), timed.step_ms * (1.0 + STEP_SPREAD)
+    low, high = timed.step_ms * (1.0 - MEASURED_SPREAD), timed.step_ms * (1.0 + MEASURED_SPREAD)
     budget, idle = with_recorded_causes(m.budget, m.idle, timed.step_ms)
     return Unprofiled(timed.step_ms, min(low, timed.low_ms), max(high, timed.high_ms), "measured", budget, idle)

@@ -23,8 +23,9 @@ from traceanalyzer.cli.options import (
 
 if TYPE_CHECKING:
     import re
+    from collections.abc import Sequence
 
-    from traceanalyzer.report.document import Document
+    from traceanalyzer.compile_log import CompileLog
     from traceanalyzer.report.html import Details
     from traceanalyzer.report.model import Report
     from traceanalyzer.selection import Knowledge, Measured, Selection
@@ -109,8 +110,9 @@ def analyze(
         check_storable(store)
     run = read(paths, pattern)
     warn_of_failures(run)
+    from traceanalyzer.ingest.torch_log import logs_beside
     from traceanalyzer.report.build import TOP_ROWS, report_of
-    from traceanalyzer.report.compiled_part import with_compile
+    from traceanalyzer.report.compile.part import with_compile
     from traceanalyzer.report.page import ReportPage
     from traceanalyzer.selection import measured
 
@@ -118,26 +120,25 @@ def analyze(
     with working("Analyzing"):
         of = measured(run, selection, knowledge)
         report = report_of(of, top or (PAGE_ROWS if page else TOP_ROWS))
-        details = _details(of) if page else None
     recordings_read = [item.path for item in report.inputs]
+    # Its texts are the program's own: none of it is in a report that is to be published or cut to a size.
+    logs = [] if redact or hidden_names or max_chars or is_quiet() else logs_beside(recordings_read)
+    details = _details(of, logs) if page else None
     if redact or hidden_names:
         from traceanalyzer.report.redact import redact_with
 
         report, details = redact_with(report, details, hidden_names)
     page_of = ReportPage(report, details, full or output.file is not None, max_chars, short=is_quiet())
-    made: Document = page_of
-    if not (redact or is_quiet() or hidden_names or max_chars):
-        # Its texts are the program's own: none of it is in a report that is to be published or cut to a size.
-        made = with_compile(page_of, recordings_read)
+    made = with_compile(page_of, logs, of)
     with emitted(made, output):
         if store is not None:
             _store(store, report, tags, recordings_read, selection)
 
 
-def _details(of: Measured) -> Details:
+def _details(of: Measured, logs: Sequence[CompileLog]) -> Details:
     from traceanalyzer.report.html import Details
 
-    return Details.of(of.critical)
+    return Details.of(of.critical, logs)
 
 
 def _store(file: Path, report: Report, tags: dict[str, str], recordings: list[str], part: Selection) -> None:

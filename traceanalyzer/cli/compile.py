@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from traceanalyzer.cli.options import REPORT_FORMATS, output_options
+from traceanalyzer.cli.options import REPORT_FORMATS, limit_option, output_options
 
 if TYPE_CHECKING:
-    from traceanalyzer.analysis.compile.model import Compiled
-    from traceanalyzer.cli.options import Output
-    from traceanalyzer.diagnosis.compile import CompileDiagnosis
+    from traceanalyzer.compile_log import CompileLog
+    from traceanalyzer.trace import Run
 
 
 @click.command("compile", short_help="Say what torch.compile cost and where it broke.")
@@ -21,12 +20,33 @@ if TYPE_CHECKING:
 @click.argument("trace", metavar="[TRACE]", required=False, type=click.Path())
 @output_options(REPORT_FORMATS)
 @click.option(
+    "--step-ms",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="MS",
+    help="A steady step without the profiler, by a stopwatch. A capture knows it.",
+)
+@click.option(
+    "--eager-step-ms",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="MS",
+    help="The same without compilation: says after how many steps compilation has paid for itself.",
+)
+@click.option(
     "--overlay",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
     help="Also write the compile work as tracks on the trace's clock, to open beside it in Perfetto.",
 )
-def compile(log: str, trace: str | None, format_: str | None, file: Path | None, overlay: Path | None) -> None:  # noqa: A001 (the command's name)
+@limit_option
+def compile(  # noqa: A001 (the command's name)
+    log: str,
+    trace: str | None,
+    format_: str | None,
+    file: Path | None,
+    step_ms: float | None,
+    eager_step_ms: float | None,
+    overlay: Path | None,
+) -> None:
     """Say what torch.compile cost, where it broke and what it left eager.
 
     LOG_OR_DIR is what TORCH_TRACE=FOLDER wrote: a log, or the folder (one log a rank). TRACE is a recording of the
@@ -39,33 +59,32 @@ def compile(log: str, trace: str | None, format_: str | None, file: Path | None,
       traceanalyzer compile compile_logs/ trace.json.gz
       traceanalyzer compile log.txt trace.json.gz --format json
       traceanalyzer compile compile_logs/ trace.json.gz -o compile.html
+      traceanalyzer compile compile_logs/ --step-ms 29.1 --eager-step-ms 41.5
       traceanalyzer compile compile_logs/ trace.json.gz --overlay compile.json
     """
-    from traceanalyzer.cli.options import output_of
-    from traceanalyzer.cli.output import check_writable, is_terminal, write
-    from traceanalyzer.compiled import compile_report
+    from traceanalyzer.analysis.compile.steps import Stopwatch
+    from traceanalyzer.cli.output import check_writable, checked, emit, is_terminal, write
+    from traceanalyzer.report.compile.build import compile_report
+    from traceanalyzer.report.compile.page import CompilePage
 
-    output = output_of(format_, file, REPORT_FORMATS, [log, *([trace] if trace else [])])
-    check_writable(output.file)
+    output = checked(format_, file, REPORT_FORMATS, [log, *([trace] if trace else [])])
     check_writable(overlay)
     if output.format == "html" and output.file is None and is_terminal(sys.stdout):
         raise click.UsageError("an HTML report is for a browser: say where to write it with -o FILE")
+    logs, run = _read(Path(log), trace)
     if overlay is not None:
-        from traceanalyzer.compiled import compile_overlay
+        from traceanalyzer.perfetto.compile_tracks import compile_tracks
 
-        write(compile_overlay(Path(log), Path(trace) if trace else None), overlay)
-    compiled, diagnosis, inputs = compile_report(Path(log), Path(trace) if trace else None)
-    write(_drawn(compiled, diagnosis, inputs, output), output.file)
+        write(compile_tracks(logs, run), overlay)
+    emit(CompilePage(compile_report(logs, run, Stopwatch(step_ms, eager_step_ms))), output)
 
 
-def _drawn(compiled: Compiled, diagnosis: CompileDiagnosis, inputs: list[dict[str, Any]], output: Output) -> str:
-    from traceanalyzer.cli.output import terminal_width, with_colour
-    from traceanalyzer.report import compiled_render as render
+def _read(log: Path, trace: str | None) -> tuple[list[CompileLog], Run | None]:
+    """The logs, and the run with the trace; a recording in the place of the log is a trace without one."""
+    from traceanalyzer.cli.read import read
+    from traceanalyzer.ingest.detect import is_recording
+    from traceanalyzer.ingest.torch_log import is_log, read_logs
 
-    if output.format == "json":
-        return render.as_json(compiled, diagnosis, inputs)
-    if output.format == "markdown":
-        return render.as_markdown(compiled, diagnosis)
-    if output.format == "html":
-        return render.as_html(compiled, diagnosis)
-    return render.as_terminal(compiled, diagnosis, terminal_width(), with_colour(output.file))
+    if trace is None and log.is_file() and not is_log(log) and is_recording(log):
+        return [], read([str(log)])
+    return read_logs(log), None if trace is None else read([trace])

@@ -87,8 +87,8 @@ def limit_option(command: Function) -> Function:
         callback=_limits,
         expose_value=False,
         is_eager=True,
-        help="Accept input beyond a limit that recordings stay below: size, ratio, side, report, text, digits, ranks; "
-        "the README has their values. N may end in K, M or G. May be repeated.",
+        help="Accept input beyond a limit that recordings stay below: size, ratio, log, side, report, text, digits, "
+        "ranks; the README has their values. N may end in K, M or G. May be repeated.",
     )(command)
 
 
@@ -287,7 +287,7 @@ def output_of(format_: str | None, file: Path | None, formats: Sequence[str], pa
         _not_an_input(file, paths)
     if format_ is None:
         format_ = "terminal" if file is None else FORMAT_OF_SUFFIX.get(file.suffix.lower(), "")
-        if format_ not in formats:
+        if file is not None and format_ not in formats:
             raise click.UsageError(_no_such_format(file, formats))
     return Output(format_, file)
 

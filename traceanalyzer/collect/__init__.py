@@ -10,7 +10,8 @@ The capture directory
 | file | holds | written by |
 |---|---|---|
 | `trace.rank{N}.json.gz` | Kineto trace of the recorded steps | `collect torch`, `record` |
-| `unprofiled.rank{N}.json` | step time of the same process, timed before the profiler was switched on | the same |
+| `unprofiled.rank{N}.json` | step times of the same process, without the profiler | the same, `collect nsys` |
+| `light.rank{N}.json.gz` | Kineto trace of a few steps, device activities alone | as the trace |
 | `timings.rank{N}.jsonl` | one line a step: `step`, `iter_ms`, `host_ms`, `data_ms` | `collect timing`, `StepTimer` |
 | `nsys.sqlite`, `nsys.nsys-rep` | Nsight Systems export without environment, arguments and paths | `collect nsys` |
 | `ncu.csv` | Counters of the kernels with the most time, for `analyze --ncu` | `collect ncu` |

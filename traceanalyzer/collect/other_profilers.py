@@ -24,6 +24,10 @@ END = ("_disable_profiler", "_disable_profiler_legacy")
 MARK = "_traceanalyzer_watched"
 
 
+class ScriptProfilesError(RuntimeError):
+    """A profiler of the script's began just before ours would have."""
+
+
 class Watch:
     """Watches the profilers that begin and end in this process. There is one: `WATCH`."""
 
@@ -35,6 +39,7 @@ class Watch:
         self.give_way: Callable[[], None] | None = None
         """Called before a profiler of the script's begins; set while ours is on."""
         self._local = threading.local()
+        self._lock = threading.Lock()
 
     def install(self) -> None:
         """Watch from now on. Costs nothing but at the beginning and end of a profile."""
@@ -43,6 +48,19 @@ class Watch:
                 _wrap(module, name, self._before_begin)
             for name in END:
                 _wrap(module, name, self._after_end)
+
+    def begin_ours(self, begin: Callable[[], None], give_way: Callable[[], None]) -> None:
+        """Begin our profiler, unless one of the script's is on or about to be: then ScriptProfilesError."""
+        with self._lock:
+            if self.on:
+                raise ScriptProfilesError
+            with self.ours():
+                begin()
+            self.seen, self.give_way = True, give_way
+
+    def forked(self) -> None:
+        """This process is a fork: its threads, and what they held, are gone."""
+        self._lock = threading.Lock()
 
     @contextmanager
     def ours(self) -> Iterator[None]:
@@ -66,11 +84,13 @@ class Watch:
 
     def _before_begin(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         if not self.inside_ours():
-            self.on = self.seen = True
-            if self.give_way is not None:
+            with self._lock:
+                self.on = self.seen = True
+                give_way = self.give_way
+            if give_way is not None:
                 # whatever goes wrong with ours is no business of the script's
                 with suppress(Exception):
-                    self.give_way()
+                    give_way()
         return original(*args, **kwargs)
 
     def _after_end(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

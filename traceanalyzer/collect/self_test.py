@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-STEPS = 60
+STEPS = 200
 WIDTH = 256
 
 

@@ -61,17 +61,14 @@ class Session:
         self._thread = threading.current_thread()
         self._ident = threading.get_ident()
         self._give_way = give_way
-        if self._thread is not threading.main_thread():
-            _of_thread.guard = _AtThreadEnd(at_thread_end)
         self._ended = threading.Event()
         self._listening = False
         self.asked = False
         """Whether another thread waits for the end of this session."""
-        with WATCH.ours():
-            profiler.start()
-        WATCH.seen = True
-        WATCH.give_way = give_way
-        if self._thread is threading.main_thread() and signal.getsignal(ASK) is signal.SIG_DFL:
+        WATCH.begin_ours(profiler.start, give_way)
+        if self._thread is not threading.main_thread():
+            _of_thread.guard = _AtThreadEnd(at_thread_end)
+        elif signal.getsignal(ASK) is signal.SIG_DFL:
             signal.signal(ASK, self._on_asked)
             self._listening = True
 
@@ -120,6 +117,8 @@ class Session:
 
         What it left in its thread is cleared when a profiler of the script's is to begin there.
         """
+        if forked:
+            WATCH.forked()
         thread, profiler = self._ident, self._profiler
 
         def recover() -> None:

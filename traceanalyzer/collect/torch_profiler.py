@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from traceanalyzer.collect import cuda, environment
 from traceanalyzer.collect.export import write_json, write_trace
 from traceanalyzer.collect.memory_history import MemoryHistory
-from traceanalyzer.collect.other_profilers import WATCH
+from traceanalyzer.collect.other_profilers import WATCH, ScriptProfilesError
 from traceanalyzer.collect.plan import ACTIVE, LIGHT_STEPS, LIGHT_WARMUP, UNPROFILED_STEPS, WAIT, WARMUP, Plan
 from traceanalyzer.collect.ranks import current_rank, own_file
 from traceanalyzer.collect.rescue import Rescue
@@ -293,7 +293,13 @@ class TorchRecording:
 
     def _start(self, profiler: Any, phase: Callable[[], None]) -> None:
         self._kept = len(self._files)
-        self._session = Session(profiler, self._give_way, self.close)
+        try:
+            self._session = Session(profiler, self._give_way, self.close)
+        except ScriptProfilesError:
+            self._note(STAYS_OUT)
+            self._part -= self._lightly
+            self._phase = self._begin
+            return
         self._session.say(UNIT, json.dumps(self._unit()))
         self._phase = phase
         self._rescue.arm()

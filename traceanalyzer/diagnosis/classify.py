@@ -13,11 +13,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from traceanalyzer.analysis.groups.bounds import rated_share
+from traceanalyzer.analysis.groups.host_details import main_detail
 from traceanalyzer.diagnosis.finding import BottleneckClass, Summary
 from traceanalyzer.diagnosis.shares import Shares, missing_kernels, step_shares
 from traceanalyzer.diagnosis.timing import timing_summary
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from traceanalyzer.analysis.measure import Measurements
 
 MIN_DEVICE_OPS = 10
@@ -55,8 +58,8 @@ class _Verdict(NamedTuple):
     margin: float
 
 
-def classify(m: Measurements, best: BottleneckClass | None = None) -> Summary:
-    """The verdict on a process; `best` is the class of the change that is predicted to gain most."""
+def classify(m: Measurements, best: Iterable[BottleneckClass | None] = ()) -> Summary:
+    """The verdict on a process; `best` are the classes of what there is most to win by, first the surest."""
     if m.trace.only_step_times:
         return timing_summary(m)
     step_ms = m.step.step_ms if m.steps.found else None
@@ -64,10 +67,12 @@ def classify(m: Measurements, best: BottleneckClass | None = None) -> Summary:
     reason = _too_thin(m, shares)
     if shares is None or reason:
         return Summary("inconclusive", 0.0, f"Inconclusive: {reason}", m.step.basis, step_ms)
-    verdict = _verdict(_parts(shares), None if best is None else _part(best))
+    verdict = _verdict(_parts(shares), [_part(cls) for cls in best if cls is not None])
     if verdict.cause == "unexplained":
         text = f"Inconclusive: {_reason(m, 'unexplained', shares)}."
         return Summary("inconclusive", 0.0, text, m.step.basis, step_ms)
+    if verdict.cause == "device" and not shares.limit_known:
+        return Summary("inconclusive", 0.0, _unknown_limit(m, shares), m.step.basis, step_ms)
     bottleneck = _name(verdict.cause, shares)
     confidence = min(MAX_CONFIDENCE, BASE_CONFIDENCE + verdict.margin) * _evidence_factor(m)
     if verdict.cause == "device" and rated_share(m) < RATED_SHARE:
@@ -80,12 +85,22 @@ def _parts(shares: Shares) -> dict[str, float]:
     return {name: getattr(shares, name) for name in names}
 
 
-def _verdict(parts: dict[str, float], best: str | None) -> _Verdict:
+def _verdict(parts: dict[str, float], best: list[str | None]) -> _Verdict:
+    """The largest part. The device's own work gives way to a large part that can be changed."""
     (top, share), (second, beside) = sorted(parts.items(), key=lambda item: -item[1])[:2]
-    if best is not None and best != top != "unexplained" and parts[best] >= LARGE:
-        return _Verdict(best, top, 0.0)
+    large = [part for part in best if part is not None and part != top == "device" and parts[part] >= LARGE]
+    if large:
+        return _Verdict(large[0], top, 0.0)
     margin = share - beside
     return _Verdict(top, second if margin < CLOSE else None, margin)
+
+
+def _unknown_limit(m: Measurements, shares: Shares) -> str:
+    busy = f"{shares.device * m.step.step_ms:.3g} ms ({shares.device:.0%}) of {_whole(m)}"
+    return (
+        f"Inconclusive: the GPU computes for {busy}, but what limits its kernels is not known for "
+        f"{shares.unknown / shares.device:.0%} of that time: profile them with Nsight Compute (ncu)."
+    )
 
 
 def _part(cls: BottleneckClass) -> str | None:
@@ -101,14 +116,21 @@ def _name(part: str, shares: Shares) -> BottleneckClass:
     return part  # type: ignore[return-value]  # the names of parts but device and unexplained are classes
 
 
+def too_few_ops(m: Measurements) -> bool:
+    """Whether so little GPU work was recorded that its idle time says nothing of the program's."""
+    return m.device is not None and m.steps.steady_count == 1 and int(m.steady_ops.sum()) < MIN_DEVICE_OPS
+
+
 def _too_thin(m: Measurements, shares: Shares | None) -> str:
     """Why there can be no verdict; empty if there can."""
     if not len(m.trace.device_ops):
+        if m.launches is not None and m.launches.launch_calls:
+            return "launches were recorded, but no GPU work: what the GPU did is not known."
         cut = "; the file is cut off: copy or export it again" if m.trace.health.truncated else ""
         return f"the recording holds no GPU work{cut}."
     if shares is None or not m.steady_ops.any():
         return "none of the recorded GPU work belongs to a measured step."
-    if m.steps.steady_count == 1 and m.steady_ops.sum() < MIN_DEVICE_OPS:
+    if too_few_ops(m):
         return f"only {int(m.steady_ops.sum())} GPU operations were recorded."
     if missing_kernels(m) > TOO_MANY_MISSING:
         return f"the kernels of {missing_kernels(m):.0%} of the launches are not in the recording."
@@ -144,7 +166,8 @@ def _reason(m: Measurements, part: str, shares: Shares, *, brief: bool = False) 
     share = _parts(shares)[part]
     time = f"{share * m.step.step_ms:.3g} ms ({share:.0%})"
     text = _REASONS["unexplained" if part == "unexplained" else _name(part, shares)]
-    return text.format(time if brief else f"{time} of {_whole(m)}")
+    more = main_detail(m) if part == "host" else ""
+    return text.format(time if brief else f"{time} of {_whole(m)}") + (f", mostly {more}" if more else "")
 
 
 def _whole(m: Measurements) -> str:

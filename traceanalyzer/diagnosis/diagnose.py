@@ -6,24 +6,28 @@ All of it speaks of one step (`Measurements.step`): headroom is part of it, and 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from traceanalyzer.analysis.replay.scenarios import Scenario, less_compute
-from traceanalyzer.analysis.replay.whatif import MODEL_SPREAD
-from traceanalyzer.diagnosis.classify import classify
+from traceanalyzer.analysis.replay.whatif import SCENARIO_SPREAD
+from traceanalyzer.diagnosis.classify import classify, too_few_ops
 from traceanalyzer.diagnosis.finding import Finding, Recommendation, Severity, Summary
+from traceanalyzer.diagnosis.remedies import REMEDIES
+from traceanalyzer.diagnosis.remedies.advice import advise
 from traceanalyzer.diagnosis.rules import RULES
 from traceanalyzer.diagnosis.rules.device import GPU_BUSY
 from traceanalyzer.diagnosis.timing import timing_parts
+from traceanalyzer.diagnosis.words import in_words_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from traceanalyzer.analysis.measure import Measurements
     from traceanalyzer.diagnosis.draft import Draft, Remedy
-    from traceanalyzer.diagnosis.finding import BottleneckClass
+    from traceanalyzer.diagnosis.finding import BottleneckClass, RemedyName
+    from traceanalyzer.diagnosis.remedies.advice import Advice
     from traceanalyzer.trace import Bool
 
     Rule = Callable[[Measurements, Bool], Iterator[Draft]]
@@ -39,8 +43,6 @@ LARGE_SPEEDUP = 1.25
 BEYOND = 1.05
 """A change that gains this many times its finding's headroom gains from other findings, too, and says so."""
 
-Ranked = TypeVar("Ranked", Finding, Recommendation)
-
 
 @dataclass(frozen=True)
 class Diagnosis:
@@ -54,14 +56,16 @@ class Diagnosis:
 def diagnose(m: Measurements, rules: Sequence[Rule] = RULES) -> Diagnosis:
     """Diagnose the process."""
     settled = [(draft, headroom) for draft, headroom in settle(m, rules) if _worth_telling(m, draft, headroom)]
+    if too_few_ops(m):
+        settled = [(draft, headroom) for draft, headroom in settled if headroom is None]
     settled.sort(key=lambda pair: -1.0 if pair[1] is None else pair[1], reverse=True)
-    findings = [_finding(m, draft, headroom) for draft, headroom in settled]
     advice = _advice(m, settled)
-    summary = classify(m, _worth_most(advice))
+    summary = classify(m, [_worth_most(advice), _largest(m, settled)])
+    findings = _findings(m, settled, summary.bottleneck)
     across = [f.title for f in findings if f.id == "straggler"]
     return Diagnosis(
         replace(summary, headline=" ".join([summary.headline, *(f"{t}." for t in across)])),
-        _agreeing(findings, summary.bottleneck),
+        findings,
         [] if summary.bottleneck == "inconclusive" else _agreeing(advice, summary.bottleneck),
     )
 
@@ -109,18 +113,33 @@ def _worth_telling(m: Measurements, draft: Draft, headroom: float | None) -> boo
     return isinstance(share, str) or (isinstance(share, float) and share >= MEDIUM_SHARE)
 
 
-def _agreeing(ranked: list[Ranked], cls: BottleneckClass) -> list[Ranked]:
-    """The list with what is said of the GPU's own work, which has no figure to be ranked by, in front, where the
-    verdict names that work and something else would come first."""
-    if not ranked or ranked[0].cls == cls:
-        return ranked
-    return sorted(ranked, key=lambda one: not (one.cls == cls and one.id == GPU_BUSY))
+def _agreeing(advice: list[Recommendation], cls: BottleneckClass) -> list[Recommendation]:
+    """The advice with that on the GPU's own work, of which nothing is predicted, in front, where the verdict names
+    that work and something else would come first."""
+    if not advice or advice[0].cls == cls:
+        return advice
+    return sorted(advice, key=lambda one: not (one.cls == cls and one.id == GPU_BUSY))
 
 
 def _worth_most(advice: list[Recommendation]) -> BottleneckClass | None:
     """The class of the change that gains most, where that is a large part of the step."""
     predicted = [a for a in advice if a.predicted_speedup is not None]
     return predicted[0].cls if predicted and (predicted[0].predicted_speedup or 1.0) >= LARGE_SPEEDUP else None
+
+
+def _largest(m: Measurements, settled: list[tuple[Draft, float | None]]) -> BottleneckClass | None:
+    """The class of the finding with the most headroom, where that is a large part of the step; what is said of the
+    GPU's own work does not compete, because its headroom is only a bound."""
+    known = [(headroom, draft.cls) for draft, headroom in settled if headroom is not None and draft.id != GPU_BUSY]
+    headroom, cls = max(known, key=lambda one: one[0], default=(0.0, None))
+    return cls if headroom >= HIGH_SHARE * m.step.step_ms else None
+
+
+def _findings(m: Measurements, settled: list[tuple[Draft, float | None]], bottleneck: BottleneckClass) -> list[Finding]:
+    """The findings by headroom. That of the GPU's own work is only a bound, and told where the verdict names it."""
+    told = [(d, None if d.id == GPU_BUSY and d.cls != bottleneck else h) for d, h in settled]
+    told.sort(key=lambda pair: -1.0 if pair[1] is None else pair[1], reverse=True)
+    return [_finding(m, draft, headroom) for draft, headroom in told]
 
 
 def _finding(m: Measurements, draft: Draft, headroom: float | None) -> Finding:
@@ -135,18 +154,60 @@ def _severity(m: Measurements, headroom: float | None) -> Severity:
 
 
 def _advice(m: Measurements, settled: list[tuple[Draft, float | None]]) -> list[Recommendation]:
-    """What to do, by the step that it is predicted to lead to."""
-    wanted = [(d, r, h) for d, h in settled for r in d.remedies if _every_part_counts(m, r)]
+    """What to do, by the step that it is predicted to lead to. Where the step can be replayed, remedies speak for
+    themselves, and the rules do not."""
+    drafts = [draft for draft, _ in settled]
+    offered = [advised for one in advise(m) if (advised := _of_remedy(m, one, drafts)) is not None]
+    replayed = m.replay is not None and m.replay.faithful
+    known = {remedy.id for remedy in REMEDIES} if replayed else set()
+    wanted = [(d, r, h) for d, h in settled for r in d.remedies if _offered(m, d, r, known)]
     made = [recommendation for one in wanted if _worth_doing(recommendation := _recommendation(m, *one))]
-    return sorted(made, key=lambda a: float("inf") if a.predicted_step_ms is None else a.predicted_step_ms)
+    never = float("inf")
+    return sorted([*offered, *made], key=lambda a: never if a.predicted_step_ms is None else a.predicted_step_ms)
+
+
+def _of_remedy(m: Measurements, advice: Advice, drafts: list[Draft]) -> Recommendation | None:
+    """A remedy as a recommendation; None where no finding says that there is anything to change, or the program's
+    framework has no words for it."""
+    remedy, p, against = advice.remedy, advice.prediction, _against(advice, drafts)
+    if against is None:
+        return None
+    action = in_words_of(m.framework, against.id, advice.offer.action)
+    if action is None:
+        return None
+    basis = f"replayed without the profiler: {p.basis}"
+    return Recommendation(against.id, against.cls, action, p.step_ms, p.speedup, basis, remedy.id, p.low_ms, p.high_ms)
+
+
+def _against(advice: Advice, drafts: list[Draft]) -> Draft | None:
+    """The finding that a remedy is against: the one that it says itself, that names it, that it is usually against, or
+    the first of its class."""
+    remedy, said = advice.remedy, advice.offer.against
+    tests: tuple[Callable[[Draft], bool], ...] = (
+        lambda d: said is not None and d.id == said[0],
+        lambda d: any(r.name == remedy.id for r in d.remedies),
+        lambda d: d.id == remedy.finding,
+        lambda d: d.cls == (said[1] if said is not None else remedy.cls),
+    )
+    return next((draft for test in tests for draft in drafts if test(draft)), None)
+
+
+def _offered(m: Measurements, draft: Draft, remedy: Remedy, known: set[RemedyName]) -> bool:
+    """Whether a rule's remedy is said: no remedy of the list speaks for it, and the program's framework has it."""
+    return remedy.name not in known and _every_part_counts(m, remedy) and _has_words(m, draft, remedy)
+
+
+def _has_words(m: Measurements, draft: Draft, remedy: Remedy) -> bool:
+    """Whether the program's framework has what a remedy asks for."""
+    return in_words_of(m.framework, draft.id + remedy.suffix, remedy.action) is not None
 
 
 def _every_part_counts(m: Measurements, remedy: Remedy) -> bool:
     """Whether each of the remedies that this one combines would bring something on its own."""
     replay = m.replay
-    if remedy.scenario is None or replay is None:
+    if remedy.scenario is None or not remedy.scenario.parts or replay is None:
         return True
-    return all(replay.gain_ms(part) >= MIN_SHARE * replay.base_ms for part in remedy.scenario.parts)
+    return replay.faithful and all(replay.gain_ms(part) >= MIN_SHARE * replay.base_ms for part in remedy.scenario.parts)
 
 
 def _worth_doing(advice: Recommendation) -> bool:
@@ -161,7 +222,9 @@ def _recommendation(m: Measurements, draft: Draft, remedy: Remedy, headroom: flo
     low: float | None = None
     high: float | None = None
     scenario = remedy.scenario or _shorter_compute(m, draft, headroom)
-    if scenario is not None and m.replay is not None and m.replay.faithful:
+    if remedy.bound:
+        pass
+    elif scenario is not None and m.replay is not None and m.replay.faithful:
         prediction = m.replay.predict(scenario)
         step, low, high = prediction.step_ms, prediction.low_ms, prediction.high_ms
         basis = f"replayed without the profiler: {prediction.basis}{_beyond(base, step, headroom)}"
@@ -169,10 +232,11 @@ def _recommendation(m: Measurements, draft: Draft, remedy: Remedy, headroom: flo
         step = base - headroom if headroom < base else None
         basis = f"not replayed; gains at most this: {basis}" if len(m.trace.api_calls) else basis
     if step is not None and low is None:
-        low, high = step * (1.0 - MODEL_SPREAD), max(base, step * (1.0 + MODEL_SPREAD))
+        low, high = step * (1.0 - SCENARIO_SPREAD), max(base, step * (1.0 + SCENARIO_SPREAD))
     speedup = base / step if step else None
     id_ = draft.id + remedy.suffix
-    return Recommendation(id_, remedy.cls or draft.cls, remedy.action, step, speedup, basis, remedy.name, low, high)
+    action = in_words_of(m.framework, id_, remedy.action) or remedy.action
+    return Recommendation(id_, remedy.cls or draft.cls, action, step, speedup, basis, remedy.name, low, high)
 
 
 def _beyond(base: float, step: float | None, headroom: float | None) -> str:

@@ -5,10 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from traceanalyzer.analysis.groups.bounds import memory_bound_share
+from traceanalyzer.analysis.groups.bounds import memory_bound_share, unknown_share
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.measure import Measurements
+
+
+WITHIN = "device to device"
+"""Direction of copies that never leave the device."""
 
 
 @dataclass(frozen=True)
@@ -17,6 +21,8 @@ class Shares:
 
     compute: float
     memory: float
+    unknown: float
+    """Computation in kernels whose limit nothing tells."""
     communication: float
     transfer: float
     launch: float
@@ -28,7 +34,12 @@ class Shares:
     @property
     def device(self) -> float:
         """Computation of either kind."""
-        return self.compute + self.memory
+        return self.compute + self.memory + self.unknown
+
+    @property
+    def limit_known(self) -> bool:
+        """Whether unknown kernels could not turn what limits the computation."""
+        return abs(self.compute - self.memory) >= self.unknown
 
 
 def step_shares(m: Measurements) -> Shares | None:
@@ -36,18 +47,26 @@ def step_shares(m: Measurements) -> Shares | None:
     step, budget, idle = m.step.step_ms, m.step.budget, m.step.idle
     if budget is None or idle is None or step <= 0:
         return None
-    memory = budget.compute * memory_bound_share(m)
+    memory, unknown = budget.compute * memory_bound_share(m), budget.compute * unknown_share(m)
+    # Copies within the device are traffic of its memory.
+    within = min(copied_within_ms(m), budget.exposed_copy)
     return Shares(
-        compute=(budget.compute - memory) / step,
-        memory=memory / step,
+        compute=max(budget.compute - memory - unknown, 0.0) / step,
+        memory=(memory + within) / step,
+        unknown=unknown / step,
         communication=(budget.exposed_communication + idle.communication) / step,
-        transfer=budget.exposed_copy / step,
+        transfer=(budget.exposed_copy - within) / step,
         launch=idle.launch / step,
         sync=idle.sync / step,
         input=idle.input / step,
         host=idle.host / step,
         unexplained=(idle.profiler + idle.other) / step,
     )
+
+
+def copied_within_ms(m: Measurements) -> float:
+    """Time a step with nothing on the device but copies from it to itself, ms."""
+    return sum(row.exposed_ms for row in m.copies if row.direction == WITHIN and row.device == m.device)
 
 
 def missing_kernels(m: Measurements) -> float:

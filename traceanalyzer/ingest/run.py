@@ -50,7 +50,7 @@ def load(
         done += _size(path)
     if not traces:
         raise _nothing_read(paths, failures, errors)
-    return join(Run(tuple(_with_rank_notes(sorted(traces, key=_order))), tuple(failures)))
+    return join(Run(tuple(_with_rank_notes(sorted(_numbered(traces), key=_order))), tuple(failures)))
 
 
 def _files(paths: list[Path], pattern: str | None) -> tuple[list[Path], list[Failure]]:
@@ -90,6 +90,18 @@ def _ranked(trace: Trace, path: Path) -> Trace:
     if trace.rank is not None or not found:
         return trace
     return replace(trace, process=replace(trace.process, rank=int(found[-1])))
+
+
+def _numbered(traces: list[Trace]) -> list[Trace]:
+    """Traces of several nsys exports that record no ranks, numbered by host, file and process over all of them."""
+    unknown = [trace for trace in traces if trace.rank is None or trace.process.numbered]
+    files = {trace.path for trace in traces}
+    if len(files) < 2 or len(unknown) < len(traces) or any(trace.source != "nsys" for trace in traces):
+        return traces
+    ordered = sorted(traces, key=lambda trace: (trace.process.host or "", trace.path, trace.process.pid or 0))
+    made = [replace(t, process=replace(t.process, rank=i, numbered=True)) for i, t in enumerate(ordered)]
+    note = f"No recording says its rank: the {len(made)} processes are numbered by host, file and process id."
+    return [_noted(made[0], note), *made[1:]]
 
 
 def _with_rank_notes(traces: list[Trace]) -> list[Trace]:

@@ -37,6 +37,8 @@ class ByteStream:
     _size: int
     _progress: Callable[[float], None] | None = None
     damage: str = ""
+    log: bool = False
+    """Whether it is read as a log, which has a lower limit."""
     _left: int | None = None
     """Bytes that may still come out of a compressed file; None for one that is not."""
 
@@ -67,12 +69,12 @@ class ByteStream:
         if self._left is not None:
             self._left -= read
             if self._left < 0:
-                raise too_large(Path(self._source.name))
+                raise too_large(Path(self._source.name), log=self.log)
 
 
 @contextmanager
 def open_stream(
-    path: Path, progress: Callable[[float], None] | None = None, *, probing: bool = False
+    path: Path, progress: Callable[[float], None] | None = None, *, probing: bool = False, log: bool = False
 ) -> Iterator[ByteStream]:
     """Open a file, gzip or not (told by its first bytes). Raises UnreadableInputError if that is not possible.
 
@@ -87,19 +89,22 @@ def open_stream(
         source.seek(0)
         plain = cast("BinaryIO", igzip.IGzipFile(fileobj=source)) if is_gzip else source  # type: ignore[no-untyped-call]
         size = path.stat().st_size
-        yield ByteStream(plain, source, size, progress, _left=decompressed_limit(size) if is_gzip else None)
+        left = decompressed_limit(size, log=log) if is_gzip else None
+        yield ByteStream(plain, source, size, progress, log=log, _left=left)
 
 
-def decompressed_limit(size: int) -> int:
+def decompressed_limit(size: int, *, log: bool = False) -> int:
     """Bytes that a compressed file of `size` bytes may become."""
-    return max(limits().size, limits().ratio * size)
+    current = limits()
+    return max(current.log, current.ratio * size // 4) if log else max(current.size, current.ratio * size)
 
 
-def too_large(path: Path) -> UnreadableInputError:
+def too_large(path: Path, *, log: bool = False) -> UnreadableInputError:
     """The error for a compressed file that goes on and on."""
+    most = decompressed_limit(path.stat().st_size, log=log)
     return UnreadableInputError(
-        f"{path}: holds more than {decompressed_limit(path.stat().st_size) // MIB} MiB when decompressed, which is far "
-        "more than recordings do; if it is one, raise --limit size=BYTES"
+        f"{path}: holds more than {most // MIB} MiB when decompressed, which is far more than recordings do; if it is "
+        f"one, raise --limit {'log' if log else 'size'}=BYTES"
     )
 
 

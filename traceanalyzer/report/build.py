@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
+from traceanalyzer.analysis.roofline.kernel_tables import other_version
 from traceanalyzer.analysis.tables.budget import launches_by_step
 from traceanalyzer.diagnosis.diagnose import diagnose
 from traceanalyzer.diagnosis.rules.conditions import profiler_note
@@ -123,6 +124,15 @@ def _roofline_notes(m: Measurements) -> list[str]:
             f"{name or 'The GPU (its name was not recorded)'} is not in the hardware table, or not as it was recorded: "
             "nothing is said about its limits (--hardware FILE adds a GPU)."
         )
+    gpu = None if m.device is None else m.gpus[m.device]
+    if gpu is not None and gpu.stated:
+        fp32 = f", {gpu.vector['fp32'] / 1e12:.3g} TFLOP/s in fp32" if gpu.vector else ""
+        notes.append(
+            f"{gpu.name} is not in the hardware table: its limits are those that the recording states "
+            f"({gpu.bandwidth / 1e9:.4g} GB/s{fp32}; of tensor cores it states nothing)."
+        )
+    if gpu is not None and (counted_elsewhere := other_version(m.trace)) is not None:
+        notes.append(counted_elsewhere)
     if m.knowledge.counters:
         counted = m.roofline.counted & m.steady_ops
         share = counted.sum() / max((m.is_kernel & m.steady_ops).sum(), 1)

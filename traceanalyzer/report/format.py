@@ -6,8 +6,9 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from traceanalyzer.cut import ELLIPSIS
+
 NOT_AVAILABLE = "n/a"
-ELLIPSIS = "…"
 TRUNCATED_TAIL = 0.4
 """Share of a shortened name that is kept of its end: C++ names differ there (types, tile sizes)."""
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from traceanalyzer.figures import definitions
+from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline import GLOSSARY
 from traceanalyzer.report.values import RENAMED
 from traceanalyzer.tables import TABLES
@@ -27,8 +28,6 @@ class Entry:
 
 def entries() -> list[Entry]:
     """All of them: words, figures of the report, columns of the tables."""
-    from traceanalyzer.report.model import Report
-
     words = [Entry(word, "word", "", meaning) for word, meaning in GLOSSARY]
     columns = [
         Entry(RENAMED.get(d.name, d.name), f"table {table.command or table.name}", d.unit, d.definition)

@@ -10,6 +10,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from traceanalyzer.figures import NS_PER_MS
 from traceanalyzer.report.format import (
     NOT_AVAILABLE,
     Scale,
@@ -26,7 +27,6 @@ from traceanalyzer.report.format import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-NS_PER_MS = 1e6
 TIMESTAMPS = ("start_ns", "end_ns")
 """Fields that hold a moment, not a length: three digits of it would say nothing."""
 IDENTIFIERS = ("rank", "device", "step", "id")

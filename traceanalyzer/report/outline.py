@@ -26,13 +26,17 @@ STEP_GROUPS = {
     "critical_path": "Critical path",
     "unprofiled_critical_path": "Critical path without the profiler",
     "communication": "Communication",
+    "coverage": "Coverage of the recording",
+    "repeats": "Repeats within a step",
     "launches": "Launching",
     "host": "Host threads that launch",
     "roofline": "Roofline",
     "timing": "Timing log",
     "memory": "Memory",
 }
-OF_SOME_INPUTS = ("critical_path", "unprofiled_critical_path", "roofline", "timing", "memory")
+OF_SOME_INPUTS = (
+    "coverage", "repeats", "critical_path", "unprofiled_critical_path", "roofline", "timing", "memory",
+)  # fmt: skip
 """Groups that only some kinds of input have; a report of others need not say that they are missing."""
 EXPLAINED = "traceanalyzer explain {} says what it means and how it was decided."
 GLOSSARY = (

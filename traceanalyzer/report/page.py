@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from traceanalyzer.report.document import Document
+from traceanalyzer.report.html import render_html
 from traceanalyzer.report.json import render_json
 from traceanalyzer.report.markdown import BRIEF, GITHUB_LIMIT, ROOM, render_markdown
 from traceanalyzer.report.screen import render_screen, render_verdict
@@ -45,6 +46,4 @@ class ReportPage(Document):
 
     def html(self) -> str:
         """One file for a browser."""
-        from traceanalyzer.report.html import render_html
-
         return render_html(self.report, self.details)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 
-from traceanalyzer.analysis.replay.whatif import FAITHFUL, Prediction, WhatIf
+from traceanalyzer.analysis.replay.whatif import Prediction, WhatIf
 from traceanalyzer.report.document import Document, Rows
 from traceanalyzer.report.grid import make_grid
 from traceanalyzer.report.json import dump
@@ -53,11 +53,12 @@ class ScenariosPage(Document):
 
     def _heading(self) -> str:
         of = self.result
-        text = (
-            f"Recorded {of.recorded_step_ms:.4g} ms per step, replayed {of.replayed_step_ms:.4g} ms "
-            f"(fidelity {of.fidelity_error:+z.1%}); without the profiler {of.unprofiled_step_ms:.4g} ms "
-            f"({of.unprofiled_low_ms:.4g} to {of.unprofiled_high_ms:.4g})."
-        )
-        if abs(of.fidelity_error) > FAITHFUL:
-            text += " The replay is too far from the recording for these predictions to be relied on."
-        return " ".join([text, *of.notes])
+        text = f"Recorded {of.recorded_step_ms:.4g} ms per step"
+        if of.replayed_step_ms is not None:
+            text += f", replayed {of.replayed_step_ms:.4g} ms (fidelity {of.fidelity_error:+z.1%})"
+        if of.unprofiled_step_ms is not None:
+            low, high = of.unprofiled_low_ms, of.unprofiled_high_ms
+            text += f"; without the profiler {of.unprofiled_step_ms:.4g} ms ({low:.4g} to {high:.4g})"
+        if of.replayed_step_ms is None:
+            text += ". The replay of the unchanged recording is too far from it: nothing is predicted"
+        return " ".join([f"{text}.", *of.notes])

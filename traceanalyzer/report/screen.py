@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len
 from rich.text import Text
 
+from traceanalyzer.cut import ELLIPSIS
 from traceanalyzer.report import outline
-from traceanalyzer.report.format import ELLIPSIS, figure, plain, shorten
+from traceanalyzer.report.format import figure, plain, shorten
 from traceanalyzer.report.terminal_text import DEFAULT_WIDTH, Page
 
 if TYPE_CHECKING:

@@ -31,3 +31,16 @@ def test_figures_of_each_group(table: list[tuple[int, int, int]]) -> None:
         counts = Counter(v for v in members if v >= 0)
         best = max(counts.values(), default=0)
         assert common[g] == min((v for v, n in counts.items() if n == best), default=-1)
+
+
+wide = st.lists(st.tuples(*[st.integers(-1, 2**62)] * 3), max_size=12)
+
+
+@given(wide)
+def test_keys_may_be_of_any_size_together(table: list[tuple[int, int, int]]) -> None:
+    table = table + table[:3]
+    groups = Groups.of(*np.array(table, np.int64).reshape(-1, 3).T)
+    found = [{table[row] for row in rows} for rows in groups.rows]
+    assert found == [{key} for key in sorted(set(table))]
+    assert sorted(int(row) for rows in groups.rows for row in rows) == list(range(len(table)))
+    assert all((np.diff(rows) > 0).all() for rows in groups.rows)

@@ -358,3 +358,20 @@ def test_a_gap_is_described_by_the_thread_that_works_not_by_one_that_rests() -> 
         "host in aten::conv2d on thread 1; ended by k2",
         "host in ProfilerStep#0 on thread 0; ended by k3",
     ]
+
+
+def test_the_histogram_says_what_its_gaps_were_for() -> None:
+    """Of three gaps of one length one is a wait's, one slow launching's, one the program's own work."""
+    program = Program().launch(us=50).sync().spend(141).launch(us=200).within("aten::long", 0)
+    ctx = Measurements(program.build())
+    gaps = find_gaps(ctx)
+    steps, idle = ctx.steps.steady_count, gaps.duration / 1e6
+    for row in gap_histogram(ctx, gaps):
+        assert row.idle_ms == pytest.approx(row.launch_ms + row.sync_ms + row.other_ms)
+    by_cause = {cause: idle[gaps.cause == cause].sum() / steps for cause in IdleCause}
+    rows = gap_histogram(ctx, gaps)
+    assert sum(row.sync_ms for row in rows) == pytest.approx(by_cause[IdleCause.SYNC])
+    assert sum(row.launch_ms for row in rows) == pytest.approx(by_cause[IdleCause.LAUNCH])
+    rest = sum(spent for cause, spent in by_cause.items() if cause not in (IdleCause.SYNC, IdleCause.LAUNCH))
+    assert rest > 0.1
+    assert sum(row.other_ms for row in rows) == pytest.approx(rest)

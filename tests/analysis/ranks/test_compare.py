@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import fields, replace
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -225,3 +226,64 @@ def test_recordings_of_equal_ranks(run):
     result = recorded(run)
     assert not any(row.straggler for row in result.rows)
     assert {row.cause for row in result.collectives} == {"transfer"}
+
+
+def test_with_collectives_the_longest_step_is_that_of_who_began_early_and_waited():
+    """Rank 0's step is half as long again, all of it waiting for rank 1."""
+    early, late = Ranked(), Ranked()
+    for i in range(4):
+        at = 2000 * i
+        early.annotation(f"ProfilerStep#{i}", at, at + 2000)
+        early.launched(GEMM, at + 20, at + 120, at + 5)
+        early.collective(at + 120, at + 1950, at + 10, name="allreduce", ranks=2)
+        late.annotation(f"ProfilerStep#{i}", at + 1000, at + 2000)
+        late.launched(GEMM, at + 1020, at + 1900, at + 1005)
+        late.collective(at + 1900, at + 1950, at + 1010, name="allreduce", ranks=2)
+    result = compare(early.trace(0, 2, epoch_ns=EPOCH), late.trace(1, 2, epoch_ns=EPOCH))
+    assert result.critical == 1
+    assert result.rows[0].waiting_ms > result.rows[1].waiting_ms == 0
+
+
+def test_one_damaged_rank_costs_that_rank_alone():
+    """Rank 2 lost its last steps; rank 3 all its device work."""
+    whole = [rank_trace(i, compute=200 + 100 * i, ranks=4, world=4) for i in range(2)]
+    cut = rank_trace(2, compute=200, ranks=4, world=4)
+    cut = replace(cut, device_ops=cut.device_ops.take(cut.device_ops.end < 1_900_000))
+    empty = rank_trace(3, compute=200, ranks=4, world=4)
+    empty = replace(empty, device_ops=empty.device_ops.take(slice(0, 0)))
+    result = compare(*whole, cut, empty)
+    assert result.critical != 3
+    assert all(row.waiting_ms is not None for row in result.rows[:2])
+    assert not any("clocks" in note and "do not agree" in note for note in result.notes)
+
+
+def test_a_rank_with_another_number_of_collectives_is_left_out_where_most_agree():
+    agreeing = [rank_trace(i, compute=200, collectives=2, ranks=3, world=3) for i in range(2)]
+    odd = rank_trace(2, compute=200, collectives=1, ranks=3, world=3)
+    result = compare(*agreeing, odd)
+    assert result.collectives[0].ranks == 2
+    assert any("Rank 2 recorded another number" in note for note in result.notes)
+
+
+def test_collectives_that_carry_their_number_are_matched_by_it():
+    """Rank 1's recording begins one collective later; by order alone it would be off by one."""
+    traces = []
+    for rank in range(2):
+        trace = rank_trace(rank, compute=200 + 300 * rank, collectives=3)
+        table = trace.collectives
+        count = int((trace.host_ranges.collective >= 0).sum())
+        numbered = type(table).from_columns(
+            {f.name: getattr(table, f.name)[np.zeros(count, int)] for f in fields(table)}
+            | {"sequence": np.arange(count), "communicator": np.zeros(count, int)}
+        )
+        rows = trace.host_ranges.collective.copy()
+        rows[rows >= 0] = np.arange(count)
+        trace = replace(trace, collectives=numbered, host_ranges=replace(trace.host_ranges, collective=rows))
+        if rank:
+            kept = np.ones(len(trace.device_ops), bool)
+            kept[1] = False
+            trace = replace(trace, device_ops=trace.device_ops.take(kept))
+        traces.append(trace)
+    matches = match_collectives([Measurements(trace) for trace in traces])
+    assert len(matches) == 11
+    assert np.all(np.abs(matches.end[:, 0] - matches.end[:, 1]) < 1000)

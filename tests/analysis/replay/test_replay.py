@@ -20,6 +20,7 @@ from traceanalyzer.analysis.replay.scenarios import (
 from traceanalyzer.analysis.replay.simulate import step_time_ns
 from traceanalyzer.analysis.replay.tape import make_tape
 from traceanalyzer.analysis.replay.whatif import Replay
+from traceanalyzer.analysis.tables.timing import UnprofiledTime
 from traceanalyzer.ingest import load
 from traceanalyzer.trace import CopyKind, DeviceOpKind
 
@@ -122,7 +123,7 @@ def test_an_outlying_step_is_left_out() -> None:
 
 
 def test_the_host_is_fitted_to_a_measured_step_time() -> None:
-    replay = Replay.of(steps(host_bound), measured_ms=0.3)
+    replay = Replay.of(steps(host_bound), UnprofiledTime(0.3, 0.29, 0.31))
     assert replay is not None
     assert replay.base_ms == pytest.approx(0.3, rel=0.01)
 
@@ -185,3 +186,28 @@ def test_no_gain_is_promised_where_removing_the_thing_gained_nothing(
     speedup = replay.predict(scenario).speedup
     assert speedup is not None
     assert speedup < 1.05
+
+
+def test_what_the_host_does_before_a_copy_of_input_is_input_too() -> None:
+    """50 us in the loader and 250 us of work of its own lead to the copy that brings the batch: all is loading."""
+
+    def batch(p: Program) -> None:
+        p.within("enumerate(DataLoader)#x.__next__", 50).spend(250)
+        p.launch("Memcpy HtoD (Pinned -> Device)", 20, "cudaMemcpyAsync", DeviceOpKind.MEMCPY)
+        p.rows["op"][-1] |= {"copy_kind": CopyKind.HOST_TO_DEVICE, "bytes": 1 << 20}
+        p.launch(GEMM, 20)
+
+    assert replayed(batch) == pytest.approx(308, rel=0.02)
+    assert replayed(batch, INPUT_READY) < 50
+
+
+def test_the_range_of_the_step_is_around_it_and_wider_where_the_host_decides() -> None:
+    """What the profiler costs the host is not known well; a device that is always busy does not mind."""
+    wide, narrow = (Replay.of(steps(step)) for step in (host_bound, gpu_bound))
+    assert wide is not None
+    assert narrow is not None
+    for replay in (wide, narrow):
+        low, high = replay.range_ms
+        assert low < replay.base_ms < high
+    assert wide.range_ms[1] / wide.base_ms > 1.05 * narrow.range_ms[1] / narrow.base_ms
+    assert wide.range_ms[0] / wide.base_ms < 0.95 * narrow.range_ms[0] / narrow.base_ms

@@ -26,6 +26,7 @@ from traceanalyzer.analysis.replay.simulate import step_time_ns
 from traceanalyzer.analysis.replay.tape import make_tape
 from traceanalyzer.analysis.replay.whatif import Replay
 from traceanalyzer.analysis.tables.path_rows import PathTime, path_time
+from traceanalyzer.analysis.tables.timing import UnprofiledTime
 from traceanalyzer.ingest import load
 
 if TYPE_CHECKING:
@@ -67,10 +68,10 @@ def test_a_faster_host_is_no_longer_on_the_path() -> None:
         for _ in range(10):
             p.spend(30).launch(GEMM, 25)
 
-    replay = Replay.of(steps(step), measured_ms=0.3)
+    replay = Replay.of(steps(step), UnprofiledTime(0.3, 0.29, 0.31))
     assert replay is not None
     assert replayed_path_time(replay.recorded).launch > 0.3
-    without = replayed_path_time(replay.usual)
+    without = replayed_path_time(replay.usual, replay.scale)
     assert total(without) == pytest.approx(0.3, rel=0.02)
 
 
@@ -95,7 +96,7 @@ def test_a_full_queue_leads_back_to_the_device(monkeypatch: pytest.MonkeyPatch) 
 def test_paths_are_as_long_as_the_replayed_step(recording: Path) -> None:
     replay = Measurements(load([recording]).traces[0]).replay
     assert replay is not None
-    found = replayed_path_time(replay.usual)
+    found = replayed_path_time(replay.usual, replay.scale)
     assert total(found) == pytest.approx(replay.base_ms, rel=0.02)
     assert min(vars(found).values()) >= 0.0
 

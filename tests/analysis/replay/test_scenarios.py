@@ -3,11 +3,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.analysis.build import TraceBuilder
 from tests.analysis.causes.test_gaps import Program
 from tests.analysis.collectives import GEMM, Ranked
-from tests.analysis.replay.test_replay import gpu_bound, host_bound, steps
+from tests.analysis.replay.test_replay import NCCL, gpu_bound, host_bound, steps
+from tests.analysis.roofline.test_roofline import context, mm
 from traceanalyzer.analysis.measure import Measurements
-from traceanalyzer.analysis.replay.buckets import MB, fit_cost
+from traceanalyzer.analysis.replay.changes.buckets import MB, fit_cost
+from traceanalyzer.analysis.replay.changes.fusion import LEAST_KERNEL_NS
 from traceanalyzer.analysis.replay.scenarios import (
     AT_ROOFLINE,
     BUCKETS_DOUBLED,
@@ -28,6 +31,7 @@ from traceanalyzer.analysis.replay.whatif import Replay
 from traceanalyzer.trace import RangeKind
 
 ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>"
+SGEMM = "ampere_bf16_s16816gemm_bf16_128x64"
 LIST_OP = "void at::native::multi_tensor_apply_kernel<BinaryOpListAlphaFunctor>"
 
 
@@ -59,7 +63,7 @@ def test_a_run_of_elementwise_kernels_is_one_launch() -> None:
     assert replayed(steps(chain), FUSED_ELEMENTWISE) == pytest.approx(3 * 44, rel=0.03)
 
 
-def test_a_run_takes_as_long_as_its_longest_kernel_and_at_most_as_all_of_them() -> None:
+def test_a_run_whose_traffic_is_not_known_takes_as_long_as_its_longest_kernel() -> None:
     def heavy(p: Program) -> None:
         p.launch(GEMM, 20)
         for us in (100, 300, 200):
@@ -72,7 +76,7 @@ def test_a_run_takes_as_long_as_its_longest_kernel_and_at_most_as_all_of_them() 
     assert tape is not None
     cautious = FUSED_ELEMENTWISE.cautious(tape)
     assert cautious is not None
-    assert step_time_ns(cautious) / 1e3 == pytest.approx(20 + 600 + 2, rel=0.02)
+    assert step_time_ns(cautious) / 1e3 == pytest.approx(20 + 300 + 2, rel=0.02)
 
 
 def test_a_wait_or_another_kernel_ends_a_run() -> None:
@@ -262,3 +266,49 @@ def test_no_two_scenarios_combine_the_same() -> None:
     together = [frozenset(prediction.id.split("+")) for prediction in replay.what_if().scenarios]
     assert {"no_host_syncs", "launches_free"} in together
     assert len(together) == len(set(together))
+
+
+def test_compute_beside_a_collective_is_never_slower_without_it() -> None:
+    """Of two products the one beside the collective took 100 us, the one without it 300: both stay as they are."""
+
+    def step(p: Program) -> None:
+        p.launch(GEMM, 300)
+        p.call("cudaLaunchKernel", p.now, p.now + 4, 1000 + p.launched)
+        begin = p.device_free + 1
+        p.kernel(NCCL, begin, begin + 100, 1000 + p.launched, stream=9)
+        p.spend(4).launch(GEMM, 100)
+
+    tape = make_tape(steps(step))
+    assert tape is not None
+    assert sorted({round(us) for us in (tape.alone[~tape.communication] / 1e3).tolist()}) == [100, 300]
+
+
+def test_compute_beside_a_collective_takes_what_its_like_takes_without_one() -> None:
+    def step(p: Program) -> None:
+        p.launch(GEMM, 100)
+        p.call("cudaLaunchKernel", p.now, p.now + 4, 1000 + p.launched)
+        begin = p.device_free + 1
+        p.kernel(NCCL, begin, begin + 300, 1000 + p.launched, stream=9)
+        p.spend(4).launch(GEMM, 300)
+
+    tape = make_tape(steps(step))
+    assert tape is not None
+    assert {round(us) for us in (tape.alone[~tape.communication] / 1e3).tolist()} == {100}
+
+
+def test_no_kernel_is_faster_than_the_shortest_that_there_are() -> None:
+    """A product of 8 x 8 needs a nanosecond by its work; one of 1,000 x 1,000 20 us of the 50 that it took."""
+    b = TraceBuilder()
+    for i in range(4):
+        at = 200.0 * i
+        b.annotation(f"ProfilerStep#{i}", at, at + 200)
+        mm(b, 8, (SGEMM, at + 20, at + 30, {"blocks": 1, "threads": 128}), at=at)
+        mm(b, 1000, (SGEMM, at + 60, at + 110, {"blocks": 100, "threads": 128}), at=at + 40)
+    ctx = context(b)
+    tape = make_tape(ctx)
+    assert tape is not None
+    changed = AT_ROOFLINE.change(tape)
+    assert changed is not None
+    attainable = ctx.roofline.attainable[tape.row]
+    assert attainable.min() < LEAST_KERNEL_NS < attainable.max()
+    assert changed.duration.tolist() == np.maximum(attainable, LEAST_KERNEL_NS).astype(int).tolist()

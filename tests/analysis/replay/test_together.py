@@ -17,7 +17,7 @@ from traceanalyzer.analysis.replay.scenarios import (
     Scenario,
 )
 from traceanalyzer.analysis.replay.simulate import step_times_ns
-from traceanalyzer.analysis.replay.together import apart, make_tapes
+from traceanalyzer.analysis.replay.together import MAX_RANKS, apart, make_tapes
 from traceanalyzer.analysis.replay.whatif import Replay
 
 BUSY = Rank()
@@ -107,3 +107,11 @@ def test_a_run_takes_as_long_as_its_slowest_rank_and_no_shorter_than_any_alone(r
     assert max(together) == pytest.approx(min(together))
     assert max(together) >= max(alone) - 1
     assert max(together) == pytest.approx(float(contexts[0].steps.duration[1:].mean()), rel=0.01)
+
+
+def test_of_many_ranks_those_that_the_others_wait_for_are_replayed() -> None:
+    """Ten ranks, of which the two that arrive first spend longest in the collective."""
+    contexts = run(BUSY, *[Rank(compute=40.0)] * 2, *[BUSY] * 7)
+    tapes = make_tapes(contexts[0], contexts[1:])
+    assert len(tapes) == MAX_RANKS == 8
+    assert {tape.source.trace.rank for tape in tapes} == {0, *range(3, 10)}

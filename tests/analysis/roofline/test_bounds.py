@@ -194,3 +194,17 @@ def test_products_of_a_batch_find_their_own_operands_in_the_cache():
     assert many.roofline.expected[0] == 16 * 3 * 256**2 * 4
     one = kernel("ampere_sgemm_64x64_nn", "aten::bmm", [[1, 1024, 1024], [1, 1024, 1024]], 9000, **columns)
     assert one.roofline.expected[0] > 3 * 1024**2 * 4
+
+
+def test_matrix_kernels_of_an_operator_share_its_traffic_beside_kernels_that_are_described():
+    b = TraceBuilder()
+    image, filters = [1, 64, 20, 20], [64, 64, 3, 3]
+    values = ["", "", "", "[]", "[1]", "[1]", "[1]", "False", "[0]", "1", "[True, True, False]"]
+    columns = {"shapes": json.dumps([image, image, filters, *[[]] * 8]), "concrete": b.code(json.dumps(values))}
+    b.op("aten::convolution_backward", 0, 10, dtypes=b.code(json.dumps(["float"] * 3 + [""] * 8)), **columns)
+    kernels = ("nchwToNhwcKernel<float>", 1250), ("ampere_sgemm_128x64_nn", 99), ("ampere_sgemm_64x64_nn", 99)
+    for i, (name, blocks) in enumerate(kernels):
+        b.call("cudaLaunchKernel", 1 + i, 2 + i, i + 1)
+        b.kernel(name, 100 * i + 20, 100 * i + 110, i + 1, blocks=blocks, threads=256)
+    least = (3 * 64 * 20 * 20 + 2 * 64 * 64 * 9) * 4
+    assert context(b).roofline.expected[1:].tolist() == pytest.approx([least / 2] * 2)

@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from traceanalyzer.trace import F64, I32, I64, U8, Bool
 
-    from traceanalyzer.trace import I32, I64, U8, Bool
-
-    F64 = NDArray[np.float64]
+LARGEST = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,16 +26,25 @@ class Groups:
 
     @classmethod
     def of(cls, *keys: I32 | I64 | U8 | Bool) -> Groups:
-        """Group rows that are equal in all of the keys (integers from -1 up)."""
+        """Group rows that are equal in all of the keys (integers from -1 up, of any size together)."""
         combined = np.zeros(len(keys[0]), np.int64)
-        for key in keys:
-            if len(key):
-                combined = combined * (int(key.max()) + 2) + key + 1
+        for key in keys if len(combined) else ():
+            distinct = int(key.max()) + 2
+            if distinct > LARGEST // (int(combined.max()) + 1):
+                combined, key = _ranked(combined), _ranked(key)
+                distinct = int(key.max()) + 2
+            combined = combined * distinct + key + 1
         _, first, index, count = np.unique(combined, return_index=True, return_inverse=True, return_counts=True)
         return cls(index, first, count)
 
     def __len__(self) -> int:
         return len(self.count)
+
+    @property
+    def rows(self) -> list[I64]:
+        """The rows of each group, in order."""
+        ordered = np.argsort(self.index, kind="stable")
+        return np.split(ordered, np.cumsum(self.count)[:-1]) if len(self) else []
 
     def sum(self, values: I64 | F64 | Bool) -> F64:
         """Sum of the values in each group; exact below 2**53."""
@@ -66,3 +73,9 @@ class Groups:
         order = np.lexsort((-value, pairs.count, group))
         result[group[order]] = value[order]
         return result
+
+
+def _ranked(key: I32 | I64 | U8 | Bool) -> I64:
+    """Each value's place among the distinct ones: the same groups in the same order, by small numbers."""
+    result: I64 = np.unique(key, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    return result

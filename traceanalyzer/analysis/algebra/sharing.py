@@ -5,15 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from traceanalyzer.analysis.algebra.intervals import measure
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.algebra.intervals import IntervalSet
-    from traceanalyzer.trace import I64
-
-F64 = NDArray[np.float64]
+    from traceanalyzer.trace import F64, I64
 
 
 def shared_time(start: I64, end: I64, within: IntervalSet) -> F64:

@@ -25,7 +25,6 @@ from traceanalyzer.trace import Table, column
 if TYPE_CHECKING:
     from traceanalyzer.analysis.causes.start import Bindings, HostWaits
     from traceanalyzer.analysis.causes.started import Started
-    from traceanalyzer.analysis.joined.joined import Joined
     from traceanalyzer.analysis.joined.linked import Linked
     from traceanalyzer.trace import I32, I64, U8
 
@@ -233,13 +232,13 @@ def _with_reads(linked: Linked, kind: U8, segments: IntervalSet) -> U8:
     return result
 
 
-def _with_input(joined: Joined, kind: U8, end: I64) -> U8:
+def _with_input(started: Started, kind: U8, end: I64) -> U8:
     """The kinds, with input for work of the host that is followed by a copy that brings some."""
-    calls, work = joined.trace.api_calls, np.flatnonzero(kind == PathKind.HOST)
-    using = joined.blocks.copy()
-    using[joined.launch[joined.launch >= 0]] = True
+    calls, work = started.trace.api_calls, np.flatnonzero(kind == PathKind.HOST)
+    using = started.blocks.copy()
+    using[started.launch[started.launch >= 0]] = True
     rows = np.flatnonzero(using)
-    following = np.append(joined.call_brings_input[rows], False)[np.searchsorted(calls.start[rows], end[work])]
+    following = np.append(started.call_brings_input[rows], False)[np.searchsorted(calls.start[rows], end[work])]
     result = kind.copy()
     result[work[following]] = PathKind.INPUT
     return result

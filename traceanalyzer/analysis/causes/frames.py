@@ -24,7 +24,7 @@ PARTS = 3
 MAX_FRAMES = 20_000
 """Frames of one gap that are looked at, the longest."""
 BUILT_IN = "<built-in"
-_SOURCE = re.compile(r"([^/\\]+\(\d+\): .+)$")
+_SOURCE = re.compile(r"(?:^|[/\\])([^/\\]+\(\d+\): .+)$")
 
 
 def python_frames(timed: Timed, thread: int, start: int, end: int) -> str:

@@ -17,7 +17,6 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import complement, measure, union
 from traceanalyzer.analysis.causes.details import IdleDetail, host_details, lost_launches, migrates
-from traceanalyzer.analysis.causes.inputs import brings_data
 from traceanalyzer.analysis.causes.unwaited import gaps_without_waits
 from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS
@@ -133,7 +132,7 @@ def _step_of(timed: Timed, next_op: I64, start: I64) -> I32:
     return index.astype(np.int32)
 
 
-def _causes(timed: Timed, start: I64, end: I64, next_op: I64) -> dict[str, U8 | I64]:
+def _causes(timed: Started, start: I64, end: I64, next_op: I64) -> dict[str, U8 | I64]:
     """Cause, `queued` and `sync` of each gap."""
     launch = np.where(next_op >= 0, timed.launch_time[next_op], end)
     call = np.where(next_op >= 0, timed.launch[next_op], -1)
@@ -146,13 +145,14 @@ def _causes(timed: Timed, start: I64, end: I64, next_op: I64) -> dict[str, U8 | 
     time = {s: measure(i, start, arrival) for s, i in timed.timeline.states.items()}
     time_profiler = measure(timed.timeline.profiler, start, arrival)
     issued = np.where(next_op >= 0, launch, end)
-    drained, sync = _drained_by(timed, issued), _last_wait(timed, issued)
+    always = _keeps_waiting(timed)
+    drained, sync = _drained_by(timed, issued, idle_too=always), _last_wait(timed, issued)
     duration = end - start
     work = time[HostState.WORK] + time[HostState.ALLOCATE]
     cause = np.full(len(start), IdleCause.OTHER, np.uint8)
     cause[late] = IdleCause.LAUNCH
     cause[queued & (duration < QUEUED_LATENCY_NS)] = IdleCause.LAUNCH
-    if _could_be_ahead(timed):
+    if always or _could_be_ahead(timed):
         cause[late & (drained >= 0)] = IdleCause.SYNC
     owners = (
         (IdleCause.SYNC, np.where(sync >= 0, time[HostState.SYNC], -1)),
@@ -163,7 +163,7 @@ def _causes(timed: Timed, start: I64, end: I64, next_op: I64) -> dict[str, U8 | 
     )
     for owner, spent in owners:
         cause[late & (spent >= DOMINANT * duration)] = owner
-    cause[(cause == IdleCause.HOST) & brings_data(timed, start, next_op)] = IdleCause.INPUT
+    cause[(cause == IdleCause.HOST) & (next_op >= 0) & timed.input_copies[next_op]] = IdleCause.INPUT
     blocked = time[HostState.SYNC] >= DOMINANT * duration
     detail = host_details(timed, start, end)
     named = np.isin(cause, (IdleCause.HOST, IdleCause.LAUNCH)) | ((cause == IdleCause.SYNC) & ~blocked)
@@ -219,6 +219,15 @@ def _could_be_ahead(timed: Timed) -> bool:
     return result
 
 
+def _keeps_waiting(timed: Timed) -> bool:
+    """Whether the steps hold a wait for every few launches, so that the queue never fills: the waits are then what can
+    be changed, whatever the host's speed, and however soon each is over."""
+    calls = timed.trace.api_calls
+    waits = int((timed.blocks & timed.steady_host(calls.start)).sum())
+    launches = np.unique(timed.launch[timed.steady_ops & (timed.launch >= 0)])
+    return waits > 1 and len(launches) <= REFILL_LAUNCHES * waits
+
+
 def _last_wait(joined: Joined, launch: I64) -> I64:
     """The blocking call that ended last before each launch, -1 if there is none."""
     calls = joined.trace.api_calls
@@ -227,9 +236,9 @@ def _last_wait(joined: Joined, launch: I64) -> I64:
     return np.append(blocking, -1)[np.searchsorted(calls.end[blocking], launch, side="right") - 1]
 
 
-def _drained_by(joined: Joined, launch: I64) -> I64:
+def _drained_by(joined: Joined, launch: I64, *, idle_too: bool) -> I64:
     """The blocking call that had emptied the device's queue shortly before each launch, -1 if there is none. One that
-    found the device idle emptied nothing."""
+    found the device idle emptied nothing, and counts only if `idle_too`."""
     calls = joined.trace.api_calls
     blocking = np.flatnonzero(joined.blocks)
     result = np.full(len(launch), -1, np.int64)
@@ -238,7 +247,7 @@ def _drained_by(joined: Joined, launch: I64) -> I64:
     blocking = blocking[np.argsort(calls.end[blocking], kind="stable")]
     ended = calls.end[blocking]
     began = calls.start[blocking]
-    drained = (joined.drained_at(ended) <= ended) & (joined.drained_at(began) > began)
+    drained = (joined.drained_at(ended) <= ended) & (idle_too | (joined.drained_at(began) > began))
     blocking, ended = blocking[drained], ended[drained]
     if not len(blocking):
         return result

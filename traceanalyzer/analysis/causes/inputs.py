@@ -35,16 +35,21 @@ LOADING_SHARE = 0.5
 """A loader's functions fill at least this share of a gap that is theirs."""
 
 
-def brings_data(timed: Timed, start: I64, next_op: I64) -> Bool:
-    """Which gaps of host work, ended by these ops (-1: none), were for input data."""
-    result = np.zeros(len(next_op), bool)
-    ended = np.flatnonzero(next_op >= 0)
-    copies = ended[timed.brings_input[next_op[ended]]]
+def input_copies(timed: Timed) -> Bool:
+    """Which device ops bring input data: the host work before them prepared it."""
+    result = np.zeros(len(timed.trace.device_ops), bool)
+    copies = np.flatnonzero(timed.brings_input)
     if not timed.steps.found or not len(copies):
         return result
-    copies = copies[~_answers_results(timed, next_op[copies])]
-    told = _in_loader(timed, start[copies], timed.trace.device_ops.start[next_op[copies]])
-    result[copies] = told | _every_step(timed)[next_op[copies]]
+    copies = copies[~_answers_results(timed, copies)]
+    result[copies] = _every_step(timed)[copies] | _in_loader(timed, _idle_since(timed, copies), copies)
+    return result
+
+
+def _idle_since(timed: Timed, copy: I64) -> I64:
+    """When the ops before each of these had ended, ns; the start of the steps for the first."""
+    reach = np.maximum.accumulate(timed.trace.device_ops.end)
+    result: I64 = np.where(copy > 0, reach[copy - 1], timed.steps.start[0])
     return result
 
 
@@ -74,8 +79,9 @@ def _answers_results(timed: Timed, copy: I64) -> Bool:
     return result
 
 
-def _in_loader(timed: Timed, start: I64, end: I64) -> Bool:
-    """In which of these stretches Python was in functions named like loading for most of the time."""
+def _in_loader(timed: Timed, start: I64, copy: I64) -> Bool:
+    """Between which of these times and the start of the copy Python was mostly in functions named like loading."""
+    end = timed.trace.device_ops.start[copy]
     ranges = timed.trace.host_ranges
     rows = (ranges.kind == RangeKind.PYTHON) & texts_where(timed.trace.strings, _loads)[ranges.name]
     loading = union(ranges.start[rows], ranges.end[rows])

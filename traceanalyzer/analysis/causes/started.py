@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import TYPE_CHECKING
 
+import numpy as np
+
+from traceanalyzer.analysis.causes.inputs import input_copies
 from traceanalyzer.analysis.causes.start import (
     Bindings,
     HostWaits,
@@ -13,6 +17,9 @@ from traceanalyzer.analysis.causes.start import (
     host_waits,
 )
 from traceanalyzer.analysis.time.timed import Timed
+
+if TYPE_CHECKING:
+    from traceanalyzer.trace import Bool
 
 
 class Started(Timed):
@@ -27,6 +34,18 @@ class Started(Timed):
     def bindings(self) -> Bindings:
         """What let each device op start."""
         return find_bindings(self, self.starts)
+
+    @cached_property
+    def input_copies(self) -> Bool:
+        """Which device ops bring input data that the program had loaded."""
+        return input_copies(self)
+
+    @cached_property
+    def call_brings_input(self) -> Bool:
+        """Which API calls launch a copy of data from the host."""
+        result = np.zeros(len(self.trace.api_calls), bool)
+        result[self.launch[self.input_copies & (self.launch >= 0)]] = True
+        return result
 
     @cached_property
     def host_waits(self) -> HostWaits:

@@ -17,6 +17,7 @@ EMPTY = Compiled(
     cache=None,
     cudagraphs=None,
     kernels=[],
+    not_fused=None,
     compilations=[],
     errors=[],
     ranks=[],

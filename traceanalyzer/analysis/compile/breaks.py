@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from traceanalyzer.ingest.torch_log.explained import resumed_at
+from traceanalyzer.analysis.compile.model import BreakRow
+from traceanalyzer.compile_log import resumed_at
 
 if TYPE_CHECKING:
-    from traceanalyzer.ingest.torch_log.facts import Break, Compilation, CompileLog
+    from traceanalyzer.compile_log import Break, Compilation, CompileLog
 
 _PLAIN = (
     (
@@ -72,6 +73,26 @@ def in_plain_words(reason: str, hint: str = "") -> tuple[str, str]:
         if pattern.search(reason) or (hint and pattern.search(hint)):
             return plain, remedy
     return reason.rstrip("."), hint or "move the call out of the compiled function, or write it with torch operators"
+
+
+def break_rows(log: CompileLog) -> list[BreakRow]:
+    """The graph breaks, those of one reason at one line together."""
+    rows: dict[tuple[str, str], BreakRow] = {}
+    for one, location, compilation in breaks_of(log):
+        plain, remedy = in_plain_words(one.reason, one.hint)
+        key = (one.reason, location)
+        before = rows[key].count if key in rows else 0
+        rows[key] = BreakRow(
+            reason=plain,
+            detail=one.reason,
+            location=location,
+            count=before + 1,
+            function=compilation.name,
+            whole_function_eager=one.skipped_frame,
+            remedy=remedy,
+            basis="a trace of the same program tells what it costs",
+        )
+    return list(rows.values())
 
 
 def breaks_of(log: CompileLog) -> list[tuple[Break, str, Compilation]]:

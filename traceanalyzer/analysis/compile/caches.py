@@ -10,7 +10,7 @@ from traceanalyzer.analysis.compile.model import CacheUse
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from traceanalyzer.ingest.torch_log.facts import Compilation, CompileLog
+    from traceanalyzer.compile_log import Compilation, CompileLog
 
 _NS = 1e-9
 OFF = (

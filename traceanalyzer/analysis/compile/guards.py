@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 _CACHE_ENTRY = re.compile(r"^(?:!?\d+/)*\d+/\d+: *")
-_COMMENT = re.compile(r"\s{2,}# .*|\s+# \S.*$")
+_COMMENT = re.compile(r"(?<!\s)(?:\s{2,}+# .*|\s++# \S.*$)")
 _WHERE = re.compile(r"# *\S*?([\w./\\-]+\.py:\d+)(?: in |\s*$)")
 _STACK = re.compile(r'File "([^"]+)", line (\d+)')
 _EXPECTED = re.compile(r"^(?P<what>.*?)[.;,:]?\s*[Ee]xpected (?P<old>.+?), actual (?P<new>.+?)\s*$")

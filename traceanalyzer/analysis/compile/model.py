@@ -125,15 +125,29 @@ class KernelRow:
     compile_ms: float | None
     configurations: int | None
     autotune_cache: str
+    estimate_us: float | None = None
+    """Inductor's own guess for one launch; null where it was not logged."""
     per_step: float | None = None
     measured_ms: float | None = None
     """Its time in a steady step."""
     share: float | None = None
     """Of the GPU's busy time of the step."""
     estimated_ms: float | None = None
-    """Inductor's own guess for the same launches."""
+    """Inductor's own guess for the launches of a steady step."""
     attainable_ms: float | None = None
     """What its work needs at the GPU's limits (roofline)."""
+
+
+@dataclass(frozen=True)
+class NotFusedRow:
+    """Pairs of nodes that inductor left apart for one reason."""
+
+    reason: str
+    pairs: int
+    first: str
+    """Of one such pair: `op3_op4 (add, mul)`."""
+    second: str
+    compile_ids: list[str]
 
 
 @dataclass(frozen=True)
@@ -163,15 +177,32 @@ class EagerRow:
 
 
 @dataclass(frozen=True)
+class FirstStepPart:
+    """A part of the first step's time; the parts sum to the step."""
+
+    what: str
+    ms: float
+    steady_ms: float
+    """What a mean steady step has of it."""
+
+
+@dataclass(frozen=True)
 class StepsUse:
     """Compilation against the steady step. None: neither the log nor the trace says."""
 
     step_ms: float | None = None
+    """A steady step without the profiler."""
+    recorded_step_ms: float | None = None
+    """The same as recorded; the figures of the first step and of the warm-up are as recorded, too."""
     first_step_ms: float | None = None
+    first_step: list[FirstStepPart] = field(default_factory=list)
     warmup_ms: float | None = None
+    warmup_excess_ms: float | None = None
+    """What the warm-up steps took more than as many steady ones."""
     warmup_steps: int | None = None
     eager_step_ms: float | None = None
     pays_after_steps: int | None = None
+    """Steps after which the time saved is the compile time."""
     basis: str = ""
 
 
@@ -191,8 +222,6 @@ class TraceUse:
     compiles_in_step: int
     """Compilations that ran while the trace was recorded."""
     eager: list[EagerRow]
-    not_fused: list[str]
-    """Pairs that inductor left apart, and why."""
     notes: list[str]
 
 
@@ -214,6 +243,8 @@ class Compiled:
     cache: CacheUse | None
     cudagraphs: CudaGraphUse | None
     kernels: list[KernelRow]
+    not_fused: list[NotFusedRow] | None
+    """What inductor left apart, and why; null where it was not logged (TORCH_LOGS=+fusion)."""
     compilations: list[CompilationRow]
     errors: list[str]
     ranks: list[RankRow]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from traceanalyzer.ingest.torch_log.facts import Compilation, CompileLog, Metrics, Span
+    from traceanalyzer.compile_log import Compilation, CompileLog, Metrics, Span
 
 STAGES = ("dynamo", "aot", "inductor", "triton", "cpp", "autotune", "cudagraphs", "other")
 """Tracing the program; making forward and backward graphs; optimising them and writing code; compiling kernels with

@@ -7,14 +7,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.groups.ops import duration, title
+from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.groups.ops import duration, per_step, steady, title
+from traceanalyzer.analysis.names.gemm_tiles import streams_weights
+from traceanalyzer.analysis.names.kernel_classes import UNKNOWN
 from traceanalyzer.analysis.roofline.bounds import Bound
+from traceanalyzer.figures import ms
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.roofline.rated import Rated
     from traceanalyzer.trace import I64, Bool
 
 SHOWN = 3
+ENOUGH_SHARE = 0.5
+"""With a roofline for less of the computation, what it leaves would be a guess."""
 
 
 @dataclass(frozen=True)
@@ -38,10 +44,45 @@ def memory_bound_share(rated: Rated) -> float:
     r = rated.roofline
     rows, time = _compute(rated)
     by_class = np.array([bound == "memory" for bound in rated.classes.bound])[rated.op_class[rows]]
+    by_class |= _streaming(rated)[rows]
     memory = np.where((r.rated & ~r.small)[rows], ~r.arithmetic[rows], by_class)
     measured = (r.counted & np.isin(r.bound, (Bound.COMPUTE, Bound.MEMORY)))[rows]
     memory = np.where(measured, r.bound[rows] == Bound.MEMORY, memory)
     return float(time[memory].sum() / time.sum()) if time.sum() else 0.0
+
+
+def _streaming(rated: Rated) -> Bool:
+    """Which device ops are matrix products of so few rows that they stream their weights."""
+    ops, gemm = rated.trace.device_ops, rated.op_class == rated.classes.index("gemm")
+    names = texts_where(rated.trace.strings, streams_weights)
+    result: Bool = gemm & names[ops.name]
+    return result
+
+
+def unknown_share(rated: Rated) -> float:
+    """Share of the steady state's compute time in kernels whose limit nothing tells: of no known class, without a
+    model, not measured."""
+    rows, time = _compute(rated)
+    return float(time[_unknown(rated)[rows]].sum() / time.sum()) if time.sum() else 0.0
+
+
+def unknown_kernels(rated: Rated) -> list[tuple[str, float]]:
+    """Those with the most time, and their time a step, ms."""
+    rows = _unknown(rated) & rated.is_compute & rated.steady_ops
+    time = duration(rated)
+    names = rated.trace.device_ops.name
+    return [
+        (title(rated, code), ms(time[rows & (names == code)].sum() / rated.steps.steady_count))
+        for code in _by_time(rated, rows)
+    ]
+
+
+def _unknown(rated: Rated) -> Bool:
+    r = rated.roofline
+    by_class = np.array([bound == UNKNOWN for bound in rated.classes.bound])[rated.op_class]
+    known = (r.rated & ~r.small) | (r.counted & np.isin(r.bound, (Bound.COMPUTE, Bound.MEMORY)))
+    result: Bool = by_class & ~known
+    return result
 
 
 def rated_share(rated: Rated) -> float:
@@ -56,10 +97,21 @@ def _compute(rated: Rated) -> tuple[I64, I64]:
     return rows, duration(rated)[rows]
 
 
+def above_limits_ms(rated: Rated, free: Bool) -> float | None:
+    """Time a step that computation among these ops takes beyond its roofline; None where less than `ENOUGH_SHARE` of it
+    has one."""
+    r, time = rated.roofline, duration(rated)
+    rows = steady(rated) & rated.is_compute & free
+    limited = rows & r.rated
+    if not rows.any() or time[limited].sum() < ENOUGH_SHARE * time[rows].sum():
+        return None
+    return per_step(rated, np.maximum(time[limited] - r.attainable[limited], 0))
+
+
 def above_roofline(rated: Rated) -> AboveRoofline | None:
     """Kernels of the steady state that are faster than their roofline."""
     r, time = rated.roofline, duration(rated)
-    rows = rated.steady_ops & r.rated & (r.attainable > time)
+    rows = rated.steady_ops & r.rated & (r.attainable > time) & (time > 0)
     if not rows.any():
         return None
     cached = rows & (r.bytes <= rated.limit("cache_bytes")) & ~r.arithmetic

@@ -90,6 +90,4 @@ def _outer_row(joined: Joined, rows: Bool) -> I64:
 def _around(joined: Joined, pattern: re.Pattern[str]) -> I64:
     """For each node of the host tree the innermost operator of such a name around it, -1 without."""
     tree = joined.tree
-    wanted = np.zeros(len(tree.start), bool)
-    wanted[~tree.is_call] = with_text(joined, joined.trace.host_ranges.name, pattern)[tree.row[~tree.is_call]]
-    return tree.innermost(wanted)
+    return tree.innermost(tree.of_ranges(with_text(joined, joined.trace.host_ranges.name, pattern), False))

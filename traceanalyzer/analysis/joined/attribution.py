@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.lookup import look_up
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
@@ -29,13 +30,9 @@ def _by_external_id(linked: Linked, external_id: I64) -> I64:
     """The node of the operator with each of these external ids (an annotation where no operator has it), or -1."""
     tree, ranges = linked.tree, linked.trace.host_ranges
     rows = np.flatnonzero((ranges.external_id > 0) & (tree.node_of_range >= 0))
-    if not len(rows):
-        return np.full(len(external_id), -1, np.int64)
     order = rows[np.lexsort((rows, ranges.kind[rows] != RangeKind.OP, ranges.external_id[rows]))]
     ids = ranges.external_id[order]
-    position = np.minimum(np.searchsorted(ids, external_id), len(ids) - 1)
-    result: I64 = np.where(ids[position] == external_id, tree.node_of_range[order[position]], -1)
-    return result
+    return np.append(tree.node_of_range[order], -1)[look_up(ids, external_id)]
 
 
 def owner_nodes(linked: Linked, launched_at: I64) -> I64:

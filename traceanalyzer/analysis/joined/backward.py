@@ -6,22 +6,26 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.lookup import look_up
+from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.names.pytorch import AUTOGRAD_PREFIX
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.joined.linked import Linked
     from traceanalyzer.trace import I64, Bool
 
-AUTOGRAD_PREFIX = "autograd::engine::evaluate_function:"
-"""The engine's range around each node; nodes that accumulate gradients carry no forward thread."""
+
+def is_autograd(linked: Linked) -> Bool:
+    """Which host ranges are autograd nodes."""
+    ranges = linked.trace.host_ranges
+    named = texts_where(linked.trace.strings, lambda text: text.startswith(AUTOGRAD_PREFIX))
+    return (ranges.forward_thread > 0) | named[ranges.name]
 
 
 def in_backward(linked: Linked) -> Bool:
     """Which nodes of the host tree are, or lie inside, autograd nodes."""
-    tree, ranges = linked.tree, linked.trace.host_ranges
-    codes = [i for i, text in enumerate(linked.trace.strings) if text.startswith(AUTOGRAD_PREFIX)]
-    autograd = (ranges.forward_thread > 0) | np.isin(ranges.name, codes)
-    result: Bool = tree.innermost(_of_ranges(linked, autograd)) >= 0
+    result: Bool = linked.tree.innermost(linked.tree.of_ranges(is_autograd(linked), False)) >= 0
     return result
 
 
@@ -59,18 +63,10 @@ def made_by(linked: Linked, nodes: Bool) -> Bool:
 def _numbered(linked: Linked, backward: Bool) -> tuple[I64, I64]:
     """Operators of the forward pass that carry a number, and the outermost autograd nodes that do."""
     tree, ranges = linked.tree, linked.trace.host_ranges
-    numbered = _of_ranges(linked, (ranges.kind == RangeKind.OP) & (ranges.sequence >= 0))
-    autograd = numbered & _of_ranges(linked, ranges.forward_thread > 0)
+    numbered = tree.of_ranges((ranges.kind == RangeKind.OP) & (ranges.sequence >= 0), False)
+    autograd = numbered & tree.of_ranges(ranges.forward_thread > 0, False)
     autograd &= tree.outermost(autograd) == np.arange(len(tree.start))
     return np.flatnonzero(numbered & ~backward), np.flatnonzero(autograd)
-
-
-def _of_ranges(linked: Linked, wanted: Bool) -> Bool:
-    """A mask over host ranges as one over nodes; API calls are not in it."""
-    tree = linked.tree
-    result = np.zeros(len(tree.start), bool)
-    result[~tree.is_call] = wanted[tree.row[~tree.is_call]]
-    return result
 
 
 def _pair(linked: Linked, forward: I64, backward: I64) -> I64:
@@ -97,6 +93,4 @@ def _makers(linked: Linked, nodes: I64) -> tuple[I64, I64]:
 
 
 def _look_up(numbers: I64, nodes: I64, wanted: I64) -> I64:
-    position = np.minimum(np.searchsorted(numbers, wanted), len(numbers) - 1)
-    result: I64 = np.where(numbers[position] == wanted, nodes[position], -1)
-    return result
+    return np.append(nodes, -1)[look_up(numbers, wanted)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 HELD_SHARE = 0.5
 """A copy call that lasts through this much of its copy fed it from pageable memory, or waited for it."""
+
+DEVICE_WAIT = re.compile(r"(Device|Ctx)Synchronize")
 
 RETURN_LATENCY_NS = 50_000
 """A call that ends this soon after the work it waited for has ended returned because of it."""
@@ -44,13 +47,24 @@ def blocking_calls(linked: Linked) -> Bool:
 
 
 def _of_profiler(linked: Linked) -> I64:
-    """The synchronisation that torch.profiler makes when its window closes: after the last launch, in no range. Other
-    recorders wait for nothing: there it is the program's own."""
-    if linked.trace.source != "kineto":
-        return np.empty(0, np.int64)
-    calls, kind, tree = linked.trace.api_calls, linked.api_kind, linked.tree
-    launching = np.flatnonzero((kind == ApiKind.LAUNCH) | (kind == ApiKind.GRAPH_LAUNCH) | (kind == ApiKind.COPY))
-    after = calls.start[launching[-1]] if len(launching) else 0
+    """The synchronisation that torch.profiler makes when its window closes: after the last launch, in no range."""
+    tree = linked.tree
     outermost = tree.parent[tree.node_of_call] < 0
-    names = texts_where(linked.trace.strings, lambda text: "DeviceSynchronize" in text or "CtxSynchronize" in text)
-    return np.flatnonzero((kind == ApiKind.SYNC) & (calls.start > after) & outermost & names[calls.name])
+    return np.flatnonzero((linked.api_kind == ApiKind.SYNC) & outermost & closing_waits(linked))
+
+
+def device_waits(linked: Linked) -> Bool:
+    """Which API calls wait for all work of the device, by their names."""
+    result: Bool = texts_where(linked.trace.strings, DEVICE_WAIT.search)[linked.trace.api_calls.name]
+    return result
+
+
+def closing_waits(linked: Linked) -> Bool:
+    """Which API calls wait for the whole device after the last launch, as torch.profiler does when its window closes.
+    Other recorders wait for nothing: there it is the program's own."""
+    calls = linked.trace.api_calls
+    if linked.trace.source != "kineto":
+        return np.zeros(len(calls), bool)
+    launching = np.isin(linked.api_kind, (ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH, ApiKind.COPY, ApiKind.SET))
+    result: Bool = device_waits(linked) & (calls.start > int(calls.start[launching].max(initial=0)))
+    return result

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -12,7 +12,11 @@ from traceanalyzer.analysis.algebra.nesting import levels, nest
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from traceanalyzer.trace import I32, I64, U8, Bool, Trace
+
+Scalar = TypeVar("Scalar", bound=np.generic)
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,11 +88,11 @@ class HostTree:
         result: I64 = before[self.subtree_end] - before[:-1]
         return result
 
-    def child_sum(self, values: I64) -> I64:
-        """For each node the sum of `values` (one a node) over its children; exact below 2**53."""
-        inside = self.parent >= 0
-        sums = np.bincount(self.parent[inside], weights=values[inside], minlength=len(values))
-        return sums.astype(np.int64)
+    def of_ranges(self, values: NDArray[Scalar], otherwise: object) -> NDArray[Scalar]:
+        """For each node the value (one a host range) of its range; `otherwise` for API calls."""
+        result = np.full(len(self.start), otherwise, values.dtype)
+        result[~self.is_call] = values[self.row[~self.is_call]]
+        return result
 
     def innermost(self, wanted: Bool) -> I64:
         """For each node the nearest wanted node among itself and its ancestors, -1 where there is none."""
@@ -109,4 +113,17 @@ class HostTree:
         index = np.searchsorted(top, nodes, side="right") - 1
         candidate = top[np.maximum(index, 0)]
         result: I64 = np.where((index >= 0) & (nodes < self.subtree_end[candidate]), candidate, -1)
+        return result
+
+    def counted(self, chosen: Bool) -> I64:
+        """For each node how many chosen ones there are among itself and those that enclose it."""
+        result = chosen.astype(np.int64)
+        for here in levels(self.depth)[1:]:
+            result[here] += result[self.parent[here]]
+        return result
+
+    def enclosing(self, nearest: I64, node: I64) -> I64:
+        """`nearest` (of `innermost`) strictly above each of these nodes, -1 for -1 and for roots."""
+        parent = np.where(node >= 0, self.parent[node], -1)
+        result: I64 = np.where(parent >= 0, nearest[parent], -1)
         return result

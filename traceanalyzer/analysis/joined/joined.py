@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -12,8 +11,10 @@ from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.joined.attribution import launch_nodes
 from traceanalyzer.analysis.joined.backward import in_backward
 from traceanalyzer.analysis.joined.blocking import blocking_calls
+from traceanalyzer.analysis.joined.framework import Framework, framework
 from traceanalyzer.analysis.joined.linked import Linked
 from traceanalyzer.analysis.joined.python_stacks import PythonStacks
+from traceanalyzer.analysis.names.pytorch import COPYING
 from traceanalyzer.trace import CopyKind, RangeKind
 
 if TYPE_CHECKING:
@@ -21,13 +22,15 @@ if TYPE_CHECKING:
 
 INPUT_BYTES = 4096
 """A host-to-device copy of at least this many bytes carries data; smaller ones carry scalars and pointers."""
-COPYING = re.compile(r"aten::(to|_to_copy|copy_|clone|cuda|lift_fresh|_?pin_memory)$")
-"""Operators whose copies from the host are the program's. Others copy for themselves: FSDP's `aten::_chunk_cat` the
-addresses of its tensors, a backward pass activations that were kept on the host."""
 
 
 class Joined(Linked):
     """`Linked` with the joins that are made from its joins."""
+
+    @cached_property
+    def framework(self) -> Framework:
+        """What the program is written in."""
+        return framework(self.trace)
 
     @cached_property
     def launch_node(self) -> I64:
@@ -51,13 +54,6 @@ class Joined(Linked):
         result: Bool = (ops.copy_kind == CopyKind.HOST_TO_DEVICE) & (ops.bytes >= INPUT_BYTES)
         node = self.launch_node
         result &= (node < 0) | (np.append(self.tree.innermost(self._computing), -1)[node] < 0)
-        return result
-
-    @cached_property
-    def call_brings_input(self) -> Bool:
-        """Which API calls launch a copy of data from the host."""
-        result = np.zeros(len(self.trace.api_calls), bool)
-        result[self.launch[self.brings_input & (self.launch >= 0)]] = True
         return result
 
     @cached_property

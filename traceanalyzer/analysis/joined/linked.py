@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.lookup import look_up
 from traceanalyzer.analysis.joined.host_tree import HostTree
 from traceanalyzer.analysis.joined.knowledge import Knowledge
 from traceanalyzer.analysis.names.api import ApiKind, api_kinds
@@ -42,33 +43,23 @@ class Linked:
         call beneath it), the one that launches, copies or sets wins.
         """
         calls, ops = self.trace.api_calls, self.trace.device_ops
-        result = np.full(len(ops), -1, np.int64)
         rows = np.flatnonzero(calls.correlation > 0)
-        if not len(rows) or not len(ops):
-            return result
         launching = np.isin(self.api_kind[rows], _LAUNCHING)
         order = np.lexsort((rows, ~launching, calls.correlation[rows]))
-        ids = calls.correlation[rows][order]
-        position = np.minimum(np.searchsorted(ids, ops.correlation), len(ids) - 1)
-        found = (ids[position] == ops.correlation) & (ops.correlation > 0)
-        result[found] = rows[order][position[found]]
-        return result
+        return np.append(rows[order], -1)[look_up(calls.correlation[rows][order], ops.correlation)]
 
     @cached_property
     def launch_time(self) -> I64:
         """For each device op when the host launched it, ns: start of its API call, else of the host op that
         carries its external id; -1 where the recording tells neither."""
         calls, ranges, ops = self.trace.api_calls, self.trace.host_ranges, self.trace.device_ops
-        result = np.full(len(ops), -1, np.int64)
-        launched = self.launch >= 0
-        result[launched] = calls.start[self.launch[launched]]
-        rows = np.flatnonzero(ranges.external_id > 0)
-        if len(rows) and not launched.all():
+        result = np.append(calls.start, -1)[self.launch]
+        unknown = np.flatnonzero(self.launch < 0)
+        if len(unknown):
+            rows = np.flatnonzero(ranges.external_id > 0)
             order = rows[np.argsort(ranges.external_id[rows], kind="stable")]
-            ids = ranges.external_id[order]
-            position = np.minimum(np.searchsorted(ids, ops.external_id), len(ids) - 1)
-            found = ~launched & (ops.external_id > 0) & (ids[position] == ops.external_id)
-            result[found] = ranges.start[order[position[found]]]
+            found = look_up(ranges.external_id[order], ops.external_id[unknown])
+            result[unknown] = np.append(ranges.start[order], -1)[found]
         return result
 
     @cached_property

@@ -26,7 +26,8 @@ MAX_NAME = 400
 10,000 characters exist), and what a kernel does stands near the front."""
 
 _BY_KIND = {DeviceOpKind.MEMCPY: "memcpy", DeviceOpKind.MEMSET: "memset", DeviceOpKind.GRAPH: "graph"}
-_BOUNDS = ("compute", "memory")
+UNKNOWN = "unknown"
+_BOUNDS = ("compute", "memory", UNKNOWN)
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class KernelClasses:
     titles: tuple[str, ...]
     is_communication: tuple[bool, ...]
     bound: tuple[str, ...]
-    """`compute` or `memory`: what usually limits a kernel of the class, used until a roofline says better."""
+    """`compute`, `memory` or `unknown`: what usually limits a kernel of the class, until a roofline says better."""
     rules: tuple[tuple[re.Pattern[str], int], ...]
     """Pattern and class index, in order: the first pattern found in a name decides."""
 

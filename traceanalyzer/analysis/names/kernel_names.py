@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from traceanalyzer.cut import cut
+
 MAX_LENGTH = 120
 """A row of a table with such a name still fits a wide terminal or an issue."""
 MAX_FUNCTORS = 2
@@ -40,4 +42,4 @@ def short_name(name: str) -> str:
     telling = [m[1] for m in _IDENTIFIER.finditer(arguments) if not _SAYS_NOTHING.match(m[1])]
     functors = list(dict.fromkeys(telling))[:MAX_FUNCTORS]
     result = f"{base}<{', '.join(functors)}>" if base and functors else base or name
-    return result if len(result) <= MAX_LENGTH else result[: MAX_LENGTH - 1] + "…"
+    return cut(result, MAX_LENGTH)

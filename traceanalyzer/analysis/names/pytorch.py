@@ -6,14 +6,32 @@ import re
 
 PROFILER_STEP = re.compile(r"^ProfilerStep[#*]?\s*\d*$")
 """`torch.profiler.profile.step()`."""
+OPTIMIZER_PREFIX = "Optimizer.step#"
+"""The range around an optimizer's step; the optimizer's class follows."""
 OPTIMIZER_STEP = re.compile(r"^Optimizer\.step#")
 OPTIMIZER_NAMES = re.compile(r"^Optimizer\.(step|zero_grad)#")
 """Ranges around optimizers, which go through all parameters in Python before they launch anything: a long stretch in
 one is the framework's, not the program's."""
-DATA_LOADER = re.compile(r"^enumerate\(DataLoader\)#")
 MODULE_PREFIX = "nn.Module: "
 """Python frames that are calls of a module, where modules were recorded: `nn.Module: Linear_3`."""
 AUTOGRAD_PREFIX = "autograd::engine::evaluate_function:"
+"""The engine's range around each node; nodes that accumulate gradients carry no forward thread."""
+LIBRARY_RANGE = re.compile(r"^(Optimizer\.|enumerate\(DataLoader\)|\w+Data(Parallel|_parallel)\.)")
+"""Ranges that are annotated unasked: they do not show that the program marks its phases."""
+ENGINE = re.compile(r"^autograd::engine::")
+MULTI_TENSOR = re.compile(r"^aten::(_fused_|_foreach_|_amp_)")
+STEP_PREFIX = "ProfilerStep#"
+BOOKKEEPING = frozenset(
+    {
+        "profiler::_record_function_enter",
+        "profiler::_record_function_enter_new",
+        "profiler::_record_function_exit",
+        "aten::is_leaf",
+        "aten::output_nr",
+        "aten::_version",
+    }
+)
+"""Operators of no interest to anyone, that `key_averages()` leaves out too; their time is their parent's own."""
 COPYING = re.compile(r"aten::(to|_to_copy|copy_|clone|cuda|lift_fresh|_?pin_memory)$")
 """Operators whose copies from the host are the program's. Others copy for themselves: FSDP's `aten::_chunk_cat` the
 addresses of its tensors, a backward pass activations that were kept on the host."""

@@ -79,14 +79,16 @@ class RankComparison:
 def compare_ranks(recordings: Sequence[Timed]) -> RankComparison:
     """Compare the ranks of one run (at least one recording).
 
-    The critical rank is the one with the longest mean step, where it differs from the shortest by more than
-    noise; else (collectives keep steps equally long) the one that waits least for the others, where they wait
-    markedly longer; else the first.
+    The critical rank is the one that waits least for the others in matched collectives, where they wait markedly
+    longer; where none are matched the one with the longest mean step, where it differs from the shortest by more than
+    noise; else the first with work on a device.
     """
     doubt = why_not_one_run(recordings)
     if doubt:
         rows = [_row(timed, timed.trace.rank, None, None, False) for timed in recordings]
-        return RankComparison(tuple(rows), _slowest(recordings) or 0, (), (NOT_ONE_RUN.format(doubt=doubt),))
+        slowest = _slowest(recordings)
+        chosen = _first_with_work(recordings) if slowest is None else slowest
+        return RankComparison(tuple(rows), chosen, (), (NOT_ONE_RUN.format(doubt=doubt),))
     labels = [i if timed.trace.rank is None else timed.trace.rank for i, timed in enumerate(recordings)]
     matches = match_collectives(recordings) if len(recordings) > 1 else None
     spent: list[tuple[float | None, float | None]] = [(None, None)] * len(recordings)
@@ -94,12 +96,14 @@ def compare_ranks(recordings: Sequence[Timed]) -> RankComparison:
     if matches is not None and len(matches):
         spent = [_waiting_and_transfer(timed, matches, i) for i, timed in enumerate(recordings)]
         skew = skew_rows(matches, labels, max(timed.steps.steady_count for timed in recordings))
-    critical = _slowest(recordings)
-    if critical is None:
-        critical = _awaited(recordings, [waiting for waiting, _ in spent])
+    waiting = [waiting for waiting, _ in spent]
+    # With collectives matched the longest step is often that of who began early and waited.
+    critical = _slowest(recordings) if not any(waiting) else _awaited(recordings, waiting)
     rows = [_row(timed, labels[i], *spent[i], i == critical) for i, timed in enumerate(recordings)]
     notes = [*_missing(recordings, labels), *(_clock_notes(matches, labels) if matches is not None else [])]
-    return RankComparison(tuple(rows), critical or 0, tuple(skew), tuple(notes))
+    return RankComparison(
+        tuple(rows), _first_with_work(recordings) if critical is None else critical, tuple(skew), tuple(notes)
+    )
 
 
 def why_not_one_run(recordings: Sequence[Linked]) -> str:
@@ -159,14 +163,20 @@ def _waiting_and_transfer(timed: Timed, matches: Matches, rank: int) -> tuple[fl
 
 def _slowest(recordings: Sequence[Timed]) -> int | None:
     """The rank with the longest mean step, None where the ranks do not differ by more than noise."""
-    if len(recordings) < 2 or not all(timed.steps.found for timed in recordings):
+    chosen = [i for i, timed in enumerate(recordings) if timed.device is not None or timed.trace.only_step_times]
+    if len(chosen) < 2 or not all(recordings[i].steps.found for i in chosen):
         return None
-    times = [timed.steps.duration[timed.steps.steady] for timed in recordings]
+    times = [recordings[i].steps.duration[recordings[i].steps.steady] for i in chosen]
     mean = np.array([t.mean() for t in times])
     error = np.array([t.std(ddof=1) / np.sqrt(len(t)) if len(t) > 1 else 0.0 for t in times])
     longest, shortest = int(mean.argmax()), int(mean.argmin())
     noise = max(STEP_NOISE_SHARE * mean[longest], NOISE_ERRORS * float(np.hypot(error[longest], error[shortest])))
-    return longest if mean[longest] - mean[shortest] > noise else None
+    return chosen[longest] if mean[longest] - mean[shortest] > noise else None
+
+
+def _first_with_work(recordings: Sequence[Timed]) -> int:
+    """The first recording with work on a device; the first of all where none has any."""
+    return next((i for i, timed in enumerate(recordings) if timed.device is not None), 0)
 
 
 def _awaited(recordings: Sequence[Timed], waiting: Sequence[float | None]) -> int | None:

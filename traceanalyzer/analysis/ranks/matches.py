@@ -55,13 +55,17 @@ class Matches:
         return len(self.kind)
 
 
+Group = tuple[str, str, str]
+"""Process group: its name, its ranks, and the communicator's id where its operations are numbered."""
+
+
 class _Entries(NamedTuple):
     """A rank's collectives on the device of its steps, and what it has in common with other ranks."""
 
     calls: CollectiveCalls
     rows: I64
-    block: list[tuple[tuple[str, str], str]]
-    """Process group (name and ranks) and step of each."""
+    block: list[tuple[Group, str]]
+    """Process group and step of each."""
     ordinal: I64
     """Which one of its block it is."""
     steps: frozenset[str]
@@ -78,41 +82,67 @@ def match_collectives(recordings: Sequence[Timed]) -> Matches:
     for rank, (entries, mine) in enumerate(zip(ranks, keys, strict=True)):
         row_of[np.searchsorted(key, mine), rank] = entries.rows
     block_of = key // _MAX_ORDINAL
-    complete = _complete(ranks, blocks, row_of >= 0, block_of)
+    numbered = np.array([bool(group[2]) for group, _ in blocks], bool)
+    left_out = _without_damaged(row_of, block_of, numbered)
+    complete = (row_of >= 0).sum(axis=1) > 1
     group_of = [blocks[b][0] for b in block_of]
     same = _same_kind(ranks, row_of, group_of, complete)
-    notes = _notes(row_of, complete, same)
+    notes = [*_left_out(recordings, left_out), *_notes(row_of, complete, same)]
     return _on_one_clock(recordings, ranks, row_of[same], [g for g, s in zip(group_of, same, strict=True) if s], notes)
 
 
 def _entries(timed: Timed) -> _Entries:
     calls, table, trace = timed.collective_calls, timed.trace.collectives, timed.trace
     rows = np.flatnonzero((calls.step >= 0) & (calls.device == timed.device) & ~np.isin(calls.kind, _POINT_TO_POINT))
-    groups = [(trace.text(g) or "", trace.text(r) or "") for g, r in zip(table.group, table.ranks, strict=True)]
-    groups.append(("", ""))
+    numbered = (table.sequence >= 0) & (table.communicator >= 0)
+    groups = [
+        (trace.text(g) or "", trace.text(r) or "", (trace.text(c) or "") if n else "")
+        for g, r, c, n in zip(table.group, table.ranks, table.communicator, numbered, strict=True)
+    ]
+    groups.append(("", "", ""))
     names = timed.steps.names
     block = [
         (groups[m], names[s]) for m, s in zip(calls.metadata[rows].tolist(), calls.step[rows].tolist(), strict=True)
     ]
-    seen: dict[tuple[tuple[str, str], str], int] = {}
+    seen: dict[tuple[Group, str], int] = {}
     ordinal = np.empty(len(rows), np.int64)
     for i, one in enumerate(block):
-        ordinal[i] = seen[one] = seen.get(one, -1) + 1
+        seen[one] = seen.get(one, -1) + 1
+        ordinal[i] = table.sequence[calls.metadata[rows[i]]] % _MAX_ORDINAL if one[0][2] else seen[one]
     return _Entries(calls, rows, block, ordinal, frozenset(names))
 
 
-def _complete(ranks: list[_Entries], blocks: list[tuple[tuple[str, str], str]], present: Bool, block_of: I64) -> Bool:
-    """Which collectives belong to a group and step of which all ranks concerned recorded equally many."""
-    members = {(group, r) for r, entries in enumerate(ranks) for group, _ in set(entries.block)}
-    expected = np.array(
-        [[(group, r) in members and step in e.steps for r, e in enumerate(ranks)] for group, step in blocks], bool
-    ).reshape(-1, len(ranks))
-    partial = (present != expected[block_of]).any(axis=1)
-    result: Bool = (present.sum(axis=1) > 1) & ~np.isin(block_of, block_of[partial])
-    return result
+def _without_damaged(row_of: I64, block_of: I64, numbered: Bool) -> Bool:
+    """Take ranks that recorded another number of a group's collectives in a step than most did out of it (in place);
+    which ranks these are. Collectives that carry their number are matched by it, however many there are."""
+    count = np.zeros((int(block_of.max(initial=-1)) + 1, row_of.shape[1]), np.int64)
+    np.add.at(count, block_of, (row_of >= 0).astype(np.int64))
+    odd = np.zeros(count.shape, bool)
+    for block in np.flatnonzero(~numbered).tolist():
+        here = count[block]
+        there = here[here > 0]
+        values, ranks = np.unique(there, return_counts=True)
+        usual = values[ranks == ranks.max()]
+        # Without a majority nobody knows who is right.
+        agreed = len(usual) == 1 and (ranks.max() > 1 or len(there) == 1)
+        odd[block] = np.logical_and(here > 0, here != usual[0]) if agreed else here > 0
+    row_of[odd[block_of]] = -1
+    return np.asarray(odd.any(axis=0))
 
 
-def _same_kind(ranks: list[_Entries], row_of: I64, group_of: list[tuple[str, str]], complete: Bool) -> Bool:
+def _left_out(recordings: Sequence[Timed], left_out: Bool) -> list[str]:
+    """Who was left out of some comparison, where others were compared."""
+    ranks = [i if t.trace.rank is None else t.trace.rank for i, t in enumerate(recordings)]
+    damaged = [str(ranks[i]) for i in np.flatnonzero(left_out)]
+    if not damaged or len(damaged) == len(ranks):
+        return []
+    return [
+        f"Rank {', '.join(damaged)} recorded another number of collectives than most ranks in some steps, and is left "
+        "out of the comparison there."
+    ]
+
+
+def _same_kind(ranks: list[_Entries], row_of: I64, group_of: list[Group], complete: Bool) -> Bool:
     """Which of the complete collectives precede the first one of their group whose kind differs between ranks."""
     kind = _column(ranks, row_of, "kind")
     first = np.take_along_axis(kind, (row_of >= 0).argmax(axis=1)[:, None], axis=1)
@@ -152,7 +182,7 @@ def _notes(row_of: I64, complete: Bool, same: Bool) -> list[str]:
 
 
 def _on_one_clock(
-    recordings: Sequence[Timed], ranks: list[_Entries], row_of: I64, groups: list[tuple[str, str]], notes: list[str]
+    recordings: Sequence[Timed], ranks: list[_Entries], row_of: I64, groups: list[Group], notes: list[str]
 ) -> Matches:
     present = row_of >= 0
     kind, size = _first(ranks, row_of, "kind").astype(np.int32), _first(ranks, row_of, "bytes")

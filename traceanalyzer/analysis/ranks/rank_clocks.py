@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.spread import robust_sigma
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from traceanalyzer.trace import I64, Bool
 
-SIGMA_OF_MAD = 1.4826
-"""Standard deviation of a normal distribution over its median absolute deviation."""
 ERROR_OF_MEDIAN = 1.2533
 """Standard error of the median over that of the mean (normal distribution)."""
 NOISE_SIGMAS = 3.0
@@ -50,10 +50,9 @@ def align_clocks(epochs: Sequence[int], end: I64, present: Bool) -> Clocks:
     corrected, spread = np.zeros(count, np.int64), 0.0
     if not len(end):
         return Clocks(offset, corrected, spread, known or count < 2)
-    connected = True
     for reference, rank, shared in _most_shared_first(present):
         if not shared:
-            connected = False
+            # It shares no collective with those done: it has no clock in common with them, and needs none.
             continue
         rows = present[:, reference] & present[:, rank]
         difference = (end[rows, rank] - offset[rank]) - (end[rows, reference] - offset[reference])
@@ -63,7 +62,7 @@ def align_clocks(epochs: Sequence[int], end: I64, present: Bool) -> Clocks:
             offset[rank] += apart
             corrected[rank] = apart
         spread = max(spread, sigma)
-    return Clocks(offset, corrected, spread, (known or connected) and spread <= MAX_SPREAD_NS)
+    return Clocks(offset, corrected, spread, spread <= MAX_SPREAD_NS)
 
 
 def _most_shared_first(present: Bool) -> Iterator[tuple[int, int, int]]:
@@ -85,4 +84,4 @@ def _most_shared_first(present: Bool) -> Iterator[tuple[int, int, int]]:
 def _median(values: I64) -> tuple[int, float]:
     """Median and robust standard deviation."""
     median = round(float(np.median(values)))
-    return median, SIGMA_OF_MAD * float(np.median(np.abs(values - median)))
+    return median, robust_sigma(values, median)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.rows_by_key import rows_by_key
+from traceanalyzer.analysis.algebra.grouping import Groups
 from traceanalyzer.analysis.names.collectives import KINDS
 from traceanalyzer.figures import NS_PER_MS, NS_PER_US, metric
 
@@ -61,7 +61,7 @@ def skew_rows(matches: Matches, labels: Sequence[int], steps: int) -> list[Colle
     _, members = np.unique(matches.present, axis=0, return_inverse=True)
     chosen = np.flatnonzero(matches.steady)
     keys = (matches.kind, group, matches.bytes, matches.group_size, members.reshape(-1))
-    rows = [_row(matches, labels, steps, chosen[part]) for part in rows_by_key(*(key[chosen] for key in keys))]
+    rows = [_row(matches, labels, steps, chosen[part]) for part in Groups.of(*(key[chosen] for key in keys)).rows]
     return sorted(rows, key=lambda row: -(row.transfer_ms + row.skew_ms))
 
 

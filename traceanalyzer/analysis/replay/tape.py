@@ -22,6 +22,7 @@ from traceanalyzer.analysis.time.launch_queue import blocked_time
 if TYPE_CHECKING:
     from traceanalyzer.analysis.causes.dependencies import Dependencies
     from traceanalyzer.analysis.causes.explained import Explained
+    from traceanalyzer.analysis.causes.started import Started
     from traceanalyzer.analysis.joined.joined import Joined
     from traceanalyzer.analysis.joined.linked import Linked
     from traceanalyzer.analysis.roofline.rated import Rated
@@ -34,6 +35,8 @@ OUTLIER_RATIO = 1.5
 """A step this much slower than the median may have met something that is not the program's (a host hiccup) ..."""
 FEW_HICCUPS = 0.2
 """... unless more than this share of the steps did: then it is how the program runs ..."""
+NAMELESS = (IdleCause.LAUNCH, IdleCause.HOST, IdleCause.PROFILER, IdleCause.OTHER)
+"""What a machine that is busy with something else looks like."""
 NAMELESS_SHARE = 0.5
 """... or less than this share of its excess has no cause of its own."""
 
@@ -159,18 +162,19 @@ def _usual(explained: Explained) -> Bool:
 
 
 def hiccups(explained: Explained) -> Bool:
-    """Steps that took far longer than the median for nothing that the program does: few, and longer by idle time that
-    slow launches or nothing recorded explain, not by device work, waits, loading or work of the host."""
+    """Steps that took far longer than the median for nothing that the program is known to do: longer by the profiler's
+    own time, or, a few, by idle time in which the host was merely slow; not by device work, waits or loading."""
     steps = explained.steps
     median = np.median(steps.duration[steps.steady])
     slow: Bool = steps.duration > OUTLIER_RATIO * median
-    if explained.device is None or not slow.any() or slow[steps.steady].mean() > FEW_HICCUPS:
+    if explained.device is None or not slow.any():
         return np.zeros(len(slow), bool)
     idle = idle_by_cause(explained, explained.gaps, explained.device)
-    nameless = idle[IdleCause.LAUNCH] + idle[IdleCause.OTHER] + idle[IdleCause.PROFILER]
-    usual = np.median(nameless[steps.steady])
-    nameless_slow: Bool = slow & (nameless - usual >= NAMELESS_SHARE * (steps.duration - median))
-    return nameless_slow
+    few = slow[steps.steady].mean() <= FEW_HICCUPS
+    causes = NAMELESS if few else (IdleCause.PROFILER,)
+    nameless = np.sum([idle[cause] for cause in causes], axis=0)
+    beyond: Bool = nameless - np.median(nameless[steps.steady]) >= NAMELESS_SHARE * (steps.duration - median)
+    return slow & beyond
 
 
 def _host_windows(timed: Timed, typical: Bool) -> IntervalSet:
@@ -214,7 +218,7 @@ class _HostTime:
     profiling: I64
 
 
-def _host_time(timed: Timed, rows: I64, kept: IntervalSet) -> _HostTime:
+def _host_time(timed: Started, rows: I64, kept: IntervalSet) -> _HostTime:
     calls = timed.trace.api_calls
     start = np.append(kept.start[0], calls.start[rows])
     end = np.append(calls.start[rows], kept.end[-1])

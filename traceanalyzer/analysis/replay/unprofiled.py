@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, complement, measure, subtract, union
-from traceanalyzer.analysis.causes.gaps import IdleCause
+from traceanalyzer.analysis.causes.gaps import REFILL_LAUNCHES, IdleCause
 from traceanalyzer.analysis.replay.replayed_path import HostClock
 from traceanalyzer.analysis.replay.scenarios import INPUT_READY, LAUNCHES_FREE, NO_HOST_SYNCS, NO_HOST_WORK
 from traceanalyzer.analysis.replay.simulate import repetitions, run
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from traceanalyzer.analysis.replay.simulate import Pass
     from traceanalyzer.analysis.replay.tape import Tape
     from traceanalyzer.analysis.replay.whatif import Replay
-    from traceanalyzer.trace import F64, I64
+    from traceanalyzer.trace import F64, I64, Bool
 
 REMOVED = {
     IdleCause.INPUT: INPUT_READY,
@@ -35,7 +35,7 @@ REMOVED = {
 }
 """What removes each cause that can be removed."""
 
-NOTHING = 0.1
+NOTHING = 0.05
 """A cause without which less than this share of its idle time is gone is none."""
 
 Causes = dict[IdleCause, float]
@@ -151,7 +151,7 @@ def _charged(tape: Tape, times: Pass, gaps: IntervalSet, device: int) -> Causes:
     by_cause[IdleCause.INPUT] = spent["loading"]
     by_cause[IdleCause.COMMUNICATION] = np.where(waits_for_others, spent["work"], 0.0)
     by_cause[IdleCause.HOST] = np.where(waits_for_others, 0.0, spent["work"])
-    after_wait = recorded == IdleCause.SYNC
+    after_wait = (recorded == IdleCause.SYNC) | ((next_op >= 0) & _after_wait(tape, times)[next_op])
     slow = spent["rest"] + np.where(late | brief, left, 0.0)
     by_cause[IdleCause.SYNC] = spent["reading"] + np.where(after_wait, slow, 0.0)
     by_cause[IdleCause.LAUNCH] = np.where(after_wait, 0.0, slow)
@@ -159,6 +159,16 @@ def _charged(tape: Tape, times: Pass, gaps: IntervalSet, device: int) -> Causes:
     for cause in IdleCause:
         by_cause[cause] += np.where(recorded == cause, queued, 0.0)
     return {cause: ms(times_ns.sum() / tape.steps) for cause, times_ns in by_cause.items()}
+
+
+def _after_wait(tape: Tape, times: Pass) -> Bool:
+    """For each op whether the host was held until the device had nothing left, and has launched little since."""
+    held = np.flatnonzero(tape.waits & (np.array(times.returned) > np.array(times.called)))
+    position = np.searchsorted(held, tape.event, side="left") - 1
+    last = np.append(held, -1)[position]
+    launched = np.arange(len(tape.event)) - np.searchsorted(tape.event, last, side="right")
+    result: Bool = (position >= 0) & (launched < REFILL_LAUNCHES)
+    return result
 
 
 def _recorded_cause(tape: Tape) -> I64:

@@ -7,6 +7,7 @@ scenario can cost something.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -23,7 +24,7 @@ from traceanalyzer.figures import NS_PER_MS, metric
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from traceanalyzer.analysis.replay.scenarios import Change
+    from traceanalyzer.analysis.replay.changes.edits import Change
     from traceanalyzer.analysis.replay.tape import Tape
     from traceanalyzer.analysis.roofline.rated import Rated
     from traceanalyzer.analysis.tables.timing import UnprofiledTime
@@ -34,30 +35,31 @@ DISPATCH_SHARE = 0.65
 PyTorch that were also rated without it. A cost for each operator and call fits them worse (docs/accuracy.md)."""
 DISPATCH_SHARE_WITH_STACKS = 0.5
 """The same where Python stacks were recorded."""
-DISPATCH_SHARE_OF_CALLS, DISPATCH_RANGE_OF_CALLS = 0.9, 0.15
+DISPATCH_SHARE_OF_CALLS, DISPATCH_RANGE_OF_CALLS = 0.8, 0.2
 """The same where the recorder slows API calls alone."""
 DISPATCH_RANGE = 0.2
 """For nearly nine in ten of those recordings the share is no farther away than this. Two recordings of one process,
 seconds apart, differ by as much: the host itself is not always equally fast."""
 FIT_ROUNDS = 8
 """Halvings that find the host's speed from a measured step time, to half a percent."""
-FIT_TOLERANCE = 0.01
-"""A GPU-bound step says nothing about its host: the slowest host that is within this of the stopwatch is taken."""
-LEAST_SHARE, LARGEST_SHARE = 0.3, 1.3
-"""Less of the dispatch was left in no recording, more only where the host was slower under the stopwatch. A step that
-is shorter still waits less for what the host does besides."""
+FIT_TOLERANCE = 0.03
+"""A replay that is this near to the stopwatch needs no other host: clocks differ by as much from run to run."""
+LEAST_SHARE = 0.3
+"""Less of the dispatch was left in no recording. A step that is shorter still waits less for what the host does
+besides."""
 ALWAYS = 1.0
 """Duty of tensor cores that keep the highest clock however busy they are."""
 FAITHFUL = 0.1
 """A replay that differs more than this from the recording lacks something that matters, and nothing is told of it; one
 that differs less is scaled to it."""
-HOST_SPREAD = 0.15
-"""How much longer or shorter the host takes over the same work from one run of a program to the next."""
-STEP_SPREAD = 0.03
-"""What a step may differ besides from one run to the next, in clocks and memory."""
-MODEL_SPREAD = 0.06
-"""The same of a prediction, with what its scenario leaves out. With these three nine in ten stopwatch medians are in
-their ranges (docs/accuracy.md)."""
+HOST_SPREAD = 0.25
+"""How much longer or shorter the host takes over the same work from one run of a program to the next: programs that
+were recorded twice, minutes apart on one machine, differ by up to a quarter."""
+MEASURED_SPREAD, ESTIMATED_SPREAD = 0.05, 0.1
+"""How far a step that was timed, or estimated, may be off whatever its host does: clocks, memory, the replay itself."""
+SCENARIO_SPREAD, GAIN_SPREAD = 0.12, 0.015
+"""The same of a prediction, as shares of it and of what it gains: scenarios leave things out. With these about nine in
+ten stopwatch medians are in their ranges (docs/accuracy.md)."""
 
 COMBINED_GAIN = 0.01
 """A combination is worth telling if it is better than its parts by this."""
@@ -66,6 +68,7 @@ ONE_RANK = (
     "The run has {world} ranks and one of them is replayed: its collectives take as long as recorded, waiting for the "
     "others included, as if these came earlier by as much as this rank does."
 )
+UNFAITHFUL = "the replay of the unchanged recording is too far from it"
 TOGETHER = "{ranks} ranks are replayed together: a collective transfers once all of them have arrived."
 
 
@@ -75,7 +78,7 @@ class Prediction:
 
     id: str = metric("what is different")
     step_ms: float | None = metric("predicted step time without a profiler", "ms")
-    low_ms: float | None = metric("lower end of the range, by the range of the profiler's cost", "ms")
+    low_ms: float | None = metric("lower end of the 90 % range: nine of ten stopwatch medians lie inside", "ms")
     high_ms: float | None = metric("upper end of it", "ms")
     speedup: float | None = metric("unprofiled step time over the predicted one")
     basis: str = metric("what is assumed, or why there is no prediction")
@@ -86,11 +89,15 @@ class WhatIf:
     """The step as recorded, replayed, without a profiler, and under each scenario."""
 
     recorded_step_ms: float = metric("mean steady-state step of the recording", "ms")
-    replayed_step_ms: float = metric("the same from the replay of its causes", "ms")
+    replayed_step_ms: float | None = metric(
+        "the same from the replay of its causes; null where that is too far off to tell anything", "ms"
+    )
     fidelity_error: float = metric("replayed over recorded step time (outliers left out), less 1", "share")
-    unprofiled_step_ms: float = metric("step time without a profiler: measured with the capture, else estimated", "ms")
-    unprofiled_low_ms: float = metric("lower end of the estimate's range", "ms")
-    unprofiled_high_ms: float = metric("upper end of it", "ms")
+    unprofiled_step_ms: float | None = metric(
+        "step time without a profiler: measured with the capture, else estimated; null where it is not known", "ms"
+    )
+    unprofiled_low_ms: float | None = metric("lower end of its 90 % range", "ms")
+    unprofiled_high_ms: float | None = metric("upper end of it", "ms")
     ranks: int = metric("ranks replayed together")
     scenarios: list[Prediction] = metric("scenarios, largest gain first")
     notes: list[str] = metric("what all of them assume")
@@ -167,16 +174,13 @@ class Replay:
         return abs(self.fidelity_error) <= FAITHFUL
 
     @cached_property
-    def low_ms(self) -> float:
-        """Lower end of the 90 % range of the step without the profiler."""
-        stopwatch = self.base_ms if self.measured is None else self.measured.low_ms
-        return min(step_ms(self.cheap) * self.scale, self.base_ms * (1.0 - STEP_SPREAD), stopwatch)
-
-    @cached_property
-    def high_ms(self) -> float:
-        """Upper end of it."""
-        stopwatch = self.base_ms if self.measured is None else self.measured.high_ms
-        return max(step_ms(self.dear) * self.scale, self.base_ms * (1.0 + STEP_SPREAD), stopwatch)
+    def range_ms(self) -> tuple[float, float]:
+        """The 90 % range of the step without the profiler."""
+        base, stopwatch = self.base_ms, self.measured
+        spread = (ESTIMATED_SPREAD if stopwatch is None else MEASURED_SPREAD) * base
+        fast, slow = (step_ms(tapes) * self.scale for tapes in (self.cheap, self.dear))
+        low, high = base - math.hypot(max(base - fast, 0.0), spread), base + math.hypot(max(slow - base, 0.0), spread)
+        return (low, high) if stopwatch is None else (min(low, stopwatch.low_ms), max(high, stopwatch.high_ms))
 
     def gain_ms(self, scenario: Scenario) -> float:
         """What a scenario saves of the step without the profiler, ms; 0 where it is not predicted."""
@@ -200,15 +204,15 @@ class Replay:
         step = self.step_under_ms(scenario)
         if step is None:
             return Prediction(scenario.id, None, None, None, None, scenario.missing)
-        low = self._step_ms(scenario, scenario.hopeful or scenario.change, self.cheap, ALWAYS)
-        high = self._step_ms(scenario, scenario.cautious or scenario.change, self.dear, CAUTIOUS_DUTY)
-        if high is not None and not scenario.may_cost:
-            high = min(high, max(step, self.high_ms))
+        low = self._step_ms(scenario, scenario.hopeful or scenario.change, self.cheap, ALWAYS) or step
+        high = self._step_ms(scenario, scenario.cautious or scenario.change, self.dear, CAUTIOUS_DUTY) or step
+        spread = math.hypot(SCENARIO_SPREAD * step, GAIN_SPREAD * (self.base_ms - step))
+        high = step + math.hypot(max(high - step, 0.0), spread)
         return Prediction(
             id=scenario.id,
             step_ms=step,
-            low_ms=(step if low is None else min(low, step)) * (1.0 - MODEL_SPREAD),
-            high_ms=(step if high is None else max(high, step)) * (1.0 + MODEL_SPREAD),
+            low_ms=max(step - math.hypot(max(step - low, 0.0), spread), 0.0),
+            high_ms=high if scenario.may_cost else min(high, self.range_ms[1]),
             speedup=self.base_ms / step if step else 1.0,
             basis=scenario.basis,
         )
@@ -228,18 +232,38 @@ class Replay:
         return duties(self.usual, self.base_times_ns)
 
     def what_if(self, more: Sequence[Scenario] = ()) -> WhatIf:
-        """All predictions, `more` scenarios and combinations of the best few included."""
-        predictions = [self.predict(scenario) for scenario in (*SCENARIOS, *more)]
+        """All predictions, `more` scenarios (instead of those of the same name) and combinations of the best few
+        included; none of an unfaithful replay."""
+        if not self.faithful:
+            return self._unknown(more)
+        wanted = {scenario.id: scenario for scenario in (*SCENARIOS, *more)}
+        predictions = [self.predict(scenario) for scenario in wanted.values()]
         predictions += self._combinations({p.id: p.step_ms for p in predictions if p.step_ms is not None})
         return WhatIf(
             recorded_step_ms=self.recorded_ms,
             replayed_step_ms=self.replayed_ms,
             fidelity_error=self.fidelity_error,
             unprofiled_step_ms=self.base_ms,
-            unprofiled_low_ms=self.low_ms,
-            unprofiled_high_ms=self.high_ms,
+            unprofiled_low_ms=self.range_ms[0],
+            unprofiled_high_ms=self.range_ms[1],
             ranks=len(self.recorded),
             scenarios=sorted(predictions, key=lambda p: float("inf") if p.step_ms is None else p.step_ms),
+            notes=self._notes(),
+        )
+
+    def _unknown(self, more: Sequence[Scenario]) -> WhatIf:
+        """What can be said where the replay of the unchanged recording is not near it."""
+        nothing = [Prediction(s.id, None, None, None, None, UNFAITHFUL) for s in (*SCENARIOS, *more)]
+        known = self.measured
+        return WhatIf(
+            recorded_step_ms=self.recorded_ms,
+            replayed_step_ms=None,
+            fidelity_error=self.fidelity_error,
+            unprofiled_step_ms=None if known is None else known.step_ms,
+            unprofiled_low_ms=None if known is None else known.low_ms,
+            unprofiled_high_ms=None if known is None else known.high_ms,
+            ranks=len(self.recorded),
+            scenarios=nothing,
             notes=self._notes(),
         )
 
@@ -295,18 +319,22 @@ def _usual_share(trace: Trace) -> tuple[float, float]:
 
 
 def fitted(tapes: tuple[Tape, ...], measured_ms: float) -> tuple[float, float]:
-    """Shares of the dispatch, and of the host's own work, with which the replay takes as long as was measured."""
-    target = measured_ms * (1.0 + FIT_TOLERANCE)
-    if step_ms(host_scaled(tapes, LEAST_SHARE)) <= target:
-        return _largest(lambda share: step_ms(host_scaled(tapes, share)) <= target, LEAST_SHARE, LARGEST_SHARE), 1.0
-    own = _largest(lambda own: step_ms(host_scaled(tapes, LEAST_SHARE, own)) <= target, 0.0, 1.0)
-    return LEAST_SHARE, own
+    """Shares of the dispatch, and of the host's own work, with which the replay takes about as long as was measured:
+    those next to the usual ones, because a step that the GPU bounds says nothing about its host."""
+    usual, _ = _usual_share(tapes[0].source.trace)
+    low, high = measured_ms * (1.0 - FIT_TOLERANCE), measured_ms * (1.0 + FIT_TOLERANCE)
+    step = step_ms(host_scaled(tapes, usual))
+    if step < low:
+        return _bisected(lambda share: step_ms(host_scaled(tapes, share)) < low, usual, 1.0), 1.0
+    if step <= high:
+        return usual, 1.0
+    if step_ms(host_scaled(tapes, LEAST_SHARE)) <= high:
+        return _bisected(lambda share: step_ms(host_scaled(tapes, share)) <= high, LEAST_SHARE, usual), 1.0
+    return LEAST_SHARE, _bisected(lambda own: step_ms(host_scaled(tapes, LEAST_SHARE, own)) <= high, 0.0, 1.0)
 
 
-def _largest(holds: Callable[[float], bool], low: float, high: float) -> float:
-    """About the largest number of the range for which it holds; the lowest where it holds for none."""
-    if holds(high):
-        return high
+def _bisected(holds: Callable[[float], bool], low: float, high: float) -> float:
+    """About the number of the range up to which it holds."""
     for _ in range(FIT_ROUNDS):
         middle = (low + high) / 2
         low, high = (middle, high) if holds(middle) else (low, middle)

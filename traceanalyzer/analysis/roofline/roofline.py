@@ -23,6 +23,7 @@ from traceanalyzer.analysis.roofline.op_models import Precision, model_ops
 from traceanalyzer.analysis.roofline.precision import NO, effective_precision, tensor_cores_of_ops
 from traceanalyzer.analysis.roofline.traffic import PREPARING, expected_traffic, passes_of
 from traceanalyzer.analysis.roofline.waves import resident_blocks, waves_of
+from traceanalyzer.figures import NS_PER_S
 from traceanalyzer.trace import CopyKind, DeviceOpKind
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from traceanalyzer.hardware import Hardware
     from traceanalyzer.trace import F64, I64, U8, Bool
 
-NS = 1e9
 SHORT_NS = 2_000
 """Attainable time under which start-up, the first DRAM round trips (0.5-1 us each on current GPUs) and the drain of
 the last blocks take most of any kernel, whatever it does."""
@@ -103,7 +103,7 @@ def build_roofline(timed: Timed, work: OpWork | None = None) -> Roofline:
         traffic[moved], rate[moved], flops[moved] = carried[moved], carrier[moved], 0.0
     expected = np.where(np.isfinite(expected), expected, traffic)
     peak = _peaks(timed, precision, tensor, flops)
-    arithmetic, transfer = flops / peak * NS, traffic / rate * NS
+    arithmetic, transfer = flops / peak * NS_PER_S, traffic / rate * NS_PER_S
     attainable = _together(arithmetic, transfer, flops, row)
     reachable = _reachable(timed, precision, (flops, traffic), (peak, rate), row)
     time = np.maximum(timed.trace.device_ops.end - timed.trace.device_ops.start, 1)
@@ -112,7 +112,7 @@ def build_roofline(timed: Timed, work: OpWork | None = None) -> Roofline:
         arithmetic / time,
         timed.is_matrix & (tensor != NO),
         issue_time(timed, work, row) / time,
-        np.where(cached, 0.0, expected / rate * NS / time),
+        np.where(cached, 0.0, expected / rate * NS_PER_S / time),
     )
     slow = attainable < LOW_SOL * time
     return Roofline(
@@ -157,7 +157,7 @@ def _peaks(linked: Linked, precision: NDArray[np.int8], tensor: NDArray[np.int8]
     """FLOP/s that each kernel can reach: matrix kernels that of the unit and format they use, others that of the
     ordinary cores (which calculate in fp32 whatever the tensors' type, fp64 aside)."""
     ops = linked.trace.device_ops
-    seconds = np.maximum(ops.end - ops.start, 1) / NS
+    seconds = np.maximum(ops.end - ops.start, 1) / NS_PER_S
     matrix = linked.is_matrix
     result = np.full(len(ops), np.nan)
     for device, gpu in linked.gpus.items():
@@ -209,7 +209,7 @@ def _reachable(
     peak = np.minimum(stated[0], measured[precision])
     on_memory = stated[1] == linked.limit("bandwidth")
     rate = np.where(on_memory, np.minimum(stated[1], ceilings.bandwidth), stated[1])
-    return _together(work[0] / peak * NS, work[1] / rate * NS, work[0], row)
+    return _together(work[0] / peak * NS_PER_S, work[1] / rate * NS_PER_S, work[0], row)
 
 
 def _bound(linked: Linked, reached: Reached, attainable: F64, slow: Bool) -> U8:

@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups
+from traceanalyzer.analysis.roofline.kernel_tables import kernel_tables
+from traceanalyzer.figures import NS_PER_S
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.joined.linked import Linked
@@ -27,66 +29,9 @@ if TYPE_CHECKING:
     from traceanalyzer.trace import F64, I64, Bool
 
 FP32_BYTES = 4
-NS = 1e9
 
 
-@dataclass(frozen=True)
-class Pass:
-    """How often the kernels of such a name go over a tensor as large as their operator's largest."""
-
-    kernel: re.Pattern[str]
-    tensors: float
-    """Tensors of the operator's type read and written."""
-    again: float = 0.0
-    """Tensors of which blocks, of a row or more each, read their part more than once."""
-    times: int = 1
-    """How often they read it again."""
-    in_fp32: float = 0.0
-    """Tensors of as many elements in fp32 read and written beside them."""
-    each: int = 0
-    """Elements of a thread, where the launch says how many elements there are, and not the operator's largest input."""
-    inputs: float = 0.0
-    """How often all inputs of the operator, or as much, are read and written."""
-    operator: str | None = None
-    """Only of this one, where the kernel's name is a common one."""
-    calculates: bool = False
-    """Whether it does the operator's matrix products."""
-
-
-PASSES = tuple(
-    Pass(re.compile(kernel), **how)
-    for kernel, how in (
-        # Attention backward (Dao: FlashAttention-2, algorithm 2): gradient times result, row by row, and the fp32
-        # gradient of the queries cleared; then q, k, v, gradient read, those of k and v written, that of q added up
-        # in fp32 by all blocks; that one converted at last.
-        (r"compute_dot_do_o|flash_bwd_dot_do_o|FlashAttnBwdPreprocess", {"tensors": 2, "in_fp32": 1}),
-        (r"convert_dq|FlashAttnBwdPostprocess", {"tensors": 1, "in_fp32": 1}),
-        (r"bprop|flash_bwd_dq_dk_dv|FlashAttnBwd", {"tensors": 6, "in_fp32": 2, "calculates": True}),
-        # Softmax: greatest, sum, result. Backward: gradient times result, unless a kernel does it within; its sum;
-        # the gradient.
-        (r"cunn_SoftMaxForward<", {"tensors": 2, "again": 1, "times": 2}),
-        (r"MulFunctor", {"tensors": 3, "operator": "aten::_softmax_backward_data"}),
-        (r"cunn_SoftMaxBackward<", {"tensors": 3, "again": 1}),
-        (r"cunn_SoftMaxBackward|softmax_warp_backward", {"tensors": 3}),
-        # Normalisation: statistics, then the result; backward the sums, then the gradient of the input.
-        (r"vectorized_layer_norm_kernel", {"tensors": 2, "again": 1}),
-        (r"layer_norm_grad_input_kernel", {"tensors": 3, "again": 2}),
-        (r"GammaBetaBackward", {"tensors": 2}),
-        (r"batch_norm_collect_statistics|RowwiseMomentsCUDAKernel", {"tensors": 1}),
-        (r"batch_norm_transform_input|GroupNormKernelImplInternal", {"tensors": 2}),
-        (r"batch_norm_backward_reduce", {"tensors": 2}),
-        (r"batch_norm_backward_elemt", {"tensors": 3}),
-        (r"batch_norm_backward_kernel", {"tensors": 5}),
-        # Convolution backward: the gradient of the input takes that of the result, the filters and as much as the
-        # input; that of the filters takes all inputs.
-        (
-            r"dgrad|wgrad|nvjet|cutlass",
-            {"tensors": 0, "inputs": 1, "operator": "aten::convolution_backward", "calculates": True},
-        ),
-        # Between channels first and channels last, around convolutions.
-        (r"nchwToNhwc|nhwcToNchw", {"tensors": 2, "each": 4}),
-    )
-)
+PASSES = kernel_tables().passes
 """The first that fits counts. Checked against `dram__bytes` (docs/roofline.md)."""
 
 PREPARING = tuple(i for i, p in enumerate(PASSES) if not p.calculates)
@@ -163,7 +108,7 @@ def expected_traffic(linked: Linked, work: OpWork, row: I64, share: tuple[F64, F
     ):
         result = np.where(rows, np.fmax(result, reads + of.written), result)
     # no memory moves more in the time; where even the least is more, that is for a finding to say
-    most = np.fmax(linked.limit("bandwidth") * (ops.end - ops.start) / NS, least)
+    most = np.fmax(linked.limit("bandwidth") * (ops.end - ops.start) / NS_PER_S, least)
     return np.where(result > most, most, result)
 
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.grouping import Groups
 from traceanalyzer.analysis.algebra.intervals import measure
-from traceanalyzer.analysis.algebra.rows_by_key import rows_by_key
-from traceanalyzer.analysis.algebra.sharing import F64, shared_time
+from traceanalyzer.analysis.algebra.sharing import shared_time
 from traceanalyzer.analysis.names.collectives import KINDS, bus_factor
 from traceanalyzer.figures import NS_PER_US, metric, ms
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from traceanalyzer.analysis.joined.linked import Linked
     from traceanalyzer.analysis.time.collective_calls import CollectiveCalls
     from traceanalyzer.analysis.time.timed import Timed
-    from traceanalyzer.trace import I32, I64
+    from traceanalyzer.trace import F64, I32, I64
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def collective_stats(timed: Timed) -> list[CollectiveStats]:
     steady = np.flatnonzero(calls.step >= timed.steps.warmup)
     keys: list[I32 | I64] = [calls.device, calls.kind, calls.bytes, *_metadata(timed, calls)]
     times = _Times(timed, calls)
-    groups = rows_by_key(*(key[steady] for key in keys))
+    groups = Groups.of(*(key[steady] for key in keys)).rows
     rows = [_row(timed, calls, times, steady[group]) for group in groups]
     return sorted(rows, key=lambda row: (-row.exposed_ms, -row.total_ms))
 

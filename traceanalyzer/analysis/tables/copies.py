@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.rows_by_key import rows_by_key
-from traceanalyzer.analysis.algebra.sharing import F64, shared_time
-from traceanalyzer.analysis.joined.ancestors import innermost, outermost
+from traceanalyzer.analysis.algebra.grouping import Groups
+from traceanalyzer.analysis.algebra.sharing import shared_time
 from traceanalyzer.analysis.tables.syncs import op_path
 from traceanalyzer.figures import NS_PER_MS, metric
 from traceanalyzer.trace import CopyKind, MemoryKind, RangeKind
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from traceanalyzer.analysis.joined.joined import Joined
     from traceanalyzer.analysis.joined.linked import Linked
     from traceanalyzer.analysis.time.timed import Timed
-    from traceanalyzer.trace import I32, I64, Bool
+    from traceanalyzer.trace import F64, I32, I64, Bool
 
 STAGED_BYTES = 64_000
 """A synchronous copy to the device of up to this size returns as soon as its source has been staged (NVIDIA's
@@ -70,7 +69,7 @@ def copy_stats(timed: Timed) -> list[CopyStats]:
     ops = timed.trace.device_ops
     rows = np.flatnonzero(timed.is_copy & timed.steady_ops)
     exposed = _exposed(timed, rows)
-    groups = rows_by_key(
+    groups = Groups.of(
         ops.device[rows],
         ops.copy_kind[rows],
         ops.source_memory[rows],
@@ -79,7 +78,7 @@ def copy_stats(timed: Timed) -> list[CopyStats]:
         _call_names(timed, rows),
         _waited_for(timed, rows),
         *_op_names(timed, rows),
-    )
+    ).rows
     table = [_row(timed, rows[group], float(exposed[group].sum())) for group in groups]
     return sorted(table, key=lambda row: (-row.exposed_ms, -row.total_ms))
 
@@ -155,12 +154,9 @@ def _waited_for(joined: Joined, rows: I64) -> Bool:
 
 def _op_names(linked: Linked, rows: I64) -> tuple[I64, I64]:
     """Names (codes) of the innermost and the outermost operator around each copy's call, -1 without."""
-    tree, ranges = linked.tree, linked.trace.host_ranges
-    operator = np.zeros(len(tree.parent), bool)
-    operator[~tree.is_call] = ranges.kind[tree.row[~tree.is_call]] == RangeKind.OP
-    call = linked.launch[rows]
-    node = np.append(linked.tree.node_of_call, -1)[call]
-    names = np.full(len(tree.parent) + 1, -1, np.int64)
-    names[:-1][~tree.is_call] = ranges.name[tree.row[~tree.is_call]]
-    inner, outer = np.append(innermost(tree, operator), -1), np.append(outermost(tree, operator), -1)
+    tree = linked.tree
+    operator = tree.kind == RangeKind.OP
+    node = np.append(tree.node_of_call, -1)[linked.launch[rows]]
+    names = np.append(tree.of_ranges(linked.trace.host_ranges.name, -1), -1)
+    inner, outer = np.append(tree.innermost(operator), -1), np.append(tree.outermost(operator), -1)
     return names[inner[node]], names[outer[node]]

@@ -9,28 +9,23 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import union
 from traceanalyzer.analysis.algebra.texts import texts_where
-from traceanalyzer.analysis.joined.ancestors import outermost
+from traceanalyzer.analysis.joined.backward import is_autograd
+from traceanalyzer.analysis.names.pytorch import LIBRARY_RANGE, MULTI_TENSOR, OPTIMIZER_STEP
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
+    import re
+
     from traceanalyzer.analysis.joined.linked import Linked
     from traceanalyzer.analysis.tables.phase_ranges import PhaseRanges
     from traceanalyzer.analysis.time.timed import Timed
     from traceanalyzer.trace import I64, Bool, HostRanges
-
-LIBRARY_RANGE = re.compile(r"^(Optimizer\.|enumerate\(DataLoader\)|\w+Data(Parallel|_parallel)\.)")
-"""PyTorch annotates these unasked: they do not show that the program marks its phases."""
-
-_ENGINE = re.compile(r"^autograd::engine::")
-_MULTI_TENSOR = re.compile(r"^aten::(_fused_|_foreach_|_amp_)")
-_OPTIMIZER_STEP = re.compile(r"^Optimizer\.step#")
 
 
 class DerivedPhase(NamedTuple):
@@ -47,15 +42,15 @@ def derived_phases(timed: Timed, ranges: PhaseRanges) -> list[DerivedPhase]:
     """The phases that autograd tells; none where the program marks phases or nothing ran backward."""
     table = timed.trace.host_ranges
     marked = {timed.trace.strings[code] for code in np.unique(table.name[ranges.row]).tolist()}
-    backward = _backward(timed)
+    backward = (table.kind == RangeKind.OP) & is_autograd(timed)
     if not backward.any() or any(not LIBRARY_RANGE.match(name) for name in marked):
         return []
     is_op = table.kind == RangeKind.OP
-    optimizer = is_op & _named(timed, _MULTI_TENSOR) & ~backward
+    optimizer = is_op & _named(timed, MULTI_TENSOR) & ~backward
     forward = is_op & np.isin(table.sequence, np.unique(table.sequence[backward & (table.sequence >= 0)]))
     top = _top(timed)
     within = {"forward": forward & ~backward & ~optimizer, "backward": backward}
-    if not any(_OPTIMIZER_STEP.match(name) for name in marked):
+    if not any(OPTIMIZER_STEP.match(name) for name in marked):
         within["optimizer"] = optimizer
     return [_phase(timed, name, top, chosen) for name, chosen in within.items() if chosen.any()]
 
@@ -66,19 +61,9 @@ def _named(linked: Linked, pattern: re.Pattern[str]) -> Bool:
     return result
 
 
-def _backward(linked: Linked) -> Bool:
-    """Which host ranges are operators of a backward pass."""
-    table = linked.trace.host_ranges
-    result: Bool = (table.kind == RangeKind.OP) & ((table.forward_thread > 0) | _named(linked, _ENGINE))
-    return result
-
-
 def _top(linked: Linked) -> I64:
     """For each node of the host tree the outermost operator around it, -1 without."""
-    tree = linked.tree
-    operator = np.zeros(len(tree.parent), bool)
-    operator[~tree.is_call] = linked.trace.host_ranges.kind[tree.row[~tree.is_call]] == RangeKind.OP
-    return outermost(tree, operator)
+    return linked.tree.outermost(linked.tree.kind == RangeKind.OP)
 
 
 def _phase(timed: Timed, name: str, top: I64, chosen: Bool) -> DerivedPhase:

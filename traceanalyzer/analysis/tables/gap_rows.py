@@ -13,6 +13,7 @@ from traceanalyzer.analysis.causes.frames import python_frames
 from traceanalyzer.analysis.causes.gaps import GapSide, IdleCause
 from traceanalyzer.analysis.names.kernel_names import short_name
 from traceanalyzer.analysis.tables.syncs import op_path
+from traceanalyzer.cut import cut
 from traceanalyzer.figures import NS_PER_US, metric, ms
 
 if TYPE_CHECKING:
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
     from traceanalyzer.analysis.joined.linked import Linked
     from traceanalyzer.analysis.time.timed import Timed
     from traceanalyzer.trace import I64
+
+
+LONGEST_NAME = 60
+"""Characters of an op's name in a sentence."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +84,7 @@ def largest_gaps(gaps: Gaps, count: int) -> I64:
 def detail(timed: Timed, gaps: Gaps, i: int) -> str:
     """The cause of a gap in words."""
     cause, next_op, named = IdleCause(gaps.cause[i]), int(gaps.next_op[i]), IdleDetail(gaps.detail[i])
-    ends = f"; ended by {_short(_op_name(timed, next_op))}" if next_op >= 0 else "; nothing follows"
+    ends = f"; ended by {cut(_op_name(timed, next_op), LONGEST_NAME)}" if next_op >= 0 else "; nothing follows"
     if cause == IdleCause.SYNC:
         return _waited(timed, int(gaps.sync[i])) + ends
     if named in (IdleDetail.PAGE_MIGRATION, IdleDetail.LOST):
@@ -131,10 +136,6 @@ def _host_activity(timed: Timed, gaps: Gaps, i: int) -> str:
 def _op_name(linked: Linked, op: int) -> str:
     name = linked.trace.strings[int(linked.trace.device_ops.name[op])]
     return short_name(name) if linked.is_kernel[op] else name
-
-
-def _short(name: str, limit: int = 60) -> str:
-    return name if len(name) <= limit else name[: limit - 1] + "…"
 
 
 def gap_histogram(timed: Timed, gaps: Gaps) -> list[GapHistogramRow]:

@@ -101,7 +101,7 @@ def kernel_stats(rated: Rated) -> list[KernelStats]:
             cls=rated.classes.names[classes[g]],
             calls=float(groups.count[g]) / steps,
             total_ms=ms(total[g]) / steps,
-            share_of_step=_share_of_step(rated, total[g]),
+            share_of_step=share_of_step(rated, total[g]),
             share_of_device=float(total[g]) / all_ns,
             mean_us=float(total[g] / groups.count[g]) / NS_PER_US,
             p50_us=float(middle[g]) / NS_PER_US,
@@ -135,7 +135,7 @@ def class_stats(timed: Timed) -> list[ClassStats]:
             bound=classes.bound[c],
             calls=float(count[c]) / steps,
             total_ms=ms(total[c]) / steps,
-            share_of_step=_share_of_step(timed, total[c]),
+            share_of_step=share_of_step(timed, total[c]),
             share_of_device=float(total[c]) / all_ns,
         )
         for c in np.argsort(-total, kind="stable")
@@ -164,7 +164,8 @@ def _known(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
-def _share_of_step(timed: Timed, total_ns: float) -> float | None:
+def share_of_step(timed: Timed, total_ns: float) -> float | None:
+    """Share of the steady steps' time that this much time in them is, None without any."""
     time = int(timed.steps.duration[timed.steps.steady].sum())
     return float(total_ns) / time if time > 0 else None
 

@@ -15,6 +15,8 @@ import numpy as np
 from traceanalyzer.analysis.algebra.grouping import Groups
 from traceanalyzer.analysis.joined.attribution import owner_nodes
 from traceanalyzer.analysis.joined.backward import backward_time, in_backward
+from traceanalyzer.analysis.names.pytorch import BOOKKEEPING, STEP_PREFIX
+from traceanalyzer.analysis.tables.kernels import share_of_step
 from traceanalyzer.analysis.tables.roofline_rows import RatedRow, RooflineSums, by_subtree
 from traceanalyzer.figures import NS_PER_US, metric, ms
 from traceanalyzer.trace import RangeKind
@@ -25,18 +27,7 @@ if TYPE_CHECKING:
     from traceanalyzer.analysis.time.timed import Timed
     from traceanalyzer.trace import I64, Bool
 
-BOOKKEEPING = frozenset(
-    {
-        "profiler::_record_function_enter",
-        "profiler::_record_function_enter_new",
-        "profiler::_record_function_exit",
-        "aten::is_leaf",
-        "aten::output_nr",
-        "aten::_version",
-    }
-)
-"""Operators of no interest to anyone, that `key_averages()` leaves out too; their time is their parent's own."""
-STEP_PREFIX, STEP_NAME = "ProfilerStep#", "ProfilerStep*"
+STEP_NAME = "ProfilerStep*"
 BOOKKEEPING_CODE = -2
 UNATTRIBUTED = "(launched by no recorded operator)"
 
@@ -167,9 +158,7 @@ def _names(linked: Linked) -> I64:
     steps = [i for i, text in enumerate(strings) if text.startswith(STEP_PREFIX)]
     shown[steps] = steps[:1] * len(steps)
     shown[[i for i, text in enumerate(strings) if text in BOOKKEEPING]] = BOOKKEEPING_CODE
-    result = np.full(len(tree.start), -1, np.int64)
-    result[~tree.is_call] = shown[linked.trace.host_ranges.name[tree.row[~tree.is_call]]]
-    return result
+    return tree.of_ranges(shown[linked.trace.host_ranges.name], -1)
 
 
 def _sum_at(node: I64, values: I64 | Bool, size: int) -> I64:
@@ -206,7 +195,7 @@ def _rows(rated: Rated, calls: _Calls, groups: Groups) -> list[OpStats]:
             host_self_ms=ms(host_self[g]) / steps,
             device_total_ms=ms(device[g]) / steps,
             device_self_ms=ms(own[g]) / steps,
-            share_of_step=_share_of_step(rated, device_once[g]),
+            share_of_step=share_of_step(rated, device_once[g]),
             device_mean_us=float(device[g] / count[g]) / NS_PER_US if device[g] else None,
             device_p50_us=float(middle[g]) / NS_PER_US if device[g] else None,
             device_p95_us=float(high[g]) / NS_PER_US if device[g] else None,
@@ -232,7 +221,7 @@ def _unattributed(timed: Timed, time_ns: int) -> OpStats:
         host_self_ms=0.0,
         device_total_ms=time,
         device_self_ms=time,
-        share_of_step=_share_of_step(timed, time_ns),
+        share_of_step=share_of_step(timed, time_ns),
         device_mean_us=None,
         device_p50_us=None,
         device_p95_us=None,
@@ -240,8 +229,3 @@ def _unattributed(timed: Timed, time_ns: int) -> OpStats:
         backward_share=0.0,
         backward_device_ms=None,
     )
-
-
-def _share_of_step(timed: Timed, total_ns: float) -> float | None:
-    time = int(timed.steps.duration[timed.steps.steady].sum())
-    return float(total_ns) / time if time > 0 else None

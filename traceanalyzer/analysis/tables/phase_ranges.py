@@ -18,7 +18,6 @@ import numpy as np
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, complement, intersect, union
 from traceanalyzer.analysis.algebra.nesting import still_open
 from traceanalyzer.analysis.algebra.texts import texts_where
-from traceanalyzer.analysis.joined.ancestors import counted, enclosing, innermost
 from traceanalyzer.analysis.time.host_timeline import LONG_STRETCH_NS
 from traceanalyzer.trace import RangeKind
 
@@ -58,7 +57,7 @@ def phase_ranges(timed: Timed) -> PhaseRanges:
     """Find the phases of a trace."""
     tree = timed.tree
     chosen = _phases(timed)
-    nearest = innermost(tree, chosen)
+    nearest = tree.innermost(chosen)
     nodes = np.flatnonzero(chosen)
     instance = np.full(len(tree.parent) + 1, -1, np.int64)
     instance[nodes] = np.arange(len(nodes))
@@ -67,7 +66,7 @@ def phase_ranges(timed: Timed) -> PhaseRanges:
     of_op = instance[np.append(nearest, -1)[node]]
     lone = np.flatnonzero((call >= 0) & (of_op < 0))
     of_op[lone] = instance[_blocked_in(timed, nearest, call[lone])]
-    return PhaseRanges(tree.row[nodes], instance[enclosing(tree, nearest, nodes)], of_op)
+    return PhaseRanges(tree.row[nodes], instance[tree.enclosing(nearest, nodes)], of_op)
 
 
 def _phases(timed: Timed) -> Bool:
@@ -79,9 +78,8 @@ def _phases(timed: Timed) -> Bool:
     # A range that holds a whole step is the step, or the loop around it.
     following = np.searchsorted(steps.host_start, ranges.start, side="left")
     phase &= ranges.end < np.append(steps.host_end, np.iinfo(np.int64).max)[following]
-    result = np.zeros(len(tree.parent), bool)
-    result[~tree.is_call] = phase[tree.row[~tree.is_call]]
-    return result & (counted(tree, result) <= MOST_DEPTH)
+    result = tree.of_ranges(phase, False)
+    return result & (tree.counted(result) <= MOST_DEPTH)
 
 
 def _blocked_in(linked: Linked, nearest: I64, call: I64) -> I64:

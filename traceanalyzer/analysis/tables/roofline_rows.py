@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
     Sum = Callable[[NDArray[Any]], F64]
 
+MODELLED_SHARE = 0.9
+"""Figures of a group are told where models know this share of its device time: those of a part (a memset within an
+operator) would be taken for the whole."""
 _BOUNDS = [bound for bound in Bound if bound is not Bound.UNKNOWN]
 
 
@@ -29,18 +32,23 @@ class RatedRow:
 
     bound_by: str | None = metric(
         "what limits most of the time: compute, memory, link, instructions (that are no FLOPs), or latency (near none "
-        "of them: too small to fill the GPU, waiting, scattered accesses); null where no model or no known GPU tells",
+        "of them: too small to fill the GPU, waiting, scattered accesses); null where no model of nearly all of the "
+        "device time, or no known GPU, tells",
         default=None,
     )
     sol: float | None = metric(
-        "speed of light: time that the roofline allows over the time taken, of what has a model; above 1 where data "
-        "came from a cache or the model does not fit",
+        "speed of light: time that the roofline allows over the time taken; null unless nearly all has a model; over 1 "
+        "where data came from a cache or the model does not fit",
         "share",
         default=None,
     )
     headroom_ms: float | None = metric("time a step less what the roofline allows", "ms", default=None)
-    gflop: float | None = metric("1e9 operations a step (a multiply-add is two), of what has a model", default=None)
-    bytes: float | None = metric("least traffic a step that the data needs, of what has a model", "bytes", default=None)
+    gflop: float | None = metric(
+        "1e9 operations a step (a multiply-add is two); null unless nearly all has a model", default=None
+    )
+    bytes: float | None = metric(
+        "least traffic a step that the data needs; null unless nearly all has a model", "bytes", default=None
+    )
     intensity: float | None = metric("arithmetic intensity: operations for each byte of traffic", default=None)
     tflops: float | None = metric("operations over the time taken (1 TFLOP/s is 1e12)", "TFLOP/s", default=None)
     traffic_gbs: float | None = metric("traffic over the time taken", "GB/s", default=None)
@@ -55,6 +63,7 @@ class RooflineSums:
         counted, moving = np.isfinite(roofline.flops), np.isfinite(roofline.bytes)
         both, known = counted & moving, roofline.rated
         self.steps = rated.steps.steady_count
+        self.time = total(time)
         self.flops, self.flop_time = total(np.where(counted, roofline.flops, 0)), total(counted * time)
         self.bytes, self.byte_time = total(np.where(moving, roofline.bytes, 0)), total(moving * time)
         self.pair = total(np.where(both, roofline.flops, 0)), total(np.where(both, roofline.bytes, 0))
@@ -64,21 +73,27 @@ class RooflineSums:
 
     def columns(self, group: int) -> dict[str, Any]:
         """The columns of `RatedRow` for a group."""
-        flop_time, byte_time, rated = self.flop_time[group], self.byte_time[group], self.rated_time[group]
+        known = (self.flop_time, self.byte_time, self.rated_time)
+        flop_time, byte_time, rated = (self._of_nearly_all(time[group], group) for time in known)
         pair_flops, pair_bytes = self.pair[0][group], self.pair[1][group]
-        bound = _BOUNDS[int(self.by_bound[:, group].argmax())] if self.by_bound[:, group].any() else Bound.UNKNOWN
+        bounded = self._of_nearly_all(self.by_bound[:, group].sum(), group)
+        bound = _BOUNDS[int(self.by_bound[:, group].argmax())] if bounded else Bound.UNKNOWN
         return vars(
             RatedRow(
                 bound_by=bound.label,
                 gflop=float(self.flops[group]) / self.steps / 1e9 if flop_time else None,
                 bytes=float(self.bytes[group]) / self.steps if byte_time else None,
-                intensity=float(pair_flops / pair_bytes) if pair_bytes else None,
+                intensity=float(pair_flops / pair_bytes) if pair_bytes and flop_time and byte_time else None,
                 tflops=float(self.flops[group] / flop_time) / 1e3 if flop_time else None,
                 traffic_gbs=float(self.bytes[group] / byte_time) if byte_time else None,
                 sol=float(self.attainable[group] / rated) if rated else None,
                 headroom_ms=ms(self.headroom[group]) / self.steps if rated else None,
             )
         )
+
+    def _of_nearly_all(self, time: float, group: int) -> float:
+        """This part of a group's device time, 0 where it is not nearly all of it."""
+        return float(time) if time >= MODELLED_SHARE * self.time[group] else 0.0
 
 
 def by_group(group: I64, rows: I64, count: int) -> Sum:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.joined.backward import in_backward
 from traceanalyzer.analysis.roofline.bounds import Bound
 from traceanalyzer.analysis.roofline.op_models import Precision
@@ -120,12 +121,10 @@ def roofline_step(rated: Rated) -> RooflineStep | None:
 
 def recomputed(joined: Joined) -> Bool:
     """Which device ops belong to forward operators that run in the backward pass (activation checkpointing)."""
-    tree, node = joined.tree, joined.launch_node
-    names = [i for i, text in enumerate(joined.trace.strings) if text in FORWARD_ONLY]
-    forward = np.zeros(len(tree.start), bool)
-    forward[~tree.is_call] = np.isin(joined.trace.host_ranges.name[tree.row[~tree.is_call]], names)
-    again = np.append(tree.innermost(forward & in_backward(joined)) >= 0, False)
-    result: Bool = again[node]
+    names = texts_where(joined.trace.strings, FORWARD_ONLY.__contains__)
+    forward = joined.tree.of_ranges(names[joined.trace.host_ranges.name], False)
+    again = np.append(joined.tree.innermost(forward & in_backward(joined)) >= 0, False)
+    result: Bool = again[joined.launch_node]
     return result
 
 

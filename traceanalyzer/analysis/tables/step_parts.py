@@ -18,6 +18,7 @@ from traceanalyzer.analysis.algebra.sharing import shared_time
 from traceanalyzer.analysis.causes.gaps import IdleCause
 from traceanalyzer.analysis.joined.attribution import owner_nodes
 from traceanalyzer.analysis.names.kernel_names import short_name
+from traceanalyzer.cut import cut
 from traceanalyzer.figures import NS_PER_MS, metric, ms
 from traceanalyzer.trace import RangeKind
 
@@ -251,7 +252,7 @@ def _class_name(linked: Linked, part: int, label: int) -> str:
 
 
 def _shown(text: str | None) -> str | None:
-    return text if text is None or len(text) <= SHAPES_LENGTH else text[: SHAPES_LENGTH - 1] + "…"
+    return None if text is None else cut(text, SHAPES_LENGTH)
 
 
 def _tensor_types(text: str | None) -> str | None:

@@ -38,7 +38,9 @@ class SyncRow:
     host_wait_ms: float = metric("time the host spent in these calls a step", "ms")
     device_busy_share: float | None = metric("share of the host's wait in which the device was working", "share")
     gpu_idle_ms: float = metric("device idle time a step because the queue had been drained by these waits", "ms")
-    benign: bool = metric("whether the device lost (almost) nothing by them")
+    benign: bool | None = metric(
+        "whether the device lost (almost) nothing by them; null where no device work was recorded"
+    )
 
 
 def sync_rows(timed: Timed, gaps: Gaps) -> list[SyncRow]:
@@ -65,7 +67,7 @@ def sync_rows(timed: Timed, gaps: Gaps) -> list[SyncRow]:
             host_wait_ms=ms(wait[i] / steps),
             device_busy_share=float(busy[i] / wait[i]) if wait[i] and timed.device is not None else None,
             gpu_idle_ms=ms(idle[i] / steps),
-            benign=bool(idle[i] / steps < BENIGN_IDLE_SHARE * mean_step),
+            benign=None if timed.device is None else bool(idle[i] / steps < BENIGN_IDLE_SHARE * mean_step),
         )
         for label, i in places.items()
     ]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.spread import robust_sigma
 from traceanalyzer.analysis.time.steps import count_warmup
 from traceanalyzer.figures import NS_PER_MS, metric, ms
 
@@ -41,7 +42,6 @@ EXTREME_RATIO = 3.0
 they would hide two kinds among the others."""
 FASTER_SHARE = 0.8
 """A host-bound program differs by a sixth from run to run; recorded steps that are faster by more are other steps."""
-MAD_TO_SIGMA = 1.4826
 NORMAL_90 = 1.645
 """Standard deviations that hold 90 % of a normal distribution."""
 
@@ -174,7 +174,7 @@ def outliers(time: F64) -> Bool:
     modes = two_modes(time)
     typical = time if modes is None else time[time > np.sqrt(modes[0] * modes[1])]
     centre = float(np.median(typical))
-    spread = MAD_TO_SIGMA * float(np.median(np.abs(typical - centre)))
+    spread = robust_sigma(typical, centre)
     result: Bool = time > max(OUTLIER_RATIO * centre, centre + OUTLIER_DEVIATIONS * spread)
     return result
 

@@ -8,12 +8,13 @@ Without any the kernel's name tells the kind, and message and group are unknown.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.joined.ancestors import enclosing, innermost
+from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.names.collectives import (
     BARRIER,
@@ -29,7 +30,12 @@ if TYPE_CHECKING:
     from traceanalyzer.analysis.time.steps import Steps
     from traceanalyzer.trace import I32, I64, Trace
 
+RANGE_NAMES = re.compile(r"^(nccl:+|c10d::|rccl:+|nccl(?=[A-Z])|MPI_I?)", re.IGNORECASE)
+"""How ranges around communication are named: `nccl:all_to_all`, `c10d::alltoall_base_`, `ncclAllToAll`."""
 _OTHER, _SEND_RECV, _BARRIER = KINDS.index(OTHER), KINDS.index("send_recv"), KINDS.index(BARRIER)
+
+_UNTOLD = (_OTHER, _SEND_RECV)
+"""Kinds of kernels that may be any collective: NCCL makes an all-to-all of sends and receives."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,6 +84,7 @@ def collective_calls(linked: Linked, steps: Steps) -> CollectiveCalls:
     size = messages.bytes[metadata]
     grouped = own[by] < 0
     _add_up(size, messages.bytes[of_record[claimed[grouped]]], by[grouped])
+    named = np.where(np.isin(named, _UNTOLD), _kinds_of_ranges(linked, kernels, named), named)
     kind = np.where(messages.kind[metadata] == _OTHER, named, messages.kind[metadata])
 
     first, entry = _group(np.where(record >= 0, record, -2 - kernels), ops.device[kernels])
@@ -116,17 +123,32 @@ class _Messages(NamedTuple):
         return cls(np.array([*map(KINDS.index, kinds), _OTHER], np.int32), np.array([*size, -1], np.int64))
 
 
+def _kinds_of_ranges(linked: Linked, kernels: I64, named: I32) -> I32:
+    """The kind of each kernel as the innermost host range around its launch that is named like communication says it;
+    as its own name does where there is none, or where that is no wiser."""
+    tree, strings = linked.tree, linked.trace.strings
+    telling = texts_where(strings, RANGE_NAMES.match)
+    inside = np.zeros(len(tree.parent), bool)
+    inside[~tree.is_call] = telling[linked.trace.host_ranges.name[tree.row[~tree.is_call]]]
+    node = np.append(tree.innermost(inside), -1)[np.append(tree.node_of_call, -1)[linked.launch[kernels]]]
+    found = named.copy()
+    known = np.flatnonzero(node >= 0)
+    codes = linked.trace.host_ranges.name[tree.row[node[known]]]
+    kinds = {code: collective_kind(RANGE_NAMES.sub("", strings[code])) for code in np.unique(codes).tolist()}
+    told = np.array([KINDS.index(kinds[code]) for code in codes.tolist()], np.int32)
+    found[known] = np.where(told == _OTHER, named[known], told)
+    return found
+
+
 def _enclosing_records(linked: Linked, kernels: I64, messages: _Messages) -> I64:
     """The host range with metadata that encloses each kernel's launch call, -1 without. A barrier is made of
     other collectives: it wins over those inside it."""
     tree, ranges = linked.tree, linked.trace.host_ranges
-    described = np.zeros(len(tree.parent), bool)
-    described[~tree.is_call] = ranges.collective[tree.row[~tree.is_call]] >= 0
-    nearest = innermost(tree, described)
+    nearest = tree.innermost(tree.of_ranges(ranges.collective, -1) >= 0)
     result = np.full(len(kernels), -1, np.int64)
     launched = np.flatnonzero(linked.launch[kernels] >= 0)
     node = nearest[tree.node_of_call[linked.launch[kernels[launched]]]]
-    above = enclosing(tree, nearest, node)
+    above = tree.enclosing(nearest, node)
     barrier = np.flatnonzero(above >= 0)
     barrier = barrier[messages.kind[ranges.collective[tree.row[above[barrier]]]] == _BARRIER]
     node[barrier] = above[barrier]

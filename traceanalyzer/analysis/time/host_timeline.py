@@ -26,7 +26,10 @@ from traceanalyzer.analysis.algebra.intervals import (
     union,
 )
 from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.joined.captures import building_time
 from traceanalyzer.analysis.names.api import ApiKind
+from traceanalyzer.analysis.names.pytorch import OPTIMIZER_NAMES
+from traceanalyzer.analysis.time.first_use import loading_calls
 from traceanalyzer.trace import OverheadKind, RangeKind
 
 if TYPE_CHECKING:
@@ -50,7 +53,8 @@ class HostState(enum.IntEnum):
     ALLOCATE = 4
     """Allocating or freeing device or pinned memory."""
     WORK = 5
-    """A long stretch without any operator or call: Python, I/O, or an operator computing on the CPU."""
+    """A long stretch without any operator or call: Python, I/O, or an operator computing on the CPU; and calls that
+    load kernels or make graphs."""
 
 
 LONG_STRETCH_NS = 100_000
@@ -62,16 +66,14 @@ INPUT_NAMES = re.compile(
     r"(data_?load|dataset|load_?batch|(next|get|fetch|read)_?batch|prefetch|\b(input|data)\b|batch_?(load|fetch|wait))",
     re.IGNORECASE,
 )
+FEW_PIECES = 32
+"""Up to so many pieces a plain loop is faster than arrays."""
 """Annotations of such names are taken for loading of input; PyTorch names its own `enumerate(DataLoader)#...`. What
 sharded training prefetches is parameters: `FSDP::backward_prefetch for transformer.h.0`."""
 COMMUNICATION_NAMES = re.compile(
     r"c10d|nccl|rccl|gloo|\bmpi_|all_?reduce|all_?gather|reduce_?scatter|broadcast|barrier|all_?to_?all",
     re.IGNORECASE,
 )
-FEW_PIECES = 32
-OPTIMIZER_NAMES = re.compile(r"^Optimizer\.(step|zero_grad)#")
-"""PyTorch's ranges around its optimizers, which go through all parameters in Python before they launch anything: a
-long stretch in one is the framework's, not the program's."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,8 +224,12 @@ def _states(joined: Joined, start: I64, end: I64, thread: I32, node: I32) -> U8:
     kind = joined.api_kind[rows]
     of_call = np.full(len(rows), HostState.DISPATCH, np.uint8)
     of_call[(kind == ApiKind.ALLOCATE) | (kind == ApiKind.FREE)] = HostState.ALLOCATE
+    of_call[loading_calls(joined)[rows]] = HostState.WORK
     of_call[joined.blocks[rows]] = HostState.SYNC
     state[call] = of_call
+    building = building_time(joined)
+    inside_graphs = covered_before(building, start + 1) > covered_before(building, start)
+    state[inside_graphs & (state == HostState.DISPATCH)] = HostState.WORK
     state[_in_input_range(joined, start, thread)] = HostState.INPUT
     return state
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from traceanalyzer.analysis.time.periods import find_period
 from traceanalyzer.figures import metric, ms
+from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.time.timed import Timed
@@ -16,6 +18,9 @@ if TYPE_CHECKING:
 MIN_SHARE = 0.3
 """Repetition that fills less of the step tells little of it."""
 MIN_COUNT = 4
+ONE_EACH = (0.9, 1.1)
+"""Least and most ranges a step, for a range to be the step's: the first and last may be cut."""
+_NUMBERS = re.compile(r"\d+")
 
 
 @dataclass(frozen=True)
@@ -26,6 +31,25 @@ class Repeats:
     mean_ms: float = metric("mean time from the begin of one repetition to that of the next", "ms")
     ops: int = metric("device ops of one repetition")
     share: float = metric("share of the step that they fill", "share")
+
+
+def coinciding_range(timed: Timed) -> str | None:
+    """The name, numbers written as #, of the annotation of which (nearly) every step holds exactly one; None where
+    there is none. Of several the one that lasts longest."""
+    ranges, steps = timed.trace.host_ranges, timed.steps
+    rows = np.flatnonzero(ranges.kind == RangeKind.ANNOTATION)
+    step = np.searchsorted(steps.host_start, ranges.start[rows], side="right") - 1
+    inside = (step >= 0) & (ranges.start[rows] < steps.host_end[np.maximum(step, 0)])
+    rows, step = rows[inside], step[inside]
+    by_name: dict[str, list[int]] = {}
+    for i, code in enumerate(ranges.name[rows].tolist()):
+        by_name.setdefault(_NUMBERS.sub("#", timed.trace.strings[code]), []).append(i)
+    found = {
+        name: int((ranges.end - ranges.start)[rows[of]].sum())
+        for name, of in by_name.items()
+        if len(of) <= len(steps) * ONE_EACH[1] and len(np.unique(step[of])) >= len(steps) * ONE_EACH[0]
+    }
+    return max(found, key=lambda name: found[name], default=None)
 
 
 def repeats(timed: Timed) -> Repeats | None:

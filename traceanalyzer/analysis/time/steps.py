@@ -9,14 +9,12 @@ of a run are contiguous either way. (Dividing the recorded window by the number 
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.texts import texts_where
-from traceanalyzer.analysis.names.api import ApiKind
+from traceanalyzer.analysis.joined.blocking import closing_waits, device_waits
 from traceanalyzer.analysis.time.extent import extent
 from traceanalyzer.analysis.time.logged_steps import logged_steps
 from traceanalyzer.analysis.time.markers import iterations, module_calls, profiler_steps
@@ -42,7 +40,6 @@ EVIDENCE: tuple[Callable[[Linked], HostSteps | None], ...] = (
 )
 """What tells steps apart, the surest first."""
 
-DEVICE_WAIT = re.compile(r"(Device|Ctx)Synchronize")
 WARMUP_RATIO = 1.5
 """A leading step this much slower than the median of the later ones is warm-up (compilation, autotuning,
 allocator growth cost whole factors; the spread of steady steps is tens of percent)."""
@@ -217,14 +214,8 @@ def _without_shutdown(linked: Linked, found: HostSteps) -> I64:
 
 def _recorders_waits(linked: Linked) -> Bool:
     """Waits for the whole device after the last launch, in a program that does not wait so itself before."""
-    calls = linked.trace.api_calls
-    if linked.trace.source != "kineto":
-        return np.zeros(len(calls), bool)
-    whole = texts_where(linked.trace.strings, DEVICE_WAIT.search)[calls.name]
-    launching = np.isin(linked.api_kind, (ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH, ApiKind.COPY, ApiKind.SET))
-    last_launch = int(calls.start[launching].max(initial=0))
-    result: Bool = whole & (calls.start > last_launch)
-    return np.zeros(len(calls), bool) if (whole & ~result).any() else result
+    closing = closing_waits(linked)
+    return np.zeros(len(closing), bool) if (device_waits(linked) & ~closing).any() else closing
 
 
 def _begin(idle_since: int, first_start: I64, end: I64) -> int:

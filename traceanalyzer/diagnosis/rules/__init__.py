@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from traceanalyzer.diagnosis.rules.api_only import api_only
 from traceanalyzer.diagnosis.rules.attention import written_out_attention
 from traceanalyzer.diagnosis.rules.communication import exposed_communication
 from traceanalyzer.diagnosis.rules.conditions import profiler_cost, spoiled
 from traceanalyzer.diagnosis.rules.device import above_roofline, memory_chains, optimizer_passes, plain_compute
+from traceanalyzer.diagnosis.rules.host_causes import host_causes, lost_kernels
 from traceanalyzer.diagnosis.rules.idle import (
     host_work,
     input_wait,
@@ -25,7 +27,8 @@ from traceanalyzer.diagnosis.rules.new_shapes import new_shapes
 from traceanalyzer.diagnosis.rules.ranks import straggler
 from traceanalyzer.diagnosis.rules.sync import host_waits
 from traceanalyzer.diagnosis.rules.timing import drifting, slow_input, slow_outliers, two_kinds
-from traceanalyzer.diagnosis.rules.transfer import exposed_copies
+from traceanalyzer.diagnosis.rules.transfer import device_copies, exposed_copies
+from traceanalyzer.diagnosis.rules.unknown_kernels import unknown_work
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -41,9 +44,11 @@ RULES: tuple[Callable[[Measurements, Bool], Iterator[Draft]], ...] = (
     host_waits,
     input_wait,
     new_shapes,
+    host_causes,
     host_work,
     exposed_communication,
     exposed_copies,
+    device_copies,
     optimizer_passes,
     written_out_attention,
     channels_last,
@@ -57,7 +62,10 @@ RULES: tuple[Callable[[Measurements, Bool], Iterator[Draft]], ...] = (
     plain_compute,
     above_roofline,
     profiler,
+    lost_kernels,
     unexplained,
+    unknown_work,
+    api_only,
     slow_input,
     two_kinds,
     slow_outliers,

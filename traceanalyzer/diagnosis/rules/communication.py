@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 ROWS = 3
 """Kinds of collectives named in the evidence."""
 BYTES_PER_MB = 1e6
+MOSTLY_WAITING = 0.8
+"""Communication that is waiting for other ranks to this share is not made shorter by overlapping it."""
 
 
 def exposed_communication(m: Measurements, _free: Bool) -> Iterator[Draft]:
@@ -33,12 +35,16 @@ def exposed_communication(m: Measurements, _free: Bool) -> Iterator[Draft]:
         size = "" if row.message_bytes is None else f" of {row.message_bytes / BYTES_PER_MB:.3g} MB"
         where = f"{row.collective}{size}, group {row.group or 'not recorded'}"
         evidence.append(Evidence("exposed time", row.exposed_ms, "ms", where))
+    waiting = _waiting_share(m)
+    if waiting is not None:
+        evidence.append(Evidence("waiting for other ranks", waiting, "share", "of the communication of this rank"))
     action = (
         "Overlap or shrink communication: start gradient reduction during the backward pass (DDP buckets, FSDP "
         "prefetch), reduce once per optimizer step when accumulating gradients (no_sync), use async collectives, "
         "lower precision or larger messages."
     )
     basis = "all exposed communication hidden; it includes waiting for slower ranks, which overlap does not remove"
+    remedy = Remedy(action, basis, COMMUNICATION_OVERLAPPED, name="overlap_communication")
     yield Draft(
         "exposed-communication",
         "communication",
@@ -46,5 +52,13 @@ def exposed_communication(m: Measurements, _free: Bool) -> Iterator[Draft]:
         "exposed_communication",
         exposed,
         evidence,
-        [Remedy(action, basis, COMMUNICATION_OVERLAPPED, name="overlap_communication")],
+        [] if waiting is not None and waiting > MOSTLY_WAITING else [remedy],
     )
+
+
+def _waiting_share(m: Measurements) -> float | None:
+    """Share of this rank's communication in which another rank had not arrived; None where ranks were not compared."""
+    row = None if m.ranks is None else next((r for r in m.ranks.rows if r.rank == m.trace.rank), None)
+    if row is None or row.waiting_ms is None or row.transfer_ms is None or not row.waiting_ms + row.transfer_ms:
+        return None
+    return row.waiting_ms / (row.waiting_ms + row.transfer_ms)

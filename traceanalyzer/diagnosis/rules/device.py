@@ -21,6 +21,8 @@ FUSED_PASS_RATIO = 7 / 4
 """A fused Adam step touches 7 tensors (parameter, gradient, two moments; three are written back), a single
 foreach operator at most 4: fused, the step takes at least this many times its longest operator."""
 GPU_BUSY = "gpu-busy"
+NEARLY_ALL = 0.99
+"""Something is left of the work, however fast."""
 MIN_BUSY_SHARE = 0.25
 """A GPU that computes less than this much of the step has no kernels worth looking at first."""
 
@@ -70,8 +72,9 @@ def memory_chains(m: Measurements, free: Bool) -> Iterator[Draft]:
     yield Draft("memory-chains", "memory", title, "compute", claim, evidence, [remedy], found.kernels.rows)
 
 
-def plain_compute(m: Measurements, _free: Bool) -> Iterator[Draft]:
-    """Where the device is the bottleneck: what it spends its time on."""
+def plain_compute(m: Measurements, free: Bool) -> Iterator[Draft]:
+    """Where the device is the bottleneck: what it spends its time on. What its kernels take beyond their roofline is
+    what there is to win at most; all that they take, where no roofline bounds it."""
     shares = step_shares(m)
     if shares is None or m.step.budget is None or shares.device < MIN_BUSY_SHARE:
         return
@@ -87,8 +90,10 @@ def plain_compute(m: Measurements, _free: Bool) -> Iterator[Draft]:
         "or accept it: the GPU is busy."
     )
     basis = "the roofline is a bound that few kernels come near; without models nothing bounds it"
-    remedy = Remedy(action, basis, name="faster_kernels")
-    yield Draft(GPU_BUSY, cls, "Time on the GPU's own work", "compute", None, evidence, [remedy])
+    remedy = Remedy(action, basis, bound=True, name="faster_kernels")
+    above = bounds.above_limits_ms(m, free)
+    claim = m.step.budget.compute * NEARLY_ALL if above is None else above
+    yield Draft(GPU_BUSY, cls, "Time on the GPU's own work", "compute", claim, evidence, [remedy])
 
 
 def _computes(m: Measurements, cls: str) -> bool:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from traceanalyzer.analysis.causes.details import IdleDetail
 from traceanalyzer.analysis.causes.gaps import IdleCause
+from traceanalyzer.analysis.groups.host_details import longest_of, named_host_share
 from traceanalyzer.analysis.groups.idle import longest_gaps, queued_idle_ms
 from traceanalyzer.analysis.replay.scenarios import (
     ELEMENTWISE_LAUNCHED_ONCE,
@@ -162,12 +164,13 @@ def host_work(m: Measurements, _free: Bool) -> Iterator[Draft]:
     idle = m.step.idle
     if idle is None or idle.host <= 0:
         return
-    evidence = [share(m, idle.host, "idle during host work between launches")]
+    left = idle.host * (1.0 - named_host_share(m))
+    if left <= 0:
+        return
+    evidence = [share(m, left, "idle during host work between launches")]
     if m.host is not None:
         evidence.append(Evidence("host work without calls", m.host.work_ms, "ms", "stretches from 0.1 ms on, per step"))
-        if m.host.allocate_ms > 0:
-            evidence.append(Evidence("allocating and freeing memory", m.host.allocate_ms, "ms", "per step"))
-    evidence += [Evidence("longest gap", d, "ms", text) for d, text in longest_gaps(m, IdleCause.HOST)]
+    evidence += [Evidence("longest gap", d, "ms", text) for d, text in longest_of(m, IdleDetail.NONE, IdleCause.HOST)]
     action = (
         "Take host work out of the step: move Python computation, logging, metrics and I/O to another thread or out of "
         "the loop; record stacks (with_stack=True) to see the lines."
@@ -177,7 +180,7 @@ def host_work(m: Measurements, _free: Bool) -> Iterator[Draft]:
         "host",
         "The GPU waits for host work between launches",
         "idle.host",
-        idle.host,
+        left,
         evidence,
         [Remedy(action, ALL_GONE, NO_HOST_WORK, name="move_host_work")],
     )

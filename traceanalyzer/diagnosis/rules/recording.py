@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.joined.framework import Framework
+from traceanalyzer.analysis.names.pytorch import LAYER_LIKE
 from traceanalyzer.analysis.names.serving import iteration
 from traceanalyzer.analysis.time.coverage import WHOLE_SHARE
+from traceanalyzer.analysis.time.repeats import coinciding_range
 from traceanalyzer.figures import NS_PER_MS
 
 if TYPE_CHECKING:
@@ -41,15 +44,21 @@ def _steps(m: Measurements) -> Iterator[str]:
                 f"{seen.work_outside_share:.0%} of its work."
             )
     if steps.source == "periodicity":
-        yield (
-            f"No marker says what a step is: {len(steps)} repeats of the same GPU work are called one. They may be "
-            "parts of a step, such as layers; name the step with an annotation (NVTX) to be sure."
-        )
+        yield f"No marker says what a step is: {len(steps)} repeats of the same GPU work are called one{_parts(m)}."
     if times is not None and times.median and times.mean > UNEVEN_RATIO * times.median:
         yield (
             f"The steps are uneven: mean {times.mean:.3g} ms, median {times.median:.3g} ms, longest {times.max:.3g} "
             "ms; figures are means."
         )
+
+
+def _parts(m: Measurements) -> str:
+    """What the periods of a recording may be."""
+    name = coinciding_range(m)
+    if name is not None and LAYER_LIKE.search(name.replace("#", "0")):
+        return f". Each holds one range `{name}`: it is a layer, and a step is longer"
+    holds = f", each with one range `{name}`" if name else ""
+    return f"{holds}. They may be parts of a step, such as layers; an annotation of the step ({_how(m)}) would tell"
 
 
 def _no_steps(m: Measurements) -> Iterator[str]:
@@ -84,8 +93,12 @@ def _repeats(m: Measurements) -> Iterator[str]:
     else:
         yield (
             f"The GPU's work repeats {found.count} times, {_time(found.mean_ms)} each; whether that is a step or "
-            "part of one is not recorded. Name the step with an annotation (NVTX, record_function) to know."
+            f"part of one is not recorded. Name the step with an annotation ({_how(m)}) to know."
         )
+
+
+def _how(m: Measurements) -> str:
+    return "record_function" if m.framework is Framework.PYTORCH else "NVTX"
 
 
 def _time(ms: float | None) -> str:

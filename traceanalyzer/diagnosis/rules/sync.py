@@ -29,13 +29,13 @@ def host_waits(m: Measurements, _free: Bool) -> Iterator[Draft]:
     idle = m.step.idle
     if idle is None or idle.sync <= 0:
         return
-    costly = [row for row in m.syncs if not row.benign]
+    costly = [row for row in m.syncs if not row.benign] or m.syncs
     evidence = [
         share(m, idle.sync, "idle after the queue had been drained by a wait"),
-        Evidence("waits per step", sum(r.calls for r in costly), "", "calls that cost the GPU idle time"),
+        Evidence("waits per step", sum(r.calls for r in costly), "", "calls that wait for the GPU"),
     ]
     evidence += [
-        Evidence("idle caused in the recording", r.gpu_idle_ms, "ms", _where(r.call, r.op, r.python))
+        Evidence("host held in the recording", r.host_wait_ms, "ms", _where(r.call, r.op, r.python))
         for r in costly[:PLACES]
     ]
     action = (

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 from traceanalyzer.analysis.replay.scenarios import COPIES_HIDDEN
 from traceanalyzer.diagnosis.draft import Draft, Remedy, share
 from traceanalyzer.diagnosis.finding import Evidence
+from traceanalyzer.diagnosis.shares import WITHIN, copied_within_ms
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from traceanalyzer.analysis.measure import Measurements
+    from traceanalyzer.analysis.tables.copies import CopyStats
     from traceanalyzer.trace import Bool
 
 ROWS = 3
@@ -21,12 +23,16 @@ ROWS = 3
 def exposed_copies(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """Copies while nothing else ran on the device."""
     budget = m.step.budget
-    if budget is None or budget.exposed_copy <= 0:
+    if budget is None:
         return
-    evidence = [share(m, budget.exposed_copy, "copies with nothing beside them")]
-    shown = sorted(m.copies, key=lambda row: -row.exposed_ms)[:ROWS]
+    exposed = budget.exposed_copy - min(copied_within_ms(m), budget.exposed_copy)
+    if exposed <= 0:
+        return
+    evidence = [share(m, exposed, "copies with nothing beside them")]
+    between = [row for row in m.copies if row.direction != WITHIN]
+    shown = sorted(between, key=lambda row: -row.exposed_ms)[:ROWS]
     for row in shown:
-        where = f"{row.direction}, {row.source_memory} to {row.target_memory}, {row.size}"
+        where = ", ".join([row.direction, *_ends(row), row.size])
         evidence.append(Evidence("exposed copy time", row.exposed_ms, "ms", where))
         if row.bandwidth_gbs is not None:
             evidence.append(Evidence("achieved bandwidth", row.bandwidth_gbs, "GB/s", where))
@@ -42,7 +48,31 @@ def exposed_copies(m: Measurements, _free: Bool) -> Iterator[Draft]:
         "transfer",
         "Memory copies run while the GPU computes nothing",
         "exposed_copy",
-        budget.exposed_copy,
+        exposed,
         evidence,
         [Remedy(action, basis, COPIES_HIDDEN, name="pinned_memory" if pageable else "copy_ahead")],
+    )
+
+
+def _ends(row: CopyStats) -> list[str]:
+    """Kinds of memory at both ends, where either was recorded."""
+    if row.source_memory is None and row.target_memory is None:
+        return []
+    return [f"{row.source_memory or 'not recorded'} to {row.target_memory or 'not recorded'}"]
+
+
+def device_copies(m: Measurements, _free: Bool) -> Iterator[Draft]:
+    """Copies within the device while nothing else ran on it: traffic of its memory."""
+    exposed = copied_within_ms(m)
+    if m.step.budget is None or exposed <= 0:
+        return
+    evidence = [share(m, exposed, "copies within the GPU with nothing beside them")]
+    rows = sorted((row for row in m.copies if row.direction == WITHIN), key=lambda row: -row.exposed_ms)
+    evidence += [
+        Evidence("exposed copy time", r.exposed_ms, "ms", f"{r.op or r.call or WITHIN}, {r.size}") for r in rows[:ROWS]
+    ]
+    action = "Copy less within the GPU: write results where they are needed, views instead of copies, no concatenation."
+    remedy = Remedy(action, "copies within the GPU gone, an upper bound")
+    yield Draft(
+        "device-copies", "memory", "The GPU copies within its own memory", "exposed_copy", exposed, evidence, [remedy]
     )

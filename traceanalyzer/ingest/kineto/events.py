@@ -13,10 +13,11 @@ from msgspec import Raw, Struct
 SKIP = "\0skip"
 META = "\0meta"
 INSTANT = "\0instant"
+COUNTER = "\0counter"
 """Categories for rows that are told apart by `ph` and need no `cat`; no recording has a NUL in one."""
 
-_SKIPPED_PHASES = tuple("stfbneBECPNODRcvVST(),FpxIa")
-"""Flows, counters, objects and asynchronous events: a third of the rows, and nothing `correlation` does not say."""
+_SKIPPED_PHASES = tuple("stfbneBEPNODRcvVST(),FpxIa")
+"""Flows, objects and asynchronous events: a third of the rows, and nothing `correlation` does not say."""
 
 
 class Group(enum.IntEnum):
@@ -36,6 +37,7 @@ class Group(enum.IntEnum):
     SPAN = 11
     INSTANT = 12
     META = 13
+    COUNTER = 14
 
 
 _GROUPS = {
@@ -57,6 +59,7 @@ _GROUPS = {
     "trace": Group.SPAN,
     INSTANT: Group.INSTANT,
     META: Group.META,
+    COUNTER: Group.COUNTER,
     SKIP: Group.SKIP,
 }
 
@@ -95,6 +98,8 @@ class Args(Struct, gc=False):
     group_description: Raw = msgspec.field(default=Raw(), name="Process Group Description")
     group_size: int = msgspec.field(default=-1, name="Group size")
     ranks: Raw = msgspec.field(default=Raw(), name="Process Group Ranks")
+    sequence_of_collective: Raw = msgspec.field(default=Raw(), name="Seq")
+    communicator: Raw = msgspec.field(default=Raw(), name="Comms Id")
     sync_kind: str = msgspec.field(default="", name="cuda_sync_kind")
     wait_event: int = msgspec.field(default=-1, name="wait_on_cuda_event_id")
     wait_record: int = msgspec.field(default=-1, name="wait_on_cuda_event_record_corr_id")
@@ -140,6 +145,17 @@ class Instant(Struct, tag_field="ph", tag="i", gc=False):
     args: MemoryArgs | None = None
 
 
+class Counter(Struct, tag_field="ph", tag="C", gc=False):
+    """A sample of a counter; `args` is its value under an empty name."""
+
+    cat: ClassVar[str] = COUNTER
+    name: str
+    ts: Raw
+    category: str = msgspec.field(default="", name="cat")
+    pid: int | str = -1
+    args: Raw = msgspec.field(default=Raw())
+
+
 class MetaArgs(Struct, gc=False):
     """`args` of a metadata row; only names are of use."""
 
@@ -167,9 +183,9 @@ _SKIPPED = [
     for i, phase in enumerate(_SKIPPED_PHASES)
 ]
 
-Event = Span | Instant | Meta | Skipped
+Event = Span | Instant | Counter | Meta | Skipped
 
-_EVENTS: Any = list[functools.reduce(operator.or_, [Instant, Meta, *_SKIPPED], Span)]  # type: ignore[misc]
+_EVENTS: Any = list[functools.reduce(operator.or_, [Instant, Counter, Meta, *_SKIPPED], Span)]  # type: ignore[misc]
 
 STRICT: msgspec.json.Decoder[list[Event]] = msgspec.json.Decoder(_EVENTS)
 """Decodes a JSON array of events; raises `msgspec.DecodeError` on text, `ValidationError` on types it does not know."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
 from traceanalyzer.ingest.columns import Codes, Columns, Texts
-from traceanalyzer.ingest.kineto.events import NO_ARGS, Args, Group, Instant, Meta, Span, group_of
+from traceanalyzer.ingest.kineto.events import NO_ARGS, Args, Counter, Group, Instant, Meta, Span, group_of
 from traceanalyzer.ingest.kineto.names import overhead_kind, wait_kind
 from traceanalyzer.ingest.kineto.times import durations_ns, exact_ns, starts_ns
 from traceanalyzer.trace import DeviceOpKind, RangeKind
@@ -36,7 +37,15 @@ _HOST_KINDS = {
 _CPU_DEVICE_TYPE = 0
 """c10::DeviceType::CPU in `Device Type` of allocator events."""
 
+HARDWARE_COUNTERS = "hardware_counters"
+"""Category of samples of the GPU's counters (CUPTI's PM sampling)."""
+_COUNTER_PROCESS = re.compile(r"GPU (\d{1,4}) Counters")
+_COUNTER_ARGS: msgspec.json.Decoder[dict[str, float]] = msgspec.json.Decoder(dict[str, float])
+_LARGEST_SAMPLE = 2.0**62
+
 _WINDOW_END = "Record Window End"
+_MAX_DIGITS = 19
+"""Numbers of fewer digits fit 64 bits."""
 
 _DIMENSIONS: msgspec.json.Decoder[tuple[int, int, int]] = msgspec.json.Decoder(tuple[int, int, int])
 
@@ -95,6 +104,7 @@ class Rows:
         self.overheads = Columns({"kind": "B", **_TIMED, "thread": "i"})
         self.device_ranges = Columns({**_TIMED, "device": "i", "stream": "i"})
         self.memory = Columns({"start": "q", "device": "i", "bytes": "q", "allocated": "q", "reserved": "q"})
+        self.counters = Columns({"name": "i", "start": "q", "device": "i", "value": "q"})
         self.memory_events = 0
         self._sizes = _Sizes()
         self.window: tuple[int, int] | None = None
@@ -146,8 +156,24 @@ class Rows:
             self._add_metadata(found)
         elif group is Group.INSTANT:
             self._add_instants(found)
+        elif group is Group.COUNTER:
+            self._add_counters(found)
         else:
             self._sinks[group](self._with_time(found), group)
+
+    def _add_counters(self, found: list[Counter]) -> None:
+        """Samples of hardware counters; other counters (the viewer's) are left out."""
+        values = [_counter_value(bytes(c.args)) if c.category == HARDWARE_COUNTERS else None for c in found]
+        kept = self._with_time([c for c, value in zip(found, values, strict=True) if value is not None])
+        self.skipped += len(found) - len(kept)
+        self.counters.append(
+            {
+                "name": self.texts.codes([c.name for c in kept]),
+                "start": self._starts if kept else [],
+                "device": [_device_of_counter(c.pid) for c in kept],
+                "value": [round(_counter_value(bytes(c.args)) or 0.0) for c in kept],
+            }
+        )
 
     def _with_time(self, found: list[Any]) -> list[Any]:
         """The events whose `ts` is a time, which nearly always are all; the others are lost."""
@@ -281,6 +307,7 @@ class Rows:
         texts = self.texts
         group = _json_text(bytes(a.group_description)) or _json_text(bytes(a.group_name))
         ranks = _json_text(bytes(a.ranks))
+        communicator = bytes(a.communicator).decode("utf-8", "replace").strip('"')
         return self.collectives[
             texts.code(a.collective),
             a.in_elements,
@@ -289,7 +316,30 @@ class Rows:
             texts.code(group) if group else -1,
             a.group_size,
             texts.code(ranks) if ranks else -1,
+            _number(bytes(a.sequence_of_collective)),
+            texts.code(communicator) if communicator else -1,
         ]
+
+
+def _counter_value(text: bytes) -> float | None:
+    """The one finite value of a counter's `args`, None for anything else."""
+    try:
+        values = list(_COUNTER_ARGS.decode(text).values())
+    except msgspec.DecodeError:
+        return None
+    return values[0] if len(values) == 1 and abs(values[0]) < _LARGEST_SAMPLE else None
+
+
+def _device_of_counter(pid: int | str) -> int:
+    """The device in `GPU 0 Counters`, -1 where it is not said."""
+    match = _COUNTER_PROCESS.match(str(pid))
+    return int(match[1]) if match else -1
+
+
+def _number(text: bytes) -> int:
+    """A count, written as a number or as text; -1 for anything else."""
+    digits = text.strip(b'"')
+    return int(digits) if digits.isdigit() and len(digits) < _MAX_DIGITS else -1
 
 
 def _device(spans: Spans, args: list[Args]) -> dict[str, list[int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from traceanalyzer.trace import (
     DeviceOpKind,
     DeviceOps,
     DeviceRanges,
+    GpuMetrics,
     HostRanges,
     MemoryEvents,
     Overheads,
@@ -38,7 +40,17 @@ if TYPE_CHECKING:
     from traceanalyzer.ingest.kineto.chunks import KinetoFile
     from traceanalyzer.ingest.kineto.rows import Rows
 
-_COLLECTIVE_COLUMNS = ("name", "in_elements", "out_elements", "dtype", "group", "group_size", "ranks")
+_COLLECTIVE_COLUMNS = (
+    "name",
+    "in_elements",
+    "out_elements",
+    "dtype",
+    "group",
+    "group_size",
+    "ranks",
+    "sequence",
+    "communicator",
+)
 
 
 def make_trace(path: Path, file: KinetoFile, rows: Rows, damage: str) -> Trace:
@@ -63,6 +75,7 @@ def make_trace(path: Path, file: KinetoFile, rows: Rows, damage: str) -> Trace:
         overheads=Overheads.from_columns(rows.overheads.take()),
         device_ranges=DeviceRanges.from_columns(rows.device_ranges.take()),
         memory_events=MemoryEvents.from_columns(rows.memory.take()),
+        gpu_metrics=GpuMetrics.from_columns(rows.counters.take()),
         collectives=_collectives(rows),
         collected=_collected(metadata, rows, host),
         health=health,
@@ -152,7 +165,10 @@ def _devices(metadata: dict[str, Any], ops: DeviceOps) -> tuple[Device, ...]:
     """The devices that are described or did work."""
     described = devices_of(metadata)
     ids = sorted({*described, *map(int, np.unique(ops.device))})
-    return tuple(described.get(i) or Device(i) for i in ids)
+    # ROCm numbers agents, the CPUs among them: where all GPUs of the host are alike, an unlisted number is one of them.
+    kinds = {replace(device, id=0, uid=None) for device in described.values()}
+    usual = kinds.pop() if len(kinds) == 1 else Device(0)
+    return tuple(described.get(i) or replace(usual, id=i) for i in ids)
 
 
 def _collected(metadata: dict[str, Any], rows: Rows, host: HostRanges) -> Collected:

@@ -7,7 +7,7 @@ Exports hold the whole environment and the program's output (`META_DATA_CAPTURE`
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -169,7 +169,7 @@ class Gpus:
             found = self.by_id.get(ordinal)
         if found is None:
             return Device(ordinal)
-        return Device(ordinal, found.name, found.sm_count, found.memory_bytes, found.compute_capability, found.uid)
+        return replace(found, id=ordinal)
 
     def ordinal(self, pid: int, gpu: int) -> int:
         """The ordinal by which a process calls the GPU with this id; the id where not recorded."""
@@ -196,13 +196,25 @@ def gpus(database: Database) -> Gpus:
         "name": None,
         "uuid": None,
         "busLocation": None,
+        "memoryBandwidth": -1,
+        "clockRate": -1,
     }
     by_id: dict[int, Device] = {}
     by_ordinal: dict[int, Device] = {}
     buses: dict[int, Device] = {}
-    for key, ordinal, sms, memory, major, minor, name, uuid, bus in database.rows("TARGET_INFO_GPU", columns):
+    for row in database.rows("TARGET_INFO_GPU", columns):
+        key, ordinal, sms, memory, major, minor, name, uuid, bus, bandwidth, clock = row
         capability = (major, minor) if major > 0 else None
-        device = Device(key, _known(name), _positive(sms), _positive(memory), capability, _uid(uuid, bus))
+        device = Device(
+            key,
+            _known(name),
+            _positive(sms),
+            _positive(memory),
+            capability,
+            _uid(uuid, bus),
+            _positive(bandwidth),
+            _positive(clock),
+        )
         by_id[key] = device
         if ordinal >= 0:
             by_ordinal[ordinal] = device
@@ -220,12 +232,42 @@ def _process_map(database: Database, by_id: Mapping[int, Device]) -> dict[tuple[
 
 def _old_process_map(database: Database, buses: Mapping[int, Device]) -> dict[tuple[int, int], Device]:
     """Of exports without metadata, where the bus number ties a process's device to a GPU."""
-    columns = {"deviceId": -1, "pid": -1, "pciBusId": -1, "numMultiprocessors": -1, "globalMemorySize": -1}
+    columns: dict[str, int | bytes | None] = {
+        "deviceId": -1,
+        "pid": -1,
+        "numMultiprocessors": -1,
+        "globalMemorySize": -1,
+        "globalMemoryBandwidth": -1,
+        "coreClockRate": -1,
+        "computeCapabilityMajor": -1,
+        "computeCapabilityMinor": -1,
+        "pciBusId": None,
+        "name": None,
+    }
     found: dict[tuple[int, int], Device] = {}
-    for ordinal, pid, bus, sms, memory in database.rows("TARGET_INFO_CUDA_GPU", columns):
-        gpu = buses.get(bus, Device(ordinal))
-        found[pid, ordinal] = Device(ordinal, gpu.name, _positive(sms), _positive(memory), None, gpu.uid)
+    for row in database.rows("TARGET_INFO_CUDA_GPU", columns):
+        ordinal, pid, sms, memory, bandwidth, clock, major, minor, bus, name = row
+        gpu = buses.get(_bus_of(bus), Device(ordinal))
+        found[pid, ordinal] = replace(
+            gpu,
+            id=ordinal,
+            name=_known(name) or gpu.name,
+            sm_count=_positive(sms) or gpu.sm_count,
+            memory_bytes=_positive(memory) or gpu.memory_bytes,
+            compute_capability=(major, minor) if major > 0 else gpu.compute_capability,
+            # Here in kB/s and kHz.
+            bandwidth=bandwidth * 1e3 if bandwidth > 0 else gpu.bandwidth,
+            clock_hz=clock * 1e3 if clock > 0 else gpu.clock_hz,
+        )
     return found
+
+
+def _bus_of(value: object) -> int:
+    """The bus from a number or a location such as `0000:02:00.0`; -1 for neither."""
+    if isinstance(value, int):
+        return value
+    number = _bus_number(value)
+    return -1 if number is None else number
 
 
 def _known(text: object) -> str | None:

@@ -5,16 +5,24 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from traceanalyzer.cut import cut
 from traceanalyzer.ingest.nsys.device import DEVICE_TABLES, GRAPH_TRACE, KERNEL
+from traceanalyzer.ingest.nsys.events import pid_of, process_of
 from traceanalyzer.ingest.nsys.host import RUNTIME
 from traceanalyzer.ingest.nsys.nvtx import NVTX
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from traceanalyzer.ingest.nsys.about import About
     from traceanalyzer.ingest.nsys.database import Database
 
 _WARNING = 2
 """Lowest severity of `DIAGNOSTIC_EVENT` that is quoted: 1 is information, 2 a warning, 3 an error."""
+
+_ERROR = 3
 
 _MAX_QUOTED = 5
 _MAX_QUOTE = 200
@@ -36,12 +44,15 @@ _PRIVATE = re.compile(
     re.VERBOSE,
 )
 
+_QUEUES = re.compile(r"Launch|Mem[cC]py|Mem[sS]et")
+"""Names of calls that give the device work."""
+
 _SHORTEST_SECRET = 4
 """Values of environment variables shorter than this are left in quotes: they are words such as `on`."""
 
 
-def remarks(database: Database, about: About, *, there: float) -> list[str]:
-    """Notes on what was and was not collected, and what nsys itself reported."""
+def remarks(database: Database, about: About, *, there: float, processes: Collection[int] = ()) -> list[str]:
+    """Notes on what was collected or not, and what nsys reported; `processes` are keys of those with a trace."""
     notes = []
     if about.schema == (0, 0):
         notes.append("The export does not say which version of nsys wrote it; its tables are read by their columns")
@@ -58,14 +69,14 @@ def remarks(database: Database, about: About, *, there: float) -> list[str]:
             f"The database is damaged; of {', '.join(sorted(database.damaged))} only the rows before the damage "
             "were read"
         )
-    return notes + _diagnostics(database)
+    return notes + diagnostics(database, processes)
 
 
 def _missing(database: Database, about: About) -> list[str]:
     """One note for each kind of event that is not there, and why."""
     notes = []
     if not any(database.any_rows(table) for table in DEVICE_TABLES):
-        notes.append(_absence("GPU work", "CUDA", about.did_collect("Cuda"), "cuda"))
+        notes.append(_no_device_rows(database) or _absence("GPU work", "CUDA", about.did_collect("Cuda"), "cuda"))
     elif not database.any_rows(KERNEL):
         notes.append("The export has no kernels, only other GPU work")
     elif not database.any_rows(RUNTIME):
@@ -83,12 +94,32 @@ def _absence(what: str, kind: str, asked: bool | None, option: str) -> str:
     return f"No {what}: {kind} was not traced; record with nsys profile -t {option}"
 
 
-def _diagnostics(database: Database) -> list[str]:
-    """nsys's own warnings and errors, each distinct one once."""
-    columns: dict[str, int | bytes | None] = {"severity": 0, "text": None}
-    texts = dict.fromkeys(
-        str(text) for _, text in database.rows("DIAGNOSTIC_EVENT", columns, where=f"severity >= {_WARNING}")
+def _no_device_rows(database: Database) -> str:
+    """Why an export with calls that give the device work has none of it; empty without such calls."""
+    if not database.any_rows(RUNTIME):
+        return ""
+    ids, counts = np.unique(database.integers(RUNTIME, {"nameId": -1})["nameId"], return_counts=True)
+    names = database.texts(int(i) for i in ids if i >= 0)
+    calls = sum(n for i, n in zip(ids.tolist(), counts.tolist(), strict=True) if _QUEUES.search(names.get(i, "")))
+    if not calls:
+        return ""
+    return (
+        f"{calls:,} calls that launch or copy were recorded, but no GPU work: CUPTI's activity records are missing "
+        "(WSL, a driver newer than this nsys, another profiler attached); what the GPU did is not known"
     )
+
+
+def diagnostics(database: Database, processes: Collection[int] = ()) -> list[str]:
+    """nsys's own warnings and errors, each distinct one once; of other processes than `processes` errors alone."""
+    columns: dict[str, int | bytes | None] = {"severity": 0, "globalPid": 0, "text": None}
+    where, texts = f"severity >= {_WARNING}", dict[str, None]()
+    rows = [(int(s), int(o), str(t)) for s, o, t in database.rows("DIAGNOSTIC_EVENT", columns, where=where)]
+    for severity, owner, text in sorted(rows, key=lambda row: (-row[0], row[2], row[1])):
+        pid = pid_of(process_key_of(owner))
+        of_other = bool(processes) and pid > 0 and process_key_of(owner) not in processes
+        # Programs beside the one that was recorded have "no CUDA events": that says nothing of it.
+        if not of_other or severity >= _ERROR:
+            texts[f"(process {pid}) {text}" if of_other else text] = None
     if not texts:
         return []
     secrets = _secret_values(database)
@@ -101,6 +132,11 @@ def _diagnostics(database: Database) -> list[str]:
     return notes
 
 
+def process_key_of(owner: int) -> int:
+    """The process key of one global id."""
+    return int(process_of(np.array([owner], np.int64))[0])
+
+
 def _safe(text: str, secrets: re.Pattern[str] | None) -> str:
     """The message on one line, without paths, settings and values of the recorded environment."""
     line = " ".join(text.split())
@@ -109,7 +145,7 @@ def _safe(text: str, secrets: re.Pattern[str] | None) -> str:
     if secrets is not None:
         line = secrets.sub(_HIDDEN, line)
     line = _PRIVATE.sub(_HIDDEN, line)
-    return line if len(line) <= _MAX_QUOTE else line[: _MAX_QUOTE - 1] + "…"
+    return cut(line, _MAX_QUOTE)
 
 
 def _secret_values(database: Database) -> re.Pattern[str] | None:

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from traceanalyzer.errors import EmptyRecordingError, UnreadableInputError
 from traceanalyzer.ingest.nsys.database import Database, open_database
+from traceanalyzer.ingest.nsys.health import diagnostics
 from traceanalyzer.ingest.nsys.source import is_report, is_sqlite, sqlite_file
 from traceanalyzer.ingest.nsys.tables import Tables
 from traceanalyzer.ingest.nsys.trace import make_traces
@@ -22,6 +25,9 @@ if TYPE_CHECKING:
     from traceanalyzer.trace import Trace
 
 _TABLE_PREFIXES = ("CUPTI_ACTIVITY_KIND_", "TARGET_INFO_", "META_DATA_")
+_QUOTED = 2
+"""Of nsys's own messages, in one line of an error."""
+CUDA_BEGAN = "CUDA profiling initialization"
 _TABLES = ("NVTX_EVENTS", "OSRT_API", "ANALYSIS_DETAILS", "EXPORT_META_DATA", "PROCESSES")
 """A database with one of these, and with `StringIds`, is an nsys export. nvprof's has `StringTable`."""
 
@@ -44,8 +50,15 @@ def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Tr
             raise _damaged(path, there) if there < 1 else _foreign(path)
         tables = Tables.read(database, progress or _ignore)
         if not tables.processes():
-            raise _damaged(path, there) if database.damaged or there < 1 else _nothing(path, tables.about)
+            raise _damaged(path, there) if database.damaged or there < 1 else _nothing(path, tables.about, database)
         return make_traces(path, database, tables, there=there)
+
+
+def _cuda_began(database: Database) -> bool:
+    """Whether the profiler noted that a process initialised CUDA."""
+    rows = database.integers("PROFILER_OVERHEAD", {"nameId": -1})["nameId"]
+    names = database.texts(int(i) for i in np.unique(rows) if i >= 0)
+    return any(CUDA_BEGAN in name for name in names.values())
 
 
 def _ignore(share: float) -> None:
@@ -71,10 +84,15 @@ def _damaged(path: Path, there: float) -> UnreadableInputError:
     )
 
 
-def _nothing(path: Path, about: About) -> EmptyRecordingError:
+def _nothing(path: Path, about: About, database: Database) -> EmptyRecordingError:
     """Why there is no trace to be made of the export."""
-    if about.did_collect("Cuda"):
-        why = "CUDA was traced, but nothing used it while recording"
+    said = "; ".join(note.rstrip(".") for note in diagnostics(database)[:_QUOTED])
+    if said:
+        why = said
+    elif _cuda_began(database):
+        why = "a process initialised CUDA, but none of its calls were recorded (a driver newer than this nsys?)"
+    elif about.did_collect("Cuda"):
+        why = "CUDA was traced, but no call was recorded"
     else:
         why = "record with `nsys profile -t cuda,nvtx`"
     return EmptyRecordingError(f"{path}: the export holds no GPU work, CUDA calls or NVTX ranges; {why}")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from traceanalyzer.ingest.nsys.about import Gpus, gpus, mpi_ranks, process_names, thread_names
+from traceanalyzer.ingest.nsys.canonical import canonical
 from traceanalyzer.ingest.nsys.events import UNKNOWN, Events, pid_of
 from traceanalyzer.ingest.nsys.health import remarks
 from traceanalyzer.ingest.nsys.metrics import gpu_metrics, of_process
@@ -66,10 +67,14 @@ def make_traces(path: Path, database: Database, tables: Tables, *, there: float)
             skipped=tally.skipped,
             lost=tally.lost,
             clipped=tally.clipped,
-            notes=(*remarks(database, tables.about, there=there), *notes, *tally.notes),
+            notes=(
+                *remarks(database, tables.about, there=there, processes=list(processes)),
+                *notes,
+                *tally.notes,
+            ),
         ),
     )
-    return traces
+    return canonical(traces)
 
 
 def _processes(database: Database, tables: Tables, threads: ThreadNames) -> tuple[dict[int, Process], list[str]]:
@@ -79,6 +84,7 @@ def _processes(database: Database, tables: Tables, threads: ThreadNames) -> tupl
     ranks, world_size, notes = _ranks(database, tables, keys, threads)
     if left_out := tables.left_out():
         notes.append(f"{left_out} processes without GPU work are left out")
+    numbered = any("they are numbered" in note for note in notes)
     processes = {
         key: Process(
             pid=None if key == NOBODY else pid_of(key),
@@ -86,6 +92,7 @@ def _processes(database: Database, tables: Tables, threads: ThreadNames) -> tupl
             rank=ranks.get(key),
             world_size=world_size,
             host=tables.about.host,
+            numbered=numbered,
         )
         for key in keys
     }

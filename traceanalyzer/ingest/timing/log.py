@@ -76,7 +76,7 @@ def read_timing_log(
     Raises UnreadableInputError where no line says anything about steps, TraceAnalyzerError for a bad pattern.
     """
     forms = FORMATS if pattern is None else (pattern_format(pattern),)
-    with open_stream(path, progress) as stream:
+    with open_stream(path, progress, log=True) as stream:
         found = _parse(lines_of(pieces_of(stream), cut := _Cut()), forms, known=pattern is not None, cut=cut)
         found.truncated |= bool(stream.damage)
         damage = stream.damage

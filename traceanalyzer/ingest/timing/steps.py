@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.figures import NS_PER_S
 from traceanalyzer.trace import StepTimings
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
 MAX_STEP_S = 7 * 86_400.0
 """No step takes a week: a longer time is damaged."""
-_NS = 1e9
 CLOCK_DIGITS = 6
 """Finest digit of a log's clock; seconds since 1970 in a float are good to a quarter of a microsecond."""
 
@@ -138,7 +138,7 @@ def _column(values: Sequence[float | None]) -> F64:
 
 def _ns(seconds: F64) -> I64:
     known = np.isfinite(seconds) & (np.abs(seconds) <= 2 * MAX_STEP_S)
-    result: I64 = np.where(known, np.rint(np.where(known, seconds, 0.0) * _NS), -1).astype(np.int64)
+    result: I64 = np.where(known, np.rint(np.where(known, seconds, 0.0) * NS_PER_S), -1).astype(np.int64)
     return result
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from traceanalyzer.ingest.torch_log.facts import Break, Compilation, CompileLog, Span
-from traceanalyzer.ingest.torch_log.read import is_torch_log, read_logs
+from traceanalyzer.ingest.torch_log.read import is_log, logs_beside, read_logs
 
-__all__ = ["Break", "Compilation", "CompileLog", "Span", "is_torch_log", "read_logs"]
+__all__ = ["is_log", "logs_beside", "read_logs"]

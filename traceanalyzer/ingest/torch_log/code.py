@@ -10,7 +10,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from traceanalyzer.ingest.torch_log.facts import GraphCode, KernelCode
+from traceanalyzer.compile_log import GraphCode, KernelCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -28,6 +28,7 @@ _FRAGMENT_NODE = re.compile(r"^#\s+%(\w+)\b[^\n]{0,2000}?= call_", re.MULTILINE)
 _PATH = re.compile(r"# kernel path: (\S+)")
 _KERNEL = re.compile(r"^(?P<name>[A-Za-z_]\w*) = async_compile\.\w+\((?:'(?P<inner>\w+)')?", re.MULTILINE)
 _EXTERN = re.compile(r"^\s+(?:\w+ = )?((?:extern_kernels|torch\.ops|aten|fallback)\.[\w.]+)\(", re.MULTILINE)
+_LAUNCH = re.compile(r"^\s+(\w+)\.run\(", re.MULTILINE)
 _DIRECTION = re.compile(r"# AOT ID: \['\d+_(\w+)'\]")
 _FRAME = re.compile(r'File "([^"\n]+)", line (\d+)(?:, in [^\n]*\n\s*([^\n]*))?')
 _CALL = re.compile(
@@ -63,7 +64,9 @@ def read_code(code: str, lines: Iterable[Mapping[str, str]]) -> GraphCode:
     body = code[max(code.find("\ndef call("), code.find("def call(self"), 0) :]
     calls = {name.removesuffix(".run"): (sources, aten) for sources, aten, name in _CALL.findall(body)}
     kernels = tuple(_kernel(code, found, known, calls) for found in _KERNEL.finditer(code))
-    return GraphCode("", direction[1] if direction else "", kernels, tuple(_EXTERN.findall(body)))
+    names = {found["name"]: found["inner"] or found["name"] for found in _KERNEL.finditer(code)}
+    launches = tuple(names[name] for name in _LAUNCH.findall(body) if name in names)
+    return GraphCode("", direction[1] if direction else "", kernels, tuple(_EXTERN.findall(body)), launches)
 
 
 def _kernel(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from traceanalyzer.ingest.torch_log.facts import Break, Metrics
+from traceanalyzer.compile_log import Break, Metrics
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,19 +16,18 @@ MAX_TEXT = 2000
 """Characters kept of a reason."""
 _WHERE = re.compile(r"Graph break in user code at (.+?:\d+)\s*$", re.MULTILINE)
 _REASON = re.compile(r"(?:Graph Break )?Reason: *(.*)", re.DOTALL | re.IGNORECASE)
-_HINT = re.compile(r"^\s*Hint: *(.+)$", re.MULTILINE)
+_HINT = re.compile(r"^[^\S\n]*+Hint: *+(.+)$", re.MULTILINE)
 _SKIPPED = re.compile(r"Skipping (?:the |this )?(?:function|frame)|falling back to eager|Skipping frame", re.IGNORECASE)
 _PREAMBLE = re.compile(
-    r"^\s*(?:Failed to handle graph break gracefully\.[^\n]*|Encountered graph break[^\n]*|Graph break encountered:?|"
-    r"Graph break under[^\n]*)\s*$",
+    r"^[^\S\n]*+(?:Failed to handle graph break gracefully\.[^\n]*|Encountered graph break[^\n]*|"
+    r"Graph break encountered:?|"
+    r"Graph break under[^\n]*)[^\S\n]*$",
     re.MULTILINE,
 )
-_RESUMED = re.compile(r"torch_dynamo_resume_in_.*_at_(\d+)$")
 NOT_A_BREAK = re.compile(
     r"unspecial|tensorify|collective|autograd\.?grad|fake ?tensor|automatic dynamic", re.IGNORECASE
 )
 """Reasons for which dynamo traces a frame again without having broken its graph."""
-LIMIT = re.compile(r"(?:cache|recompile)[ _]?(?:size)?[ _]?limit|(?:Cache|Recompile)LimitExceeded", re.IGNORECASE)
 _CUDAGRAPHS = re.compile(r'"triton\.cudagraphs": *(true|false)')
 
 
@@ -53,12 +52,6 @@ def first_line(text: str) -> str:
 def breaks_of_restarts(reasons: Iterable[str]) -> list[Break]:
     """Graph breaks as logs before PyTorch 2.6 tell them: the reasons for which tracing began again."""
     return [Break(first_line(reason.strip("'\"")), "", False) for reason in reasons if not NOT_A_BREAK.search(reason)]
-
-
-def resumed_at(function: str) -> int | None:
-    """The line at which a function goes on after a graph break, of the name dynamo gives to what goes on."""
-    found = _RESUMED.search(function)
-    return int(found[1]) if found else None
 
 
 def read_metrics(kind: str, values: dict[str, Any]) -> Metrics | None:

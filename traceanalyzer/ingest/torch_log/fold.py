@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from traceanalyzer.compile_log import CacheEvent, Compilation, CompileLog, TritonKernel
 from traceanalyzer.ingest.torch_log.code import lines_of_stacks, node_lines, read_code, with_lines
+from traceanalyzer.ingest.torch_log.estimates import read_estimates
 from traceanalyzer.ingest.torch_log.explained import breaks_of_restarts, first_line, read_break, read_metrics
-from traceanalyzer.ingest.torch_log.facts import CacheEvent, Compilation, CompileLog, GraphCode, TritonKernel
 from traceanalyzer.ingest.torch_log.records import kind_of
 from traceanalyzer.ingest.torch_log.spans import SpanBuilder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from traceanalyzer.ingest.torch_log.facts import CacheLayer, CacheState
-    from traceanalyzer.ingest.torch_log.records import Counts, Record
+    from traceanalyzer.compile_log import CacheLayer, CacheState, Counts
+    from traceanalyzer.ingest.torch_log.records import Record
 
 LOGS_BREAKS = (2, 6)
 """PyTorch from here on has a record for each graph break."""
@@ -172,7 +174,7 @@ class Fold:
         places = [(compile_id, "post_grad"), (compile_id, first), (compile_id, "program")]
         code = read_code(text, [self._lines[place] for place in places if place in self._lines])
         key = self._key_before_code.pop(compile_id, "")
-        compilation.codes.append(_keyed(code, key))
+        compilation.codes.append(replace(code, key=key))
         self._lines.pop((compile_id, "post_grad"), None)
 
     def _cache(self, record: Record, layer: CacheLayer, state: CacheState) -> None:
@@ -189,7 +191,7 @@ class Fold:
             return
         open_codes = [place for place, code in enumerate(compilation.codes) if not code.key]
         if open_codes:
-            compilation.codes[open_codes[-1]] = _keyed(compilation.codes[open_codes[-1]], key)
+            compilation.codes[open_codes[-1]] = replace(compilation.codes[open_codes[-1]], key=key)
         else:
             self._key_before_code[record.compile_id] = key
 
@@ -245,11 +247,10 @@ class Fold:
         return self._now[named] if named in self._now else self._compilation(record)
 
     def _estimates(self, record: Record) -> None:
-        values = self._json(record)
-        operations = values.get("ops") if isinstance(values, dict) else None
-        for one in operations if isinstance(operations, list) else ():
-            if isinstance(one, dict) and isinstance(one.get("estimated_runtime_ns"), int | float):
-                self._compilation(record).estimates_ns[str(one.get("name", ""))] = float(one["estimated_runtime_ns"])
+        """Of the code that was written last."""
+        estimates, codes = read_estimates(self._json(record)), self._compilation(record).codes
+        if codes and not codes[-1].estimates:
+            codes[-1] = replace(codes[-1], estimates=estimates)
 
     def _collectives(self, record: Record) -> None:
         values = self._json(record)
@@ -278,13 +279,9 @@ class Fold:
 
 
 def _is_old(torch: str) -> bool:
-    """Whether a version of PyTorch does not log graph breaks by themselves; one that does not say its version may be."""
+    """Whether a version of PyTorch has no record of graph breaks; one that does not say its version may be old."""
     found = re.match(r"(\d+)\.(\d+)", torch)
     return found is None or (int(found[1]), int(found[2])) < LOGS_BREAKS
-
-
-def _keyed(code: GraphCode, key: str) -> GraphCode:
-    return GraphCode(key, code.direction, code.kernels, code.extern_calls)
 
 
 def _whole(value: object) -> int:

@@ -9,8 +9,8 @@ from traceanalyzer.ingest.torch_log.records import MAX_LINE_BYTES
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from traceanalyzer.compile_log import Counts
     from traceanalyzer.ingest.stream import ByteStream
-    from traceanalyzer.ingest.torch_log.records import Counts
 
 
 def lines(stream: ByteStream, counts: Counts) -> Iterator[bytes]:

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from traceanalyzer.errors import EmptyRecordingError, UnreadableInputError
-from traceanalyzer.ingest.stream import cannot_open, open_stream
+from traceanalyzer.compile_log import Counts
+from traceanalyzer.errors import EmptyRecordingError, TraceAnalyzerError, UnreadableInputError
+from traceanalyzer.ingest.stream import cannot_open, head_of, open_stream
 from traceanalyzer.ingest.torch_log.fold import WANTED, Fold
+from traceanalyzer.ingest.torch_log.fusion import MARK, read_fusion
 from traceanalyzer.ingest.torch_log.lines import lines
-from traceanalyzer.ingest.torch_log.records import Counts, records
+from traceanalyzer.ingest.torch_log.records import records
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+    from collections.abc import Callable, Iterable
 
-    from traceanalyzer.ingest.torch_log.facts import CompileLog
+    from traceanalyzer.compile_log import CompileLog, NotFused
     from traceanalyzer.ingest.torch_log.records import Record
 
 RECORD_IN_HEAD = re.compile(
     rb"^(?:\[[^\]\n]{1,64}\]: ?)?[VDIWEC]\d{4} \d\d:\d\d:\d\d\.\d{3,6} +\d+ *[^\]\n]{0,1000}?:\d+\] ?\{", re.MULTILINE
 )
 """A line that only a structured log has."""
+FOLDER = "compile"
+"""Of a capture; see `collect.compile_log`."""
 MAX_FILES = 4096
 """Files read of a folder."""
 _RANK = re.compile(r"rank[_.-]?(\d+)")
@@ -39,19 +43,67 @@ def read_logs(path: Path, progress: Callable[[float], None] | None = None) -> li
 
     Raises UnreadableInputError (no such file, no log), EmptyRecordingError (nothing in it can be read).
     """
-    files = log_files(path)
+    files = _log_files(path)
     found = [log for file in files for log in _read(file, progress)]
     if not found:
         raise EmptyRecordingError(
             f"{path}: no record of torch.compile in it; set TORCH_TRACE to a folder and run again"
         )
+    found = _with_fusion(found, path) if path.is_dir() else found
     return sorted(found, key=lambda log: (log.rank is None, log.rank or 0, log.path))
 
 
-def log_files(path: Path) -> list[Path]:
+def _with_fusion(logs: list[CompileLog], folder: Path) -> list[CompileLog]:
+    """The logs with what text beside them (TORCH_LOGS=+fusion, TORCH_LOGS_OUT) says of fusion: of the rank in the name
+    of its file, or of the only one that there is."""
+    texts = [file for file in sorted(folder.iterdir())[:MAX_FILES] if file.is_file() and MARK in _head(file)]
+    ranks = {log.rank for log in logs}
+    for file in texts:
+        rank = _rank_of_name(file)
+        if rank is None and len(ranks) > 1:
+            continue
+        with open_stream(file) as stream:
+            pairs = tuple(read_fusion(lines(stream, Counts())))
+        logs = [
+            replace(log, not_fused=(*(log.not_fused or ()), *pairs))
+            if rank is None or log.rank in (rank, None)
+            else log
+            for log in logs
+        ]
+    return logs
+
+
+def _left_apart(log: CompileLog, pairs: tuple[NotFused, ...]) -> CompileLog:
+    return replace(log, not_fused=(*(log.not_fused or ()), *pairs))
+
+
+def _head(file: Path) -> bytes:
+    try:
+        return head_of(file)
+    except UnreadableInputError:
+        return b""
+
+
+def _rank_of_name(file: Path) -> int | None:
+    named = _RANK.search(file.name)
+    return int(named[1]) if named else None
+
+
+def logs_beside(recordings: Iterable[str]) -> list[CompileLog]:
+    """The logs in the capture that recordings are of, the first folder of them that can be read; none without one."""
+    for folder in dict.fromkeys(Path(recording).parent / FOLDER for recording in recordings):
+        if folder.is_dir():
+            try:
+                return read_logs(folder)
+            except TraceAnalyzerError:
+                continue
+    return []
+
+
+def _log_files(path: Path) -> list[Path]:
     """The logs in a folder, or the log itself. Raises UnreadableInputError."""
     if not path.is_dir():
-        if not _is_log(path):
+        if not is_log(path):
             raise UnreadableInputError(
                 f"{path}: not a structured log of torch.compile; give what TORCH_TRACE=FOLDER wrote, or its folder"
             )
@@ -69,12 +121,13 @@ def log_files(path: Path) -> list[Path]:
 
 def _may_be_log(path: Path) -> bool:
     try:
-        return _is_log(path)
+        return is_log(path)
     except UnreadableInputError:
         return False
 
 
-def _is_log(path: Path) -> bool:
+def is_log(path: Path) -> bool:
+    """Whether a file is a structured log of torch.compile. Raises UnreadableInputError where it cannot be opened."""
     with open_stream(path) as stream:
         return is_torch_log(stream.read())
 
@@ -116,8 +169,7 @@ class _Processes:
 
 def _read(path: Path, progress: Callable[[float], None] | None) -> list[CompileLog]:
     """The processes of a file: one, or one for each rank that writes into it."""
-    named = _RANK.search(path.name)
-    processes = _Processes(str(path), int(named[1]) if named else None)
+    processes = _Processes(str(path), _rank_of_name(path))
     counts = Counts()
     with open_stream(path, progress) as stream:
         for record in records(lines(stream, counts), WANTED, counts):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,8 @@ import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+    from traceanalyzer.compile_log import Counts
 
 MAX_LINE_BYTES = 32 << 20
 """A longer line is cut: whole graphs are tens of megabytes of payload, but spread over lines."""
@@ -64,25 +66,6 @@ class Record:
         """How often dynamo had begun again when it was written."""
         value = self.envelope.get("attempt")
         return value if isinstance(value, int) else 0
-
-
-@dataclass
-class Counts:
-    """What was in the file, good and bad."""
-
-    records: int = 0
-    lines: int = 0
-    payload_bytes: int = 0
-    unreadable: int = 0
-    """Lines that look like records but whose JSON cannot be read."""
-    stray_lines: int = 0
-    """Lines that are neither a record nor part of a payload: what the program itself wrote."""
-    damaged_payloads: int = 0
-    """Payloads that are not what their record's MD5 says: cut off, or mixed with other text."""
-    shortened: int = 0
-    """Lines and payloads longer than what is kept of one."""
-    unknown: dict[str, int] = field(default_factory=dict)
-    """Records of kinds that say nothing here, by kind."""
 
 
 @dataclass

@@ -8,11 +8,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.roofline.op_models import Precision
+from traceanalyzer.report.timeline.compile_spans import compile_spans
 from traceanalyzer.report.timeline.memory_tracks import MemoryTrack, memory_tracks
 from traceanalyzer.report.timeline.step_timeline import step_timeline
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from traceanalyzer.analysis.measure import Measurements
+    from traceanalyzer.compile_log import CompileLog
     from traceanalyzer.report.timeline.lanes import Timeline
 
 TERA = 1e12
@@ -39,9 +43,9 @@ class Details:
     ceilings: Ceilings | None = None
 
     @classmethod
-    def of(cls, m: Measurements) -> Details:
-        """The details of the rank that the report speaks of."""
-        return cls(step_timeline(m), memory_tracks(m.trace.memory_events), _ceilings(m))
+    def of(cls, m: Measurements, logs: Sequence[CompileLog] = ()) -> Details:
+        """The details of the rank that the report speaks of; `logs` are of torch.compile."""
+        return cls(step_timeline(m, compile_spans(logs, m.trace)), memory_tracks(m.trace.memory_events), _ceilings(m))
 
 
 def _ceilings(m: Measurements) -> Ceilings | None:

@@ -6,9 +6,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from traceanalyzer.analysis.memory.measure import measured as measure_memory
+from traceanalyzer.analysis.tables.phases import phase_stats
 from traceanalyzer.diagnosis.memory import findings_of, recommendations_of
 from traceanalyzer.report.format import figure
 from traceanalyzer.report.memory.model import MemoryReport, compared
+from traceanalyzer.selection import measured
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.memory.measure import MemoryOfDevice
@@ -83,9 +85,6 @@ def _of_trace(run: Run | None) -> tuple[float | None, float | None, dict[int, in
     """Step time and the forward pass's GPU time, ms, and the bytes of each GPU, where the run has them."""
     if run is None:
         return None, None, {}
-    from traceanalyzer.analysis.tables.phases import phase_stats
-    from traceanalyzer.selection import measured
-
     capacity = {
         device.id: device.memory_bytes for trace in run.traces for device in trace.devices if device.memory_bytes
     }

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from traceanalyzer.report.grid import make_grid
+from traceanalyzer.report.markdown_text import cell, grid_table, prose
 from traceanalyzer.report.memory.document import sections_of
+from traceanalyzer.report.terminal_text import INDENT, Page
 
 if TYPE_CHECKING:
     from traceanalyzer.report.memory.model import MemoryReport
@@ -13,8 +15,6 @@ if TYPE_CHECKING:
 
 def render_terminal(report: MemoryReport, width: int = 80, colour: bool = False) -> str:
     """The report as text `width` columns wide."""
-    from traceanalyzer.report.terminal_text import INDENT, Page
-
     page = Page(width, colour)
     for section in sections_of(report):
         page.heading(section.title)
@@ -33,8 +33,6 @@ def render_terminal(report: MemoryReport, width: int = 80, colour: bool = False)
 
 def render_markdown(report: MemoryReport) -> str:
     """The report as Markdown."""
-    from traceanalyzer.report.markdown_text import cell, grid_table, prose
-
     lines: list[str] = []
     for section in sections_of(report):
         lines += ["", f"## {prose(section.title)}", ""]

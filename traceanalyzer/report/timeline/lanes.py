@@ -41,6 +41,8 @@ class Category(enum.IntEnum):
     PATH_HOST = 18
     PATH_PROFILER = 19
     PATH_OTHER = 20
+    COMPILE = 21
+    """Work of torch.compile, from its log."""
 
     @property
     def label(self) -> str:

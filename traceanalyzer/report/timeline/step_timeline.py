@@ -15,6 +15,7 @@ from traceanalyzer.analysis.causes.gaps import IdleCause
 from traceanalyzer.analysis.names.kernel_names import short_name
 from traceanalyzer.analysis.tables.gap_rows import detail
 from traceanalyzer.analysis.tables.path_rows import segment_names
+from traceanalyzer.cut import cut
 from traceanalyzer.report.timeline.lanes import Category, Events, Lane, Shown, Timeline
 from traceanalyzer.trace import RangeKind
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from traceanalyzer.analysis.measure import Measurements
     from traceanalyzer.analysis.time.steps import Steps
+    from traceanalyzer.report.timeline.compile_spans import CompileSpans
     from traceanalyzer.trace import I64, Bool
 
 MAX_DEVICE_OPS, MAX_GAPS, MAX_HOST_EVENTS = 8_000, 4_000, 10_000
@@ -51,11 +53,12 @@ def representative(steps: Steps) -> int:
     return steps.warmup + int(np.abs(time - np.median(time)).argmin())
 
 
-def step_timeline(m: Measurements) -> Timeline | None:
-    """The timeline of the representative step; None where neither host nor device was recorded event by event."""
+def step_timeline(m: Measurements, compiling: CompileSpans | None = None) -> Timeline | None:
+    """The timeline of the representative step; None where neither host nor device was recorded event by event.
+    `compiling` is drawn where the step has some."""
     if not len(m.trace.device_ops) and not len(m.tree.start):
         return None
-    drawing = _Drawing(m, representative(m.steps))
+    drawing = _Drawing(m, representative(m.steps), compiling)
     parts = [part for draw in LANES for part in draw(drawing)]
     return drawing.timeline(parts)
 
@@ -75,9 +78,9 @@ class _Part:
 class _Drawing:
     """The step being drawn: its window, and the lanes and counts met so far."""
 
-    def __init__(self, m: Measurements, step: int) -> None:
+    def __init__(self, m: Measurements, step: int, compiling: CompileSpans | None = None) -> None:
         steps = m.steps
-        self.m, self.step = m, step
+        self.m, self.step, self.compiling = m, step, compiling
         self.window = (int(steps.start[step]), int(steps.end[step]))
         self.extent = (
             min(self.window[0], int(steps.host_start[step])),
@@ -141,11 +144,7 @@ def _coded(texts: list[str]) -> tuple[list[str], I64]:
 
 
 def _name(text: str | None) -> str:
-    return _cut(text) if text else "(no name)"
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= MAX_NAME else text[: MAX_NAME - 1] + "…"
+    return cut(text, MAX_NAME) if text else "(no name)"
 
 
 def _critical_path(d: _Drawing) -> Iterator[_Part]:
@@ -187,7 +186,7 @@ def _gaps(d: _Drawing) -> Iterator[_Part]:
             start=gaps.start[here],
             end=gaps.end[here],
             name=[f"idle: {IdleCause(cause).label}" for cause in gaps.cause[here].tolist()],
-            detail=[_cut(detail(d.m, gaps, row)) if row in explained else "" for row in here.tolist()],
+            detail=[cut(detail(d.m, gaps, row), MAX_NAME) if row in explained else "" for row in here.tolist()],
         )
 
 
@@ -212,7 +211,7 @@ def _streams(d: _Drawing) -> Iterator[_Part]:
             start=ops.start[here],
             end=ops.end[here],
             name=[_name(short[name]) for name in full],
-            detail=[_cut(name) if short[name] != name else "" for name in full],
+            detail=[cut(name, MAX_NAME) if short[name] != name else "" for name in full],
         )
 
 
@@ -242,6 +241,26 @@ def _threads(d: _Drawing) -> Iterator[_Part]:
         )
 
 
+def _compiling(d: _Drawing) -> Iterator[_Part]:
+    """Compile work, nested."""
+    spans = d.compiling
+    if spans is None:
+        return
+    shallow = np.flatnonzero(spans.depth < MAX_DEPTH)
+    rows = d.longest("pieces of compile work", shallow, spans.start, spans.end, MAX_HOST_EVENTS)
+    if not len(rows):
+        return
+    depth = spans.depth[rows]
+    yield _Part(
+        lane=d.add_lanes("torch.compile", int(depth.max()) + 1) + depth,
+        category=np.full(len(rows), int(Category.COMPILE)),
+        start=spans.start[rows],
+        end=spans.end[rows],
+        name=[_name(spans.name[row]) for row in rows.tolist()],
+        detail=[cut(spans.detail[row], MAX_NAME) for row in rows.tolist()],
+    )
+
+
 def _host_categories(d: _Drawing, rows: I64) -> I64:
     tree = d.m.tree
     result = np.full(len(rows), int(Category.OPERATOR))
@@ -256,8 +275,8 @@ def _thread_title(d: _Drawing, thread: int) -> str:
     known = d.m.trace.threads[thread] if 0 <= thread < len(d.m.trace.threads) else None
     if known is None:
         return "host thread"
-    return _cut(known.name if known.tid in known.name else f"thread {known.tid} {known.name}".strip())
+    return cut(known.name if known.tid in known.name else f"thread {known.tid} {known.name}".strip(), MAX_NAME)
 
 
-LANES = (_critical_path, _gaps, _streams, _threads)
+LANES = (_critical_path, _gaps, _streams, _threads, _compiling)
 """What is drawn, from the top."""

@@ -50,3 +50,20 @@ def test_a_call_without_inputs_has_no_model(name):
     assert model is not None
     with pytest.raises((UnmodelledError, IndexError)):
         work(name)
+
+
+def test_a_bag_of_embeddings_reads_its_rows_and_writes_one_for_each_bag():
+    found = work("aten::_embedding_bag", [100, 8], ([20], "long int"), ([5], "long int"))
+    assert found == (20 * 8, (20 + 5) * 8 + (20 * 8 + 5 * 8) * 4, Precision.FP32)
+    few = work("aten::_embedding_bag", [10, 8], ([20], "long int"), ([5], "long int"))
+    assert few.bytes == (20 + 5) * 8 + (10 * 8 + 5 * 8) * 4
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_the_backward_pass_of_a_convolution_makes_the_gradients_that_its_mask_names(bias: bool):
+    image, filters = 2 * 4 * 6 * 6, 8 * 4 * 3 * 3
+    result = 2 * 8 * 4 * 4
+    arguments = ["[8]", "[1, 1]", "[0, 0]", "[1, 1]", "False", "[0, 0]", "1", f"[True, True, {bias}]"]
+    found = work("aten::convolution_backward", [2, 8, 4, 4], [2, 4, 6, 6], [8, 4, 3, 3], *arguments)
+    assert found.flops == 2 * 2 * result * (filters // 8)
+    assert found.bytes == (result + 2 * image + 2 * filters + 8 * bias) * 4

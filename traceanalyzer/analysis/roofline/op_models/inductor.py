@@ -10,36 +10,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from traceanalyzer.analysis.roofline.kernel_tables import kernel_tables
 from traceanalyzer.analysis.roofline.op_models.call import UnmodelledError, Work, read
 from traceanalyzer.analysis.roofline.op_models.tensors import promoted
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.roofline.op_models.call import Call
 
-OPERATOR_FLOPS = {
-    "native_layer_norm_backward": 13,
-    "native_layer_norm": 8,
-    "native_batch_norm_backward": 13,
-    "_native_batch_norm_legit_functional": 8,
-    "native_group_norm": 8,
-    "_log_softmax_backward_data": 4,
-    "_softmax_backward_data": 4,
-    "_log_softmax": 5,
-    "_softmax": 5,
-    "gelu_backward": 14,
-    "gelu": 8,
-    "silu_backward": 6,
-    "silu": 4,
-    "sigmoid": 3,
-    "addcmul": 3,
-    "addcdiv": 3,
-    "lerp": 3,
-    "var_mean": 4,
-    **dict.fromkeys(("add", "sub", "mul", "div", "pow", "sqrt", "rsqrt", "exp", "log", "reciprocal", "neg", "abs"), 1),
-    **dict.fromkeys(("tanh", "erf", "cos", "sin", "relu", "maximum", "minimum", "native_dropout"), 1),
-    **dict.fromkeys(("sum", "mean", "cumsum", "amax", "amin", "max", "min"), 1),
-    **dict.fromkeys(("sigmoid_backward", "tanh_backward", "threshold_backward"), 1),
-}
+OPERATOR_FLOPS = kernel_tables().operator_flops
 """FLOPs an element of the operators that names are made of; views, casts and look-ups have none."""
 
 _OPERATORS = re.compile("|".join(sorted((re.escape(name) for name in OPERATOR_FLOPS), key=len, reverse=True)))

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups
-from traceanalyzer.analysis.joined.ancestors import outermost
 from traceanalyzer.analysis.roofline.op_models.call import Call, Link, UnmodelledError, Work
 from traceanalyzer.analysis.roofline.op_models.kernel_types import element_type
 from traceanalyzer.analysis.roofline.op_models.left_out import ON_PARAMETERS, parameters_of
@@ -203,7 +202,7 @@ def _cover(joined: Joined, flops: F64, composite: Bool) -> tuple[Bool, I64]:
     here = np.append(flops, NAN)[row]
     working = np.isfinite(here) & ~np.append(composite, False)[row]
     whole = np.isfinite(here) & ~working & ~_done_below(joined, np.where(working, here, 0.0), working, here)
-    covering = outermost(tree, working | whole)
+    covering = tree.outermost(working | whole)
     counts = np.zeros(len(flops), np.bool_)
     counts[tree.row[np.flatnonzero(covering == np.arange(len(covering)))]] = True
     of_device_op = np.full(len(joined.trace.device_ops), -1, np.int64)

@@ -1,0 +1,59 @@
+"""Advice speaks the language of the program: PyTorch's only where PyTorch is to be seen."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.analysis.build import TraceBuilder
+from traceanalyzer.analysis.joined.framework import Framework, framework
+from traceanalyzer.analysis.names.pytorch import FRAMEWORK
+from traceanalyzer.diagnosis.words import CUDA, JAX, PYTORCH_WORDS, in_words_of
+from traceanalyzer.ingest import load
+from traceanalyzer.report.build import build_report
+from traceanalyzer.trace import Run
+
+SAMPLES = sorted((Path(__file__).resolve().parents[2] / "sample_traces").glob("*/"))
+RECORDED = [path for path in SAMPLES if not path.name.startswith("timing")]
+
+
+@pytest.mark.parametrize("path", RECORDED, ids=lambda p: p.name)
+def test_without_pytorchs_names_there_is_no_advice_for_pytorch(path: Path) -> None:
+    run = load([path])
+    traces = []
+    for trace in run.traces:
+        strings = [f"f{i}" if FRAMEWORK.search(text) else text for i, text in enumerate(trace.strings)]
+        traces.append(replace(trace, strings=strings))
+        assert framework(traces[-1]) is Framework.CUDA
+    report = build_report(Run(tuple(traces)))
+    said = [
+        *(text for advice in report.recommendations for text in (advice.action, advice.basis)),
+        *(finding.title for finding in report.findings),
+        *report.notes,
+        report.summary.headline,
+    ]
+    assert [text for text in said if PYTORCH_WORDS.search(text)] == []
+
+
+def test_words_for_others_have_none_of_pytorchs() -> None:
+    assert [text for text in (*CUDA.values(), *JAX.values()) if PYTORCH_WORDS.search(text)] == []
+
+
+def test_each_framework_is_known_by_its_names() -> None:
+    def of(name: str) -> Framework:
+        return framework(TraceBuilder().kernel(name, 0, 1).build())
+
+    assert of("void at::native::vectorized_elementwise_kernel<4, ...>") is Framework.PYTORCH
+    assert of("triton_poi_fused_add_0") is Framework.PYTORCH
+    assert of("saxpy(double*, double*)") is Framework.CUDA
+    jax = TraceBuilder().kernel("loop_add_fusion", 0, 1).annotation("XlaModule:#hlo_module=jit_step#", 0, 1)
+    assert framework(jax.build()) is Framework.JAX
+
+
+def test_advice_without_a_counterpart_is_left_out() -> None:
+    assert in_words_of(Framework.CUDA, "no-such-rule", "Use torch.compile.") is None
+    assert in_words_of(Framework.CUDA, "no-such-rule", "Use larger messages.") == "Use larger messages."
+    assert in_words_of(Framework.PYTORCH, "launch-bound", "Use torch.compile.") == "Use torch.compile."
+    assert in_words_of(Framework.JAX, "host-waits", "Drop .item().") == JAX["host-waits"]

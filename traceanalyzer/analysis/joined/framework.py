@@ -1,0 +1,34 @@
+"""Which framework the recorded program used, from the names that it left: advice is given in its words."""
+
+from __future__ import annotations
+
+import enum
+import re
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.names.pytorch import FRAMEWORK
+
+if TYPE_CHECKING:
+    from traceanalyzer.trace import Trace
+
+_JAX = re.compile(r"^(Xla(Module|Launch)|Thunk:|TSL:|PjRt|PjitFunction|jit_|command_buffer::)|hlo_(op|module)|\bjit\(")
+
+
+class Framework(enum.Enum):
+    """What a program is written in, as far as advice depends on it."""
+
+    PYTORCH = "PyTorch"
+    JAX = "JAX"
+    CUDA = "CUDA"
+    """No framework to be seen: CUDA's own words."""
+
+
+def framework(trace: Trace) -> Framework:
+    """The framework; names of kernels, ranges and calls are the only evidence."""
+    codes = [np.unique(table.name) for table in (trace.device_ops, trace.host_ranges, trace.device_ranges)]
+    names = [trace.strings[code] for code in np.unique(np.concatenate(codes)).tolist() if code >= 0]
+    if any(map(FRAMEWORK.search, names)):
+        return Framework.PYTORCH
+    return Framework.JAX if any(map(_JAX.search, names)) else Framework.CUDA

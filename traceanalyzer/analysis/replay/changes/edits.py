@@ -1,0 +1,111 @@
+"""Small changes of a tape that scenarios are made of."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.intervals import measure
+from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.causes.dependencies import Dependencies
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from traceanalyzer.analysis.algebra.intervals import IntervalSet
+    from traceanalyzer.analysis.replay.tape import Tape
+    from traceanalyzer.trace import F64, I32, I64, Bool
+
+    Change = Callable[[Tape], Tape | None]
+    """Makes another tape of a tape; None where the recording does not say what it needs."""
+
+
+def without(tape: Tape, ops: Bool) -> Tape:
+    """The ops take no time and leave no gap; what is ordered by them stays so."""
+    zero: I64 = np.zeros_like(tape.duration)
+    return replace(
+        tape,
+        duration=np.where(ops, zero, tape.duration),
+        alone=np.where(ops, zero, tape.alone),
+        gap=np.where(ops, zero, tape.gap),
+        latency=np.where(ops, zero, tape.latency),
+    )
+
+
+def without_launches(tape: Tape, ops: Bool) -> Tape:
+    """The ops are gone, and so is what the host did to launch them, and its waits for them."""
+    alone = events_of(tape, ops) & ~events_of(tape, ~ops)
+    return without_dispatch(without(tape, ops), alone)
+
+
+def without_dispatch(tape: Tape, events: Bool) -> Tape:
+    """The host does nothing before these events but what is work of its own, and waits at none of them."""
+    dispatch = np.where(events, 0, tape.dispatch)
+    return replace(tape, dispatch=dispatch, reading=np.minimum(tape.reading, dispatch), waits=tape.waits & ~events)
+
+
+def events_of(tape: Tape, ops: Bool) -> Bool:
+    """Which events launch any of these ops."""
+    result = np.zeros(len(tape.dispatch), bool)
+    result[tape.event[ops]] = True
+    return result
+
+
+def retimed(tape: Tape, duration: I64 | F64) -> Tape:
+    """The ops take these times, ns; what they would take alone changes in proportion."""
+    ratio = np.divide(duration, tape.duration, out=np.ones(len(duration)), where=tape.duration > 0)
+    times: I64 = np.rint(duration).astype(np.int64)
+    return replace(tape, duration=times, alone=np.where(ratio == 1.0, tape.alone, tape.alone * ratio).astype(np.int64))
+
+
+def on_own_stream(tape: Tape, ops: Bool) -> Tape:
+    """The ops run on a stream of their own, wait for nothing of another stream, and nothing waits for them."""
+    own: I32 = np.where(ops, int(tape.stream.max(initial=0)) + 1, tape.stream).astype(np.int32)
+    on, also = tape.dependencies.on, tape.dependencies.also_on
+    freed = Dependencies(
+        np.where(ops | _any_of(ops, on), -1, on), tape.dependencies.delay, np.where(ops | _any_of(ops, also), -1, also)
+    )
+    return replace(tape, stream=own, dependencies=freed)
+
+
+def _any_of(ops: Bool, others: I64) -> Bool:
+    """Which entries name one of these ops."""
+    result: Bool = (others >= 0) & ops[np.maximum(others, 0)]
+    return result
+
+
+def before_events(tape: Tape, intervals: IntervalSet) -> I64:
+    """How much of these intervals of the host's time lies before each event and after the one before it, ns."""
+    called = tape.source.trace.api_calls.start[tape.call]
+    return measure(intervals, np.append(called[:1], called[:-1]), called)
+
+
+def nodes(tape: Tape) -> I64:
+    """For each event the node of the host tree that its API call is."""
+    tree = tape.source.tree
+    result: I64 = tree.node_of_call[tape.call]
+    return result
+
+
+def step_of_event(tape: Tape) -> I32:
+    """For each event the step that the ops launched by it, or else by the next that launches any, belong to."""
+    launching, first = np.unique(tape.event, return_index=True)
+    steps = tape.source.steps.of_op[tape.row[first]]
+    position = np.minimum(np.searchsorted(launching, np.arange(len(tape.dispatch))), len(launching) - 1)
+    result: I32 = steps[position]
+    return result
+
+
+def launched_within(tape: Tape, names: Bool) -> Bool:
+    """Ops launched inside a host range with one of these names (mask over `Trace.strings`)."""
+    tree, trace = tape.source.tree, tape.source.trace
+    inside = tree.of_ranges(names[trace.host_ranges.name], False)
+    result: Bool = (tree.innermost(inside)[nodes(tape)] >= 0)[tape.event]
+    return result
+
+
+def in_optimizer(tape: Tape) -> Bool:
+    """Ops launched by an optimizer's step, which keeps its own format and is not part of the model."""
+    return launched_within(tape, texts_where(tape.source.trace.strings, lambda text: text.startswith("Optimizer.")))

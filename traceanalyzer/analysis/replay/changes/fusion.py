@@ -1,0 +1,172 @@
+"""Fewer passes: runs of kernels that work on the same data as one kernel each.
+
+A fused kernel moves what the one with the most traffic among them moves, at the best rate that any of them reached, and
+still has all of their arithmetic to issue. A reduction's row is read once more, mostly from cache.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.groups.passes import largest_operands, split_by_size
+from traceanalyzer.analysis.replay.changes.edits import in_optimizer, without_launches
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from traceanalyzer.analysis.replay.tape import Tape
+    from traceanalyzer.trace import F64, I64, Bool
+
+ELEMENTWISE = ("elementwise",)
+REDUCING = ("normalisation", "softmax", "reduction", "loss")
+"""Those that need all of a row before they can go on."""
+COMPILED_PREFIX = "triton_"
+"""Kernels of torch.compile: what could be merged has been."""
+REREAD_SHARE = 0.75
+"""Of a reduction's time that is left in a fused kernel: its row is read once more, from cache (half of the time) where
+it fits, else from memory (all of it)."""
+SLOTS_PER_OPERATION = 3.0
+"""Issue slots that one elementwise operation takes for an element in a fused kernel, where loads, stores and indices
+are shared (tanh, division and powers take more, products less; a GELU of 60 of them was measured at 3.5)."""
+NS = 1e9
+LEAST_KERNEL_NS = 1_500
+"""A kernel takes at least this long, whatever it does."""
+
+
+class Reading(Enum):
+    """How much fusing brings."""
+
+    HOPEFUL = 0
+    USUAL = 1
+    CAUTIOUS = 2
+    """A fused kernel takes as long as the longest of its run, and what reductions among the others take."""
+
+
+@dataclass(frozen=True, eq=False)
+class Runs:
+    """Ops that follow each other on a stream, to be one kernel each: for each op of a tape its run."""
+
+    number: I64
+    """-1 outside of all; numbered by their first op."""
+    first: I64
+    """Index of each run's first op, which stays."""
+
+    @property
+    def gone(self) -> Bool:
+        """Ops that are merged into the first of their run."""
+        result: Bool = self.number >= 0
+        result[self.first] = False
+        return result
+
+
+def elementwise_fused(tape: Tape) -> Tape | None:
+    """Each run of elementwise kernels is one; None without any."""
+    return fused(tape, ELEMENTWISE, Reading.USUAL)
+
+
+def launches_fused(tape: Tape) -> Tape | None:
+    """The same where one kernel takes as long as all of the run: only launches are saved."""
+    runs = find_runs(tape, ELEMENTWISE)
+    if not len(runs.first):
+        return None
+    return _collapsed(tape, runs, _per_run(np.add, runs, tape.duration))
+
+
+def fusing(classes: tuple[str, ...], reading: Reading) -> Callable[[Tape], Tape | None]:
+    """The change that fuses runs of these classes."""
+    return lambda tape: fused(tape, classes, reading)
+
+
+def fused(tape: Tape, classes: tuple[str, ...], reading: Reading) -> Tape | None:
+    """Each run of kernels of these classes on the same data is one kernel; None without any."""
+    runs = find_runs(tape, classes)
+    if not len(runs.first):
+        return None
+    return _collapsed(tape, runs, _fused_times(tape, runs, reading))
+
+
+def find_runs(tape: Tape, classes: tuple[str, ...]) -> Runs:
+    """Runs of at least two ops of these classes: launched one after the other in the same step and on the same stream,
+    without a wait or other work of the host between them, waiting for nothing else, on operands of one size."""
+    source = tape.source
+    wanted = np.isin(source.op_class, [source.classes.index(name) for name in classes])[tape.row]
+    compiled = texts_where(source.trace.strings, lambda text: text.startswith(COMPILED_PREFIX))
+    wanted &= ~compiled[source.trace.device_ops.name[tape.row]]
+    wanted &= ~in_optimizer(tape)
+    follows = _follow(tape) & wanted
+    follows[1:] &= wanted[:-1]
+    number = np.where(wanted, np.cumsum(wanted & ~follows) - 1, -1)
+    return _numbered(split_by_size(number, largest_operands(source)[tape.row])[0])
+
+
+def _follow(tape: Tape) -> Bool:
+    """Which ops come right after the one before them."""
+    event, step = tape.event, tape.source.steps.of_op[tape.row]
+    result: Bool = (np.diff(event, prepend=-2) <= 1) & ~tape.waits[event]
+    result &= (tape.work[event] == 0) & (tape.loading[event] == 0)
+    result[1:] &= (tape.stream[1:] == tape.stream[:-1]) & (step[1:] == step[:-1])
+    result[:1] = False
+    result &= (tape.dependencies.on < 0) & (tape.dependencies.also_on < 0)
+    return result
+
+
+def _numbered(number: I64) -> Runs:
+    """Runs of one op are none."""
+    count = np.bincount(number[number >= 0], minlength=1)
+    number = np.where((number >= 0) & (np.append(count, 0)[number] > 1), number, -1)
+    inside = np.flatnonzero(number >= 0)
+    _, first, again = np.unique(number[inside], return_index=True, return_inverse=True)
+    result = number.copy()
+    result[inside] = again
+    return Runs(result, inside[first])
+
+
+def _fused_times(tape: Tape, runs: Runs, reading: Reading) -> F64:
+    """What each run takes as one kernel, ns."""
+    rated, time = tape.source, tape.duration.astype(np.float64)
+    reducing = np.isin(rated.op_class, [rated.classes.index(name) for name in REDUCING])[tape.row]
+    longest = _per_run(np.maximum, runs, time)
+    is_longest = (runs.number >= 0) & (time == longest[runs.number])
+    again = _per_run(np.add, runs, np.where(reducing & ~is_longest, time * REREAD_SHARE, 0.0))
+    arithmetic = _arithmetic(tape, runs)
+    if reading is Reading.CAUTIOUS:
+        return np.maximum(longest + again, arithmetic)
+    traffic = rated.roofline.expected[tape.row]
+    rate = np.where(traffic > 0, traffic / np.maximum(time, 1), 0.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        moved = _per_run(np.fmax, runs, traffic) / _per_run(np.fmax, runs, rate)
+    moved = np.where(np.isfinite(moved), np.minimum(moved, longest), longest)
+    return np.maximum(np.maximum(moved, arithmetic) + (again if reading is Reading.USUAL else 0), LEAST_KERNEL_NS)
+
+
+def _arithmetic(tape: Tape, runs: Runs) -> F64:
+    """Least time to issue the instructions of each run as one kernel, ns; 0 where the GPU or the work is not known."""
+    rated = tape.source
+    operations = _per_run(np.add, runs, np.nan_to_num(rated.roofline.flops[tape.row]))
+    rate = rated.limit("issue_rate")[tape.row[runs.first]]
+    result: F64 = np.nan_to_num(operations * SLOTS_PER_OPERATION / rate * NS)
+    return result
+
+
+def _per_run(over: np.ufunc, runs: Runs, values: F64 | I64) -> F64:
+    """A figure of each run from those of its ops."""
+    inside = np.flatnonzero(runs.number >= 0)
+    order = inside[np.argsort(runs.number[inside], kind="stable")]
+    starts = np.searchsorted(runs.number[order], np.arange(len(runs.first)))
+    result: F64 = over.reduceat(values[order].astype(np.float64), starts)
+    return result
+
+
+def _collapsed(tape: Tape, runs: Runs, time: F64) -> Tape:
+    """Each run is its first op, which takes that time; the others and their launches are gone."""
+    total = _per_run(np.add, runs, tape.duration)
+    time = np.minimum(time, total)
+    left = without_launches(tape, runs.gone)
+    duration, alone = left.duration.copy(), left.alone.copy()
+    duration[runs.first] = alone[runs.first] = np.rint(time).astype(np.int64)
+    return replace(left, duration=duration, alone=alone)

@@ -1,0 +1,106 @@
+"""Kernels that better operators replace: fused attention, layouts, sizes, batched products, recurrent layers."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.groups import attention, layout, products
+from traceanalyzer.analysis.joined.backward import made_by
+from traceanalyzer.analysis.replay.changes.edits import events_of, nodes, retimed, without_launches
+from traceanalyzer.trace import RangeKind
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.replay.tape import Tape
+    from traceanalyzer.trace import I64, Bool
+
+CELL = re.compile(
+    r"^aten::(lstm_cell|gru_cell|rnn_tanh_cell|rnn_relu_cell|_thnn_fused_lstm_cell|_thnn_fused_gru_cell)$"
+)
+"""One time step of a recurrent layer."""
+FEWEST_CELLS = 4
+"""A layer of fewer time steps is not worth a library's."""
+CELL_LAUNCH_NS = 6_000
+"""What a library takes to launch the next kernel of a layer."""
+CELL_SHARE = 0.5
+"""Of the time of a cell's kernels that is left in cuDNN's layer: its input products are one, its pointwise part is
+fused."""
+
+
+def _all(tape: Tape) -> Bool:
+    return np.ones(len(tape.source.trace.device_ops), bool)
+
+
+def fused_attention(tape: Tape) -> Tape | None:
+    """Attention without the passes over its scores between the products; None where it is not written out."""
+    found = attention.written_out_attention(tape.source, _all(tape))
+    return None if found is None else without_launches(tape, found.passes.rows[tape.row])
+
+
+def channels_last(tape: Tape) -> Tape | None:
+    """Convolutions without the kernels that change the layout around them; None without any."""
+    found = layout.channel_kernels(tape.source, _all(tape))
+    return None if found is None else without_launches(tape, found.rows[tape.row])
+
+
+def padded(tape: Tape) -> Tape | None:
+    """Products of odd sizes as fast as aligned ones, and no mostly empty last wave; None without either."""
+    odd, waves = products.odd_products(tape.source, _all(tape)), products.last_waves(tape.source, _all(tape))
+    groups = [(odd.kernels, odd.saved_ms)] if odd is not None else []
+    groups += [(waves.kernels, waves.lost_ms)] if waves is not None else []
+    duration = tape.duration.astype(np.float64)
+    for kernels, saved_ms in groups:
+        left = max(1.0 - saved_ms / kernels.total_ms, 0.0)
+        duration = np.where(kernels.rows[tape.row], duration * left, duration)
+    return retimed(tape, duration) if groups else None
+
+
+def products_batched(tape: Tape) -> Tape | None:
+    """Runs of small products of one shape as one batched product each; None without any."""
+    found = products.small_products(tape.source, _all(tape))
+    if found is None:
+        return None
+    rows = found.kernels.rows[tape.row]
+    kept = rows & _every(rows, max(round(found.in_a_row), 1))
+    times = np.where(kept, tape.duration * found.in_a_row * found.batched_ms / found.kernels.total_ms, tape.duration)
+    return without_launches(retimed(tape, times), rows & ~kept)
+
+
+def _every(rows: Bool, count: int) -> Bool:
+    """One of so many of these ops, from the first on."""
+    number = np.cumsum(rows) - 1
+    result: Bool = rows & (number % count == 0)
+    return result
+
+
+def recurrent_fused(tape: Tape) -> Tape | None:
+    """Cells of a recurrent layer, called one time step after the other, and what they give rise to in the backward
+    pass, as a library's layer: one launch a time step, without dispatch; None where there are only a few."""
+    cell, backward = _cells(tape)
+    forward = cell[tape.event] >= 0
+    cells = len(np.unique(cell[tape.event[forward]]))
+    if cells < FEWEST_CELLS * tape.steps:
+        return None
+    again = backward[tape.event] & ~forward
+    first = forward & np.append(True, cell[tape.event][1:] != cell[tape.event][:-1])[: len(forward)]
+    kept = first | (again & _every(again, max(int(again.sum()) // cells, 1)))
+    ops = forward | again
+    each = float(tape.duration[ops].sum()) * CELL_SHARE / int(kept.sum())
+    left = without_launches(retimed(tape, np.where(kept, each, tape.duration)), ops & ~kept)
+    dispatch = np.where(events_of(tape, kept), np.minimum(left.dispatch, CELL_LAUNCH_NS), left.dispatch)
+    return replace(left, dispatch=dispatch, reading=np.minimum(left.reading, dispatch))
+
+
+def _cells(tape: Tape) -> tuple[I64, Bool]:
+    """For each event the outermost node of the host tree that is a recurrent cell around it, -1 without; and which
+    events belong to the backward pass of such cells."""
+    source = tape.source
+    tree, trace = source.tree, source.trace
+    cells = tree.kind == RangeKind.OP
+    cells[cells] = texts_where(trace.strings, CELL.match)[trace.host_ranges.name[tree.row[cells]]]
+    outer, node = tree.outermost(cells), nodes(tape)
+    return outer[node], made_by(source, outer >= 0)[node]

@@ -1,0 +1,140 @@
+"""Input that workers load, copies that run ahead, memory that is not allocated."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.names.api import ApiKind
+from traceanalyzer.analysis.replay.changes.edits import (
+    before_events,
+    events_of,
+    on_own_stream,
+    retimed,
+    without_dispatch,
+    without_launches,
+)
+from traceanalyzer.analysis.time.host_timeline import HostState
+from traceanalyzer.trace import CopyKind, MemoryKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from traceanalyzer.analysis.replay.tape import Tape
+    from traceanalyzer.trace import Bool
+
+NS = 1e9
+BATCH_QUEUE_NS = 150_000
+"""Taking a finished batch from the workers' queue."""
+WORKER_EFFICIENCY = 0.7
+"""Share of its time that a worker loads: the rest it starts, pickles and waits for the others' cores."""
+MAX_WORKERS = 8
+"""A host seldom has cores for more of them beside each of its GPUs."""
+PINNED_SHARE = 0.85
+"""Share of the link's rate that a copy from pinned memory reaches."""
+PINNED_BYTES_PER_NS = 25.0
+"""What it reaches where neither the link's rate nor such a copy was recorded: PCIe 4."""
+LEAST_COPY_NS = 2_000
+ROUND_TRIP_BYTES = 4096
+"""Copies of fewer bytes are scalars."""
+
+
+def loaded_by_workers(tape: Tape) -> Tape | None:
+    """Batches are ready when they are asked for, and only taken from a queue; None where nothing is loaded."""
+    if not tape.loading.any():
+        return None
+    fetches = (tape.loading > 0).sum() / tape.steps
+    ratio = min(BATCH_QUEUE_NS * fetches / max(loading_ns(tape), 1.0), 1.0)
+    return replace(tape, loading=np.rint(tape.loading * ratio).astype(np.int64), tail=(*tape.tail[:2], 0, tape.tail[3]))
+
+
+def loading_ns(tape: Tape) -> float:
+    """Host time on input data, ns a step."""
+    return float(tape.loading.sum() + tape.tail[2]) / tape.steps
+
+
+def not_faster_than(limit_ns: float) -> Callable[[Sequence[float]], float]:
+    """A step that also cannot be shorter than this."""
+    return lambda times: max(*times, limit_ns)
+
+
+def no_allocations(tape: Tape) -> Tape | None:
+    """No memory of the device or pinned memory is allocated or freed; None where the host never does."""
+    time = np.minimum(before_events(tape, tape.source.timeline.states[HostState.ALLOCATE]), tape.work)
+    calls = np.isin(tape.source.api_kind[tape.call], (ApiKind.ALLOCATE, ApiKind.FREE))
+    if not time.any() and not (calls & tape.waits).any():
+        return None
+    return without_dispatch(replace(tape, work=tape.work - time), calls)
+
+
+def large_copies(tape: Tape, kind: CopyKind) -> Bool:
+    """Copies in this direction that carry data, not scalars."""
+    ops = tape.source.trace.device_ops
+    result: Bool = (ops.copy_kind[tape.row] == kind) & (ops.bytes[tape.row] >= ROUND_TRIP_BYTES)
+    return result
+
+
+def pageable(tape: Tape) -> Bool:
+    """Copies from or to pageable memory of the host that carry data."""
+    ops = tape.source.trace.device_ops
+    ends = (ops.source_memory[tape.row] == MemoryKind.PAGEABLE) | (ops.target_memory[tape.row] == MemoryKind.PAGEABLE)
+    result: Bool = large_copies(tape, CopyKind.HOST_TO_DEVICE) | large_copies(tape, CopyKind.DEVICE_TO_HOST)
+    result &= ends
+    return result
+
+
+def pinned(tape: Tape) -> Tape | None:
+    """Copies from pageable memory come from pinned memory: as fast as the link, and nobody waits for them; None
+    without any."""
+    slow = pageable(tape) & large_copies(tape, CopyKind.HOST_TO_DEVICE)
+    if not slow.any():
+        return None
+    bytes_ = tape.source.trace.device_ops.bytes[tape.row]
+    fast = np.minimum(tape.duration, np.maximum(bytes_ / _pinned_rate(tape), LEAST_COPY_NS))
+    found = retimed(tape, np.where(slow, fast, tape.duration))
+    return replace(found, waits=tape.waits & ~events_of(tape, slow))
+
+
+def _pinned_rate(tape: Tape) -> float:
+    """Bytes a nanosecond of copies from pinned memory: of the fastest recorded one, else what the link reaches."""
+    ops = tape.source.trace.device_ops
+    fast = large_copies(tape, CopyKind.HOST_TO_DEVICE) & (ops.source_memory[tape.row] == MemoryKind.PINNED)
+    if fast.any():
+        return float((ops.bytes[tape.row[fast]] / np.maximum(tape.duration[fast], 1)).max())
+    link = tape.source.limit("host")[tape.row]
+    known = link[np.isfinite(link)]
+    return float(known.max()) * PINNED_SHARE / NS if len(known) else PINNED_BYTES_PER_NS
+
+
+def copied_ahead(tape: Tape) -> Tape | None:
+    """Input is copied from pinned memory on a stream of its own while the step before computes: the step takes the
+    longer of its copies and the rest; None without copies of input."""
+    ahead = large_copies(tape, CopyKind.HOST_TO_DEVICE)
+    if not ahead.any():
+        return None
+    found = pinned(tape) or tape
+    return replace(on_own_stream(found, ahead), waits=found.waits & ~events_of(tape, ahead))
+
+
+def kept_on_device(tape: Tape) -> Tape | None:
+    """What is copied to the host and back in the same step stays on the device; None where nothing is."""
+    gone = round_trips(tape)
+    return without_launches(tape, gone) if gone.any() else None
+
+
+def round_trips(tape: Tape) -> Bool:
+    """Copies to the host that are followed, in the same step, by one of as many bytes back, and these."""
+    ops, step = tape.source.trace.device_ops, tape.source.steps.of_op[tape.row]
+    bytes_ = ops.bytes[tape.row]
+    result = np.zeros(len(tape.row), bool)
+    waiting: dict[tuple[int, int], list[int]] = {}
+    out, back = large_copies(tape, CopyKind.DEVICE_TO_HOST), large_copies(tape, CopyKind.HOST_TO_DEVICE)
+    for i in np.flatnonzero(out | back).tolist():
+        key = int(step[i]), int(bytes_[i])
+        if out[i]:
+            waiting.setdefault(key, []).append(i)
+        elif waiting.get(key):
+            result[[i, waiting[key].pop()]] = True
+    return result

@@ -1,0 +1,95 @@
+"""Kernels in another number format: TF32 for products, or 16 bits for products and the traffic between them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.replay.changes.edits import in_optimizer, retimed
+from traceanalyzer.analysis.roofline.op_models import Precision
+from traceanalyzer.analysis.roofline.precision import NO
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from traceanalyzer.analysis.replay.tape import Tape
+    from traceanalyzer.trace import F64, Bool
+
+NS = 1e9
+TENSOR_EFFICIENCY = 0.75
+"""Share of the tensor cores' dense peak that large products reach (0.71 to 0.79 on an H200 for TF32 and bf16)."""
+HALF = 0.5
+"""What is left of the traffic of fp32 tensors in 16 bits."""
+CAST_SHARE = 0.1
+"""What autocast's casts of weights and activations add to the products they are for."""
+WIDE = (Precision.FP32, Precision.TF32)
+LONGEST_SMALL_NS = 5_000
+"""A kernel under this is hardly limited by traffic."""
+
+
+def in_tf32(tape: Tape) -> Tape | None:
+    """Products of fp32 matrices off the tensor cores run on them, as TF32; None where there are none, or where the
+    GPU's rate is not known."""
+    return _products(tape, fp32_products(tape), "tf32", TENSOR_EFFICIENCY)
+
+
+def in_16_bits(efficiency: float, traffic: float) -> Callable[[Tape], Tape | None]:
+    """Products of fp32 matrices run in bf16 at this share of the peak, and kernels that move fp32 tensors forward and
+    backward take this share of their time; None without such products, or where the rate is not known."""
+
+    def change(tape: Tape) -> Tape | None:
+        chosen = wide_products(tape)
+        found = _products(tape, chosen, "bf16", efficiency)
+        if found is None:
+            return None
+        duration = found.duration * np.where(chosen, 1.0 + CAST_SHARE, 1.0)
+        moving = _moves_wide(tape) & ~chosen
+        return retimed(tape, np.minimum(np.where(moving, duration * traffic, duration), tape.duration))
+
+    return change
+
+
+def fp32_products(tape: Tape) -> Bool:
+    """Matrix kernels that multiply fp32 numbers on the ordinary cores."""
+    roofline, row = tape.source.roofline, tape.row
+    result: Bool = tape.source.is_matrix[row] & (roofline.tensor[row] == NO)
+    result &= roofline.precision[row] == Precision.FP32
+    return result
+
+
+def wide_products(tape: Tape) -> Bool:
+    """Matrix kernels whose operands are fp32, whatever cores they use."""
+    roofline, row = tape.source.roofline, tape.row
+    result: Bool = tape.source.is_matrix[row] & np.isin(roofline.precision[row], WIDE)
+    return result
+
+
+def _products(tape: Tape, chosen: Bool, precision: str, efficiency: float) -> Tape | None:
+    """These products at a share of the peak of a precision, no faster than their traffic allows."""
+    peak = _peak(tape, precision)
+    if not chosen.any() or not np.isfinite(peak).any():
+        return None
+    roofline, row = tape.source.roofline, tape.row
+    arithmetic = roofline.flops[row] / (peak * efficiency) * NS
+    width = HALF if precision == "bf16" else 1.0
+    transfer = roofline.bytes[row] * width / tape.source.limit("bandwidth")[row] * NS
+    least = np.fmax(arithmetic, transfer)
+    usable = chosen & np.isfinite(least) & ~(roofline.small[row] & (tape.duration < LONGEST_SMALL_NS))
+    return retimed(tape, np.where(usable, np.minimum(least, tape.duration), tape.duration))
+
+
+def _peak(tape: Tape, precision: str) -> F64:
+    """FLOP/s of tensor cores in this precision on each op's device, NaN where not known."""
+    device, result = tape.source.trace.device_ops.device[tape.row], np.full(len(tape.row), np.nan)
+    for one, gpu in tape.source.gpus.items():
+        result[device == one] = (gpu and gpu.tensor.get(precision)) or np.nan
+    return result
+
+
+def _moves_wide(tape: Tape) -> Bool:
+    """Kernels limited by memory on fp32 tensors, outside of the optimizer, which keeps its own format."""
+    source, row = tape.source, tape.row
+    wide = np.isin(source.roofline.precision[row], WIDE) & (tape.duration >= LONGEST_SMALL_NS)
+    result: Bool = wide & tape.compute & ~in_optimizer(tape) & ~source.is_matrix[row]
+    return result

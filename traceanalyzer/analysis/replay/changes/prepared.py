@@ -1,0 +1,54 @@
+"""Operators that prepare themselves within the step (a library's search for an algorithm, its plan): without that."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.replay.changes.edits import without
+from traceanalyzer.trace import RangeKind
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.replay.changes.edits import Change
+    from traceanalyzer.analysis.replay.tape import Tape
+    from traceanalyzer.trace import I64, Bool
+
+
+def prepared_before(pattern: str) -> Change:
+    """Operators with such a name (regular expression) are ready when they are called: no long work of the host within
+    them, and nothing of what they do up to their last wait for the device, which is how algorithms are tried."""
+
+    def change(tape: Tape) -> Tape:
+        operator = _operators(tape, pattern)
+        tried = _up_to_last_wait(tape, operator)
+        shorter = without(tape, tried[tape.event])
+        return replace(
+            shorter,
+            dispatch=np.where(tried, 0, tape.dispatch),
+            work=np.where(operator >= 0, 0, tape.work),
+            waits=tape.waits & ~tried,
+        )
+
+    return change
+
+
+def _operators(tape: Tape, pattern: str) -> I64:
+    """For each host event the node of the outermost operator with such a name around its call, -1 without one."""
+    source = tape.source
+    tree, named = source.tree, texts_where(source.trace.strings, re.compile(pattern).search)
+    wanted = tree.kind == RangeKind.OP
+    wanted[wanted] = named[source.trace.host_ranges.name[tree.row[wanted]]]
+    result: I64 = tree.outermost(wanted)[tree.node_of_call[tape.call]]
+    return result
+
+
+def _up_to_last_wait(tape: Tape, call: I64) -> Bool:
+    """Events of a call that come before its last wait for the device, and that wait."""
+    waits = np.flatnonzero(tape.waits & (call >= 0))
+    last = np.full(int(call.max(initial=-1)) + 2, -1, np.int64)
+    last[call[waits]] = waits
+    return np.arange(len(call)) <= last[call]

@@ -1,0 +1,162 @@
+"""The same small calls many times a step as one batched call."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from traceanalyzer.analysis.replay.changes.edits import events_of, step_of_event, without_dispatch, without_launches
+from traceanalyzer.analysis.replay.changes.loading import large_copies
+from traceanalyzer.trace import CopyKind
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.replay.tape import Tape
+    from traceanalyzer.trace import F64, I32, I64, Bool
+
+STEPS_A_BATCH = 32
+"""Calls of as many steps that make a batch where each step is one call."""
+GREATER_BATCH = 8
+"""Times as large as a batch is tried where the GPU idles: what nearly always fits."""
+FEWEST_CALLS = 4
+"""Fewer calls of the same kind a step are not worth batching."""
+FEWEST_KERNELS = 3
+"""Kernels that a call launches at least: fewer are no model..."""
+FEWEST_IF_READ = 10
+"""... and where calls are told apart by what is read after them alone: fewer are layers whose values are looked at."""
+ALIKE_SHARE = 0.5
+"""Share of a step's ops that must belong to calls of the same kind: the rest may be an update of the model."""
+SMALL_SHARE = 0.5
+"""Share of their kernels that must be too small to fill the GPU: others take as much longer as the batch is larger."""
+SPREAD = 0.25
+"""How much the number of kernels may differ from call to call: other lengths have other tiles and splits."""
+
+
+class Calls(NamedTuple):
+    """The calls of a tape's steps."""
+
+    number: I64
+    """For each op the call that it belongs to, counted over the whole tape; -1: none."""
+    per_step: float
+
+
+def repeated_calls(tape: Tape) -> Calls | None:
+    """Stretches of each step that begin with data from the host, or end with a read, and launch nearly the same number
+    of kernels each; None where there are few, or where the kernels fill the GPU."""
+    number, brought = _stretches(tape)
+    inside = number >= 0
+    least = FEWEST_KERNELS if brought >= FEWEST_CALLS * tape.steps else FEWEST_IF_READ
+    kernels = tape.source.is_kernel[tape.row] & inside
+    count = np.bincount(number[kernels], minlength=int(number.max(initial=-1)) + 1)
+    if not len(count) or not count.any():
+        return None
+    usual = float(np.median(count[count >= least])) if (count >= least).any() else 0.0
+    alike = (count >= least) & (np.abs(count - usual) <= max(SPREAD * usual, 1.0))
+    chosen = inside & alike[np.maximum(number, 0)]
+    per_step = int(alike.sum()) / tape.steps
+    if per_step < FEWEST_CALLS or chosen.sum() < ALIKE_SHARE * len(number) or not _small(tape, chosen):
+        return None
+    return Calls(np.where(chosen, number, -1), per_step)
+
+
+def _stretches(tape: Tape) -> tuple[I64, int]:
+    """For each op the stretch between two moments at which the host hands data over or reads some; and how many begin
+    with the former."""
+    ops = tape.source.trace.device_ops
+    step = tape.source.steps.of_op[tape.row]
+    brings = ops.copy_kind[tape.row] == CopyKind.HOST_TO_DEVICE
+    reads = tape.waits[tape.event] & (ops.copy_kind[tape.row] == CopyKind.DEVICE_TO_HOST)
+    starts = brings & ~np.append(False, brings[:-1])
+    starts |= np.append(False, reads[:-1] & ~brings[1:]) & (np.append(0, np.diff(step)) == 0)
+    starts |= np.append(True, step[1:] != step[:-1])[: len(step)]
+    return np.cumsum(starts) - 1, int((starts & brings).sum())
+
+
+def _small(tape: Tape, ops: Bool) -> bool:
+    """Whether most of these kernels are too small to fill the GPU."""
+    ops_table = tape.source.trace.device_ops
+    kernels = ops & tape.source.is_kernel[tape.row]
+    blocks, sms = ops_table.blocks[tape.row], tape.source.limit("sms")[tape.row]
+    small = tape.source.roofline.small[tape.row] | (blocks < sms)
+    return float(small[kernels].mean()) >= SMALL_SHARE if kernels.any() else False
+
+
+def batched(tape: Tape) -> Tape | None:
+    """The calls of each step are one: it launches what one of them launches, and waits once; None without such calls.
+
+    A kernel that does not fill the GPU takes as long for all as for one, until it does.
+    """
+    calls = repeated_calls(tape)
+    if calls is None:
+        return None
+    step = tape.source.steps.of_op[tape.row]
+    first = _first_of_step(calls.number, step)
+    gone = (calls.number >= 0) & ~first
+    times = np.where(first, tape.duration * _growth(tape, calls.per_step), tape.duration)
+    left = without_launches(replace(tape, duration=np.rint(times).astype(np.int64)), gone)
+    between = _between(tape, gone)
+    return replace(without_dispatch(left, between), work=np.where(between, 0, left.work))
+
+
+def one_call_a_step(tape: Tape) -> bool:
+    """Whether each step is one small call of its own: it brings its input from the host, reads a result back, and its
+    kernels do not fill the GPU."""
+    ops, step = tape.source.trace.device_ops, tape.source.steps.of_op[tape.row]
+    brings = ops.copy_kind[tape.row] == CopyKind.HOST_TO_DEVICE
+    reads = ops.copy_kind[tape.row] == CopyKind.DEVICE_TO_HOST
+    steps = np.unique(step)
+    each = all(np.isin(steps, step[rows]).all() for rows in (brings, reads))
+    return each and _small(tape, np.ones(len(step), bool))
+
+
+def batched_over_steps(tape: Tape) -> Tape | None:
+    """So many steps' calls are one; the time of one of them. None where a step is no such call."""
+    return _shared(tape, STEPS_A_BATCH) if one_call_a_step(tape) else None
+
+
+def enlarged(tape: Tape) -> Tape:
+    """A batch so many times as large; the time of as many samples as before."""
+    return _shared(tape, GREATER_BATCH)
+
+
+def _shared(tape: Tape, count: int) -> Tape:
+    """A step that works on so many times the data, divided by their number."""
+    share = 1.0 / count
+    times = tape.duration * _growth(tape, count) * share
+    host = {name: np.rint(getattr(tape, name) * share).astype(np.int64) for name in ("dispatch", "work", "reading")}
+    delays = {name: np.rint(getattr(tape, name) * share).astype(np.int64) for name in ("latency", "gap")}
+    dispatch, work, loading, profiling = tape.tail
+    found = replace(tape, **host, **delays, duration=np.rint(times).astype(np.int64))
+    return replace(found, tail=(round(dispatch * share), round(work * share), loading, profiling))
+
+
+def _first_of_step(number: I64, step: I32) -> Bool:
+    """Ops of the first call of each step."""
+    result = np.zeros(len(number), bool)
+    for one in np.unique(step).tolist():
+        rows = np.flatnonzero((step == one) & (number >= 0))
+        if len(rows):
+            result[rows[number[rows] == number[rows[0]]]] = True
+    return result
+
+
+def _growth(tape: Tape, count: float) -> F64:
+    """How much longer each kernel takes for so many times the data: not at all until its blocks fill the GPU."""
+    blocks, sms = tape.source.trace.device_ops.blocks[tape.row], tape.source.limit("sms")[tape.row]
+    filled = np.where((blocks > 0) & np.isfinite(sms), blocks / sms, 1.0)
+    copies = large_copies(tape, CopyKind.HOST_TO_DEVICE) | large_copies(tape, CopyKind.DEVICE_TO_HOST)
+    growth = np.maximum(filled * count, 1.0) / np.maximum(filled, 1.0)
+    return np.where(copies, count, growth)
+
+
+def _between(tape: Tape, gone: Bool) -> Bool:
+    """Events that launch only what is gone, and those in the same step between two of them."""
+    removed = events_of(tape, gone) & ~events_of(tape, ~gone)
+    kept = events_of(tape, ~gone)
+    index, step = np.arange(len(removed)), step_of_event(tape)
+    last_gone = np.maximum.accumulate(np.where(removed, index, -1))
+    last_kept = np.maximum.accumulate(np.where(kept, index, -1))
+    inside = (last_gone > last_kept) & (step == step[np.maximum(last_gone, 0)])
+    result: Bool = removed | inside
+    return result

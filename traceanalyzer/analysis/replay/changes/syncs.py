@@ -1,0 +1,89 @@
+"""Waits of the host for the device taken out, alone or with what was calculated to be read."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.replay.changes.edits import events_of, nodes, without, without_launches
+from traceanalyzer.trace import CopyKind, RangeKind
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.replay.tape import Tape
+    from traceanalyzer.trace import Bool
+
+READ_CHAIN = 4
+"""Operators before a read that may exist for it alone: cast, absolute value, reduction."""
+SUMMARY = re.compile(
+    r"^aten::(to|_to_copy|detach|abs|square|pow|sqrt|norm|linalg_vector_norm|max|min|amax|amin|aminmax|mean|sum|std|var"
+    r"|any|all|isnan|isinf|isfinite|eq|ne|gt|lt|ge|le|logical_(and|or|not)|count_nonzero|argmax|argmin)$"
+)
+"""Operators that summarise or test values. Others before a read are the program's own."""
+FEWEST_READS = 2
+"""With one read a step nothing tells what before it belongs to the program."""
+
+
+def is_read(tape: Tape) -> Bool:
+    """Which events wait for results of the device: they launch nothing, or a copy to the host. Copies from pageable
+    memory wait for something else, and a copy on the device for nothing (its call took long by chance)."""
+    ops = tape.source.trace.device_ops
+    launching, reading = events_of(tape, np.ones(len(tape.row), bool)), ops.copy_kind[tape.row]
+    result: Bool = tape.waits & (~launching | events_of(tape, reading == CopyKind.DEVICE_TO_HOST))
+    return result
+
+
+def syncs_removed(tape: Tape) -> Tape | None:
+    """The host waits for the device only where it copies from pageable memory, operators that only read a value are
+    gone, and chains of operators that lead to nothing but a read; None without such a wait."""
+    found = values_kept(tape)
+    if found is None:
+        return None
+    chain, operators = read_chains(tape)
+    return without_launches(found, chain) if operators > 1 else found
+
+
+def values_kept(tape: Tape) -> Tape | None:
+    """The same where all values are still calculated."""
+    reads = is_read(tape)
+    if not reads.any():
+        return None
+    return replace(
+        without(tape, tape.reads[tape.event]), waits=tape.waits & ~reads, dispatch=tape.dispatch - tape.reading
+    )
+
+
+def values_gone(tape: Tape) -> Tape | None:
+    """The same where no value is calculated that is only read."""
+    found = values_kept(tape)
+    return None if found is None else without_launches(found, read_chains(tape)[0])
+
+
+def read_chains(tape: Tape) -> tuple[Bool, int]:
+    """Ops that lead to a read and to nothing else, and how many operators they are of at each read.
+
+    They are the summaries that come before all reads of a step alike; operators are compared by name. What precedes
+    only some of the reads belongs to the program, and with a single read a step nothing tells.
+    """
+    tree, trace = tape.source.tree, tape.source.trace
+    operator = tree.outermost(tree.kind == RangeKind.OP)[nodes(tape)][tape.event]
+    read = tape.reads[tape.event]
+    first = np.append(True, (operator[1:] != operator[:-1]) | (operator[1:] < 0))[: len(operator)]
+    row = np.flatnonzero(first)
+    reads = np.flatnonzero(read[row] & ~np.append(False, read[row][:-1]))
+    gone, count = np.zeros(len(tape.row), bool), 0
+    if len(reads) < FEWEST_READS * tape.steps:
+        return gone, 0
+    name = np.where(operator >= 0, trace.host_ranges.name[tree.row[operator]], -1)
+    summary = np.append(texts_where(trace.strings, SUMMARY.match), False)[name]
+    while count < READ_CHAIN:
+        here = row[np.maximum(reads - count - 1, 0)]
+        usable = summary[here] & ~read[here] & (reads > count)
+        if not usable.all() or len(np.unique(name[here])) > 1:
+            break
+        gone |= np.isin(operator, operator[here])
+        count += 1
+    return gone, count

@@ -1,0 +1,100 @@
+"""What is known of kernels by counting (`kernel_tables.toml`), with the PyTorch that it was counted on."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from traceanalyzer.trace import Trace
+
+RECORDED_VERSION = "PyTorch"
+"""The condition of a recording that says its version."""
+
+
+class Slots(NamedTuple):
+    """Issue slots that kernels of such a name take, in threads' instructions."""
+
+    kernel: re.Pattern[str]
+    element: float = 0.0
+    """For each element of their operator's largest tensor."""
+    block: float = 0.0
+    """For each block."""
+    thread: float = 0.0
+    """For each thread."""
+    operation: float = 0.0
+    """For each FLOP of their operator."""
+
+
+@dataclass(frozen=True)
+class Pass:
+    """How often the kernels of such a name go over a tensor as large as their operator's largest."""
+
+    kernel: re.Pattern[str]
+    tensors: float
+    """Tensors of the operator's type read and written."""
+    again: float = 0.0
+    """Tensors of which blocks, of a row or more each, read their part more than once."""
+    times: int = 1
+    """How often they read it again."""
+    in_fp32: float = 0.0
+    """Tensors of as many elements in fp32 read and written beside them."""
+    each: int = 0
+    """Elements of a thread, where the launch says how many elements there are, and not the operator's largest input."""
+    inputs: float = 0.0
+    """How often all inputs of the operator, or as much, are read and written."""
+    operator: str | None = None
+    """Only of this one, where the kernel's name is a common one."""
+    calculates: bool = False
+    """Whether it does the operator's matrix products."""
+
+
+@dataclass(frozen=True)
+class KernelTables:
+    """The tables; of entries for one kernel the first counts."""
+
+    torch: str
+    """Version of PyTorch, major and minor, whose kernels were counted."""
+    slots: tuple[Slots, ...]
+    passes: tuple[Pass, ...]
+    operator_flops: Mapping[str, float]
+    """FLOPs an element of the operators that Inductor's names of kernels are made of."""
+
+
+@cache
+def kernel_tables() -> KernelTables:
+    """Those of this package."""
+    text = files(__package__).joinpath("kernel_tables.toml").read_text(encoding="utf-8")
+    known = tomllib.loads(text)
+    return KernelTables(
+        torch=known["torch"],
+        slots=tuple(Slots(**entry | {"kernel": re.compile(entry["kernel"])}) for entry in known["instructions"]),
+        passes=tuple(Pass(**entry | {"kernel": re.compile(entry["kernel"])}) for entry in known["passes"]),
+        operator_flops=known["operator_flops"],
+    )
+
+
+def other_version(trace: Trace) -> str | None:
+    """A sentence where the recording states another version of PyTorch than the one whose kernels were counted, and
+    has kernels of the tables; None otherwise."""
+    tables = kernel_tables()
+    stated = next((c.value for c in trace.conditions if c.name == RECORDED_VERSION), None)
+    version = re.match(r"\d+\.\d+", stated or "")
+    if version is None or version[0] == tables.torch:
+        return None
+    names = [trace.strings[code] for code in np.unique(trace.device_ops.name).tolist() if code >= 0]
+    patterns = [*(slots.kernel for slots in tables.slots), *(each.kernel for each in tables.passes)]
+    if not any(pattern.search(name) for pattern in patterns for name in names):
+        return None
+    return (
+        f"Instructions and memory passes of kernels were counted on PyTorch {tables.torch}; this recording is of "
+        f"{version[0]}, so instruction bounds and expected traffic may be off."
+    )

@@ -1,0 +1,1 @@
+"""Findings and recommendations on torch.compile, from what its log and a trace say."""

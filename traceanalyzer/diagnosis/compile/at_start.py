@@ -1,0 +1,157 @@
+"""What torch.compile costs at every start: recompilations, caches, autotuning, failures, ranks that differ."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from traceanalyzer.diagnosis.compile.pairs import count, start_advice
+from traceanalyzer.diagnosis.finding import Evidence, Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from traceanalyzer.analysis.compile.model import Compiled
+    from traceanalyzer.diagnosis.compile.pairs import Pair
+
+AUTOTUNE_SHARE = 0.2
+"""Of the compile time from which autotuning is worth a finding: a tuned start pays it back only over many steps."""
+LEAST_S = 1.0
+"""Shorter compile work is not worth a change of the program."""
+DYNAMIC_RATIO = (1.0, 1.3, 2.0)
+"""One compilation for changing shapes against one for a fixed shape: least, usual, most (1.4 on an H200)."""
+WARM_AOT, WARM_INDUCTOR, WARM_AUTOTUNE = (0.2, 0.6, 1.0), (0.02, 0.06, 0.15), (0.0, 0.05, 0.2)
+"""Share of these stages that a warm start still takes (least, usual, most): caches are looked up, code is loaded."""
+WARM_FIXED_S = (0.0, 0.2, 1.5)
+"""Imports and hashing torch's own sources, which the first graph of a process pays."""
+
+
+def recompiles(compiled: Compiled) -> Iterator[Pair]:
+    """A finding for each guard that failed."""
+    for index, row in enumerate(compiled.recompile_reasons):
+        ident = "recompilation" if index == 0 else f"recompilation-{index + 1}"
+        seconds = [
+            c.seconds for c in compiled.compilations if c.function and f"{c.function} ({c.location})" == row.function
+        ]
+        total = sum(seconds)
+        title = f"Recompiled {count(row.count, 'time')}: {row.guard}, in {row.function}"
+        if row.refused:
+            title += f"; {row.refused} more refused by the limit, which then run eager"
+        evidence = [
+            Evidence("recompilations", row.count, "", row.location),
+            Evidence("values", ", ".join(row.values) or None, "", "of what the guard checks"),
+            Evidence("compile time of the function", total, "s", row.function),
+        ]
+        first = seconds[0] if seconds else 0.0
+        rest = (compiled.compile_s or 0.0) - total
+        low, usual, high = (rest + first * ratio for ratio in DYNAMIC_RATIO)
+        action = f"{row.location}: {row.remedy}." if row.location else f"{row.remedy}."
+        basis = "one compilation of the function, which takes 1 to 2 times as long as for a fixed value, instead of all"
+        known = row.count > 0 and bool(seconds)
+        yield (
+            Finding(ident, "host", title, "high" if row.refused else "medium", None, evidence),
+            [start_advice(ident, "mark_dynamic", action, (low, usual, high) if known else None, basis)],
+        )
+
+
+def cache(compiled: Compiled) -> Iterator[Pair]:
+    """A finding where caches were off or bypassed."""
+    use = compiled.cache
+    if use is None or not (use.bypasses or use.off):
+        return
+    if use.off:
+        title = f"{count(use.off, 'graph')} compiled with the cache off: every start compiles again"
+    else:
+        reasons = "; ".join(use.bypass_reasons) or "the log does not say why"
+        title = f"Caches bypassed {count(use.bypasses, 'time')}: {reasons}"
+    evidence = [
+        Evidence("compile time that every start pays", use.cold_s, "s", "AOT, inductor, kernels"),
+        Evidence("hits", use.hits, "", "FX graph cache"),
+        Evidence("misses", use.misses, "", "FX graph cache"),
+        Evidence("bypasses", use.bypasses, "", "both caches"),
+    ]
+    action = use.warm_start or "Let the cache take the graph: see the reason."
+    if use.bypass_reasons:
+        action = _bypass_action(use.bypass_reasons)
+    yield (
+        Finding("compile-cache", "host", title, "high" if use.cold_s > LEAST_S else "low", None, evidence),
+        [start_advice("compile-cache", "warm_cache", action, warm_start_s(compiled), WARM_BASIS)],
+    )
+
+
+WARM_BASIS = "a start that finds every graph in the cache: dynamo traces again, code is loaded instead of made"
+
+
+def _bypass_action(reasons: list[str]) -> str:
+    said = " ".join(reasons)
+    if "custom pass" in said:
+        return "Give the custom pass a uuid (torch._inductor.custom_graph_pass.CustomGraphPass)."
+    return f"Take what the cache cannot hold out of the compiled function: {said}"
+
+
+def warm_start_s(compiled: Compiled) -> tuple[float, float, float] | None:
+    """Compile time of a start that finds everything in the cache: least, expected, most, s."""
+    if compiled.compile_s is None:
+        return None
+    stages = compiled.stages_s
+    result = [
+        stages.get("dynamo", 0.0)
+        + stages.get("cudagraphs", 0.0)
+        + WARM_AOT[i] * stages.get("aot", 0.0)
+        + WARM_INDUCTOR[i] * stages.get("inductor", 0.0)
+        + WARM_AUTOTUNE[i] * stages.get("autotune", 0.0)
+        + WARM_FIXED_S[i]
+        for i in range(3)
+    ]
+    low, usual, high = (min(each, compiled.compile_s) for each in result)
+    return low, usual, high
+
+
+def autotune(compiled: Compiled) -> Iterator[Pair]:
+    """A finding where much of the start goes into autotuning."""
+    spent, whole = compiled.stages_s.get("autotune", 0.0), compiled.compile_s or 0.0
+    if spent < LEAST_S or spent < AUTOTUNE_SHARE * whole:
+        return
+    starts = [row for row in compiled.ranks if row.rank == _headline_rank(compiled) and row.autotune_s >= LEAST_S]
+    again = len(starts) > 1
+    title = f"Autotuning takes {spent:.3g} s of {whole:.3g} s of compilation"
+    title += f", at each of {len(starts)} starts" if again else "; a start without its cache tunes again"
+    evidence = [
+        Evidence("autotuning", spent, "s", "of this start"),
+        Evidence("starts that tuned", len(starts), "", "in the folder"),
+        Evidence("configurations", sum(k.configurations or 0 for k in compiled.kernels), "", "of Triton kernels"),
+    ]
+    action = (
+        "Keep TORCHINDUCTOR_CACHE_DIR from start to start (a volume, or torch.compiler.save_cache_artifacts()), so "
+        "that tuned configurations are found; or compile without max-autotune."
+    )
+    yield (
+        Finding("autotune", "host", title, "high" if again else "medium", None, evidence),
+        [start_advice("autotune", "warm_cache", action, warm_start_s(compiled), WARM_BASIS)],
+    )
+
+
+def _headline_rank(compiled: Compiled) -> int | None:
+    best = min(compiled.ranks, key=lambda row: abs(row.compile_s - (compiled.compile_s or 0.0)), default=None)
+    return best.rank if best else None
+
+
+def failures(compiled: Compiled) -> Iterator[Pair]:
+    """A finding where something could not be compiled."""
+    if compiled.errors:
+        title = f"Compilation failed: {compiled.errors[0]}"
+        evidence = [Evidence("error", error, "", "") for error in compiled.errors]
+        action = (
+            "Fix the error, or leave the function out with torch.compiler.disable: what fails is tried again and again."
+        )
+        yield (
+            Finding("compile-failed", "host", title, "high", None, evidence),
+            [start_advice("compile-failed", "fix_compile_error", action, None, "it runs eager, or stops")],
+        )
+
+
+def ranks(compiled: Compiled) -> Iterator[Pair]:
+    """A finding where ranks compiled differently."""
+    if compiled.ranks_differ:
+        title = f"Ranks compiled differently: {compiled.ranks_differ[0]}"
+        evidence = [Evidence("difference", text, "", "") for text in compiled.ranks_differ[:10]]
+        yield Finding("ranks-compile-differently", "communication", title, "high", None, evidence), []

@@ -1,0 +1,41 @@
+"""Many small calls a step as one batched call."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from traceanalyzer.analysis.replay.changes.repetition import STEPS_A_BATCH, batched, batched_over_steps
+from traceanalyzer.analysis.replay.scenarios import Scenario
+from traceanalyzer.diagnosis.remedies.program import program, tape_of
+from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.measure import Measurements
+
+SCENARIO = Scenario(
+    "batch_calls",
+    batched,
+    "the calls of a step are one: kernels that do not fill the GPU take as long for all of them as for one",
+    missing="no small calls of one kind repeat within the step",
+)
+OVER_STEPS = Scenario(
+    "batch_calls",
+    batched_over_steps,
+    f"{STEPS_A_BATCH} steps' inputs are one batch, and this is the time of each: kernels that do not fill the GPU take "
+    "as long for all of them as for one",
+    missing="the steps are no small calls of one kind",
+)
+ACTION = "Batch the calls: stack the inputs (pad them to one length) and call the model once instead of in a loop."
+
+
+def offer(m: Measurements) -> Offer | None:
+    """Where calls of one kind repeat within a step, each with its own input or read, or where each step is one."""
+    tape, known = tape_of(m), program(m)
+    if tape is None or not known.pytorch:
+        return None
+    if batched(tape) is not None:
+        return Offer(ACTION, SCENARIO)
+    return None if known.training or known.in_graphs else Offer(ACTION, OVER_STEPS)
+
+
+REMEDY = Remedy("batch_calls", "launch", "launch-bound", offer)

@@ -1,0 +1,81 @@
+"""The step in a CUDA graph, where it can be captured, and what has to go before."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.replay.changes.capture import captured, captured_after_reads, captured_but_work
+from traceanalyzer.analysis.replay.changes.syncs import is_read
+from traceanalyzer.analysis.replay.scenarios import Scenario
+from traceanalyzer.diagnosis.remedies.program import program, tape_of
+from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.measure import Measurements
+    from traceanalyzer.analysis.replay.tape import Tape
+    from traceanalyzer.diagnosis.remedies.program import Program
+
+SCENARIO = Scenario(
+    "cuda_graph",
+    captured,
+    "the step is one CUDA graph: no dispatch, and no Python between its launches (upper end: that Python stays)",
+    cautious=captured_but_work,
+)
+AFTER_SYNCS = Scenario(
+    "remove_syncs+cuda_graph",
+    captured_after_reads,
+    "the syncs are gone, and the step is one CUDA graph",
+    missing="the host does not wait for the GPU",
+)
+INFERENCE = "Capture the step: torch.compile(model, mode='reduce-overhead'), or torch.cuda.graph around fixed inputs."
+TRAINING = (
+    "Capture the step: torch.cuda.make_graphed_callables(model, sample_args), or the whole step in torch.cuda.graph "
+    "with AdamW(capturable=True) and static input tensors."
+)
+DDP = " Under DDP, warm up 11 steps on a side stream before the capture."
+OTHER = "Capture the step in a CUDA graph (cudaStreamBeginCapture, cudaGraphLaunch)."
+FIRST = "Remove the syncs first (a graph cannot wait for the host), then: "
+
+
+def offer(m: Measurements) -> Offer | None:
+    """Where the same kernels are launched every step, nothing shards parameters, and no graph launches them already."""
+    tape, known = tape_of(m), program(m)
+    if tape is None or known.in_graphs or known.fsdp or not same_every_step(tape):
+        return None
+    if waits_within(tape):
+        return Offer(FIRST + _how(known), AFTER_SYNCS, after=("remove_syncs",))
+    return Offer(_how(known), SCENARIO)
+
+
+def _how(known: Program) -> str:
+    if not known.pytorch:
+        return OTHER
+    return (TRAINING + DDP if known.ddp else TRAINING) if known.training else INFERENCE
+
+
+def waits_within(tape: Tape) -> bool:
+    """Whether the host waits for the device between two launches of a step: it needs what a graph cannot give it."""
+    launching, first = np.unique(tape.event[~tape.reads[tape.event]], return_index=True)
+    step = tape.source.steps.of_op[tape.row[~tape.reads[tape.event]][first]]
+    position = np.searchsorted(launching, np.flatnonzero(is_read(tape)), side="right")
+    between = position[(position > 0) & (position < len(launching))]
+    return bool((step[between - 1] == step[between]).any())
+
+
+def same_every_step(tape: Tape) -> bool:
+    """Whether each step launches the same kernels with the same grids: what a graph holds cannot change."""
+    ops, step = tape.source.trace.device_ops, tape.source.steps.of_op[tape.row]
+    kernel = tape.compute & tape.source.is_kernel[tape.row]
+    launched = [
+        (ops.name[rows].tolist(), ops.blocks[rows].tolist())
+        for one in np.unique(step).tolist()
+        for rows in [tape.row[kernel & (step == one)]]
+    ]
+    return all(one == launched[0] for one in launched)
+
+
+LEAST_GAIN = 0.05
+"""Fixed inputs and a capture are work, and the pauses between queued kernels alone are not worth it."""
+REMEDY = Remedy("cuda_graph", "launch", "launch-bound", offer, LEAST_GAIN)

@@ -1,0 +1,28 @@
+"""Attention in one kernel instead of products, softmax and their neighbours."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from traceanalyzer.analysis.replay.changes.kernels import fused_attention
+from traceanalyzer.analysis.replay.scenarios import Scenario
+from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.measure import Measurements
+
+SCENARIO = Scenario(
+    "fused_attention",
+    fused_attention,
+    "without the passes over the scores between attention's two products",
+    missing="no attention is written out in separate operators",
+)
+ACTION = "Use F.scaled_dot_product_attention(q, k, v) (transformers: attn_implementation='sdpa')."
+
+
+def offer(m: Measurements) -> Offer:
+    """Wherever attention is written out."""
+    return Offer(ACTION, SCENARIO)
+
+
+REMEDY = Remedy("fused_attention", "memory", "attention-written-out", offer)

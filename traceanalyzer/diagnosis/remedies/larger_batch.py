@@ -1,0 +1,36 @@
+"""More samples a step, where the GPU idles: the step becomes longer, a sample cheaper."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from traceanalyzer.analysis.replay.changes.repetition import GREATER_BATCH, enlarged
+from traceanalyzer.analysis.replay.scenarios import Scenario
+from traceanalyzer.diagnosis.remedies.program import program
+from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.measure import Measurements
+
+SCENARIO = Scenario(
+    "larger_batch",
+    enlarged,
+    f"a batch {GREATER_BATCH} times as large, and this is the time of as many samples as a step has now: kernels take "
+    "longer only once they fill the GPU, dispatch is the same",
+    missing="the GPU is not idle enough",
+)
+ACTION = f"Raise the batch size (up to {GREATER_BATCH} times, as memory allows), and the learning rate with it."
+INFERENCE = "Serve several requests as one batch, as latency allows."
+LEAST_IDLE = 0.3
+"""Share of the step that the GPU must idle for launches: less is not worth another batch size."""
+
+
+def offer(m: Measurements) -> Offer | None:
+    """Where the GPU idles because the host cannot launch fast enough."""
+    idle = m.step.idle
+    if idle is None or idle.launch < LEAST_IDLE * m.step.step_ms:
+        return None
+    return Offer(ACTION if program(m).training else INFERENCE, SCENARIO, aside=True)
+
+
+REMEDY = Remedy("larger_batch", "launch", "launch-bound", offer)

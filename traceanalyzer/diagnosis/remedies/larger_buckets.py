@@ -1,0 +1,31 @@
+"""Gradients reduced in larger messages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from traceanalyzer.analysis.replay.changes.buckets import BucketSize, rebucketed
+from traceanalyzer.analysis.replay.scenarios import Scenario
+from traceanalyzer.diagnosis.remedies.program import USUAL_BUCKET_BYTES, median_bucket, program
+from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.measure import Measurements
+
+SCENARIO = Scenario(
+    "larger_buckets",
+    rebucketed(BucketSize(bytes=USUAL_BUCKET_BYTES)),
+    "gradients are reduced in messages of 25 MB; what one takes is fitted to those recorded",
+    missing="sizes and times of the collectives do not tell",
+    may_cost=True,
+)
+ACTION = "Reduce larger buckets: DistributedDataParallel(..., bucket_cap_mb=25) or more."
+
+
+def offer(m: Measurements) -> Offer | None:
+    """Where DDP's buckets are smaller than usual."""
+    size = median_bucket(m)
+    return Offer(ACTION, SCENARIO) if program(m).ddp and size is not None and size < USUAL_BUCKET_BYTES else None
+
+
+REMEDY = Remedy("larger_buckets", "communication", "exposed-communication", offer)

@@ -1,0 +1,43 @@
+"""The model in 16 bits: faster products, half the traffic."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from traceanalyzer.analysis.replay.changes.numbers import TENSOR_EFFICIENCY, in_16_bits
+from traceanalyzer.analysis.replay.scenarios import Scenario
+from traceanalyzer.diagnosis.remedies.program import program
+from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.measure import Measurements
+
+USUAL_TRAFFIC = 0.6
+"""Share of their time that kernels on fp32 activations keep: half of the bytes, and some stay in fp32."""
+PYTORCH = "with torch.autocast('cuda', torch.bfloat16): around forward and loss"
+SCENARIO = Scenario(
+    "low_precision",
+    in_16_bits(TENSOR_EFFICIENCY, USUAL_TRAFFIC),
+    f"products reach {TENSOR_EFFICIENCY:.0%} of the dense bf16 peak and cost a tenth more for casts; kernels that move "
+    "fp32 activations take 60% of their time (upper end: all of it, and products half of the peak)",
+    hopeful=in_16_bits(0.85, 0.5),
+    cautious=in_16_bits(0.5, 1.0),
+    missing="no product of fp32 matrices was recorded, or the GPU's rate is not known",
+)
+
+
+def offer(m: Measurements) -> Offer:
+    """Wherever matrices are multiplied in fp32 or TF32."""
+    known = program(m)
+    if known.lightning:
+        how = "Trainer(precision='bf16-mixed')"
+    elif known.accelerate:
+        how = "Accelerator(mixed_precision='bf16'), or bf16=True in TrainingArguments"
+    else:
+        how = (
+            "with torch.autocast('cuda', torch.bfloat16): around forward and loss" if known.pytorch else "bf16 operands"
+        )
+    return Offer(f"Compute in bf16: {how}.", SCENARIO)
+
+
+REMEDY = Remedy("low_precision", "compute", "fp32-matmul", offer)

@@ -1,0 +1,74 @@
+"""What kind of program was recorded, as far as advice depends on it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from traceanalyzer.analysis.algebra.texts import texts_where
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.measure import Measurements
+    from traceanalyzer.analysis.replay.tape import Tape
+
+_PYTORCH = re.compile(r"^aten::|at::native")
+_TRAINING = re.compile(r"^autograd::engine|^Optimizer\.step#|multi_tensor_apply|[Aa]dam")
+_DDP = re.compile(r"DistributedDataParallel|torch::distributed::reducer|distributed\.ddp")
+_FSDP = re.compile(r"FSDP|FullySharded|fully_shard")
+_ACCELERATE = re.compile(r"(^|/)accelerate/|transformers/trainer\.py")
+_LIGHTNING = re.compile(r"^\[pl\]|^\[Strategy\]|(lightning|pytorch_lightning)/")
+_COMPILED = re.compile(r"^Torch-Compiled Region|^## Call CompiledFxGraph|^triton_(poi|red|per|for)_")
+USUAL_BUCKET_BYTES = 25 * 2**20
+"""DDP's bucket of gradients, unless asked for another."""
+IN_GRAPHS_SHARE = 0.9
+"""A step with this share of its kernels in CUDA graphs has been captured already."""
+
+
+class Program(NamedTuple):
+    """Libraries and ways of running that the recording shows."""
+
+    pytorch: bool
+    training: bool
+    ddp: bool
+    fsdp: bool
+    accelerate: bool
+    lightning: bool
+    compiled: bool
+    in_graphs: bool
+
+
+def program(m: Measurements) -> Program:
+    """What the names in the recording tell of the program."""
+    return Program(
+        pytorch=_shows(m, _PYTORCH),
+        training=_shows(m, _TRAINING),
+        ddp=_shows(m, _DDP),
+        fsdp=_shows(m, _FSDP),
+        accelerate=_shows(m, _ACCELERATE),
+        lightning=_shows(m, _LIGHTNING),
+        compiled=_shows(m, _COMPILED),
+        in_graphs=_in_graphs(m),
+    )
+
+
+def _shows(m: Measurements, pattern: re.Pattern[str]) -> bool:
+    return bool(texts_where(m.trace.strings, pattern.search).any())
+
+
+def _in_graphs(m: Measurements) -> bool:
+    """Whether CUDA graphs launch (nearly) all of the step's kernels."""
+    if m.launches is None or not m.launches.kernels_per_graph_launch:
+        return False
+    inside = m.launches.kernels_per_graph_launch * m.launches.graph_launches
+    return inside >= IN_GRAPHS_SHARE * m.launches.kernels
+
+
+def tape_of(m: Measurements) -> Tape | None:
+    """The steady steps of the recording without the profiler; None where they cannot be replayed."""
+    return None if m.replay is None else m.replay.usual[0]
+
+
+def median_bucket(m: Measurements) -> int | None:
+    """Median bytes of the kinds of reductions of the step; None without any."""
+    sizes = sorted(row.message_bytes for row in m.collectives if row.message_bytes and row.collective == "all_reduce")
+    return sizes[len(sizes) // 2] if sizes else None

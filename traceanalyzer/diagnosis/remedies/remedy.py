@@ -1,0 +1,48 @@
+"""A remedy: a change of the program, with its own trigger in the recording and its own replay."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from traceanalyzer.analysis.measure import Measurements
+    from traceanalyzer.analysis.replay.scenarios import Scenario
+    from traceanalyzer.diagnosis.finding import BottleneckClass, RemedyName
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What a remedy would be for this program."""
+
+    action: str
+    """What to type, in one line."""
+    scenario: Scenario
+    """The change of host and device together."""
+    after: tuple[RemedyName, ...] = ()
+    """Remedies that have to come first; `scenario` has them, too."""
+    against: tuple[str, BottleneckClass] | None = None
+    """Finding and class that it is against here, where those are not the remedy's usual ones."""
+    aside: bool = False
+    """Whether it changes what a step does: what it leads to is the time of as much work, not that of a step."""
+
+    @property
+    def single(self) -> bool:
+        """Whether it shortens the step by itself."""
+        return not self.after and not self.aside
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """A change of a program. `offer` is its trigger: None where the recording has nothing that it would change."""
+
+    id: RemedyName
+    cls: BottleneckClass
+    """Class of bottleneck that it is against."""
+    finding: str
+    """Finding that it is against, where none in the report names it."""
+    offer: Callable[[Measurements], Offer | None]
+    least_gain: float = 0.02
+    """Share of the step that it must be predicted to save: less is within the spread of steps, or not worth it."""

@@ -1,0 +1,36 @@
+"""Waits of the host for the device, taken out of the step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from traceanalyzer.analysis.replay.changes.syncs import syncs_removed, values_gone, values_kept
+from traceanalyzer.analysis.replay.scenarios import Scenario
+from traceanalyzer.diagnosis.remedies.program import program
+from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.measure import Measurements
+
+SCENARIO = Scenario(
+    "remove_syncs",
+    syncs_removed,
+    "the host never waits for the GPU but to copy from pageable memory; operators that only read a value are gone, and "
+    "so are chains of operators that lead to nothing else (upper end: all values are still calculated)",
+    hopeful=values_gone,
+    cautious=values_kept,
+    missing="the host does not wait for the GPU",
+)
+PYTORCH = (
+    "Remove the sync: keep values on the GPU (loss.detach()) and call .item(), .cpu() or print once every 100 steps; "
+    "replace nonzero() and boolean masks by torch.where; drop torch.cuda.synchronize()."
+)
+OTHER = "Remove the sync: queue work without waiting for it (events, asynchronous copies) and read results later."
+
+
+def offer(m: Measurements) -> Offer:
+    """Wherever the host waits."""
+    return Offer(PYTORCH if program(m).pytorch else OTHER, SCENARIO)
+
+
+REMEDY = Remedy("remove_syncs", "sync", "host-waits", offer)

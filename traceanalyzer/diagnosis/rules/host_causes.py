@@ -1,0 +1,118 @@
+"""Findings on host work with a remedy of its own: first use, allocation, graphs, compilation, page migration; and on
+kernels that the recording has lost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from traceanalyzer.analysis.causes.details import IdleDetail
+from traceanalyzer.analysis.groups.host_details import detail_ms, longest_of
+from traceanalyzer.diagnosis.draft import Draft, Remedy, share
+from traceanalyzer.diagnosis.finding import Evidence
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from traceanalyzer.analysis.measure import Measurements
+    from traceanalyzer.diagnosis.finding import RemedyName
+    from traceanalyzer.trace import Bool
+
+BASIS = "this idle time gone, an upper bound"
+ONCE = "this idle time gone, an upper bound; if it is the program's start, later steps do not have it"
+
+
+class _Cause(NamedTuple):
+    id: str
+    title: str
+    what: str
+    action: str
+    basis: str
+    remedy: RemedyName | None
+
+
+CAUSES = {
+    IdleDetail.ALLOCATION: _Cause(
+        "allocation",
+        "The GPU waits while memory is allocated or freed",
+        "idle during calls that allocate or free memory",
+        "Do not allocate in the step: keep buffers and reuse them, through a caching allocator (the framework's, "
+        "or cudaMallocAsync with its pool's release threshold raised). Where a library allocates its workspace in each "
+        "call, give it one (cuDNN, MIOpen: workspace limit or find mode).",
+        BASIS,
+        "avoid_allocations",
+    ),
+    IdleDetail.LOADING: _Cause(
+        "first-use",
+        "The GPU waits while kernels and libraries are loaded, at their first use",
+        "idle during first launches, module loading and set-up of libraries",
+        "Warm up before measuring and before serving: run each shape once. CUDA_MODULE_LOADING=EAGER moves loading of "
+        "kernels to the start of the program.",
+        ONCE,
+        "warm_up",
+    ),
+    IdleDetail.GRAPHS: _Cause(
+        "graph-building",
+        "The GPU waits while CUDA graphs are captured, instantiated or updated",
+        "idle during capture, instantiation and update of graphs",
+        "Capture once and replay: fixed shapes and addresses, one graph for each shape kept; update a graph only where "
+        "its parameters change.",
+        BASIS,
+        "fixed_shapes",
+    ),
+    IdleDetail.COMPILATION: _Cause(
+        "compilation",
+        "The GPU waits while code is compiled",
+        "idle during compilation",
+        "Compile ahead of the step: warm up each shape, keep the compiler's cache between runs, mark sizes that change "
+        "as dynamic.",
+        ONCE,
+        "warm_up",
+    ),
+    IdleDetail.PAGE_MIGRATION: _Cause(
+        "page-migration",
+        "The GPU waits while pages of managed memory move",
+        "idle between migrations of managed memory",
+        "Move managed memory before it is touched: cudaMemPrefetchAsync to the side that needs it next, cudaMemAdvise "
+        "(preferred location, read-mostly), or explicit copies of pinned memory.",
+        BASIS,
+        "keep_on_device",
+    ),
+}
+LOST = _Cause(
+    "lost-kernels",
+    "Kernels that were launched here are not in the recording: the GPU may have been busy",
+    "idle as recorded, with launches whose kernels are missing",
+    "",
+    "",
+    None,
+)
+
+
+def host_causes(m: Measurements, _free: Bool) -> Iterator[Draft]:
+    """Idle time of host work that has a name of its own."""
+    if m.idle is None or m.step.idle is None or m.idle.host <= 0:
+        return
+    for detail, cause in CAUSES.items():
+        recorded = detail_ms(m, detail)
+        if recorded <= 0:
+            continue
+        # Without the profiler host work is as long as recorded in proportion to all of it.
+        idle = min(recorded / m.idle.host, 1.0) * m.step.idle.host
+        evidence = [share(m, idle, cause.what), *_longest(m, detail)]
+        remedy = Remedy(cause.action, cause.basis, name=cause.remedy)
+        yield Draft(cause.id, "host", cause.title, "idle.host", idle, evidence, [remedy])
+
+
+def lost_kernels(m: Measurements, _free: Bool) -> Iterator[Draft]:
+    """Idle time during which kernels were launched that are not in the recording."""
+    recorded = detail_ms(m, IdleDetail.LOST)
+    if m.step.idle is None or recorded <= 0:
+        return
+    idle = min(recorded, m.step.idle.other)
+    evidence = [share(m, idle, LOST.what), *_longest(m, IdleDetail.LOST)]
+    yield Draft(LOST.id, "inconclusive", LOST.title, "idle.other", idle, evidence)
+
+
+def _longest(m: Measurements, detail: IdleDetail) -> Iterator[Evidence]:
+    for length, text in longest_of(m, detail):
+        yield Evidence("longest gap", length, "ms", text)

@@ -1,0 +1,59 @@
+"""One order for the rows and texts of an export, whatever order its tables have: SQLite promises none."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from traceanalyzer.trace import Table
+
+if TYPE_CHECKING:
+    from traceanalyzer.trace import I64, Trace
+
+AnyTable = TypeVar("AnyTable", bound=Table)
+
+
+def canonical(traces: list[Trace]) -> list[Trace]:
+    """The traces of one export with their common strings in alphabetical order, and rows that start at the same time in
+    the order of their other columns."""
+    if not traces:
+        return traces
+    strings = traces[0].strings
+    order = sorted(range(len(strings)), key=strings.__getitem__)
+    # The entry at the end is for -1: no text.
+    code = np.full(len(strings) + 1, -1, np.int64)
+    code[order] = np.arange(len(strings))
+    texts = [strings[i] for i in order]
+    return [_canonical(trace, texts, code) for trace in traces]
+
+
+def _canonical(trace: Trace, strings: list[str], code: I64) -> Trace:
+    tables: dict[str, Any] = {
+        f.name: _ordered(_recoded(value, code))
+        for f in fields(trace)
+        if isinstance(value := getattr(trace, f.name), Table)
+    }
+    return replace(trace, strings=strings, **tables)
+
+
+def _recoded(table: AnyTable, code: I64) -> AnyTable:
+    texts = {
+        f.name: code[getattr(table, f.name)].astype(f.metadata["dtype"]) for f in fields(table) if f.metadata["text"]
+    }
+    return replace(table, **texts)
+
+
+def _ordered(table: AnyTable) -> AnyTable:
+    start = getattr(table, "start", None)
+    if start is None or len(table) < 2:
+        return table
+    same = start[1:] == start[:-1]
+    tied = np.flatnonzero(np.append(same, False) | np.append(False, same))
+    if not len(tied):
+        return table
+    keys = [getattr(table, f.name)[tied] for f in reversed(fields(table)) if f.name != "start"]
+    rows = np.arange(len(table))
+    rows[tied] = tied[np.lexsort((*keys, start[tied]))]
+    return table.take(rows)

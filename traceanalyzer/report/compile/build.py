@@ -1,0 +1,88 @@
+"""From the log of torch.compile, a trace, or both, to what is reported."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from traceanalyzer.analysis.compile.bare import EMPTY
+from traceanalyzer.analysis.compile.measure import headline_log, measure_logs
+from traceanalyzer.analysis.compile.shares import with_trace
+from traceanalyzer.analysis.compile.steps import Stopwatch, with_steps, with_stopwatch
+from traceanalyzer.analysis.measure import Measurements
+from traceanalyzer.diagnosis.compile.verdict import diagnose_compile
+from traceanalyzer.errors import TraceAnalyzerError
+from traceanalyzer.report.compile.model import CompileReport
+from traceanalyzer.report.compile.strip import strip_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from traceanalyzer.compile_log import CompileLog
+    from traceanalyzer.trace import Run, Trace
+
+
+UNTIMED = Stopwatch()
+
+
+def compile_report(logs: Sequence[CompileLog], run: Run | None = None, stopwatch: Stopwatch = UNTIMED) -> CompileReport:
+    """The report on logs, on a run with a trace of the same program, or on both.
+
+    Raises TraceAnalyzerError where the run has no trace.
+    """
+    inputs: list[dict[str, Any]] = [
+        {"path": log.path, "kind": "torch_log", "rank": log.rank, "devices": []} for log in logs
+    ]
+    if run is None:
+        log = headline_log(logs)
+        compiled = with_stopwatch(measure_logs(logs, log), stopwatch)
+        return CompileReport(inputs, compiled, diagnose_compile(compiled, None), strip_of(log, None))
+    trace = fitting(run, logs)
+    inputs.append({"path": trace.path, "kind": trace.source, "rank": trace.rank, "devices": []})
+    return joined(logs, Measurements(trace), stopwatch, inputs)
+
+
+def joined(
+    logs: Sequence[CompileLog],
+    m: Measurements,
+    stopwatch: Stopwatch = UNTIMED,
+    inputs: Sequence[dict[str, Any]] = (),
+) -> CompileReport:
+    """What logs and a trace say together."""
+    chosen = log_of(logs, m.trace)
+    compiled = EMPTY if chosen is None else measure_logs(logs, chosen)
+    replay = m.replay if len(m.trace.device_ops) else None
+    if len(m.trace.device_ops):
+        compiled = with_trace(compiled, chosen, m, replay)
+    timed = m.unprofiled_time
+    if stopwatch.step_ms is None and timed is not None:
+        stopwatch = replace(stopwatch, step_ms=timed.step_ms)
+    step_ms = replay.base_ms if replay is not None else stopwatch.step_ms
+    compiled = with_steps(compiled, chosen, m, step_ms, stopwatch)
+    return CompileReport(list(inputs), compiled, diagnose_compile(compiled, step_ms), strip_of(chosen, m))
+
+
+def fitting(run: Run, logs: Sequence[CompileLog]) -> Trace:
+    """The trace of a rank that has a log; the first where ranks do not tell. Raises TraceAnalyzerError."""
+    traces = [trace for trace in run.traces if not trace.only_step_times]
+    if not traces:
+        path = run.traces[0].path if run.traces else "the run"
+        raise TraceAnalyzerError(f"{path}: no trace; give a Kineto trace or an Nsight Systems export of the program")
+    ranks = {log.rank for log in logs}
+    return next((trace for trace in traces if trace.rank in ranks), traces[0])
+
+
+def log_of(logs: Sequence[CompileLog], trace: Trace) -> CompileLog | None:
+    """The log of the trace's process: the one that has its graphs, else of its rank, else of the process that compiled
+    most."""
+    if not logs:
+        return None
+    texts = set(trace.strings)
+    graphs = [
+        sum(f"## Call CompiledFxGraph {e.key} ##" in texts for c in log.compilations for e in c.caches) for log in logs
+    ]
+    if max(graphs):
+        # Of several starts that made the same graphs the last is the one that is likely to have been recorded.
+        return max(zip(graphs, range(len(logs)), logs, strict=True), key=lambda one: one[:2])[2]
+    of_rank = [log for log in logs if log.rank == trace.rank]
+    return max(of_rank or logs, key=lambda log: len(log.compilations))

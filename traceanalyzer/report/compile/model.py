@@ -1,0 +1,32 @@
+"""The report on torch.compile as a value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.algebra.intervals import IntervalSet
+    from traceanalyzer.analysis.compile.model import Compiled
+    from traceanalyzer.diagnosis.compile.pairs import CompileDiagnosis
+
+
+@dataclass(frozen=True, eq=False)
+class Strip:
+    """Rows of stretches of time, ns from the origin."""
+
+    length_ns: int
+    rows: list[tuple[str, IntervalSet]]
+
+
+@dataclass(frozen=True)
+class CompileReport:
+    """What was read, measured and concluded."""
+
+    inputs: list[dict[str, Any]]
+    compiled: Compiled
+    diagnosis: CompileDiagnosis
+    strip: Strip | None = None
+    """When it compiled, for people."""
+    note: str = ""
+    """How it stands to the report that it is a part of."""

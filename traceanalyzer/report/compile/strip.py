@@ -1,0 +1,83 @@
+"""When the program compiled, stage by stage, beside the steps that a trace recorded: one strip on one clock."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.intervals import union
+from traceanalyzer.analysis.compile.stages import STAGES, stage_of
+from traceanalyzer.report.compile.document import STAGE_NAMES
+from traceanalyzer.report.compile.model import Strip
+from traceanalyzer.report.html.markup import Markup, join, tag
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.algebra.intervals import IntervalSet
+    from traceanalyzer.analysis.time.timed import Timed
+    from traceanalyzer.compile_log import CompileLog
+
+WIDTH, ROW, LABEL = 1000, 22, 250
+"""Of the drawing, of a row, and of its name, in the drawing's own unit."""
+NS_PER_S = 1e9
+
+
+def strip_of(log: CompileLog | None, timed: Timed | None) -> Strip | None:
+    """The strip of a log, with the steps of a trace where the two have a clock in common; None without compile work."""
+    if log is None or not log.spans:
+        return None
+    found = {stage: _spans(log, stage) for stage in STAGES}
+    if timed is not None and timed.steps.found and timed.trace.epoch_ns:
+        epoch_ns = timed.trace.epoch_ns
+        found["steps"] = union(timed.steps.start + epoch_ns, timed.steps.end + epoch_ns)
+    shown = {name: times for name, times in found.items() if len(times.start)}
+    if not shown:
+        return None
+    first = min(int(times.start[0]) for times in shown.values())
+    length = max(int(times.end[-1]) for times in shown.values()) - first
+    return Strip(length, [(_label(name), _pixels(times, first, length)) for name, times in shown.items()])
+
+
+def _spans(log: CompileLog, stage: str) -> IntervalSet:
+    spans = [span for span in log.spans if stage_of(span.name) == stage]
+    start, end = ([getattr(span, side) for span in spans] for side in ("start_ns", "end_ns"))
+    return union(np.array(start, np.int64), np.array(end, np.int64))
+
+
+def _label(name: str) -> str:
+    return "steps that the trace recorded" if name == "steps" else STAGE_NAMES[name]
+
+
+def _pixels(times: IntervalSet, first: int, length: int) -> IntervalSet:
+    """The stretches from the origin, none shorter than a pixel: a row has no more of them than pixels."""
+    pixel = max(length // WIDTH, 1)
+    start = (times.start - first) // pixel * pixel
+    return union(start, np.maximum(times.end - first, start + pixel))
+
+
+def strip_svg(strip: Strip) -> Markup:
+    """The strip as a drawing."""
+    scale = (WIDTH - LABEL) / max(strip.length_ns, 1)
+    rows = [_row(label, times, number, scale) for number, (label, times) in enumerate(strip.rows)]
+    height = ROW * (len(rows) + 1)
+    seconds = f"{strip.length_ns / NS_PER_S:.4g} s"
+    scale_line = join(
+        tag("text", "0 s", x=LABEL, y=height - 6, font_size=12, fill="currentColor"),
+        tag("text", seconds, x=WIDTH, y=height - 6, font_size=12, fill="currentColor", text_anchor="end"),
+    )
+    drawn = tag(
+        "svg", *rows, scale_line, viewBox=f"0 0 {WIDTH} {height}", role="img", width="100%",
+        aria_label=f"Compile work by stage over {seconds}.",
+    )  # fmt: skip
+    caption = "Stages of compilation and the recorded steps on one clock; a stage may run inside another."
+    return tag("figure", drawn, tag("figcaption", caption))
+
+
+def _row(label: str, times: IntervalSet, number: int, scale: float) -> Markup:
+    y = number * ROW
+    bars = [
+        tag("rect", x=f"{LABEL + start * scale:.1f}", y=y + 3, width=f"{max((end - start) * scale, 1.0):.1f}",
+            height=ROW - 6, style=f"fill:var(--{'compute' if label.startswith('steps') else 'compile'})")
+        for start, end in zip(times.start.tolist(), times.end.tolist(), strict=True)
+    ]  # fmt: skip
+    return tag("g", tag("text", label, x=0, y=y + ROW - 7, font_size=12, fill="currentColor"), *bars)
