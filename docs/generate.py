@@ -253,7 +253,14 @@ def remedies() -> str:
     return _table(("remedy", "offered", "least gain"), rows)
 
 
+def screen(path: str) -> str:
+    """The first screen that `analyze` shows of a recording."""
+    command = f"traceanalyzer analyze {path}"
+    return f"```text\n$ {command}\n{output(command, ROOT, WIDTH).rstrip()}\n```"
+
+
 FILLS: dict[str, Callable[..., str]] = {
+    "screen": screen,
     "commands": commands,
     "figures": figures,
     "tables": tables,

@@ -20,8 +20,9 @@ from traceanalyzer.errors import TraceAnalyzerError
     help="Read recordings below this folder only; may be repeated. Default: any that you can read.",
 )
 def mcp(roots: tuple[Path, ...]) -> None:
-    """Serve eight questions to an agent over the Model Context Protocol: diagnose, explain, table, evidence, whatif,
-    compare, verify, limits.
+    """Answer an agent's questions over the Model Context Protocol.
+
+    There are eight: diagnose, explain, table, evidence, whatif, compare, verify, limits.
 
     \b
     Examples:
