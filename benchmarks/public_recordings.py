@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import traceanalyzer as ta
 from traceanalyzer.errors import TraceAnalyzerError
+
+if TYPE_CHECKING:
+    from traceanalyzer.report.model import Report
 
 UNITS = {"profiler_step": "profiler step", "nvtx": "NVTX range", "periodicity": "period", "none": "none"}
 
@@ -33,7 +37,7 @@ def row(path: Path) -> str:
     return f"| {name} | {unit} | {covered} | {summary.bottleneck} ({summary.confidence:.0%}) | {found} |"
 
 
-def _unit(report: ta.Report) -> str:
+def _unit(report: Report) -> str:
     """What an annotation that became the step is."""
     steps = report.tables.get("steps", [])
     name = steps[-1].name if steps else ""

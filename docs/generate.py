@@ -54,7 +54,8 @@ BREACH = 3
 
 def pages() -> list[Path]:
     """All Markdown files of the documentation."""
-    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted(FINDINGS.glob("*.md"))]
+    first = [ROOT / "README.md", ROOT / "AGENTS.md"]
+    return [*first, *sorted((ROOT / "docs").rglob("*.md")), *sorted(FINDINGS.glob("*.md"))]
 
 
 def filled(text: str) -> str:

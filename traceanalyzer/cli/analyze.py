@@ -117,20 +117,19 @@ def analyze(
     from traceanalyzer.selection import measured
 
     page = output.format == "html"
-    # Its texts are the program's own: none of it is in a report that is to be published or cut to a size.
-    aside = redact or hidden_names or max_chars or is_quiet()
     with working("Analyzing"):
         of = measured(run, selection, knowledge)
         report = report_of(of, top or (PAGE_ROWS if page else TOP_ROWS))
-        logs = [] if aside else logs_beside(Path(of.critical.trace.path))
-        details = _details(of, logs) if page else None
     recordings_read = [item.path for item in report.inputs]
+    # Its texts are the program's own: none of it is in a report that is to be published or cut to a size.
+    logs = [] if redact or hidden_names or max_chars or is_quiet() else logs_beside(recordings_read)
+    details = _details(of, logs) if page else None
     if redact or hidden_names:
         from traceanalyzer.report.redact import redact_with
 
         report, details = redact_with(report, details, hidden_names)
     page_of = ReportPage(report, details, full or output.file is not None, max_chars, short=is_quiet())
-    made = with_compile(page_of, logs, of.critical)
+    made = with_compile(page_of, logs, of)
     with emitted(made, output):
         if store is not None:
             _store(store, report, tags, recordings_read, selection)

@@ -292,8 +292,8 @@ def output_of(format_: str | None, file: Path | None, formats: Sequence[str], pa
     return Output(format_, file)
 
 
-def _no_such_format(file: Path, formats: Sequence[str]) -> str:
-    meant = FORMAT_OF_SUFFIX.get(file.suffix.lower(), "")
+def _no_such_format(file: Path | None, formats: Sequence[str]) -> str:
+    meant = FORMAT_OF_SUFFIX.get(file.suffix.lower(), "") if file is not None else ""
     context = click.get_current_context(silent=True)
     if meant and context is not None:
         return f"`{context.info_name}` does not write {meant} ({file}); it writes {', '.join(formats)} (--format)"

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from traceanalyzer.analysis.groups.bounds import rated_share
+from traceanalyzer.analysis.groups.host_details import main_detail
 from traceanalyzer.diagnosis.finding import BottleneckClass, Summary
 from traceanalyzer.diagnosis.shares import Shares, missing_kernels, step_shares
 from traceanalyzer.diagnosis.timing import timing_summary
@@ -165,7 +166,8 @@ def _reason(m: Measurements, part: str, shares: Shares, *, brief: bool = False) 
     share = _parts(shares)[part]
     time = f"{share * m.step.step_ms:.3g} ms ({share:.0%})"
     text = _REASONS["unexplained" if part == "unexplained" else _name(part, shares)]
-    return text.format(time if brief else f"{time} of {_whole(m)}")
+    more = main_detail(m) if part == "host" else ""
+    return text.format(time if brief else f"{time} of {_whole(m)}") + (f", mostly {more}" if more else "")
 
 
 def _whole(m: Measurements) -> str:

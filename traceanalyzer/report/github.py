@@ -107,10 +107,8 @@ def _asked(issue: Issue, fields: list[str], text: str = "") -> Any:
         answer = json.loads(said)
     except ValueError as error:
         raise TraceAnalyzerError(f"gh could not read {issue.url}: its answer is no JSON") from error
-    if (
-        not answer.get("data")
-        or (answer["data"].get("repository") or {"issueOrPullRequest": True}).get("issueOrPullRequest") is None
-    ):
+    about = answer.get("data") or {}
+    if not about or ("repository" in about and not (about["repository"] or {}).get("issueOrPullRequest")):
         raise TraceAnalyzerError(f"gh could not read {issue.url}: there is no such issue, or no access to it")
     return answer
 

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.grouping import Groups
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, measure, union
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.joined.captures import building_time, captured_calls
-from traceanalyzer.analysis.names.api import ApiKind
+from traceanalyzer.analysis.time.first_use import loading_calls
 from traceanalyzer.analysis.time.host_timeline import HostState
-from traceanalyzer.analysis.time.launch_queue import blocked_time, is_launch
+from traceanalyzer.analysis.time.launch_queue import is_launch
 from traceanalyzer.trace import CopyKind, OverheadKind, RangeKind
 
 if TYPE_CHECKING:
@@ -57,20 +56,9 @@ _LABELS = {
     IdleDetail.LOST: "kernels launched meanwhile are not in the recording",
 }
 
-SLOW_LAUNCH_NS = 200_000
-"""The first launch of a kernel that takes this long loads it: a launch takes 5 to 10 us, with a profiler 30."""
-SLOW_SETUP_NS = 1_000_000
-"""Creating an event or asking for a property takes microseconds, except when the library behind it is set up."""
 DOMINANT = 0.5
 """A detail owns a gap if it filled at least this share of it."""
 
-_LOADS = re.compile(
-    r"Module(Load|GetFunction)|Library(Load|GetKernel)|KernelGetFunction|FuncLoad|Link(Complete|AddData)"
-)
-_SETS_UP = re.compile(
-    r"(Event|Stream|Ctx|Context)Create|PrimaryCtx|^cuInit|^hipInit|SetDevice|DeviceReset|GetDeviceProp|FuncSet|FuncGet"
-    r"|Occupancy|DeviceSetLimit|DeviceGet"
-)
 _COMPILES = re.compile(r"compil(?!ed)|nvrtc|ptxas|autotun|torchdynamo|torch_dynamo", re.IGNORECASE)
 _UNIFIED = (CopyKind.UNIFIED_HOST_TO_DEVICE, CopyKind.UNIFIED_DEVICE_TO_HOST, CopyKind.UNIFIED_DEVICE_TO_DEVICE)
 
@@ -108,28 +96,12 @@ def _compiling(timed: Timed) -> IntervalSet:
 
 def _loading(timed: Timed) -> IntervalSet:
     calls, overheads, strings = timed.trace.api_calls, timed.trace.overheads, timed.trace.strings
-    length = calls.end - calls.start
-    rows = texts_where(strings, _LOADS.search)[calls.name]
-    rows |= texts_where(strings, _SETS_UP.search)[calls.name] & (length >= SLOW_SETUP_NS)
-    rows[first_launches(timed)] = True
+    rows = loading_calls(timed)
     driver = (overheads.kind == OverheadKind.DRIVER) & ~texts_where(strings, _COMPILES.search)[overheads.name]
     return union(
         np.concatenate((calls.start[rows], overheads.start[driver])),
         np.concatenate((calls.end[rows], overheads.end[driver])),
     )
-
-
-def first_launches(timed: Timed) -> I64:
-    """Rows of launch calls that were the first of their kernel in the recording and took long, the queue not full."""
-    calls, ops = timed.trace.api_calls, timed.trace.device_ops
-    launched = np.flatnonzero(timed.is_kernel & (timed.launch >= 0))
-    launched = launched[timed.api_kind[timed.launch[launched]] == ApiKind.LAUNCH]
-    order = launched[np.argsort(timed.launch_time[launched], kind="stable")]
-    first = order[Groups.of(ops.name[order]).first] if len(order) else order
-    slow = np.unique(timed.launch[first])
-    slow = slow[(calls.end - calls.start)[slow] >= SLOW_LAUNCH_NS]
-    result: I64 = slow[blocked_time(timed, slow) == 0] if len(slow) else slow
-    return result
 
 
 def migrates(timed: Timed, next_op: I64) -> Bool:

@@ -145,13 +145,14 @@ def _causes(timed: Started, start: I64, end: I64, next_op: I64) -> dict[str, U8 
     time = {s: measure(i, start, arrival) for s, i in timed.timeline.states.items()}
     time_profiler = measure(timed.timeline.profiler, start, arrival)
     issued = np.where(next_op >= 0, launch, end)
-    drained, sync = _drained_by(timed, issued), _last_wait(timed, issued)
+    always = _keeps_waiting(timed)
+    drained, sync = _drained_by(timed, issued, idle_too=always), _last_wait(timed, issued)
     duration = end - start
     work = time[HostState.WORK] + time[HostState.ALLOCATE]
     cause = np.full(len(start), IdleCause.OTHER, np.uint8)
     cause[late] = IdleCause.LAUNCH
     cause[queued & (duration < QUEUED_LATENCY_NS)] = IdleCause.LAUNCH
-    if _could_be_ahead(timed):
+    if always or _could_be_ahead(timed):
         cause[late & (drained >= 0)] = IdleCause.SYNC
     owners = (
         (IdleCause.SYNC, np.where(sync >= 0, time[HostState.SYNC], -1)),
@@ -218,6 +219,15 @@ def _could_be_ahead(timed: Timed) -> bool:
     return result
 
 
+def _keeps_waiting(timed: Timed) -> bool:
+    """Whether the steps hold a wait for every few launches, so that the queue never fills: the waits are then what can
+    be changed, whatever the host's speed, and however soon each is over."""
+    calls = timed.trace.api_calls
+    waits = int((timed.blocks & timed.steady_host(calls.start)).sum())
+    launches = np.unique(timed.launch[timed.steady_ops & (timed.launch >= 0)])
+    return waits > 1 and len(launches) <= REFILL_LAUNCHES * waits
+
+
 def _last_wait(joined: Joined, launch: I64) -> I64:
     """The blocking call that ended last before each launch, -1 if there is none."""
     calls = joined.trace.api_calls
@@ -226,9 +236,9 @@ def _last_wait(joined: Joined, launch: I64) -> I64:
     return np.append(blocking, -1)[np.searchsorted(calls.end[blocking], launch, side="right") - 1]
 
 
-def _drained_by(joined: Joined, launch: I64) -> I64:
+def _drained_by(joined: Joined, launch: I64, *, idle_too: bool) -> I64:
     """The blocking call that had emptied the device's queue shortly before each launch, -1 if there is none. One that
-    found the device idle emptied nothing."""
+    found the device idle emptied nothing, and counts only if `idle_too`."""
     calls = joined.trace.api_calls
     blocking = np.flatnonzero(joined.blocks)
     result = np.full(len(launch), -1, np.int64)
@@ -237,7 +247,7 @@ def _drained_by(joined: Joined, launch: I64) -> I64:
     blocking = blocking[np.argsort(calls.end[blocking], kind="stable")]
     ended = calls.end[blocking]
     began = calls.start[blocking]
-    drained = (joined.drained_at(ended) <= ended) & (joined.drained_at(began) > began)
+    drained = (joined.drained_at(ended) <= ended) & (idle_too | (joined.drained_at(began) > began))
     blocking, ended = blocking[drained], ended[drained]
     if not len(blocking):
         return result

@@ -7,13 +7,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import measure, union
+from traceanalyzer.analysis.causes.details import IdleDetail
 from traceanalyzer.analysis.causes.gaps import IdleCause
 from traceanalyzer.analysis.tables.gap_rows import detail as described
 from traceanalyzer.figures import ms
 
 if TYPE_CHECKING:
-    from traceanalyzer.analysis.causes.details import IdleDetail
     from traceanalyzer.analysis.causes.explained import Explained
+
+HOST_DETAILS = tuple(detail for detail in IdleDetail if detail not in (IdleDetail.NONE, IdleDetail.LOST))
+MOSTLY = 0.5
+"""A detail of more than half of the host's idle time names it."""
 
 
 def detail_ms(explained: Explained, detail: IdleDetail) -> float:
@@ -24,6 +28,17 @@ def detail_ms(explained: Explained, detail: IdleDetail) -> float:
     rows = (gaps.detail == detail) & (gaps.device == explained.device)
     idle = measure(union(gaps.start[rows], gaps.end[rows]), steps.start[steps.steady], steps.end[steps.steady])
     return ms(idle.mean())
+
+
+def main_detail(explained: Explained) -> str:
+    """In words what most of the recorded idle time of host work is; empty where no detail is most of it."""
+    if explained.device is None:
+        return ""
+    time = {detail: detail_ms(explained, detail) for detail in HOST_DETAILS}
+    longest = max(time, key=lambda detail: time[detail])
+    share = named_host_share(explained)
+    most = share * time[longest] > MOSTLY * sum(time.values())
+    return longest.label if most else ""
 
 
 def named_host_share(explained: Explained) -> float:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import EMPTY, IntervalSet, covered_before, union
+from traceanalyzer.analysis.algebra.intervals import EMPTY, IntervalSet, covered_before, join, union
 from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.joined.linked import Linked
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 _BEGIN = re.compile(r"StreamBeginCapture")
 _END = re.compile(r"StreamEndCapture")
+_NAMED = re.compile(r"^(cuda_?)?(graph_?)?capture_(\d|graph|rank)|CUDAGraph.capture", re.IGNORECASE)
+"""Ranges of serving engines around a capture: `capture_32_FULL`, `graph_capture_rank_0`."""
 _BUILDING = re.compile(
     r"Graph(Exec)?(Instantiate|Update|(Kernel|Memcpy|Memset)NodeSetParams|AddKernelNode|Upload|Clone)"
 )
@@ -23,7 +26,8 @@ _BUILDING = re.compile(
 
 
 def capture_intervals(linked: Linked) -> dict[int, IntervalSet]:
-    """By thread when it captured a stream; a capture without an end lasts as long as the recording."""
+    """By thread when it captured a stream: between the calls that begin and end it (without an end as long as the
+    recording), or in a range that is named so, where the recorder leaves these calls out."""
     calls, strings = linked.trace.api_calls, linked.trace.strings
     begins, ends = texts_where(strings, _BEGIN.search)[calls.name], texts_where(strings, _END.search)[calls.name]
     found: dict[int, IntervalSet] = {}
@@ -33,6 +37,12 @@ def capture_intervals(linked: Linked) -> dict[int, IntervalSet]:
         index = np.searchsorted(end, start, side="right")
         stop = np.append(end, np.iinfo(np.int64).max)[index]
         found[thread] = union(start, stop)
+    ranges = linked.trace.host_ranges
+    named = texts_where(strings, _NAMED.search)[ranges.name] & (ranges.kind == RangeKind.ANNOTATION)
+    for thread in np.unique(ranges.thread[named]).tolist():
+        here = named & (ranges.thread == thread)
+        inside = union(ranges.start[here], ranges.end[here])
+        found[thread] = join(found[thread], inside) if thread in found else inside
     return found
 
 

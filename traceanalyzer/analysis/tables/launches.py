@@ -50,7 +50,11 @@ class LaunchStats:
         "those after the last one whose kernel was recorded, do not count",
         "share",
     )
-    captured_calls: float = metric("launch calls of a step made while a stream was captured into a graph", default=0.0)
+    captured_calls: float | None = metric(
+        "launch calls of a step made while a stream was captured into a graph; null in reports saved before that was "
+        "kept",
+        default=None,
+    )
 
 
 def measure_launches(timed: Timed) -> LaunchStats | None:

@@ -26,8 +26,10 @@ from traceanalyzer.analysis.algebra.intervals import (
     union,
 )
 from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.joined.captures import building_time
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.names.pytorch import OPTIMIZER_NAMES
+from traceanalyzer.analysis.time.first_use import loading_calls
 from traceanalyzer.trace import OverheadKind, RangeKind
 
 if TYPE_CHECKING:
@@ -51,7 +53,8 @@ class HostState(enum.IntEnum):
     ALLOCATE = 4
     """Allocating or freeing device or pinned memory."""
     WORK = 5
-    """A long stretch without any operator or call: Python, I/O, or an operator computing on the CPU."""
+    """A long stretch without any operator or call: Python, I/O, or an operator computing on the CPU; and calls that
+    load kernels or make graphs."""
 
 
 LONG_STRETCH_NS = 100_000
@@ -221,8 +224,12 @@ def _states(joined: Joined, start: I64, end: I64, thread: I32, node: I32) -> U8:
     kind = joined.api_kind[rows]
     of_call = np.full(len(rows), HostState.DISPATCH, np.uint8)
     of_call[(kind == ApiKind.ALLOCATE) | (kind == ApiKind.FREE)] = HostState.ALLOCATE
+    of_call[loading_calls(joined)[rows]] = HostState.WORK
     of_call[joined.blocks[rows]] = HostState.SYNC
     state[call] = of_call
+    building = building_time(joined)
+    inside_graphs = covered_before(building, start + 1) > covered_before(building, start)
+    state[inside_graphs & (state == HostState.DISPATCH)] = HostState.WORK
     state[_in_input_range(joined, start, thread)] = HostState.INPUT
     return state
 
