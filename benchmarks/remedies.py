@@ -26,7 +26,7 @@ from benchmarks.accuracy import (
     as_markdown,
     as_text,
 )
-from traceanalyzer.diagnosis.remedies.advice import advise
+from traceanalyzer.diagnosis.diagnose import diagnose
 from traceanalyzer.selection import measured
 
 if TYPE_CHECKING:
@@ -111,21 +111,21 @@ def pairs(folder: Path) -> Iterator[Pair]:
 def row(pair: Pair) -> tuple[tuple[str, ...], bool, bool, bool | None]:
     """The row of a pair; whether its remedy is among the first, its step right, the median in its range."""
     m = measured(ta.load(*pair.paths)).critical
-    advised = advise(m)
+    advised = diagnose(m).recommendations
     base = "-" if m.replay is None else f"{m.replay.base_ms:.3f}"
-    place = next((i for i, one in enumerate(advised) if one.remedy.id == pair.remedy), None)
+    place = next((i for i, one in enumerate(advised) if one.remedy == pair.remedy), None)
     fixed = statistics.median(pair.fixed_ms)
     before = (pair.name, pair.remedy, f"{statistics.median(pair.rounds_ms):.3f}", base, f"{fixed:.3f}")
-    ahead = ", ".join(one.remedy.id for one in advised[:FIRST])
-    if place is None:
-        return (*before, "-", "-", "-", "-", ahead), False, False, None
-    p = advised[place].prediction
-    assert p.step_ms is not None
+    ahead = ", ".join(one.remedy or one.id for one in advised[:FIRST])
+    if place is None or advised[place].predicted_step_ms is None:
+        return (*before, "-", "-", "-", "-", ahead), place is not None and place < FIRST, False, None
+    p = advised[place]
+    assert p.predicted_step_ms is not None
     assert p.low_ms is not None
     assert p.high_ms is not None
-    error = p.step_ms / min(max(p.step_ms, min(pair.fixed_ms)), max(pair.fixed_ms)) - 1
+    error = p.predicted_step_ms / min(max(p.predicted_step_ms, min(pair.fixed_ms)), max(pair.fixed_ms)) - 1
     met = p.low_ms <= max(pair.fixed_ms) and p.high_ms >= min(pair.fixed_ms)
-    cells = (str(place + 1), f"{p.step_ms:.3f}", f"{p.low_ms:.3f} to {p.high_ms:.3f}", f"{error:+.1%}", ahead)
+    cells = (str(place + 1), f"{p.predicted_step_ms:.3f}", f"{p.low_ms:.3f} to {p.high_ms:.3f}", f"{error:+.1%}", ahead)
     return (*before, *cells), place < FIRST, abs(error) <= CLOSE or met, p.low_ms <= fixed <= p.high_ms
 
 
