@@ -37,7 +37,6 @@ ONE_MEANING = {
     "model.py": "the values that a document consists of",
     "optimizer.py": "optimizers: their work, their replay",
     "devices.py": "devices: their activity, their table",
-    "html.py": "a report as HTML",
     "kernels.py": "kernels: their names, their table",
     "ops.py": "operators: their table, groups of them",
     "page.py": "a report as a page",
