@@ -19,12 +19,19 @@ from typing import TYPE_CHECKING, Any
 
 import traceanalyzer as ta
 from benchmarks.calibration import Sensitivity, cross_validated, sensitivity
+from benchmarks.unprofiled import (
+    idle_shares,
+    range_of_scenario,
+    range_of_step,
+    scenarios_sentence,
+    steps_sentence,
+)
+from traceanalyzer.analysis.groups.bounds import memory_bound_share
 from traceanalyzer.analysis.measure import measure_ranks
 from traceanalyzer.analysis.replay import scenarios
 from traceanalyzer.analysis.replay.scenarios import SCENARIOS, Scenario, buckets_of, combined
 from traceanalyzer.analysis.replay.whatif import Replay, step_ms
 from traceanalyzer.diagnosis.classify import classify
-from traceanalyzer.diagnosis.shares import memory_bound_share
 from traceanalyzer.selection import measured
 from traceanalyzer.trace import WaitKind
 
@@ -60,6 +67,9 @@ KNOWN_PAIRS = {
     "ranks2/straggler.base": "no_straggler",
     "kineto/adam_big.base": "fused_optimizer",
 }
+ORDINARY = (ROOT.parent / "shared" / "more" / "real",)
+"""Captures of ordinary programs."""
+NEAR_IDLE = 0.1
 CLASS_REMOVED = {
     "launch": scenarios.LAUNCHES_FREE,
     "sync": scenarios.NO_HOST_SYNCS,
@@ -194,6 +204,51 @@ def steps_table(recordings: list[Recording], held_out: dict[str, float]) -> Tabl
     return "Step time without the profiler, ms", columns, rows, text
 
 
+def unprofiled_table(recordings: list[Recording]) -> Table:
+    """Idle share of the step without the profiler, and the ranges."""
+    rows: Rows = []
+    errors, ranges, pairs = [], [], []
+    for r in recordings:
+        blind = blind_to_stopwatch(r)
+        shares = idle_shares(blind, r.step_ms)
+        if shares is None or blind.replay is None or blind.unprofiled is None:
+            continue
+        true, estimated, recorded = shares
+        errors.append(abs(estimated - true))
+        ranges.append(range_of_step(blind.replay, r.workload, r.step_ms))
+        if r.removes and r.without:
+            truth = statistics.median(r.without)
+            pairs.append(range_of_scenario(blind.replay, scenario_of(r.removes), r.workload, truth))
+        low, high = blind.unprofiled.low_ms, blind.unprofiled.high_ms
+        rows.append((r.name, f"{recorded:.1%}", f"{true:.1%}", f"{estimated:.1%}", f"{100 * (estimated - true):+.1f}",
+                     f"{r.step_ms:.3f}", f"{low:.3f} to {high:.3f}"))  # fmt: skip
+    near = sum(e <= NEAR_IDLE for e in errors) / len(errors)
+    text = (
+        f"Idle share from the recording alone: {100 * statistics.median(errors):.1f} points off in the median, within "
+        f"10 points for {near:.0%} of {len(errors)}. {steps_sentence(ranges)} "
+        f"{scenarios_sentence([p for p in pairs if p is not None])}"
+    )
+    columns = ("recording", "idle as recorded", "true", "estimated", "points off", "stopwatch, ms", "range, ms")
+    return "Idle time without the profiler, and ranges", columns, rows, text
+
+
+def blind_to_stopwatch(r: Recording) -> Measurements:
+    """Measurements that do not know what the capture's stopwatch said."""
+    m = measured(ta.load(*r.paths)).critical
+    m.__dict__["unprofiled_time"] = None
+    return m
+
+
+def captures(folder: Path) -> Iterator[Recording]:
+    """Captures of ordinary programs that hold their own timing."""
+    for path in sorted(folder.glob("**/unprofiled.rank0.json")):
+        said, traces = json.loads(path.read_text()), sorted(path.parent.glob("trace.rank*.json.gz"))
+        if traces and said.get("steady", True):
+            yield Recording(
+                f"{folder.name}/{path.parent.name}", path.parent.name, tuple(traces), (said["step_time_ms"],)
+            )
+
+
 def pairs_table(recordings: list[Recording]) -> Table:
     """What was predicted and what was measured without the one thing."""
     rows: Rows = []
@@ -313,7 +368,9 @@ def main() -> None:
     held_out = {
         r.name: known[r.name].step_ms(blind[r.name]) if r.name in blind else r.replay.base_ms for r in recordings
     }
-    tables: list[Any] = [steps_table(recordings, held_out), pairs_table(recordings), calibration_table(bound)]
+    ordinary = [r for folder in (() if folders else ORDINARY) if folder.exists() for r in captures(folder)]
+    tables: list[Any] = [unprofiled_table([*recordings, *ordinary]), steps_table(recordings, held_out)]
+    tables += [pairs_table(recordings), calibration_table(bound)]
     tables += [waits_table(recordings), classes_table(recordings)]
     if "--markdown" in sys.argv:
         page = PAGE.read_text(encoding="utf-8")

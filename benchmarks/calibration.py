@@ -105,7 +105,7 @@ Fit = tuple[tuple[float, ...], "Callable[[Sensitivity], float]"]
 
 
 def _validated(name: str, known: list[Sensitivity], fit: Callable[[list[Sensitivity]], Fit], text: str) -> Model:
-    shares = {}
+    shares: dict[str, float] = {}
     for workload in {s.workload for s in known}:
         _, share = fit([s for s in known if s.workload != workload])
         shares |= {s.name: share(s) for s in known if s.workload == workload}

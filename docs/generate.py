@@ -54,7 +54,8 @@ BREACH = 3
 
 def pages() -> list[Path]:
     """All Markdown files of the documentation."""
-    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted(FINDINGS.glob("*.md"))]
+    first = [ROOT / "README.md", ROOT / "AGENTS.md"]
+    return [*first, *sorted((ROOT / "docs").rglob("*.md")), *sorted(FINDINGS.glob("*.md"))]
 
 
 def filled(text: str) -> str:
@@ -233,7 +234,7 @@ def _named(path: str) -> type[Any]:
     return found
 
 
-def _first_sentence(what: type[Any]) -> str:
+def _first_sentence(what: Any) -> str:
     return " ".join((inspect.getdoc(what) or "").split("\n\n")[0].split())
 
 
@@ -244,7 +245,22 @@ def scenarios() -> str:
     return _table(("scenario", "what is assumed"), [(f"`{s.id}`", s.basis) for s in SCENARIOS])
 
 
+def remedies() -> str:
+    """The changes of a program that are recommended, and where."""
+    from traceanalyzer.diagnosis.remedies import REMEDIES
+
+    rows = [(f"`{r.id}`", _first_sentence(r.offer), f"{r.least_gain:.0%}") for r in REMEDIES]
+    return _table(("remedy", "offered", "least gain"), rows)
+
+
+def screen(path: str) -> str:
+    """The first screen that `analyze` shows of a recording."""
+    command = f"traceanalyzer analyze {path}"
+    return f"```text\n$ {command}\n{output(command, ROOT, WIDTH).rstrip()}\n```"
+
+
 FILLS: dict[str, Callable[..., str]] = {
+    "screen": screen,
     "commands": commands,
     "figures": figures,
     "tables": tables,
@@ -253,6 +269,7 @@ FILLS: dict[str, Callable[..., str]] = {
     "findings": findings,
     "logs": logs,
     "scenarios": scenarios,
+    "remedies": remedies,
 }
 
 

@@ -11,6 +11,7 @@ import traceanalyzer
 from tests.analysis.build import TraceBuilder
 from tests.recorded import ranks, recording
 from traceanalyzer.analysis.measure import Measurements
+from traceanalyzer.errors import SeveralRunsError
 from traceanalyzer.report.build import build_report
 from traceanalyzer.trace import Run
 
@@ -83,16 +84,20 @@ def test_nothing_is_promised_where_nothing_is_known(tmp_path):
     assert all(item.predicted_step_ms is None for item in report.recommendations)
 
 
-def test_ranks_are_those_of_the_recordings():
+def test_a_rank_and_a_recording_without_one_are_no_run():
     paths = [recording("ranks2/straggler.base.rank0"), recording("kineto/gemm_fp32.base")]
-    report = traceanalyzer.analyze(paths)
-    assert [item.rank for item in report.inputs] == [0, None]
-    assert [row.rank for row in report.tables["ranks"]] in ([], [0, None])
+    with pytest.raises(SeveralRunsError, match="only some of them have a rank"):
+        traceanalyzer.analyze(paths)
 
 
-def test_recordings_of_different_runs_have_no_straggler():
+def test_recordings_of_different_runs_are_refused():
     runs = ("straggler.base", "tensor_parallel.base", "ddp_accum_sync.base")
     paths = [path for run in runs for path in ranks(f"ranks2/{run}")]
-    report = traceanalyzer.analyze(paths)
-    assert not any(row.straggler for row in report.tables["ranks"])
-    assert any("one run" in note for note in report.notes)
+    with pytest.raises(SeveralRunsError, match="6 recordings that are not one run"):
+        traceanalyzer.analyze(paths)
+
+
+@pytest.mark.parametrize("run", ["straggler.base", "tensor_parallel.fix", "ddp_accum_sync.base"])
+def test_the_ranks_of_a_run_are_one_run(run):
+    report = traceanalyzer.analyze(ranks(f"ranks2/{run}"))
+    assert [row.rank for row in report.tables["ranks"]] == [0, 1]

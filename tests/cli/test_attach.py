@@ -1,13 +1,18 @@
 """`attach`: shows by default, publishes when told, hides what is not for the public."""
 
+from pathlib import Path
+
 import pytest
 
-from tests.github_stand_in import URL, StandIn
+from tests.github_stand_in import FINE, URL, StandIn, comments
 from tests.report.reports import full
 from traceanalyzer.history.store import store_report
 from traceanalyzer.report.json import render_json
 from traceanalyzer.report.markdown import render_markdown
 from traceanalyzer.report.redact import redact
+
+SAMPLES = Path(__file__).resolve().parents[2] / "sample_traces"
+BOUND, FIXED = SAMPLES / "sync_bound", SAMPLES / "sync_fixed"
 
 
 @pytest.fixture
@@ -27,10 +32,10 @@ def test_nothing_is_sent_by_default(saved, run, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     status, out, err = run("attach", saved, "--issue", "o/r#7")
     assert status == 0
-    assert out == render_markdown(redact(full()))
+    assert out == f"<!-- traceanalyzer -->\n{render_markdown(redact(full()))}"
     assert "alice" not in out
     assert f"nothing was published; --publish makes these {len(out):,} characters a comment on" in err
-    assert "https://github.com/o/r/issues/7 (gh issue comment 7 --repo o/r --body-file -)" in err
+    assert "https://github.com/o/r/issues/7 (gh issue comment 7 --repo o/r --body-file -), or edits" in err
 
 
 def test_what_was_shown_is_what_is_published(saved, run, gh):
@@ -49,7 +54,7 @@ def test_a_stored_run_and_a_recording_can_be_attached(asked, run, tmp_path):
     path = tmp_path / "runs.db"
     store_report(path, full())
     shown = run("attach", f"{path}#latest", "--issue", "o/r#7")[1]
-    assert shown == render_markdown(redact(full()))
+    assert shown == f"<!-- traceanalyzer -->\n{render_markdown(redact(full()))}"
 
 
 def test_the_comment_is_as_long_as_it_may_be(saved, run):
@@ -66,3 +71,42 @@ def test_without_gh_it_is_one_line(saved, run, monkeypatch, tmp_path):
     status, out, err = run("attach", saved, "--issue", "o/r#7", "--publish")
     assert (status, out, err.count("\n")) == (1, "", 1)
     assert "gh is not installed" in err
+
+
+def test_a_second_time_the_comment_is_edited(saved, run, gh):
+    gh.answers["api"] = comments(
+        (True, "hello"), (True, "<!-- traceanalyzer -->\nold"), (False, "<!-- traceanalyzer -->\nx")
+    )
+    gh.install()
+    assert run("attach", saved, "--issue", "o/r#7", "--publish") == (0, f"{URL}-edited\n", "")
+    asked, edited = gh.calls()
+    assert asked["arguments"][:2] == ["api", "graphql"]
+    assert "id=IC_1" in edited["arguments"]
+    assert edited["body"] == run("attach", saved, "--issue", "o/r#7")[1]
+
+
+def test_comments_of_other_names_stay(saved, run, gh):
+    gh.answers["api"] = comments((True, "<!-- traceanalyzer -->\nold"))
+    gh.install()
+    assert run("attach", saved, "--issue", "o/r#7", "--name", "eight-gpus", "--publish")[1] == f"{URL}\n"
+    assert gh.calls()[-1]["body"].startswith("<!-- traceanalyzer: eight-gpus -->\n")
+    assert run("attach", saved, "--issue", "o/r#7", "--name", "a-->b")[0] == 2
+
+
+def test_an_issue_that_is_not_there_is_one_line(saved, run, gh):
+    gh.answers["api"] = FINE | {"out": '{"data": {"repository": {"issueOrPullRequest": null}}}'}
+    gh.install()
+    status, _, err = run("attach", saved, "--issue", "o/r#7", "--publish")
+    assert (status, err.count("\n")) == (1, 1)
+    assert "there is no such issue" in err
+    gh.answers["api"] = FINE | {"out": "<html>"}
+    gh.install()
+    assert "no JSON" in run("attach", saved, "--issue", "o/r#7", "--publish")[2]
+
+
+def test_a_comparison_comes_first(run, tmp_path):
+    out = run("attach", FIXED, "--compare", BOUND, "--issue", "o/r#7")[1]
+    assert out.startswith("<!-- traceanalyzer -->\n## Comparison\n\n**Faster")
+    assert "<summary>Where the time goes now</summary>" in out
+    assert len(out) <= 8_100
+    assert str(BOUND.parent) not in out

@@ -151,3 +151,20 @@ def policy_of_the_page():
     found = re.search(r"```toml\n(.*?)```", (DOCS / "ci.md").read_text(encoding="utf-8"), re.DOTALL)
     assert found
     return found[1]
+
+
+def test_a_breach_is_an_annotation(folder, run):
+    limits = ("--max", "budget_ms.idle=5", "--max", "step_time_ms.mean=1000")
+    status, out, err = run("check", "run.json", *limits, "--format", "github")
+    assert (status, err) == (3, "")
+    lines = out.splitlines()
+    assert lines[0].startswith("::error title=budget_ms.idle::budget_ms.idle is ")
+    assert lines[0].endswith("BREACHED")
+    assert not any("step_time" in line for line in lines if line.startswith("::error"))
+    assert lines[-1].startswith("::notice title=traceanalyzer::1 of 2 limits breached")
+
+
+def test_an_annotation_ends_where_its_text_ends(folder, run):
+    out = run("check", "run.json", "--max", "gpu_idle_share=1%", "--format", "github")[1]
+    assert "%25" in out
+    assert all(line.startswith("::") for line in out.splitlines())

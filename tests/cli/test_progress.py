@@ -2,6 +2,7 @@
 
 import io
 import sys
+import time
 
 import pytest
 
@@ -27,3 +28,21 @@ def test_a_bar_is_drawn_only_on_a_terminal_and_after_a_while(monkeypatch, termin
         report(5, 10)
         report(10, 10)
     assert ("Reading" in stream.getvalue()) == drawn
+
+
+def test_what_takes_long_is_said_while_it_lasts(monkeypatch):
+    shown = []
+    monkeypatch.setattr(module, "is_terminal", lambda _: True)
+    monkeypatch.setattr(module, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(module._Spinner, "start", lambda self: shown.append(self._what))
+    with module.working("Analyzing"):
+        time.sleep(0.2)
+    assert shown == ["Analyzing"]
+
+
+def test_quick_work_is_not_commented(monkeypatch):
+    monkeypatch.setattr(module, "is_terminal", lambda _: True)
+    monkeypatch.setattr(module, "PATIENCE_S", 60.0)
+    monkeypatch.setattr(module._Spinner, "start", lambda self: pytest.fail("too soon"))
+    with module.working("Analyzing"):
+        pass

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,7 @@ from tests.comparison.build import idle, part, report
 from tests.report.reports import HOSTILE, empty
 from traceanalyzer.analysis.ranks.compare import RankRow
 from traceanalyzer.comparison.compare import compare_reports
+from traceanalyzer.comparison.outline import BudgetRow, _calls, sections
 from traceanalyzer.comparison.render import ComparisonPage
 from traceanalyzer.errors import EmptyRecordingError, UnreadableInputError
 from traceanalyzer.report.json import dump, render_json
@@ -25,10 +27,10 @@ def with_inputs(value, **changed):
 
 def test_the_headline_has_the_answer():
     assert compare_reports(A, B).headline == (
-        "Faster: 10 → 6 ms a step (-40.0%). Largest part: idle, the host waits for the GPU "
+        "Faster: 10 → 6 ms per step (-40.0%). Largest part: idle, the host waits for the GPU "
         "(cudaStreamSynchronize in aten::item): less idle time (-5 ms)."
     )
-    assert compare_reports(A, A).headline == "No significant change: 10 → 10 ms a step (+0.0%)."
+    assert compare_reports(A, A).headline == "No significant change: 10 → 10 ms per step (+0.0%)."
 
 
 def test_a_slower_machine_is_told_from_other_work():
@@ -51,7 +53,9 @@ def test_a_stopwatch_is_believed_before_the_profiler():
         replace(r, metrics=replace(r.metrics, unprofiled_step_time_ms=ms, unprofiled_source="measured"))
         for r, ms in ((A, 4.0), (B, 4.01))
     ]
-    assert "Without the profiler both take as long (4 → 4.01 ms, measured)" in compare_reports(*timed).headline
+    said = compare_reports(*timed).headline
+    assert said.startswith("No significant change without the profiler: 4 → 4.01 ms per step (+0.2%), measured; with")
+    assert "what was recorded makes the difference" in said
 
 
 def test_a_single_step_decides_nothing():
@@ -132,7 +136,18 @@ def test_hostile_names_break_no_page():
 
 def test_the_json_has_everything_under_plain_names():
     said = json.loads(dump(compare_reports(A, B)))
-    assert set(said) == {"a", "b", "headline", "step", "conditions", "changes", "budget", "metrics", "notes"}
+    assert set(said) == {
+        "a",
+        "b",
+        "headline",
+        "step",
+        "conditions",
+        "changes",
+        "budget",
+        "metrics",
+        "notes",
+        "predicted",
+    }
     change = said["changes"][0]
     assert (change["part"], change["class"], change["kind"]) == ("idle", "sync", "less_idle")
     assert change["details"][0]["what"] == "cudaStreamSynchronize in aten::item"
@@ -166,3 +181,40 @@ def test_what_is_no_report_says_so(tmp_path, content, message):
 def test_a_pattern_that_matches_nothing(tmp_path):
     with pytest.raises(UnreadableInputError, match="no file matches"):
         ta.compare(f"{tmp_path}/rank*.json", A)
+
+
+SAMPLES = Path(__file__).resolve().parents[2] / "sample_traces"
+
+
+def test_steps_without_the_profiler_speak_first_and_the_prediction_is_held_against_them():
+    told = ta.compare(SAMPLES / "sync_bound", SAMPLES / "sync_fixed")
+    assert told.headline.startswith("Faster without the profiler: 1.388 → 1.004 ms per step (-27.7%), measured")
+    assert told.predicted is not None
+    assert told.predicted.id == "host-waits"
+    assert told.predicted.measured_ms == pytest.approx(1.004, abs=0.001)
+    assert told.predicted.low_ms <= told.predicted.measured_ms <= told.predicted.high_ms
+    back = ta.compare(SAMPLES / "sync_fixed", SAMPLES / "sync_bound")
+    assert back.headline.startswith("Slower without the profiler")
+    assert back.predicted is None
+
+
+def test_what_steps_tell_but_runs_would_hide_is_not_called_noise():
+    told = ta.compare(SAMPLES / "sync_bound", SAMPLES / "sync_fixed")
+    rows = {row.part: row for section in sections(told) for row in section.rows if isinstance(row, BudgetRow)}
+    assert rows["compute"].verdict == "below 2%"
+    for row in rows.values():
+        without_zero = row.interval is not None and row.interval[0] == row.interval.split(" to ")[1][0]
+        assert not (without_zero and row.verdict == "within noise"), row
+
+
+@pytest.mark.parametrize(
+    ("per_step", "steps", "shown"),
+    [
+        ((16.0, 1.0), (4, 4), "16 → 1"),
+        ((0.25, 13.75), (4, 4), "1 → 55 in 4 steps"),
+        ((0.25, 12.0), (4, 3), "1 in 4 → 36 in 3 steps"),
+        ((2.5, 1.0), (0, 3), "2.50 → 1.00"),
+    ],
+)
+def test_calls_are_counted_as_they_were(per_step, steps, shown):
+    assert _calls(per_step, steps) == shown

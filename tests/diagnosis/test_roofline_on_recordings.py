@@ -37,5 +37,5 @@ def test_every_recording(path: Path) -> None:
 def test_products_in_tf32_are_predicted() -> None:
     """The recorded fix took 5.35 ms a step (manifest)."""
     report = traceanalyzer.analyze(load([recording("kineto/gemm_fp32.base")]))
-    (advice,) = [r for r in report.recommendations if r.id == "fp32-matmul"]
+    (advice,) = [r for r in report.recommendations if r.remedy == "tf32"]
     assert advice.predicted_step_ms == pytest.approx(5.35, rel=0.1)

@@ -56,7 +56,7 @@ def test_what_was_added_since_is_none_and_what_is_not_known_is_left_out():
         ("{", "not JSON"),
         ("[1]", "no report"),
         ('{"traceEvents": []}', "no report"),
-        (changed(schema_version=2), "written by traceanalyzer 0.1.0 with schema_version 2; this version reads 1"),
+        (changed(schema_version=3), "written by traceanalyzer 0.1.0 with schema_version 3; this version reads 2"),
         (changed(schema_version="x"), "schema_version is no number"),
         (changed(summary=None), "a damaged report"),
         (changed(tables=[]), "a damaged report"),

@@ -95,7 +95,7 @@ def test_the_report_has_the_promised_names():
     assert set(summary["properties"]["bottleneck"]["enum"]) == {
         "compute", "memory", "launch", "communication", "sync", "input", "host", "transfer", "inconclusive",
     }  # fmt: skip
-    assert schema["properties"]["schema_version"]["const"] == 1
+    assert schema["properties"]["schema_version"]["const"] == 2
 
 
 def test_gaps_and_whatif_have_the_promised_names():
@@ -169,7 +169,7 @@ def test_every_name_in_a_schema_is_explained(document):
 def test_a_wrong_report_does_not_follow_it():
     check = validator("report")
     report = json.loads(render_json(full()))
-    assert not check.is_valid(report | {"schema_version": 2})
+    assert not check.is_valid(report | {"schema_version": 1})
     assert not check.is_valid(report | {"summary": report["summary"] | {"bottleneck": "slow"}})
     assert not check.is_valid({key: value for key, value in report.items() if key != "devices"})
     assert check.is_valid(report | {"added_later": 1})

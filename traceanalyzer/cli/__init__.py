@@ -35,6 +35,7 @@ COMMANDS = (
     "explain",
     "collect",
     "doctor",
+    "mcp",
     "completion",
 )
 """In the order of `--help`: tables, and modules of this package that have their command under its own name."""

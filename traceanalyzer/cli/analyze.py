@@ -10,8 +10,10 @@ import click
 
 from traceanalyzer.cli.options import (
     REPORT_FORMATS,
+    is_quiet,
     max_chars_option,
     output_options,
+    quiet_option,
     recordings,
     redact_options,
     selection_options,
@@ -43,7 +45,10 @@ PAGE_ROWS = 300
     help="What lines of a timing log of no known kind look like, with named groups: iter_ms or iter_s, data_ms, step, "
     "samples_per_s, tokens_per_s, mfu.",
 )
-@click.option("--full", is_flag=True, help="All of the report; without it a terminal shows the answer on one screen.")
+@click.option(
+    "-v", "--full", is_flag=True, help="All of the report; without it a terminal shows the answer on one screen."
+)
+@quiet_option("Only the verdict, in two lines; no progress and no warnings.")
 @redact_options()
 @max_chars_option
 @click.option(
@@ -89,6 +94,7 @@ def analyze(
     steady state (warm-up left out) of the rank that the others wait for.
     """
     from traceanalyzer.cli.output import checked, emitted, is_terminal, warn_of_failures
+    from traceanalyzer.cli.progress import working
     from traceanalyzer.cli.read import read
 
     output = checked(format_, file, REPORT_FORMATS, paths if store is None else (*paths, str(store)))
@@ -110,18 +116,20 @@ def analyze(
     from traceanalyzer.report.page import ReportPage
     from traceanalyzer.selection import measured
 
-    of = measured(run, selection, knowledge)
     page = output.format == "html"
-    report = report_of(of, top or (PAGE_ROWS if page else TOP_ROWS))
-    # Its texts are the program's own: none of it is in a report that is to be published or cut to a size.
-    logs = [] if redact or hidden_names or max_chars else logs_beside(Path(of.critical.trace.path))
-    details = _details(of, logs) if page else None
+    with working("Analyzing"):
+        of = measured(run, selection, knowledge)
+        report = report_of(of, top or (PAGE_ROWS if page else TOP_ROWS))
     recordings_read = [item.path for item in report.inputs]
+    # Its texts are the program's own: none of it is in a report that is to be published or cut to a size.
+    logs = [] if redact or hidden_names or max_chars or is_quiet() else logs_beside(recordings_read)
+    details = _details(of, logs) if page else None
     if redact or hidden_names:
         from traceanalyzer.report.redact import redact_with
 
         report, details = redact_with(report, details, hidden_names)
-    made = with_compile(ReportPage(report, details, full or output.file is not None, max_chars), logs, of.critical)
+    page_of = ReportPage(report, details, full or output.file is not None, max_chars, short=is_quiet())
+    made = with_compile(page_of, logs, of)
     with emitted(made, output):
         if store is not None:
             _store(store, report, tags, recordings_read, selection)

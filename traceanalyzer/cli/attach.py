@@ -24,6 +24,12 @@ def _issue(_: click.Context, __: click.Parameter, text: str) -> Issue:
         raise click.BadParameter(str(error)) from error
 
 
+def _name(_: click.Context, __: click.Parameter, text: str) -> str:
+    if text and not text.replace("-", "").replace("_", "").isalnum():
+        raise click.BadParameter(f"{text!r} is not one word")
+    return text
+
+
 @click.command(short_help="Attach a report to a GitHub issue.")
 @click.argument("report", metavar="REPORT")
 @click.option(
@@ -33,6 +39,10 @@ def _issue(_: click.Context, __: click.Parameter, text: str) -> Issue:
     callback=_issue,
     help="The issue or pull request; its address (https://github.com/...) does as well.",
 )
+@click.option("--compare", "base", metavar="BASE", help="Begin with what changed from BASE (anything REPORT can be).")
+@click.option(
+    "--name", default="", metavar="WORD", callback=_name, help="Keeps several comments on one issue apart: one each."
+)
 @click.option("--publish", is_flag=True, help="Really do it; without this it is only shown.")
 @redact_options(by_default=True)
 @max_chars_option
@@ -40,12 +50,14 @@ def _issue(_: click.Context, __: click.Parameter, text: str) -> Issue:
 def attach(
     report: str,
     issue: Issue,
+    base: str | None,
+    name: str,
     publish: bool,
     redact: bool,
     hidden_names: list[re.Pattern[str]],
     max_chars: int | None,
 ) -> None:
-    """Make a report a comment on a GitHub issue or pull request, by an installed `gh`.
+    """Make a report a comment on a GitHub issue or pull request, by an installed `gh`; edit the one made before.
 
     REPORT is a recording or a capture folder, a report saved by `analyze --format json`, or a stored run
     (runs.db#42, runs.db#latest).
@@ -53,6 +65,7 @@ def attach(
     \b
     Examples:
       traceanalyzer attach trace.json.gz --issue OWNER/REPO#12
+      traceanalyzer attach trace.json.gz --compare main.json --issue OWNER/REPO#12
       traceanalyzer attach runs.db#latest --issue OWNER/REPO#12 --redact-name 'acme_.*' --publish
 
     Without --publish nothing is sent: standard output has the comment exactly as it would be published, standard
@@ -62,16 +75,27 @@ def attach(
     """
     from traceanalyzer.cli.output import write
     from traceanalyzer.cli.reports import report_named
+    from traceanalyzer.comparison.compare import compare_reports
+    from traceanalyzer.comparison.render import with_comparison
     from traceanalyzer.report import github
-    from traceanalyzer.report.markdown import render_markdown
+    from traceanalyzer.report.markdown import BRIEF, render_markdown
     from traceanalyzer.report.redact import redact as redacted
+    from traceanalyzer.report.redact import redact_with
 
     if hidden_names and not redact:
         raise click.UsageError("--redact-name and --no-redact exclude each other")
     value = report_named(report)
-    if redact:
+    before = report_named(base) if base else None
+    if redact and before is not None:
+        before, value = redact_with(before, value, hidden_names)
+    elif redact:
         value = redacted(value, hidden_names)
-    text = render_markdown(value) if max_chars is None else render_markdown(value, max_chars)
+    if before is None:
+        text = render_markdown(value) if max_chars is None else render_markdown(value, max_chars)
+    else:
+        names = ("base", "this") if redact else (str(base), report)
+        text = with_comparison(compare_reports(before, value, names), value, max_chars or BRIEF)
+    text = github.marked(text, name)
     if publish:
         write(f"{github.publish(issue, text)}\n", None)
         return
@@ -79,6 +103,6 @@ def attach(
     command = shlex.join(github.comment_command(issue))
     click.echo(
         f"traceanalyzer: nothing was published; --publish makes these {len(text):,} characters a comment on "
-        f"{issue.url} ({command})",
+        f"{issue.url} ({command}), or edits the one that it made before",
         err=True,
     )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from traceanalyzer.comparison.verdicts import Checked
     from traceanalyzer.selection import Knowledge, Selection
 
-FORMATS = ("terminal", "markdown", "junit", "json")
+FORMATS = ("terminal", "markdown", "junit", "json", "github")
 BREACHED = 3
 """Exit status where a limit does not hold: told apart from input that cannot be analysed and from usage."""
 
@@ -61,6 +61,7 @@ def check(
       traceanalyzer check trace.json.gz --max gpu_idle_share=0.10
       traceanalyzer check trace.json.gz --baseline main.json --max 'step_time_ms.median=+3%'
       traceanalyzer check run.json --policy policy.toml --format junit -o check.xml
+      traceanalyzer check run.json --policy policy.toml --format github
 
     A limit on the step time, or on a part of it, against the baseline is breached only by a change that is more
     than noise; --strict drops that. A figure that the recording cannot support breaches its limit, unless

@@ -59,6 +59,24 @@ def recordings(command: Function) -> Function:
     return click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path())(limit_option(command))
 
 
+def _quiet(context: click.Context, _: click.Parameter, quiet: bool) -> None:
+    context.meta[QUIET] = quiet
+
+
+QUIET = "traceanalyzer.quiet"
+
+
+def is_quiet() -> bool:
+    """Whether `-q` was given to the command that runs."""
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.meta.get(QUIET))
+
+
+def quiet_option(help_: str = "No progress and no warnings, only the result.") -> Callable[[Function], Function]:
+    """`-q`, which the command does not get: `is_quiet` tells."""
+    return click.option("-q", "--quiet", is_flag=True, callback=_quiet, expose_value=False, is_eager=True, help=help_)
+
+
 def limit_option(command: Function) -> Function:
     """`--limit NAME=N`, which is in force before anything is read; the command does not get it."""
     return click.option(
@@ -274,8 +292,8 @@ def output_of(format_: str | None, file: Path | None, formats: Sequence[str], pa
     return Output(format_, file)
 
 
-def _no_such_format(file: Path, formats: Sequence[str]) -> str:
-    meant = FORMAT_OF_SUFFIX.get(file.suffix.lower(), "")
+def _no_such_format(file: Path | None, formats: Sequence[str]) -> str:
+    meant = FORMAT_OF_SUFFIX.get(file.suffix.lower(), "") if file is not None else ""
     context = click.get_current_context(silent=True)
     if meant and context is not None:
         return f"`{context.info_name}` does not write {meant} ({file}); it writes {', '.join(formats)} (--format)"

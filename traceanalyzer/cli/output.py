@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, NoReturn, TextIO
 
 import click
 
-from traceanalyzer.cli.options import Output, output_of
+from traceanalyzer.cli.options import Output, is_quiet, output_of
+from traceanalyzer.cli.pager import paged
 from traceanalyzer.errors import TraceAnalyzerError
 from traceanalyzer.files import replacing
 
@@ -111,13 +112,19 @@ def is_terminal(stream: TextIO | None) -> bool:
 
 
 def with_colour(file: Path | None) -> bool:
-    """Whether the result goes to a person's terminal that shows colours."""
-    plain = "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb"
-    return file is None and is_terminal(sys.stdout) and not plain
+    """Whether the result is coloured: on a terminal that can, and where FORCE_COLOR is set; never with NO_COLOR
+    (https://no-color.org, https://force-color.org)."""
+    if file is not None or os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR", "0") not in ("", "0"):
+        return True
+    return is_terminal(sys.stdout) and os.environ.get("TERM") != "dumb"
 
 
 def warn_of_failures(run: Run) -> None:
     """Say which inputs of a run could not be read; the others go on."""
+    if is_quiet():
+        return
     for failure in run.failures:
         message = " ".join(f"{failure.path} could not be read: {failure.message}".split())
         click.echo(f"traceanalyzer: warning: {message}", err=True)
@@ -127,6 +134,8 @@ def _to_stdout(text: str) -> None:
     if sys.stdout is None:
         raise TraceAnalyzerError("standard output is closed; write to a file with -o FILE")
     try:
+        if is_terminal(sys.stdout) and paged(text):
+            return
         sys.stdout.write(_encodable(text, sys.stdout.encoding or "ascii"))
         sys.stdout.flush()
     except BrokenPipeError:

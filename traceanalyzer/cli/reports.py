@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from traceanalyzer.cli.output import warn_of_failures
+from traceanalyzer.cli.progress import working
 from traceanalyzer.cli.read import read
 
 if TYPE_CHECKING:
@@ -19,7 +21,14 @@ def report_named(reference: str, selection: Selection | None = None, knowledge: 
     """The report of what `reference` names. Raises TraceAnalyzerError."""
     from traceanalyzer.comparison import reference as references
 
-    return references.report_named(reference, _read, selection, knowledge)
+    with ExitStack() as analysis:
+
+        def then_analyzing(paths: Sequence[str]) -> Run:
+            run = _read(paths)
+            analysis.enter_context(working(f"Analyzing {reference}"))
+            return run
+
+        return references.report_named(reference, then_analyzing, selection, knowledge)
 
 
 def _read(paths: Sequence[str]) -> Run:

@@ -11,6 +11,7 @@ from traceanalyzer.cli.options import (
     TABLE_FORMATS,
     Number,
     output_options,
+    quiet_option,
     recordings,
     redact_options,
     selection_options,
@@ -171,7 +172,14 @@ def table_command(name: str) -> click.Command:
         _print(name, paths, **options)
 
     decorated: Callable[..., None] = run
-    for decorate in (output_options(TABLE_FORMATS), redact_options(), _row_options, selection_options, recordings):
+    for decorate in (
+        output_options(TABLE_FORMATS),
+        quiet_option(),
+        redact_options(),
+        _row_options,
+        selection_options,
+        recordings,
+    ):
         decorated = decorate(decorated)
     if name in ONLY:
         decorated = ONLY[name](decorated)
@@ -208,6 +216,7 @@ def _print(
 ) -> None:
     """Print a table of `traceanalyzer.tables`."""
     from traceanalyzer.cli.output import emit
+    from traceanalyzer.cli.progress import working
     from traceanalyzer.cli.read import opened
 
     output, run = opened(format_, file, TABLE_FORMATS, paths)
@@ -218,7 +227,8 @@ def _print(
     _columns(table.row, sort)
     for_people = output.format in ("terminal", "markdown")
     top = SHOWN_ROWS if top is None and for_people and not everything and sort is None else top
-    rows = tables.table(run, name, selection, knowledge, tables.Wanted(None if sort else top, **wanted))
+    with working("Analyzing"):
+        rows = tables.table(run, name, selection, knowledge, tables.Wanted(None if sort else top, **wanted))
     if sort:
         rows = sorted(rows, key=_by(sort))[: SHOWN_ROWS if top is None and for_people and not everything else top]
     if redact or hidden_names:

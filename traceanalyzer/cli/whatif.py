@@ -68,6 +68,7 @@ def whatif(
     one of them is spared shows on those that waited for it.
     """
     from traceanalyzer.cli.output import emit
+    from traceanalyzer.cli.progress import working
     from traceanalyzer.cli.read import opened
 
     wanted = [_speedup(text) for text in speedups]
@@ -75,7 +76,8 @@ def whatif(
     from traceanalyzer.report.scenarios import ScenariosPage
     from traceanalyzer.tables import predictions
 
-    result = predictions(run, selection, knowledge, speedups=wanted, bucket_mb=bucket_mb)
+    with working("Replaying"):
+        result = predictions(run, selection, knowledge, speedups=wanted, bucket_mb=bucket_mb)
     _warn_of_unmatched(wanted, result, run)
     if redact or hidden_names:
         from traceanalyzer.report.redact import redact_rows

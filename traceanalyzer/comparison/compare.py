@@ -10,6 +10,7 @@ from traceanalyzer.comparison.conditions import RANK, conditions_between
 from traceanalyzer.comparison.metrics import figures_by_path, metrics_between
 from traceanalyzer.comparison.model import Comparison, Difference, PartDifference, Side
 from traceanalyzer.comparison.noise import RUN_NOISE_SHARE, is_significant
+from traceanalyzer.comparison.predicted import predicted_for
 from traceanalyzer.comparison.work import WHOLE, Whole, Work, figures, parts_of_both
 from traceanalyzer.errors import EmptyRecordingError
 from traceanalyzer.report.outline import recorded_ms
@@ -30,9 +31,6 @@ SAME_WORK = (
 recording: up to 65 % where launches bound them."""
 COUNTS = ("launches_per_step", "launches.copy_calls", "syncs.calls")
 """A difference of less than one a step is the edge of the recording."""
-PROFILER = (
-    "Without the profiler both take as long ({:.4g} → {:.4g} ms, measured): what was recorded makes the difference."
-)
 SPEED_ALONE = frozenset(("slower", "faster", "unchanged", "more_idle", "less_idle"))
 """Kinds of changes that other work does not show in."""
 
@@ -56,6 +54,7 @@ def compare_reports(a: Report, b: Report, names: tuple[str, str] = ("A", "B")) -
         budget=_budget(*parts, whole),
         metrics=metrics_between(a, b),
         notes=_notes(a, b, step),
+        predicted=predicted_for(a, b, sides, changes),
     )
 
 
@@ -83,8 +82,7 @@ def _budget(a: list[StepPart], b: list[StepPart], whole: Whole) -> list[PartDiff
 
 def _headline(a: Side, b: Side, step: Difference, changes: list[Change], conditions: list[Condition]) -> str:
     """The answer in a few sentences."""
-    share = step.difference_ms / step.a_ms if step.a_ms else 0.0
-    text = f"{_verdict(step)}: {step.a_ms:.4g} → {step.b_ms:.4g} ms a step ({share:+z.1%})."
+    text = _unprofiled_verdict(a, b, step) or f"{_verdict(step)}: {_from_to(step.a_ms, step.b_ms)}."
     told = [c for c in changes if c.significant is not False and abs(c.difference_ms) >= TOLD_SHARE * step.a_ms]
     if told:
         text += f" Largest part: {told[0].title} ({told[0].difference_ms:+.3g} ms)."
@@ -92,16 +90,27 @@ def _headline(a: Side, b: Side, step: Difference, changes: list[Change], conditi
     if incomparable:
         text += f" Not like for like: other {', other '.join(incomparable)}."
     text += "".join(f" A is {c.a}; B is {c.b}." for c in conditions if c.name == RANK)
-    if step.significant and _alike_unprofiled(a, b):
-        text += f" {PROFILER.format(a.unprofiled_step_ms, b.unprofiled_step_ms)}"
     return text
 
 
-def _alike_unprofiled(a: Side, b: Side) -> bool:
-    """Whether stopwatches say that without the profiler both sides take as long."""
-    if a.unprofiled_source != "measured" or b.unprofiled_source != "measured":
-        return False
-    return is_significant(a.unprofiled_step_ms or 0.0, b.unprofiled_step_ms or 0.0, None) is False
+def _from_to(a_ms: float, b_ms: float) -> str:
+    share = (b_ms - a_ms) / a_ms if a_ms else 0.0
+    return f"{a_ms:.4g} → {b_ms:.4g} ms per step ({share:+z.1%})"
+
+
+def _unprofiled_verdict(a: Side, b: Side, step: Difference) -> str:
+    """The verdict by steps that were timed without the profiler; empty where one side has none."""
+    before, after = a.unprofiled_step_ms, b.unprofiled_step_ms
+    if a.unprofiled_source != "measured" or b.unprofiled_source != "measured" or before is None or after is None:
+        return ""
+    recorded = f"with the profiler {_from_to(step.a_ms, step.b_ms)}"
+    if is_significant(before, after, None) is False:
+        verdict = "No significant change without the profiler"
+        if step.significant:
+            recorded += "; what was recorded makes the difference"
+    else:
+        verdict = "Slower without the profiler" if after > before else "Faster without the profiler"
+    return f"{verdict}: {_from_to(before, after)}, measured; {recorded}."
 
 
 def _verdict(step: Difference) -> str:

@@ -88,6 +88,18 @@ class Condition:
 
 
 @dataclass(frozen=True)
+class Predicted:
+    """What A's report predicted for the change that B has."""
+
+    id: str = metric("finding of A that the change is against")
+    action: str = metric("what A's report advised")
+    step_ms: float = metric("step time without the profiler that it predicted", "ms")
+    low_ms: float | None = metric("lower end of the prediction's range; null where it has none", "ms")
+    high_ms: float | None = metric("upper end of it", "ms")
+    measured_ms: float = metric("step time without the profiler that B measured", "ms")
+
+
+@dataclass(frozen=True)
 class Comparison:
     """What changed from A to B."""
 
@@ -101,3 +113,5 @@ class Comparison:
     budget: list[PartDifference]
     metrics: list[MetricDifference]
     notes: list[str] = field(default_factory=list)
+    predicted: Predicted | None = None
+    """What A's report predicted for this change; None where it cannot be told which of its predictions that is."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from traceanalyzer.comparison.noise import RUN_NOISE_SHARE
 from traceanalyzer.figures import metric
 from traceanalyzer.report.format import figure, number
 
 if TYPE_CHECKING:
-    from traceanalyzer.comparison.model import Change, Comparison, Detail, Difference, MetricDifference, Side
+    from traceanalyzer.comparison.model import Change, Comparison, Difference, MetricDifference, Side
 
 SHOWN_SHARE = 0.005
 """Changes below this share of the longer step are shown together."""
@@ -34,6 +35,8 @@ SHOWN_METRICS = (
     "roofline.mfu",
 )
 """Figures beside the step time that say what the program does; `--format json` has all."""
+WHOLE = 0.005
+"""Numbers of calls that are this near to a whole one are whole."""
 NEGLIGIBLE = 0.005
 """Figures that differ by less are the same, for a reader."""
 
@@ -49,6 +52,17 @@ class ChangeRow:
     difference_ms: float = metric("B less A; these sum to the difference of the step times", "ms")
     interval: str | None = metric("95 % interval of the difference over steps (Welch, batch means), ms")
     verdict: str | None = metric("whether it is more than steps and runs vary")
+
+
+@dataclass(frozen=True)
+class DetailRow:
+    """A part of a change."""
+
+    what: str = metric("operator, shapes and kernel; of idle time the place it is charged to")
+    calls: str = metric("device ops (gaps) per step in A and B, or in all steps where those differ")
+    a_ms: float = metric("wall-clock time in A's mean step", "ms")
+    b_ms: float = metric("wall-clock time in B's mean step", "ms")
+    difference_ms: float = metric("B less A", "ms")
 
 
 @dataclass(frozen=True)
@@ -99,10 +113,10 @@ def sections(comparison: Comparison) -> list[Section]:
     shown = changes_shown(comparison)
     explained = [c for c in shown if c.significant is not False and len(c.details) > 1][:EXPLAINED]
     page = [
-        Section("Comparison", [comparison.headline, *(_side(n, s) for n, s in _sides(comparison)), *_sure(comparison)]),
+        Section("Comparison", _answer(comparison)),
         Section("Not like for like", rows=_conditions(comparison, incomparable=True)),
         Section("Where the difference comes from", rows=_changes(comparison, shown)),
-        *(Section(change.title, _left_out(change), _details(change), folded=True) for change in explained),
+        *(Section(change.title, _left_out(change), _details(comparison, change), folded=True) for change in explained),
         Section(
             "The step's budget", rows=[BudgetRow(p.name.replace("_", " "), *_figures_of(p)) for p in comparison.budget]
         ),
@@ -143,6 +157,24 @@ def _sure(comparison: Comparison) -> list[str]:
     return [f"Difference {signed(step.difference_ms)} ms, 95 % interval over steps {interval(step)} ms"]
 
 
+def _answer(comparison: Comparison) -> list[str]:
+    sides = [_side(name, side) for name, side in _sides(comparison)]
+    return [comparison.headline, *sides, *_sure(comparison), *_predicted(comparison)]
+
+
+def _predicted(comparison: Comparison) -> list[str]:
+    told = comparison.predicted
+    if told is None:
+        return []
+    around = (
+        "" if told.low_ms is None or told.high_ms is None else f" ({number(told.low_ms)} to {number(told.high_ms)})"
+    )
+    return [
+        f"A's report for {told.id}: predicted {number(told.step_ms)}{around}, measured {number(told.measured_ms)} ms "
+        "per step without the profiler"
+    ]
+
+
 def _changes(comparison: Comparison, shown: list[Change]) -> list[ChangeRow]:
     rows = [ChangeRow(c.title, c.part.replace("_", " "), *_figures_of(c)) for c in shown]
     rest = [c for c in comparison.changes if c not in shown]
@@ -153,8 +185,15 @@ def _changes(comparison: Comparison, shown: list[Change]) -> list[ChangeRow]:
 
 
 def _figures_of(value: Difference) -> tuple[float, float, float, str | None, str]:
-    verdict = {True: "changed", False: "within noise", None: "spread unknown"}[value.significant]
+    verdict = {True: "changed", False: _insignificant(value), None: "spread unknown"}[value.significant]
     return value.a_ms, value.b_ms, value.difference_ms, interval(value), verdict
+
+
+def _insignificant(value: Difference) -> str:
+    """Steps may tell a difference that is too small to be told from that of two runs."""
+    if value.low_ms is None or value.high_ms is None or value.low_ms <= 0 <= value.high_ms:
+        return "within noise"
+    return f"below {RUN_NOISE_SHARE:.0%}"
 
 
 def interval(value: Difference) -> str | None:
@@ -169,8 +208,22 @@ def signed(value: float) -> str:
     return f"+{number(value)}" if value > 0 else number(value)
 
 
-def _details(change: Change) -> list[Detail]:
-    return change.details[:SHOWN_DETAILS]
+def _details(comparison: Comparison, change: Change) -> list[DetailRow]:
+    steps = comparison.a.steps, comparison.b.steps
+    return [
+        DetailRow(d.what, _calls((d.a_calls, d.b_calls), steps), d.a_ms, d.b_ms, d.difference_ms)
+        for d in change.details[:SHOWN_DETAILS]
+    ]
+
+
+def _calls(per_step: tuple[float, float], steps: tuple[int, int]) -> str:
+    """How often, as it was counted: `16 → 1`, or `1 → 55 in 4 steps` where not every step has as many."""
+    if not all(steps):
+        return " → ".join(number(calls) for calls in per_step)
+    if all(abs(calls - round(calls)) < WHOLE for calls in per_step):
+        return " → ".join(f"{round(calls):,}" for calls in per_step)
+    a, b = (f"{round(calls * count):,}" for calls, count in zip(per_step, steps, strict=True))
+    return f"{a} → {b} in {steps[0]} steps" if steps[0] == steps[1] else f"{a} in {steps[0]} → {b} in {steps[1]} steps"
 
 
 def _left_out(change: Change) -> list[str]:

@@ -9,11 +9,13 @@ from traceanalyzer.comparison.outline import ChangeRow, Section, change_rows, se
 from traceanalyzer.report.document import Document, Rows
 from traceanalyzer.report.grid import make_grid
 from traceanalyzer.report.json import dump
+from traceanalyzer.report.markdown import render_markdown
 from traceanalyzer.report.markdown_text import grid_table, prose
 from traceanalyzer.report.terminal_text import DEFAULT_WIDTH, INDENT, Page
 
 if TYPE_CHECKING:
     from traceanalyzer.comparison.model import Comparison
+    from traceanalyzer.report.model import Report
 
 
 @dataclass(frozen=True)
@@ -37,9 +39,15 @@ class ComparisonPage(Document):
                 page.grid(make_grid(section.rows))
         return page.text().lstrip("\n")
 
-    def markdown(self) -> str:
-        """For an issue or a pull request."""
-        return "\n".join(line for section in sections(self.comparison) for line in _block(section))
+    def markdown(self, max_chars: int | None = None) -> str:
+        """For an issue or a pull request; with `max_chars` without the sections for which there is no room."""
+        blocks = [(section.title, "\n".join(_block(section))) for section in sections(self.comparison)]
+        for title in ("", *LEAST_FIRST):
+            if max_chars is None or sum(len(text) + 1 for _, text in blocks) <= max_chars:
+                break
+            blocks = [block for block in blocks if block[0] in KEPT] if not title else blocks
+            blocks = [block for block in blocks if block[0] != title]
+        return "\n".join(text for _, text in blocks)
 
     def json(self) -> str:
         """All of it."""
@@ -48,6 +56,24 @@ class ComparisonPage(Document):
     def csv(self) -> str:
         """Every change, a row each."""
         return Rows("changes", change_rows(self.comparison), ChangeRow).csv()
+
+
+LEAST_FIRST = ("Notes", "Other figures", "Conditions that differ", "The step's budget")
+"""Sections that go where there is no room, after those that explain single changes."""
+KEPT = ("Comparison", "Not like for like", "Where the difference comes from", *LEAST_FIRST)
+LEAST_REPORT = 4_000
+"""Characters without which a report below a comparison says too little."""
+
+
+def with_comparison(comparison: Comparison, report: Report, max_chars: int) -> str:
+    """What changed, and below it the report of B folded, as Markdown of at most `max_chars` characters where the
+    comparison's answer allows it."""
+    changed = ComparisonPage(comparison).markdown(max_chars)
+    room = max_chars - len(changed) - len(FOLDED.format(""))
+    return changed if room < LEAST_REPORT else changed + FOLDED.format(render_markdown(report, room))
+
+
+FOLDED = "\n<details><summary>Where the time goes now</summary>\n\n{}\n</details>\n"
 
 
 def _block(section: Section) -> list[str]:

@@ -98,6 +98,19 @@ class Checked(Document):
         ElementTree.indent(suites)
         return ElementTree.tostring(suites, encoding="unicode", xml_declaration=True) + "\n"
 
+    def github(self) -> str:
+        """The verdicts as commands to GitHub Actions, which shows them beside the run and on the pull request."""
+        lines = []
+        for verdict, row in zip(self.verdicts, limit_rows(self), strict=True):
+            if not verdict.holds(self.allow_missing) or verdict.outcome != "ok":
+                level = "warning" if verdict.holds(self.allow_missing) else "error"
+                said = (
+                    f"{row.figure} is {row.measured}, allowed is {AT[verdict.limit.bound]} {row.allowed}: {row.outcome}"
+                )
+                lines.append(_command(level, row.figure, said))
+        lines += [_command("notice", "traceanalyzer", text) for text in (self.headline, *self.notes)]
+        return "".join(lines)
+
     def values(self) -> dict[str, Any]:
         """The verdicts for programs."""
         return {
@@ -124,6 +137,16 @@ class Checked(Document):
     def json(self) -> str:
         """The verdicts for programs."""
         return dump(self.values())
+
+
+def _command(level: str, title: str, message: str) -> str:
+    """A workflow command (https://docs.github.com/actions/reference/workflow-commands-for-github-actions); what would
+    end it early is escaped as its toolkit does (github.com/actions/toolkit, packages/core/src/command.ts)."""
+
+    def escaped(text: str, more: str = "") -> str:
+        return "".join(f"%{ord(c):02X}" if c in f"%\r\n{more}" else c for c in plain(text))
+
+    return f"::{level} title={escaped(title, ':,')}::{escaped(message)}\n"
 
 
 @dataclass(frozen=True)

@@ -157,7 +157,8 @@ def _advice(m: Measurements, settled: list[tuple[Draft, float | None]]) -> list[
     """What to do, by the step that it is predicted to lead to. Where the step can be replayed, remedies speak for
     themselves, and the rules do not."""
     drafts = [draft for draft, _ in settled]
-    offered = [advised for one in advise(m) if (advised := _of_remedy(m, one, drafts)) is not None]
+    alone = [one for one in advise(m) if not one.offer.after]
+    offered = [advised for one in alone if (advised := _of_remedy(m, one, drafts)) is not None]
     replayed = m.replay is not None and m.replay.faithful
     known = {remedy.id for remedy in REMEDIES} if replayed else set()
     wanted = [(d, r, h) for d, h in settled for r in d.remedies if _offered(m, d, r, known)]
@@ -167,29 +168,32 @@ def _advice(m: Measurements, settled: list[tuple[Draft, float | None]]) -> list[
 
 
 def _of_remedy(m: Measurements, advice: Advice, drafts: list[Draft]) -> Recommendation | None:
-    """A remedy as a recommendation; None where no finding says that there is anything to change, or the program's
-    framework has no words for it."""
-    remedy, p, against = advice.remedy, advice.prediction, _against(advice, drafts)
-    if against is None:
-        return None
-    action = in_words_of(m.framework, against.id, advice.offer.action)
-    if action is None:
+    """A remedy as a recommendation against a finding of the report; None where there is none, or where the program's
+    framework has no words for it. What a changed step leads to is told, and not ranked with steps as they are."""
+    remedy, p = advice.remedy, advice.prediction
+    draft = _against(advice, drafts)
+    action = None if draft is None else in_words_of(m.framework, draft.id, advice.offer.action)
+    if draft is None or action is None:
         return None
     basis = f"replayed without the profiler: {p.basis}"
-    return Recommendation(against.id, against.cls, action, p.step_ms, p.speedup, basis, remedy.id, p.low_ms, p.high_ms)
+    if advice.offer.aside:
+        told = f"{p.step_ms:.3g} ms for as much work as a step does now; {basis}"
+        return Recommendation(draft.id, draft.cls, action, None, None, told, remedy.id, None, None)
+    return Recommendation(draft.id, draft.cls, action, p.step_ms, p.speedup, basis, remedy.id, p.low_ms, p.high_ms)
 
 
 def _against(advice: Advice, drafts: list[Draft]) -> Draft | None:
-    """The finding that a remedy is against: the one that it says itself, that names it, that it is usually against, or
-    the first of its class."""
-    remedy, said = advice.remedy, advice.offer.against
-    tests: tuple[Callable[[Draft], bool], ...] = (
-        lambda d: said is not None and d.id == said[0],
-        lambda d: any(r.name == remedy.id for r in d.remedies),
+    """The finding that a remedy is against: the one that it is against here, that names it, that it is usually against,
+    one of its class, or else the first."""
+    remedy, here = advice.remedy, advice.offer.against
+    wanted = (
+        lambda d: here is not None and d.id == here[0],
+        lambda d: here is None and any(r.name == remedy.id for r in d.remedies),
         lambda d: d.id == remedy.finding,
-        lambda d: d.cls == (said[1] if said is not None else remedy.cls),
+        lambda d: d.cls == remedy.cls,
+        lambda d: d.cls != "inconclusive",
     )
-    return next((draft for test in tests for draft in drafts if test(draft)), None)
+    return next((draft for fits in wanted for draft in drafts if fits(draft)), None)
 
 
 def _offered(m: Measurements, draft: Draft, remedy: Remedy, known: set[RemedyName]) -> bool:

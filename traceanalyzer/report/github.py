@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import subprocess
 from dataclasses import dataclass
+from typing import Any
 
 from traceanalyzer.errors import TraceAnalyzerError
 
@@ -46,6 +48,27 @@ def parse_issue(text: str) -> Issue:
     return Issue(parts["repository"], int(parts["number"]), parts.get("host") or GITHUB, parts.get("kind") == "pull")
 
 
+MARK = "<!-- traceanalyzer{} -->"
+"""Begins a comment, invisibly, so that it can be found again."""
+COMMENTS = "comments(last: 100) { nodes { id url viewerDidAuthor body } }"
+FIND = (
+    "query($owner: String!, $name: String!, $number: Int!) { repository(owner: $owner, name: $name) { "
+    f"issueOrPullRequest(number: $number) {{ ... on Issue {{ {COMMENTS} }} ... on PullRequest {{ {COMMENTS} }} }} }} }}"
+)
+EDIT = (
+    "mutation($id: ID!, $body: String!) { updateIssueComment(input: {id: $id, body: $body}) { issueComment { url } } }"
+)
+
+
+def marked(text: str, name: str = "") -> str:
+    """The text as a comment that `publish` finds again; `name` tells several of one issue apart."""
+    return f"{_mark(name)}\n{text}"
+
+
+def _mark(name: str) -> str:
+    return MARK.format(f": {name}" if name else "")
+
+
 def comment_command(issue: Issue) -> list[str]:
     """The command that makes its standard input a comment. `gh issue` finds a pull request of that number, too."""
     repository = issue.repository if issue.host == GITHUB else f"{issue.host}/{issue.repository}"
@@ -54,19 +77,51 @@ def comment_command(issue: Issue) -> list[str]:
 
 
 def publish(issue: Issue, text: str) -> str:
-    """Make a text a comment; gives the comment's address, as gh prints it.
+    """Make a text a comment, or what a comment of one's own that begins with the same mark says now; gives its address.
 
     Raises TraceAnalyzerError where gh is missing, not logged in, or refuses.
     """
     if shutil.which("gh") is None:
         raise TraceAnalyzerError("gh is not installed: get it from https://cli.github.com, or paste the text yourself")
-    done = _gh(comment_command(issue), text)
+    earlier = _earlier(issue, text.partition("\n")[0]) if text.startswith(MARK.partition("{")[0]) else None
+    if earlier is not None:
+        answer = _asked(issue, ["-F", "body=@-", "-f", f"id={earlier}", "-f", f"query={EDIT}"], text)
+        return str(answer["data"]["updateIssueComment"]["issueComment"]["url"])
+    done = _said(issue, comment_command(issue), text)
+    return done or issue.url
+
+
+def _earlier(issue: Issue, mark: str) -> str | None:
+    """The id of the last comment of one's own with this mark, among the last 100 of the issue."""
+    owner, _, name = issue.repository.partition("/")
+    fields = ["-f", f"owner={owner}", "-f", f"name={name}", "-F", f"number={issue.number}", "-f", f"query={FIND}"]
+    found = _asked(issue, fields)["data"]["repository"]["issueOrPullRequest"]
+    mine = [c for c in found["comments"]["nodes"] if c["viewerDidAuthor"] and c["body"].startswith(mark)]
+    return str(mine[-1]["id"]) if mine else None
+
+
+def _asked(issue: Issue, fields: list[str], text: str = "") -> Any:
+    """GitHub's answer to a GraphQL request. Raises TraceAnalyzerError where it is none."""
+    said = _said(issue, ["gh", "api", "graphql", "--hostname", issue.host, *fields], text)
+    try:
+        answer = json.loads(said)
+    except ValueError as error:
+        raise TraceAnalyzerError(f"gh could not read {issue.url}: its answer is no JSON") from error
+    about = answer.get("data") or {}
+    if not about or ("repository" in about and not (about["repository"] or {}).get("issueOrPullRequest")):
+        raise TraceAnalyzerError(f"gh could not read {issue.url}: there is no such issue, or no access to it")
+    return answer
+
+
+def _said(issue: Issue, command: list[str], text: str) -> str:
+    """What gh prints. Raises TraceAnalyzerError."""
+    done = _gh(command, text)
     if done.returncode == NOT_LOGGED_IN:
         raise TraceAnalyzerError(f"gh is not logged in to {issue.host}: run gh auth login --hostname {issue.host}")
     if done.returncode != 0:
         said = " ".join(done.stderr.split()) or f"status {done.returncode}"
         raise TraceAnalyzerError(f"gh could not comment on {issue.url}: {said}")
-    return done.stdout.strip() or issue.url
+    return done.stdout.strip()
 
 
 def _gh(command: list[str], text: str) -> subprocess.CompletedProcess[str]:

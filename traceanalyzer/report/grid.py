@@ -33,6 +33,12 @@ IDENTIFIERS = ("rank", "device", "step", "id")
 """Fields that hold an integer which is not a figure."""
 FOR_PROGRAMS = ("full_name", "end_ns")
 """Fields that people get in a shorter form beside them: the name, start and duration."""
+MAIN = ("total_ms", "device_total_ms", "gpu_idle_ms", "duration_ns", "duration_ms", "step_ms")
+"""Fields by which rows are in order, or that a row is about."""
+DECIDING = ("bound_by", "sol", "headroom_ms", "op", "python", "cause", "detail", "share_of_step", "outcome", "verdict")
+"""Fields that say what to do about a row: shown first where there is not room for all."""
+DISTRIBUTION = ("p50", "p95", "p99", "min", "max", "std")
+"""Parts of the names of fields that come last: few people need them."""
 LEAST_LARGEST, MOST_LARGEST = 1, 10_000
 """A column whose largest figure lies outside is shown in another unit."""
 NOT_RECORDED = "-"
@@ -48,6 +54,15 @@ class Column:
     unit: str
     is_text: bool
     cells: list[str]
+
+    @property
+    def worth(self) -> int:
+        """Its place where there is not room for all: 0 before 1 and so on."""
+        if self.name in MAIN:
+            return 0
+        if self.name in DECIDING:
+            return 1
+        return 4 if _is_distribution(self.name) else 3 if self.is_text else 2
 
     @property
     def header(self) -> str:
@@ -92,7 +107,7 @@ def make_grid(rows: Sequence[Any], origin_ns: int | None = None, chosen: Sequenc
     """The table of some rows (instances of one dataclass; at least one). `origin_ns`: what moments count from;
     `chosen`: names of the fields to show, in order."""
     every = {f.name: f for f in dataclasses.fields(rows[0])}
-    fields = [every[name] for name in chosen] if chosen else [f for f in every.values() if f.name not in FOR_PROGRAMS]
+    fields = [every[name] for name in chosen] if chosen else _in_order(list(every.values()))
     moments = [getattr(row, f.name) for f in fields if f.name in TIMESTAMPS for row in rows]
     if moments and origin_ns is None:
         origin_ns = min((m for m in moments if m is not None), default=0)
@@ -114,6 +129,24 @@ def make_grid(rows: Sequence[Any], origin_ns: int | None = None, chosen: Sequenc
         if f.metadata.get("definition") and any(v is not None for v in values[f.name])
     ]
     return Grid(columns, constant, missing, origin_ns if moments else None, len(rows), defined)
+
+
+def _in_order(fields: list[dataclasses.Field[Any]]) -> list[dataclasses.Field[Any]]:
+    """The fields for people: how a figure is distributed last, what decides right behind the share of the step."""
+    shown = [f for f in fields if f.name not in FOR_PROGRAMS]
+    names = [f.name for f in shown]
+    first = names.index("share_of_step") if "share_of_step" in names else len(names)
+
+    def place(at: int) -> int:
+        if _is_distribution(names[at]):
+            return 3
+        return 2 if at > first and names[at] not in DECIDING else 1 if at > first else 0
+
+    return [shown[at] for at in sorted(range(len(shown)), key=place)]
+
+
+def _is_distribution(name: str) -> bool:
+    return any(part in DISTRIBUTION for part in name.split("_"))
 
 
 def _scales(fields: list[dataclasses.Field[Any]], values: dict[str, list[Any]]) -> dict[str, Scale]:

@@ -9,7 +9,7 @@ from traceanalyzer.report.document import Document
 from traceanalyzer.report.html import render_html
 from traceanalyzer.report.json import render_json
 from traceanalyzer.report.markdown import BRIEF, GITHUB_LIMIT, ROOM, render_markdown
-from traceanalyzer.report.screen import render_screen
+from traceanalyzer.report.screen import render_screen, render_verdict
 from traceanalyzer.report.terminal import render_terminal
 
 if TYPE_CHECKING:
@@ -26,9 +26,13 @@ class ReportPage(Document):
     full: bool = False
     """Whether a terminal gets all of it, and Markdown as much as GitHub takes."""
     max_chars: int | None = None
+    short: bool = False
+    """Whether a terminal gets the verdict alone."""
 
     def terminal(self, width: int, colour: bool) -> str:
-        """The first screen, or all of it."""
+        """The verdict, the first screen, or all of it."""
+        if self.short and not self.full:
+            return render_verdict(self.report, width, colour)
         return (render_terminal if self.full else render_screen)(self.report, width, colour)
 
     def markdown(self) -> str:

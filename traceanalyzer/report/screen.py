@@ -35,6 +35,13 @@ def render_screen(report: Report, width: int = DEFAULT_WIDTH, colour: bool = Fal
     return page.text().lstrip("\n")
 
 
+def render_verdict(report: Report, width: int = DEFAULT_WIDTH, colour: bool = False) -> str:
+    """The bottleneck, the step time and the headline alone."""
+    page = Page(width, colour)
+    _verdict(page, report)
+    return page.text()
+
+
 def brief(text: str) -> str:
     """The text up to its last whole word within `LONGEST`."""
     text = plain(text)

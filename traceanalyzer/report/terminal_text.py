@@ -30,6 +30,8 @@ LINES_OF_TEXT = 2
 """Lines that a name may take in a table before its middle is left out."""
 
 
+MEANINGS = {"BREACHED": "bold red", "holds": "green", "slower": "red", "faster": "green"}
+"""Cells whose colour says what they mean."""
 TURNED_ROWS = 2
 """So many rows fit beside each other in 80 columns when a table is turned, names included."""
 
@@ -104,9 +106,9 @@ class Page:
 
 
 def _fitting(columns: list[Column], width: int) -> tuple[list[Column], list[str]]:
-    """The columns there is room for and the labels of the others: the row's name first, then figures, then text."""
+    """The columns there is room for and the labels of the others: the row's name first, then by what they are worth."""
     named = next((i for i, c in enumerate(columns) if c.is_text), -1)
-    order = sorted(range(len(columns)), key=lambda i: (i != named, columns[i].is_text, i))
+    order = sorted(range(len(columns)), key=lambda i: (i != named, columns[i].worth, i))
     fitting = set()
     used = -SEPARATOR
     for i in order:
@@ -123,7 +125,8 @@ def _turned(grid: Grid) -> Table:
     for _ in range(grid.rows + 1):
         table.add_column(overflow="fold")
     for column in grid.columns:
-        table.add_row(Text(plain(column.header), "cyan"), *(Text(plain(cell)) for cell in column.cells))
+        cells = (Text(plain(cell), MEANINGS.get(cell, "")) for cell in column.cells)
+        table.add_row(Text(plain(column.header), "cyan"), *cells)
     return table
 
 
@@ -132,15 +135,15 @@ def _table(columns: list[Column], width: int) -> Table:
     table = Table(box=None, padding=(0, SEPARATOR, 0, 0), pad_edge=False, header_style="bold")
     for column, wide in zip(columns, widths, strict=True):
         table.add_column(
-            Text(plain(column.header)),
+            Text("\n".join(_lines(plain(column.header), wide))),
             justify="left" if column.is_text else "right",
             width=wide,
-            overflow="fold",
+            no_wrap=True,
         )
     for row in zip(*(c.cells for c in columns), strict=True):
         table.add_row(
             *(
-                Text(shorten(plain(cell), LINES_OF_TEXT * wide - 1)) if c.is_text else Text(cell)
+                Text(wrapped(plain(cell), wide), MEANINGS.get(cell, "")) if c.is_text else Text(cell)
                 for c, cell, wide in zip(columns, row, widths, strict=True)
             )
         )
@@ -163,7 +166,36 @@ def _widths(columns: list[Column], width: int) -> list[int]:
 def _least_width(column: Column, first: bool) -> int:
     if not column.is_text:
         return max(_longest_word(column.header), *(cell_len(c) for c in column.cells))
-    return min(_full_width(column), NAME_WIDTH if first else TEXT_WIDTH)
+    whole = min(max(map(_longest_word, filter(str.strip, column.cells)), default=0), NAME_WIDTH)
+    return min(_full_width(column), NAME_WIDTH if first else max(TEXT_WIDTH, whole))
+
+
+def wrapped(text: str, width: int) -> str:
+    """The text on at most `LINES_OF_TEXT` lines, broken at blanks alone: what is too long loses its middle."""
+    lines = _lines(text, width)
+    if len(lines) > LINES_OF_TEXT:
+        lines[LINES_OF_TEXT - 1 :] = [" ".join(lines[LINES_OF_TEXT - 1 :])]
+    return "\n".join(_fitted(line, width) for line in lines)
+
+
+def _lines(text: str, width: int) -> list[str]:
+    """The text broken at blanks into lines of `width` columns; longer words stay whole."""
+    lines = [""]
+    for word in text.split(" "):
+        joined = f"{lines[-1]} {word}" if lines[-1] else word
+        if cell_len(joined) <= width or not lines[-1]:
+            lines[-1] = joined
+        else:
+            lines.append(word)
+    return lines
+
+
+def _fitted(line: str, width: int) -> str:
+    """At most `width` columns of it; characters of two columns make it shorter still."""
+    limit = width
+    while cell_len(shown := shorten(line, limit)) > width and limit > 1:
+        limit -= 1
+    return shown
 
 
 def _full_width(column: Column) -> int:
@@ -171,4 +203,4 @@ def _full_width(column: Column) -> int:
 
 
 def _longest_word(text: str) -> int:
-    return max(cell_len(word) for word in text.split())
+    return max((cell_len(word) for word in text.split()), default=0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from functools import cache
 from typing import Any
 
 DECIMALS = 6
@@ -12,10 +13,19 @@ RENAMED = {"cls": "class"}
 """Fields that cannot have their published name in Python."""
 
 
+@cache
+def _names(kind: type[Any]) -> tuple[tuple[str, str], ...]:
+    """Names of the fields of a dataclass, each with its published name."""
+    return tuple((f.name, RENAMED.get(f.name, f.name)) for f in dataclasses.fields(kind))
+
+
 def as_plain(value: Any) -> Any:
     """Dataclasses as dicts, floats rounded to `DECIMALS`, not finite ones as None, text as valid Unicode."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {RENAMED.get(f.name, f.name): as_plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    kind = type(value)
+    if (kind is str and value.isascii()) or kind is int or value is None:
+        return value
+    if dataclasses.is_dataclass(kind):
+        return {written: as_plain(getattr(value, name)) for name, written in _names(kind)}
     if isinstance(value, dict):
         return {as_plain(key): as_plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

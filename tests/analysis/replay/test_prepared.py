@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.analysis.replay.test_replay import replayed
-from traceanalyzer.analysis.replay.prepared import prepared_before
+from traceanalyzer.analysis.replay.changes.prepared import prepared_before
 from traceanalyzer.analysis.replay.scenarios import Scenario
 
 if TYPE_CHECKING:

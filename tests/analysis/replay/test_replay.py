@@ -199,3 +199,15 @@ def test_what_the_host_does_before_a_copy_of_input_is_input_too() -> None:
 
     assert replayed(batch) == pytest.approx(308, rel=0.02)
     assert replayed(batch, INPUT_READY) < 50
+
+
+def test_the_range_of_the_step_is_around_it_and_wider_where_the_host_decides() -> None:
+    """What the profiler costs the host is not known well; a device that is always busy does not mind."""
+    wide, narrow = (Replay.of(steps(step)) for step in (host_bound, gpu_bound))
+    assert wide is not None
+    assert narrow is not None
+    for replay in (wide, narrow):
+        low, high = replay.range_ms
+        assert low < replay.base_ms < high
+    assert wide.range_ms[1] / wide.base_ms > 1.05 * narrow.range_ms[1] / narrow.base_ms
+    assert wide.range_ms[0] / wide.base_ms < 0.95 * narrow.range_ms[0] / narrow.base_ms

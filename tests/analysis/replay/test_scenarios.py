@@ -9,8 +9,8 @@ from tests.analysis.collectives import GEMM, Ranked
 from tests.analysis.replay.test_replay import NCCL, gpu_bound, host_bound, steps
 from tests.analysis.roofline.test_roofline import context, mm
 from traceanalyzer.analysis.measure import Measurements
-from traceanalyzer.analysis.replay.buckets import MB, fit_cost
-from traceanalyzer.analysis.replay.fusion import LEAST_KERNEL_NS
+from traceanalyzer.analysis.replay.changes.buckets import MB, fit_cost
+from traceanalyzer.analysis.replay.changes.fusion import LEAST_KERNEL_NS
 from traceanalyzer.analysis.replay.scenarios import (
     AT_ROOFLINE,
     BUCKETS_DOUBLED,

@@ -4,8 +4,8 @@ import pytest
 
 from tests.analysis.build import TraceBuilder
 from traceanalyzer.analysis.measure import Measurements
+from traceanalyzer.analysis.names.api import FULL_QUEUE
 from traceanalyzer.analysis.tables.launches import LaunchStats, measure_launches
-from traceanalyzer.analysis.time.launch_queue import FULL_QUEUE
 from traceanalyzer.figures import definitions
 from traceanalyzer.trace import DeviceOpKind, OverheadKind
 

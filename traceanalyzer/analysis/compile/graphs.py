@@ -12,7 +12,7 @@ from traceanalyzer.analysis.algebra.intervals import measure, union
 from traceanalyzer.analysis.compile.model import CudaGraphUse
 from traceanalyzer.analysis.compile.windows import without_windows
 from traceanalyzer.analysis.names.api import ApiKind
-from traceanalyzer.analysis.replay.capture import GRAPH_GAP_NS
+from traceanalyzer.analysis.replay.changes.capture import GRAPH_GAP_NS
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.compile.model import Compiled

@@ -9,7 +9,7 @@ from traceanalyzer.analysis.replay.scenarios import Scenario
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.compile.regions import CompiledCode
-    from traceanalyzer.analysis.replay.scenarios import Change
+    from traceanalyzer.analysis.replay.changes.edits import Change
     from traceanalyzer.analysis.replay.whatif import Prediction, Replay
     from traceanalyzer.analysis.roofline.rated import Rated
     from traceanalyzer.trace import Bool

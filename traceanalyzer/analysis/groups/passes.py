@@ -80,7 +80,7 @@ def chains(rated: Rated, free: Bool) -> Chains | None:
     """Runs of at least `MIN_CHAIN` memory-bound kernels one after the other, of ops that are `free`."""
     order = in_stream_order(rated, steady(rated))
     fusible = of_class(rated, *FUSIBLE) & rated.is_kernel & free & ~named(rated, COMPILED)
-    run, number = _of_same_data(rated, order, *runs(rated, order, fusible[order]))
+    run, number = split_by_size(runs(rated, order, fusible[order])[0], largest_operands(rated)[order])
     count = np.bincount(run[run >= 0], minlength=number)
     long = count >= MIN_CHAIN
     if not long.any():
@@ -98,12 +98,13 @@ def chains(rated: Rated, free: Bool) -> Chains | None:
     )
 
 
-def _of_same_data(rated: Rated, order: I64, run: I64, number: int) -> tuple[I64, int]:
-    """The runs, ended also where the largest operand changes its size: the kernels then work on different tensors.
-    Operands that are far smaller (the row means of a normalisation) go with the run."""
+def split_by_size(run: I64, elements: I64) -> tuple[I64, int]:
+    """The runs (-1 outside of any), ended also where the largest operand changes its size: the kernels then work on
+    different tensors. Operands that are far smaller (the row means of a normalisation) go with the run. And how many
+    there are."""
     rows = np.flatnonzero(run >= 0)
     current, last, count, parts = 0, -1, -1, []
-    for one, here in zip(run[rows].tolist(), _elements(rated)[order][rows].tolist(), strict=True):
+    for one, here in zip(run[rows].tolist(), elements[rows].tolist(), strict=True):
         differs = here and current and here != current and max(here, current) < ASIDE * min(here, current)
         if one != last or differs:
             count, current = count + 1, 0
@@ -111,10 +112,10 @@ def _of_same_data(rated: Rated, order: I64, run: I64, number: int) -> tuple[I64,
         parts.append(count)
     result = np.full(len(run), -1, np.int64)
     result[rows] = parts
-    return result, count + 1 if number else 0
+    return result, count + 1
 
 
-def _elements(rated: Rated) -> I64:
+def largest_operands(rated: Rated) -> I64:
     """Elements of the largest operand of the operator that each device op is part of, 0 where not known."""
     trace, row = rated.trace, rated.roofline.row
     codes = np.append(trace.host_ranges.shapes, np.int32(-1))[row]

@@ -11,6 +11,10 @@ import numpy as np
 if TYPE_CHECKING:
     from traceanalyzer.trace import U8, ApiCalls
 
+FULL_QUEUE = 1000
+"""Ops queued on a device at which its launch queue counts as full. The queue holds 1,024 launches (recordings
+with `Command Buffer Full` rows level off at 1,023); not every queued op is recorded."""
+
 
 class ApiKind(enum.IntEnum):
     """What an API call does."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from traceanalyzer.cut import cut
 
@@ -29,6 +30,7 @@ _SAYS_NOTHING = re.compile(
 )
 
 
+@lru_cache(maxsize=8192)
 def short_name(name: str) -> str:
     """The name without namespaces of the common libraries, parameters and template arguments, but with what of
     these tells kernels of one template apart (`elementwise_kernel<MulFunctor>`); at most 120 characters."""

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from traceanalyzer.analysis.causes.dependencies import Dependencies
-from traceanalyzer.analysis.replay.buckets import MB, BucketSize, rebucketed
-from traceanalyzer.analysis.replay.capture import GRAPH_GAP_NS
-from traceanalyzer.analysis.replay.edits import without
-from traceanalyzer.analysis.replay.fusion import (
+from traceanalyzer.analysis.replay.changes.buckets import MB, BucketSize, rebucketed
+from traceanalyzer.analysis.replay.changes.capture import GRAPH_GAP_NS
+from traceanalyzer.analysis.replay.changes.edits import without
+from traceanalyzer.analysis.replay.changes.fusion import (
     ELEMENTWISE,
     LEAST_KERNEL_NS,
     Reading,
@@ -20,17 +19,15 @@ from traceanalyzer.analysis.replay.fusion import (
     fusing,
     launches_fused,
 )
-from traceanalyzer.analysis.replay.named import ops_named
-from traceanalyzer.analysis.replay.optimizer import optimizer_by_lists, optimizer_fused
+from traceanalyzer.analysis.replay.changes.named import ops_named
+from traceanalyzer.analysis.replay.changes.optimizer import optimizer_by_lists, optimizer_fused
 from traceanalyzer.analysis.replay.together import apart
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    from traceanalyzer.analysis.replay.changes.edits import Change
     from traceanalyzer.analysis.replay.tape import Tape
-
-Change = Callable[["Tape"], "Tape | None"]
-"""Makes another tape of a tape; None where the recording does not say what it needs."""
 
 
 def lower_median(times: Sequence[float]) -> float:

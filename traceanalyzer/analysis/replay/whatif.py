@@ -24,7 +24,7 @@ from traceanalyzer.figures import NS_PER_MS, metric
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from traceanalyzer.analysis.replay.scenarios import Change
+    from traceanalyzer.analysis.replay.changes.edits import Change
     from traceanalyzer.analysis.replay.tape import Tape
     from traceanalyzer.analysis.roofline.rated import Rated
     from traceanalyzer.analysis.tables.timing import UnprofiledTime

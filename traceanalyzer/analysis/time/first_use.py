@@ -9,8 +9,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups
 from traceanalyzer.analysis.algebra.texts import texts_where
-from traceanalyzer.analysis.names.api import ApiKind
-from traceanalyzer.analysis.time.launch_queue import FULL_QUEUE
+from traceanalyzer.analysis.names.api import FULL_QUEUE, ApiKind
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.joined.linked import Linked

@@ -66,6 +66,8 @@ INPUT_NAMES = re.compile(
     r"(data_?load|dataset|load_?batch|(next|get|fetch|read)_?batch|prefetch|\b(input|data)\b|batch_?(load|fetch|wait))",
     re.IGNORECASE,
 )
+FEW_PIECES = 32
+"""Up to so many pieces a plain loop is faster than arrays."""
 """Annotations of such names are taken for loading of input; PyTorch names its own `enumerate(DataLoader)#...`. What
 sharded training prefetches is parameters: `FSDP::backward_prefetch for transformer.h.0`."""
 COMMUNICATION_NAMES = re.compile(
@@ -130,6 +132,8 @@ class HostTimeline:
         high = first + int(np.searchsorted(pieces.start[first:stop], end, side="left"))
         if high <= low:
             return None
+        if high - low <= FEW_PIECES:
+            return self._share_of_few(low, high, start, end)
         overlap = np.minimum(pieces.end[low:high], end) - np.maximum(pieces.start[low:high], start)
         nodes, which = np.unique(pieces.node[low:high], return_inverse=True)
         return _Share(
@@ -138,6 +142,21 @@ class HostTimeline:
             working=int(overlap[pieces.working[low:high]].sum()),
             inside=int(overlap[pieces.node[low:high] >= 0].sum()),
         )
+
+    def _share_of_few(self, low: int, high: int, start: int, end: int) -> _Share:
+        """The same without arrays, whose cost a call is that of some dozen pieces."""
+        pieces = self.pieces
+        spent: dict[int, int] = {}
+        working = inside = 0
+        columns = (pieces.start, pieces.end, pieces.node, pieces.working)
+        for begun, ended, node, works in zip(*(column[low:high].tolist() for column in columns), strict=True):
+            overlap = min(ended, end) - max(begun, start)
+            spent[node] = spent.get(node, 0) + overlap
+            working += overlap if works else 0
+            inside += overlap if node >= 0 else 0
+        longest = max(spent.values())
+        node = min(node for node, time in spent.items() if time == longest)
+        return _Share(int(pieces.thread[low]), node, working, inside)
 
     @cached_property
     def threads(self) -> list[tuple[int, int]]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, measure, union
-from traceanalyzer.analysis.names.api import ApiKind
+from traceanalyzer.analysis.names.api import FULL_QUEUE, ApiKind
 from traceanalyzer.trace import OverheadKind
 
 if TYPE_CHECKING:
@@ -20,9 +20,6 @@ QUEUE_DEPTH = 1024
 QUEUED_LATENCY_NS = 100_000
 """A queued op starts within this after the one before it (kernel to kernel about 1 us, into a CUDA graph tens);
 a longer wait is for something the recording does not show."""
-FULL_QUEUE = 1000
-"""Ops queued on a device at which its launch queue counts as full. The queue holds 1,024 launches (recordings
-with `Command Buffer Full` rows level off at 1,023); not every queued op is recorded."""
 BLOCKED_RATIO = 10.0
 """A launch call this many times the median, made while the queue was full, was blocked by it: without the
 profiler's row for it, that is the only sound evidence."""

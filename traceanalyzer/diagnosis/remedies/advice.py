@@ -12,9 +12,6 @@ if TYPE_CHECKING:
     from traceanalyzer.analysis.replay.whatif import Prediction
     from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy
 
-LEAST_GAIN = 0.01
-"""What gains less than this share of the step is within the spread of steps."""
-
 
 @dataclass(frozen=True)
 class Advice:
@@ -34,7 +31,7 @@ def advise(m: Measurements) -> list[Advice]:
     made = []
     for remedy in REMEDIES:
         offer = remedy.offer(m)
-        if offer is None or replay.gain_ms(offer.scenario) < LEAST_GAIN * replay.base_ms:
+        if offer is None or replay.gain_ms(offer.scenario) < remedy.least_gain * replay.base_ms:
             continue
         made.append(Advice(remedy, offer, replay.predict(offer.scenario)))
     return sorted(made, key=lambda one: (not one.offer.single, one.prediction.step_ms or 0.0))

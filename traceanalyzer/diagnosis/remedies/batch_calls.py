@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from traceanalyzer.analysis.replay.repetition import STEPS_A_BATCH, batched, batched_over_steps
+from traceanalyzer.analysis.replay.changes.repetition import STEPS_A_BATCH, batched, batched_over_steps
 from traceanalyzer.analysis.replay.scenarios import Scenario
 from traceanalyzer.diagnosis.remedies.program import program, tape_of
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy
@@ -31,7 +31,7 @@ ACTION = "Batch the calls: stack the inputs (pad them to one length) and call th
 def offer(m: Measurements) -> Offer | None:
     """Where calls of one kind repeat within a step, each with its own input or read, or where each step is one."""
     tape, known = tape_of(m), program(m)
-    if tape is None:
+    if tape is None or not known.pytorch:
         return None
     if batched(tape) is not None:
         return Offer(ACTION, SCENARIO)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from traceanalyzer.analysis.replay.collectives import compressed
+from traceanalyzer.analysis.replay.changes.collectives import compressed
 from traceanalyzer.analysis.replay.scenarios import Scenario
 from traceanalyzer.diagnosis.remedies.program import program
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 SCENARIO = Scenario(
     "compress_gradients", compressed, "gradients are reduced in half as many bytes", missing="nothing is reduced"
 )
-ACTION = "Reduce gradients in bf16: model.register_comm_hook(None, default_hooks.bf16_compress_hook)."
+ACTION = "Reduce gradients in bf16: model.register_comm_hook(state, default_hooks.bf16_compress_hook)."
 WIDE = ("Float", "float32", "float", "fp32")
 """What frameworks call 32 bits."""
 

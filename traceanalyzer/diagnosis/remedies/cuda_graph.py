@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.replay.capture import captured, captured_after_reads, captured_but_work
+from traceanalyzer.analysis.replay.changes.capture import captured, captured_after_reads, captured_but_work
+from traceanalyzer.analysis.replay.changes.syncs import is_read
 from traceanalyzer.analysis.replay.scenarios import Scenario
-from traceanalyzer.analysis.replay.syncs import is_read
 from traceanalyzer.diagnosis.remedies.program import program, tape_of
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy
 
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 SCENARIO = Scenario(
     "cuda_graph",
     captured,
-    "the step is one CUDA graph: no dispatch, and no CPU code between its launches (upper end: that code stays)",
+    "the step is one CUDA graph: no dispatch, and no short work of the host between its launches (upper end: that work "
+    "stays)",
     cautious=captured_but_work,
 )
 AFTER_SYNCS = Scenario(
@@ -76,4 +77,6 @@ def same_every_step(tape: Tape) -> bool:
     return all(one == launched[0] for one in launched)
 
 
-REMEDY = Remedy("cuda_graph", "launch", "launch-bound", offer)
+LEAST_GAIN = 0.05
+"""Fixed inputs and a capture are work, and the pauses between queued kernels alone are not worth it."""
+REMEDY = Remedy("cuda_graph", "launch", "launch-bound", offer, LEAST_GAIN)

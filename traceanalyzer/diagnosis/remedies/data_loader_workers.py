@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from traceanalyzer.analysis.replay.loading import (
+from traceanalyzer.analysis.replay.changes.loading import (
     MAX_WORKERS,
     WORKER_EFFICIENCY,
     loaded_by_workers,

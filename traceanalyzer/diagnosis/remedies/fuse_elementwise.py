@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from traceanalyzer.analysis.replay.fusion import FUSIBLE, Reading, fusing
+from traceanalyzer.analysis.groups.passes import FUSIBLE
+from traceanalyzer.analysis.replay.changes.fusion import Reading, fusing
 from traceanalyzer.analysis.replay.scenarios import Scenario
 from traceanalyzer.diagnosis.remedies.program import program, tape_of
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy

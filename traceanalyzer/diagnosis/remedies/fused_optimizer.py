@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from traceanalyzer.analysis.replay.optimizer import optimizer_by_lists, optimizer_fused
+from traceanalyzer.analysis.replay.changes.optimizer import optimizer_by_lists, optimizer_fused
 from traceanalyzer.analysis.replay.scenarios import Scenario
 from traceanalyzer.diagnosis.remedies.program import tape_of
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from traceanalyzer.analysis.replay.repetition import GREATER_BATCH, enlarged
+from traceanalyzer.analysis.replay.changes.repetition import GREATER_BATCH, enlarged
 from traceanalyzer.analysis.replay.scenarios import Scenario
 from traceanalyzer.diagnosis.remedies.program import program
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from traceanalyzer.analysis.replay.buckets import BucketSize, rebucketed
+from traceanalyzer.analysis.replay.changes.buckets import BucketSize, rebucketed
 from traceanalyzer.analysis.replay.scenarios import Scenario
 from traceanalyzer.diagnosis.remedies.program import USUAL_BUCKET_BYTES, median_bucket, program
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy

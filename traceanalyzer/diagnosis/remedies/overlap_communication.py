@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from traceanalyzer.analysis.replay.collectives import OVERLAP_COST, overlapped
+from traceanalyzer.analysis.replay.changes.collectives import OVERLAP_COST, overlapped
 from traceanalyzer.analysis.replay.scenarios import Scenario
 from traceanalyzer.diagnosis.remedies import smaller_buckets
 from traceanalyzer.diagnosis.remedies.program import program

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from traceanalyzer.analysis.replay.kernels import padded
+from traceanalyzer.analysis.replay.changes.kernels import padded
 from traceanalyzer.analysis.replay.scenarios import Scenario
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy
 

@@ -6,12 +6,12 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.joined.framework import Framework
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.measure import Measurements
     from traceanalyzer.analysis.replay.tape import Tape
 
-_PYTORCH = re.compile(r"^aten::|at::native")
 _TRAINING = re.compile(r"^autograd::engine|^Optimizer\.step#|multi_tensor_apply|[Aa]dam")
 _DDP = re.compile(r"DistributedDataParallel|torch::distributed::reducer|distributed\.ddp")
 _FSDP = re.compile(r"FSDP|FullySharded|fully_shard")
@@ -40,7 +40,7 @@ class Program(NamedTuple):
 def program(m: Measurements) -> Program:
     """What the names in the recording tell of the program."""
     return Program(
-        pytorch=_shows(m, _PYTORCH),
+        pytorch=m.framework is Framework.PYTORCH,
         training=_shows(m, _TRAINING),
         ddp=_shows(m, _DDP),
         fsdp=_shows(m, _FSDP),

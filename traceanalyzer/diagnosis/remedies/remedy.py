@@ -44,3 +44,5 @@ class Remedy:
     finding: str
     """Finding that it is against, where none in the report names it."""
     offer: Callable[[Measurements], Offer | None]
+    least_gain: float = 0.02
+    """Share of the step that it must be predicted to save: less is within the spread of steps, or not worth it."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from traceanalyzer.analysis.replay.changes.syncs import syncs_removed, values_gone, values_kept
 from traceanalyzer.analysis.replay.scenarios import Scenario
-from traceanalyzer.analysis.replay.syncs import syncs_removed, values_gone, values_kept
 from traceanalyzer.diagnosis.remedies.program import program
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy
 

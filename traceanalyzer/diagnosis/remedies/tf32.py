@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from traceanalyzer.analysis.replay.numbers import TENSOR_EFFICIENCY, in_tf32
+from traceanalyzer.analysis.replay.changes.numbers import TENSOR_EFFICIENCY, in_tf32
 from traceanalyzer.analysis.replay.scenarios import Scenario
 from traceanalyzer.diagnosis.remedies.program import program
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from traceanalyzer.analysis.replay.changes.warmup import warmed_up
 from traceanalyzer.analysis.replay.scenarios import Scenario
-from traceanalyzer.analysis.replay.warmup import warmed_up
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from traceanalyzer.analysis.groups.new_shapes import new_shapes as find
-from traceanalyzer.analysis.replay.prepared import prepared_before
+from traceanalyzer.analysis.replay.changes.prepared import prepared_before
 from traceanalyzer.analysis.replay.scenarios import Scenario
 from traceanalyzer.diagnosis.draft import Draft, Remedy
 from traceanalyzer.diagnosis.finding import Evidence

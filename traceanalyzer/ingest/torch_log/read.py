@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from traceanalyzer.compile_log import Counts
@@ -15,8 +16,7 @@ from traceanalyzer.ingest.torch_log.lines import lines
 from traceanalyzer.ingest.torch_log.records import records
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+    from collections.abc import Callable, Iterable
 
     from traceanalyzer.compile_log import CompileLog, NotFused
     from traceanalyzer.ingest.torch_log.records import Record
@@ -89,15 +89,15 @@ def _rank_of_name(file: Path) -> int | None:
     return int(named[1]) if named else None
 
 
-def logs_beside(recording: Path) -> list[CompileLog]:
-    """The logs in the capture that a recording is of; none where there is no folder of them, or nothing readable."""
-    folder = recording.parent / FOLDER
-    if not folder.is_dir():
-        return []
-    try:
-        return read_logs(folder)
-    except TraceAnalyzerError:
-        return []
+def logs_beside(recordings: Iterable[str]) -> list[CompileLog]:
+    """The logs in the capture that recordings are of, the first folder of them that can be read; none without one."""
+    for folder in dict.fromkeys(Path(recording).parent / FOLDER for recording in recordings):
+        if folder.is_dir():
+            try:
+                return read_logs(folder)
+            except TraceAnalyzerError:
+                continue
+    return []
 
 
 def _log_files(path: Path) -> list[Path]:

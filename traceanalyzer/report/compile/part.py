@@ -16,10 +16,10 @@ from traceanalyzer.report.values import as_plain
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from traceanalyzer.analysis.measure import Measurements
     from traceanalyzer.compile_log import CompileLog
     from traceanalyzer.report.compile.model import CompileReport
     from traceanalyzer.report.page import ReportPage
+    from traceanalyzer.selection import Measured
 
 
 COUNTED_ONCE = (
@@ -28,12 +28,12 @@ COUNTED_ONCE = (
 )
 
 
-def with_compile(page: ReportPage, logs: Sequence[CompileLog], m: Measurements) -> Document:
-    """The report with what the logs of torch.compile in its capture say; as it is without one. `m` is of the rank that
-    the report speaks of."""
+def with_compile(page: ReportPage, logs: Sequence[CompileLog], of: Measured) -> Document:
+    """The report with what the logs of torch.compile in its capture say, of the rank that it speaks of; as it is
+    without one."""
     if not logs:
         return page
-    return WithCompile(page, replace(joined(logs, m), note=COUNTED_ONCE))
+    return WithCompile(page, replace(joined(logs, of.critical), note=COUNTED_ONCE))
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.names.collectives import KINDS
-from traceanalyzer.analysis.replay.edits import launched_within, on_own_stream, retimed, without_launches
+from traceanalyzer.analysis.replay.changes.edits import launched_within, nodes, on_own_stream, retimed, without_launches
 from traceanalyzer.analysis.replay.together import apart
 
 if TYPE_CHECKING:
@@ -92,25 +92,28 @@ def repeated_reductions(tape: Tape) -> Bool:
     are told apart by the backward passes of the step; a model whose layers reduce alike has one round."""
     size, step = sizes(tape), tape.source.steps.of_op[tape.row]
     reducing = of_kind(tape, *REDUCTIONS) & (size > 0)
+    pass_ = backward_passes(tape)
     result = np.zeros(len(size), bool)
     for one in np.unique(step[reducing]).tolist():
         rows = np.flatnonzero(reducing & (step == one))
-        rounds = backward_passes(tape, one)
-        count = len(rows) // rounds if rounds > 1 else 0
-        if count and len(rows) % rounds == 0:
-            messages = size[rows].reshape(rounds, count)
-            if (np.sort(messages, axis=1) == np.sort(messages[-1])).all():
-                result[rows[:-count]] = True
+        rounds = [rows[pass_[rows] == number] for number in range(int(pass_[step == one].max()) + 1)]
+        messages = [np.sort(size[mine]).tolist() for mine in rounds if len(mine)]
+        if len(messages) == len(rounds) > 1 and all(some == messages[-1] for some in messages):
+            result[np.concatenate(rounds[:-1])] = True
     return result
 
 
-def backward_passes(tape: Tape, step: int) -> int:
-    """Backward passes within a step: stretches of reductions between which something runs forward."""
-    source = tape.source
-    mine = np.flatnonzero((source.steps.of_op[tape.row] == step) & ~tape.communication)
-    node = source.tree.node_of_call[tape.call][tape.event[mine]]
-    backward = source.in_backward[node]
-    return int((backward[1:] & ~backward[:-1]).sum() + backward[:1].sum()) if len(mine) else 0
+def backward_passes(tape: Tape) -> I64:
+    """For each op the number of the backward pass of its step that it belongs to, or that was the last before it; -1
+    before the first."""
+    source, step = tape.source, tape.source.steps.of_op[tape.row]
+    backward = source.in_backward[nodes(tape)][tape.event] | tape.communication
+    begins = backward & ~np.append(False, backward[:-1]) & ~tape.communication
+    begins |= backward & (np.diff(step, prepend=-2) != 0)
+    count = np.cumsum(begins)
+    first = np.searchsorted(step, step, side="left") if (np.diff(step) >= 0).all() else np.zeros(len(step), np.int64)
+    result: I64 = count - np.append(0, count)[first] - 1
+    return result
 
 
 def compressed(tape: Tape) -> Tape | None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import union
 from traceanalyzer.analysis.algebra.texts import texts_where
-from traceanalyzer.analysis.replay.edits import before_events
+from traceanalyzer.analysis.replay.changes.edits import before_events
 from traceanalyzer.trace import OverheadKind
 
 if TYPE_CHECKING:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.groups import attention, layout, products
-from traceanalyzer.analysis.replay.edits import nodes, retimed, without_launches
+from traceanalyzer.analysis.joined.backward import made_by
+from traceanalyzer.analysis.replay.changes.edits import events_of, nodes, retimed, without_launches
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
@@ -22,6 +24,8 @@ CELL = re.compile(
 """One time step of a recurrent layer."""
 FEWEST_CELLS = 4
 """A layer of fewer time steps is not worth a library's."""
+CELL_LAUNCH_NS = 6_000
+"""What a library takes to launch the next kernel of a layer."""
 CELL_SHARE = 0.5
 """Of the time of a cell's kernels that is left in cuDNN's layer: its input products are one, its pointwise part is
 fused."""
@@ -74,27 +78,29 @@ def _every(rows: Bool, count: int) -> Bool:
 
 
 def recurrent_fused(tape: Tape) -> Tape | None:
-    """Cells of a recurrent layer, called one time step after the other, as one call of a library's layer; None where
-    there are only a few."""
-    cell = _cells(tape)
-    events = np.flatnonzero(cell >= 0)
-    count = len(np.unique(cell[events])) / tape.steps
-    if count < FEWEST_CELLS:
+    """Cells of a recurrent layer, called one time step after the other, and what they give rise to in the backward
+    pass, as a library's layer: one launch a time step, without dispatch; None where there are only a few."""
+    cell, backward = _cells(tape)
+    forward = cell[tape.event] >= 0
+    cells = len(np.unique(cell[tape.event[forward]]))
+    if cells < FEWEST_CELLS * tape.steps:
         return None
-    ops = cell[tape.event] >= 0
-    first = np.append(True, cell[tape.event][1:] != cell[tape.event][:-1])[: len(ops)]
-    together = np.where(ops, tape.duration * CELL_SHARE, 0)
-    begin = np.flatnonzero(first)
-    whole = np.zeros(len(ops))
-    whole[begin] = np.add.reduceat(together, begin)
-    times = np.where(first & ops, whole, np.where(ops, 0, tape.duration))
-    return without_launches(retimed(tape, times), ops & ~first)
+    again = backward[tape.event] & ~forward
+    first = forward & np.append(True, cell[tape.event][1:] != cell[tape.event][:-1])[: len(forward)]
+    kept = first | (again & _every(again, max(int(again.sum()) // cells, 1)))
+    ops = forward | again
+    each = float(tape.duration[ops].sum()) * CELL_SHARE / int(kept.sum())
+    left = without_launches(retimed(tape, np.where(kept, each, tape.duration)), ops & ~kept)
+    dispatch = np.where(events_of(tape, kept), np.minimum(left.dispatch, CELL_LAUNCH_NS), left.dispatch)
+    return replace(left, dispatch=dispatch, reading=np.minimum(left.reading, dispatch))
 
 
-def _cells(tape: Tape) -> I64:
-    """For each event the outermost node of the host tree that is a recurrent cell around it, -1 without."""
-    tree, trace = tape.source.tree, tape.source.trace
+def _cells(tape: Tape) -> tuple[I64, Bool]:
+    """For each event the outermost node of the host tree that is a recurrent cell around it, -1 without; and which
+    events belong to the backward pass of such cells."""
+    source = tape.source
+    tree, trace = source.tree, source.trace
     cells = tree.kind == RangeKind.OP
     cells[cells] = texts_where(trace.strings, CELL.match)[trace.host_ranges.name[tree.row[cells]]]
-    result: I64 = tree.outermost(cells)[nodes(tape)]
-    return result
+    outer, node = tree.outermost(cells), nodes(tape)
+    return outer[node], made_by(source, outer >= 0)[node]

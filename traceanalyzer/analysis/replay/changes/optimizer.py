@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import measure, union
-from traceanalyzer.analysis.replay.edits import retimed, without_launches
-from traceanalyzer.analysis.replay.fusion import LEAST_KERNEL_NS
+from traceanalyzer.analysis.replay.changes.edits import retimed, without_launches
+from traceanalyzer.analysis.replay.changes.fusion import LEAST_KERNEL_NS
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:

@@ -12,9 +12,14 @@ from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.causes.dependencies import Dependencies
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from traceanalyzer.analysis.algebra.intervals import IntervalSet
     from traceanalyzer.analysis.replay.tape import Tape
     from traceanalyzer.trace import F64, I32, I64, Bool
+
+    Change = Callable[[Tape], Tape | None]
+    """Makes another tape of a tape; None where the recording does not say what it needs."""
 
 
 def without(tape: Tape, ops: Bool) -> Tape:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.replay.edits import step_of_event
-from traceanalyzer.analysis.replay.fusion import FUSIBLE, Reading, fused
-from traceanalyzer.analysis.replay.syncs import syncs_removed
+from traceanalyzer.analysis.groups.passes import FUSIBLE
+from traceanalyzer.analysis.replay.changes.edits import step_of_event
+from traceanalyzer.analysis.replay.changes.fusion import Reading, fused
+from traceanalyzer.analysis.replay.changes.syncs import syncs_removed
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.replay.tape import Tape

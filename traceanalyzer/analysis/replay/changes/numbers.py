@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.replay.edits import in_optimizer, retimed
+from traceanalyzer.analysis.replay.changes.edits import in_optimizer, retimed
 from traceanalyzer.analysis.roofline.op_models import Precision
 from traceanalyzer.analysis.roofline.precision import NO
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.replay.edits import events_of, nodes, without, without_launches
+from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.replay.changes.edits import events_of, nodes, without, without_launches
 from traceanalyzer.trace import CopyKind, RangeKind
 
 if TYPE_CHECKING:
@@ -16,6 +18,11 @@ if TYPE_CHECKING:
 
 READ_CHAIN = 4
 """Operators before a read that may exist for it alone: cast, absolute value, reduction."""
+SUMMARY = re.compile(
+    r"^aten::(to|_to_copy|detach|abs|square|pow|sqrt|norm|linalg_vector_norm|max|min|amax|amin|aminmax|mean|sum|std|var"
+    r"|any|all|isnan|isinf|isfinite|eq|ne|gt|lt|ge|le|logical_(and|or|not)|count_nonzero|argmax|argmin)$"
+)
+"""Operators that summarise or test values. Others before a read are the program's own."""
 FEWEST_READS = 2
 """With one read a step nothing tells what before it belongs to the program."""
 
@@ -58,8 +65,8 @@ def values_gone(tape: Tape) -> Tape | None:
 def read_chains(tape: Tape) -> tuple[Bool, int]:
     """Ops that lead to a read and to nothing else, and how many operators they are of at each read.
 
-    They are what comes before all reads of a step alike; operators are compared by name. What precedes only some of
-    the reads belongs to the program, and with a single read a step nothing tells.
+    They are the summaries that come before all reads of a step alike; operators are compared by name. What precedes
+    only some of the reads belongs to the program, and with a single read a step nothing tells.
     """
     tree, trace = tape.source.tree, tape.source.trace
     operator = tree.outermost(tree.kind == RangeKind.OP)[nodes(tape)][tape.event]
@@ -71,9 +78,10 @@ def read_chains(tape: Tape) -> tuple[Bool, int]:
     if len(reads) < FEWEST_READS * tape.steps:
         return gone, 0
     name = np.where(operator >= 0, trace.host_ranges.name[tree.row[operator]], -1)
+    summary = np.append(texts_where(trace.strings, SUMMARY.match), False)[name]
     while count < READ_CHAIN:
         here = row[np.maximum(reads - count - 1, 0)]
-        usable = (operator[here] >= 0) & ~read[here] & (reads > count)
+        usable = summary[here] & ~read[here] & (reads > count)
         if not usable.all() or len(np.unique(name[here])) > 1:
             break
         gone |= np.isin(operator, operator[here])

@@ -13,26 +13,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.texts import texts_where
-from traceanalyzer.analysis.replay.edits import in_optimizer, without_launches
-from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
+from traceanalyzer.analysis.groups.passes import largest_operands, split_by_size
+from traceanalyzer.analysis.replay.changes.edits import in_optimizer, without_launches
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from traceanalyzer.analysis.replay.tape import Tape
-    from traceanalyzer.analysis.roofline.op_models.tensors import Input
-    from traceanalyzer.analysis.roofline.rated import Rated
     from traceanalyzer.trace import F64, I64, Bool
 
 ELEMENTWISE = ("elementwise",)
-FUSIBLE = ("elementwise", "normalisation", "softmax", "reduction", "layout", "random", "fill", "loss")
-"""Classes whose kernels a compiler can merge with their neighbours; all are limited by memory bandwidth."""
 REDUCING = ("normalisation", "softmax", "reduction", "loss")
 """Those that need all of a row before they can go on."""
 COMPILED_PREFIX = "triton_"
 """Kernels of torch.compile: what could be merged has been."""
-ASIDE = 64
-"""An operand this many times smaller than another is a statistic or a parameter beside it, not data of its own."""
 REREAD_SHARE = 0.75
 """Of a reduction's time that is left in a fused kernel: its row is read once more, from cache (half of the time) where
 it fits, else from memory (all of it)."""
@@ -107,7 +101,7 @@ def find_runs(tape: Tape, classes: tuple[str, ...]) -> Runs:
     follows = _follow(tape) & wanted
     follows[1:] &= wanted[:-1]
     number = np.where(wanted, np.cumsum(wanted & ~follows) - 1, -1)
-    return _numbered(_of_one_size(number, largest_operands(source)[tape.row]))
+    return _numbered(split_by_size(number, largest_operands(source)[tape.row])[0])
 
 
 def _follow(tape: Tape) -> Bool:
@@ -121,21 +115,6 @@ def _follow(tape: Tape) -> Bool:
     return result
 
 
-def _of_one_size(number: I64, elements: I64) -> I64:
-    """The runs, ended also where the largest operand changes its size: the kernels then work on different tensors.
-    Operands that are far smaller (the row means of a normalisation) go with the run."""
-    rows = np.flatnonzero(number >= 0)
-    result = np.full(len(number), -1, np.int64)
-    current, last, count = 0, -1, -1
-    for row, one, here in zip(rows.tolist(), number[rows].tolist(), elements[rows].tolist(), strict=True):
-        differs = here and current and here != current and max(here, current) < ASIDE * min(here, current)
-        if one != last or differs:
-            count, current = count + 1, 0
-        last, current = one, max(current, here)
-        result[row] = count
-    return result
-
-
 def _numbered(number: I64) -> Runs:
     """Runs of one op are none."""
     count = np.bincount(number[number >= 0], minlength=1)
@@ -145,19 +124,6 @@ def _numbered(number: I64) -> Runs:
     result = number.copy()
     result[inside] = again
     return Runs(result, inside[first])
-
-
-def largest_operands(rated: Rated) -> I64:
-    """Elements of the largest operand of the operator that each device op is part of, 0 where not known."""
-    trace, row = rated.trace, rated.roofline.row
-    codes = np.append(trace.host_ranges.shapes, np.int32(-1))[row]
-    known, inverse = np.unique(codes, return_inverse=True)
-    sizes = [_largest(parse_inputs(trace.text(int(code)) or "", None, None)) for code in known]
-    return np.array(sizes, np.int64)[inverse] if len(known) else np.zeros(0, np.int64)
-
-
-def _largest(inputs: tuple[Input, ...] | None) -> int:
-    return max((operand.numel for operand in inputs or () if isinstance(operand, Tensor)), default=0)
 
 
 def _fused_times(tape: Tape, runs: Runs, reading: Reading) -> F64:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.texts import texts_where
-from traceanalyzer.analysis.replay.edits import nodes, without_launches
+from traceanalyzer.analysis.replay.changes.edits import nodes, without_launches
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:

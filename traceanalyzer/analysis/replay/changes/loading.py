@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.names.api import ApiKind
-from traceanalyzer.analysis.replay.edits import (
+from traceanalyzer.analysis.replay.changes.edits import (
     before_events,
     events_of,
     on_own_stream,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.replay.edits import events_of, step_of_event, without_dispatch, without_launches
-from traceanalyzer.analysis.replay.loading import large_copies
+from traceanalyzer.analysis.replay.changes.edits import events_of, step_of_event, without_dispatch, without_launches
+from traceanalyzer.analysis.replay.changes.loading import large_copies
 from traceanalyzer.trace import CopyKind
 
 if TYPE_CHECKING:
@@ -22,9 +22,11 @@ GREATER_BATCH = 8
 FEWEST_CALLS = 4
 """Fewer calls of the same kind a step are not worth batching."""
 FEWEST_KERNELS = 3
-"""Kernels that a call launches at least: fewer are no model."""
-ALIKE_SHARE = 0.8
-"""Share of a step's kernels that must belong to calls of the same kind."""
+"""Kernels that a call launches at least: fewer are no model..."""
+FEWEST_IF_READ = 10
+"""... and where calls are told apart by what is read after them alone: fewer are layers whose values are looked at."""
+ALIKE_SHARE = 0.5
+"""Share of a step's ops that must belong to calls of the same kind: the rest may be an update of the model."""
 SMALL_SHARE = 0.5
 """Share of their kernels that must be too small to fill the GPU: others take as much longer as the batch is larger."""
 SPREAD = 0.25
@@ -42,14 +44,15 @@ class Calls(NamedTuple):
 def repeated_calls(tape: Tape) -> Calls | None:
     """Stretches of each step that begin with data from the host, or end with a read, and launch nearly the same number
     of kernels each; None where there are few, or where the kernels fill the GPU."""
-    number = _stretches(tape)
+    number, brought = _stretches(tape)
     inside = number >= 0
+    least = FEWEST_KERNELS if brought >= FEWEST_CALLS * tape.steps else FEWEST_IF_READ
     kernels = tape.source.is_kernel[tape.row] & inside
     count = np.bincount(number[kernels], minlength=int(number.max(initial=-1)) + 1)
     if not len(count) or not count.any():
         return None
-    usual = float(np.median(count[count >= FEWEST_KERNELS])) if (count >= FEWEST_KERNELS).any() else 0.0
-    alike = (count >= FEWEST_KERNELS) & (np.abs(count - usual) <= max(SPREAD * usual, 1.0))
+    usual = float(np.median(count[count >= least])) if (count >= least).any() else 0.0
+    alike = (count >= least) & (np.abs(count - usual) <= max(SPREAD * usual, 1.0))
     chosen = inside & alike[np.maximum(number, 0)]
     per_step = int(alike.sum()) / tape.steps
     if per_step < FEWEST_CALLS or chosen.sum() < ALIKE_SHARE * len(number) or not _small(tape, chosen):
@@ -57,8 +60,9 @@ def repeated_calls(tape: Tape) -> Calls | None:
     return Calls(np.where(chosen, number, -1), per_step)
 
 
-def _stretches(tape: Tape) -> I64:
-    """For each op the stretch between two moments at which the host hands data over or reads some."""
+def _stretches(tape: Tape) -> tuple[I64, int]:
+    """For each op the stretch between two moments at which the host hands data over or reads some; and how many begin
+    with the former."""
     ops = tape.source.trace.device_ops
     step = tape.source.steps.of_op[tape.row]
     brings = ops.copy_kind[tape.row] == CopyKind.HOST_TO_DEVICE
@@ -66,8 +70,7 @@ def _stretches(tape: Tape) -> I64:
     starts = brings & ~np.append(False, brings[:-1])
     starts |= np.append(False, reads[:-1] & ~brings[1:]) & (np.append(0, np.diff(step)) == 0)
     starts |= np.append(True, step[1:] != step[:-1])[: len(step)]
-    result: I64 = np.cumsum(starts) - 1
-    return result
+    return np.cumsum(starts) - 1, int((starts & brings).sum())
 
 
 def _small(tape: Tape, ops: Bool) -> bool:

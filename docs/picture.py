@@ -1,0 +1,40 @@
+"""Takes the picture of the page that the README shows: `python -m docs.picture` (needs Chromium and Pillow)."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from docs.generate import ROOT
+
+SAMPLE = ROOT / "sample_traces" / "sync_bound_stacks"
+PICTURE = ROOT / "docs" / "page.png"
+SIZE = (1280, 1000)
+COLOURS = 128
+"""Of a page with few of them; a third of the bytes."""
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--virtual-time-budget=8000")
+
+
+def main() -> None:
+    """Make the page, open it, keep what is seen."""
+    from PIL import Image
+
+    browser = next((found for name in BROWSERS if (found := shutil.which(name))), None)
+    if browser is None:
+        sys.exit("no Chromium is installed")
+    with tempfile.TemporaryDirectory() as folder:
+        page, shot = Path(folder) / "page.html", Path(folder) / "page.png"
+        # As a reader of the README would name it.
+        command = [sys.executable, "-m", "traceanalyzer", "analyze", str(SAMPLE.relative_to(ROOT)), "-o", str(page)]
+        subprocess.run(command, check=True, cwd=ROOT)  # noqa: S603
+        size = f"--window-size={SIZE[0]},{SIZE[1]}"
+        subprocess.run([browser, *FLAGS, size, f"--screenshot={shot}", page.as_uri()], check=True)  # noqa: S603
+        Image.open(shot).convert("RGB").quantize(COLOURS).save(PICTURE, optimize=True)
+
+
+if __name__ == "__main__":
+    main()

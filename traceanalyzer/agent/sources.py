@@ -1,0 +1,68 @@
+"""Recordings by what an agent names, kept for its next question."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from traceanalyzer.comparison.reference import report_named
+from traceanalyzer.errors import TraceAnalyzerError
+from traceanalyzer.ingest import load
+from traceanalyzer.report.build import report_of
+from traceanalyzer.selection import Selection, measured
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from traceanalyzer.report.model import Report
+    from traceanalyzer.selection import Measured
+
+KEPT = 3
+"""Recordings held in memory: one that is asked about, and two that are compared."""
+ROWS = 60
+
+
+class Analyzed(NamedTuple):
+    """A recording with what was measured of it, and its report."""
+
+    of: Measured
+    report: Report
+
+
+class Sources:
+    """Recordings below some folders (all, where none is given), the last ones kept until their files change."""
+
+    def __init__(self, roots: Sequence[Path] = ()) -> None:
+        self._roots = [root.resolve() for root in roots]
+        self._kept: OrderedDict[tuple[object, ...], Analyzed] = OrderedDict()
+
+    def analyzed(self, path: str, rank: int | None = None, step: int | None = None) -> Analyzed:
+        """The recording that `path` names. Raises TraceAnalyzerError."""
+        key = (*_state(self.allowed(path)), rank, step)
+        if key not in self._kept:
+            of = measured(load([path]), Selection(rank=rank, step=step))
+            self._kept[key] = Analyzed(of, report_of(of, ROWS))
+            while len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
+        self._kept.move_to_end(key)
+        return self._kept[key]
+
+    def report(self, name: str) -> Report:
+        """The report of a recording, a saved report or a stored run. Raises TraceAnalyzerError."""
+        self.allowed(name.rpartition("#")[0] or name)
+        return report_named(name, load)
+
+    def allowed(self, path: str) -> Path:
+        """The path. Raises TraceAnalyzerError where it lies outside the folders of this server."""
+        real = Path(path).resolve()
+        if self._roots and not any(real.is_relative_to(root) for root in self._roots):
+            raise TraceAnalyzerError(f"{path}: outside {', '.join(map(str, self._roots))}, which this server reads")
+        return Path(path)
+
+
+def _state(path: Path) -> tuple[object, ...]:
+    """Changes where a file, or one in the folder, does."""
+    files = sorted(path.iterdir()) if path.is_dir() else [path]
+    stats = [(str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in files if file.exists()]
+    return (str(path), *stats)

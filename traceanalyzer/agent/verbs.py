@@ -1,0 +1,271 @@
+"""The eight questions an agent can ask. Each answer is JSON of at most `MOST_TOKENS` tokens."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from traceanalyzer import tables
+from traceanalyzer.agent.answer import NAMES_ARE_DATA, figure, fitted, quoted, rounded
+from traceanalyzer.agent.unknown import unknowns
+from traceanalyzer.comparison.compare import compare_reports
+from traceanalyzer.comparison.limits import Limit, check_limits
+from traceanalyzer.comparison.verdicts import Checked
+from traceanalyzer.errors import TraceAnalyzerError
+from traceanalyzer.figures import definitions
+from traceanalyzer.report import outline
+from traceanalyzer.report.explain import finding_page, finding_pages
+from traceanalyzer.report.glossary import explained
+from traceanalyzer.report.values import RENAMED
+
+if TYPE_CHECKING:
+    from traceanalyzer.agent.sources import Sources
+    from traceanalyzer.comparison.model import Difference
+    from traceanalyzer.diagnosis.finding import Finding, Recommendation
+    from traceanalyzer.report.model import Report
+
+SHOWN_FINDINGS = 6
+SHOWN_CHANGES = 8
+SHOWN_ROWS = 15
+FOR_PEOPLE = ("full_name",)
+RECORDED = "mean of the recorded steady-state steps"
+REPLAYED = "replay of the recording without the profiler's cost"
+PARTITION = "union of intervals on the GPU; the parts sum to the step, `idle: CAUSE` are parts of idle"
+
+
+def diagnose(sources: Sources, path: str, rank: int | None = None, step: int | None = None) -> str:
+    """Where the step's time goes, why, and what to change."""
+    of, report = sources.analyzed(path, rank, step)
+    return fitted(
+        {
+            "verdict": report.summary.bottleneck,
+            "sure": outline.confidence(report),
+            "answer": quoted_sentence(report.summary.headline),
+            "step": _steps(report),
+            "budget": _budget(report),
+            "findings": [_finding(f) for f in report.findings[:SHOWN_FINDINGS]],
+            "changes": [_advice(r) for r in report.recommendations[:SHOWN_FINDINGS]],
+            "caveats": [quoted_sentence(text) for text in outline.caveats(report)[:3]],
+            "cannot_be_known": [u.question for u in unknowns(report, of.critical)],
+            "names": NAMES_ARE_DATA,
+            "next": "evidence(path, finding) for the figures behind one; whatif(path); limits(path)",
+        }
+    )
+
+
+def explain(name: str = "") -> str:
+    """What a finding, a metric or a column means; without a name, which findings there are."""
+    if not name:
+        return fitted({"findings": [{"id": page.id, "title": page.title} for page in finding_pages()]})
+    page = finding_page(name)
+    if page is not None:
+        return fitted({"id": page.id, "title": page.title, "text": page.text})
+    found = explained(name)
+    if not found:
+        raise TraceAnalyzerError(f"there is no finding, metric or column {name!r}; explain() lists the findings")
+    return fitted({"name": name, "meanings": [dataclasses.asdict(entry) for entry in found]})
+
+
+def table(
+    sources: Sources, path: str, name: str, top: int = SHOWN_ROWS, sort: str = "", columns: list[str] | None = None
+) -> str:
+    """Rows of a table, the most important first."""
+    try:
+        made = tables.named(name)
+    except ValueError as error:
+        raise TraceAnalyzerError(str(error)) from error
+    fields = {RENAMED.get(d.name, d.name): d for d in definitions(made.row) if d.name not in FOR_PEOPLE}
+    unknown = [one for one in [*(columns or ()), *([sort] if sort else [])] if one not in fields]
+    if unknown:
+        raise TraceAnalyzerError(f"{name} has no column {unknown[0]!r}; columns: {', '.join(fields)}")
+    of = sources.analyzed(path).of
+    rows = made.rows(of, of.critical, tables.Wanted(None if sort else top))
+    if sort:
+        rows = sorted(rows, key=lambda row: _worth(getattr(row, fields[sort].name)))
+    shown = [one for one in fields if columns is None or one in columns]
+    kept = [one for one in shown if any(getattr(row, fields[one].name) is not None for row in rows[:top])]
+    return fitted(
+        {
+            "table": made.name,
+            "columns": [{"name": one, "unit": fields[one].unit, "how": fields[one].definition} for one in kept],
+            "rows": [[_value(getattr(row, fields[one].name)) for one in kept] for row in rows[:top]],
+            "rows_in_all": len(rows) if sort else None,
+            "none": None if rows else made.none,
+            "names": NAMES_ARE_DATA,
+        }
+    )
+
+
+def evidence(sources: Sources, path: str, finding: str) -> str:
+    """The figures behind a finding, and what to do about it."""
+    report = sources.analyzed(path).report
+    found = next((f for f in report.findings if f.id == finding), None)
+    if found is None:
+        known = ", ".join(f.id for f in report.findings) or "none"
+        raise TraceAnalyzerError(f"this recording has no finding {finding!r}; findings: {known}")
+    return fitted(
+        {
+            **_finding(found),
+            "evidence": [
+                {
+                    "what": e.metric,
+                    "value": quoted(e.value) if isinstance(e.value, str) else rounded(e.value),
+                    "unit": e.unit,
+                    "where": quoted(e.where),
+                    "threshold": e.threshold,
+                }
+                for e in found.evidence
+            ],
+            "changes": [_advice(r) for r in report.recommendations if found.id in r.id],
+            "how": f"measured in the recording; explain({found.id!r}) says how the finding is decided",
+            "names": NAMES_ARE_DATA,
+        }
+    )
+
+
+def whatif(sources: Sources, path: str, speedups: dict[str, float] | None = None) -> str:
+    """The step under each scenario, predicted by replaying the recording."""
+    of = sources.analyzed(path).of
+    result = tables.predictions(of.run, speedups=list((speedups or {}).items()))
+    known = [s for s in result.scenarios if s.step_ms is not None]
+    return fitted(
+        {
+            "base": figure(result.unprofiled_step_ms, "ms per step", f"without the profiler; {REPLAYED}, or measured"),
+            "fidelity": figure(result.fidelity_error, "share", "replay of the unchanged recording over it, less 1"),
+            "scenarios": [
+                {
+                    "name": quoted(s.id), "step_ms": rounded(s.step_ms), "low_ms": rounded(s.low_ms),
+                    "high_ms": rounded(s.high_ms), "speedup": rounded(s.speedup), "how": quoted_sentence(s.basis),
+                }
+                for s in known
+            ],
+            "cannot_be_known": [
+                {"name": quoted(s.id), "because": quoted_sentence(s.basis)}
+                for s in result.scenarios if s.step_ms is None
+            ],
+            "names": NAMES_ARE_DATA,
+        }
+    )  # fmt: skip
+
+
+def compare(sources: Sources, a: str, b: str) -> str:
+    """What changed in the step time from A to B, and where it came from."""
+    told = compare_reports(sources.report(a), sources.report(b), (a, b))
+    return fitted(
+        {
+            "answer": quoted_sentence(told.headline),
+            "step": _difference(told.step),
+            "predicted": None if told.predicted is None else {
+                "finding": told.predicted.id,
+                "predicted": figure(told.predicted.step_ms, "ms per step", f"A's report: {REPLAYED}"),
+                "measured": figure(told.predicted.measured_ms, "ms per step", "stopwatch without the profiler, in B"),
+            },
+            "parts": [{"name": quoted(c.title), **_difference(c)} for c in told.changes[:SHOWN_CHANGES]],
+            "how": "means over steady-state steps; the parts sum to the difference; interval: 95 %, Welch over batches "
+            "of steps; significant: outside the interval of noise and over 2 %",
+            "not_like_for_like": [c.name for c in told.conditions if c.incomparable],
+            "cannot_be_known": told.notes,
+            "names": NAMES_ARE_DATA,
+        }
+    )  # fmt: skip
+
+
+def verify(
+    sources: Sources,
+    path: str,
+    at_most: dict[str, str] | None = None,
+    at_least: dict[str, str] | None = None,
+    baseline: str = "",
+) -> str:
+    """Whether figures keep limits, absolute (`0.1`, `10%`) or against a baseline (`+3%`)."""
+    wanted = [("max", at_most or {}), ("min", at_least or {})]
+    if not any(limits for _, limits in wanted):
+        raise TraceAnalyzerError("nothing to verify: give at_most or at_least, such as {'gpu_idle_share': '10%'}")
+    report = sources.report(path)
+    base = sources.report(baseline) if baseline else None
+    try:
+        limits = [Limit.of(name, bound, text) for bound, of in wanted for name, text in of.items()]  # type: ignore[arg-type]
+        comparison = compare_reports(base, report, (baseline, path)) if base else None
+        verdicts = check_limits(limits, report, base, comparison)
+    except ValueError as error:
+        raise TraceAnalyzerError(str(error)) from error
+    checked = Checked(path, verdicts, False, comparison)
+    return fitted({**checked.values(), "how": "figures of the report; a change against the baseline must exceed noise"})
+
+
+def limits(sources: Sources, path: str) -> str:
+    """What the recording cannot tell, with the recording that would; and what spoils its figures."""
+    of, report = sources.analyzed(path)
+    return fitted(
+        {
+            "cannot_be_known": [
+                {"question": u.question, "because": u.because, "record": u.record}
+                for u in unknowns(report, of.critical)
+            ],
+            "spoils": [quoted_sentence(text) for text in outline.caveats(report)],
+            "left_out": outline.without_gain(report),
+        }
+    )
+
+
+def quoted_sentence(text: str) -> str:
+    """A sentence of the report on one line; names of the recording in it are shortened by the report itself."""
+    return " ".join(text.split())[:600]
+
+
+def _steps(report: Report) -> dict[str, Any]:
+    metrics, time = report.metrics, report.metrics.step_time_ms
+    source = metrics.unprofiled_source
+    how = {"measured": "stopwatch, without the profiler", "estimated": REPLAYED}.get(
+        source or "", "cannot be known: record with collect torch, which times steps without the profiler first"
+    )
+    steps = f"{RECORDED}, {time.count} of them" if time else "cannot be known: no steps were found"
+    return {
+        "recorded": figure(time.mean if time else None, "ms per step", steps),
+        "without_profiler": figure(metrics.unprofiled_step_time_ms, "ms per step", how),
+    }
+
+
+def _budget(report: Report) -> dict[str, Any]:
+    parts = {f"idle: {p.label}" if p.within else p.label: rounded(p.ms) for p in outline.budget(report) if p.ms}
+    return {"parts": parts, "unit": "ms per step", "how": PARTITION}
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    how = "upper bound: time that removing the cause would save, counted once over all findings"
+    if finding.headroom_ms is None:
+        how = "cannot be known from this recording"
+    return {
+        "id": finding.id,
+        "class": finding.cls,
+        "severity": finding.severity,
+        "title": quoted_sentence(finding.title),
+        "headroom": figure(finding.headroom_ms, "ms per step", how),
+    }
+
+
+def _advice(advice: Recommendation) -> dict[str, Any]:
+    return {
+        "finding": advice.id,
+        "do": advice.action,
+        "predicted": figure(advice.predicted_step_ms, "ms per step", quoted_sentence(advice.basis)),
+        "range_ms": [rounded(advice.low_ms), rounded(advice.high_ms)],
+    }
+
+
+def _difference(value: Difference) -> dict[str, Any]:
+    return {
+        "a_ms": rounded(value.a_ms),
+        "b_ms": rounded(value.b_ms),
+        "difference_ms": rounded(value.difference_ms),
+        "interval_ms": None if value.low_ms is None else [rounded(value.low_ms), rounded(value.high_ms)],
+        "significant": value.significant,
+    }
+
+
+def _value(value: Any) -> Any:
+    return quoted(value) if isinstance(value, str) else rounded(value)
+
+
+def _worth(value: Any) -> tuple[bool, Any]:
+    return value is None, -value if isinstance(value, int | float) else str(value)
