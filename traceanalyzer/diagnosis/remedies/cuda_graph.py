@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 SCENARIO = Scenario(
     "cuda_graph",
     captured,
-    "the step is one CUDA graph: no dispatch, and nothing of the host between its launches (upper end: its own work stays)",
+    "the step is one CUDA graph: no dispatch, no host work between its launches (upper end: that work stays)",
     cautious=captured_but_work,
 )
 AFTER_SYNCS = Scenario(
