@@ -12,7 +12,6 @@ from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.diagnosis.diagnose import diagnose
 from traceanalyzer.diagnosis.remedies import cuda_graph
 from traceanalyzer.ingest import load
-from traceanalyzer.tables import predictions
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_traces"
 

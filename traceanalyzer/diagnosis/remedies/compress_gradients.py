@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 SCENARIO = Scenario(
     "compress_gradients", compressed, "gradients are reduced in half as many bytes", missing="nothing is reduced"
 )
-ACTION = "Reduce gradients in bf16: model.register_comm_hook(state, default_hooks.bf16_compress_hook)."
+ACTION = "Reduce gradients in bf16: model.register_comm_hook(dist.group.WORLD, default_hooks.bf16_compress_hook)."
 WIDE = ("Float", "float32", "float", "fp32")
 """What frameworks call 32 bits."""
 
