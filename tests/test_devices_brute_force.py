@@ -12,6 +12,7 @@ import pytest
 import traceanalyzer
 from tests import brute_force
 from tests.recorded import EVERY, label
+from traceanalyzer.tables import table
 
 if TYPE_CHECKING:
     from traceanalyzer.report.model import Report
@@ -54,10 +55,10 @@ def test_devices_are_those_of_the_raw_file(path):
 @every_recording
 def test_gaps_are_those_of_the_raw_file(path):
     expected = sorted((lane.device, *gap) for lane, ops in raw(path).items() for gap in brute_force.gaps_of(ops))
-    gaps = traceanalyzer.frame(path, "gaps")
-    assert sorted(zip(gaps.device, gaps.start_ns, gaps.duration_ns, strict=True)) == expected
-    assert gaps.start_ns.is_monotonic_increasing
-    assert set(gaps.cause) <= set(CAUSES)
+    gaps = table(traceanalyzer.load(path), "gaps")
+    assert sorted((gap.device, gap.start_ns, gap.duration_ns) for gap in gaps) == expected
+    assert [gap.start_ns for gap in gaps] == sorted(gap.start_ns for gap in gaps)
+    assert {gap.cause for gap in gaps} <= set(CAUSES)
 
 
 @every_recording

@@ -56,13 +56,12 @@ def _figures(report: Report) -> list[Fact]:
         shown.append(
             Fact(f"{outline.whole(report)} time", figure(total, "ms"), "wall-clock time, mean of the steady state")
         )
-    if metrics.unprofiled_step_time_ms is not None:
-        source = metrics.unprofiled_source or ""
-        about = "" if source == "measured" else "about "
-        meaning = f"step time without a profiler, {source}; predictions start from it where steps can be replayed"
-        shown.append(Fact("without the profiler", about + figure(metrics.unprofiled_step_time_ms, "ms"), meaning))
-    if measured(metrics.gpu_idle_share):
-        shown.append(Fact("GPU idle", figure(metrics.gpu_idle_share, "share"), "share of the step without device work"))
+    if metrics.unprofiled is not None and metrics.step_time_ms is not None:
+        mean = figure(metrics.step_time_ms.mean, "ms")
+        shown.append(Fact("with the profiler", mean, "the recorded step, which the profiler slows"))
+    idle = next((share.share for share in outline.budget(report) if share.label == "idle"), None)
+    if idle is not None:
+        shown.append(Fact("GPU idle", figure(idle, "share"), "share of the step without device work"))
     return shown
 
 
