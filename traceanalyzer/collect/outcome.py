@@ -101,7 +101,9 @@ def _is_without_torch(command: Sequence[str]) -> bool:
     if not command or not Path(command[0]).name.startswith("python"):
         return False
     try:
-        return subprocess.run([command[0], "-c", FIND_TORCH], timeout=PATIENCE_S, check=False).returncode == MISSING  # noqa: S603
+        # Its output is not the command's: a sitecustomize may print.
+        done = subprocess.run([command[0], "-c", FIND_TORCH], capture_output=True, timeout=PATIENCE_S, check=False)  # noqa: S603
+        return done.returncode == MISSING
     except (OSError, subprocess.SubprocessError):
         return False
 
