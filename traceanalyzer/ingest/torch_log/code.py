@@ -27,8 +27,8 @@ _COMMENT = re.compile(
 _FRAGMENT_NODE = re.compile(r"^#\s+%(\w+)\b[^\n]{0,2000}?= call_", re.MULTILINE)
 _PATH = re.compile(r"# kernel path: (\S+)")
 _KERNEL = re.compile(r"^(?P<name>[A-Za-z_]\w*) = async_compile\.\w+\((?:'(?P<inner>\w+)')?", re.MULTILINE)
-_EXTERN = re.compile(r"^\s+(?:\w+ = )?((?:extern_kernels|torch\.ops|aten|fallback)\.[\w.]+)\(", re.MULTILINE)
-_LAUNCH = re.compile(r"^\s+(\w+)\.run\(", re.MULTILINE)
+_EXTERN = re.compile(r"^[ \t]+(?:\w+ = )?((?:extern_kernels|torch\.ops|aten|fallback)\.[\w.]+)\(", re.MULTILINE)
+_LAUNCH = re.compile(r"^[ \t]+(\w+)\.run\(", re.MULTILINE)
 _DIRECTION = re.compile(r"# AOT ID: \['\d+_(\w+)'\]")
 _FRAME = re.compile(r'File "([^"\n]+)", line (\d+)(?:, in [^\n]*\n\s*([^\n]*))?')
 _CALL = re.compile(
