@@ -1,6 +1,6 @@
 """The allocator's history for a CUDA memory snapshot: bounded, off while steps are timed, written when memory runs out.
 
-Recording costs about 0.5 to 2 us an allocation with Python stacks (benchmarks/memory_gpu.py measures it on a step).
+With Python stacks it cost 0 to 25 % of a launch-bound step (benchmarks/memory_gpu.py measures it).
 """
 
 from __future__ import annotations
