@@ -61,6 +61,7 @@ def failure(kind: Kind, data: bytes, folder: Path) -> str:
     """`accepted`, `refused`, or why the data break a promise."""
     path = folder / f"case{kind.suffix}"
     path.write_bytes(data)
+    space = resource.getrlimit(resource.RLIMIT_AS)
     _limit()
     faulthandler.dump_traceback_later(4 * SECONDS, exit=True)  # what C code does not let a signal interrupt
     before = _peak(reset=True)
@@ -77,6 +78,7 @@ def failure(kind: Kind, data: bytes, folder: Path) -> str:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         faulthandler.cancel_dump_traceback_later()
+        resource.setrlimit(resource.RLIMIT_AS, space)  # other tests of the process start a browser
     used = _peak() - before
     if why in ("accepted", "refused") and used > MEMORY_BYTES + MEMORY_FACTOR * kind.size(data):
         why = f"TooMuchMemory: {used >> 20} MiB for {kind.size(data) >> 10} KiB"
