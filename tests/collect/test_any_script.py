@@ -76,6 +76,8 @@ SCRIPTS = {
         "signal.signal(signal.SIGURG, lambda *a: print('urg'))\ntrain(40)\nos.kill(os.getpid(), signal.SIGURG)", "urg\n"
     ),
     "is interrupted": Script(
+        # A shell's background jobs ignore SIGINT.
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "train(40)\ntry:\n    os.kill(os.getpid(), signal.SIGINT)\n    time.sleep(9)\n"
         "except KeyboardInterrupt:\n    print('interrupted')",
         "interrupted\n",
