@@ -159,7 +159,9 @@ def _by_launch(linked: Linked, found: HostSteps) -> I32:
     """The step in whose host range each op was launched. Ops whose launch was not recorded, but that run
     after work of a step has begun, belong with the op that started before them."""
     time = linked.launch_time
-    if (time < 0).sum() > MOSTLY * len(time):
+    known = np.flatnonzero(time >= 0)
+    since = time[known[0] if len(known) else 0 :]  # what ran before was launched before the recording
+    if (since < 0).sum() > MOSTLY * len(since):
         # The host's records were lost or cut: nothing but the ops' own times tells where they belong.
         time = np.where(time >= 0, time, linked.trace.device_ops.start)
     index = np.searchsorted(found.start, time, side="right") - 1
