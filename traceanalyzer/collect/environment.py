@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from traceanalyzer.collect import nvml
 from traceanalyzer.collect.export import write_json
 from traceanalyzer.collect.ranks import current_rank
+from traceanalyzer.variables import ALLOWED_VARIABLES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,39 +24,6 @@ if TYPE_CHECKING:
     from traceanalyzer.collect.plan import Plan
 
 FILE = "environment.json"
-
-ALLOWED_VARIABLES = (
-    "CUDA_DEVICE_MAX_CONNECTIONS",
-    "CUDA_DEVICE_ORDER",
-    "CUDA_LAUNCH_BLOCKING",
-    "CUDA_MODULE_LOADING",
-    "CUDA_VISIBLE_DEVICES",
-    "LOCAL_RANK",
-    "LOCAL_WORLD_SIZE",
-    "MKL_NUM_THREADS",
-    "NCCL_ALGO",
-    "NCCL_BUFFSIZE",
-    "NCCL_DEBUG",
-    "NCCL_IB_DISABLE",
-    "NCCL_MAX_NCHANNELS",
-    "NCCL_MIN_NCHANNELS",
-    "NCCL_NVLS_ENABLE",
-    "NCCL_P2P_DISABLE",
-    "NCCL_PROTO",
-    "NCCL_SHM_DISABLE",
-    "NVIDIA_TF32_OVERRIDE",
-    "OMP_NUM_THREADS",
-    "PYTORCH_ALLOC_CONF",
-    "PYTORCH_CUDA_ALLOC_CONF",
-    "PYTORCH_NO_CUDA_MEMORY_CACHING",
-    "RANK",
-    "TORCHINDUCTOR_MAX_AUTOTUNE",
-    "TORCH_COMPILE_DISABLE",
-    "TORCH_NCCL_ASYNC_ERROR_HANDLING",
-    "TORCH_NCCL_BLOCKING_WAIT",
-    "WORLD_SIZE",
-)
-"""Switches and numbers that change how fast a step is; no name here ever holds a path, a host or a secret."""
 
 PACKAGES = ("torch", "triton", "transformers", "lightning", "deepspeed", "vllm", "flash-attn", "numpy")
 
