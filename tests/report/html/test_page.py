@@ -12,9 +12,10 @@ from tests.report.html.test_data import timeline
 from tests.report.reports import HOSTILE, empty, full, hostile
 from tests.report.test_redact import OWN_KERNEL, PATTERNS, SECRETS, secret
 from traceanalyzer.report import outline
-from traceanalyzer.report.html import Details, render_html
+from traceanalyzer.report.html import Details, frame, render_html
 from traceanalyzer.report.html import page as module
-from traceanalyzer.report.html.page import MAX_BYTES, POLICY
+from traceanalyzer.report.html.frame import POLICY
+from traceanalyzer.report.html.page import MAX_BYTES
 from traceanalyzer.report.redact import redact_with
 from traceanalyzer.report.timeline.lanes import Lane
 
@@ -23,7 +24,7 @@ PLOTLY = "/* plotly */"
 
 @pytest.fixture(autouse=True)
 def _without_plotly(monkeypatch):
-    monkeypatch.setattr(module, "_plotly", lambda: module.Markup(PLOTLY))
+    monkeypatch.setattr(frame, "plotly", lambda: module.Markup(PLOTLY))
 
 
 class Reader(HTMLParser):
@@ -139,7 +140,7 @@ def test_the_real_plotly_fits_and_cannot_end_its_script(monkeypatch):
 
 
 def test_nothing_hidden_is_left_on_the_page(monkeypatch):
-    monkeypatch.setattr(module, "_asset", lambda name: module.Markup("/* as it is */"))
+    monkeypatch.setattr(frame, "asset", lambda name: module.Markup("/* as it is */"))
     where = [OWN_KERNEL, "SecretModel", "at /home/alice/projects/train.py(118): step"]
     hidden = dataclasses.replace(timeline(names=where, detail=where), lanes=[Lane("thread 4242 alice@gpu-node-07")])
     report, details = redact_with(secret(), Details(hidden), PATTERNS)

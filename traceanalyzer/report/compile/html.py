@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from traceanalyzer import __version__
 from traceanalyzer.report.compile.document import COMPILE_TIME, sections
 from traceanalyzer.report.compile.strip import strip_svg
+from traceanalyzer.report.html.frame import framed
 from traceanalyzer.report.html.markup import Markup, join, tag
-from traceanalyzer.report.html.scripts import asset
 
 if TYPE_CHECKING:
     from traceanalyzer.report.compile.document import Section
@@ -20,18 +20,9 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 def render_html(report: CompileReport) -> str:
     """The report as a self-contained HTML document without scripts."""
-    head = tag(
-        "head",
-        tag("meta", charset="utf-8"),
-        tag("meta", http_equiv="Content-Security-Policy", content=POLICY),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", name="color-scheme", content="light dark"),
-        tag("title", f"torch.compile: {report.diagnosis.headline}"),
-        tag("style", asset("page.css")),
-    )
     footer = tag("footer", f"Made by traceanalyzer {__version__} from files alone.")
-    body = tag("body", tag("main", html_sections(report)), footer)
-    return "<!DOCTYPE html>\n" + tag("html", head, body, lang="en") + "\n"
+    main = tag("main", html_sections(report))
+    return framed(f"torch.compile: {report.diagnosis.headline}", main, footer, policy=POLICY) + "\n"
 
 
 def html_sections(report: CompileReport) -> Markup:

@@ -6,12 +6,10 @@ from typing import TYPE_CHECKING
 
 from traceanalyzer.report import outline
 from traceanalyzer.report.html.answer import answer
-from traceanalyzer.report.html.data import charts_block
 from traceanalyzer.report.html.details import Details
+from traceanalyzer.report.html.frame import chart_scripts, framed
 from traceanalyzer.report.html.markup import Markup, tag
 from traceanalyzer.report.html.parts import Page
-from traceanalyzer.report.html.scripts import asset as _asset
-from traceanalyzer.report.html.scripts import plotly as _plotly
 from traceanalyzer.report.html.sections import SECTIONS
 
 if TYPE_CHECKING:
@@ -21,39 +19,27 @@ MAX_BYTES = 8_000_000
 """Of the file; Plotly takes 4.8 million of it."""
 ROWS = (300, 100, 30, 10)
 """Rows a table shows; fewer are tried until the file is small enough. The last is taken as it is."""
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:"
-"""A browser that keeps to it cannot be made to send a request by anything in a recording."""
 SCRIPTS = ("page.js", "charts.js", "timeline.js")
 
 
 def render_html(report: Report, details: Details | None = None) -> str:
     """The report as a self-contained HTML document of less than 8 MB; `details` adds timeline, memory and ceilings."""
     details = details or Details()
-    plotly = _plotly()
     for rows in ROWS:
-        document = _document(report, details, rows, plotly)
+        document = _document(report, details, rows)
         if len(document.encode("utf-8", "replace")) < MAX_BYTES:
             break
     return document
 
 
-def _document(report: Report, details: Details, rows: int, plotly: Markup) -> str:
+def _document(report: Report, details: Details, rows: int) -> str:
     page = Page(report, details, rows)
     made = [(id_, title, content(page)) for id_, title, content in SECTIONS]
     sections = [(id_, title, body) for id_, title, body in made if body]
     title = f"{outline.verdict(report)}: {outline.recording(report)}"
     links = [tag("a", title, href=f"#{id_}") for id_, title, _ in [("answer", "Answer", None), *sections]]
-    head = tag(
-        "head",
-        tag("meta", charset="utf-8"),
-        tag("meta", http_equiv="Content-Security-Policy", content=POLICY),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", name="color-scheme", content="light dark"),
-        tag("title", title),
-        tag("style", _asset("page.css")),
-    )
-    body = tag(
-        "body",
+    return framed(
+        title,
         tag("a", "Skip to the answer", href="#answer", class_="skip"),
         tag("header", tag("nav", *links, aria_label="Sections")),
         tag(
@@ -62,14 +48,8 @@ def _document(report: Report, details: Details, rows: int, plotly: Markup) -> st
             *(_section(id_, title, body) for id_, title, body in sections),
         ),
         tag("footer", f"Made by {report.tool.name} {report.tool.version} from files alone."),
-        tag("div", id="tip", role="tooltip", hidden=True),
-        tag("noscript", tag("p", "The charts need JavaScript; all figures are in the tables.")),
-        charts_block(page.charts),
-        *(tag("script", _asset(name)) for name in SCRIPTS),
-        tag("script", plotly),
-        tag("script", Markup("drawCharts();")),
+        chart_scripts(page.charts, SCRIPTS),
     )
-    return "<!DOCTYPE html>\n" + tag("html", head, body, lang="en")
 
 
 def _section(id_: str, title: str, body: Markup) -> Markup:

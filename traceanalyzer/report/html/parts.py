@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from traceanalyzer.report import outline
 from traceanalyzer.report.format import figure
+from traceanalyzer.report.html.frame import chart_place
 from traceanalyzer.report.html.markup import Markup, tag
 from traceanalyzer.report.html.tables import table
 
@@ -34,12 +35,7 @@ class Page:
         if chart is None:
             return None
         self.charts.append(chart)
-        plot = tag(
-            "div", class_="plot", id=f"chart-{chart.id}", data_chart=chart.id, role="img",
-            aria_label=f"{chart.title}. {chart.caption} The figures are in the tables of this page.",
-            style=f"height:{chart.height}px",
-        )  # fmt: skip
-        return tag("figure", tag("h3", chart.title), plot, tag("figcaption", chart.caption))
+        return chart_place(chart, " The figures are in the tables of this page.")
 
     def table(
         self, name: str, link: Callable[[Any], Markup | None] | None = None, *, folded: bool = False

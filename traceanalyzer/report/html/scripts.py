@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib.resources import files
 
 from traceanalyzer.report.html.markup import Markup
@@ -12,6 +13,7 @@ def asset(name: str) -> Markup:
     return Markup((files("traceanalyzer.report.html") / "assets" / name).read_text(encoding="utf-8"))
 
 
+@cache
 def plotly() -> Markup:
     """Plotly as a script."""
     from plotly.offline import get_plotlyjs

@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING
 
 from traceanalyzer import __version__
 from traceanalyzer.report.html.charts import Chart, figure, line
-from traceanalyzer.report.html.data import charts_block
+from traceanalyzer.report.html.frame import chart_place, chart_scripts, framed
 from traceanalyzer.report.html.markup import Markup, join, tag
-from traceanalyzer.report.html.page import POLICY
-from traceanalyzer.report.html.scripts import asset, plotly
 from traceanalyzer.report.html.tables import table
 from traceanalyzer.report.memory.document import sections_of
 
@@ -29,29 +27,14 @@ def render_html(report: MemoryReport) -> str:
     charts = [chart for device in report.memory if (chart := _curve(device)) is not None]
     sections = sections_of(report)
     links = [tag("a", section.title, href=f"#s{i}") for i, section in enumerate(sections)]
-    head = tag(
-        "head",
-        tag("meta", charset="utf-8"),
-        tag("meta", http_equiv="Content-Security-Policy", content=POLICY),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", name="color-scheme", content="light dark"),
-        tag("title", f"GPU memory: {report.headline}"),
-        tag("style", asset("page.css")),
-    )
     drawn = [_section(section, i, charts if i == 0 else []) for i, section in enumerate(sections)]
-    body = tag(
-        "body",
+    return framed(
+        f"GPU memory: {report.headline}",
         tag("header", tag("nav", *links, aria_label="Sections")),
         tag("main", *drawn),
         tag("footer", f"Made by traceanalyzer {__version__} from files alone."),
-        tag("div", id="tip", role="tooltip", hidden=True),
-        tag("noscript", tag("p", "The charts need JavaScript; all figures are in the tables.")),
-        charts_block(charts),
-        *(tag("script", asset(name)) for name in SCRIPTS),
-        tag("script", plotly()),
-        tag("script", Markup("drawCharts();")),
+        chart_scripts(charts, SCRIPTS),
     )
-    return "<!DOCTYPE html>\n" + tag("html", head, body, lang="en")
 
 
 def _section(section: Section, number: int, charts: list[Chart]) -> Markup:
@@ -65,21 +48,13 @@ def _section(section: Section, number: int, charts: list[Chart]) -> Markup:
         tag("h2", section.title, id=f"s{number}-title"),
         *(tag("p", text) for text in section.lines),
         tag("dl", *facts) if facts else None,
-        *(_figure(chart) for chart in charts),
+        *(chart_place(chart) for chart in charts),
         tag("ol", *items) if items else None,
         table(section.title, section.rows, limit=ROWS) if section.rows else None,
         id=f"s{number}",
         tabindex=-1,
         aria_labelledby=f"s{number}-title",
     )
-
-
-def _figure(chart: Chart) -> Markup:
-    plot = tag(
-        "div", class_="plot", id=f"chart-{chart.id}", data_chart=chart.id, role="img",
-        aria_label=f"{chart.title}. {chart.caption}", style=f"height:{chart.height}px",
-    )  # fmt: skip
-    return tag("figure", tag("h3", chart.title), plot, tag("figcaption", chart.caption))
 
 
 def _curve(device: MemoryOfDevice) -> Chart | None:
