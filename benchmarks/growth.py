@@ -24,7 +24,7 @@ from traceanalyzer.errors import TraceAnalyzerError
 from traceanalyzer.ingest import load
 from traceanalyzer.report.build import build_report
 from traceanalyzer.report.json import render_json
-from traceanalyzer.report.redact import redact
+from traceanalyzer.report.privacy.redact import redact
 
 LIMIT = 1.15
 """No family may grow by more: n log n grows by 1.1 where N goes from 1,000 to 2,000, by 1.05 later."""

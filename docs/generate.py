@@ -183,7 +183,7 @@ def _reason(source: str, name: str) -> str:
 def finding(recording: str, finding_id: str) -> str:
     """A finding of a recording, and what is recommended for it, as the report has them."""
     import traceanalyzer as ta
-    from traceanalyzer.report.terminal import render_terminal
+    from traceanalyzer.report.terminal.whole import render_terminal
 
     report = ta.analyze(ROOT / recording)
     text = render_terminal(report, WIDTH)

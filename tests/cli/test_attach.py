@@ -8,8 +8,8 @@ from tests.github_stand_in import FINE, URL, StandIn, comments
 from tests.report.reports import full
 from traceanalyzer.history.store import store_report
 from traceanalyzer.report.json import render_json
-from traceanalyzer.report.markdown import render_markdown
-from traceanalyzer.report.redact import redact
+from traceanalyzer.report.markdown.issue import render_markdown
+from traceanalyzer.report.privacy.redact import redact
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_traces"
 BOUND, FIXED = SAMPLES / "sync_bound", SAMPLES / "sync_fixed"

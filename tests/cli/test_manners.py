@@ -12,7 +12,7 @@ import pytest
 from rich.cells import cell_len
 
 from traceanalyzer.cli.output import with_colour
-from traceanalyzer.report.terminal_text import LINES_OF_TEXT, wrapped
+from traceanalyzer.report.terminal.drawing import LINES_OF_TEXT, wrapped
 
 SAMPLE = Path(__file__).resolve().parents[1] / "data" / "gpu" / "sync_bound.json.gz"
 STACKS = Path(__file__).resolve().parents[2] / "sample_traces" / "sync_bound_stacks"

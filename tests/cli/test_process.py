@@ -10,7 +10,7 @@ PRINT_REPORT = """
 import sys
 from tests.report.reports import {report}
 from traceanalyzer.cli.output import write
-from traceanalyzer.report.terminal import render_terminal
+from traceanalyzer.report.terminal.whole import render_terminal
 write(render_terminal({report}()) * {times}, None)
 """
 

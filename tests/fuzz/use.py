@@ -42,9 +42,9 @@ def _drawn_report(run: Run, number: int) -> Report:
 def _draw(report: Report, number: int) -> None:
     from traceanalyzer.report.html import render_html
     from traceanalyzer.report.json import render_json
-    from traceanalyzer.report.markdown import render_markdown
-    from traceanalyzer.report.redact import redact
-    from traceanalyzer.report.terminal import render_terminal
+    from traceanalyzer.report.markdown.issue import render_markdown
+    from traceanalyzer.report.privacy.redact import redact
+    from traceanalyzer.report.terminal.whole import render_terminal
 
     form = number % 11
     if form == 0:

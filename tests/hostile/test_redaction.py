@@ -8,7 +8,7 @@ import pytest
 
 from tests.hostile.test_files import status
 from tests.hostile.test_recordings import small
-from traceanalyzer.report.secrets import Secrets
+from traceanalyzer.report.privacy.secrets import Secrets
 
 PLANTED = {
     "a host after `on`": ("rank on gpuhost5", "gpuhost5"),

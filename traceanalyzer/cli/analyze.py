@@ -125,7 +125,7 @@ def analyze(
     logs = [] if redact or hidden_names or max_chars or is_quiet() else logs_beside(recordings_read)
     details = _details(of, logs) if page else None
     if redact or hidden_names:
-        from traceanalyzer.report.redact import redact_with
+        from traceanalyzer.report.privacy.redact import redact_with
 
         report, details = redact_with(report, details, hidden_names)
     page_of = ReportPage(report, details, full or output.file is not None, max_chars, short=is_quiet())

@@ -78,9 +78,9 @@ def attach(
     from traceanalyzer.comparison.compare import compare_reports
     from traceanalyzer.comparison.render import with_comparison
     from traceanalyzer.report import github
-    from traceanalyzer.report.markdown import BRIEF, render_markdown
-    from traceanalyzer.report.redact import redact as redacted
-    from traceanalyzer.report.redact import redact_with
+    from traceanalyzer.report.markdown.issue import BRIEF, render_markdown
+    from traceanalyzer.report.privacy.redact import redact as redacted
+    from traceanalyzer.report.privacy.redact import redact_with
 
     if hidden_names and not redact:
         raise click.UsageError("--redact-name and --no-redact exclude each other")

@@ -57,7 +57,7 @@ def compare(
     before, after = (report_named(side, selection, knowledge) for side in (a, b))
     names = (a, b)
     if redact or hidden_names:
-        from traceanalyzer.report.redact import redact_with
+        from traceanalyzer.report.privacy.redact import redact_with
 
         before, after = redact_with(before, after, hidden_names)
         names = ("A", "B")

@@ -52,7 +52,7 @@ def overlay(
 
     made = build_overlay(run, selection, knowledge)
     if redact or hidden_names:
-        from traceanalyzer.report.redact import redact_rows
+        from traceanalyzer.report.privacy.redact import redact_rows
 
         made = redact_rows(made, run, hidden_names)
     _write(_merged(made) if merge else _alone(made), file)

@@ -232,7 +232,7 @@ def _print(
     if sort:
         rows = sorted(rows, key=_by(sort))[: SHOWN_ROWS if top is None and for_people and not everything else top]
     if redact or hidden_names:
-        from traceanalyzer.report.redact import redact_rows
+        from traceanalyzer.report.privacy.redact import redact_rows
 
         rows = redact_rows(rows, run, hidden_names)
     from traceanalyzer.report.document import Rows

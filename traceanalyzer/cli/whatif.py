@@ -80,7 +80,7 @@ def whatif(
         result = predictions(run, selection, knowledge, speedups=wanted, bucket_mb=bucket_mb)
     _warn_of_unmatched(wanted, result, run)
     if redact or hidden_names:
-        from traceanalyzer.report.redact import redact_rows
+        from traceanalyzer.report.privacy.redact import redact_rows
 
         result = redact_rows(result, run, hidden_names)
     emit(ScenariosPage(result), output)

@@ -9,9 +9,9 @@ from traceanalyzer.comparison.outline import ChangeRow, Section, change_rows, se
 from traceanalyzer.report.document import Document, Rows
 from traceanalyzer.report.grid import make_grid
 from traceanalyzer.report.json import dump
-from traceanalyzer.report.markdown import render_markdown
-from traceanalyzer.report.markdown_text import grid_table, prose
-from traceanalyzer.report.terminal_text import DEFAULT_WIDTH, INDENT, Page
+from traceanalyzer.report.markdown.escape import grid_table, prose
+from traceanalyzer.report.markdown.issue import render_markdown
+from traceanalyzer.report.terminal.drawing import DEFAULT_WIDTH, INDENT, Page
 
 if TYPE_CHECKING:
     from traceanalyzer.comparison.model import Comparison

@@ -11,8 +11,8 @@ from traceanalyzer.report.document import Document
 from traceanalyzer.report.format import figure, plain
 from traceanalyzer.report.grid import make_grid
 from traceanalyzer.report.json import dump
-from traceanalyzer.report.markdown_text import grid_table, prose
-from traceanalyzer.report.terminal_text import DEFAULT_WIDTH, Page
+from traceanalyzer.report.markdown.escape import grid_table, prose
+from traceanalyzer.report.terminal.drawing import DEFAULT_WIDTH, Page
 
 if TYPE_CHECKING:
     from traceanalyzer.comparison.limits import Verdict

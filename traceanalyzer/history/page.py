@@ -10,7 +10,7 @@ from traceanalyzer.history.plot import bars
 from traceanalyzer.history.runs import MetricValue
 from traceanalyzer.report.document import Document, Rows
 from traceanalyzer.report.json import dump
-from traceanalyzer.report.markdown_charts import bar_chart
+from traceanalyzer.report.markdown.mermaid import bar_chart
 
 if TYPE_CHECKING:
     from traceanalyzer.history.runs import MetricSeries

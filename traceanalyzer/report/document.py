@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from traceanalyzer.report.grid import make_grid
 from traceanalyzer.report.json import dump
-from traceanalyzer.report.markdown_text import cell, grid_table, prose
-from traceanalyzer.report.terminal_text import INDENT, Page
+from traceanalyzer.report.markdown.escape import cell, grid_table, prose
+from traceanalyzer.report.terminal.drawing import INDENT, Page
 from traceanalyzer.report.values import RENAMED, as_plain
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from traceanalyzer.report.document import Document
 from traceanalyzer.report.html import render_html
 from traceanalyzer.report.json import render_json
-from traceanalyzer.report.markdown import BRIEF, GITHUB_LIMIT, ROOM, render_markdown
-from traceanalyzer.report.screen import render_screen, render_verdict
-from traceanalyzer.report.terminal import render_terminal
+from traceanalyzer.report.markdown.issue import BRIEF, GITHUB_LIMIT, ROOM, render_markdown
+from traceanalyzer.report.terminal.screen import render_screen, render_verdict
+from traceanalyzer.report.terminal.whole import render_terminal
 
 if TYPE_CHECKING:
     from traceanalyzer.report.html import Details

@@ -9,7 +9,7 @@ from traceanalyzer.analysis.replay.whatif import Prediction, WhatIf
 from traceanalyzer.report.document import Document, Rows
 from traceanalyzer.report.grid import make_grid
 from traceanalyzer.report.json import dump
-from traceanalyzer.report.terminal_text import Page
+from traceanalyzer.report.terminal.drawing import Page
 
 
 @dataclass(frozen=True)

@@ -9,14 +9,14 @@ from html.parser import HTMLParser
 import pytest
 
 from tests.report.html.test_data import timeline
+from tests.report.privacy.test_redact import OWN_KERNEL, PATTERNS, SECRETS, secret
 from tests.report.reports import HOSTILE, empty, full, hostile
-from tests.report.test_redact import OWN_KERNEL, PATTERNS, SECRETS, secret
 from traceanalyzer.report import outline
 from traceanalyzer.report.html import Details, frame, render_html
 from traceanalyzer.report.html import page as module
 from traceanalyzer.report.html.frame import POLICY
 from traceanalyzer.report.html.page import MAX_BYTES
-from traceanalyzer.report.redact import redact_with
+from traceanalyzer.report.privacy.redact import redact_with
 from traceanalyzer.report.timeline.lanes import Lane
 
 PLOTLY = "/* plotly */"

@@ -11,8 +11,8 @@ from traceanalyzer.report.compile.html import render_html
 from traceanalyzer.report.document import Document
 from traceanalyzer.report.format import plain, shorten
 from traceanalyzer.report.json import dump
-from traceanalyzer.report.markdown_text import prose, table
-from traceanalyzer.report.terminal_text import INDENT, SEPARATOR, Page
+from traceanalyzer.report.markdown.escape import prose, table
+from traceanalyzer.report.terminal.drawing import INDENT, SEPARATOR, Page
 
 if TYPE_CHECKING:
     from traceanalyzer.report.compile.document import Section

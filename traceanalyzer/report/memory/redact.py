@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from traceanalyzer.report.redact import redact_rows
+from traceanalyzer.report.privacy.redact import redact_rows
 from traceanalyzer.trace import Run
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from traceanalyzer.report.grid import make_grid
-from traceanalyzer.report.markdown_text import cell, grid_table, prose
+from traceanalyzer.report.markdown.escape import cell, grid_table, prose
 from traceanalyzer.report.memory.document import sections_of
-from traceanalyzer.report.terminal_text import INDENT, Page
+from traceanalyzer.report.terminal.drawing import INDENT, Page
 
 if TYPE_CHECKING:
     from traceanalyzer.report.memory.model import MemoryReport

@@ -11,8 +11,8 @@ from markdown_it import MarkdownIt
 
 from tests.report.reports import HOSTILE, empty, full, hostile, kernel, tables
 from tests.report.snapshots import matches_snapshot
-from traceanalyzer.report.markdown import BRIEF, GITHUB_LIMIT, ROOM, render_markdown
-from traceanalyzer.report.markdown_text import cell, prose, table
+from traceanalyzer.report.markdown.escape import cell, prose, table
+from traceanalyzer.report.markdown.issue import BRIEF, GITHUB_LIMIT, ROOM, render_markdown
 from traceanalyzer.report.model import Evidence, Finding
 
 SECTIONS = ["Summary", "Findings", "Recommendations", "Metrics", "Recording health"]

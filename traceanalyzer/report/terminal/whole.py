@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from traceanalyzer.report import outline
 from traceanalyzer.report.grid import make_grid
-from traceanalyzer.report.screen import render_screen
-from traceanalyzer.report.terminal_text import DEFAULT_WIDTH, INDENT, Page
+from traceanalyzer.report.terminal.drawing import DEFAULT_WIDTH, INDENT, Page
+from traceanalyzer.report.terminal.screen import render_screen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from traceanalyzer.report import outline
 from traceanalyzer.report.format import figure, number, scale_for, scaled
 from traceanalyzer.report.grid import make_grid
-from traceanalyzer.report.markdown_charts import step_time_chart, table_chart, text_bar
-from traceanalyzer.report.markdown_fit import Block, Weight, fitted
-from traceanalyzer.report.markdown_text import cell, grid_table, prose, table
+from traceanalyzer.report.markdown.escape import cell, grid_table, prose, table
+from traceanalyzer.report.markdown.fit import Block, Weight, fitted
+from traceanalyzer.report.markdown.mermaid import step_time_chart, table_chart, text_bar
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

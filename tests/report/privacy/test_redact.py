@@ -10,10 +10,10 @@ from tests.report.reports import empty, full, hostile, kernel
 from traceanalyzer.analysis.tables.gap_rows import GapRow
 from traceanalyzer.analysis.tables.syncs import SyncRow
 from traceanalyzer.report.json import render_json
-from traceanalyzer.report.markdown import render_markdown
+from traceanalyzer.report.markdown.issue import render_markdown
 from traceanalyzer.report.model import Evidence, Input
-from traceanalyzer.report.redact import redact
-from traceanalyzer.report.terminal import render_terminal
+from traceanalyzer.report.privacy.redact import redact
+from traceanalyzer.report.terminal.whole import render_terminal
 
 FORMATS = {"json": render_json, "markdown": render_markdown, "terminal": lambda report: render_terminal(report, 200)}
 SECRETS = (

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.report.reports import HOSTILE
-from traceanalyzer.report.markdown_charts import MOST_POINTS, MOST_SLICES, bar_chart, line_chart, pie_chart, text_bar
+from traceanalyzer.report.markdown.mermaid import MOST_POINTS, MOST_SLICES, bar_chart, line_chart, pie_chart, text_bar
 
 SLICE = re.compile(r'    "([\w .,:()/+*=-]+)" : (\d+\.\d\d)')
 LABEL = r'"[\w .,:()/+*=-]+"'

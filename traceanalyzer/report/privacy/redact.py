@@ -9,8 +9,8 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from traceanalyzer.report.aliases import Aliases
-from traceanalyzer.report.secrets import Secrets
+from traceanalyzer.report.privacy.aliases import Aliases
+from traceanalyzer.report.privacy.secrets import Secrets
 
 if TYPE_CHECKING:
     import re

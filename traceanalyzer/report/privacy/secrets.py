@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from traceanalyzer.report.credentials import without_credentials
+from traceanalyzer.report.privacy.credentials import without_credentials
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -10,7 +10,7 @@ from rich.text import Text
 from traceanalyzer.cut import ELLIPSIS
 from traceanalyzer.report import outline
 from traceanalyzer.report.format import figure, plain, shorten
-from traceanalyzer.report.terminal_text import DEFAULT_WIDTH, Page
+from traceanalyzer.report.terminal.drawing import DEFAULT_WIDTH, Page
 
 if TYPE_CHECKING:
     from traceanalyzer.report.model import Report
