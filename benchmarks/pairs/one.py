@@ -1,7 +1,8 @@
-"""A process of a pair: `python -m benchmarks.pairs.one NAME FOLDER PART...`, PART one of `base`, `fix`, `record`.
+"""A process of a pair: `python -m benchmarks.pairs.one NAME FOLDER PART...`.
 
+PART is `base` or `fix` (timed), `record` (the base) or `good` (the fix, in fewer steps).
 It loads everything, says so, and waits for its turn, so that nothing else runs while it does. What it timed stands in
-`FOLDER/NAME.PART.rankN.json` then, what it recorded in `FOLDER/captures/NAME`.
+`FOLDER/NAME.PART.rankN.json` then, what it recorded in `FOLDER/captures/NAME` and `NAME.fixed`.
 """
 
 from __future__ import annotations
@@ -79,18 +80,25 @@ def rounds_ms(step: Step, *, once: bool) -> list[float]:
     return times[:3] if once else times[1:]
 
 
-def record(pair: Pair, step: Step, folder: Path) -> None:
+def record(pair: Pair, step: Step, folder: Path, *, short: bool) -> None:
     """A capture as `collect torch` makes it of a process that it has attached to, with fewer steps."""
     folder.mkdir(parents=True, exist_ok=True)
-    plan = Plan(folder=str(folder), wait=n(4, 1), unprofiled_steps=n(10, 1), light_steps=n(3, 1), active=n(3, 1))
+    plan = Plan(
+        folder=str(folder),
+        wait=n(4, 1),
+        unprofiled_steps=n(10, 1),
+        light_steps=n(3, 1) * (not short),
+        active=n(2 if short else 3, 1),
+    )
     attached = Attached(plan)
-    if pair.found:
+    found = pair.found and not (short and pair.remedy == "cuda_graph")
+    if found:
         attached.begin()
     most = plan.wait + plan.unprofiled_most + LIGHT_WARMUP + plan.light_steps + plan.warmup + plan.active + 2
     until = time.monotonic() + RECORD_S
     for _ in range(most):
         step()
-        if not pair.found:
+        if not found:
             attached._step()
         # ranks stay together, finished or not
         if WORLD == 1 and (attached._recorder.finished or time.monotonic() > until):
@@ -101,11 +109,12 @@ def record(pair: Pair, step: Step, folder: Path) -> None:
 def run(pair: Pair, part: str, folder: Path) -> dict[str, object]:
     """Time or record a version of the program."""
     torch.manual_seed(0)
-    step = pair.make(part == "fix")
-    if part == "record":
+    step = pair.make(part in ("fix", "good"))
+    if part in ("record", "good"):
         for _ in range(0 if pair.once else min(WARM_UP, 3)):
             step()
-        record(pair, step, folder / "captures" / pair.name)
+        name = pair.name if part == "record" else f"{pair.name}.fixed"
+        record(pair, step, folder / "captures" / name, short=part == "good")
         return {}
     share = pair.as_much if part == "fix" else 1.0
     return {f"{part}_ms": [one / share for one in rounds_ms(step, once=pair.once)]}

@@ -117,12 +117,12 @@ def video_pageable(fixed: bool) -> Step:
     from torchvision.models.video import r3d_18
 
     model = r3d_18(weights=None).to(DEVICE).eval()
-    clips = torch.randn(n(16, 1), 3, 16, n(112, 32), n(112, 32)).repeat(n(4, 1), 1, 1, 1, 1)
+    clips = torch.randn(n(32, 1), 3, 16, n(112, 32), n(112, 32))
     clips = clips.pin_memory() if fixed and DEVICE == "cuda" else clips
 
     def step() -> None:
         with torch.inference_mode(), autocast():
-            model(clips.to(DEVICE, non_blocking=fixed)[: n(8, 1)])
+            model(clips.to(DEVICE, non_blocking=fixed))
 
     return step
 
@@ -132,13 +132,13 @@ def frames_copied_in_line(fixed: bool) -> Step:
     import timm
 
     model = timm.create_model("mobilenetv3_large_100", features_only=True).to(DEVICE).eval()
-    frames = torch.randint(0, 255, (n(64, 2), 3, n(512, 64), n(512, 64)), dtype=torch.uint8)
+    frames = torch.randint(0, 255, (n(64, 2), 3, n(768, 96), n(768, 96)), dtype=torch.uint8)
     frames = frames.pin_memory() if DEVICE == "cuda" else frames
     if not fixed or DEVICE != "cuda":
 
         def step() -> None:
             with torch.inference_mode(), autocast():
-                model(interpolate(frames.to(DEVICE, non_blocking=True).float(), scale_factor=0.5))
+                model(interpolate(frames.to(DEVICE, non_blocking=True).float(), scale_factor=1 / 3))
 
         return step
     side = torch.cuda.Stream()
@@ -150,7 +150,7 @@ def frames_copied_in_line(fixed: bool) -> Step:
             side.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(side):
                 ready.append(frames.to(DEVICE, non_blocking=True))
-            model(interpolate(now.float(), scale_factor=0.5))
+            model(interpolate(now.float(), scale_factor=1 / 3))
             torch.cuda.current_stream().wait_stream(side)
             ready[0].record_stream(torch.cuda.current_stream())
 
