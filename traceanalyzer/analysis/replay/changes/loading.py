@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.names.api import ApiKind
+from traceanalyzer.analysis.replay.changes.constants import constants
 from traceanalyzer.analysis.replay.changes.edits import (
     before_events,
     events_of,
@@ -17,6 +18,7 @@ from traceanalyzer.analysis.replay.changes.edits import (
     without_launches,
 )
 from traceanalyzer.analysis.time.host_timeline import HostState
+from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS
 from traceanalyzer.trace import CopyKind, MemoryKind
 
 if TYPE_CHECKING:
@@ -86,15 +88,24 @@ def pageable(tape: Tape) -> Bool:
 
 
 def pinned(tape: Tape) -> Tape | None:
-    """Copies from pageable memory come from pinned memory: as fast as the link, and nobody waits for them; None
-    without any."""
+    """Copies from pageable memory come from pinned memory: as fast as the link, nobody waits for them, and no part of
+    them is first copied to a buffer of the driver's; None without any."""
     slow = pageable(tape) & large_copies(tape, CopyKind.HOST_TO_DEVICE)
     if not slow.any():
         return None
     bytes_ = tape.source.trace.device_ops.bytes[tape.row]
     fast = np.minimum(tape.duration, np.maximum(bytes_ / _pinned_rate(tape), LEAST_COPY_NS))
     found = retimed(tape, np.where(slow, fast, tape.duration))
-    return replace(found, waits=tape.waits & ~events_of(tape, slow))
+    latency = np.where(slow, np.minimum(tape.latency, QUEUED_LATENCY_NS), tape.latency)
+    return replace(found, latency=latency, waits=tape.waits & ~_waiting_for(tape, slow))
+
+
+def _waiting_for(tape: Tape, copies: Bool) -> Bool:
+    """Events that wait for these copies: those that launch them, and calls right after that only wait."""
+    copying = events_of(tape, copies)
+    launching = events_of(tape, np.ones(len(tape.row), bool))
+    result: Bool = copying | (np.append(False, copying[:-1]) & ~launching)
+    return result
 
 
 def _pinned_rate(tape: Tape) -> float:
@@ -115,13 +126,19 @@ def copied_ahead(tape: Tape) -> Tape | None:
     if not ahead.any():
         return None
     found = pinned(tape) or tape
-    return replace(on_own_stream(found, ahead), waits=found.waits & ~events_of(tape, ahead))
+    return replace(on_own_stream(found, ahead), waits=found.waits & ~_waiting_for(tape, ahead))
 
 
 def kept_on_device(tape: Tape) -> Tape | None:
-    """What is copied to the host and back in the same step stays on the device; None where nothing is."""
+    """What is copied to the host and back in the same step, and what each step brings alike (a table, a weight, a
+    mask), stays on the device; None where nothing is."""
     gone = round_trips(tape)
-    return without_launches(tape, gone) if gone.any() else None
+    gone |= constants(tape, large_copies(tape, CopyKind.HOST_TO_DEVICE) & ~gone)
+    if not gone.any():
+        return None
+    left = without_launches(tape, gone)
+    waiting = _waiting_for(tape, gone)
+    return without_dispatch(left, waiting & ~events_of(tape, ~gone))
 
 
 def round_trips(tape: Tape) -> Bool:
