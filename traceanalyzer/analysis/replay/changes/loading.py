@@ -39,6 +39,8 @@ PINNED_SHARE = 0.85
 PINNED_BYTES_PER_NS = 25.0
 """What it reaches where neither the link's rate nor such a copy was recorded: PCIe 4."""
 LEAST_COPY_NS = 2_000
+LEAST_AWAY_NS = 100_000
+"""The host works on data for at least this long where it calculates with them."""
 ROUND_TRIP_BYTES = 4096
 """Copies of fewer bytes are scalars."""
 
@@ -132,13 +134,33 @@ def copied_ahead(tape: Tape) -> Tape | None:
 def kept_on_device(tape: Tape) -> Tape | None:
     """What is copied to the host and back in the same step, and what each step brings alike (a table, a weight, a
     mask), stays on the device; None where nothing is."""
-    gone = round_trips(tape)
+    trips, away = round_trips(tape), away_from_device(tape)
+    gone = trips | away
     gone |= constants(tape, large_copies(tape, CopyKind.HOST_TO_DEVICE) & ~gone)
     if not gone.any():
         return None
     left = without_launches(tape, gone)
-    waiting = _waiting_for(tape, gone)
-    return without_dispatch(left, waiting & ~events_of(tape, ~gone))
+    there = events_of(tape, away) & ~events_of(tape, ~away)
+    left = replace(left, work=np.where(there, 0, left.work))
+    return without_dispatch(left, _waiting_for(tape, gone) & ~events_of(tape, ~gone))
+
+
+def away_from_device(tape: Tape) -> Bool:
+    """Copies to the host whose data the host works on, and those that bring back what it made of them: no more bytes,
+    in the same step."""
+    ops, step = tape.source.trace.device_ops, tape.source.steps.of_op[tape.row]
+    out, back = large_copies(tape, CopyKind.DEVICE_TO_HOST), ops.copy_kind[tape.row] == CopyKind.HOST_TO_DEVICE
+    worked, bytes_ = np.append(0, np.cumsum(tape.work)), ops.bytes[tape.row]
+    result = np.zeros(len(tape.row), bool)
+    for one in np.unique(step[out]).tolist():
+        gone = np.flatnonzero(out & (step == one))
+        came = np.flatnonzero(back & (step == one) & (np.arange(len(step)) > gone[0]))
+        if not len(came) or bytes_[came].sum() > bytes_[gone].sum():
+            continue
+        gone = gone[gone < came[-1]]
+        if worked[tape.event[came[-1]] + 1] - worked[tape.event[gone[0]] + 1] >= LEAST_AWAY_NS:
+            result[gone] = result[came] = True
+    return result
 
 
 def round_trips(tape: Tape) -> Bool:
