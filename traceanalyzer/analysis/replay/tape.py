@@ -125,7 +125,7 @@ def make_tape(rated: Rated, typical: Bool | None = None) -> Tape | None:
         waits=rated.blocks[rows],
         reads=reads,
         call=rows,
-        tail=(int(host.dispatch[-1]), int(host.work[-1]), int(host.loading[-1]), int(host.profiling[-1])),
+        tail=_tail(host, _begins_step(steps.of_op[chosen], event)),
         event=event,
         stream=starts.stream[chosen],
         duration=(ops.end - ops.start)[chosen],
@@ -216,6 +216,23 @@ class _HostTime:
     loading: I64
     reading: I64
     profiling: I64
+
+
+def _begins_step(step: I32, event: I64) -> I64:
+    """The first event of each step but the first."""
+    events = np.sort(event[np.diff(step, prepend=step[:1]) > 0])
+    result: I64 = np.unique(events)
+    return result
+
+
+def _tail(host: _HostTime, begins: I64) -> tuple[int, int, int, int]:
+    """Host time after the last event, ns: its dispatch and work no longer than between two steps of the tape, because
+    there the recorder ends."""
+    dispatch, work = int(host.dispatch[-1]), int(host.work[-1])
+    if len(begins):
+        dispatch = min(dispatch, int(np.median(host.dispatch[begins])))
+        work = min(work, int(np.median(host.work[begins])))
+    return dispatch, work, int(host.loading[-1]), int(host.profiling[-1])
 
 
 def _host_time(timed: Started, rows: I64, kept: IntervalSet) -> _HostTime:
