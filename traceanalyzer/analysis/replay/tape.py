@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, intersect, join, measure, union
+from traceanalyzer.analysis.causes.dependencies import Dependencies
 from traceanalyzer.analysis.causes.gaps import IdleCause, idle_by_cause
 from traceanalyzer.analysis.causes.reads import read_ranges
 from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.analysis.time.launch_queue import blocked_time
 
 if TYPE_CHECKING:
-    from traceanalyzer.analysis.causes.dependencies import Dependencies
     from traceanalyzer.analysis.causes.explained import Explained
     from traceanalyzer.analysis.causes.started import Started
     from traceanalyzer.analysis.joined.joined import Joined
@@ -39,6 +39,12 @@ NAMELESS = (IdleCause.LAUNCH, IdleCause.HOST, IdleCause.PROFILER, IdleCause.OTHE
 """What a machine that is busy with something else looks like."""
 NAMELESS_SHARE = 0.5
 """... or less than this share of its excess has no cause of its own."""
+
+
+LONG_HELD_NS = 100_000
+"""An op that is queued starts within this, unless it waits for something on another stream."""
+HELD_BY = 8
+"""Ops that ended before it among which that is looked for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,6 +119,7 @@ def make_tape(rated: Rated, typical: Bool | None = None) -> Tape | None:
     chosen = chosen[np.lexsort((ops.start[chosen], event_of_call[rated.launch[chosen]]))]
     event = event_of_call[rated.launch[chosen]]
     starts = rated.starts
+    held, dependencies = _held_by_others(rated, chosen)
     host = _host_time(rated, rows, kept)
     reads = _inside(read_ranges(rated), calls.start[rows])
     return Tape(
@@ -131,14 +138,31 @@ def make_tape(rated: Rated, typical: Bool | None = None) -> Tape | None:
         duration=(ops.end - ops.start)[chosen],
         alone=_alone(rated, chosen),
         latency=starts.latency[chosen],
-        gap=(starts.pause + starts.held)[chosen],
-        dependencies=starts.dependencies.among(chosen),
+        gap=starts.pause[chosen] + held,
+        dependencies=dependencies,
         communication=rated.is_communication[chosen],
         copy=rated.is_copy[chosen],
         meeting=np.full(len(chosen), -1, np.int64),
         row=chosen,
         source=rated,
     )
+
+
+def _held_by_others(started: Started, chosen: I64) -> tuple[I64, Dependencies]:
+    """What each op was held beyond its usual pause, ns, and what it waits for on other streams: one that was held for
+    long waited for the op of another stream that ended last before it, not for so much time."""
+    ops, stream = started.trace.device_ops, started.starts.stream[chosen]
+    held, found = started.starts.held[chosen].copy(), started.starts.dependencies.among(chosen)
+    start, end, also_on = ops.start[chosen], ops.end[chosen], found.also_on.copy()
+    ended = np.argsort(end, kind="stable")
+    last = np.searchsorted(end[ended], start, side="right")
+    for i in np.flatnonzero((held >= LONG_HELD_NS) & (also_on < 0)).tolist():
+        candidates = ended[max(last[i] - HELD_BY, 0) : last[i]][::-1]
+        usable = candidates[(candidates < i) & (stream[candidates] != stream[i])]
+        usable = usable[end[usable] > start[i] - held[i]]
+        if len(usable):
+            also_on[i], held[i] = usable[0], 0
+    return held, Dependencies(found.on, found.delay, also_on)
 
 
 def typical_steps(*recordings: Explained) -> Bool:
