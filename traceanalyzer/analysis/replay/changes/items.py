@@ -53,12 +53,12 @@ def _times(tape: Tape) -> list[int]:
     for one in np.unique(step[apart | picks]).tolist():
         here = step == one
         for batch, count in _counted(shapes[here & apart]):
-            shape = _first_shape(tape, batch)
+            shape = first_shape(tape, batch)
             items = here & takes & _of_shape(tape, shapes, shape[1:])
             if len(shape) > 1 and shape[0] >= FEWEST_ITEMS and items.sum() == shape[0] * count:
                 found += tree.start[outer[items]].tolist()
         for batch, count in _counted(shapes[here & picks]):
-            shape = _first_shape(tape, batch)
+            shape = first_shape(tape, batch)
             items = here & picks & (shapes == batch)
             if len(shape) > 1 and FEWEST_ITEMS <= shape[0] == count and _along_first(tape, concrete[items]):
                 found += tree.start[outer[items]].tolist()
@@ -75,7 +75,8 @@ def _counted(codes: I64) -> list[tuple[int, int]]:
     return list(zip(values.tolist(), counts.tolist(), strict=True))
 
 
-def _first_shape(tape: Tape, code: int) -> tuple[int, ...]:
+def first_shape(tape: Tape, code: int) -> tuple[int, ...]:
+    """The shape of the first operand that this text of shapes has; () where that is none."""
     inputs = parse_inputs(tape.source.trace.text(code) or "", None, None) if code >= 0 else None
     return inputs[0].shape if inputs and isinstance(inputs[0], Tensor) else ()
 
@@ -83,7 +84,7 @@ def _first_shape(tape: Tape, code: int) -> tuple[int, ...]:
 def _of_shape(tape: Tape, codes: I64, shape: tuple[int, ...]) -> Bool:
     """Which of these texts of shapes begin with this one."""
     known = np.unique(codes)
-    alike = np.array([_first_shape(tape, code) == shape for code in known.tolist()], bool)
+    alike = np.array([first_shape(tape, code) == shape for code in known.tolist()], bool)
     result: Bool = alike[np.searchsorted(known, codes)]
     return result
 

@@ -7,10 +7,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.replay.changes.edits import events_of, step_of_event, without_dispatch, without_launches
-from traceanalyzer.analysis.replay.changes.items import item_starts
+from traceanalyzer.analysis.replay.changes.edits import (
+    events_of,
+    nodes,
+    step_of_event,
+    without_dispatch,
+    without_launches,
+)
+from traceanalyzer.analysis.replay.changes.items import first_shape, item_starts
 from traceanalyzer.analysis.replay.changes.loading import large_copies
-from traceanalyzer.trace import CopyKind
+from traceanalyzer.trace import CopyKind, RangeKind
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.replay.tape import Tape
@@ -20,6 +26,7 @@ STEPS_A_BATCH = 32
 """Calls of as many steps that make a batch where each step is one call."""
 GREATER_BATCH = 8
 """Times as large as a batch is tried where the GPU idles: what nearly always fits."""
+SCALAR_BYTES = 8
 REACHED = 0.75
 """Share of the GPU's limits that kernels of a large batch reach."""
 FEWEST_CALLS = 4
@@ -103,14 +110,24 @@ def batched(tape: Tape) -> Tape | None:
 
 
 def one_call_a_step(tape: Tape) -> bool:
-    """Whether each step is one small call of its own: it brings its input from the host, reads a result back, and its
+    """Whether each step is one small call of its own: it brings one item from the host, reads a result back, and its
     kernels do not fill the GPU."""
     ops, step = tape.source.trace.device_ops, tape.source.steps.of_op[tape.row]
-    brings = ops.copy_kind[tape.row] == CopyKind.HOST_TO_DEVICE
+    brings = (ops.copy_kind[tape.row] == CopyKind.HOST_TO_DEVICE) & (ops.bytes[tape.row] > SCALAR_BYTES)
+    if _brings_batches(tape, brings):
+        return False
     reads = ops.copy_kind[tape.row] == CopyKind.DEVICE_TO_HOST
     steps = np.unique(step)
     each = all(np.isin(steps, step[rows]).all() for rows in (brings, reads))
     return each and _small(tape, np.ones(len(step), bool))
+
+
+def _brings_batches(tape: Tape, brings: Bool) -> bool:
+    """Whether what is brought has several items already."""
+    tree, ranges = tape.source.tree, tape.source.trace.host_ranges
+    operator = tree.outermost(tree.kind == RangeKind.OP)[nodes(tape)][tape.event[brings]]
+    codes = np.unique(ranges.shapes[tree.row[operator[operator >= 0]]]).tolist()
+    return any(len(shape) > 1 and shape[0] > 1 for shape in (first_shape(tape, code) for code in codes))
 
 
 def batched_over_steps(tape: Tape) -> Tape | None:

@@ -15,8 +15,8 @@ SCENARIO = Scenario(
     "no_recompute",
     kept,
     "operators of the forward pass that run again within the backward pass are gone, and so are the host's hooks on "
-    "what is saved, a quarter of its time for the others (upper end: they stay); it takes the memory that checkpointing "
-    "saves",
+    "what is saved, a quarter of its time for the others (upper end: they stay); it takes the memory that "
+    "checkpointing saves",
     cautious=kept_with_hooks,
     missing="nothing of the forward pass runs again in the backward pass",
 )
