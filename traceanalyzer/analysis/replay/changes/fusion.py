@@ -74,14 +74,6 @@ def elementwise_fused(tape: Tape) -> Tape | None:
     return fused(tape, ELEMENTWISE, Reading.USUAL)
 
 
-def launches_fused(tape: Tape) -> Tape | None:
-    """The same where one kernel takes as long as all of the run: only launches are saved."""
-    runs = find_runs(tape, ELEMENTWISE)
-    if not len(runs.first):
-        return None
-    return _collapsed(tape, runs, _per_run(np.add, runs, tape.duration))
-
-
 def fusing(classes: tuple[str, ...], reading: Reading, least: int = PAIR) -> Callable[[Tape], Tape | None]:
     """The change that fuses runs of at least so many kernels of these classes."""
     return lambda tape: fused(tape, classes, reading, least)

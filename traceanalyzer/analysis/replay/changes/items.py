@@ -18,7 +18,7 @@ from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.replay.tape import Tape
-    from traceanalyzer.trace import I64, Bool
+    from traceanalyzer.trace import I32, Bool
 
 APART = re.compile(r"^aten::unbind$")
 """Iterating over a tensor."""
@@ -65,12 +65,12 @@ def _times(tape: Tape) -> list[int]:
     return sorted(found)
 
 
-def _columns(tape: Tape) -> tuple[I64, I64, I64]:
+def _columns(tape: Tape) -> tuple[I32, I32, I32]:
     ranges = tape.source.trace.host_ranges
     return ranges.name, ranges.shapes, ranges.concrete
 
 
-def _counted(codes: I64) -> list[tuple[int, int]]:
+def _counted(codes: I32) -> list[tuple[int, int]]:
     values, counts = np.unique(codes, return_counts=True)
     return list(zip(values.tolist(), counts.tolist(), strict=True))
 
@@ -81,7 +81,7 @@ def first_shape(tape: Tape, code: int) -> tuple[int, ...]:
     return inputs[0].shape if inputs and isinstance(inputs[0], Tensor) else ()
 
 
-def _of_shape(tape: Tape, codes: I64, shape: tuple[int, ...]) -> Bool:
+def _of_shape(tape: Tape, codes: I32, shape: tuple[int, ...]) -> Bool:
     """Which of these texts of shapes begin with this one."""
     known = np.unique(codes)
     alike = np.array([first_shape(tape, code) == shape for code in known.tolist()], bool)
@@ -89,7 +89,7 @@ def _of_shape(tape: Tape, codes: I64, shape: tuple[int, ...]) -> Bool:
     return result
 
 
-def _along_first(tape: Tape, codes: I64) -> bool:
+def _along_first(tape: Tape, codes: I32) -> bool:
     """Whether operators with these values take parts of the first dimension."""
     values = [parse_values(tape.source.trace.text(code)) for code in np.unique(codes).tolist() if code >= 0]
     return bool(values) and all(len(one) > 1 and one[1] == "0" for one in values)
