@@ -24,8 +24,14 @@ PHASES = ("forward", "backward", "optimizer", "zero_grad", "other")
 FORWARD, BACKWARD, OPTIMIZER, ZERO_GRAD, OTHER = range(5)
 PROGRAM, NO_STACK = 5, 6
 """Labels of stacks that do not name their phase themselves."""
+MOST_UPDATES = 4
+"""Updates of a step that are told apart from steps."""
 MIN_STEPS = 3
 """A stack that comes back less often is no sign of a step."""
+MOST_PERIODS = 20
+"""Counts of stacks that are tried as the number of steps, the smallest first: layers come more often than steps."""
+EVEN_SHARE = 0.9
+"""Share of the allocations that have to come equally often in each step."""
 
 OPTIMIZER_FILE = re.compile(
     r"(/optim/|/optimizers?/|optimizer\.py|/(fused_)?(adam|lamb|sgd|adagrad|lion|novograd)\w*\.py$)"
@@ -34,6 +40,8 @@ AUTOGRAD_FILE = re.compile(r"torch/(autograd|_functorch/_aot_autograd)/|torch/_t
 CHECKPOINT_FILE = re.compile(r"torch/utils/checkpoint\.py$")
 ENGINE = re.compile(r"torch::autograd::(Engine|.*Backward)|PythonEngine|AccumulateGrad|_engine_run_backward")
 MODULE_FILE = re.compile(r"torch/nn/modules/module\.py$")
+UPDATE_FILE = re.compile(r"torch/(nn/utils/clip_grad|(cuda/)?amp/grad_scaler)\.py$")
+"""Clipping and unscaling of gradients: part of the update, with GradScaler's `scale` left out."""
 TORCH_FILE = re.compile(
     r"/torch/((nn|autograd|utils|distributed|optim|amp|cuda|func|fx|_\w+)/|_\w+\.py$|functional\.py$)"
 )
@@ -79,6 +87,8 @@ def label_of(stack: Stack) -> int:
             return ZERO_GRAD
         if found == PROGRAM and OPTIMIZER_FILE.search(frame.file) and "torch/nn/" not in frame.file:
             found = OPTIMIZER if frame.name not in ("__init__", "add_param_group") else OTHER
+        elif found == PROGRAM and UPDATE_FILE.search(frame.file) and frame.name not in ("scale", "apply_scale"):
+            found = OPTIMIZER
         elif ENGINE.search(frame.name) or (frame.name == "backward" and AUTOGRAD_FILE.search(frame.file)):
             return BACKWARD
     root = stack[-1]
@@ -99,11 +109,29 @@ def timeline_of(events: Events, snapshot: Snapshot, device: int) -> Timeline:
     trains = has_backward or bool(((raw == OPTIMIZER) | (raw == ZERO_GRAD)).any())
     named = bool((raw < NO_STACK).any())
     phase = np.where(raw == NO_STACK, BACKWARD if trains and named else OTHER, raw)
-    phase = np.where(phase == PROGRAM, FORWARD, phase)
+    phase = _of_program(phase, events)
     steps = steps_of(events, snapshot, device, raw)
     rows = np.arange(len(events))
     phase = np.where((rows < steps.start) & (phase == FORWARD), OTHER, phase)
     return Timeline(phase, steps, trains, named, tuple(_quiet(events, snapshot, device)))
+
+
+def _of_program(phase: I8, events: Events) -> I8:
+    """The program's own code is the forward pass, but for what follows the backward and comes before the update, or
+    the update and before zero_grad. Code that allocates nothing (it drops the loss) belongs to what is before it."""
+    starts = np.flatnonzero(np.concatenate(([True], np.diff(phase) != 0))) if len(phase) else np.empty(0, np.int64)
+    allocates = np.add.reduceat((events.action == CODE["alloc"]).astype(np.int64), starts) if len(starts) else starts
+    kept = [(at, int(phase[at])) for at, n in zip(starts.tolist(), allocates.tolist(), strict=True)
+            if n or phase[at] != PROGRAM or not at]  # fmt: skip
+    result = phase.copy()
+    for i, (at, label) in enumerate(kept):
+        before, after, later = (kept[k][1] if 0 <= k < len(kept) else None for k in (i - 1, i + 1, i + 2))
+        if label == PROGRAM:
+            idles = (before, after) == (BACKWARD, OPTIMIZER)
+            idles |= (before, after) == (OPTIMIZER, ZERO_GRAD) and later not in (BACKWARD, None)
+            label = OTHER if idles else FORWARD
+        result[at : kept[i + 1][0] if i + 1 < len(kept) else None] = label
+    return result
 
 
 def _quiet(events: Events, snapshot: Snapshot, device: int) -> Iterator[tuple[int, int]]:
@@ -191,7 +219,18 @@ def _with_start(events: Events, ends: list[int], labels: I8, source: str) -> Ste
             kept[-1] = end
     if len(kept) < 1:
         return Steps(0, (), "none")
+    kept = _whole_steps(events, kept)
     return Steps(_first_start(events, kept), tuple(kept), source)
+
+
+def _whole_steps(events: Events, ends: list[int]) -> list[int]:
+    """Ends without those inside of a step: where updates take turns (GAN, averaged weights), the last one's are left."""
+    last = events.stack[np.array(ends) - 1]
+    for updates in range(1, MOST_UPDATES + 1):
+        tail = last[updates:]  # the first step makes what stays
+        if len(tail) >= MIN_STEPS * updates and np.array_equal(tail[updates:], tail[:-updates]):
+            return ends[updates - 1 :: updates] if len(set(tail[:updates].tolist())) == updates else ends
+    return ends
 
 
 def _first_start(events: Events, ends: list[int]) -> int:
@@ -208,17 +247,33 @@ def _first_start(events: Events, ends: list[int]) -> int:
 def periodic_steps(events: Events, labels: I8) -> Steps:
     """Steps of a program without a backward, from allocations whose stacks come back in turn."""
     rows = np.flatnonzero((events.action == CODE["alloc"]) & (labels == PROGRAM))
-    stacks = events.stack[rows]
-    kinds, counts = np.unique(stacks, return_counts=True)
+    kinds, stacks, counts = np.unique(events.stack[rows], return_inverse=True, return_counts=True)
     often = counts >= MIN_STEPS
     if not often.any():
         return Steps(0, (), "none")
     times, votes = np.unique(counts[often], return_counts=True)
-    count = int(times[np.argmax(votes)])
-    anchors = [np.flatnonzero(stacks == kind) for kind in kinds[counts == count]]
-    first = min(anchors, key=lambda at: int(at[0]))
-    starts = rows[first]
+    usual = int(times[np.argmax(votes)])
+    tried = times[times > MIN_STEPS][:MOST_PERIODS].tolist()
+    count = next((time for time in tried if _is_period(stacks, counts, time)), usual)
+    anchors = [np.flatnonzero(stacks == kind) for kind in np.flatnonzero(counts == count)]
+    starts = rows[min(anchors, key=lambda at: int(at[0]))]
     return Steps(int(starts[0]), (*starts[1:].tolist(), len(events)), "stacks")
+
+
+def _is_period(stacks: I64, counts: I64, count: int) -> bool:
+    """Whether a stack that comes `count` times begins steps: between two of it, the others come equally often."""
+    anchor = np.flatnonzero(stacks == np.flatnonzero(counts == count)[0])
+    inside = np.arange(anchor[1], anchor[-1])
+    if len(inside) < len(stacks[anchor[1] :]) // 2:
+        return False  # a part of the program that is over soon
+    step = np.searchsorted(anchor, inside, side="right")
+    cells, number = np.unique(np.stack((stacks[inside], step)), axis=1, return_counts=True)
+    of_kind = np.bincount(cells[0], minlength=len(counts))
+    most, least = np.zeros(len(counts), np.int64), np.full(len(counts), len(stacks))
+    np.maximum.at(most, cells[0], number)
+    np.minimum.at(least, cells[0], number)
+    even = (most == least) & (of_kind == count - 2)
+    return bool(even[stacks[inside]].mean() >= EVEN_SHARE)
 
 
 def site_of(stack: Stack) -> str:
