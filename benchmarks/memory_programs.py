@@ -125,9 +125,16 @@ def gpt(
     micro: int = 1,
     set_to_none: bool = True,
     varied: bool = False,
+    sharded: bool = False,
 ) -> Program:
     """Training of a transformer; `micro` backward passes a step; GradScaler where `amp` is fp16."""
     net = Transformer(vocabulary, width, layers, width // 64, again).to(CUDA)
+    if sharded:
+        from torch.distributed.fsdp import fully_shard
+
+        for layer in net.layers:
+            fully_shard(layer)
+        fully_shard(net)
     opt = optimizer_of(optimizer, net.parameters())
     scaler = torch.amp.GradScaler(CUDA, enabled=amp is torch.float16)
     tokens = torch.randint(0, 1000, (batch, length), device=CUDA)
@@ -279,16 +286,10 @@ def fsdp(**options: Any) -> Program:
     import os
 
     import torch.distributed as dist
-    from torch.distributed.fsdp import fully_shard
 
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="29511", RANK="0", WORLD_SIZE="1")
     dist.init_process_group("nccl")
-    options = {"layers": 6, "amp": None, **options}
-    program = gpt(**options)
-    for layer in program.model.layers:
-        fully_shard(layer)
-    fully_shard(program.model)
-    return program
+    return gpt(**{"layers": 6, "amp": None, "sharded": True, **options})
 
 
 PROGRAMS: dict[str, Callable[..., Program]] = {

@@ -118,19 +118,34 @@ def timeline_of(events: Events, snapshot: Snapshot, device: int) -> Timeline:
 
 def _of_program(phase: I8, events: Events) -> I8:
     """The program's own code is the forward pass, but for what follows the backward and comes before the update, or
-    the update and before zero_grad. Code that allocates nothing (it drops the loss) belongs to what is before it."""
-    starts = np.flatnonzero(np.concatenate(([True], np.diff(phase) != 0))) if len(phase) else np.empty(0, np.int64)
-    allocates = np.add.reduceat((events.action == CODE["alloc"]).astype(np.int64), starts) if len(starts) else starts
-    kept = [(at, int(phase[at])) for at, n in zip(starts.tolist(), allocates.tolist(), strict=True)
-            if n or phase[at] != PROGRAM or not at]  # fmt: skip
-    result = phase.copy()
-    for i, (at, label) in enumerate(kept):
-        before, after, later = (kept[k][1] if 0 <= k < len(kept) else None for k in (i - 1, i + 1, i + 2))
-        if label == PROGRAM:
-            idles = (before, after) == (BACKWARD, OPTIMIZER)
-            idles |= (before, after) == (OPTIMIZER, ZERO_GRAD) and later not in (BACKWARD, None)
-            label = OTHER if idles else FORWARD
-        result[at : kept[i + 1][0] if i + 1 < len(kept) else None] = label
+    the update and before zero_grad. What it frees before it allocates (the loss) belongs to what is before it."""
+    result = _after_frees(phase, events)
+    starts = _starts(result)
+    labels = result[starts].tolist()
+    for i, (at, label) in enumerate(zip(starts.tolist(), labels, strict=True)):
+        if label != PROGRAM:
+            continue
+        before, after, later = (labels[k] if 0 <= k < len(labels) else None for k in (i - 1, i + 1, i + 2))
+        idles = (before, after) == (BACKWARD, OPTIMIZER)
+        idles |= (before, after) == (OPTIMIZER, ZERO_GRAD) and later not in (BACKWARD, None)
+        result[at : starts[i + 1] if i + 1 < len(starts) else None] = OTHER if idles else FORWARD
+    return result
+
+
+def _starts(labels: I8) -> I64:
+    """The rows where stretches of one label begin."""
+    return np.flatnonzero(np.concatenate(([True], np.diff(labels) != 0))) if len(labels) else np.empty(0, np.int64)
+
+
+def _after_frees(phase: I8, events: Events) -> I8:
+    """The labels, those of the program's events up to its next allocation replaced by the one before."""
+    result, starts = phase.copy(), _starts(phase)
+    allocates = np.append(np.flatnonzero(events.action == CODE["alloc"]), len(phase))
+    first = allocates[np.searchsorted(allocates, starts)]
+    ends = np.append(starts[1:], len(phase))
+    for at, end in zip(starts[1:].tolist(), np.minimum(first, ends)[1:].tolist(), strict=True):
+        if phase[at] == PROGRAM:
+            result[at:end] = result[at - 1]
     return result
 
 
@@ -176,7 +191,14 @@ def steps_of(events: Events, snapshot: Snapshot, device: int, labels: I8) -> Ste
     if len(optimizer) > 1:
         rows = [int(np.searchsorted(events.time_us, end, side="right")) for _, end in optimizer]
         return _with_start(events, _past_zeroing(rows, labels), labels, "annotation")
-    runs = {"optimizer": _runs(labels, (OPTIMIZER, ZERO_GRAD)), "zero_grad": _runs(labels, (ZERO_GRAD,))}
+    updates = _runs(labels, (OPTIMIZER, ZERO_GRAD))
+    # zero_grad right before the backward is in the middle of a step
+    ends = [
+        end
+        for end in updates
+        if labels[end - 1] == OPTIMIZER or end == len(labels) or labels[end] not in (BACKWARD, NO_STACK)
+    ]
+    runs = {"optimizer": ends, "zero_grad": _runs(labels, (ZERO_GRAD,))}
     if OPTIMIZER in labels:
         source = max(runs, key=lambda name: len(runs[name]))
         if len(runs[source]) > 1 or not len(_runs(labels, (BACKWARD, NO_STACK))) > 1:
@@ -224,7 +246,7 @@ def _with_start(events: Events, ends: list[int], labels: I8, source: str) -> Ste
 
 
 def _whole_steps(events: Events, ends: list[int]) -> list[int]:
-    """Ends without those inside of a step: where updates take turns (GAN, averaged weights), the last one's are left."""
+    """Ends without those inside of a step: of updates that take turns (GAN, averaged weights), the last one's."""
     last = events.stack[np.array(ends) - 1]
     for updates in range(1, MOST_UPDATES + 1):
         tail = last[updates:]  # the first step makes what stays
@@ -247,7 +269,7 @@ def _first_start(events: Events, ends: list[int]) -> int:
 def periodic_steps(events: Events, labels: I8) -> Steps:
     """Steps of a program without a backward, from allocations whose stacks come back in turn."""
     rows = np.flatnonzero((events.action == CODE["alloc"]) & (labels == PROGRAM))
-    kinds, stacks, counts = np.unique(events.stack[rows], return_inverse=True, return_counts=True)
+    _, stacks, counts = np.unique(events.stack[rows], return_inverse=True, return_counts=True)
     often = counts >= MIN_STEPS
     if not often.any():
         return Steps(0, (), "none")
