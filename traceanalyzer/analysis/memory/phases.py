@@ -109,17 +109,17 @@ def timeline_of(events: Events, snapshot: Snapshot, device: int) -> Timeline:
     trains = has_backward or bool(((raw == OPTIMIZER) | (raw == ZERO_GRAD)).any())
     named = bool((raw < NO_STACK).any())
     phase = np.where(raw == NO_STACK, BACKWARD if trains and named else OTHER, raw)
-    phase = _of_program(phase, events)
     steps = steps_of(events, snapshot, device, raw)
+    phase = _of_program(phase, events, steps)
     rows = np.arange(len(events))
     phase = np.where((rows < steps.start) & (phase == FORWARD), OTHER, phase)
     return Timeline(phase, steps, trains, named, tuple(_quiet(events, snapshot, device)))
 
 
-def _of_program(phase: I8, events: Events) -> I8:
+def _of_program(phase: I8, events: Events, steps: Steps) -> I8:
     """The program's own code is the forward pass, but for what follows the backward and comes before the update, or
     the update and before zero_grad. What it frees before it allocates (the loss) belongs to what is before it."""
-    result = _after_frees(phase, events)
+    result = _after_frees(phase, events, steps)
     starts = _starts(result)
     labels = result[starts].tolist()
     for i, (at, label) in enumerate(zip(starts.tolist(), labels, strict=True)):
@@ -137,15 +137,17 @@ def _starts(labels: I8) -> I64:
     return np.flatnonzero(np.concatenate(([True], np.diff(labels) != 0))) if len(labels) else np.empty(0, np.int64)
 
 
-def _after_frees(phase: I8, events: Events) -> I8:
-    """The labels, those of the program's events up to its next allocation replaced by the one before."""
+def _after_frees(phase: I8, events: Events, steps: Steps) -> I8:
+    """The labels, the program's events before its next allocation with the one before, or between steps with OTHER."""
     result, starts = phase.copy(), _starts(phase)
     allocates = np.append(np.flatnonzero(events.action == CODE["alloc"]), len(phase))
-    first = allocates[np.searchsorted(allocates, starts)]
-    ends = np.append(starts[1:], len(phase))
-    for at, end in zip(starts[1:].tolist(), np.minimum(first, ends)[1:].tolist(), strict=True):
+    step_ends = np.append(steps.ends, len(phase)).astype(np.int64)
+    until = np.minimum(allocates[np.searchsorted(allocates, starts)], np.append(starts[1:], len(phase)))
+    cuts = np.minimum(step_ends[np.searchsorted(step_ends, starts)], until)
+    for at, cut, end in zip(starts[1:].tolist(), cuts[1:].tolist(), until[1:].tolist(), strict=True):
         if phase[at] == PROGRAM:
-            result[at:end] = result[at - 1]
+            result[at:cut] = result[at - 1]
+            result[cut:end] = OTHER
     return result
 
 
