@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.memory.categories import ACTIVATIONS, GRADIENTS, PARAMETERS, STATE, TEMPORARIES
+from traceanalyzer.analysis.memory.categories import (
+    ACTIVATIONS,
+    BEFORE,
+    GRADIENTS,
+    LEAST_MATCHED,
+    OTHER,
+    PARAMETERS,
+    STATE,
+    TEMPORARIES,
+)
 from traceanalyzer.analysis.memory.checkpointing import checkpointed, repeated_block
 from traceanalyzer.analysis.memory.lives import curve
 from traceanalyzer.analysis.memory.phases import BACKWARD, FORWARD, OPTIMIZER, site_of
@@ -27,6 +37,12 @@ CHUNKS = 8
 LARGE_LOSS = 0.05
 """Share of the peak from which the loss's largest tensor is worth cutting up."""
 BATCHES = (0.5, 2.0)
+FOR_EACH = 0.9
+"""Share of the weights' bytes that must have a tensor of their size in each step, for those to be theirs."""
+UNCLEAR_SHARE = 0.02
+"""Share of the peak in caches and kept results from which nothing is said of other batches."""
+BEFORE_SHARE = 0.5
+"""Share of the peak from before the recording from which nothing is said of other batches."""
 FOREACH = re.compile(r"_multi_tensor|_foreach")
 LOSS = re.compile(r"cross_entropy|nll_loss|log_softmax|^softmax$|kl_div|ctc_loss|logits")
 RESERVED_ROUNDING = 2 << 20
@@ -69,6 +85,11 @@ class Subject:
             phase = np.where(lives.born >= 0, self.timeline.phase[np.maximum(lives.born, 0)], -1)
         object.__setattr__(self, "phase", phase)
 
+    @cached_property
+    def level(self) -> I64:
+        """Bytes allocated, as `Lives.level`."""
+        return self.lives.level()
+
     def peak(self, size: I64) -> int:
         """The peak with other sizes."""
         return int(curve(self.lives.n_events, self.lives.born, self.lives.freed, size).max())
@@ -77,17 +98,63 @@ class Subject:
 def scaling_with_batch(subject: Subject) -> I64:
     """Lives whose size goes with the batch: activations and temporaries, without casts and gradients of weights."""
     lives, categories = subject.lives, subject.categories
-    weights = lives.requested[(categories == PARAMETERS) | (categories == GRADIENTS)]
     of_batch = np.isin(categories, (ACTIVATIONS, TEMPORARIES)) & np.isin(subject.phase, (FORWARD, BACKWARD))
-    is_cast = (subject.phase == FORWARD) & np.isin(lives.requested, weights // 2)
-    is_gradient = (subject.phase == BACKWARD) & np.isin(lives.requested, np.concatenate((weights, weights // 2)))
-    return np.flatnonzero(of_batch & ~is_cast & ~is_gradient)
+    weights = _weights(subject)
+    for phase, part in ((FORWARD, 2), (BACKWARD, 1), (BACKWARD, 2)):
+        mine = of_batch & (subject.phase == phase)
+        if _come_with_weights(lives.requested[mine], weights // part, max(len(subject.timeline.steps.ends), 1)):
+            of_batch &= ~(mine & np.isin(lives.requested, weights // part))
+    return np.flatnonzero(of_batch)
+
+
+def _weights(subject: Subject) -> I64:
+    """The size of each parameter, of gradients where parameters are not known."""
+    lives, categories = subject.lives, subject.categories
+    for category in (PARAMETERS, GRADIENTS):
+        alive = (categories == category) & (lives.freed >= lives.n_events) & (lives.requested >= LEAST_MATCHED)
+        if alive.any():
+            return lives.requested[alive]
+    return np.unique(lives.requested[(categories == GRADIENTS) & (lives.requested >= LEAST_MATCHED)])
+
+
+def _come_with_weights(sizes: I64, wanted: I64, steps: int) -> bool:
+    """Whether tensors of these sizes come with each weight in each step: casts for autocast, gradients to be added.
+
+    An activation may be as large as some weight: only where nearly all weights have theirs are they the weights'.
+    """
+    if not len(wanted):
+        return False
+    found, counts = np.unique(sizes, return_counts=True)
+    kinds, weights = np.unique(wanted, return_counts=True)
+    at = np.minimum(np.searchsorted(found, kinds), max(len(found) - 1, 0))
+    enough = (found[at] == kinds) & (counts[at] >= FOR_EACH * weights * steps) if len(found) else np.zeros(len(kinds), bool)
+    return float((kinds * weights)[enough].sum()) >= FOR_EACH * float((kinds * weights).sum())
+
+
+def batch_unknown(subject: Subject, peak: int) -> str | None:
+    """Why it cannot be told what a batch of another size takes; None where it can."""
+    lives = subject.lives
+    if not len(scaling_with_batch(subject)):
+        return "no activations are known: their allocations have no stacks, or none was recorded"
+    level = subject.level
+    alive = lives.alive(int(level.argmax()))
+    kept = alive[(subject.categories[alive] == OTHER) & np.isin(subject.phase[alive], (FORWARD, BACKWARD))]
+    unclear = int(lives.size[kept].sum())
+    if unclear >= UNCLEAR_SHARE * peak:
+        return (
+            f"{unclear:,} bytes at the peak were made in a step and outlive it (a cache, kept results): whether they go "
+            "with the batch is not known"
+        )
+    before = int(lives.size[alive[subject.categories[alive] == BEFORE]].sum())
+    if before >= BEFORE_SHARE * peak:
+        return f"{before:,} bytes at the peak are from before the recording: what they are of is not known"
+    return None
 
 
 def scenarios_of(subject: Subject, peak: int, reserved: int) -> tuple[Scenario, ...]:
     """Every scenario that the recording has the means for, the lowest peak first; those without effect left out."""
     found = [make(subject, peak) for make in (_fused_optimizer, _set_to_none, _chunked_loss, _bf16_states, _checkpoint)]
-    found += [*_sharded(subject), *_batches(subject)]
+    found += [*_sharded(subject), *_batches(subject, peak)]
     kept = [s for s in found if s is not None and s.peak_bytes != peak]
     expandable = _expandable(subject, peak, reserved)
     return (*sorted(kept, key=lambda s: s.peak_bytes), *([expandable] if expandable else []))
@@ -142,10 +209,10 @@ def _sharded(subject: Subject) -> list[Scenario]:
     return result
 
 
-def _batches(subject: Subject) -> list[Scenario]:
-    rows = scaling_with_batch(subject)
-    if not len(rows):
+def _batches(subject: Subject, peak: int) -> list[Scenario]:
+    if batch_unknown(subject, peak) is not None:
         return []
+    rows = scaling_with_batch(subject)
     result = []
     for factor in BATCHES:
         size = subject.lives.size.copy()
