@@ -137,7 +137,8 @@ class Measurements(Rated):
     @cached_property
     def memory_of_devices(self) -> tuple[MemoryOfDevice, ...]:
         """GPU memory as the snapshot beside the trace tells; empty without one."""
-        return () if self.trace.memory is None else measure_memory(self.trace.memory)
+        sizes = {device.id: device.memory_bytes for device in self.trace.devices if device.memory_bytes}
+        return () if self.trace.memory is None else measure_memory(self.trace.memory, capacity=sizes)
 
     @cached_property
     def memory(self) -> MemoryStats | None:

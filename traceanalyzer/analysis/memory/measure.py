@@ -12,18 +12,20 @@ from traceanalyzer.analysis.memory.growth import growth_of
 from traceanalyzer.analysis.memory.lives import lives_of
 from traceanalyzer.analysis.memory.oom import oom_of
 from traceanalyzer.analysis.memory.phases import PHASES, peaks, site_of, timeline_of
+from traceanalyzer.analysis.memory.room import larger_batch
 from traceanalyzer.analysis.memory.segments import held_at, reserved_curve
 from traceanalyzer.analysis.memory.whatif import Subject, scaling_with_batch, scenarios_of
 from traceanalyzer.figures import metric
 from traceanalyzer.snapshot import CODE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from traceanalyzer.analysis.memory.growth import Growth
     from traceanalyzer.analysis.memory.lives import Lives
     from traceanalyzer.analysis.memory.oom import Oom
     from traceanalyzer.analysis.memory.phases import Timeline
+    from traceanalyzer.analysis.memory.room import LargerBatch
     from traceanalyzer.analysis.memory.whatif import Scenario
     from traceanalyzer.snapshot import I64, DeviceMemory, Snapshot, Stack
 
@@ -104,6 +106,7 @@ class MemoryOfDevice:
     fragmentation: Fragmentation
     oom: Oom | None
     scenarios: tuple[Scenario, ...]
+    larger_batch: LargerBatch
     events: int
     unexplained_bytes: int
     notes: tuple[str, ...]
@@ -111,12 +114,15 @@ class MemoryOfDevice:
     """(seconds since the first event, allocated, reserved), thinned out."""
 
 
-def measured(snapshot: Snapshot, ranks: int = 8) -> tuple[MemoryOfDevice, ...]:
-    """Every GPU of the snapshot that held memory."""
-    return tuple(_device(memory, snapshot, ranks) for memory in snapshot.devices)
+def measured(
+    snapshot: Snapshot, ranks: int = 8, capacity: Mapping[int, int] | None = None
+) -> tuple[MemoryOfDevice, ...]:
+    """Every GPU of the snapshot that held memory; `capacity` is what each has, bytes by device, where that is known."""
+    sizes = capacity or {}
+    return tuple(_device(memory, snapshot, ranks, sizes.get(memory.device)) for memory in snapshot.devices)
 
 
-def _device(memory: DeviceMemory, snapshot: Snapshot, ranks: int) -> MemoryOfDevice:
+def _device(memory: DeviceMemory, snapshot: Snapshot, ranks: int, capacity: int | None) -> MemoryOfDevice:
     lives = lives_of(memory, snapshot.settings)
     timeline = timeline_of(memory.events, snapshot, memory.device)
     categories = categories_of(lives, timeline, snapshot.stacks)
@@ -147,6 +153,7 @@ def _device(memory: DeviceMemory, snapshot: Snapshot, ranks: int) -> MemoryOfDev
         fragmentation=_fragmentation(memory, lives, categories, snapshot.stacks, moment),
         oom=oom,
         scenarios=scenarios_of(subject, peak, held),
+        larger_batch=larger_batch(subject, peak, capacity, oom.usable_bytes if oom else None),
         events=len(memory.events),
         unexplained_bytes=lives.unexplained_bytes,
         notes=_notes(memory, lives, timeline, categories, alive),

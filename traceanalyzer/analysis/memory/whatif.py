@@ -41,6 +41,8 @@ FOR_EACH = 0.9
 """Share of the weights' bytes that must have a tensor of their size in each step, for those to be theirs."""
 UNCLEAR_SHARE = 0.02
 """Share of the peak in caches and kept results from which nothing is said of other batches."""
+WORKSPACE = 40 << 20
+"""cuBLAS keeps workspaces of up to 33 MiB for each stream and thread; they are the same for every batch."""
 BEFORE_SHARE = 0.5
 """Share of the peak from before the recording from which nothing is said of other batches."""
 FOREACH = re.compile(r"_multi_tensor|_foreach")
@@ -127,7 +129,9 @@ def _come_with_weights(sizes: I64, wanted: I64, steps: int) -> bool:
     found, counts = np.unique(sizes, return_counts=True)
     kinds, weights = np.unique(wanted, return_counts=True)
     at = np.minimum(np.searchsorted(found, kinds), max(len(found) - 1, 0))
-    enough = (found[at] == kinds) & (counts[at] >= FOR_EACH * weights * steps) if len(found) else np.zeros(len(kinds), bool)
+    enough = (
+        (found[at] == kinds) & (counts[at] >= FOR_EACH * weights * steps) if len(found) else np.zeros(len(kinds), bool)
+    )
     return float((kinds * weights)[enough].sum()) >= FOR_EACH * float((kinds * weights).sum())
 
 
@@ -136,14 +140,14 @@ def batch_unknown(subject: Subject, peak: int) -> str | None:
     lives = subject.lives
     if not len(scaling_with_batch(subject)):
         return "no activations are known: their allocations have no stacks, or none was recorded"
-    level = subject.level
-    alive = lives.alive(int(level.argmax()))
-    kept = alive[(subject.categories[alive] == OTHER) & np.isin(subject.phase[alive], (FORWARD, BACKWARD))]
-    unclear = int(lives.size[kept].sum())
+    alive = lives.alive(int(subject.level.argmax()))
+    first_end = subject.timeline.steps.ends[0] if subject.timeline.steps.ends else lives.n_events
+    is_workspace = (lives.freed >= lives.n_events) & (lives.born < first_end) & (lives.size <= WORKSPACE)
+    unclear = int(lives.size[alive[(subject.categories[alive] == OTHER) & ~is_workspace[alive]]].sum())
     if unclear >= UNCLEAR_SHARE * peak:
         return (
-            f"{unclear:,} bytes at the peak were made in a step and outlive it (a cache, kept results): whether they go "
-            "with the batch is not known"
+            f"{unclear:,} bytes at the peak are kept from step to step (a cache, results): whether they go with the "
+            "batch is not known"
         )
     before = int(lives.size[alive[subject.categories[alive] == BEFORE]].sum())
     if before >= BEFORE_SHARE * peak:
