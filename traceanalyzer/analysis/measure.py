@@ -25,6 +25,7 @@ from traceanalyzer.analysis.tables.gap_rows import GapHistogramRow, gap_histogra
 from traceanalyzer.analysis.tables.host import HostStats, host_stats
 from traceanalyzer.analysis.tables.kernels import ClassStats, KernelStats, class_stats, kernel_stats
 from traceanalyzer.analysis.tables.launches import LaunchStats, measure_launches
+from traceanalyzer.analysis.tables.op_memory import OpMemory, op_memory
 from traceanalyzer.analysis.tables.ops import OpStats, op_stats
 from traceanalyzer.analysis.tables.path_rows import PathRow, PathTime, path_rows, path_time
 from traceanalyzer.analysis.tables.phases import PhaseStats, phase_stats
@@ -146,6 +147,11 @@ class Measurements(Rated):
         if self.memory_of_devices:
             return stats_of_snapshot(self.memory_of_devices)
         return stats_of_events(self.trace.memory_events)
+
+    @cached_property
+    def op_memory(self) -> list[OpMemory]:
+        """Operators by the GPU memory that they allocate; empty without allocator events."""
+        return op_memory(self)
 
     @cached_property
     def host(self) -> HostStats | None:

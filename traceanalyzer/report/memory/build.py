@@ -51,6 +51,7 @@ def memory_report(
         capacity,
         step_ms,
         forward_ms,
+        () if run is None else tuple(measured(run).critical.op_memory),
     )
     if other is None:
         return report

@@ -37,6 +37,9 @@ def sections_of(report: MemoryReport) -> list[Section]:
     found = [Section("Summary", (report.headline, *report.notes), tuple(_summary(report)))]
     for device in report.memory:
         found += _of_device(device, len(report.memory) > 1)
+    if report.operators:
+        how = "A step of the trace, by the operator that allocates: what is held sums to the peak of the trace."
+        found.append(Section("Operators by memory", (how,), rows=report.operators[:TOP_LINES]))
     if report.compared:
         found += [section for pair in report.compared for section in _compared(pair, report)]
     if report.findings:

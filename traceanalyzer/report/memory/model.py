@@ -10,6 +10,7 @@ from traceanalyzer.figures import metric
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.memory.measure import MemoryOfDevice
+    from traceanalyzer.analysis.tables.op_memory import OpMemory
     from traceanalyzer.diagnosis.memory import MemoryFinding, MemoryRecommendation
 
 SCHEMA_VERSION = 2
@@ -51,6 +52,8 @@ class MemoryReport:
     capacity_bytes: dict[int, int] = field(default_factory=dict)
     step_ms: float | None = None
     forward_ms: float | None = None
+    operators: tuple[OpMemory, ...] = ()
+    """Of the trace, the ones that hold the most at its peak first."""
     other_path: str | None = None
     compared: tuple[Compared, ...] = ()
 
@@ -65,6 +68,7 @@ def as_document(report: MemoryReport) -> dict[str, Any]:
         "memory": report.memory,
         "findings": report.findings,
         "recommendations": report.recommendations,
+        "operators": report.operators,
         "notes": report.notes,
     }
     if report.other_path is not None:
