@@ -59,7 +59,7 @@ def categories_of(lives: Lives, timeline: Timeline, stacks: Sequence[Stack]) -> 
     kind = np.array([_kind_of(stack) for stack in stacks], np.int64)[lives.stack]
     born, freed = np.maximum(lives.born, 0), np.minimum(lives.freed, max(n - 1, 0))
     if not n:
-        return np.where(kind >= 0, kind, BEFORE)
+        return np.where(np.isin(kind, (PARAMETERS, STATE)), kind, BEFORE)
     phase, ended = timeline.phase[born], lives.freed >= n
     step = timeline.steps.of(np.arange(n))
     run = _runs(step * len(PHASES) + timeline.phase)
@@ -87,6 +87,8 @@ def categories_of(lives: Lives, timeline: Timeline, stacks: Sequence[Stack]) -> 
     zeroing = phase == ZERO_GRAD
     result[zeroing] = TEMPORARIES
     result[lives.born < 0] = BEFORE
+    told = (lives.born < 0) & np.isin(kind, (PARAMETERS, STATE))  # the allocator kept the stack, not the history
+    result[told] = kind[told]
     _resolve_by_line(result, lives, phase)
     _resolve_by_size(result, lives, phase, setup & ~same_step)
     return result

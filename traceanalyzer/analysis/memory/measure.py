@@ -258,8 +258,8 @@ def _notes(memory: DeviceMemory, lives: Lives, timeline: Timeline, categories: I
         )
     elif before:
         notes.append(
-            f"{before:,} bytes were allocated before the recorded history begins and have no stack: record from before "
-            "the model is made, with more entries (max_entries)."
+            f"{before:,} bytes were allocated before the recorded history begins, and it is not known what for: record "
+            "from before the model is made, with more entries (max_entries)."
         )
     if len(memory.events) and not timeline.known:
         notes.append("No stacks were recorded: phases and lines are not known.")

@@ -87,8 +87,8 @@ def label_of(stack: Stack) -> int:
             return ZERO_GRAD
         if found == PROGRAM and OPTIMIZER_FILE.search(frame.file) and "torch/nn/" not in frame.file:
             found = OPTIMIZER if frame.name not in ("__init__", "add_param_group") else OTHER
-        elif found == PROGRAM and UPDATE_FILE.search(frame.file) and frame.name not in ("scale", "apply_scale"):
-            found = OPTIMIZER
+        elif UPDATE_FILE.search(frame.file):
+            found = PROGRAM if frame.name == "scale" else OPTIMIZER
         elif ENGINE.search(frame.name) or (frame.name == "backward" and AUTOGRAD_FILE.search(frame.file)):
             return BACKWARD
     root = stack[-1]

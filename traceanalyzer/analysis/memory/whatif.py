@@ -37,6 +37,8 @@ CHUNKS = 8
 LARGE_LOSS = 0.05
 """Share of the peak from which the loss's largest tensor is worth cutting up."""
 BATCHES = (0.5, 2.0)
+BATCH_IDS = tuple(f"batch-x{times:g}" for times in BATCHES)
+"""Kept where they change nothing: that the peak stays as it is, is the answer."""
 FOR_EACH = 0.9
 """Share of the weights' bytes that must have a tensor of their size in each step, for those to be theirs."""
 UNCLEAR_SHARE = 0.02
@@ -47,6 +49,7 @@ BEFORE_SHARE = 0.5
 """Share of the peak from before the recording from which nothing is said of other batches."""
 FOREACH = re.compile(r"_multi_tensor|_foreach")
 LOSS = re.compile(r"cross_entropy|nll_loss|log_softmax|^softmax$|kl_div|ctc_loss|logits")
+WEIGHTED = re.compile(r"torch/nn/modules/(linear|conv|rnn|sparse)\.py$")
 RESERVED_ROUNDING = 2 << 20
 """Expandable segments grow by pages of this size."""
 
@@ -99,13 +102,10 @@ class Subject:
 
 def scaling_with_batch(subject: Subject) -> I64:
     """Lives whose size goes with the batch: activations and temporaries, without casts and gradients of weights."""
-    lives, categories = subject.lives, subject.categories
+    categories, weights = subject.categories, _weights(subject)
     of_batch = np.isin(categories, (ACTIVATIONS, TEMPORARIES)) & np.isin(subject.phase, (FORWARD, BACKWARD))
-    weights = _weights(subject)
     for phase, part in ((FORWARD, 2), (BACKWARD, 1), (BACKWARD, 2)):
-        mine = of_batch & (subject.phase == phase)
-        if _come_with_weights(lives.requested[mine], weights // part, max(len(subject.timeline.steps.ends), 1)):
-            of_batch &= ~(mine & np.isin(lives.requested, weights // part))
+        of_batch[_of_weights(subject, np.flatnonzero(of_batch & (subject.phase == phase)), weights // part)] = False
     return np.flatnonzero(of_batch)
 
 
@@ -119,20 +119,29 @@ def _weights(subject: Subject) -> I64:
     return np.unique(lives.requested[(categories == GRADIENTS) & (lives.requested >= LEAST_MATCHED)])
 
 
-def _come_with_weights(sizes: I64, wanted: I64, steps: int) -> bool:
-    """Whether tensors of these sizes come with each weight in each step: casts for autocast, gradients to be added.
+def _of_weights(subject: Subject, rows: I64, sizes: I64) -> I64:
+    """Those of the rows that come with each weight in each step: casts for autocast, gradients to be added.
 
-    An activation may be as large as some weight: only where nearly all weights have theirs are they the weights'.
+    An activation may be as large as some weight: only where nearly all weights have theirs are any the weights', and
+    then as many of a size as there are weights of it, the first in modules that have weights.
     """
-    if not len(wanted):
-        return False
-    found, counts = np.unique(sizes, return_counts=True)
-    kinds, weights = np.unique(wanted, return_counts=True)
-    at = np.minimum(np.searchsorted(found, kinds), max(len(found) - 1, 0))
-    enough = (
-        (found[at] == kinds) & (counts[at] >= FOR_EACH * weights * steps) if len(found) else np.zeros(len(kinds), bool)
-    )
-    return float((kinds * weights)[enough].sum()) >= FOR_EACH * float((kinds * weights).sum())
+    lives, steps = subject.lives, subject.timeline.steps
+    kinds, weights = np.unique(sizes, return_counts=True)
+    rows = rows[np.isin(lives.requested[rows], kinds)]
+    if not len(rows):
+        return rows
+    kind = np.searchsorted(kinds, lives.requested[rows])
+    times = np.bincount(kind, minlength=len(kinds)) / (weights * max(len(steps.ends), 1))
+    if float((kinds * weights)[times >= FOR_EACH].sum()) < FOR_EACH * float((kinds * weights).sum()):
+        return rows[:0]
+    passes = max(round(float(times[times >= FOR_EACH].min())), 1)
+    has_weights = np.array([any(WEIGHTED.search(frame.file) for frame in stack) for stack in subject.stacks], bool)
+    step = steps.of(np.maximum(lives.born[rows], 0))
+    order = np.lexsort((lives.born[rows], ~has_weights[lives.stack[rows]], kind, step))
+    place = kind[order] + step[order] * len(kinds)
+    first = np.concatenate(([True], np.diff(place) != 0))
+    rank = np.arange(len(order)) - np.maximum.accumulate(np.where(first, np.arange(len(order)), 0))
+    return rows[order[rank < passes * weights[kind[order]]]]
 
 
 def batch_unknown(subject: Subject, peak: int) -> str | None:
@@ -159,7 +168,7 @@ def scenarios_of(subject: Subject, peak: int, reserved: int) -> tuple[Scenario, 
     """Every scenario that the recording has the means for, the lowest peak first; those without effect left out."""
     found = [make(subject, peak) for make in (_fused_optimizer, _set_to_none, _chunked_loss, _bf16_states, _checkpoint)]
     found += [*_sharded(subject), *_batches(subject, peak)]
-    kept = [s for s in found if s is not None and s.peak_bytes != peak]
+    kept = [s for s in found if s is not None and (s.peak_bytes != peak or s.id in BATCH_IDS)]
     expandable = _expandable(subject, peak, reserved)
     return (*sorted(kept, key=lambda s: s.peak_bytes), *([expandable] if expandable else []))
 
