@@ -281,7 +281,9 @@ def periodic_steps(events: Events, labels: I8) -> Steps:
     count = next((time for time in tried if _is_period(stacks, counts, time)), usual)
     anchors = [np.flatnonzero(stacks == kind) for kind in np.flatnonzero(counts == count)]
     starts = rows[min(anchors, key=lambda at: int(at[0]))]
-    return Steps(int(starts[0]), (*starts[1:].tolist(), len(events)), "stacks")
+    # what follows the last step takes the program down
+    last = int(starts[-1]) + int(np.median(np.diff(starts)))
+    return Steps(int(starts[0]), (*starts[1:].tolist(), min(last, len(events))), "stacks")
 
 
 def _is_period(stacks: I64, counts: I64, count: int) -> bool:
