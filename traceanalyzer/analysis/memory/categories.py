@@ -19,7 +19,6 @@ from traceanalyzer.analysis.memory.phases import (
     FORWARD,
     OPTIMIZER,
     OPTIMIZER_FILE,
-    PHASES,
     ZERO_GRAD,
 )
 
@@ -61,13 +60,14 @@ def categories_of(lives: Lives, timeline: Timeline, stacks: Sequence[Stack]) -> 
     if not n:
         return np.where(np.isin(kind, (PARAMETERS, STATE)), kind, BEFORE)
     phase, ended = timeline.phase[born], lives.freed >= n
-    step = timeline.steps.of(np.arange(n))
-    run = _runs(step * len(PHASES) + timeline.phase)
-    same_run = ~ended & (run[born] == run[freed])
-    same_step = ~ended & (step[born] == step[freed])
-    next_step = ~ended & (step[freed] - step[born] <= 1)
-    open_end = ended & (step[born] >= step[-1])
-    setup = (step[born] < 0) & (phase != OPTIMIZER)
+    bounds = timeline.bounds
+    run, run_freed = (np.searchsorted(bounds, rows, side="right") for rows in (born, freed))
+    step, step_freed, last_step = (timeline.steps.of(rows) for rows in (born, freed, np.array(n - 1)))
+    same_run = ~ended & (run == run_freed)
+    same_step = ~ended & (step == step_freed)
+    next_step = ~ended & (step_freed - step <= 1)
+    open_end = ended & (step >= last_step)
+    setup = (step < 0) & (phase != OPTIMIZER)
 
     result = np.full(len(lives), OTHER, np.int64)
     forward, backward, optimizer = phase == FORWARD, phase == BACKWARD, phase == OPTIMIZER
@@ -79,7 +79,7 @@ def categories_of(lives: Lives, timeline: Timeline, stacks: Sequence[Stack]) -> 
     result[backward] = np.where(same_run, TEMPORARIES, np.where(ended, UNKNOWN, GRADIENTS))[backward]
     result[backward & same_run & (kind == ACTIVATIONS)] = ACTIVATIONS
     result[optimizer] = np.where(same_run, TEMPORARIES, STATE)[optimizer]
-    result[optimizer & ended & (run[born] == run[-1]) & (kind != STATE)] = UNKNOWN
+    result[optimizer & ended & (run == len(bounds)) & (kind != STATE)] = UNKNOWN
     result[setup & same_step] = TEMPORARIES
     result[(kind == PARAMETERS) & ~same_run] = PARAMETERS
     result[(kind == GRADIENTS) & ~same_run] = GRADIENTS
@@ -92,11 +92,6 @@ def categories_of(lives: Lives, timeline: Timeline, stacks: Sequence[Stack]) -> 
     _resolve_by_line(result, lives, phase)
     _resolve_by_size(result, lives, phase, setup & ~same_step)
     return result
-
-
-def _runs(place: I64) -> I64:
-    """A number for each stretch of the history in one phase of one step."""
-    return np.concatenate(([0], np.cumsum(np.diff(place) != 0)))
 
 
 def _kind_of(stack: Stack) -> int:

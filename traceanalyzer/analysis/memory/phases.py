@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -76,6 +77,13 @@ class Timeline:
     quiet: tuple[tuple[int, int], ...] = ()
     """(row, phase) of annotated phases that allocated nothing."""
 
+    @cached_property
+    def bounds(self) -> I64:
+        """Rows at which another phase or another step begins; 0 is none."""
+        changes = np.flatnonzero(self.phase[1:] != self.phase[:-1]) + 1
+        steps = np.array((self.steps.start, *self.steps.ends), np.int64)
+        return np.union1d(changes, steps[(steps > 0) & (steps < len(self.phase))])
+
 
 def label_of(stack: Stack) -> int:
     """The phase that a stack is of, as far as it tells."""
@@ -111,8 +119,8 @@ def timeline_of(events: Events, snapshot: Snapshot, device: int) -> Timeline:
     phase = np.where(raw == NO_STACK, BACKWARD if trains and named else OTHER, raw)
     steps = steps_of(events, snapshot, device, raw)
     phase = _of_program(phase, events, steps)
-    rows = np.arange(len(events))
-    phase = np.where((rows < steps.start) & (phase == FORWARD), OTHER, phase)
+    before = phase[: steps.start]
+    before[before == FORWARD] = OTHER
     return Timeline(phase, steps, trains, named, tuple(_quiet(events, snapshot, device)))
 
 
@@ -233,11 +241,10 @@ def _runs(labels: I8, wanted: tuple[int, ...]) -> list[int]:
 
 def _with_start(events: Events, ends: list[int], labels: I8, source: str) -> Steps:
     """Ends without doubles, runs joined that no allocation lies between, and the first step's beginning."""
-    allocates = np.cumsum((events.action == CODE["alloc"]) & (labels != ZERO_GRAD) & (labels != OPTIMIZER))
+    allocates = np.flatnonzero((events.action == CODE["alloc"]) & (labels != ZERO_GRAD) & (labels != OPTIMIZER))
     kept: list[int] = []
     for end in ends:
-        between = allocates[min(end, len(labels)) - 1] - (allocates[kept[-1] - 1] if kept else 0)
-        if between > 0 or not kept:
+        if not kept or np.searchsorted(allocates, end) > np.searchsorted(allocates, kept[-1]):
             kept.append(end)
         else:
             kept[-1] = end
@@ -320,18 +327,16 @@ def line_of(file: str, line: int, name: str) -> str:
 
 def peaks(level: I64, timeline: Timeline) -> Sequence[tuple[int, int, int]]:
     """(step, phase, bytes): the most allocated in each phase of each step, the level it begins with included."""
-    n = len(timeline.phase)
-    if not n:
+    if not len(timeline.phase):
         return []
-    step = timeline.steps.of(np.arange(n))
-    key = step * len(PHASES) + timeline.phase
-    starts = np.concatenate(([0], np.flatnonzero(np.diff(key)) + 1))
+    starts = np.concatenate(([0], timeline.bounds))
+    steps = timeline.steps.of(starts).tolist()
     best: dict[tuple[int, int], int] = {}
     highest = np.maximum(np.maximum.reduceat(level[1:], starts), level[starts])
-    for start, value in zip(starts.tolist(), highest.tolist(), strict=True):
-        at = int(step[start]), int(timeline.phase[start])
+    for start, step, value in zip(starts.tolist(), steps, highest.tolist(), strict=True):
+        at = step, int(timeline.phase[start])
         best[at] = max(best.get(at, 0), value)
     for row, phase in timeline.quiet:
-        at = int(step[row - 1]), phase
+        at = int(timeline.steps.of(np.array(row - 1))), phase
         best[at] = max(best.get(at, 0), int(level[row]))
     return [(step, phase, value) for (step, phase), value in best.items()]

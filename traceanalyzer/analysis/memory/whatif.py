@@ -247,15 +247,14 @@ def _set_to_none(subject: Subject, peak: int) -> Scenario | None:
     lives, steps = subject.lives, subject.timeline.steps
     if not steps.ends:
         return None
-    step = steps.of(np.arange(lives.n_events))
-    born_step = step[np.maximum(lives.born, 0)]
-    last = np.where(lives.freed >= lives.n_events, step[-1], step[np.minimum(lives.freed, lives.n_events - 1)])
+    born_step = steps.of(np.maximum(lives.born, 0))
+    last = steps.of(np.minimum(lives.freed, lives.n_events - 1))
     kept = np.flatnonzero((subject.categories == GRADIENTS) & (subject.phase == BACKWARD) & (last > born_step))
     gradients = int(lives.size[subject.categories == GRADIENTS].sum())
     if int(lives.size[kept].sum()) < 0.5 * max(gradients, 1):
         return None
     born, freed, size = [np.delete(column, kept) for column in (lives.born, lives.freed, lives.size)]
-    spans = _backward_spans(subject, step)
+    spans = _backward_spans(subject.timeline)
     extra: list[tuple[int, int, int]] = []
     for life in kept.tolist():
         lo, hi = spans.get(int(born_step[life]), (int(lives.born[life]), int(lives.born[life]) + 1))
@@ -278,12 +277,15 @@ def _set_to_none(subject: Subject, peak: int) -> Scenario | None:
     )  # fmt: skip
 
 
-def _backward_spans(subject: Subject, step: I64) -> dict[int, tuple[int, int]]:
-    rows = np.flatnonzero(subject.timeline.phase == BACKWARD)
+def _backward_spans(timeline: Timeline) -> dict[int, tuple[int, int]]:
+    """First row and end of each step's backward."""
+    starts = np.concatenate(([0], timeline.bounds))
+    ends = np.append(timeline.bounds, len(timeline.phase))
+    mine = np.flatnonzero(timeline.phase[starts] == BACKWARD)
     spans: dict[int, tuple[int, int]] = {}
-    for k in np.unique(step[rows]).tolist():
-        mine = rows[step[rows] == k]
-        spans[k] = int(mine[0]), int(mine[-1]) + 1
+    steps = timeline.steps.of(starts[mine])
+    for step, start, end in zip(steps.tolist(), starts[mine].tolist(), ends[mine].tolist(), strict=True):
+        spans[step] = spans.get(step, (start, end))[0], end
     return spans
 
 
