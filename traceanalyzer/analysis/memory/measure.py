@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.memory.categories import BEFORE, CATEGORIES, categories_of
+from traceanalyzer.analysis.memory.consumers import consumers_of, moments_of, points_of
 from traceanalyzer.analysis.memory.growth import growth_of
 from traceanalyzer.analysis.memory.lives import lives_of
 from traceanalyzer.analysis.memory.oom import oom_of
@@ -21,6 +22,7 @@ from traceanalyzer.snapshot import CODE
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from traceanalyzer.analysis.memory.consumers import Consumer
     from traceanalyzer.analysis.memory.growth import Growth
     from traceanalyzer.analysis.memory.lives import Lives
     from traceanalyzer.analysis.memory.oom import Oom
@@ -34,8 +36,6 @@ CONTRACT_PHASES = {"forward": "forward", "backward": "backward", "optimizer": "o
 INFERRED = ("parameters", "gradients", "optimizer_state", "activations", "temporaries", "other")
 BEFORE_RECORDING = "(before recording)"
 MAX_PINS = 10
-CURVE_POINTS = 2000
-"""Points that a drawn curve keeps, its extremes among them."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +112,8 @@ class MemoryOfDevice:
     notes: tuple[str, ...]
     curve: tuple[tuple[float, int, int], ...]
     """(seconds since the first event, allocated, reserved), thinned out."""
+    consumers: tuple[Consumer, ...]
+    """What the curve is made of, by category and by line."""
 
 
 def measured(
@@ -135,7 +137,7 @@ def _device(memory: DeviceMemory, snapshot: Snapshot, ranks: int, capacity: int 
     oom = oom_of(memory, lives, timeline, categories, growth, snapshot.stacks, scaling_with_batch(subject))
     at_peak = np.bincount(categories[alive], lives.size[alive], len(CATEGORIES)).astype(np.int64)
     by_phase = peaks(level, timeline)
-    held = int(reserved.max())
+    held, moments = int(reserved.max()), moments_of(level)
     return MemoryOfDevice(
         device=memory.device,
         peak_bytes=peak,
@@ -157,7 +159,8 @@ def _device(memory: DeviceMemory, snapshot: Snapshot, ranks: int, capacity: int 
         events=len(memory.events),
         unexplained_bytes=lives.unexplained_bytes,
         notes=_notes(memory, lives, timeline, categories, alive),
-        curve=_thinned(memory, level, reserved),
+        curve=points_of(memory.events, moments, level, reserved),
+        consumers=consumers_of(lives, categories, snapshot.stacks, moments),
     )
 
 
@@ -266,17 +269,3 @@ def _notes(memory: DeviceMemory, lives: Lives, timeline: Timeline, categories: I
     if lives.unexplained_bytes:
         notes.append(f"{lives.unexplained_bytes:,} bytes of the snapshot's last state do not follow from its history.")
     return tuple(notes)
-
-
-def _thinned(memory: DeviceMemory, level: I64, reserved: I64) -> tuple[tuple[float, int, int], ...]:
-    """The curve's highest point in each of many equal stretches of events."""
-    n = len(memory.events)
-    if not n:
-        return ()
-    edges = np.unique(np.linspace(0, n, min(n, CURVE_POINTS) + 1).astype(np.int64))
-    time = memory.events.time_us
-    points = []
-    for lo, hi in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
-        at = lo + int(level[lo + 1 : hi + 1].argmax())
-        points.append((float(time[at] - time[0]) / 1e6, int(level[at + 1]), int(reserved[at + 1])))
-    return tuple(points)
