@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 ROWS = 100
 GIGA = 1e9
+AROUND = 120
+"""Points of the curve on each side of the peak that are in view at first: a few steps."""
 SCRIPTS = ("page.js", "charts.js")
 
 
@@ -69,10 +71,12 @@ def _curves(device: MemoryOfDevice) -> Iterator[Chart]:
     reserved = line(seconds, [round(held / GIGA, 6) for _, _, held in device.curve], "reserved")
     reserved["line"] = {"shape": "hv", "color": "--idle-other", "width": 1.5}
     whose = f"the {device.peak_phase} phase" if device.peak_phase else "the peak"
-    at, allocated, _ = max(device.curve, key=lambda point: point[1])
+    highest = max(range(len(seconds)), key=lambda i: device.curve[i][1])
+    allocated = device.curve[highest][1]
+    view = [seconds[max(highest - AROUND, 0)], seconds[min(highest + AROUND, len(seconds) - 1)]]
     text = f"{figure_text(allocated, 'bytes')}: {whose}"
-    peak = {"type": "scatter", "mode": "markers+text", "name": "peak", "x": [round(at, 6)],
-            "y": [round(allocated / GIGA, 6)], "text": [text], "textposition": "top center",
+    peak = {"type": "scatter", "mode": "markers+text", "name": "peak", "x": [seconds[highest]],
+            "y": [round(allocated / GIGA, 6)], "text": [text], "textposition": "top left",
             "marker": {"size": 9, "symbol": "diamond"}}  # fmt: skip
     for kind, title in (("category", "by category"), ("line", "by line of the program")):
         areas = [_area(seconds, one) for one in device.consumers if one.kind == kind]
@@ -84,10 +88,21 @@ def _curves(device: MemoryOfDevice) -> Iterator[Chart]:
             f"memory-{device.device}-{kind}",
             f"Memory over time {title}",
             caption,
-            figure([*areas, reserved, peak], "s since the first event", "GB", dragmode="zoom"),
+            _zoomed(figure([*areas, reserved, peak], "s since the first event", "GB", dragmode="zoom"), view),
         )
 
 
+def _zoomed(drawn: dict[str, Any], view: list[float]) -> dict[str, Any]:
+    """The figure with this part of its horizontal axis in view at first."""
+    if view[0] < view[1]:
+        drawn["layout"]["xaxis"]["range"] = view
+    return drawn
+
+
 def _area(seconds: list[float], one: Consumer) -> dict[str, Any]:
-    area = line(seconds, [round(size / GIGA, 6) for size in one.bytes], name_of(one.name.replace("_", " ")))
+    area = line(seconds, [round(size / GIGA, 6) for size in one.bytes], name_of(_label(one)))
     return {**area, "stackgroup": one.kind, "line": {"shape": "hv", "width": 0.5}}
+
+
+def _label(one: Consumer) -> str:
+    return one.name.replace("_", " ") if one.kind == "category" else one.name
