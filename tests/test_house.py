@@ -14,7 +14,7 @@ from tests.recorded import ROOT
 
 PACKAGE = ROOT / "traceanalyzer"
 FILES = sorted(PACKAGE.rglob("*.py"))
-HEAVY = {"torch", "plotly", "pandas", "rich", "sqlite_utils", "pynvml", "isal", "sitecustomize"}
+HEAVY = {"torch", "plotly", "pandas", "rich", "sqlite_utils", "pynvml", "isal", "sitecustomize", "detect_secrets"}
 """What a function may import when it is called: slow to load, or not installed everywhere."""
 LATE = ("cli", "__init__.py", "collect/attach.py")
 """Where modules of the package itself may wait as well: `--help` and `import traceanalyzer` answer at once, and a
