@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from tests.compile.log_builder import LogBuilder
 from tests.kineto_builder import KinetoTrace
-from traceanalyzer.analysis.compile.steps import Stopwatch
+from traceanalyzer.analysis.compile.steps import Stopwatch, _begin
 from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.cli import cli
 from traceanalyzer.ingest import load
@@ -90,9 +90,12 @@ def test_the_first_step_is_taken_apart_to_the_nanosecond(tmp_path: Path) -> None
     assert found.warmup_excess_ms == pytest.approx((found.first_step_ms or 0) - (found.recorded_step_ms or 0))
 
 
-def test_earlier_work_that_lasts_into_the_first_step_is_not_part_of_its_wait(tmp_path: Path) -> None:
-    found = compile_report([], load([program(tmp_path, "cuModuleLoadData", 8000, still_busy=True)])).compiled.steps
-    assert found.first_step_ms is None  # the GPU never waited in it: nothing is left to explain
+@pytest.mark.parametrize("still_busy", [False, True])
+def test_the_first_step_begins_with_the_host_or_when_the_gpu_becomes_free(tmp_path: Path, still_busy: bool) -> None:
+    m = Measurements(load([program(tmp_path, still_busy=still_busy)]).traces[0])
+    begin = _begin(m)
+    assert begin == (int(m.steps.start[0]) if still_busy else int(m.steps.host_start[0]))
+    assert begin < m.steps.end[0]
 
 
 def test_an_eager_program_has_its_first_step_taken_apart_too(tmp_path: Path) -> None:

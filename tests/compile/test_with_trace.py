@@ -12,12 +12,12 @@ from click.testing import CliRunner
 from tests.compile.log_builder import LogBuilder
 from tests.kineto_builder import KinetoTrace
 from traceanalyzer.analysis.compile.regions import CompiledCode
-from traceanalyzer.analysis.compile.steps import Stopwatch
 from traceanalyzer.analysis.compile.windows import idle_in, seams, window_set
 from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.cli import cli
 from traceanalyzer.collect.compile_log import variables
 from traceanalyzer.collect.plan import Plan
+from traceanalyzer.diagnosis.compile.in_step import breaks
 from traceanalyzer.ingest import load
 from traceanalyzer.ingest.torch_log import read_logs
 from traceanalyzer.report.compile.build import compile_report
@@ -135,8 +135,10 @@ def test_shares_are_of_the_gpus_busy_time(tmp_path: Path) -> None:
 
 
 def test_a_break_of_unknown_cost_is_only_told(tmp_path: Path) -> None:
-    report = compile_report(read_logs(broken_log(tmp_path)), None, Stopwatch(10.0, None))
-    assert [(f.severity, f.headroom_ms) for f in report.diagnosis.findings if f.id == "graph-break"] == [("info", None)]
+    compiled = compile_report(read_logs(broken_log(tmp_path)), None).compiled
+    ((finding, advice),) = breaks(compiled, 10.0)
+    assert (finding.severity, finding.headroom_ms) == ("info", None)
+    assert [one.predicted_step_ms for one in advice] == [None]
 
 
 def test_kernels_of_a_recording_are_mapped_to_source_lines() -> None:
