@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from traceanalyzer.diagnosis.finding import Evidence, Finding, Recommendation
 from traceanalyzer.figures import metric
@@ -59,7 +59,7 @@ class MemoryRecommendation:
     """A remedy and the peak that it would lead to."""
 
     id: str = metric("name of the finding that it is against, and of the remedy")
-    remedy: RemedyName = metric("the change of the program")
+    remedy: str = metric("the change of the program")
     cls: BottleneckClass = metric("class of bottleneck of that finding")
     action: str = metric("what to do")
     device: int = metric("CUDA ordinal of the GPU")
@@ -206,7 +206,7 @@ def in_a_report(devices: Sequence[MemoryOfDevice]) -> tuple[list[Finding], list[
     findings = [Finding(f.id, f.cls, f.title, f.severity, None, f.evidence) for f in findings_of(devices)]
     advice = [
         Recommendation(
-            a.id.removesuffix(f"-{a.remedy}"), a.cls, a.action, None, None, a.basis, a.remedy,
+            a.id.removesuffix(f"-{a.remedy}"), a.cls, a.action, None, None, a.basis, cast("RemedyName", a.remedy),
             predicted_peak_bytes=a.predicted_peak_bytes,
         )
         for a in recommendations_of(devices)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from traceanalyzer.analysis.memory.lives import Lives
     from traceanalyzer.analysis.memory.phases import Timeline
-    from traceanalyzer.snapshot import I64, Stack
+    from traceanalyzer.snapshot import I8, I64, Stack
 
 CATEGORIES = (
     "parameters",
@@ -113,7 +113,7 @@ def _kind_of(stack: Stack) -> int:
     return UNKNOWN
 
 
-def _resolve_by_line(result: I64, lives: Lives, phase: I64) -> None:
+def _resolve_by_line(result: I64, lives: Lives, phase: I8) -> None:
     """What the history's end leaves open becomes what most others of the same stack and phase were."""
     open_rows = np.flatnonzero((result == UNKNOWN) & (lives.stack > 0))
     if not len(open_rows):
@@ -130,7 +130,7 @@ def _resolve_by_line(result: I64, lives: Lives, phase: I64) -> None:
             result[row] = counted.most_common(1)[0][0]
 
 
-def _resolve_by_size(result: I64, lives: Lives, phase: I64, kept_setup: NDArray[np.bool_]) -> None:
+def _resolve_by_size(result: I64, lives: Lives, phase: I8, kept_setup: NDArray[np.bool_]) -> None:
     """The rest by sizes: gradients are as large as parameters, parameters as gradients."""
     gradients = lives.requested[result == GRADIENTS]
     sizes = gradients[gradients >= LEAST_MATCHED]

@@ -70,7 +70,7 @@ class Steps:
 class Timeline:
     """Phase of every event (index into PHASES) and the steps. `known` is False where nothing told a phase."""
 
-    phase: I64
+    phase: I8
     steps: Steps
     trains: bool
     known: bool

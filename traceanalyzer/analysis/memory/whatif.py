@@ -115,7 +115,8 @@ def _weights(subject: Subject) -> I64:
     for category in (PARAMETERS, GRADIENTS):
         alive = (categories == category) & (lives.freed >= lives.n_events) & (lives.requested >= LEAST_MATCHED)
         if alive.any():
-            return lives.requested[alive]
+            known: I64 = lives.requested[alive]
+            return known
     return np.unique(lives.requested[(categories == GRADIENTS) & (lives.requested >= LEAST_MATCHED)])
 
 
@@ -141,7 +142,8 @@ def _of_weights(subject: Subject, rows: I64, sizes: I64) -> I64:
     place = kind[order] + step[order] * len(kinds)
     first = np.concatenate(([True], np.diff(place) != 0))
     rank = np.arange(len(order)) - np.maximum.accumulate(np.where(first, np.arange(len(order)), 0))
-    return rows[order[rank < passes * weights[kind[order]]]]
+    theirs: I64 = rows[order[rank < passes * weights[kind[order]]]]
+    return theirs
 
 
 def batch_unknown(subject: Subject, peak: int) -> str | None:
