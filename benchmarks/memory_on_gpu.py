@@ -143,9 +143,9 @@ def run_fragmented(folder: str) -> dict[str, Any]:
 def run_cost(folder: str) -> dict[str, Any]:
     """Steps with the collector's history and without, in turns, and what writing it takes."""
     import torch
+    from traceanalyzer.collect.memory_history import MemoryHistory
 
     from benchmarks.memory_programs import PROGRAMS
-    from traceanalyzer.collect.memory_history import MemoryHistory
 
     result = {}
     for name in COLLECTED:
