@@ -36,7 +36,7 @@ GEMM = "ampere_bf16_s16816gemm_bf16_128x64"
 ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>"
 REDUCE = "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::MaxOps<float>>>"
 FOLDER = Path(remedies.__file__).parent
-OF_MEMORY = ("checkpoint", "free_tensors", "expandable_segments")
+OF_MEMORY = ("checkpoint", "free_tensors", "expandable_segments", "chunked_loss")
 """Remedies for memory alone: they have no step of their own."""
 PAIR_CASES = json.loads((PAIRS / "manifest.json").read_text(encoding="utf-8"))["cases"]
 
