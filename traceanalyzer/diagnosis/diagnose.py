@@ -234,7 +234,7 @@ def _recommendation(m: Measurements, draft: Draft, remedy: Remedy, headroom: flo
         step, low, high = prediction.step_ms, prediction.low_ms, prediction.high_ms
         basis = f"replayed without the profiler: {prediction.basis}{_beyond(base, step, headroom)}"
     elif headroom is not None and m.steps.found:
-        step = base - headroom if headroom < base else None
+        step = max(base - headroom, remedy.least_ms) if headroom < base else None
         basis = f"not replayed; gains at most this: {basis}" if len(m.trace.api_calls) else basis
     if step is not None and low is None:
         low, high = step * (1.0 - SCENARIO_SPREAD), max(base, step * (1.0 + SCENARIO_SPREAD))
