@@ -85,7 +85,7 @@ def test_each_scenario_takes_its_own_part_away() -> None:
     assert replayed(host_bound, LAUNCHES_FREE) == pytest.approx(10 * 3.4, rel=0.05)
     assert replayed(loading, INPUT_READY) == pytest.approx(200, rel=0.05)
     assert replayed(thinking, NO_HOST_WORK) == pytest.approx(200, rel=0.05)
-    assert replayed(copying, COPIES_HIDDEN) == pytest.approx(501, rel=0.05)
+    assert replayed(copying, COPIES_HIDDEN) == pytest.approx(101, rel=0.05)
     assert replayed(communicating, COMMUNICATION_FREE) == pytest.approx(301, rel=0.02)
     assert replayed(communicating, COMMUNICATION_OVERLAPPED) == pytest.approx(301, rel=0.02)
     assert replayed(waiting, NO_HOST_SYNCS) == pytest.approx(301, rel=0.02)

@@ -23,28 +23,30 @@ if TYPE_CHECKING:
     """Which ops of a tape are hidden."""
 
 
-def least_times_ns(tapes: Sequence[Tape], changed: Sequence[Tape], hidden: Chosen) -> list[float]:
-    """For each rank the least step time if these of its ops are hidden: `tapes` have the rest of the step, `changed`
-    how long the hidden ops then take, ns."""
+def least_times_ns(tapes: Sequence[Tape], changed: Sequence[Tape], hidden: Chosen, rest: bool) -> list[float]:
+    """For each rank the least step time if these of its ops are hidden, ns. `rest`: whether all else stays as it is on
+    `tapes`; where a scenario changes more, only the links are the limit."""
     chosen = [hidden(tape) for tape in tapes]
     if not any(some.any() for some in chosen):
         return [0.0] * len(tapes)
+    least = [_links_ns(tape, after, some) for tape, after, some in zip(tapes, changed, chosen, strict=True)]
+    if not rest:
+        return least
     passes = run(tapes, repetitions(tapes))
-    return [
-        max(_links_ns(after, some), _rest_ns(tape, times, some))
-        for tape, after, times, some in zip(tapes, changed, passes, chosen, strict=True)
-    ]
+    others = [_rest_ns(tape, times, some) for tape, times, some in zip(tapes, passes, chosen, strict=True)]
+    return [max(pair) for pair in zip(least, others, strict=True)]
 
 
-def _links_ns(tape: Tape, hidden: Bool) -> float:
+def _links_ns(tape: Tape, changed: Tape, hidden: Bool) -> float:
     """Time that the hidden ops need on their links, those of one device in one direction one after the other, ns a
-    step."""
+    step: as the scenario has them, or as recorded where it takes them out."""
     ops = tape.source.trace.device_ops
     link = np.stack([ops.device[tape.row[hidden]], ops.copy_kind[tape.row[hidden]]])
     if not link.shape[1]:
         return 0.0
     _, number = np.unique(link, axis=1, return_inverse=True)
-    return float(np.bincount(number.ravel(), tape.duration[hidden]).max()) / tape.steps
+    takes = np.where(changed.duration[hidden] > 0, changed.duration[hidden], tape.duration[hidden])
+    return float(np.bincount(number.ravel(), takes).max()) / tape.steps
 
 
 def _rest_ns(tape: Tape, times: Pass, hidden: Bool) -> float:

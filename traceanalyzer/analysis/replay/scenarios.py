@@ -10,7 +10,7 @@ import numpy as np
 from traceanalyzer.analysis.causes.dependencies import Dependencies
 from traceanalyzer.analysis.replay.changes.buckets import MB, BucketSize, rebucketed
 from traceanalyzer.analysis.replay.changes.capture import GRAPH_GAP_NS
-from traceanalyzer.analysis.replay.changes.edits import events_of, on_own_streams, without
+from traceanalyzer.analysis.replay.changes.edits import events_of, without
 from traceanalyzer.analysis.replay.changes.fusion import (
     ELEMENTWISE,
     LEAST_KERNEL_NS,
@@ -55,7 +55,7 @@ class Scenario:
     may_cost: bool = False
     """Whether it can make the step longer."""
     hides: Chosen | None = None
-    """The ops that it hides behind the rest of the step: it cannot lead below the longer of the two."""
+    """The ops that it hides behind the rest of the step: it cannot lead below the longer of the two (`hiding`)."""
     parts: tuple[Scenario, ...] = ()
     """The scenarios that it combines."""
 
@@ -92,9 +92,8 @@ def no_host_work(tape: Tape) -> Tape:
 
 
 def copies_hidden(tape: Tape) -> Tape:
-    """Copies run beside the compute, those of one direction one after the other, and nobody waits for them."""
-    kind = np.where(tape.copy, tape.source.trace.device_ops.copy_kind[tape.row], 0)
-    return replace(on_own_streams(tape, tape.copy, kind), waits=tape.waits & ~events_of(tape, tape.copy))
+    """Copies run beside the compute and nobody waits for them."""
+    return replace(without(tape, tape.copy), waits=tape.waits & ~events_of(tape, tape.copy))
 
 
 def all_copies(tape: Tape) -> Bool:
@@ -174,7 +173,8 @@ def combined(*scenarios: Scenario) -> Scenario:
         return tape
 
     name, basis = "+".join(s.id for s in scenarios), "; ".join(s.basis for s in scenarios)
-    return Scenario(name, change, basis, parts=scenarios)
+    hides = next((s.hides for s in scenarios if s.hides is not None), None)
+    return Scenario(name, change, basis, hides=hides, parts=scenarios)
 
 
 def nobody_waited_for(tape: Tape) -> Tape | None:

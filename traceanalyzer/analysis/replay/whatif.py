@@ -227,7 +227,8 @@ class Replay:
         lower = slowed(changed, self.duty, duties(changed, times), limited)
         times = times if lower is None else step_times_ns(lower)
         if scenario.hides is not None:
-            times = [max(pair) for pair in zip(times, least_times_ns(tapes, changed, scenario.hides), strict=True)]
+            least = least_times_ns(tapes, changed, scenario.hides, rest=not scenario.parts)
+            times = [max(pair) for pair in zip(times, least, strict=True)]
         return scenario.step_of_run(times) / NS_PER_MS * self.scale
 
     @cached_property

@@ -62,12 +62,7 @@ def retimed(tape: Tape, duration: I64 | F64) -> Tape:
 
 def on_own_stream(tape: Tape, ops: Bool) -> Tape:
     """The ops run on a stream of their own, wait for nothing of another stream, and nothing waits for them."""
-    return on_own_streams(tape, ops, np.zeros(len(ops), np.int64))
-
-
-def on_own_streams(tape: Tape, ops: Bool, number: I64) -> Tape:
-    """The same with a stream for each of these numbers (0, 1, ..)."""
-    own: I32 = np.where(ops, int(tape.stream.max(initial=0)) + 1 + number, tape.stream).astype(np.int32)
+    own: I32 = np.where(ops, int(tape.stream.max(initial=0)) + 1, tape.stream).astype(np.int32)
     on, also = tape.dependencies.on, tape.dependencies.also_on
     freed = Dependencies(
         np.where(ops | _any_of(ops, on), -1, on), tape.dependencies.delay, np.where(ops | _any_of(ops, also), -1, also)
