@@ -199,7 +199,7 @@ def _against(advice: Advice, drafts: list[Draft]) -> Draft | None:
 
 def _offered(m: Measurements, draft: Draft, remedy: Remedy, known: set[RemedyName]) -> bool:
     """Whether a rule's remedy is said: no remedy of the list speaks for it, and the program's framework has it."""
-    return remedy.name not in known and _every_part_counts(m, remedy) and _has_words(m, draft, remedy)
+    return (remedy.alone or remedy.name not in known) and _every_part_counts(m, remedy) and _has_words(m, draft, remedy)
 
 
 def _has_words(m: Measurements, draft: Draft, remedy: Remedy) -> bool:
