@@ -19,7 +19,7 @@ from traceanalyzer.diagnosis.remedies.advice import advise
 from traceanalyzer.diagnosis.rules import RULES
 from traceanalyzer.diagnosis.rules.device import GPU_BUSY
 from traceanalyzer.diagnosis.timing import timing_parts
-from traceanalyzer.diagnosis.words import in_words_of
+from traceanalyzer.diagnosis.words import in_words_of, without_steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -62,6 +62,8 @@ def diagnose(m: Measurements, rules: Sequence[Rule] = RULES) -> Diagnosis:
     advice = _advice(m, settled)
     summary = classify(m, [_worth_most(advice), _largest(m, settled)])
     findings = _findings(m, settled, summary.bottleneck)
+    if not m.steps.found and not m.trace.only_step_times:
+        findings, advice = [_of_recording(f) for f in findings], [replace(a, **_said_of_recording(a)) for a in advice]
     across = [f.title for f in findings if f.id == "straggler"]
     return Diagnosis(
         replace(summary, headline=" ".join([summary.headline, *(f"{t}." for t in across)])),
@@ -144,6 +146,16 @@ def _findings(m: Measurements, settled: list[tuple[Draft, float | None]], bottle
 
 def _finding(m: Measurements, draft: Draft, headroom: float | None) -> Finding:
     return Finding(draft.id, draft.cls, draft.title, _severity(m, headroom), headroom, draft.evidence)
+
+
+def _of_recording(finding: Finding) -> Finding:
+    """A finding in words for a recording without steps."""
+    said = [replace(e, metric=without_steps(e.metric), where=without_steps(e.where)) for e in finding.evidence]
+    return replace(finding, title=without_steps(finding.title), evidence=said)
+
+
+def _said_of_recording(advice: Recommendation) -> dict[str, str]:
+    return {"action": without_steps(advice.action), "basis": without_steps(advice.basis)}
 
 
 def _severity(m: Measurements, headroom: float | None) -> Severity:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from traceanalyzer.analysis.replay.scenarios import COMMUNICATION_OVERLAPPED
 from traceanalyzer.diagnosis.draft import Draft, Remedy, share
 from traceanalyzer.diagnosis.finding import Evidence
+from traceanalyzer.diagnosis.remedies.program import program
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,6 +20,17 @@ ROWS = 3
 BYTES_PER_MB = 1e6
 MOSTLY_WAITING = 0.8
 """Communication that is waiting for other ranks to this share is not made shorter by overlapping it."""
+OF_GRADIENTS = (
+    "Overlap or shrink communication: start gradient reduction during the backward pass (DDP buckets, FSDP prefetch), "
+    "reduce once per optimizer step when accumulating gradients (no_sync), use async collectives, lower precision or "
+    "larger messages."
+)
+OF_ANYTHING = (
+    "Overlap or shrink communication: start it as soon as its data is ready (async_op=True) and compute something else "
+    "meanwhile, send fewer and larger messages, in lower precision."
+)
+REDUCTIONS = ("all_reduce", "reduce_scatter", "all_gather", "reduce")
+"""How gradients, or parameters in shards, travel."""
 
 
 def exposed_communication(m: Measurements, _free: Bool) -> Iterator[Draft]:
@@ -38,11 +50,7 @@ def exposed_communication(m: Measurements, _free: Bool) -> Iterator[Draft]:
     waiting = _waiting_share(m)
     if waiting is not None:
         evidence.append(Evidence("waiting for other ranks", waiting, "share", "of the communication of this rank"))
-    action = (
-        "Overlap or shrink communication: start gradient reduction during the backward pass (DDP buckets, FSDP "
-        "prefetch), reduce once per optimizer step when accumulating gradients (no_sync), use async collectives, "
-        "lower precision or larger messages."
-    )
+    action = OF_GRADIENTS if _of_gradients(m) else OF_ANYTHING
     basis = "all exposed communication hidden; it includes waiting for slower ranks, which overlap does not remove"
     remedy = Remedy(action, basis, COMMUNICATION_OVERLAPPED, name="overlap_communication")
     yield Draft(
@@ -54,6 +62,13 @@ def exposed_communication(m: Measurements, _free: Bool) -> Iterator[Draft]:
         evidence,
         [] if waiting is not None and waiting > MOSTLY_WAITING else [remedy],
     )
+
+
+def _of_gradients(m: Measurements) -> bool:
+    """Whether most of it may be gradients: reductions, in a program that trains."""
+    exposed = sum(row.exposed_ms for row in m.collectives)
+    reduced = sum(row.exposed_ms for row in m.collectives if row.collective in REDUCTIONS)
+    return program(m).training and 2 * reduced >= exposed
 
 
 def _waiting_share(m: Measurements) -> float | None:
