@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 import tomllib
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, reduce
 from importlib.resources import files
+from operator import or_
 from typing import TYPE_CHECKING, Any
 
 from traceanalyzer.errors import UnreadableInputError
 from traceanalyzer.files import read_whole
+from traceanalyzer.trace import OccupancyLimit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -102,14 +104,24 @@ class Hardware:
 
         The least of what its threads, registers and shared memory allow (CUDA C++ best practices guide, occupancy).
         """
+        return min((blocks for blocks, _ in self._block_limits(threads, registers, shared_bytes)), default=None)
+
+    def occupancy_limits(self, threads: int, registers: int, shared_bytes: int) -> OccupancyLimit:
+        """What keeps more blocks of this shape from an SM; none (0) where the limits are not known."""
+        limits = self._block_limits(threads, registers, shared_bytes)
+        least = min((blocks for blocks, _ in limits), default=0)
+        return reduce(or_, (what for blocks, what in limits if blocks == least), OccupancyLimit(0))
+
+    def _block_limits(self, threads: int, registers: int, shared_bytes: int) -> list[tuple[int, OccupancyLimit]]:
+        """How many blocks of this shape each resource of an SM allows."""
         if self.threads_per_sm is None or threads <= 0:
-            return None
-        limits = [self.threads_per_sm // threads]
+            return []
+        limits = [(self.threads_per_sm // threads, OccupancyLimit.WARPS)]
         if registers > 0:
-            limits.append(REGISTERS_PER_SM // (registers * threads))
+            limits.append((REGISTERS_PER_SM // (registers * threads), OccupancyLimit.REGISTERS))
         if shared_bytes > 0 and self.shared_per_sm is not None:
-            limits.append(self.shared_per_sm // shared_bytes)
-        return min(limits)
+            limits.append((self.shared_per_sm // shared_bytes, OccupancyLimit.SHARED_MEMORY))
+        return limits
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,7 @@ def diagnose(m: Measurements, rules: Sequence[Rule] = RULES) -> Diagnosis:
     summary = classify(m, [_worth_most(advice), _largest(m, settled)])
     findings = _findings(m, settled, summary.bottleneck)
     if not m.steps.found and not m.trace.only_step_times:
-        findings, advice = [_of_recording(f) for f in findings], [replace(a, **_said_of_recording(a)) for a in advice]
+        findings, advice = [_of_recording(f) for f in findings], [_advised_of_recording(a) for a in advice]
     across = [f.title for f in findings if f.id == "straggler"]
     return Diagnosis(
         replace(summary, headline=" ".join([summary.headline, *(f"{t}." for t in across)])),
@@ -154,8 +154,8 @@ def _of_recording(finding: Finding) -> Finding:
     return replace(finding, title=without_steps(finding.title), evidence=said)
 
 
-def _said_of_recording(advice: Recommendation) -> dict[str, str]:
-    return {"action": without_steps(advice.action), "basis": without_steps(advice.basis)}
+def _advised_of_recording(advice: Recommendation) -> Recommendation:
+    return replace(advice, action=without_steps(advice.action), basis=without_steps(advice.basis))
 
 
 def _severity(m: Measurements, headroom: float | None) -> Severity:
