@@ -79,8 +79,10 @@ class Hardware:
         shared = any(pattern.fullmatch(name) for pattern in self.match_with_sms) and device.sm_count == self.sms
         if not shared and not any(pattern.fullmatch(name) for pattern in self.match):
             return False
-        if device.sm_count and self.sms and device.sm_count != self.sms:
-            return False
+        return not (device.sm_count and self.sms and device.sm_count != self.sms) and self.fits(device)
+
+    def fits(self, device: Device) -> bool:
+        """Whether a device's memory, where it is recorded, has a size that this GPU is sold with."""
         low, high = MEMORY_RANGE
         size = (device.memory_bytes or 0) / GIGA
         return not size or any(low * nominal <= size <= high * nominal for nominal in self.memory_gb)
@@ -157,10 +159,17 @@ class HardwareTable:
         recording states of it; None where it states nothing. SMs that the table lacks are those that were recorded."""
         if device is None:
             return None
-        found = next((gpu for gpu in self.gpus if gpu.describes(device)), None)
+        found = next((gpu for gpu in self.gpus if gpu.describes(device)), None) or self._by_size(device)
         if found is None:
             return stated_limits(device)
         return replace(found, sms=device.sm_count) if found.sms is None else found
+
+    def _by_size(self, device: Device) -> Hardware | None:
+        """The one GPU that has as many SMs and as much memory as a device without a name; None where several have."""
+        if (device.name or "").strip() or not device.sm_count or not device.memory_bytes:
+            return None
+        fitting = [gpu for gpu in self.gpus if gpu.sms == device.sm_count and gpu.fits(device)]
+        return fitting[0] if len(fitting) == 1 else None
 
 
 _GENERATIONS = {
