@@ -139,7 +139,8 @@ def _largest(m: Measurements, settled: list[tuple[Draft, float | None]]) -> Bott
 
 def _findings(m: Measurements, settled: list[tuple[Draft, float | None]], bottleneck: BottleneckClass) -> list[Finding]:
     """The findings by headroom. That of the GPU's own work is only a bound, and told where the verdict names it."""
-    told = [(d, None if d.id == GPU_BUSY and d.cls != bottleneck else h) for d, h in settled]
+    unnamed = bottleneck == "inconclusive"
+    told = [(d, None if d.id == GPU_BUSY and (d.cls != bottleneck or unnamed) else h) for d, h in settled]
     told.sort(key=lambda pair: -1.0 if pair[1] is None else pair[1], reverse=True)
     return [_finding(m, draft, headroom) for draft, headroom in told]
 
