@@ -10,8 +10,6 @@ from traceanalyzer.figures import metric
 from traceanalyzer.report.format import figure, number
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from traceanalyzer.comparison.model import Change, Comparison, Difference, MetricDifference, Side
 
 SHOWN_SHARE = 0.005
@@ -221,7 +219,7 @@ def signed(value: float) -> str:
     return f"+{number(value)}" if value > 0 else number(value)
 
 
-def _details(comparison: Comparison, change: Change) -> Sequence[DetailRow | IdleRow]:
+def _details(comparison: Comparison, change: Change) -> list[Any]:
     steps, row = (comparison.a.steps, comparison.b.steps), IdleRow if change.part == "idle" else DetailRow
     return [
         row(d.what, _calls((d.a_calls, d.b_calls), steps), d.a_ms, d.b_ms, d.difference_ms)
