@@ -138,7 +138,7 @@ def analyze(
 def _details(of: Measured, logs: Sequence[CompileLog]) -> Details:
     from traceanalyzer.report.html import Details
 
-    return Details.of(of.critical, logs)
+    return Details.of(of, logs)
 
 
 def _store(file: Path, report: Report, tags: dict[str, str], recordings: list[str], part: Selection) -> None:

@@ -48,7 +48,7 @@ def _finding(page: Page, position: int, finding: Finding) -> Markup:
         "article",
         tag("h3", f"{position}. {finding.title}"),
         tag("p", about),
-        tag("details", tag("summary", "Evidence"), _evidence(timeline, finding), open=position == 1),
+        tag("details", tag("summary", "Evidence"), _evidence(timeline, finding), open=position == 1, class_="evidence"),
         explained(finding.id),
         class_="finding",
         id=f"finding-{position}",

@@ -1,14 +1,14 @@
-"""The memory report as one HTML file that opens anywhere: the sections of the other forms, and the curve over time,
-which zooms."""
+"""The memory report as one HTML file that opens anywhere: the sections of the other forms, and the curve over time."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from traceanalyzer import __version__
-from traceanalyzer.report.html.charts import Chart, figure, line
-from traceanalyzer.report.html.frame import chart_place, chart_scripts, framed
+from traceanalyzer.report.html.charts import Chart
+from traceanalyzer.report.html.frame import chart_place, framed, page_scripts
 from traceanalyzer.report.html.markup import Markup, join, tag
+from traceanalyzer.report.html.pictures.plot import Axis, Lines, Plot
 from traceanalyzer.report.html.tables import table
 from traceanalyzer.report.memory.document import sections_of
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 ROWS = 100
 GIGA = 1e9
-SCRIPTS = ("page.js", "charts.js")
 
 
 def render_html(report: MemoryReport) -> str:
@@ -33,7 +32,7 @@ def render_html(report: MemoryReport) -> str:
         tag("header", tag("nav", *links, aria_label="Sections")),
         tag("main", *drawn),
         tag("footer", f"Made by traceanalyzer {__version__} from files alone."),
-        chart_scripts(charts, SCRIPTS),
+        page_scripts(),
     )
 
 
@@ -61,16 +60,11 @@ def _curve(device: MemoryOfDevice) -> Chart | None:
     """Allocated and reserved over time, each point the highest of its stretch."""
     if not device.curve:
         return None
-    seconds = [round(at, 6) for at, _, _ in device.curve]
-    traces = [
-        {**line(seconds, [round(values[column] / GIGA, 6) for values in device.curve], name),
-         "line": {"shape": "hv", "color": f"--{colour}", "width": 1.5}}
+    seconds = [at for at, _, _ in device.curve]
+    lines = [
+        Lines(name, colour, seconds, [values[column] / GIGA for values in device.curve], steps=True)
         for column, name, colour in ((1, "allocated", "compute"), (2, "reserved", "idle-other"))
-    ]  # fmt: skip
-    caption = f"Memory of GPU {device.device} over the recorded history of {device.events:,} events. Drag to zoom."
-    return Chart(
-        f"memory-{device.device}",
-        "Memory over time",
-        caption,
-        figure(traces, "s since the first event", "GB", dragmode="zoom"),
-    )
+    ]
+    caption = f"Memory of GPU {device.device} over the recorded history of {device.events:,} events."
+    plot = Plot(lines, Axis("s since the first event"), Axis("GB"))
+    return Chart(f"memory-{device.device}", "Memory over time", caption, plot)

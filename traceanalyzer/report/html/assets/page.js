@@ -13,6 +13,14 @@ function showTip(element) {
   tip.style.top = (below ? box.bottom + 6 : Math.max(4, box.top - tip.offsetHeight - 6)) + "px";
 }
 
+function showTipAt(x, y, words) {
+  tip.textContent = words;
+  tip.hidden = false;
+  const below = y + tip.offsetHeight + 24 < window.innerHeight;
+  tip.style.left = Math.max(8, Math.min(x + 12, window.innerWidth - tip.offsetWidth - 8)) + "px";
+  tip.style.top = (below ? y + 16 : y - tip.offsetHeight - 10) + "px";
+}
+
 function hideTip() {
   tip.hidden = true;
   document.querySelectorAll("[aria-describedby=tip]").forEach((e) => e.removeAttribute("aria-describedby"));
@@ -26,6 +34,22 @@ function withDefinition(event) {
 for (const kind of ["pointerover", "focusin", "click"]) document.addEventListener(kind, withDefinition);
 for (const kind of ["pointerout", "focusout", "scroll"]) document.addEventListener(kind, hideTip, true);
 document.addEventListener("keydown", (event) => event.key === "Escape" && hideTip());
+
+// A picture in focus: the arrow keys go from mark to mark, and what each says is shown and read out.
+document.addEventListener("keydown", (event) => {
+  const picture = event.target, way = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+  if (!way || !picture.classList.contains("picture")) return;
+  const marks = Array.from(picture.querySelectorAll("[data-def]"));
+  if (!marks.length) return;
+  event.preventDefault();
+  const at = (Number(picture.dataset.at ?? (way > 0 ? -1 : 0)) + way + marks.length) % marks.length;
+  picture.dataset.at = at;
+  picture.querySelectorAll(".chosen").forEach((mark) => mark.classList.remove("chosen"));
+  marks[at].classList.add("chosen");
+  showTip(marks[at]);
+  marks[at].removeAttribute("aria-describedby");
+  picture.setAttribute("aria-describedby", "tip");
+});
 
 function sortValue(cell) {
   return cell.dataset.v === undefined ? cell.textContent : Number(cell.dataset.v);
@@ -75,3 +99,16 @@ function unfold() {
 }
 window.addEventListener("hashchange", unfold);
 unfold();
+
+// Paper is light, and has no folds where the answer and its evidence stand.
+let unfolded = [];
+window.addEventListener("beforeprint", () => {
+  document.documentElement.dataset.theme = "light";
+  unfolded = Array.from(document.querySelectorAll("#answer details:not([open]), .evidence:not([open])"));
+  for (const details of unfolded) details.open = true;
+});
+window.addEventListener("afterprint", () => {
+  delete document.documentElement.dataset.theme;
+  for (const details of unfolded) details.open = false;
+});
+document.documentElement.dataset.ready = Math.round(performance.now());

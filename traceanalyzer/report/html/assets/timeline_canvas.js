@@ -1,0 +1,209 @@
+// Draws a timeline on a canvas. What falls into one pixel is found by bisection and drawn once, so that a frame costs
+// as much as the screen has pixels, however many events there are.
+"use strict";
+
+const ROW_PX = 19, FOLDED_PX = 7, AXIS_PX = 24, LABEL_PX = 26, CHARACTER_PX = 6.1, PAD_PX = 4;
+
+// The rows of a timeline from the top: lanes of a folded title shrink to their first, hidden ones are left out.
+function rowsOf(timeline, folded, hidden) {
+  const rows = [];
+  let y = 0;
+  timeline.lanes.forEach(([title, level], lane) => {
+    const thin = folded.has(title);
+    if ((thin && level > 0) || ![...timeline.sorts[lane]].some((sort) => !hidden.has(sort))) return;
+    const height = thin ? FOLDED_PX : ROW_PX;
+    rows.push({ lane, title, level, y, height, thin });
+    y += height + (thin ? 3 : 1);
+  });
+  return rows;
+}
+
+class Painter {
+  constructor(canvas) {
+    this.canvas = canvas;
+    this.context = canvas.getContext("2d");
+    this.colours = new Map();
+  }
+
+  // Colours of the page as it is now: light or dark.
+  forgetColours() {
+    this.colours.clear();
+  }
+
+  colour(name) {
+    if (!this.colours.has(name)) {
+      const value = getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+      const [r, g, b] = [1, 3, 5].map((i) => parseInt(value.slice(i, i + 2), 16));
+      this.colours.set(name, { value, on: 0.299 * r + 0.587 * g + 0.114 * b > 140 ? "#14171c" : "#ffffff" });
+    }
+    return this.colours.get(name);
+  }
+
+  paint(scene, width, height) {
+    const { context: c, canvas } = this, scale = window.devicePixelRatio || 1;
+    if (canvas.width !== Math.round(width * scale) || canvas.height !== Math.round(height * scale)) {
+      canvas.width = Math.round(width * scale);
+      canvas.height = Math.round(height * scale);
+      canvas.style.height = height + "px";
+    }
+    Object.assign(this, { scene, width, bottom: height - AXIS_PX, perNs: width / (scene.view[1] - scene.view[0]) });
+    c.setTransform(scale, 0, 0, scale, 0, 0);
+    c.clearRect(0, 0, width, height);
+    c.font = "11px system-ui, sans-serif";
+    c.textBaseline = "middle";
+    this.background();
+    for (const row of scene.rows) this.lane(row);
+    if (scene.showPath) this.path();
+    for (const i of [scene.hovered, scene.pinned]) if (i >= 0) this.arrow(i);
+    if (scene.pinned >= 0) this.outline(scene.pinned);
+    this.measured();
+  }
+
+  x(ns) {
+    return (ns - this.scene.view[0]) * this.perNs;
+  }
+
+  band(range, colour, opacity) {
+    const c = this.context, from = Math.max(this.x(range[0]), 0), to = Math.min(this.x(range[1]), this.width);
+    c.globalAlpha = opacity;
+    c.fillStyle = this.colour(colour).value;
+    if (to >= from) c.fillRect(from, 0, Math.max(to - from, 1), this.bottom);
+    c.globalAlpha = 1;
+  }
+
+  background() {
+    const c = this.context, { timeline, view, marked, rows } = this.scene;
+    const outside = timeline.extent[0] < timeline.window[0] || timeline.extent[1] > timeline.window[1];
+    if (outside) this.band(timeline.window, "--shade", 0.6);
+    if (marked) this.band(marked, "--mark", 0.45);
+    const rough = (view[1] - view[0]) / Math.max(this.width / 110, 2), power = 10 ** Math.floor(Math.log10(rough));
+    const step = [1, 2, 5, 10].map((n) => n * power).find((size) => size >= rough);
+    const digits = Math.max(0, 6 - Math.floor(Math.log10(step)));
+    c.textAlign = "center";
+    for (let n = Math.ceil(view[0] / step); n * step <= view[1]; n++) {
+      const x = this.x(n * step);
+      c.fillStyle = this.colour("--line").value;
+      c.fillRect(x, 0, 1, this.bottom);
+      c.fillStyle = this.colour("--quiet").value;
+      c.fillText(`${((n * step) / 1e6).toFixed(Math.min(digits, 6))} ms`, Math.min(Math.max(x, 30), this.width - 30), this.bottom + 13);
+    }
+    c.textAlign = "left";
+    c.fillStyle = this.colour("--line").value;
+    for (const row of rows) if (row.level === 0 && row.y) c.fillRect(0, row.y - 1, this.width, 1);
+  }
+
+  lane(row) {
+    const { timeline, view, hidden } = this.scene, c = this.context, stop = timeline.from[row.lane + 1];
+    const narrow = 1 / this.perNs;
+    let run = null;
+    const flush = () => {
+      if (!run) return;
+      c.fillStyle = this.colour(run.colour).value;
+      c.fillRect(run.x, row.y, run.width, row.height);
+      run = null;
+    };
+    for (let i = timeline.firstAfter(row.lane, view[0]); i < stop && timeline.start[i] < view[1];) {
+      const category = timeline.category[i];
+      if (hidden.has(category)) { i++; continue; }
+      const colour = this.scene.colourOf[category], length = timeline.end[i] - timeline.start[i];
+      if (length < narrow) {
+        const cell = Math.max(Math.floor(this.x(timeline.start[i])), 0);
+        if (run && run.colour === colour && run.x + run.width >= cell) run.width = cell + 1 - run.x;
+        else { flush(); run = { x: cell, width: 1, colour }; }
+        const next = lowerBound(timeline.start, view[0] + (cell + 1) * narrow, i + 1, stop);
+        // A long event may begin in the same pixel: it is drawn all the same.
+        let j = i + 1;
+        if (next - j < 64) while (j < next && timeline.end[j] - timeline.start[j] < narrow) j++;
+        else j = next;
+        i = j;
+        continue;
+      }
+      flush();
+      const x = Math.max(this.x(timeline.start[i]), -1), to = Math.min(this.x(timeline.end[i]), this.width + 1);
+      c.fillStyle = this.colour(colour).value;
+      c.fillRect(x, row.y, Math.max(to - x - (to - x > 3 ? 0.5 : 0), 1), row.height);
+      if (!row.thin && to - x > LABEL_PX) this.label(i, x, row.y, to - x, colour);
+      i++;
+    }
+    flush();
+  }
+
+  label(i, x, y, width, colour) {
+    const words = this.scene.timeline.text(i), room = Math.floor((width - 2 * PAD_PX) / CHARACTER_PX);
+    this.context.fillStyle = this.colour(colour).on;
+    this.context.fillText(words.length > room ? words.slice(0, room - 1) + "…" : words, Math.max(x, 0) + PAD_PX, y + ROW_PX / 2 + 0.5);
+  }
+
+  row(lane) {
+    return this.scene.rows.find((row) => row.lane === lane) || this.scene.rows.filter((row) => row.lane < lane).pop();
+  }
+
+  // The critical path as one line along the lower edge of the lanes it runs on.
+  path() {
+    const c = this.context, { timeline, view } = this.scene, points = [];
+    let before = -Infinity;
+    for (const [start, end, lane] of timeline.path) {
+      if (end < view[0] || start > view[1]) continue;
+      const row = this.row(lane), from = this.x(start), to = this.x(end);
+      if (!row || to < before + 0.7) continue;
+      const y = row.y + row.height - 2;
+      points.push([Math.max(from, before), y], [to, y]);
+      before = to;
+    }
+    c.lineJoin = "round";
+    for (const [colour, width] of [["--page", 4], ["--path", 2]]) {
+      c.strokeStyle = this.colour(colour).value;
+      c.lineWidth = width;
+      c.beginPath();
+      points.forEach(([x, y], n) => (n ? c.lineTo(x, y) : c.moveTo(x, y)));
+      c.stroke();
+    }
+  }
+
+  box(i) {
+    const { timeline } = this.scene, row = this.row(timeline.lane[i]);
+    return row && { x: this.x(timeline.start[i]), to: this.x(timeline.end[i]), y: row.y, height: row.height };
+  }
+
+  outline(i) {
+    const c = this.context, box = this.box(i);
+    if (!box) return;
+    c.strokeStyle = this.colour("--text").value;
+    c.lineWidth = 2;
+    c.strokeRect(Math.max(box.x, 0) - 1, box.y, Math.max(Math.min(box.to, this.width) - Math.max(box.x, 0), 1) + 2, box.height);
+  }
+
+  // From a launch to its kernel; from the device op that ended a wait to the wait's end.
+  arrow(i) {
+    const { timeline } = this.scene, other = timeline.link[i] - 1;
+    if (other < 0) return;
+    const from = this.box(other), to = this.box(i);
+    if (!from || !to) return;
+    const waited = timeline.start[i] < timeline.end[other] && timeline.start[other] < timeline.end[i];
+    const x0 = waited ? from.to : from.x, x1 = waited ? to.to : to.x, c = this.context;
+    const y0 = from.y + from.height / 2, y1 = to.y + to.height / 2, bend = Math.max(Math.abs(x1 - x0) / 2, 24);
+    for (const [colour, width] of [["--page", 4], ["--text", 1.5]]) {
+      c.strokeStyle = c.fillStyle = this.colour(colour).value;
+      c.lineWidth = width;
+      c.beginPath();
+      c.moveTo(x0, y0);
+      c.bezierCurveTo(x0 + bend, y0, x1 - bend, y1, x1, y1);
+      c.stroke();
+    }
+    c.beginPath();
+    c.moveTo(x1, y1);
+    c.lineTo(x1 - 8, y1 - 4);
+    c.lineTo(x1 - 8, y1 + 4);
+    c.fill();
+  }
+
+  measured() {
+    const { measured } = this.scene, c = this.context;
+    if (!measured) return;
+    const [from, to] = measured.map((ns) => this.x(ns));
+    this.band(measured, "--link", 0.18);
+    c.fillStyle = this.colour("--link").value;
+    c.fillRect(from, 0, 1, this.bottom);
+    c.fillRect(to, 0, 1, this.bottom);
+  }
+}
