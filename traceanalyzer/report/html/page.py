@@ -11,6 +11,7 @@ from traceanalyzer.report.html.frame import framed, page_scripts
 from traceanalyzer.report.html.markup import Markup, tag
 from traceanalyzer.report.html.parts import Page
 from traceanalyzer.report.html.sections import SECTIONS
+from traceanalyzer.report.html.timeline_section import SCRIPTS
 
 if TYPE_CHECKING:
     from traceanalyzer.report.model import Report
@@ -19,8 +20,6 @@ MAX_BYTES = 3_000_000
 """Of the file."""
 ROWS = (300, 100, 30, 10)
 """Rows a table shows; fewer are tried until the file is small enough. The last is taken as it is."""
-SCRIPTS = ("timeline_data.js", "timeline_canvas.js", "timeline.js")
-"""Of the timeline; the page itself needs none."""
 
 
 def render_html(report: Report, details: Details | None = None) -> str:

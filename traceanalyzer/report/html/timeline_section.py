@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from traceanalyzer.report.html.parts import Page
     from traceanalyzer.report.timeline.lanes import Timeline
 
+SCRIPTS = ("timeline_data.js", "timeline_canvas.js", "timeline.js")
+"""What makes them move."""
 NO_TIMELINE = "The recording holds no events of host or device, so there is no timeline."
 KEYS = (
     ("Ctrl and wheel, W, S, + and -", "zoom"),
@@ -37,8 +39,13 @@ def timeline(page: Page) -> Markup:
     if not several:
         return tag("p", NO_TIMELINE)
     first = several[0]
+    return join(tag("p", f"{_what(page, first)}.{_ahead(first)}"), explorer(several))
+
+
+def explorer(several: Sequence[Timeline]) -> Markup:
+    """Timelines to choose from and to explore, with all that their scripts work on."""
+    first = several[0]
     return join(
-        tag("p", f"{_what(page, first)}.{_ahead(first)}"),
         _tools(several),
         _legend(several),
         tag("figure", _place(first), tag("figcaption", id="timeline-shown")),

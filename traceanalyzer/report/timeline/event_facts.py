@@ -33,14 +33,15 @@ def device_facts(m: Measurements, rows: I64) -> list[list[str]]:
 
 
 def host_facts(m: Measurements, nodes: I64) -> list[list[str]]:
-    """Of nodes of the host tree: what is around them, their inputs, and the line of Python they come from."""
-    tree, lines = m.tree, _lines(m, nodes)
-    return [[*_around(m, int(tree.parent[node])), *_inputs(m, node), *lines.get(node, [])] for node in nodes.tolist()]
+    """Of nodes of the host tree: their inputs, and the line of Python they come from."""
+    lines = _lines(m, nodes)
+    return [[*_inputs(m, node), *lines.get(node, [])] for node in nodes.tolist()]
 
 
 def _around(m: Measurements, node: int) -> list[str]:
     """The operators and annotations around a node, innermost last, and the inputs of the innermost."""
-    tree, names, at = m.tree, [], node
+    tree, at = m.tree, node
+    names: list[str] = []
     while at >= 0 and len(names) < MAX_OUTER:
         if not tree.is_call[at]:
             names.append(m.trace.text(int(m.trace.host_ranges.name[tree.row[at]])) or "?")

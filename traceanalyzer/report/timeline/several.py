@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from traceanalyzer.analysis.measure import Measurements
     from traceanalyzer.compile_log import CompileLog
     from traceanalyzer.selection import Measured
-    from traceanalyzer.trace import I64
+    from traceanalyzer.trace import I32, I64
 
 MAX_RANKS = 16
 """Ranks drawn below each other: more lanes than a screen has room for say nothing."""
@@ -76,40 +76,66 @@ def _of_ranks(of: Measured) -> Iterator[Timeline]:
 def joined(parts: Sequence[tuple[str, Timeline, int]], title: str) -> Timeline:
     """Timelines below each other: what their lanes' titles begin with, and the moment (ns) that their times count
     from."""
-    lanes: list[Lane] = []
-    names: list[str] = []
-    details: list[str] = []
-    columns: list[dict[str, I64]] = []
+    whole = _Whole()
     for prefix, one, at in parts:
-        events = one.events
-        columns.append(
-            {
-                "lane": events.lane + len(lanes),
-                "category": events.category,
-                "start": events.start + at,
-                "end": events.end + at,
-                "name": np.where(events.name >= 0, events.name + len(names), -1),
-                "detail": np.where(events.detail >= 0, events.detail + len(details), -1),
-            }
-        )
-        lanes += [Lane(prefix + lane.title, lane.level) for lane in one.lanes]
-        names += one.names
-        details += one.detail
+        whole.add(prefix, one, at)
     first = parts[0][1]
-    shown: dict[str, tuple[int, int]] = {}
-    for _, one, _ in parts:
-        for s in one.shown:
-            before = shown.get(s.what, (0, 0))
-            shown[s.what] = (before[0] + s.shown, before[1] + s.total)
+    window = (min(one.window[0] + at for _, one, at in parts), max(one.window[1] + at for _, one, at in parts))
     return Timeline(
         step=first.step,
         origin_ns=first.origin_ns - parts[0][2],
-        extent=(min(one.window[0] + at for _, one, at in parts), max(one.window[1] + at for _, one, at in parts)),
-        window=(min(one.window[0] + at for _, one, at in parts), max(one.window[1] + at for _, one, at in parts)),
-        lanes=lanes,
-        names=names,
-        detail=details,
-        events=Events.from_columns({name: np.concatenate([c[name] for c in columns]) for name in columns[0]}),
-        shown=[Shown(what, *counts) for what, counts in shown.items()],
+        extent=window,
+        window=window,
+        lanes=whole.lanes,
+        names=whole.names,
+        detail=whole.details,
+        events=Events.from_columns(
+            {f.name: np.concatenate([c[f.name] for c in whole.columns]) for f in fields(Events)}
+        ),
+        shown=[Shown(what, *counts) for what, counts in whole.shown.items()],
         title=title,
+        facts=whole.facts,
+        path=whole.path,
     )
+
+
+class _Whole:
+    """What has been put below each other so far; the codes of what follows count on from it."""
+
+    def __init__(self) -> None:
+        self.lanes: list[Lane] = []
+        self.names: list[str] = []
+        self.details: list[str] = []
+        self.facts: list[list[str]] = []
+        self.columns: list[dict[str, Any]] = []
+        self.path: list[tuple[int, int, int]] = []
+        self.shown: dict[str, tuple[int, int]] = {}
+        self.owned = 0
+
+    def add(self, prefix: str, one: Timeline, at: int) -> None:
+        """Another timeline below."""
+        events = one.events
+
+        def after(codes: I32 | I64, count: int) -> I32 | I64:
+            return np.where(codes >= 0, codes + count, -1)
+
+        changed = {
+            "lane": events.lane + len(self.lanes),
+            "start": events.start + at,
+            "end": events.end + at,
+            "name": after(events.name, len(self.names)),
+            "detail": after(events.detail, len(self.details)),
+            "facts": after(events.facts, len(self.facts)),
+            "own": after(events.own, self.owned),
+            "link": after(events.link, self.owned),
+        }
+        self.columns.append({f.name: changed.get(f.name, getattr(events, f.name)) for f in fields(events)})
+        self.owned += int(max(events.own.max(initial=-1), events.link.max(initial=-1))) + 1
+        self.path += [(start + at, end + at, lane + len(self.lanes)) for start, end, lane in one.path]
+        self.lanes += [Lane(prefix + lane.title, lane.level) for lane in one.lanes]
+        self.names += one.names
+        self.details += one.detail
+        self.facts += one.facts
+        for s in one.shown:
+            before = self.shown.get(s.what, (0, 0))
+            self.shown[s.what] = (before[0] + s.shown, before[1] + s.total)

@@ -174,7 +174,7 @@
     const t = scene.timeline, lines = [];
     scene.measured = [from, to];
     for (const row of scene.rows) {
-      if (row.level > 0 || row.title === "critical path") continue;
+      if (row.level > 0 || row.title.endsWith("critical path")) continue;
       const spent = [...t.spent(row.lane, from, to)].sort((a, b) => b[1] - a[1]);
       if (spent.length) lines.push(`${row.title}: ${spent.map(([sort, ns]) => `${labels[sort]} ${lengthOf(ns)}`).join(", ")}`);
     }

@@ -141,12 +141,16 @@ class Painter {
   // The critical path as one line along the lower edge of the lanes it runs on.
   path() {
     const c = this.context, { timeline, view } = this.scene, points = [];
-    let before = -Infinity;
+    let before = -Infinity, latest = -Infinity;
     for (const [start, end, lane] of timeline.path) {
+      // Of two timelines below each other, the second path begins anew.
+      if (start < latest) { points.push(null); before = -Infinity; }
+      latest = start;
       if (end < view[0] || start > view[1]) continue;
       const row = this.row(lane), from = this.x(start), to = this.x(end);
       if (!row || to < before + 0.7) continue;
       const y = row.y + row.height - 2;
+      if (points[points.length - 1]) points.push([Math.max(from, before), points[points.length - 1][1]]);
       points.push([Math.max(from, before), y], [to, y]);
       before = to;
     }
@@ -155,7 +159,7 @@ class Painter {
       c.strokeStyle = this.colour(colour).value;
       c.lineWidth = width;
       c.beginPath();
-      points.forEach(([x, y], n) => (n ? c.lineTo(x, y) : c.moveTo(x, y)));
+      points.forEach((point, n) => point && (points[n - 1] ? c.lineTo(...point) : c.moveTo(...point)));
       c.stroke();
     }
   }

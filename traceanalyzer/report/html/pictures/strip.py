@@ -27,7 +27,9 @@ def strip(timeline: Timeline) -> tuple[Plot, int]:
     rects = [mark for place, lane in enumerate(shown) for mark in _of_lane(timeline, lane, place)]
     names = [timeline.lanes[lane].title for lane in shown]
     low, high = (moment / NS_PER_MS for moment in timeline.window)
-    keys = list(dict.fromkeys((mark.name, mark.colour) for mark in rects))
+    # A cause has one colour on the path and between the ops, and stands in the legend once.
+    names_of = {mark.colour: mark.name for mark in sorted(rects, key=lambda mark: not mark.name.startswith("path"))}
+    keys = [(name, colour) for colour, name in names_of.items()]
     plot = Plot(rects, Axis("ms since the step's start", range=(low, high)), Axis(names=names), down=True, keys=keys)
     return plot, EDGES_PX + ROW_PX * len(shown)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from traceanalyzer.report.html.pictures.plot import Axis, Mark, Plot
 
-CHARACTER_PX = 6.4
+CHARACTER_PX = 6.9
 """A character of 12 px text, on average."""
 EDGE_PX, RIGHT_PX, BELOW_PX, TITLE_PX = 10, 18, 22, 18
 """Room around the marks: at the top, to the right, for the numbers below, for a title."""
