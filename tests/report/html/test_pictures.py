@@ -17,7 +17,7 @@ from traceanalyzer.report import outline
 from traceanalyzer.report.html.pictures import colours
 from traceanalyzer.report.html.pictures.plot import Axis, Lines, Plot, Rects
 from traceanalyzer.report.html.pictures.scales import Scale, scale_of, ticks
-from traceanalyzer.report.html.pictures.strip import strip
+from traceanalyzer.report.html.pictures.step_strip import strip
 from traceanalyzer.report.html.pictures.summary import budget, picture, predictions
 from traceanalyzer.report.html.pictures.svg import drawn
 from traceanalyzer.report.html.pictures.waterfall import ladder, waterfall

@@ -9,7 +9,7 @@ import numpy as np
 from traceanalyzer.report.format import figure
 from traceanalyzer.report.html.data import colour, first_view, timelines_block
 from traceanalyzer.report.html.markup import Markup, join, tag
-from traceanalyzer.report.html.pictures.strip import strip
+from traceanalyzer.report.html.pictures.step_strip import strip
 from traceanalyzer.report.html.pictures.svg import drawn
 from traceanalyzer.report.timeline.lanes import Category
 

@@ -8,7 +8,7 @@ from traceanalyzer.report import outline
 from traceanalyzer.report.format import figure, measured
 from traceanalyzer.report.html.pictures.plot import Axis, Plot, Rects
 from traceanalyzer.report.html.pictures.standalone import Panel, standalone
-from traceanalyzer.report.html.pictures.strip import strip
+from traceanalyzer.report.html.pictures.step_strip import strip
 from traceanalyzer.report.html.pictures.waterfall import ladder
 
 if TYPE_CHECKING:
