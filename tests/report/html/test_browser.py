@@ -130,6 +130,24 @@ def test_a_table_is_searched(page):
     )
 
 
+def test_how_a_table_is_sorted_and_searched_is_kept_in_the_link(browser, page, sync_page):
+    field = "document.querySelector('[aria-label=\"Search in Operators\"]')"
+    page.evaluate(f"{field}.value = '', {field}.focus()")
+    page.write("aten::")
+    table = "[...document.querySelectorAll('table')].find(table => table.caption.textContent == 'Operators')"
+    page.evaluate(f"{table}.querySelectorAll('.sort')[2].click()")
+    kept = page.evaluate("location.hash")
+    assert "table=Operators" in kept
+    rows = f"[...{table}.querySelectorAll('tbody tr')].filter(row => !row.hidden).map(row => row.cells[2].dataset.v)"
+    shown = page.evaluate(rows)
+    page.evaluate(f"{table}.querySelectorAll('.sort')[0].click()")
+    assert page.evaluate(rows) != shown
+    page.evaluate(f"location.hash = {kept!r}, restore()")
+    assert page.evaluate(rows) == shown
+    page.evaluate(f"{field}.value = '', {field}.dispatchEvent(new Event('input', {{ bubbles: true }}))")
+    page.evaluate("history.replaceState(null, '', '#')")
+
+
 def test_a_definition_is_shown_for_what_has_the_focus(page):
     page.evaluate("[...document.querySelectorAll('#answer .term')].find(e => e.textContent == 'confidence').focus()")
     tip = "document.getElementById('tip')"

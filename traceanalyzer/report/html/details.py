@@ -8,6 +8,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.roofline.op_models import Precision
+from traceanalyzer.report.timeline.distributions import (
+    Box,
+    Lengths,
+    Logged,
+    Queue,
+    StepsOfRank,
+    icicle,
+    kernel_lengths,
+    launch_queue,
+    logged_steps,
+    steps_of_ranks,
+)
 from traceanalyzer.report.timeline.memory_tracks import MemoryTrack, memory_tracks
 from traceanalyzer.report.timeline.several import timelines
 
@@ -42,12 +54,27 @@ class Details:
     """The representative step first."""
     memory: list[MemoryTrack] = field(default_factory=list)
     ceilings: Ceilings | None = None
+    lengths: Lengths | None = None
+    queue: Queue | None = None
+    by_rank: list[StepsOfRank] = field(default_factory=list)
+    logged: list[Logged] = field(default_factory=list)
+    boxes: list[Box] = field(default_factory=list)
+    """Device time of the representative step by who launched it."""
 
     @classmethod
     def of(cls, measured: Measured, logs: Sequence[CompileLog] = ()) -> Details:
         """The details of the rank that the report speaks of; `logs` are of torch.compile."""
         m = measured.critical
-        return cls(timelines(measured, logs), memory_tracks(m.trace.memory_events), _ceilings(m))
+        return cls(
+            timelines(measured, logs),
+            memory_tracks(m.trace.memory_events),
+            _ceilings(m),
+            kernel_lengths(m),
+            launch_queue(m),
+            steps_of_ranks(measured.each),
+            logged_steps(m),
+            icicle(m),
+        )
 
     @property
     def timeline(self) -> Timeline | None:

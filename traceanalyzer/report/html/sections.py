@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from traceanalyzer.report import outline
 from traceanalyzer.report.format import figure
-from traceanalyzer.report.html import places, step_charts, work_charts
+from traceanalyzer.report.html import event_charts, places, step_charts, work_charts
 from traceanalyzer.report.html.finding_section import findings
 from traceanalyzer.report.html.markup import Markup, join, tag
 from traceanalyzer.report.html.parts import link_to
@@ -31,7 +31,8 @@ def _step(page: Page) -> Markup | None:
         if title not in ELSEWHERE
     ]
     return join(
-        page.chart(step_charts.step_budget(page.report)),
+        page.chart(event_charts.logged(page.details) or step_charts.step_budget(page.report)),
+        page.chart(event_charts.step_times(page.report)),
         facts(shown),
         *groups,
         *(page.table(name, folded=True) for name in ("steps", "critical_path", "phases")),
@@ -51,6 +52,8 @@ def _idle(page: Page) -> Markup | None:
     charts = [page.chart(step_charts.idle_causes(report)), page.chart(step_charts.gap_lengths(report))]
     return join(
         tag("div", *charts, class_="pair") if any(charts) else None,
+        page.chart(event_charts.idle_places(report)),
+        page.chart(event_charts.launch_queue(page.details)),
         page.table("gap_histogram", folded=True),
         page.table("gaps", link, folded=True),
         page.table("syncs"),
@@ -61,7 +64,9 @@ def _work(page: Page) -> Markup | None:
     if not any(page.report.tables.get(name) for name in ("kernel_classes", "kernels", "ops", "copies")):
         return None
     return join(
+        page.chart(event_charts.icicle(page.details)),
         page.chart(work_charts.kernel_classes(page.report)),
+        page.chart(event_charts.kernel_lengths(page.report, page.details)),
         page.table("kernel_classes", folded=True),
         page.table("kernels"),
         page.table("ops"),
@@ -86,7 +91,9 @@ def _communication(page: Page) -> Markup | None:
         return None
     return join(
         facts(outline.facts_of(total)) if total is not None else None,
+        page.chart(event_charts.overlap(page.details)),
         page.chart(work_charts.communication(page.report)),
+        page.chart(event_charts.bandwidths(page.report)),
         page.table("collectives"),
         page.table("skew", folded=True),
     )
@@ -107,7 +114,8 @@ def _memory(page: Page) -> Markup | None:
 def _ranks(page: Page) -> Markup | None:
     if not page.report.tables.get("ranks"):
         return None
-    return join(page.chart(step_charts.ranks(page.report)), page.table("ranks"))
+    charts = [page.chart(step_charts.ranks(page.report)), page.chart(event_charts.ranks_by_step(page.details))]
+    return join(*charts, page.table("ranks"))
 
 
 def _recording(page: Page) -> Markup | None:
@@ -132,7 +140,8 @@ def _recording(page: Page) -> Markup | None:
 
 def _definitions(page: Page) -> Markup | None:
     groups = [*outline.definition_groups(page.report), *outline.table_definition_groups(page.report)]
-    return join(*(tag("details", tag("summary", title), definition_list(pairs)) for title, pairs in groups if pairs))
+    lists = [join(tag("h3", title), definition_list(pairs)) for title, pairs in groups if pairs]
+    return tag("details", tag("summary", "All of them (each is shown for a name that has the focus, too)"), *lists)
 
 
 SECTIONS: tuple[tuple[str, str, Callable[[Page], Markup | None]], ...] = (

@@ -86,11 +86,34 @@ function search(input) {
   tabular.querySelector(".found").textContent = words.length ? `${found} of ${all} rows` : `${all} rows`;
 }
 
+// How a table is sorted and searched stands in the page's address, so that a link shows it alike.
+function keep(inside) {
+  const tabular = inside.closest(".tabular"), sorted = tabular.querySelector("th[aria-sort$=ending]");
+  const state = new URLSearchParams({ table: tabular.querySelector("caption").textContent });
+  if (sorted) state.set("sort", `${sorted.cellIndex},${sorted.getAttribute("aria-sort")}`);
+  if (tabular.querySelector(".search")?.value) state.set("find", tabular.querySelector(".search").value);
+  history.replaceState(null, "", "#" + state);
+}
+
+function restore() {
+  const state = new URLSearchParams(location.hash.slice(1));
+  const table = state.has("table") && Array.from(document.querySelectorAll(".tabular table")).find((one) => one.caption.textContent === state.get("table"));
+  if (!table) return;
+  const [column, direction] = (state.get("sort") || "").split(","), head = table.tHead.rows[0].cells[Number(column)];
+  const button = direction && head?.querySelector(".sort"), input = table.closest(".tabular").querySelector(".search");
+  for (let i = 0; button && i < 2 && head.getAttribute("aria-sort") !== direction; i++) sortBy(button);
+  if (input && state.has("find")) { input.value = state.get("find"); search(input); }
+  for (let e = table; e; e = e.parentElement) if (e.tagName === "DETAILS") e.open = true;
+  table.scrollIntoView();
+}
+
 document.addEventListener("click", (event) => {
   const button = event.target.closest(".sort");
-  if (button) sortBy(button);
+  if (button) { sortBy(button); keep(button); }
 });
-document.addEventListener("input", (event) => event.target.classList.contains("search") && search(event.target));
+document.addEventListener("input", (event) => {
+  if (event.target.classList.contains("search")) { search(event.target); keep(event.target); }
+});
 
 // A link into a folded part opens it.
 function unfold() {
@@ -99,6 +122,7 @@ function unfold() {
 }
 window.addEventListener("hashchange", unfold);
 unfold();
+restore();
 
 // Paper is light, and has no folds where the answer and its evidence stand.
 let unfolded = [];

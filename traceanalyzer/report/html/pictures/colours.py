@@ -10,6 +10,8 @@ from traceanalyzer.report.timeline.lanes import Category
 
 OTHERWISE = {Category.WAIT: "idle-sync", Category.PATH_WAIT: "idle-sync"}
 """Categories whose colour is not named after themselves; what is not idle on the path is coloured as if it were."""
+LIGHT = 140
+"""Luma from which a colour asks for dark text."""
 _DEFINED = re.compile(r"--([\w-]+): (#[0-9a-f]{6})")
 
 
@@ -29,6 +31,12 @@ def light() -> dict[str, str]:
 def dark() -> dict[str, str]:
     """The values on dark pages, by name."""
     return _values()[1]
+
+
+def on(name: str) -> str:
+    """The colour of text that can be read on a colour."""
+    red, green, blue = (int(light()[name][i : i + 2], 16) for i in (1, 3, 5))
+    return "#14171c" if 0.299 * red + 0.587 * green + 0.114 * blue > LIGHT else "#ffffff"
 
 
 def _values() -> tuple[dict[str, str], dict[str, str]]:

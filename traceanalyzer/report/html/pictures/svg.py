@@ -10,6 +10,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING, assert_never
 
 from traceanalyzer.report.html.markup import Markup, join, tag
+from traceanalyzer.report.html.pictures.colours import on
 from traceanalyzer.report.html.pictures.plot import Dots, Lines, Rects, Words
 from traceanalyzer.report.html.pictures.scales import Scale, scale_of, ticks
 
@@ -135,7 +136,7 @@ def _rects(area: _Area, mark: Rects) -> Iterator[Markup]:
         room = int(((right - left) * USUAL_PX - 4) / CHARACTER_PX)
         if text and (right - left) * USUAL_PX >= LEAST_PX:
             shown = text if len(text) <= room else text[: room - 1] + "…"
-            words = tag("text", shown, x=4, y=(low - high) / 2 + 4, class_="inside")
+            words = tag("text", shown, x=4, y=(low - high) / 2 + 4, style=f"fill:{on(colour or mark.colour)}")
             # A box of its own cuts what a narrow page has no room for.
             yield tag(
                 "svg", words, x=f"{100 * left:.5g}%", width=f"{100 * (right - left):.4g}%", y=high,
