@@ -73,7 +73,8 @@ def compare(
         from traceanalyzer.report.privacy.redact import redact_with
 
         both: list[Any] = [after, steps]
-        before, (after, steps) = redact_with(before, both, hidden_names)
+        before, cleaned = redact_with(before, both, hidden_names)
+        after, steps = cleaned
         names = ("A", "B")
     emit(ComparisonPage(compare_reports(before, after, names), steps), output)
 

@@ -42,7 +42,7 @@ def _predictions(report: Report) -> Chart | None:
         return None
     caption = (
         "The step after each recommended change alone, and its 90 % range; gains of several do not add up "
-        "(`traceanalyzer whatif` predicts combinations)."
+        "(traceanalyzer whatif predicts combinations)."
     )
     return Chart("ladder", "What each change alone would bring", caption, *made)
 

@@ -39,8 +39,8 @@ def timeline(page: Page) -> Markup:
     if not several:
         return tag("p", NO_TIMELINE)
     first = several[0]
-    perfetto = " `traceanalyzer open` shows the whole recording with these findings in Perfetto."
-    return join(tag("p", f"{_what(page, first)}.{_ahead(first)}{perfetto}"), explorer(several))
+    elsewhere = (tag("code", "traceanalyzer open"), " shows the whole recording with these findings in Perfetto.")
+    return join(tag("p", f"{_what(page, first)}.{_ahead(first)} ", *elsewhere), explorer(several))
 
 
 def explorer(several: Sequence[Timeline]) -> Markup:
