@@ -58,8 +58,9 @@ def test_overlap_is_the_communication_of_the_step_hidden_and_exposed():
 def test_places_of_idle_time_are_those_with_the_most_of_it():
     report, _ = report_and_details(SAMPLES / "sync_bound_stacks")
     (bars,) = rects(event_charts.idle_places(report))
-    most = sorted((p.ms for p in report.step_parts if p.part == "idle" and p.op), reverse=True)
-    assert bars.x1 == pytest.approx(most[: len(bars.x1)])
+    rows = report.tables["gap_places"]
+    assert bars.x1 == pytest.approx([row.idle_ms for row in rows[: len(bars.x1)]])
+    assert list(bars.colours) == [f"idle-{row.cause}" for row in rows[: len(bars.x1)]]
 
 
 def test_the_cost_of_a_launch_is_a_line_among_the_kernels():

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, intersect, subtract, union
-from traceanalyzer.report.format import figure, number
+from traceanalyzer.report.format import figure, measured, number
 from traceanalyzer.report.html.charts import Chart, Series, height_of, name_of, stacked
 from traceanalyzer.report.html.charts import rows as rows_of
+from traceanalyzer.report.html.pictures.colours import light
 from traceanalyzer.report.html.pictures.plot import Axis, Dots, Lines, Plot, Rects, Words
 from traceanalyzer.report.timeline.lanes import Category
 
@@ -31,21 +32,25 @@ MAX_BOXES = 300
 
 
 def idle_places(report: Report) -> Chart | None:
-    """Idle time by the operator that ended it or waited."""
-    parts = [p for p in report.step_parts if p.part == "idle" and p.op and p.ms > 0]
-    shown = sorted(parts, key=lambda p: -p.ms)[:PLACES]
-    if len(shown) < 2:
+    """Idle time by the call that waited, or the operator whose launch ended it."""
+    rows = [row for row in report.tables.get("gap_places", []) if measured(row.idle_ms)][:PLACES]
+    if len(rows) < 2:
         return None
-    names = [f"{p.op}" + (f" ({p.kernel})" if p.kernel else "") for p in shown]
-    said = [
-        f"{n}: {figure(p.ms, 'ms')} of {p.cls}, {number(p.calls)} gaps a step"
-        for n, p in zip(names, shown, strict=True)
-    ]
-    ends = [f"{figure(p.ms, 'ms')}, {number(p.calls)} gaps" for p in shown]
-    colours = [f"idle-{p.cls}" for p in shown]
-    plot = rows_of(names, [Series("", "idle", [p.ms for p in shown], said)], "ms a step", ends, colours=colours)
-    caption = "Idle time of a mean steady step by the operator whose work ended it, or that waited; coloured by cause."
-    return Chart("places", "Idle time by place", caption, plot, height_of(len(shown)))
+    names = [_place(row) for row in rows]
+    ends = [f"{figure(row.idle_ms, 'ms')}, {number(row.gaps)} gaps" for row in rows]
+    said = [f"{name}: {row.cause}, {end} a step" for name, row, end in zip(names, rows, ends, strict=True)]
+    colours = [f"idle-{row.cause}" if f"idle-{row.cause}" in light() else "idle-other" for row in rows]
+    plot = rows_of(names, [Series("", "idle", [row.idle_ms for row in rows], said)], "ms a step", ends, colours=colours)
+    caption = (
+        "Idle time of a mean steady step by the call that waited, or the operator that ended it; coloured by cause."
+    )
+    return Chart("places", "Idle time by place", caption, plot, height_of(len(rows)))
+
+
+def _place(row: Any) -> str:
+    """The line of the program where it is known, else what is around the place."""
+    where = row.python or row.within
+    return f"{row.name} in {where}" if where and where != row.name else str(row.name)
 
 
 def kernel_lengths(report: Report, details: Details) -> Chart | None:

@@ -54,6 +54,7 @@ def _idle(page: Page) -> Markup | None:
         tag("div", *charts, class_="pair") if any(charts) else None,
         page.chart(event_charts.idle_places(report)),
         page.chart(event_charts.launch_queue(page.details)),
+        page.table("gap_places", folded=True),
         page.table("gap_histogram", folded=True),
         page.table("gaps", link, folded=True),
         page.table("syncs"),
