@@ -1,7 +1,7 @@
 """How many frames a second the page's timeline draws, in headless Chromium: `python -m benchmarks.timeline_frames`.
 
 A made-up step of 100,000 events on 20 lanes (a seventh of them longer than a pixel of the whole), all in view at first,
-then zoomed and moved at every frame. Ends with status 1 below 60 frames a second.
+then zoomed and moved at every frame. Ends with status 1 below 60 frames a second, or what the page gets at rest.
 """
 
 from __future__ import annotations
@@ -18,7 +18,14 @@ from traceanalyzer.report.html import Details, data, render_html
 from traceanalyzer.report.html import page as module
 from traceanalyzer.report.timeline.lanes import Category, Events, Lane, Timeline
 
-EVENTS, LANES, FRAMES, LEAST_FPS = 100_000, 20, 240, 60
+EVENTS, LANES, FRAMES, MOST_FPS = 100_000, 20, 240, 60
+LEAST_SHARE = 0.95
+"""Of the frames that the same page gets at rest: on a busy machine even those are fewer."""
+IDLE = f"""(async () => {{
+    const begun = performance.now();
+    for (let i = 0; i < {FRAMES}; i++) await new Promise(requestAnimationFrame);
+    return {FRAMES} / ((performance.now() - begun) / 1e3);
+}})()"""
 MOVING = f"""(async () => {{
     const plot = document.getElementById("timeline-plot"), keys = ["-", "d", "a", "+", "w", "d", "s", "a"], paints = [];
     plot.scrollIntoView();
@@ -62,11 +69,12 @@ def main() -> None:
         file.write_text(render_html(full(), Details([crowded()])), encoding="utf-8")
         page = browser.open(file)
         seen = page.evaluate(MOVING)
+        idle = page.evaluate(IDLE)
     print(
         f"{EVENTS:,} events: {seen['fps']:.0f} frames/s, drawn in {seen['median']:.1f} ms (median), "
-        f"{seen['worst']:.1f} ms (worst of {FRAMES})"
+        f"{seen['worst']:.1f} ms (worst of {FRAMES}); the page at rest: {idle:.0f} frames/s"
     )
-    sys.exit(0 if seen["fps"] >= LEAST_FPS * 0.98 else 1)
+    sys.exit(0 if seen["fps"] >= LEAST_SHARE * min(idle, MOST_FPS) else 1)
 
 
 if __name__ == "__main__":

@@ -165,11 +165,11 @@ def icicle(details: Details) -> Chart | None:
     marks = Rects(
         "", "operator", [b.begin_ms for b in boxes], [b.end_ms for b in boxes], [b.level + 0.03 for b in boxes],
         [b.level + 0.97 for b in boxes], said, [name_of(b.name) for b in boxes],
-        ["compute" if b.kernel else "annotation" if not b.level else "operator" for b in boxes],
+        ["compute" if b.kernel else "operator" for b in boxes],
     )  # fmt: skip
     caption = (
-        "Device time of the timeline's step, by phase, operators from the outside in, and kernel (dark). What is below "
-        "0.4 % is left out."
+        "Device time of the timeline's step, by phases and operators from the outside in, and kernels (dark). What is "
+        "below 0.4 % is left out."
     )
     plot = Plot([marks], Axis("ms", range=(0.0, total)), Axis(range=(0.0, levels), hidden=True), down=True, keys=[])
     return Chart("icicle", "Who launched the GPU's work", caption, plot, EDGES_PX + ROW_PX * levels)

@@ -25,6 +25,8 @@ MAX_POINTS = 500
 MAX_RANKS, MAX_STEPS = 32, 60
 DEEPEST = 5
 """Levels of operators and annotations of which the widest kernels' launches are shown."""
+MAX_OPS = 20_000
+"""Longest device ops that are counted: a recording without steps is one step of millions."""
 LEAST_SHARE = 0.004
 """Of a step's device time: less is no wider than a line."""
 MAX_NAME = 100
@@ -138,10 +140,18 @@ def icicle(m: Measurements) -> list[Box]:
     ops, steps, step = m.trace.device_ops, m.steps, representative(m.steps)
     inside = (ops.start >= steps.start[step]) & (ops.start < steps.end[step])
     rows = np.flatnonzero(inside & (m.launch_node >= 0))
-    root: _Branch = _Branch({}, 0)
+    rows = rows[np.argsort(ops.start[rows] - ops.end[rows], kind="stable")[:MAX_OPS]]
+    root = _Branch({}, 0)
+    paths: dict[int, list[str]] = {}
     for row in rows.tolist():
-        path = [*_path(m, int(m.launch_node[row])), short_name(m.trace.text(int(ops.name[row])) or "?")]
-        root.add(path, int(ops.end[row] - ops.start[row]))
+        around = (
+            int(m.tree.parent[m.launch_node[row]]) if m.tree.is_call[m.launch_node[row]] else int(m.launch_node[row])
+        )
+        if around not in paths:
+            paths[around] = _path(m, around)
+        root.add(
+            [*paths[around], short_name(m.trace.text(int(ops.name[row])) or "?")], int(ops.end[row] - ops.start[row])
+        )
     boxes: list[Box] = []
     root.boxes(boxes, 0, 0.0, root.ns * LEAST_SHARE)
     return boxes

@@ -16,7 +16,7 @@
     marked: null, measured: null, pinned: -1, hovered: -1, found: -1,
     colourOf: Object.fromEntries(boxes.map((box) => [box.dataset.category, box.dataset.colour])),
   };
-  let asked = false, settled = 0;
+  let asked = false, settled = 0, moved = "";
   window.shownTimeline = scene;
 
   // Drawing, at most once a frame.
@@ -33,7 +33,18 @@
     plot.dataset.painted = performance.now() - began;
     plot.dataset.drawn = "yes";
     clearTimeout(settled);
-    settled = setTimeout(list, SETTLED_MS);
+    settled = setTimeout(stands, SETTLED_MS);
+  }
+
+  function stands() {
+    if (moved) status.textContent = moved;
+    moved = "";
+    list();
+  }
+
+  function say(words) {
+    moved = "";
+    status.textContent = words;
   }
 
   function element(name, words, properties) {
@@ -75,7 +86,8 @@
     const length = Math.min(Math.max(to - from, MIN_RANGE_NS), high - low);
     const start = Math.min(Math.max((from + to - length) / 2, low), high - length);
     scene.view = [start, start + length];
-    status.textContent = `In view: ${inMs(scene.view[0])} to ${inMs(scene.view[1])} ms.`;
+    // Said once the view stands still: not sixty times a second.
+    moved = `In view: ${inMs(scene.view[0])} to ${inMs(scene.view[1])} ms.`;
     draw();
   }
 
@@ -95,7 +107,7 @@
     const margin = Math.max(to - from, MIN_RANGE_NS);
     scene.marked = [from, to];
     show(from - margin, to + margin);
-    status.textContent = `Marked: ${inMs(from)} to ${inMs(to)} ms (${lengthOf(to - from)}).`;
+    say(`Marked: ${inMs(from)} to ${inMs(to)} ms (${lengthOf(to - from)}).`);
   }
 
   // Pinning an event, and what is known of it.
@@ -113,7 +125,7 @@
     const facts = element("ul", "");
     facts.append(...lines.filter(Boolean).map((words) => element("li", words)));
     pinned.replaceChildren(element("p", describe(i), { className: "name" }), facts, ...links(i), closing(() => pin(-1)));
-    status.textContent = `Pinned: ${describe(i)}.`;
+    say(`Pinned: ${describe(i)}.`);
     draw();
   }
 
@@ -185,7 +197,7 @@
     scene.pinned = -1;
     pinned.hidden = false;
     pinned.replaceChildren(element("p", `${lengthOf(to - from)} measured, from ${inMs(from)} to ${inMs(to)} ms`, { className: "name" }), facts, near, closing(letGo));
-    status.textContent = `Measured: ${lengthOf(to - from)}, from ${inMs(from)} to ${inMs(to)} ms.`;
+    say(`Measured: ${lengthOf(to - from)}, from ${inMs(from)} to ${inMs(to)} ms.`);
     draw();
   }
 
@@ -208,10 +220,10 @@
       scene.found = i;
       mark(t.start[i], t.end[i]);
       pin(i);
-      status.textContent = `${describe(i)}.`;
+      say(`${describe(i)}.`);
       return;
     }
-    status.textContent = words ? `No event in the timeline is named "${words}".` : "Type a part of a name to find.";
+    say(words ? `No event in the timeline is named "${words}".` : "Type a part of a name to find.");
   }
 
   const MOVES = {
@@ -281,7 +293,7 @@
     Object.assign(scene, { timeline: timelines[number], view: timelines[number].first.slice(), found: -1, marked: null, measured: null, hovered: -1 });
     pin(-1);
     arrange();
-    status.textContent = `Shown: ${scene.timeline.title}.`;
+    say(`Shown: ${scene.timeline.title}.`);
   }
 
   function goToAddress() {

@@ -1,8 +1,8 @@
-// Draws a timeline on a canvas. What falls into one pixel is found by bisection and drawn once, so that a frame costs
-// as much as the screen has pixels, however many events there are.
+// Draws a timeline on a canvas. Events narrower than three pixels are pixels of an image, only wider ones are shapes: a frame
+// costs as much as the screen has room for, and a look at each event in view.
 "use strict";
 
-const ROW_PX = 19, FOLDED_PX = 7, AXIS_PX = 24, LABEL_PX = 26, CHARACTER_PX = 6.1, PAD_PX = 4;
+const ROW_PX = 19, FOLDED_PX = 7, AXIS_PX = 24, LABEL_PX = 26, CHARACTER_PX = 6.1, NARROW_PX = 3, PAD_PX = 4;
 
 // The rows of a timeline from the top: lanes of a folded title shrink to their first, hidden ones are left out.
 function rowsOf(timeline, folded, hidden) {
@@ -23,6 +23,7 @@ class Painter {
     this.canvas = canvas;
     this.context = canvas.getContext("2d");
     this.colours = new Map();
+    this.image = document.createElement("canvas");
   }
 
   // Colours of the page as it is now: light or dark.
@@ -34,7 +35,9 @@ class Painter {
     if (!this.colours.has(name)) {
       const value = getComputedStyle(document.documentElement).getPropertyValue(name).trim();
       const [r, g, b] = [1, 3, 5].map((i) => parseInt(value.slice(i, i + 2), 16));
-      this.colours.set(name, { value, on: 0.299 * r + 0.587 * g + 0.114 * b > 140 ? "#14171c" : "#ffffff" });
+      // As an image has it in memory: red first, opaque.
+      const pixel = ((255 << 24) | (b << 16) | (g << 8) | r) >>> 0;
+      this.colours.set(name, { value, pixel, on: 0.299 * r + 0.587 * g + 0.114 * b > 140 ? "#14171c" : "#ffffff" });
     }
     return this.colours.get(name);
   }
@@ -52,7 +55,7 @@ class Painter {
     c.font = "11px system-ui, sans-serif";
     c.textBaseline = "middle";
     this.background();
-    for (const row of scene.rows) this.lane(row);
+    this.lanes();
     if (scene.showPath) this.path();
     for (const i of [scene.hovered, scene.pinned]) if (i >= 0) this.arrow(i);
     if (scene.pinned >= 0) this.outline(scene.pinned);
@@ -92,40 +95,41 @@ class Painter {
     for (const row of rows) if (row.level === 0 && row.y) c.fillRect(0, row.y - 1, this.width, 1);
   }
 
-  lane(row) {
-    const { timeline, view, hidden } = this.scene, c = this.context, stop = timeline.from[row.lane + 1];
-    const narrow = 1 / this.perNs;
-    let run = null;
-    const flush = () => {
-      if (!run) return;
-      c.fillStyle = this.colour(run.colour).value;
-      c.fillRect(run.x, row.y, run.width, row.height);
-      run = null;
-    };
-    for (let i = timeline.firstAfter(row.lane, view[0]); i < stop && timeline.start[i] < view[1];) {
-      const category = timeline.category[i];
-      if (hidden.has(category)) { i++; continue; }
-      const colour = this.scene.colourOf[category], length = timeline.end[i] - timeline.start[i];
-      if (length < narrow) {
-        const cell = Math.max(Math.floor(this.x(timeline.start[i])), 0);
-        if (run && run.colour === colour && run.x + run.width >= cell) run.width = cell + 1 - run.x;
-        else { flush(); run = { x: cell, width: 1, colour }; }
-        const next = lowerBound(timeline.start, view[0] + (cell + 1) * narrow, i + 1, stop);
-        // A long event may begin in the same pixel: it is drawn all the same.
-        let j = i + 1;
-        if (next - j < 64) while (j < next && timeline.end[j] - timeline.start[j] < narrow) j++;
-        else j = next;
-        i = j;
-        continue;
-      }
-      flush();
-      const x = Math.max(this.x(timeline.start[i]), -1), to = Math.min(this.x(timeline.end[i]), this.width + 1);
-      c.fillStyle = this.colour(colour).value;
-      c.fillRect(x, row.y, Math.max(to - x - (to - x > 3 ? 0.5 : 0), 1), row.height);
-      if (!row.thin && to - x > LABEL_PX) this.label(i, x, row.y, to - x, colour);
-      i++;
+  // Narrow events are written into an image of one line a row, which is stretched over the rows: their
+  // number then costs nothing. Wider ones are drawn on top.
+  lanes() {
+    const { rows } = this.scene, c = this.context, across = Math.ceil(this.width);
+    if (!rows.length) return;
+    this.image.width = across;
+    this.image.height = rows.length;
+    const flat = this.image.getContext("2d"), cells = flat.createImageData(across, rows.length);
+    const pixels = new Uint32Array(cells.data.buffer), wide = rows.map((row, n) => this.cells(row, pixels.subarray(n * across, (n + 1) * across)));
+    flat.putImageData(cells, 0, 0);
+    c.imageSmoothingEnabled = false;
+    rows.forEach((row, n) => c.drawImage(this.image, 0, n, across, 1, 0, row.y, across, row.height));
+    rows.forEach((row, n) => wide[n].forEach((i) => this.bar(row, i)));
+  }
+
+  // Fills the pixels of a row's narrow events, and gives its wide ones. The loop that every frame spends its time in.
+  cells(row, pixels) {
+    const { view, hidden, colourOf } = this.scene, { start, end, category, from } = this.scene.timeline, { perNs } = this;
+    const narrow = NARROW_PX / perNs, wide = [], stop = from[row.lane + 1], low = view[0], some = hidden.size > 0;
+    const pixelOf = Object.fromEntries(Object.entries(colourOf).map(([sort, name]) => [sort, this.colour(name).pixel]));
+    for (let i = this.scene.timeline.firstAfter(row.lane, low); i < stop && start[i] < view[1]; i++) {
+      if (some && hidden.has(category[i])) continue;
+      if (end[i] - start[i] >= narrow) { wide.push(i); continue; }
+      const first = Math.max(Math.floor((start[i] - low) * perNs), 0), last = Math.max(Math.round((end[i] - low) * perNs), first + 1);
+      for (let cell = first; cell < last; cell++) if (!pixels[cell]) pixels[cell] = pixelOf[category[i]];
     }
-    flush();
+    return wide;
+  }
+
+  bar(row, i) {
+    const c = this.context, colour = this.scene.colourOf[this.scene.timeline.category[i]];
+    const x = Math.max(this.x(this.scene.timeline.start[i]), -1), to = Math.min(this.x(this.scene.timeline.end[i]), this.width + 1);
+    c.fillStyle = this.colour(colour).value;
+    c.fillRect(x, row.y, Math.max(to - x - (to - x > 3 ? 0.5 : 0), 1), row.height);
+    if (!row.thin && to - x > LABEL_PX) this.label(i, x, row.y, to - x, colour);
   }
 
   label(i, x, y, width, colour) {

@@ -4,7 +4,7 @@
 class Timeline {
   constructor(raw) {
     const count = raw.start.length;
-    Object.assign(this, raw, { start: new Float64Array(count), end: new Float64Array(count) });
+    Object.assign(this, raw, { start: new Float64Array(count), end: new Float64Array(count), category: Uint8Array.from(raw.category) });
     this.lane = new Uint16Array(count);
     // Per lane: its first event, and the one after its last.
     this.from = [];
