@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import http.client
+import json
 import threading
 import time
 
 import pytest
+from click.testing import CliRunner
 
+from tests.recorded import ROOT
+from traceanalyzer.cli import cli
 from traceanalyzer.errors import TraceAnalyzerError
 from traceanalyzer.perfetto.serve import HOST, VIEWER, OneFile
 
@@ -81,3 +85,20 @@ def test_the_link_names_the_file_at_the_address_that_the_viewer_reads_from(serve
 def test_a_port_that_is_taken_is_said_so(server):
     with pytest.raises(TraceAnalyzerError, match="is taken"):
         OneFile(server.file, server.server_port)
+
+
+@pytest.mark.parametrize("sample", ["sync_bound", "nsys_sync_bound"])
+def test_the_command_serves_the_recording_with_its_findings(sample, monkeypatch):
+    seen = {}
+
+    def fetched(server):
+        seen["events"] = json.loads(server.file.read_bytes())["traceEvents"]
+
+    monkeypatch.setattr(OneFile, "until_fetched", fetched)
+    monkeypatch.setattr(OneFile.__init__, "__defaults__", (0,))
+    result = CliRunner().invoke(cli, ["open", str(ROOT / "sample_traces" / sample)])
+    assert result.exit_code == 0, result.output
+    assert f"{VIEWER}/#!/?url=http://127.0.0.1:" in result.output
+    names = {event["args"]["name"] for event in seen["events"] if event.get("name") == "thread_name"}
+    assert "critical path" in names
+    assert any("name" in event and "gemm" in str(event["name"]) for event in seen["events"])

@@ -39,15 +39,13 @@ def open_(paths: tuple[str, ...], selection: Selection, knowledge: Knowledge) ->
     from traceanalyzer.perfetto.serve import OneFile
 
     _, run = opened("json", None, ("json",), paths)
-    with tempfile.TemporaryDirectory(prefix="traceanalyzer-") as folder:
-        file = Path(folder) / "trace.json"
+    with tempfile.TemporaryDirectory(prefix="traceanalyzer-") as folder, OneFile(Path(folder) / "trace.json") as server:
         with working("Analyzing"):
             made = build_overlay(run, selection, knowledge)
             del run
-            write_pieces(merged_pieces(made) if made.opens_in_viewer else overlay_pieces(made), file)
-        with OneFile(file) as server:
-            click.echo(f"Open in a browser (ends when it has been read, or on Ctrl-C):\n{server.link}")
-            server.until_fetched()
+            write_pieces(merged_pieces(made) if made.opens_in_viewer else overlay_pieces(made), server.file)
+        click.echo(f"Open in a browser (ends when it has been read, or on Ctrl-C):\n{server.link}")
+        server.until_fetched()
 
 
 open = open_  # noqa: A001 - the command's name

@@ -16,6 +16,7 @@ from traceanalyzer.report.html import Details, frame, render_html
 from traceanalyzer.report.html import page as module
 from traceanalyzer.report.html.frame import POLICY
 from traceanalyzer.report.privacy.redact import redact_with
+from traceanalyzer.report.timeline.distributions import Box
 from traceanalyzer.report.timeline.lanes import Lane
 
 
@@ -134,7 +135,9 @@ def test_nothing_hidden_is_left_on_the_page(monkeypatch):
     monkeypatch.setattr(frame, "asset", lambda name: module.Markup("/* as it is */"))
     where = [OWN_KERNEL, "SecretModel", "at /home/alice/projects/train.py(118): step"]
     hidden = dataclasses.replace(timeline(names=where, detail=where), lanes=[Lane("thread 4242 alice@gpu-node-07")])
-    report, details = redact_with(secret(), Details([hidden]), PATTERNS)
+    hidden = dataclasses.replace(hidden, facts=[["in SecretModel", where[2]]], title="alice")
+    boxes = [Box(name, level, 0.0, 1.0, level == 2) for level, name in enumerate(("SecretModel", where[2], OWN_KERNEL))]
+    report, details = redact_with(secret(), Details([hidden], boxes=boxes), PATTERNS)
     assert details.timeline.names[0] == report.tables["kernels"][0].name == "kernel-1"
     text = render_html(report, details).lower()
     assert [s for s in SECRETS if s.lower() in text and s != "4242"] == []
