@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from traceanalyzer.report import outline
-from traceanalyzer.report.format import figure
+from traceanalyzer.report.format import NOT_AVAILABLE, figure
 from traceanalyzer.report.html import event_charts, places, step_charts, work_charts
 from traceanalyzer.report.html.finding_section import findings
 from traceanalyzer.report.html.markup import Markup, join, tag
 from traceanalyzer.report.html.parts import link_to
-from traceanalyzer.report.html.tables import definition_list, facts, plain_table, table
+from traceanalyzer.report.html.tables import definition_list, facts, plain_table, table, term
 from traceanalyzer.report.html.timeline_section import timeline
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from traceanalyzer.report.html.parts import Page
+    from traceanalyzer.report.model import Input
 
 MAX_NOTES = 100
 """Notes that are shown: a run of a thousand ranks may have one for each."""
@@ -24,7 +26,9 @@ MAX_NOTES = 100
 
 def _step(page: Page) -> Markup | None:
     time = page.report.metrics.step_time_ms
-    shown = [*(outline.facts_of(time) if time is not None else []), *outline.step_figures(page.report)]
+    figures = [*(outline.facts_of(time) if time is not None else []), *outline.step_figures(page.report)]
+    shown = [fact for fact in figures if not fact.value.startswith(NOT_AVAILABLE)]
+    unknown = [term(fact.label, fact.definition) for fact in figures if fact.value.startswith(NOT_AVAILABLE)]
     groups = [
         tag("details", tag("summary", title), facts(figures))
         for title, figures in outline.step_groups(page.report)
@@ -34,6 +38,9 @@ def _step(page: Page) -> Markup | None:
         page.chart(event_charts.logged(page.details) or step_charts.step_budget(page.report)),
         page.chart(event_charts.step_times(page.report)),
         facts(shown),
+        tag("p", "Not known from this recording: ", Markup(", ".join(unknown)), ".", class_="quiet")
+        if unknown
+        else None,
         *groups,
         *(page.table(name, folded=True) for name in ("steps", "critical_path", "phases")),
     )
@@ -122,8 +129,7 @@ def _ranks(page: Page) -> Markup | None:
 def _recording(page: Page) -> Markup | None:
     report = page.report
     inputs = [
-        (i.path, i.kind, "-" if i.rank is None else str(i.rank), ", ".join(d.name or f"GPU {d.id}" for d in i.devices),
-         outline.damage(i))
+        (i.path, i.kind, "-" if i.rank is None else str(i.rank), _gpus(i), outline.damage(i))
         for i in report.inputs[: page.rows]
     ]  # fmt: skip
     heads = ["Recording", "Kind", "Rank", "GPUs", "What was read"]
@@ -137,6 +143,12 @@ def _recording(page: Page) -> Markup | None:
         table("Devices, over the whole recording", report.devices, limit=page.rows) if report.devices else None,
         *(page.table(name, folded=True) for name in report.tables if name not in page.shown),
     )
+
+
+def _gpus(item: Input) -> str:
+    """The GPUs of a recording, alike ones counted."""
+    counted = Counter(d.name or f"GPU {d.id}" for d in item.devices)
+    return ", ".join(f"{count} x {name}" if count > 1 else name for name, count in counted.items())
 
 
 def _definitions(page: Page) -> Markup | None:
