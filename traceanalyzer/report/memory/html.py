@@ -1,29 +1,41 @@
-"""The memory report as one HTML file that opens anywhere: the sections of the other forms, and the curve over time."""
+"""The memory report as one HTML file that opens anywhere: the sections of the other forms, and the curve over time,
+of all of it and near its peak."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from traceanalyzer import __version__
-from traceanalyzer.report.html.charts import Chart
+from traceanalyzer.report.format import figure
+from traceanalyzer.report.html.charts import Chart, name_of
 from traceanalyzer.report.html.frame import chart_place, framed, page_scripts
 from traceanalyzer.report.html.markup import Markup, join, tag
-from traceanalyzer.report.html.pictures.plot import Axis, Lines, Plot
+from traceanalyzer.report.html.pictures.plot import Axis, Dots, Lines, Plot
 from traceanalyzer.report.html.tables import table
 from traceanalyzer.report.memory.document import sections_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from traceanalyzer.analysis.memory.consumers import Consumer
     from traceanalyzer.analysis.memory.measure import MemoryOfDevice
     from traceanalyzer.report.memory.document import Section
     from traceanalyzer.report.memory.model import MemoryReport
 
 ROWS = 100
 GIGA = 1e9
+AROUND = 120
+"""Points of the curve on each side of the peak that are shown near it: a few steps."""
+PALETTE = (
+    "compute", "idle-launch", "copy", "communication", "idle-input", "idle-sync", "idle-host", "idle-communication",
+    "idle-profiler",
+)  # fmt: skip
+"""Colours that everyone tells apart, in the order in which areas are stacked."""
 
 
 def render_html(report: MemoryReport) -> str:
     """The report as a self-contained HTML document."""
-    charts = [chart for device in report.memory if (chart := _curve(device)) is not None]
+    charts = [chart for device in report.memory for chart in _curves(device)]
     sections = sections_of(report)
     links = [tag("a", section.title, href=f"#s{i}") for i, section in enumerate(sections)]
     drawn = [_section(section, i, charts if i == 0 else []) for i, section in enumerate(sections)]
@@ -56,15 +68,55 @@ def _section(section: Section, number: int, charts: list[Chart]) -> Markup:
     )
 
 
-def _curve(device: MemoryOfDevice) -> Chart | None:
-    """Allocated and reserved over time, each point the highest of its stretch."""
+def _curves(device: MemoryOfDevice) -> Iterator[Chart]:
+    """Memory over time by category, and near the peak by category and by line of the program."""
     if not device.curve:
-        return None
-    seconds = [at for at, _, _ in device.curve]
-    lines = [
-        Lines(name, colour, seconds, [values[column] / GIGA for values in device.curve], steps=True)
-        for column, name, colour in ((1, "allocated", "compute"), (2, "reserved", "idle-other"))
-    ]
-    caption = f"Memory of GPU {device.device} over the recorded history of {device.events:,} events."
-    plot = Plot(lines, Axis("s since the first event"), Axis("GB"))
-    return Chart(f"memory-{device.device}", "Memory over time", caption, plot)
+        return
+    highest = max(range(len(device.curve)), key=lambda i: device.curve[i][1])
+    near = _near([at for at, _, _ in device.curve], highest)
+    yield _curve(device, "category", "by category", slice(0, len(device.curve)), highest)
+    for kind, title in (("category", "by category"), ("line", "by line of the program")):
+        if any(one.kind == kind for one in device.consumers):
+            yield _curve(device, kind, f"{title}, near the peak", near, highest)
+
+
+def _near(seconds: Sequence[float], highest: int) -> slice:
+    """The points around the peak, equally long before and after it: what goes before the first step may take ages."""
+    first, last = max(highest - AROUND, 0), min(highest + AROUND, len(seconds) - 1)
+    sides = [side for side in (seconds[highest] - seconds[first], seconds[last] - seconds[highest]) if side > 0]
+    reach = min(sides, default=0.0)
+    inside = [i for i in range(first, last + 1) if abs(seconds[i] - seconds[highest]) <= reach]
+    return slice(inside[0], inside[-1] + 1)
+
+
+def _curve(device: MemoryOfDevice, kind: str, title: str, shown: slice, highest: int) -> Chart:
+    """What is allocated, stacked, below what is reserved; the peak marked."""
+    points = device.curve[shown]
+    seconds, whose = [at for at, _, _ in points], f"the {device.peak_phase} phase" if device.peak_phase else "the peak"
+    allocated = device.curve[highest][1]
+    marks: list[Lines | Dots] = list(_areas(seconds, [one for one in device.consumers if one.kind == kind], shown))
+    marks.append(Lines("reserved", "idle-other", seconds, [held / GIGA for _, _, held in points], steps=True))
+    said = f"{figure(allocated, 'bytes')}: {whose}"
+    marks.append(Dots("peak", "text", [device.curve[highest][0]], [allocated / GIGA], [5.0], [said], [said]))
+    caption = (
+        f"GPU {device.device} over {device.events:,} events of the allocator: what is allocated {title}, what is "
+        "reserved, and the peak with the phase that sets it."
+    )
+    plot = Plot(marks, Axis("s since the first event", range=(seconds[0], seconds[-1])), Axis("GB"))
+    id_ = f"memory-{device.device}-{kind}" + ("" if len(points) == len(device.curve) else "-near")
+    return Chart(id_, f"Memory over time {title}", caption, plot)
+
+
+def _areas(seconds: Sequence[float], consumers: Sequence[Consumer], shown: slice) -> Iterator[Lines]:
+    """One on top of the other."""
+    base = [0.0] * len(seconds)
+    for i, one in enumerate(consumers):
+        sizes = [size / GIGA for size in one.bytes[shown]]
+        top = [below + size for below, size in zip(base, sizes, strict=True)]
+        said = f"{_label(one)}: at most {figure(max(one.bytes[shown], default=0), 'bytes')}"
+        yield Lines(name_of(_label(one)), PALETTE[i % len(PALETTE)], seconds, top, steps=True, said=[said], base=base)
+        base = top
+
+
+def _label(one: Consumer) -> str:
+    return one.name.replace("_", " ") if one.kind == "category" else one.name

@@ -62,6 +62,9 @@ class Lines:
     steps: bool = False
     """Whether a value holds until the next point."""
     said: Sequence[str] = ()
+    """What is said of each point where it is pointed at; of an area one text for all of it."""
+    base: Numbers = ()
+    """What an area is filled down to; without: a line."""
 
 
 @dataclass(frozen=True)

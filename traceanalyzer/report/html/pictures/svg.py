@@ -145,23 +145,35 @@ def _rects(area: _Area, mark: Rects) -> Iterator[Markup]:
 
 
 def _line(area: _Area, mark: Lines) -> Markup:
-    """The line in a box of a thousand by a thousand, which is stretched; its width is not."""
-    points = [(1000 * area.across.at(x), 1000 * (area.y(y) / area.height)) for x, y in zip(mark.x, mark.y, strict=True)]
-    way = "H{0:.4g}V{1:.4g}" if mark.steps else "L{0:.4g} {1:.4g}"
-    path = "".join(way.format(x, y) if i else f"M{x:.4g} {y:.4g}" for i, (x, y) in enumerate(points))
-    line = tag(
-        "path", d=path, fill="none", stroke_width=1.5,
-        stroke_dasharray=mark.dash or None, style=f"stroke:var(--{mark.colour})", vector_effect="non-scaling-stroke",
-    )  # fmt: skip
+    """The line (or the area below it) in a box of a thousand by a thousand, which is stretched; its width is not."""
+    path, colour = _path(area, mark.x, mark.y, mark.steps, "M"), f"var(--{mark.colour})"
+    if mark.base:
+        # Back along the base, where a step falls before it goes on.
+        back = _path(area, mark.x[::-1], mark.base[::-1], mark.steps, "L", falls_first=True)
+        shape = tag("path", d=f"{path}{back}Z", style=f"fill:{colour}", data_def=mark.said[0] if mark.said else None)
+    else:
+        shape = tag(
+            "path", d=path, fill="none", stroke_width=1.5, stroke_dasharray=mark.dash or None,
+            style=f"stroke:{colour}", vector_effect="non-scaling-stroke",
+        )  # fmt: skip
     return tag(
-        "svg", line, viewBox="0 0 1000 1000", preserveAspectRatio="none", width="100%", height=area.height,
+        "svg", shape, viewBox="0 0 1000 1000", preserveAspectRatio="none", width="100%", height=area.height,
         overflow="visible",
     )  # fmt: skip
 
 
+def _path(
+    area: _Area, x: Sequence[float], y: Sequence[float], steps: bool, first: str, *, falls_first: bool = False
+) -> str:
+    """The way through some points, as SVG writes it."""
+    points = [(1000 * area.across.at(a), 1000 * (area.y(b) / area.height)) for a, b in zip(x, y, strict=True)]
+    way = ("V{1:.4g}H{0:.4g}" if falls_first else "H{0:.4g}V{1:.4g}") if steps else "L{0:.4g} {1:.4g}"
+    return "".join(way.format(a, b) if i else f"{first}{a:.4g} {b:.4g}" for i, (a, b) in enumerate(points))
+
+
 def _hovers(area: _Area, mark: Lines) -> Markup | None:
     """What is said of the points of a line, in circles that are not seen."""
-    if not mark.said:
+    if not mark.said or mark.base:
         return None
     dots = [
         tag("circle", cx=area.x(x), cy=area.y(y), r=5, data_def=said)
