@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from traceanalyzer.cli.options import TABLE_FORMATS, limit_option, output_options, redact_options, selection_options
+from traceanalyzer.cli.options import (
+    TABLE_FORMATS,
+    cache_option,
+    limit_option,
+    output_options,
+    redact_options,
+    selection_options,
+)
 
 if TYPE_CHECKING:
     import re
@@ -22,6 +29,7 @@ if TYPE_CHECKING:
 @redact_options()
 @output_options(TABLE_FORMATS)
 @limit_option
+@cache_option
 def compare(
     a: str,
     b: str,

@@ -55,8 +55,27 @@ class Number(click.FloatRange):
 
 
 def recordings(command: Function) -> Function:
-    """The recordings to read: `paths`; and `--limit`."""
-    return click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path())(limit_option(command))
+    """The recordings to read: `paths`; `--limit` and `--no-cache`."""
+    decorated = limit_option(cache_option(command))
+    return click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path())(decorated)
+
+
+def _cache(_: click.Context, __: click.Parameter, without: bool) -> None:
+    from traceanalyzer.reading import read_with
+
+    read_with(cache=not without)
+
+
+def cache_option(command: Function) -> Function:
+    """`--no-cache`, which is in force before anything is read; the command does not get it."""
+    return click.option(
+        "--no-cache",
+        is_flag=True,
+        callback=_cache,
+        expose_value=False,
+        is_eager=True,
+        help="Read the recording itself, and keep nothing of it; see `cache`.",
+    )(command)
 
 
 def _quiet(context: click.Context, _: click.Parameter, quiet: bool) -> None:

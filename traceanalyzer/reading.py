@@ -1,0 +1,29 @@
+"""How recordings are read: whether models of them are kept. A library neither writes files nor starts processes
+unless it is asked to; commands ask."""
+
+from __future__ import annotations
+
+import dataclasses
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The way of reading in force."""
+
+    cache: bool = False
+    """Whether the models of large recordings are kept in the user's cache folder, and used."""
+
+
+_current: ContextVar[Reading] = ContextVar("reading", default=Reading())  # noqa: B039 a frozen value
+
+
+def reading() -> Reading:
+    """The way of reading in force."""
+    return _current.get()
+
+
+def read_with(**changes: bool) -> None:
+    """Read another way from here on. Raises TypeError for what there is not."""
+    _current.set(dataclasses.replace(reading(), **changes))
