@@ -124,7 +124,7 @@ class HostTree:
         return result
 
     def _innermost_of_few(self, rows: I64) -> I64:
-        """The same from the wanted nodes: each holds from its place on, what is around it from where its subtree ends."""
+        """The same from the wanted nodes: each holds from its place on, and what is around it after its subtree."""
         stop = self.subtree_end[rows]
         above = np.append(rows, -1)[nest(np.zeros(len(rows), np.int32), rows, stop).parent]
         # At one place inner ends come before outer ones, and these before what starts there.
