@@ -1,11 +1,14 @@
-"""How recordings are read: whether models of them are kept. A library neither writes files nor starts processes
-unless it is asked to; commands ask."""
+"""How recordings are read: whether models of them are kept, and by how many processes.
+
+A library neither writes files nor starts processes unless it is asked to; commands ask.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -14,6 +17,8 @@ class Reading:
 
     cache: bool = False
     """Whether the models of large recordings are kept in the user's cache folder, and used."""
+    jobs: int = 1
+    """Processes that read one large trace together, this one included."""
 
 
 _current: ContextVar[Reading] = ContextVar("reading", default=Reading())  # noqa: B039 a frozen value
@@ -24,6 +29,6 @@ def reading() -> Reading:
     return _current.get()
 
 
-def read_with(**changes: bool) -> None:
+def read_with(**changes: Any) -> None:
     """Read another way from here on. Raises TypeError for what there is not."""
     _current.set(dataclasses.replace(reading(), **changes))

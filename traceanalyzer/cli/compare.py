@@ -8,9 +8,9 @@ import click
 
 from traceanalyzer.cli.options import (
     TABLE_FORMATS,
-    cache_option,
     limit_option,
     output_options,
+    reading_options,
     redact_options,
     selection_options,
 )
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @redact_options()
 @output_options(TABLE_FORMATS)
 @limit_option
-@cache_option
+@reading_options
 def compare(
     a: str,
     b: str,
