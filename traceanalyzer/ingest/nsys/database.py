@@ -110,25 +110,30 @@ class Database:
     def _parts(self, table: str, columns: Mapping[str, int], text: str | None, where: str) -> Iterator[Part]:
         """The same. Raises sqlite3.Error, ValueError."""
         there = [column for column in columns if column == "rowid" or column in self.columns[table]]
-        terms = [f"{self._term(table, column, columns[column], cast=False)} AS c{i}" for i, column in enumerate(there)]
-        joined = [f"CAST(group_concat(c{i}) AS BLOB)" for i in range(len(there))]
+        terms = [self._term(table, column, columns[column], cast=False) for column in there]
+        joined = [f"CAST(group_concat({term}) AS BLOB)" for term in terms]
         if text is not None:
-            terms.append(f"{self._term(table, text, b'', cast=False)} AS t")
-            joined.append("CAST(group_concat(t, x'0a') AS BLOB)")
-        query = (
-            f"SELECT count(*), max(r), {', '.join(joined)} FROM (SELECT rowid AS r, {', '.join(terms)} "  # noqa: S608 as below
-            f'FROM "{table}" WHERE rowid >= ?{f" AND ({where})" if where else ""} ORDER BY rowid LIMIT {_ROWS_A_PART})'
-        )
-        first: int | None = _LEAST_ROWID
-        while first is not None:
-            rows, last, *values = self.connection.execute(query, (first,)).fetchone()
-            if not rows:
-                return
+            term = f"coalesce(\"{text}\", '')" if text in self.columns[table] else "''"
+            joined.append(f"CAST(group_concat({term}, x'0a') AS BLOB)")
+        query = f'SELECT count(*), {", ".join(joined)} FROM "{table}" WHERE rowid BETWEEN ? AND ?'  # noqa: S608 as below
+        if where:
+            query += f" AND ({where})"
+        for bounds in self._bounds(table):
+            rows, *values = self.connection.execute(query, bounds).fetchone()
             integers = {column: np.full(rows, null, np.int64) for column, null in columns.items()}
-            for column, value in zip(there, values, strict=False):
-                integers[column] = _parsed(value, rows)
-            yield Part(integers, _lines(values[-1], rows) if text is not None else [])
-            first = last + 1 if last < -_LEAST_ROWID - 1 else None
+            if rows:
+                integers |= {column: _parsed(value, rows) for column, value in zip(there, values, strict=False)}
+            yield Part(integers, _lines(values[-1], rows) if text is not None and rows else [])
+
+    def _bounds(self, table: str) -> Iterator[tuple[int, int]]:
+        """First and last rowid of each part of a table."""
+        query = f'SELECT max(r) FROM (SELECT rowid AS r FROM "{table}" WHERE rowid >= ? ORDER BY rowid LIMIT ?)'  # noqa: S608 as below
+        first = _LEAST_ROWID
+        while (last := self.connection.execute(query, (first, _ROWS_A_PART)).fetchone()[0]) is not None:
+            yield first, last
+            if last == -_LEAST_ROWID - 1:
+                return
+            first = last + 1
 
     def _flat(self, name: str, columns: Mapping[str, int], where: str, *, cast: bool) -> I64:
         batches = self.batches(name, columns, where=where, cast=cast)
