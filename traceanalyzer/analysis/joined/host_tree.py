@@ -74,19 +74,19 @@ class HostTree:
         return cls(start, end, thread, parent, depth, kind, is_call, row, node_of_call, node_of_range, repaired)
 
     @cached_property
-    def levels(self) -> list[I64]:
+    def levels(self) -> list[I32]:
         """The nodes of each depth, in order."""
-        return levels(self.depth)
+        return [here.astype(np.int32) for here in levels(self.depth)]
 
     @cached_property
-    def operator(self) -> I64:
+    def operator(self) -> I32:
         """For each node the nearest operator among itself and its ancestors, -1 where there is none."""
-        return self.innermost(self.kind == RangeKind.OP)
+        return self.innermost(self.kind == RangeKind.OP).astype(np.int32)
 
     @cached_property
-    def annotation(self) -> I64:
+    def annotation(self) -> I32:
         """The same of annotations."""
-        return self.innermost(self.kind == RangeKind.ANNOTATION)
+        return self.innermost(self.kind == RangeKind.ANNOTATION).astype(np.int32)
 
     @cached_property
     def subtree_end(self) -> I64:
