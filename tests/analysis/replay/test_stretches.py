@@ -85,6 +85,16 @@ def test_short_stretches_are_run_op_by_op() -> None:
     assert stretches.run_alone(tape_of([(1, False)] * 100, waiting), 2) is None
 
 
+@pytest.mark.parametrize("place", [2, 3, 4, 7])
+def test_times_of_damaged_recordings_do_not_overflow(place: int) -> None:
+    """Python's integers have any length."""
+    ops = [(i, 0, 100, 0, 0, 0, 0, 0) for i in range(100)]
+    absurd = [(*op[:place], 2**61, *op[place + 1 :]) for op in ops]
+    assert stretches.run_alone(tape_of([(1, False)] * 100, absurd), 2) is None
+    assert stretches.run_alone(tape_of([(2**61, False)] * 100, ops), 2) is None
+    assert stretches.run_alone(tape_of([(1, False)] * 100, ops), 2) is not None
+
+
 @pytest.mark.parametrize("path", [*GPU, *KINETO[::2], *NSYS], ids=label)
 def test_recorded_tapes(path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stretches, "LEAST_OPS", 0)

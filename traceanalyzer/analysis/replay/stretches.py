@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from traceanalyzer.analysis.replay.tape import Tape
     from traceanalyzer.trace import I64
 
+LONGEST_NS = 2.0**60
+"""36 years: beyond, sums might not fit 64 bits, which a recording reaches only by damage."""
 LEAST_OPS = 24
 """Shorter stretches, on the mean, are run faster op by op."""
 
@@ -93,6 +95,8 @@ def run_alone(tape: Tape, repeats: int) -> Pass | None:
     ops, latest = len(tape.stream), np.maximum(tape.dependencies.on, tape.dependencies.also_on)
     if not ops or not repeats or (tape.meeting >= 0).any() or (latest >= np.arange(ops)).any():
         return None
+    if _longest_ns(tape) * repeats > LONGEST_NS:
+        return None
     section_stops = np.unique(np.append(np.flatnonzero(tape.waits) + 1, len(tape.dispatch)))
     if ops < LEAST_OPS * len(section_stops):
         return None
@@ -101,6 +105,14 @@ def run_alone(tape: Tape, repeats: int) -> Pass | None:
     if ops < LEAST_OPS * (len(cuts) - 1):
         return None
     return _run(tape, list(_sections(tape, section_stops, op_stops, cuts)), repeats)
+
+
+def _longest_ns(tape: Tape) -> float:
+    """No moment of a repetition lies farther from its start than all of its times together."""
+    times = (tape.dispatch, tape.work, tape.loading, tape.profiling, tape.duration, tape.gap, tape.latency)
+    return sum(
+        float(np.abs(one.astype(np.float64)).sum()) for one in (*times, tape.dependencies.delay, np.array(tape.tail))
+    )
 
 
 def _cuts(latest: I64, op_stops: I64) -> Iterator[int]:
