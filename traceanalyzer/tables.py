@@ -21,6 +21,7 @@ from traceanalyzer.analysis.tables.copies import CopyStats
 from traceanalyzer.analysis.tables.gap_places import GapPlaceRow
 from traceanalyzer.analysis.tables.gap_rows import GapHistogramRow, GapRow, gap_rows
 from traceanalyzer.analysis.tables.kernels import ClassStats, KernelStats
+from traceanalyzer.analysis.tables.op_memory import OpMemory
 from traceanalyzer.analysis.tables.ops import OpStats
 from traceanalyzer.analysis.tables.path_rows import PathRow
 from traceanalyzer.analysis.tables.phases import PhaseStats
@@ -79,7 +80,9 @@ class Table:
 
 def _gaps(_: Measured, m: Measurements, wanted: Wanted) -> list[GapRow]:
     gaps, steps = m.gaps, m.steps
-    chosen = (gaps.side == GapSide.INSIDE) & (gaps.duration >= wanted.min_us * 1e3)
+    # Of the longest ones those are listed, too, that a step begins or ends with: they are part of its idle time.
+    listed = (gaps.side == GapSide.INSIDE) | ((wanted.top is not None) & steps.found & (gaps.step >= 0))
+    chosen = listed & (gaps.duration >= wanted.min_us * 1e3)
     if m.only_step is not None:
         chosen &= (gaps.end > steps.start[0]) & (gaps.start < steps.end[-1])
     index = np.flatnonzero(chosen)
@@ -114,6 +117,8 @@ TABLES = (
     Table("memory", "GPU memory at its peak, by line", Site,
           lambda _, m, __: [site for device in m.memory_of_devices for site in device.sites],
           "No memory snapshot in this recording.", long=True),
+    Table("op_memory", "Operators by GPU memory", OpMemory, lambda _, m, __: m.op_memory,
+          "No allocator events in this recording.", long=True),
     Table("collectives", "Collectives", CollectiveStats, lambda _, m, __: m.collectives,
           "No collectives in this recording.", "comm"),
     Table("skew", "Collectives across ranks: transfer and waiting", CollectiveSkew,

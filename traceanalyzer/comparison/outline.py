@@ -33,6 +33,9 @@ SHOWN_METRICS = (
     "roofline.tflop",
     "roofline.traffic_gb",
     "roofline.mfu",
+    "memory.peak",
+    "memory.reserved",
+    "memory.growth_per_step",
 )
 """Figures beside the step time that say what the program does; `--format json` has all."""
 WHOLE = 0.005
@@ -59,9 +62,20 @@ class DetailRow:
     """A part of a change."""
 
     what: str = metric("operator, shapes and kernel; of idle time the place it is charged to")
-    calls: str = metric("device ops (gaps) per step in A and B, or in all steps where those differ")
+    calls: str = metric("device ops per step in A and B, or in all steps where those differ")
     a_ms: float = metric("wall-clock time in A's mean step", "ms")
     b_ms: float = metric("wall-clock time in B's mean step", "ms")
+    difference_ms: float = metric("B less A", "ms")
+
+
+@dataclass(frozen=True)
+class IdleRow:
+    """A part of a change of idle time."""
+
+    what: str = metric("operator, call or wait that the idle time is charged to")
+    gaps: str = metric("idle gaps per step in A and B, or in all steps where those differ")
+    a_ms: float = metric("idle time in A's mean step", "ms")
+    b_ms: float = metric("idle time in B's mean step", "ms")
     difference_ms: float = metric("B less A", "ms")
 
 
@@ -120,6 +134,7 @@ def sections(comparison: Comparison) -> list[Section]:
         Section(
             "The step's budget", rows=[BudgetRow(p.name.replace("_", " "), *_figures_of(p)) for p in comparison.budget]
         ),
+        Section("GPU memory at the peak, by line", rows=list(comparison.memory[:SHOWN_CHANGES])),
         Section("Other figures", rows=_figures(comparison)),
         Section("Conditions that differ", rows=_conditions(comparison, incomparable=False)),
         Section("Notes", comparison.notes),
@@ -208,10 +223,10 @@ def signed(value: float) -> str:
     return f"+{number(value)}" if value > 0 else number(value)
 
 
-def _details(comparison: Comparison, change: Change) -> list[DetailRow]:
-    steps = comparison.a.steps, comparison.b.steps
+def _details(comparison: Comparison, change: Change) -> list[Any]:
+    steps, row = (comparison.a.steps, comparison.b.steps), IdleRow if change.part == "idle" else DetailRow
     return [
-        DetailRow(d.what, _calls((d.a_calls, d.b_calls), steps), d.a_ms, d.b_ms, d.difference_ms)
+        row(d.what, _calls((d.a_calls, d.b_calls), steps), d.a_ms, d.b_ms, d.difference_ms)
         for d in change.details[:SHOWN_DETAILS]
     ]
 

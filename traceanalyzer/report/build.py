@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 from traceanalyzer.analysis.roofline.kernel_tables import other_version
 from traceanalyzer.analysis.tables.budget import launches_by_step
 from traceanalyzer.diagnosis.diagnose import diagnose
+from traceanalyzer.diagnosis.memory import in_a_report
 from traceanalyzer.diagnosis.rules.conditions import profiler_note
 from traceanalyzer.diagnosis.rules.recording import recording_notes
 from traceanalyzer.diagnosis.shares import missing_kernels
+from traceanalyzer.hardware import GIGA
 from traceanalyzer.report.memory.build import headline
 from traceanalyzer.report.model import Input, InputDevice, InputHealth, Metrics, Report, Tool
 from traceanalyzer.selection import measured
@@ -50,14 +52,15 @@ def report_of(of: Measured, top: int = TOP_ROWS) -> Report:
     """The report of a measured run."""
     run, ranks, critical = of.run, of.ranks, of.critical
     diagnosis = diagnose(critical)
+    of_memory, for_memory = in_a_report(critical.memory_of_devices)
     return Report(
         tool=Tool("traceanalyzer", __version__),
         inputs=[_input(trace) for trace in (*run.traces, *run.logs)],
         summary=diagnosis.summary,
         metrics=_metrics(critical),
         devices=[row for m in of.each for row in m.devices],
-        findings=diagnosis.findings,
-        recommendations=diagnosis.recommendations,
+        findings=[*diagnosis.findings, *of_memory],
+        recommendations=[*diagnosis.recommendations, *for_memory],
         tables=report_tables(of, top),
         notes=[*_notes(run, critical), *ranks.notes],
         step_parts=critical.step_parts,
@@ -125,6 +128,13 @@ def _roofline_notes(m: Measurements) -> list[str]:
             "nothing is said about its limits (--hardware FILE adds a GPU)."
         )
     gpu = None if m.device is None else m.gpus[m.device]
+    device = next((d for d in m.trace.devices if d.id == m.device), None)
+    if gpu is not None and not gpu.stated and device is not None and not (device.name or "").strip():
+        size = (device.memory_bytes or 0) / GIGA
+        notes.append(
+            f"The GPU's name was not recorded; {device.sm_count} SMs (compute units) and {size:.3g} GB are those of "
+            f"{gpu.name}: its limits are used."
+        )
     if gpu is not None and gpu.stated:
         fp32 = f", {gpu.vector['fp32'] / 1e12:.3g} TFLOP/s in fp32" if gpu.vector else ""
         notes.append(

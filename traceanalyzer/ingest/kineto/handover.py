@@ -6,6 +6,7 @@ that are taken in the order of the file number them as reading it from front to 
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import msgspec
@@ -13,6 +14,17 @@ import numpy as np
 from msgspec import Struct
 
 from traceanalyzer.ingest.kineto.events import Group
+from traceanalyzer.trace import (
+    ApiCalls,
+    DeviceOps,
+    DeviceRanges,
+    GpuMetrics,
+    HostRanges,
+    MemoryEvents,
+    Overheads,
+    Table,
+    Waits,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -20,7 +32,17 @@ if TYPE_CHECKING:
     from traceanalyzer.ingest.kineto.rows import Rows
 
 Id = int | str
-_OF_TEXTS = ("name", "shapes", "dtypes", "strides", "concrete")
+_TABLES: tuple[type[Table], ...] = (
+    DeviceOps,
+    ApiCalls,
+    HostRanges,
+    Waits,
+    Overheads,
+    DeviceRanges,
+    MemoryEvents,
+    GpuMetrics,
+)
+"""What `Rows.every_table` becomes, in that order: they say which columns are codes of strings."""
 _TEXTS_OF_COLLECTIVES = (0, 3, 4, 6, 8)
 """Places of codes of strings in the key of a collective (`Rows._collective_code`)."""
 
@@ -114,10 +136,11 @@ def _exactly(source: BinaryIO, count: int) -> bytes:
 def append(rows: Rows, part: Part, columns: Columns) -> None:
     """Add a part to the rows of all that comes before it in the file."""
     texts = _codes([rows.texts.code(text) for text in part.texts])
-    maps = dict.fromkeys(_OF_TEXTS, texts)
-    maps["thread"] = _codes([rows.threads[key] for key in part.threads])
-    maps["collective"] = _codes([rows.collectives[_recoded(key, texts)] for key in part.collectives])
-    for table, mended, values in zip(rows.every_table, part.mended, columns, strict=True):
+    threads = _codes([rows.threads[key] for key in part.threads])
+    collectives = _codes([rows.collectives[_recoded(key, texts)] for key in part.collectives])
+    for kind, table, mended, values in zip(_TABLES, rows.every_table, part.mended, columns, strict=True):
+        maps = {f.name: texts for f in fields(kind) if f.metadata["text"]}
+        maps |= {"thread": threads, "collective": collectives}
         table.extend({name: maps[name][one] if name in maps else one for name, one in values.items()}, mended)
     rows.names.update({(kind, pid, tid): text for kind, pid, tid, text in part.names})
     for group, count in part.counts.items():
