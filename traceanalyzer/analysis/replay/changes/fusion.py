@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from traceanalyzer.analysis.replay.tape import Tape
+    from traceanalyzer.analysis.roofline.rated import Rated
     from traceanalyzer.trace import F64, I32, I64, Bool
 
 ELEMENTWISE = ("elementwise",)
@@ -92,13 +93,19 @@ def find_runs(tape: Tape, classes: tuple[str, ...], least: int = PAIR) -> Runs:
     stream, without a wait or other work of the host between them, waiting for nothing else, on operands of one size."""
     source = tape.source
     wanted = np.isin(source.op_class, [source.classes.index(name) for name in classes])[tape.row]
-    compiled = texts_where(source.trace.strings, lambda text: text.startswith(COMPILED_PREFIX))
-    wanted &= ~compiled[source.trace.device_ops.name[tape.row]]
+    wanted &= ~source.once(_is_compiled)[tape.row]
     wanted &= ~in_optimizer(tape) & ~of_matrix_operators(tape)
     follows = _follow(tape) & wanted
     follows[1:] &= wanted[:-1]
     number = np.where(wanted, np.cumsum(wanted & ~follows) - 1, -1)
-    return _numbered(_split_by_period(tape, split_by_size(number, largest_operands(source)[tape.row])[0]), least)
+    return _numbered(_split_by_period(tape, split_by_size(number, source.once(largest_operands)[tape.row])[0]), least)
+
+
+def _is_compiled(rated: Rated) -> Bool:
+    """Which device ops are kernels of torch.compile."""
+    texts = texts_where(rated.trace.strings, lambda text: text.startswith(COMPILED_PREFIX))
+    result: Bool = texts[rated.trace.device_ops.name]
+    return result
 
 
 def of_matrix_operators(tape: Tape) -> Bool:
