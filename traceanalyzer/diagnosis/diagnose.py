@@ -120,7 +120,10 @@ def _agreeing(advice: list[Recommendation], cls: BottleneckClass) -> list[Recomm
     that work and something else would come first."""
     if not advice or advice[0].cls == cls:
         return advice
-    return sorted(advice, key=lambda one: not (one.cls == cls and one.id == GPU_BUSY))
+    unpredicted = [one.cls == cls and one.id == GPU_BUSY and one.predicted_step_ms is None for one in advice]
+    return [a for a, first in zip(advice, unpredicted, strict=True) if first] + [
+        a for a, first in zip(advice, unpredicted, strict=True) if not first
+    ]
 
 
 def _worth_most(advice: list[Recommendation]) -> BottleneckClass | None:

@@ -15,7 +15,7 @@ from tests.examples import tried
 from traceanalyzer.analysis.replay.scenarios import COPIES_HIDDEN
 from traceanalyzer.analysis.replay.simulate import repetitions, run
 from traceanalyzer.analysis.replay.whatif import Replay
-from traceanalyzer.diagnosis.remedies.copy_ahead import SCENARIO as COPY_AHEAD
+from traceanalyzer.diagnosis.remedies.data.copy_ahead import SCENARIO as COPY_AHEAD
 from traceanalyzer.trace import CopyKind, DeviceOpKind, MemoryKind
 
 if TYPE_CHECKING:

@@ -140,7 +140,8 @@ def _by_arithmetic(rated: Rated) -> Bool:
 def odd_products(rated: Rated, free: Bool) -> OddProducts | None:
     """Matrix products whose sizes are not multiples of 16 bytes, of ops that are `free`."""
     rows = steady(rated) & of_class(rated, "gemm") & free & (rated.roofline.row >= 0)
-    rows &= rated.roofline.rated & ~rated.roofline.small
+    # few blocks may still have much to calculate: a product over many rows
+    rows &= rated.roofline.rated & ~(rated.roofline.small & (rated.roofline.attainable < SHORT_NS))
     odd, shapes = _odd_sizes(rated, rated.roofline.row[rows], duration(rated)[rows])
     rows[rows] = odd
     found = group(rated, rows)

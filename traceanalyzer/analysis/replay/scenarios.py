@@ -17,7 +17,6 @@ from traceanalyzer.analysis.replay.changes.fusion import (
     Reading,
     elementwise_fused,
     fusing,
-    launches_fused,
 )
 from traceanalyzer.analysis.replay.changes.named import ops_named
 from traceanalyzer.analysis.replay.changes.optimizer import optimizer_by_lists, optimizer_fused
@@ -199,12 +198,6 @@ FUSED_ELEMENTWISE = Scenario(
     "them moves, and has the arithmetic of all (upper end: it takes as long as the longest)",
     hopeful=fusing(ELEMENTWISE, Reading.HOPEFUL),
     cautious=fusing(ELEMENTWISE, Reading.CAUTIOUS),
-    missing="no elementwise kernels are launched back to back",
-)
-ELEMENTWISE_LAUNCHED_ONCE = Scenario(
-    "elementwise_launched_once",
-    launches_fused,
-    "each run of elementwise kernels is launched once and takes as long as before",
     missing="no elementwise kernels are launched back to back",
 )
 FUSED_OPTIMIZER = Scenario(

@@ -7,15 +7,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import join
+from traceanalyzer.analysis.algebra.intervals import join, union
 from traceanalyzer.analysis.causes.details import IdleDetail, host_work
 from traceanalyzer.analysis.replay.changes.edits import before_events
+from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
+    from traceanalyzer.analysis.algebra.intervals import IntervalSet
     from traceanalyzer.analysis.replay.tape import Tape
+    from traceanalyzer.analysis.time.timed import Timed
     from traceanalyzer.trace import I64
 
 FIRST_USE = (IdleDetail.LOADING, IdleDetail.COMPILATION)
+
+FIRST_LAUNCH_NS = 100_000
+"""An operator launches in some microseconds; one that loads its kernel's code first takes hundreds."""
 
 
 def warmed_up(tape: Tape) -> Tape | None:
@@ -48,4 +54,24 @@ def no_work_of_its_own(tape: Tape) -> Tape:
 def _time(tape: Tape, details: tuple[IdleDetail, ...]) -> I64:
     """Host time before each event in work of these kinds, ns."""
     found = host_work(tape.source)
-    return before_events(tape, join(*(found[detail] for detail in details)))
+    work = [found[detail] for detail in details]
+    if IdleDetail.LOADING in details:
+        work.append(first_launches(tape.source))
+    return before_events(tape, join(*work))
+
+
+def first_launches(timed: Timed) -> IntervalSet:
+    """When operators prepare and launch kernels of one step alone and take far longer than a launch: the kernels' code
+    is loaded then."""
+    calls, ops, tree = timed.trace.api_calls, timed.trace.device_ops, timed.tree
+    launched = np.flatnonzero((timed.launch >= 0) & timed.is_kernel)
+    step = timed.steps.of_op[launched]
+    kinds, at = np.unique(ops.name[launched], return_inverse=True)
+    first, last = np.full(len(kinds), np.iinfo(np.int64).max), np.full(len(kinds), -1)
+    np.minimum.at(first, at, step)
+    np.maximum.at(last, at, step)
+    call = timed.launch[launched[(first == last)[at]]]
+    operator = tree.outermost(tree.kind == RangeKind.OP)[tree.node_of_call[call]]
+    begin = np.where(operator >= 0, tree.start[operator], calls.start[call])
+    long = calls.end[call] - begin >= FIRST_LAUNCH_NS
+    return union(begin[long], calls.end[call][long])

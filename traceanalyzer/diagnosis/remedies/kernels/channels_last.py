@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 SCENARIO = Scenario(
     "channels_last",
     channels_last,
-    "without the kernels that change the layout around convolutions",
+    "without the kernels that change the layout around convolutions; batch norms reach 40% of the memory's bandwidth",
     missing="no kernels change the layout around convolutions",
 )
 ACTION = "Use channels-last: model.to(memory_format=torch.channels_last), and the inputs, too."

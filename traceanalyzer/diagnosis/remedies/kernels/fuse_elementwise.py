@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from traceanalyzer.analysis.groups.passes import FUSIBLE
-from traceanalyzer.analysis.replay.changes.fusion import Reading, fusing
+from traceanalyzer.analysis.groups.passes import MIN_CHAIN
+from traceanalyzer.analysis.replay.changes.fusion import WRITTEN_OUT, Reading, fusing
 from traceanalyzer.analysis.replay.scenarios import Scenario
 from traceanalyzer.diagnosis.remedies.program import program, tape_of
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy
@@ -16,12 +16,13 @@ if TYPE_CHECKING:
 
 SCENARIO = Scenario(
     "fuse_elementwise",
-    fusing(FUSIBLE, Reading.USUAL),
-    "each run of memory-bound kernels on the same data is one kernel: it moves what the largest of them moves, has the "
-    "arithmetic of all, and reads a reduction's rows again (upper end: it takes as long as the longest)",
-    hopeful=fusing(FUSIBLE, Reading.HOPEFUL),
-    cautious=fusing(FUSIBLE, Reading.CAUTIOUS),
-    missing="no memory-bound kernels on the same data follow each other",
+    fusing(WRITTEN_OUT, Reading.USUAL, MIN_CHAIN),
+    f"each run of at least {MIN_CHAIN} kernels of written-out operators on the same data is one kernel: it moves what "
+    "the largest of them moves, has the arithmetic of all, and reads a reduction's rows again (upper end: it takes as "
+    "long as the longest)",
+    hopeful=fusing(WRITTEN_OUT, Reading.HOPEFUL, MIN_CHAIN),
+    cautious=fusing(WRITTEN_OUT, Reading.CAUTIOUS, MIN_CHAIN),
+    missing="no chain of written-out operators works on the same data",
 )
 PYTORCH = (
     "Fuse the chain: a library operator (F.layer_norm, F.group_norm, F.gelu, F.cross_entropy), @torch.compile on the "

@@ -1,4 +1,4 @@
-"""Data that goes to the host and comes back."""
+"""Data that goes to the host and comes back, or comes again in every step."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ if TYPE_CHECKING:
 SCENARIO = Scenario(
     "keep_on_device",
     kept_on_device,
-    "what goes to the host and comes back in the same step stays on the GPU",
-    missing="nothing is copied to the host and back",
+    "what goes to the host and comes back in the same step stays on the GPU, and so do tables, weights and masks that "
+    "every step copies",
+    missing="nothing is copied to the host and back, or copied again in every step",
 )
 ACTION = "Keep the tensors on the GPU: compute there instead of .cpu() and back, or copy constants once."
 
 
 def offer(m: Measurements) -> Offer:
-    """Wherever as many bytes come back as went out."""
+    """Wherever as many bytes come back as went out, or a step copies what it uses as a table, a weight or a mask."""
     return Offer(ACTION, SCENARIO)
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from traceanalyzer.analysis.replay.changes.collectives import OVERLAP_COST, overlapped
 from traceanalyzer.analysis.replay.scenarios import Scenario
-from traceanalyzer.diagnosis.remedies import smaller_buckets
+from traceanalyzer.diagnosis.remedies.communication import smaller_buckets
 from traceanalyzer.diagnosis.remedies.program import program
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy
 

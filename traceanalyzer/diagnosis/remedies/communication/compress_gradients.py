@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from traceanalyzer.analysis.measure import Measurements
 
 SCENARIO = Scenario(
-    "compress_gradients", compressed, "gradients are reduced in half as many bytes", missing="nothing is reduced"
+    "compress_gradients",
+    compressed,
+    "gradients are reduced in half as many bytes, and cast before and after that",
+    missing="nothing is reduced",
 )
 ACTION = "Reduce gradients in bf16: model.register_comm_hook(dist.group.WORLD, default_hooks.bf16_compress_hook)."
 WIDE = ("Float", "float32", "float", "fp32")
