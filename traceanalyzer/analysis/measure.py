@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
+from traceanalyzer.analysis.groups.step_times import Latency, latency, recorded_regularity
 from traceanalyzer.analysis.memory.measure import measured as measure_memory
 from traceanalyzer.analysis.memory.stats import stats_of_events, stats_of_snapshot
 from traceanalyzer.analysis.ranks.compare import why_not_one_run
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     from traceanalyzer.analysis.memory.measure import MemoryOfDevice
     from traceanalyzer.analysis.memory.stats import MemoryStats
     from traceanalyzer.analysis.ranks.compare import RankComparison
+    from traceanalyzer.analysis.time.regularity import Regularity
     from traceanalyzer.trace import Trace
 
 
@@ -255,6 +257,16 @@ class Measurements(Rated):
     def kinds(self) -> StepKinds | None:
         """Two kinds of steady recorded steps, where there are; None where they are alike."""
         return kinds_of_steps(self.steps.duration[self.steps.steady]) if self.steps.found else None
+
+    @cached_property
+    def regularity(self) -> Regularity | None:
+        """How regular the steady recorded steps are; None where there are too few."""
+        return recorded_regularity(self, self.budgets)
+
+    @cached_property
+    def latency(self) -> Latency | None:
+        """Latency of the requests of an inference."""
+        return latency(self)
 
     @cached_property
     def roofline_step(self) -> RooflineStep | None:

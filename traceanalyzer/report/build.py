@@ -111,6 +111,8 @@ def _metrics(m: Measurements) -> Metrics:
         timing=m.timing,
         coverage=m.coverage,
         repeats=m.repeats,
+        regularity=m.regularity,
+        latency=m.latency,
         memory=m.memory,
     )
 

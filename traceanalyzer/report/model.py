@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from traceanalyzer.analysis.groups.step_times import Latency
 from traceanalyzer.analysis.memory.stats import MemoryStats
 from traceanalyzer.analysis.tables.collectives import CommunicationTime
 from traceanalyzer.analysis.tables.devices import DeviceTotals
@@ -22,6 +23,7 @@ from traceanalyzer.analysis.tables.step_metrics import Budget, Idle, StepTime, U
 from traceanalyzer.analysis.tables.step_parts import StepPart
 from traceanalyzer.analysis.tables.timing import TimingStats
 from traceanalyzer.analysis.time.coverage import Coverage
+from traceanalyzer.analysis.time.regularity import Regularity
 from traceanalyzer.analysis.time.repeats import Repeats
 from traceanalyzer.diagnosis.finding import (
     BottleneckClass,
@@ -46,11 +48,13 @@ __all__ = [
     "Input",
     "InputDevice",
     "InputHealth",
+    "Latency",
     "LaunchStats",
     "MemoryStats",
     "Metrics",
     "PathTime",
     "Recommendation",
+    "Regularity",
     "Repeats",
     "Report",
     "RooflineStep",
@@ -161,6 +165,16 @@ class Metrics:
         "what repeats within a step, layers for instance; null where nothing does", default=None, kw_only=True
     )
     timing: TimingStats | None = metric("the program's own step times; null without a timing log")
+    regularity: Regularity | None = metric(
+        "how the recorded steps differ from each other; null with fewer than 20 marked steady steps",
+        default=None,
+        kw_only=True,
+    )
+    latency: Latency | None = metric(
+        "latency of the requests of an inference by PyTorch; null where the program trains, or marks no requests",
+        default=None,
+        kw_only=True,
+    )
     memory: MemoryStats | None = metric(
         "GPU memory; null where neither a snapshot nor allocator events were recorded", default=None, kw_only=True
     )

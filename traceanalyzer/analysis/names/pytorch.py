@@ -44,7 +44,7 @@ FRAMEWORK = re.compile(
 """Any of these names proves that PyTorch ran."""
 
 TRAINING = re.compile(
-    r"backward|autograd::engine|Optimizer\.step|(?<![a-z])(multi_tensor_apply|fused_adam|adamw?|sgd|lamb|adagrad)\w*|"
+    r"backward|autograd::engine|Optimizer\.step|(?<![a-z])(multi_tensor_apply|fused_adam|adamw?|sgd|lamb(?!da)|adagrad)\w*|"
     r"bwd|dgrad|wgrad",
     re.IGNORECASE,
 )
