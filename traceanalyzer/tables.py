@@ -18,6 +18,7 @@ from traceanalyzer.analysis.replay.scenarios import buckets_of, faster
 from traceanalyzer.analysis.tables.budget import StepRow
 from traceanalyzer.analysis.tables.collectives import CollectiveStats
 from traceanalyzer.analysis.tables.copies import CopyStats
+from traceanalyzer.analysis.tables.counters import CounterStats
 from traceanalyzer.analysis.tables.gap_rows import GapHistogramRow, GapRow, gap_rows
 from traceanalyzer.analysis.tables.kernels import ClassStats, KernelStats
 from traceanalyzer.analysis.tables.ops import OpStats
@@ -104,6 +105,8 @@ TABLES = (
     Table("kernels", "Kernels by device time", KernelStats, lambda _, m, __: m.kernels,
           "No kernels in this recording.", "kernels", long=True),
     Table("ops", "Operators", OpStats, lambda _, m, __: m.ops, "No operators in this recording.", "ops", long=True),
+    Table("counters", "Sampled counters of the GPU", CounterStats, lambda _, m, __: m.counter_rows,
+          "No counters were sampled (nsys profile --gpu-metrics-devices=all does).", "counters"),
     Table("copies", "Memory copies", CopyStats, lambda _, m, __: m.copies,
           "No memory copies in this recording.", "copies"),
     Table("memory", "GPU memory at its peak, by line", Site,

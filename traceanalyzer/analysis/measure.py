@@ -21,6 +21,7 @@ from traceanalyzer.analysis.tables.collectives import (
     communication_time,
 )
 from traceanalyzer.analysis.tables.copies import CopyStats, copy_stats
+from traceanalyzer.analysis.tables.counters import CounterStats, GpuCounters, counter_stats, gpu_counters
 from traceanalyzer.analysis.tables.devices import DeviceTotals, device_totals
 from traceanalyzer.analysis.tables.gap_rows import GapHistogramRow, gap_histogram
 from traceanalyzer.analysis.tables.host import HostStats, host_stats
@@ -257,6 +258,16 @@ class Measurements(Rated):
     def kinds(self) -> StepKinds | None:
         """Two kinds of steady recorded steps, where there are; None where they are alike."""
         return kinds_of_steps(self.steps.duration[self.steps.steady]) if self.steps.found else None
+
+    @cached_property
+    def counters(self) -> GpuCounters | None:
+        """Counters of the GPU that were sampled in the steady steps; None without any."""
+        return gpu_counters(self)
+
+    @cached_property
+    def counter_rows(self) -> list[CounterStats]:
+        """Sampled counters one by one."""
+        return counter_stats(self)
 
     @cached_property
     def regularity(self) -> Regularity | None:

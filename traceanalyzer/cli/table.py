@@ -141,6 +141,20 @@ HELP = {
         to pageable host memory are slow and block the CPU.
         """,
     ),
+    "counters": Help(
+        "List the GPU counters that were sampled.",
+        """List the counters of the GPU that the recorder sampled during the steady steps.
+
+        \b
+        Examples:
+          traceanalyzer counters run.sqlite
+          traceanalyzer counters run.sqlite --format csv
+
+        A row is a counter of a GPU: its mean over the steps (idle time included), its mean while the GPU had work, and
+        the largest sample. They come from nsys profile --gpu-metrics-devices=all. `kernels` and `steps` have the same
+        counters by kernel and step; a kernel shorter than the sampling period is unsampled.
+        """,
+    ),
     "comm": Help(
         "List collectives with overlap and bandwidth.",
         """List the collectives by kind, process group and message size.

@@ -111,6 +111,7 @@ def _metrics(m: Measurements) -> Metrics:
         timing=m.timing,
         coverage=m.coverage,
         repeats=m.repeats,
+        counters=m.counters,
         regularity=m.regularity,
         latency=m.latency,
         memory=m.memory,

@@ -14,6 +14,7 @@ from typing import Any
 from traceanalyzer.analysis.groups.step_times import Latency
 from traceanalyzer.analysis.memory.stats import MemoryStats
 from traceanalyzer.analysis.tables.collectives import CommunicationTime
+from traceanalyzer.analysis.tables.counters import GpuCounters
 from traceanalyzer.analysis.tables.devices import DeviceTotals
 from traceanalyzer.analysis.tables.host import HostStats
 from traceanalyzer.analysis.tables.launches import LaunchStats
@@ -43,6 +44,7 @@ __all__ = [
     "DeviceTotals",
     "Evidence",
     "Finding",
+    "GpuCounters",
     "HostStats",
     "Idle",
     "Input",
@@ -165,6 +167,9 @@ class Metrics:
         "what repeats within a step, layers for instance; null where nothing does", default=None, kw_only=True
     )
     timing: TimingStats | None = metric("the program's own step times; null without a timing log")
+    counters: GpuCounters | None = metric(
+        "counters of the GPU sampled in the steps; null where the recorder sampled none", default=None, kw_only=True
+    )
     regularity: Regularity | None = metric(
         "how the recorded steps differ from each other; null with fewer than 20 marked steady steps",
         default=None,

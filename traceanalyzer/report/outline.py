@@ -32,13 +32,14 @@ STEP_GROUPS = {
     "host": "Host threads that launch",
     "roofline": "Roofline",
     "timing": "Timing log",
+    "counters": "GPU counters",
     "regularity": "Regularity of the steps",
     "latency": "Latency of requests",
     "memory": "Memory",
 }
 OF_SOME_INPUTS = (
     "coverage", "repeats", "critical_path", "unprofiled_critical_path", "roofline", "timing", "memory",
-    "regularity", "latency",
+    "counters", "regularity", "latency",
 )  # fmt: skip
 """Groups that only some kinds of input have; a report of others need not say that they are missing."""
 EXPLAINED = "traceanalyzer explain {} says what it means and how it was decided."

@@ -23,8 +23,8 @@ def steps(
     b, now = TraceBuilder(), 1000.0
     for i, time in enumerate(times):
         b.annotation(f"ProfilerStep#{i}", now, now + time)
-        b.call("cudaLaunchKernel", now + 1, now + 3, i)
-        b.kernel(name, now + 5, now + 5 + (busy[i] if busy else 0.5 * time), i, stream=7)
+        b.call("cudaLaunchKernel", now + 1, now + 3, i + 1)
+        b.kernel(name, now + 5, now + 5 + (busy[i] if busy else 0.5 * time), i + 1, stream=7)
         if i == flush:
             b.overhead(OverheadKind.PROFILER, now + 0.5 * time + 10, now + time - 1)
         now += time

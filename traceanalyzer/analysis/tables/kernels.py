@@ -10,6 +10,7 @@ import numpy as np
 from traceanalyzer.analysis.algebra.grouping import Groups
 from traceanalyzer.analysis.joined.attribution import owner_nodes
 from traceanalyzer.analysis.names.kernel_names import short_name
+from traceanalyzer.analysis.roofline.measured_kernels import KernelMeasures, MeasuredRow
 from traceanalyzer.analysis.tables.roofline_rows import RatedRow, RooflineSums, by_group
 from traceanalyzer.figures import NS_PER_US, metric, ms
 from traceanalyzer.trace import DeviceOpKind
@@ -43,7 +44,7 @@ class KernelTimes:
 
 
 @dataclass(frozen=True)
-class KernelStats(RatedRow, KernelTimes):
+class KernelStats(MeasuredRow, RatedRow, KernelTimes):
     """Kernels of one name in a mean steady step, held against the roofline."""
 
     tensor_cores: bool | None = metric(
@@ -93,6 +94,7 @@ def kernel_stats(rated: Rated) -> list[KernelStats]:
     sums = RooflineSums(rated, by_group(groups.index, rows, len(groups)))
     waves, occupancy = _mean(groups, rated.roofline.waves[rows]), _mean(groups, _occupancy(rated)[rows])
     tensor = rated.roofline.tensor[rows][groups.first]
+    measures = KernelMeasures(rated, groups, rows)
     return [
         KernelStats(
             rank=rated.trace.rank,
@@ -113,6 +115,7 @@ def kernel_stats(rated: Rated) -> list[KernelStats]:
             waves=_known(waves[g]),
             occupancy_share=_known(occupancy[g]),
             **sums.columns(int(g)),
+            **measures.columns(int(g)),
         )
         for g in np.argsort(-total, kind="stable")
         for name in [rated.trace.text(int(ops.name[rows[groups.first[g]]])) or "(no name)"]
