@@ -18,7 +18,7 @@ from traceanalyzer.analysis.replay.scenarios import buckets_of, faster
 from traceanalyzer.analysis.tables.budget import StepRow
 from traceanalyzer.analysis.tables.collectives import CollectiveStats
 from traceanalyzer.analysis.tables.copies import CopyStats
-from traceanalyzer.analysis.tables.counters import CounterStats
+from traceanalyzer.analysis.tables.counter_rows import CounterStats
 from traceanalyzer.analysis.tables.gap_rows import GapHistogramRow, GapRow, gap_rows
 from traceanalyzer.analysis.tables.kernels import ClassStats, KernelStats
 from traceanalyzer.analysis.tables.ops import OpStats
@@ -28,7 +28,7 @@ from traceanalyzer.analysis.tables.syncs import SyncRow
 from traceanalyzer.diagnosis.remedies.advice import advise
 from traceanalyzer.errors import EmptyRecordingError
 from traceanalyzer.selection import Measured, measured
-from traceanalyzer.trace import Condition
+from traceanalyzer.trace import Condition, Load
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -116,6 +116,8 @@ TABLES = (
           "No collectives in this recording.", "comm"),
     Table("skew", "Collectives across ranks: transfer and waiting", CollectiveSkew,
           lambda of, _, __: list(of.ranks.collectives), "No collectives that several recorded ranks share."),
+    Table("load", "Load while the program ran", Load, lambda _, m, __: list(m.trace.loads),
+          "No load was sampled (collect --nvml SECONDS does)."),
     Table("conditions", "Conditions of the recording", Condition, lambda _, m, __: list(m.trace.conditions),
           "No conditions were recorded."),
 )  # fmt: skip

@@ -429,6 +429,18 @@ class Condition:
 
 
 @dataclass(frozen=True)
+class Load:
+    """What was sampled of a GPU or of the host's CPUs while the program ran: not of the recorded steps alone."""
+
+    what: str = field(metadata={"definition": "what was sampled; GPUs by their index on the host", "unit": ""})
+    counted_in: str = field(metadata={"definition": "its unit", "unit": ""})
+    mean: float = field(metadata={"definition": "mean of the samples", "unit": ""})
+    min: float = field(metadata={"definition": "smallest sample", "unit": ""})
+    max: float = field(metadata={"definition": "largest sample", "unit": ""})
+    samples: int = field(metadata={"definition": "samples taken", "unit": ""})
+
+
+@dataclass(frozen=True)
 class Ceilings:
     """What the GPU was measured to reach just before the recording."""
 
@@ -522,6 +534,8 @@ class Trace:
     light: LightRecording | None = None
     conditions: tuple[Condition, ...] = ()
     """What is known of the machine and the settings under which it was recorded."""
+    loads: tuple[Load, ...] = ()
+    """What was sampled of GPUs and CPUs while the program ran, where the capture carries it."""
     ceilings: Ceilings | None = None
     collected: Collected = Collected()
     health: Health = Health()

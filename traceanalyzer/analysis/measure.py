@@ -21,7 +21,7 @@ from traceanalyzer.analysis.tables.collectives import (
     communication_time,
 )
 from traceanalyzer.analysis.tables.copies import CopyStats, copy_stats
-from traceanalyzer.analysis.tables.counters import CounterStats, GpuCounters, counter_stats, gpu_counters
+from traceanalyzer.analysis.tables.counter_rows import CounterStats, GpuCounters, counter_stats, gpu_counters
 from traceanalyzer.analysis.tables.devices import DeviceTotals, device_totals
 from traceanalyzer.analysis.tables.gap_rows import GapHistogramRow, gap_histogram
 from traceanalyzer.analysis.tables.host import HostStats, host_stats

@@ -14,7 +14,7 @@ from typing import Any
 from traceanalyzer.analysis.groups.step_times import Latency
 from traceanalyzer.analysis.memory.stats import MemoryStats
 from traceanalyzer.analysis.tables.collectives import CommunicationTime
-from traceanalyzer.analysis.tables.counters import GpuCounters
+from traceanalyzer.analysis.tables.counter_rows import GpuCounters
 from traceanalyzer.analysis.tables.devices import DeviceTotals
 from traceanalyzer.analysis.tables.host import HostStats
 from traceanalyzer.analysis.tables.launches import LaunchStats
