@@ -47,6 +47,8 @@ class Wanted:
     """The first rows, of single events the longest; None: all."""
     min_us: float = 0.0
     """Gaps of at least this length."""
+    by_shape: bool = False
+    """Operators by name and input shapes, instead of by name."""
 
 
 ALL = Wanted()
@@ -104,7 +106,8 @@ TABLES = (
           "No kernels in this recording."),
     Table("kernels", "Kernels by device time", KernelStats, lambda _, m, __: m.kernels,
           "No kernels in this recording.", "kernels", long=True),
-    Table("ops", "Operators", OpStats, lambda _, m, __: m.ops, "No operators in this recording.", "ops", long=True),
+    Table("ops", "Operators", OpStats, lambda _, m, wanted: m.ops_by_shape if wanted.by_shape else m.ops,
+          "No operators in this recording.", "ops", long=True),
     Table("counters", "Sampled counters of the GPU", CounterStats, lambda _, m, __: m.counter_rows,
           "No counters were sampled (nsys profile --gpu-metrics-devices=all does).", "counters"),
     Table("copies", "Memory copies", CopyStats, lambda _, m, __: m.copies,

@@ -227,6 +227,11 @@ class Measurements(Rated):
         return op_stats(self)
 
     @cached_property
+    def ops_by_shape(self) -> list[OpStats]:
+        """Operators by name and input shapes."""
+        return op_stats(self, by_shape=True)
+
+    @cached_property
     def copies(self) -> list[CopyStats]:
         """Memory copies by direction and kind of memory."""
         return copy_stats(self)

@@ -77,6 +77,7 @@ HELP = {
         \b
         Examples:
           traceanalyzer ops trace.json.gz --top 20
+          traceanalyzer ops trace.json.gz --by-shape
           traceanalyzer ops trace.json.gz -o ops.csv
 
         A row is an operator (aten::mm, an annotation) in a mean steady step. Device time is that of the kernels and
@@ -174,6 +175,9 @@ HELP = {
 """Of each command of a table. In the order of `--help`."""
 
 ONLY = {
+    "ops": click.option(
+        "--by-shape", is_flag=True, help="A row for each operator and input shapes, not each operator."
+    ),
     "gaps": click.option("--min-us", type=Number(min=0), default=0.0, metavar="N", help="Only gaps of at least N us."),
 }
 """Options that one of them has alone."""
