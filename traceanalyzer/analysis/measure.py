@@ -52,6 +52,7 @@ from traceanalyzer.analysis.tables.timing import (
     timing_stats,
     unprofiled_time,
 )
+from traceanalyzer.analysis.time.concurrency import concurrent_kernel_share
 from traceanalyzer.analysis.time.coverage import Coverage, coverage
 from traceanalyzer.analysis.time.repeats import Repeats, repeats
 from traceanalyzer.figures import NS_PER_MS
@@ -263,6 +264,11 @@ class Measurements(Rated):
     def kinds(self) -> StepKinds | None:
         """Two kinds of steady recorded steps, where there are; None where they are alike."""
         return kinds_of_steps(self.steps.duration[self.steps.steady]) if self.steps.found else None
+
+    @cached_property
+    def concurrent_kernel_share(self) -> float | None:
+        """Share of the kernels' time in which two or more run."""
+        return concurrent_kernel_share(self)
 
     @cached_property
     def counters(self) -> GpuCounters | None:

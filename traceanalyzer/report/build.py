@@ -98,6 +98,7 @@ def _metrics(m: Measurements) -> Metrics:
         warmup_steps=steps.warmup,
         kernels_per_step=float((m.is_kernel & m.steady_ops).sum() / steps.steady_count) if on_device else None,
         launches_per_step=float(launches_by_step(m)[steps.steady].mean()) if on_host else None,
+        concurrent_kernel_share=m.concurrent_kernel_share,
         gpu_busy_share=None if idle_share is None else 1.0 - idle_share,
         gpu_idle_share=idle_share,
         budget_ms=m.budget,

@@ -136,6 +136,13 @@ class Metrics:
     warmup_steps: int = metric("recorded steps excluded as warm-up")
     kernels_per_step: float | None = metric("kernels launched by a step (kernels of a CUDA graph counted singly)")
     launches_per_step: float | None = metric("kernel and graph launch calls of a step")
+    concurrent_kernel_share: float | None = metric(
+        "share of the time with a kernel in which two or more run side by side, collectives among them; null without "
+        "kernels, and where whole CUDA graphs hide theirs",
+        "share",
+        default=None,
+        kw_only=True,
+    )
     gpu_busy_share: float | None = metric("share of the step with any device work (union of intervals)", "share")
     gpu_idle_share: float | None = metric("share of the step without device work", "share")
     budget_ms: Budget | None = metric("the step's wall-clock time by what the device did", "ms")
