@@ -24,6 +24,7 @@ from traceanalyzer.analysis.tables.kernels import ClassStats, KernelStats
 from traceanalyzer.analysis.tables.ops import OpStats
 from traceanalyzer.analysis.tables.path_rows import PathRow
 from traceanalyzer.analysis.tables.phases import PhaseStats
+from traceanalyzer.analysis.tables.shape_rows import ShapeRow
 from traceanalyzer.analysis.tables.syncs import SyncRow
 from traceanalyzer.diagnosis.remedies.advice import advise
 from traceanalyzer.errors import EmptyRecordingError
@@ -108,6 +109,8 @@ TABLES = (
           "No kernels in this recording.", "kernels", long=True),
     Table("ops", "Operators", OpStats, lambda _, m, wanted: m.ops_by_shape if wanted.by_shape else m.ops,
           "No operators in this recording.", "ops", long=True),
+    Table("shapes", "Operators whose shapes change from step to step", ShapeRow, lambda _, m, __: m.shape_rows,
+          "Every step has the same shapes, or none were recorded (record_shapes=True).", "shapes", long=True),
     Table("counters", "Sampled counters of the GPU", CounterStats, lambda _, m, __: m.counter_rows,
           "No counters were sampled (nsys profile --gpu-metrics-devices=all does).", "counters"),
     Table("copies", "Memory copies", CopyStats, lambda _, m, __: m.copies,

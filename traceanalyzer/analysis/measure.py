@@ -31,6 +31,7 @@ from traceanalyzer.analysis.tables.ops import OpStats, op_stats
 from traceanalyzer.analysis.tables.path_rows import PathRow, PathTime, path_rows, path_time
 from traceanalyzer.analysis.tables.phases import PhaseStats, phase_stats
 from traceanalyzer.analysis.tables.roofline_step import RooflineStep, roofline_step
+from traceanalyzer.analysis.tables.shape_rows import ShapeRow, shape_rows
 from traceanalyzer.analysis.tables.step_metrics import (
     Budget,
     Idle,
@@ -231,6 +232,11 @@ class Measurements(Rated):
     def ops_by_shape(self) -> list[OpStats]:
         """Operators by name and input shapes."""
         return op_stats(self, by_shape=True)
+
+    @cached_property
+    def shape_rows(self) -> list[ShapeRow]:
+        """Operators whose input shapes change from step to step."""
+        return shape_rows(self)
 
     @cached_property
     def copies(self) -> list[CopyStats]:

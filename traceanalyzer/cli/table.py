@@ -142,6 +142,21 @@ HELP = {
         to pageable host memory are slow and block the CPU.
         """,
     ),
+    "shapes": Help(
+        "List operators whose input shapes change.",
+        """List the operators whose input shapes change from step to step, with the shapes.
+
+        \b
+        Examples:
+          traceanalyzer shapes trace.json.gz
+          traceanalyzer shapes trace.json.gz --format csv
+
+        A row is an operator with GPU work whose inputs are not the same in every steady step: the shapes of its largest
+        input and in how many steps it has each, how many elements that are at least, in the middle and at most, and its
+        GPU time in the shortest and in the longest step. Padding or bucketing to few shapes helps cuDNN's autotuning,
+        torch.compile and the allocator; lengths that differ much waste padding.
+        """,
+    ),
     "counters": Help(
         "List the GPU counters that were sampled.",
         """List the counters of the GPU that the recorder sampled during the steady steps.

@@ -76,7 +76,7 @@ def slow_outliers(m: Measurements, _free: Bool) -> Iterator[Draft]:
     )
     remedy = Remedy(action, f"{_said(stats)} time of outliers beyond the median step")
     claim = _claim(m, stats.outlier_excess_share * m.mean_step_ms)
-    yield _irregular(
+    yield _regularity(
         "slow-outliers", f"{stats.outliers} steps are much slower than the others", claim, evidence, remedy
     )
 
@@ -98,7 +98,7 @@ def two_kinds(m: Measurements, _free: Bool) -> Iterator[Draft]:
         "accumulation, logging or a synchronisation every n steps, two sets of nodes."
     )
     basis = f"{_said(stats)}: all steps as fast as the fast ones, an upper bound where the slow ones do more work"
-    yield _irregular(
+    yield _regularity(
         "two-kinds-of-steps",
         "Steps are of two kinds, fast and slow",
         _claim(m, excess),
@@ -126,7 +126,7 @@ def drifting(m: Measurements, _free: Bool) -> Iterator[Draft]:
         "graphs) and sequence lengths over the run."
     )
     remedy = Remedy(action, f"{_said(stats)} trend; the first steps show what is possible")
-    yield _irregular("drift", "Steps become slower over the run", None, evidence, remedy)
+    yield _regularity("drift", "Steps become slower over the run", None, evidence, remedy)
 
 
 def _differences(m: Measurements) -> TimingStats | Regularity | None:
@@ -144,7 +144,7 @@ def _names(steps: list[str]) -> str:
     return ", ".join(steps[:SHOWN_STEPS]) + more
 
 
-def _irregular(id: str, title: str, claim: float | None, evidence: list[Evidence], remedy: Remedy) -> Draft:  # noqa: A002
+def _regularity(id: str, title: str, claim: float | None, evidence: list[Evidence], remedy: Remedy) -> Draft:  # noqa: A002
     part: Part = "none" if claim is None else "idle.other"
     return Draft(id, "inconclusive", title, part, claim, evidence, [remedy])
 
