@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,8 +14,6 @@ from traceanalyzer.figures import NS_PER_US, metric
 if TYPE_CHECKING:
     from traceanalyzer.analysis.time.timed import Timed
     from traceanalyzer.trace import F64
-
-_UNIT = re.compile(r"\s*\[([^\]]*)\]$")
 
 
 @dataclass(frozen=True)
@@ -85,13 +82,13 @@ def counter_stats(timed: Timed) -> list[CounterStats]:
         if here is not None:
             at = table.start[mine]
             working = covered_before(here, at) > covered_before(here, at - 1)
-        unit = _UNIT.search(strings[code])
+        counter, unit = _with_unit(strings[code])
         result.append(
             CounterStats(
                 rank=timed.trace.rank,
                 device=device if device >= 0 else None,
-                counter=_UNIT.sub("", strings[code]),
-                counted_in=unit[1] if unit else None,
+                counter=counter,
+                counted_in=unit,
                 mean=float(value.mean()),
                 busy_mean=float(value[working].mean()) if working.any() else None,
                 max=float(value.max()),
@@ -99,6 +96,12 @@ def counter_stats(timed: Timed) -> list[CounterStats]:
             )
         )
     return sorted(result, key=lambda row: (row.device or 0, row.counter))
+
+
+def _with_unit(name: str) -> tuple[str, str | None]:
+    """A counter's name and the unit that it has in brackets at its end."""
+    counter, bracket, unit = name.rpartition(" [")
+    return (counter, unit[:-1]) if bracket and unit.endswith("]") else (name, None)
 
 
 def _steady(timed: Timed) -> tuple[int, int]:
