@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
+from traceanalyzer.analysis.groups.loading import Loading, loading
 from traceanalyzer.analysis.groups.step_times import Latency, latency, recorded_regularity
 from traceanalyzer.analysis.memory.measure import measured as measure_memory
 from traceanalyzer.analysis.memory.stats import stats_of_events, stats_of_snapshot
@@ -275,6 +276,11 @@ class Measurements(Rated):
     def concurrent_kernel_share(self) -> float | None:
         """Share of the kernels' time in which two or more run."""
         return concurrent_kernel_share(self)
+
+    @cached_property
+    def loading(self) -> Loading | None:
+        """How input is loaded; None where none is."""
+        return loading(self, self.budgets)
 
     @cached_property
     def counters(self) -> GpuCounters | None:

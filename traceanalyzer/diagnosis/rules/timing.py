@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from traceanalyzer.analysis.groups.step_times import slow_steps
 from traceanalyzer.analysis.time.regularity import MIN_STEPS, Regularity
+from traceanalyzer.diagnosis import loader_advice
 from traceanalyzer.diagnosis.draft import Draft, Remedy
 from traceanalyzer.diagnosis.finding import Evidence
 from traceanalyzer.diagnosis.timing import INPUT_SHARE
@@ -34,10 +35,7 @@ def slow_input(m: Measurements, _free: Bool) -> Iterator[Draft]:
     if not m.trace.only_step_times:
         return  # the trace shows what of the waiting the GPU noticed
     where = _where(m, stats)
-    action = (
-        "Load ahead of the step: DataLoader(num_workers>0, pin_memory=True, persistent_workers=True, prefetch_factor), "
-        "cheaper or GPU-side preprocessing, a faster or local copy of the data."
-    )
+    action = f"{loader_advice.action(None)} Cheaper preprocessing, a faster or local copy of the data."
     remedy = Remedy(
         action, "logged time waiting for data; assumes that loading can be hidden behind the step completely"
     )
