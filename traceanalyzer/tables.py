@@ -124,7 +124,7 @@ TABLES = (
           lambda of, _, __: list(of.ranks.collectives), "No collectives that several recorded ranks share."),
     Table("load", "Load while the program ran", Load, lambda _, m, __: list(m.trace.loads),
           "No load was sampled (collect --nvml SECONDS does)."),
-    Table("conditions", "Conditions of the recording", Condition, lambda _, m, __: list(m.trace.conditions),
+    Table("conditions", "Conditions of the recording", Condition, lambda _, m, __: m.conditions,
           "No conditions were recorded."),
 )  # fmt: skip
 """Every table, in the report's order."""

@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 from traceanalyzer.analysis.groups.loading import Loading, loading
+from traceanalyzer.analysis.groups.seen_conditions import seen_conditions
 from traceanalyzer.analysis.groups.step_times import Latency, latency, recorded_regularity
 from traceanalyzer.analysis.memory.measure import measured as measure_memory
 from traceanalyzer.analysis.memory.stats import stats_of_events, stats_of_snapshot
@@ -67,7 +68,7 @@ if TYPE_CHECKING:
     from traceanalyzer.analysis.memory.stats import MemoryStats
     from traceanalyzer.analysis.ranks.compare import RankComparison
     from traceanalyzer.analysis.time.regularity import Regularity
-    from traceanalyzer.trace import Trace
+    from traceanalyzer.trace import Condition, Trace
 
 
 def measure_ranks(
@@ -276,6 +277,11 @@ class Measurements(Rated):
     def concurrent_kernel_share(self) -> float | None:
         """Share of the kernels' time in which two or more run."""
         return concurrent_kernel_share(self)
+
+    @cached_property
+    def conditions(self) -> list[Condition]:
+        """Under which conditions it was recorded: as the capture states, and as the trace shows."""
+        return [*self.trace.conditions, *seen_conditions(self)]
 
     @cached_property
     def loading(self) -> Loading | None:
