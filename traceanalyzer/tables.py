@@ -24,6 +24,7 @@ from traceanalyzer.analysis.tables.kernels import ClassStats, KernelStats
 from traceanalyzer.analysis.tables.ops import OpStats
 from traceanalyzer.analysis.tables.path_rows import PathRow
 from traceanalyzer.analysis.tables.phases import PhaseStats
+from traceanalyzer.analysis.tables.range_rows import RangeRow
 from traceanalyzer.analysis.tables.shape_rows import ShapeRow
 from traceanalyzer.analysis.tables.syncs import SyncRow
 from traceanalyzer.diagnosis.remedies.advice import advise
@@ -122,6 +123,8 @@ TABLES = (
           "No collectives in this recording.", "comm"),
     Table("skew", "Collectives across ranks: transfer and waiting", CollectiveSkew,
           lambda of, _, __: list(of.ranks.collectives), "No collectives that several recorded ranks share."),
+    Table("nvtx", "NVTX ranges by domain and category", RangeRow, lambda _, m, __: m.range_rows,
+          "No NVTX range has a domain, a category or a payload.", long=True),
     Table("load", "Load while the program ran", Load, lambda _, m, __: list(m.trace.loads),
           "No load was sampled (collect --nvml SECONDS does)."),
     Table("conditions", "Conditions of the recording", Condition, lambda _, m, __: m.conditions,

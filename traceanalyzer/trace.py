@@ -330,6 +330,21 @@ class GpuMetrics(Table):
 
 
 @dataclass(frozen=True, eq=False)
+class RangeDetails(Table):
+    """What annotations carry beside a name (NVTX), one row for each that carries anything; they stand among the host
+    ranges, too."""
+
+    name: I32 = column(np.int32, text=True)
+    start: I64 = column(np.int64)
+    end: I64 = column(np.int64)
+    domain: I32 = column(np.int32, text=True)
+    """-1: the default domain."""
+    category: I32 = column(np.int32, text=True)
+    payload: I32 = column(np.int32, text=True)
+    """A number or JSON, as text."""
+
+
+@dataclass(frozen=True, eq=False)
 class Collectives(Table):
     """Metadata of communication operations. Its rows are referred to, not timed."""
 
@@ -523,6 +538,7 @@ class Trace:
     device_ranges: DeviceRanges = field(default_factory=DeviceRanges.empty)
     memory_events: MemoryEvents = field(default_factory=MemoryEvents.empty)
     gpu_metrics: GpuMetrics = field(default_factory=GpuMetrics.empty)
+    range_details: RangeDetails = field(default_factory=RangeDetails.empty)
     collectives: Collectives = field(default_factory=Collectives.empty)
     step_timings: StepTimings = field(default_factory=StepTimings.empty)
     """The timing log of the same process, or all there is where `source` is `timing_log`."""

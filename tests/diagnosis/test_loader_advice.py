@@ -10,7 +10,7 @@ import pytest
 import traceanalyzer as ta
 from tests.analysis.build import TraceBuilder
 from tests.recorded import recording
-from traceanalyzer.analysis.groups.loading import OS_READS, loading
+from traceanalyzer.analysis.groups.input_loading import OS_READS, loading
 from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.diagnosis import loader_advice
 from traceanalyzer.diagnosis.diagnose import diagnose

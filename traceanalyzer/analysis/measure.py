@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
-from traceanalyzer.analysis.groups.loading import Loading, loading
+from traceanalyzer.analysis.groups.input_loading import Loading, loading
 from traceanalyzer.analysis.groups.seen_conditions import seen_conditions
 from traceanalyzer.analysis.groups.step_times import Latency, latency, recorded_regularity
 from traceanalyzer.analysis.memory.measure import measured as measure_memory
@@ -32,6 +32,7 @@ from traceanalyzer.analysis.tables.launches import LaunchStats, measure_launches
 from traceanalyzer.analysis.tables.ops import OpStats, op_stats
 from traceanalyzer.analysis.tables.path_rows import PathRow, PathTime, path_rows, path_time
 from traceanalyzer.analysis.tables.phases import PhaseStats, phase_stats
+from traceanalyzer.analysis.tables.range_rows import RangeRow, range_rows
 from traceanalyzer.analysis.tables.roofline_step import RooflineStep, roofline_step
 from traceanalyzer.analysis.tables.shape_rows import ShapeRow, shape_rows
 from traceanalyzer.analysis.tables.step_metrics import (
@@ -239,6 +240,11 @@ class Measurements(Rated):
     def shape_rows(self) -> list[ShapeRow]:
         """Operators whose input shapes change from step to step."""
         return shape_rows(self)
+
+    @cached_property
+    def range_rows(self) -> list[RangeRow]:
+        """NVTX ranges with a domain, a category or a payload."""
+        return range_rows(self)
 
     @cached_property
     def copies(self) -> list[CopyStats]:

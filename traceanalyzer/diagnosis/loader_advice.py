@@ -9,7 +9,7 @@ from traceanalyzer.diagnosis.finding import Evidence
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from traceanalyzer.analysis.groups.loading import Loading
+    from traceanalyzer.analysis.groups.input_loading import Loading
     from traceanalyzer.analysis.measure import Measurements
 
 LARGE_STAGE = 0.25
