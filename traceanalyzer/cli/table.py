@@ -245,7 +245,7 @@ def _print(
     hidden_names: list[re.Pattern[str]],
     format_: str | None,
     file: Path | None,
-    **wanted: float,
+    **wanted: Any,
 ) -> None:
     """Print a table of `traceanalyzer.tables`."""
     from traceanalyzer.cli.output import emit
