@@ -7,7 +7,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
-from traceanalyzer.collect import cuda
+from traceanalyzer.collect.host import cuda
 
 NS_PER_MS = 1e6
 DRAIN_SECONDS = 5.0

@@ -7,10 +7,10 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, TextIO
 
-from traceanalyzer.collect import environment
-from traceanalyzer.collect.data_time import DataTime
-from traceanalyzer.collect.ranks import own_file
-from traceanalyzer.collect.step_series import StepSeries
+from traceanalyzer.collect.host import environment
+from traceanalyzer.collect.host.ranks import own_file
+from traceanalyzer.collect.steps.data_time import DataTime
+from traceanalyzer.collect.steps.step_series import StepSeries
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,7 +9,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from traceanalyzer.collect import cpu_load
+from traceanalyzer.collect.host import cpu_load
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,9 +13,9 @@ import sys
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
-from traceanalyzer.collect import nvml, program
-from traceanalyzer.collect.export import write_json
-from traceanalyzer.collect.ranks import current_rank
+from traceanalyzer.collect.host import nvml, program
+from traceanalyzer.collect.host.export import write_json
+from traceanalyzer.collect.host.ranks import current_rank
 from traceanalyzer.variables import ALLOWED_VARIABLES
 
 if TYPE_CHECKING:
