@@ -145,6 +145,7 @@ def input_wait(m: Measurements, _free: Bool) -> Iterator[Draft]:
     evidence = [share(m, idle.input, "idle while input data is awaited")]
     evidence += [Evidence("time in input loading", p.host_ms, "ms", p.name) for p in loading[:2]]
     evidence += loader_advice.evidence(m, m.loading) if m.loading is not None else ()
+    evidence += [Evidence("longest gap", d, "ms", text) for d, text in longest_gaps(m, IdleCause.INPUT)]
     basis = "idle time while data was awaited; assumes that loading can be hidden behind the step completely"
     yield Draft(
         "input-wait",
