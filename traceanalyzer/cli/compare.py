@@ -11,6 +11,7 @@ from traceanalyzer.cli.options import (
     TABLE_FORMATS,
     limit_option,
     output_options,
+    reading_options,
     redact_options,
     selection_options,
 )
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 @redact_options()
 @output_options((*TABLE_FORMATS, *PICTURED))
 @limit_option
+@reading_options
 def compare(
     a: str,
     b: str,
