@@ -59,8 +59,8 @@ def columns(schema: str) -> dict[str, str]:
         "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION": f"{_LANE}, syncType, eventId"
         + (", eventSyncId" if version >= (3, 17) else ""),
         "CUPTI_ACTIVITY_KIND_CUDA_EVENT": "deviceId, contextId, streamId, correlationId, globalPid, eventId",
-        "NVTX_EVENTS": "start, end, eventType, rangeId, category, text, globalTid, endGlobalTid, textId, domainId"
-        + (", binaryData" if version >= (3, 17) else ""),
+        "NVTX_EVENTS": "start, end, eventType, rangeId, category, text, globalTid, endGlobalTid, textId, domainId, "
+        "int64Value, doubleValue, jsonText" + (", binaryData" if version >= (3, 17) else ""),
         "OSRT_API": "start, end, eventClass, globalTid, nameId, returnValue",
         "CUBLAS_EVENTS": "start, end, eventClass, globalTid, nameId",
         "PROFILER_OVERHEAD": "start, end, globalTid, nameId"

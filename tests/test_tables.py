@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 import traceanalyzer as ta
+from tests.recorded import recording
 from traceanalyzer.errors import EmptyRecordingError
 from traceanalyzer.selection import Selection
 from traceanalyzer.tables import BY_NAME, Wanted, table
@@ -62,3 +64,18 @@ def test_what_is_not_there_is_said_in_one_line(run) -> None:
 def test_paths_one_by_one_and_as_glob_gives_them():
     ranks = sorted((SAMPLE.parents[3] / "sample_traces" / "straggler").glob("trace.*"))
     assert [t.rank for t in ta.load(*ranks).traces] == [t.rank for t in ta.load(ranks).traces] == [0, 1]
+
+
+@pytest.mark.parametrize("name", ["kineto/vit_small_batch.base", "kineto/gpt_large_batch.base"])
+def test_operators_by_shape_add_up_to_operators(name: str) -> None:
+    run = ta.load(str(recording(name)))
+    by_name, by_shape = table(run, "ops"), table(run, "ops", wanted=Wanted(by_shape=True))
+    assert len(by_shape) > len(by_name)
+    assert len({(row.name, row.kind, row.shapes) for row in by_shape}) == len(by_shape)
+    for figure in ("device_self_ms", "host_self_ms", "calls"):
+        whole, parts = Counter[str](), Counter[str]()
+        for row in by_name:
+            whole[row.name] += getattr(row, figure)
+        for row in by_shape:
+            parts[row.name] += getattr(row, figure)
+        assert parts == pytest.approx(whole)

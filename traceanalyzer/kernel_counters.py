@@ -27,3 +27,5 @@ class KernelCounters:
     """Activity of the tensor cores."""
     occupancy_share: float | None = None
     """Warps active over those an SM can hold."""
+    stalls: tuple[tuple[str, float], ...] = ()
+    """What its warps waited for, and the share of all their cycles, largest first; empty where that was not asked."""

@@ -18,6 +18,7 @@ from traceanalyzer.analysis.replay.scenarios import buckets_of, faster
 from traceanalyzer.analysis.tables.budget import StepRow
 from traceanalyzer.analysis.tables.collectives import CollectiveStats
 from traceanalyzer.analysis.tables.copies import CopyStats
+from traceanalyzer.analysis.tables.counter_rows import CounterStats
 from traceanalyzer.analysis.tables.gap_places import GapPlaceRow
 from traceanalyzer.analysis.tables.gap_rows import GapHistogramRow, GapRow, gap_rows
 from traceanalyzer.analysis.tables.kernels import ClassStats, KernelStats
@@ -25,11 +26,13 @@ from traceanalyzer.analysis.tables.op_memory import OpMemory
 from traceanalyzer.analysis.tables.ops import OpStats
 from traceanalyzer.analysis.tables.path_rows import PathRow
 from traceanalyzer.analysis.tables.phases import PhaseStats
+from traceanalyzer.analysis.tables.range_rows import RangeRow
+from traceanalyzer.analysis.tables.shape_rows import ShapeRow
 from traceanalyzer.analysis.tables.syncs import SyncRow
 from traceanalyzer.diagnosis.remedies.advice import advise
 from traceanalyzer.errors import EmptyRecordingError
 from traceanalyzer.selection import Measured, measured
-from traceanalyzer.trace import Condition
+from traceanalyzer.trace import Condition, Load
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -48,6 +51,8 @@ class Wanted:
     """The first rows, of single events the longest; None: all."""
     min_us: float = 0.0
     """Gaps of at least this length."""
+    by_shape: bool = False
+    """Operators by name and input shapes, instead of by name."""
 
 
 ALL = Wanted()
@@ -111,7 +116,12 @@ TABLES = (
           "No kernels in this recording."),
     Table("kernels", "Kernels by device time", KernelStats, lambda _, m, __: m.kernels,
           "No kernels in this recording.", "kernels", long=True),
-    Table("ops", "Operators", OpStats, lambda _, m, __: m.ops, "No operators in this recording.", "ops", long=True),
+    Table("ops", "Operators", OpStats, lambda _, m, wanted: m.ops_by_shape if wanted.by_shape else m.ops,
+          "No operators in this recording.", "ops", long=True),
+    Table("shapes", "Operators whose shapes change from step to step", ShapeRow, lambda _, m, __: m.shape_rows,
+          "Every step has the same shapes, or none were recorded (record_shapes=True).", "shapes", long=True),
+    Table("counters", "Sampled counters of the GPU", CounterStats, lambda _, m, __: m.counter_rows,
+          "No counters were sampled (nsys profile --gpu-metrics-devices=all does).", "counters"),
     Table("copies", "Memory copies", CopyStats, lambda _, m, __: m.copies,
           "No memory copies in this recording.", "copies"),
     Table("memory", "GPU memory at its peak, by line", Site,
@@ -123,7 +133,11 @@ TABLES = (
           "No collectives in this recording.", "comm"),
     Table("skew", "Collectives across ranks: transfer and waiting", CollectiveSkew,
           lambda of, _, __: list(of.ranks.collectives), "No collectives that several recorded ranks share."),
-    Table("conditions", "Conditions of the recording", Condition, lambda _, m, __: list(m.trace.conditions),
+    Table("nvtx", "NVTX ranges by domain and category", RangeRow, lambda _, m, __: m.range_rows,
+          "No NVTX range has a domain, a category or a payload.", long=True),
+    Table("load", "Load while the program ran", Load, lambda _, m, __: list(m.trace.loads),
+          "No load was sampled (collect --nvml SECONDS does)."),
+    Table("conditions", "Conditions of the recording", Condition, lambda _, m, __: m.conditions,
           "No conditions were recorded."),
 )  # fmt: skip
 """Every table, in the report's order."""

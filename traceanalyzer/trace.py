@@ -352,6 +352,21 @@ class GpuMetrics(Table):
 
 
 @dataclass(frozen=True, eq=False)
+class RangeDetails(Table):
+    """What annotations carry beside a name (NVTX), one row for each that carries anything; they stand among the host
+    ranges, too."""
+
+    name: I32 = column(np.int32, text=True)
+    start: I64 = column(np.int64)
+    end: I64 = column(np.int64)
+    domain: I32 = column(np.int32, text=True)
+    """-1: the default domain."""
+    category: I32 = column(np.int32, text=True)
+    payload: I32 = column(np.int32, text=True)
+    """A number or JSON, as text."""
+
+
+@dataclass(frozen=True, eq=False)
 class Collectives(Table):
     """Metadata of communication operations. Its rows are referred to, not timed."""
 
@@ -451,6 +466,18 @@ class Condition:
 
 
 @dataclass(frozen=True)
+class Load:
+    """What was sampled of a GPU or of the host's CPUs while the program ran: not of the recorded steps alone."""
+
+    what: str = field(metadata={"definition": "what was sampled; GPUs by their index on the host", "unit": ""})
+    counted_in: str = field(metadata={"definition": "its unit", "unit": ""})
+    mean: float = field(metadata={"definition": "mean of the samples", "unit": ""})
+    min: float = field(metadata={"definition": "smallest sample", "unit": ""})
+    max: float = field(metadata={"definition": "largest sample", "unit": ""})
+    samples: int = field(metadata={"definition": "samples taken", "unit": ""})
+
+
+@dataclass(frozen=True)
 class Ceilings:
     """What the GPU was measured to reach just before the recording."""
 
@@ -533,6 +560,7 @@ class Trace:
     device_ranges: DeviceRanges = field(default_factory=DeviceRanges.empty)
     memory_events: MemoryEvents = field(default_factory=MemoryEvents.empty)
     gpu_metrics: GpuMetrics = field(default_factory=GpuMetrics.empty)
+    range_details: RangeDetails = field(default_factory=RangeDetails.empty)
     collectives: Collectives = field(default_factory=Collectives.empty)
     step_timings: StepTimings = field(default_factory=StepTimings.empty)
     """The timing log of the same process, or all there is where `source` is `timing_log`."""
@@ -544,6 +572,8 @@ class Trace:
     light: LightRecording | None = None
     conditions: tuple[Condition, ...] = ()
     """What is known of the machine and the settings under which it was recorded."""
+    loads: tuple[Load, ...] = ()
+    """What was sampled of GPUs and CPUs while the program ran, where the capture carries it."""
     ceilings: Ceilings | None = None
     collected: Collected = Collected()
     health: Health = Health()

@@ -12,7 +12,7 @@ import pytest
 
 from tests.collect.running import SCRIPTS, collect
 from tests.collect.stand_in_ncu import SECRET
-from traceanalyzer.collect.profilers.ncu import KEPT, METRICS, NcuOptions, function_name, profile_command
+from traceanalyzer.collect.profilers.ncu import KEPT, METRICS, STALLS, NcuOptions, function_name, profile_command
 from traceanalyzer.ingest.ncu import read_counters
 
 ROOT = Path(__file__).parents[2]
@@ -48,7 +48,7 @@ def test_top_kernels_of_a_recording_are_measured_and_the_table_says_nothing_else
     assert words[words.index("--metrics") + 1].split(",") == list(METRICS)
     assert SECRET not in (folder / "ncu.csv").read_text()
     (head, *_) = csv.reader((folder / "ncu.csv").read_text().splitlines())
-    assert head == list(KEPT)
+    assert head == [name for name in KEPT if name not in STALLS]
 
 
 def test_every_metric_is_one_that_analyze_reads(tmp_path, stand_in):
@@ -58,7 +58,16 @@ def test_every_metric_is_one_that_analyze_reads(tmp_path, stand_in):
     (kernel,) = read_counters(folder / "ncu.csv")
     assert (kernel.name, kernel.blocks, kernel.threads) == ("void softmax<4>(int)", 16, 128)
     assert None not in vars(kernel).values()
+    assert kernel.stalls == ()
     assert kernel.dram_bytes == 100
+
+
+def test_stalls_are_measured_if_asked_for(tmp_path, stand_in):
+    environment, log = stand_in
+    folder = tmp_path / "capture"
+    collect("ncu", "-o", folder, "--kernel", "softmax", "--whole-run", "--stalls", "--", *PRINTS, **environment)
+    words = json.loads(log.read_text())
+    assert words[words.index("--metrics") + 1].split(",") == [*METRICS, *STALLS]
 
 
 @pytest.mark.parametrize(

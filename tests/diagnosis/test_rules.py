@@ -20,7 +20,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 SAMPLES = sorted(p for p in (Path(__file__).resolve().parents[2] / "sample_traces").iterdir() if p.is_dir())
-SHOWN_BY_NO_SAMPLE = {"profiler", "unexplained", "api_only", "lost_kernels", "unknown_work"}
+SHOWN_BY_NO_SAMPLE = {
+    "profiler",
+    "unexplained",
+    "api_only",
+    "lost_kernels",
+    "unknown_work",
+    "many_small_copies",
+    "odd_channels",
+}
 """Rules on what no sample has; tests of their own show them. A new rule needs a sample, or a place here and a test."""
 SIGNATURE = ("Measurements", "Bool")
 

@@ -126,3 +126,50 @@ def test_namespaces_that_ncu_leaves_out_do_not_matter() -> None:
         b.build(), Knowledge(counters=(KernelCounters("void convert_dq<1>(int)", 16, 128, dram_bytes=5),))
     )
     assert ctx.roofline.bytes.tolist() == [5]
+
+
+def stalled(**reasons: float) -> str:
+    """A page `raw` with what warps wait for."""
+    names = [f"smsp__average_warps_issue_stalled_{reason}_per_issue_active.ratio" for reason in reasons]
+    names.append("smsp__average_warp_latency_per_inst_issued.ratio")
+    head = ["ID", "Kernel Name", "Block Size", "Grid Size", *names]
+    rows = (head, ["", "", "", "", *["inst"] * len(names)], ["0", GEMM, "(256, 1, 1)", "(100, 1, 1)"])
+    values = [str(value) for value in (*reasons.values(), 20.0)]
+    return "\n".join(",".join(f'"{cell}"' for cell in row) for row in (*rows[:2], [*rows[2], *values])) + "\n"
+
+
+def test_what_warps_wait_for(tmp_path: Path) -> None:
+    (kernel,) = read_counters(write(tmp_path, stalled(long_scoreboard=12.0, selected=1.0, barrier=4.0)))
+    assert kernel.stalls == (
+        ("data from memory (long scoreboard)", pytest.approx(0.6)),
+        ("other warps at a barrier", pytest.approx(0.2)),
+    )
+    (wrong,) = read_counters(write(tmp_path, stalled(long_scoreboard=19.0, barrier=4.0)))
+    assert wrong.stalls == ()
+
+
+def test_columns_of_measured_kernels() -> None:
+    b = TraceBuilder()
+    b.kernel(GEMM, 0, 10, blocks=100, threads=256).kernel(GEMM, 20, 30, blocks=100, threads=256)
+    b.kernel(GEMM, 40, 50, blocks=7, threads=256).kernel("other", 60, 70, blocks=7, threads=256)
+    stalls = (("a", 0.5), ("b", 0.2)), (("b", 0.9),)
+    counters = (
+        KernelCounters(GEMM, 100, 256, tensor_share=0.6, occupancy_share=0.5, stalls=stalls[0]),
+        KernelCounters(GEMM, 7, 256, tensor_share=0.3, stalls=stalls[1]),
+    )
+    rows = {row.name: row for row in Measurements(b.build(), Knowledge(counters=counters)).kernels}
+    gemm = next(row for name, row in rows.items() if name != "other")
+    assert gemm.tensor_active_share == pytest.approx((2 * 0.6 + 0.3) / 3)
+    assert gemm.achieved_occupancy_share == 0.5
+    assert (gemm.main_stall, gemm.main_stall_share) == ("b", pytest.approx((2 * 0.2 + 0.9) / 3))
+    assert rows["other"].main_stall is None
+    assert rows["other"].achieved_occupancy_share is None
+
+
+def test_a_kernel_that_keeps_the_tensor_cores_busy_is_bound_by_arithmetic() -> None:
+    b = TraceBuilder()
+    b.kernel("unheard_of", 0, 10, blocks=16, threads=128)
+    found = KernelCounters("unheard_of", 16, 128, compute_share=0.8, memory_share=0.2, tensor_share=0.7)
+    assert Measurements(b.build(), Knowledge(counters=(found,))).roofline.bound.tolist() == [Bound.COMPUTE]
+    other = KernelCounters("unheard_of", 16, 128, compute_share=0.8, memory_share=0.2, tensor_share=0.05)
+    assert Measurements(b.build(), Knowledge(counters=(other,))).roofline.bound.tolist() == [Bound.INSTRUCTIONS]

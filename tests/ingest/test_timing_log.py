@@ -284,3 +284,60 @@ def test_nonsense_among_good_lines_does_no_harm(tmp_path, line):
         text = (DATA / good).read_text()
         (trace,) = read_timing_log(log(tmp_path, text + line + "\n" + text.splitlines()[-1] + "\n"))
         assert (trace.step_timings.duration > 0).sum() >= 3
+
+
+def stamped(step_ms, *, clock=True, form="{when} [{i:04d}]: iter 50.0 ms, data 12.0 ms"):
+    """Eight lines of a step of 50 ms and data of 12 ms, written every so many ms."""
+    lines = []
+    for i in range(8):
+        at = f"{i * step_ms // 1000:02d}.{i * step_ms % 1000:03d}"
+        lines.append(form.format(i=i, when=f"2026-01-05 10:00:{at}" if clock else ""))
+    return "\n".join(lines) + "\n"
+
+
+def notes_of(path, **options):
+    (trace,) = read_timing_log(path, **options)
+    return trace.health.notes
+
+
+@pytest.mark.parametrize(("written_every", "step_ms", "said"), [(62, 62, "do not include"), (50, 50, "include its")])
+def test_the_clock_says_whether_iterations_include_their_data(tmp_path, written_every, step_ms, said):
+    path = log(tmp_path, stamped(written_every))
+    assert (steps_of(path).duration / 1e6).tolist() == [step_ms] * 8
+    assert any(said in note for note in notes_of(path))
+
+
+@pytest.mark.parametrize("written_every", [200, 56])
+def test_a_clock_that_fits_neither_reading_says_nothing(tmp_path, written_every):
+    path = log(tmp_path, stamped(written_every))
+    assert (steps_of(path).duration / 1e6).tolist() == [50] * 8
+    assert any("compute_ms" in note for note in notes_of(path))
+
+
+def test_without_a_clock_the_log_is_taken_to_include_its_data_and_says_so(tmp_path):
+    path = log(tmp_path, stamped(62, clock=False))
+    assert (steps_of(path).duration / 1e6).tolist() == [50] * 8
+    assert any("is not known; they are taken to" in note for note in notes_of(path))
+
+
+def test_the_users_word_decides(tmp_path):
+    path = log(tmp_path, stamped(62, clock=False))
+    pattern = r"\[(?P<step>\d+)\]: iter (?P<compute_ms>[\d.]+) ms, data (?P<data_ms>[\d.]+) ms"
+    assert (steps_of(path, pattern=pattern).duration / 1e6).tolist() == [62] * 8
+    assert not any("include" in note for note in notes_of(path, pattern=pattern))
+    named = log(tmp_path, "".join(f'{{"step": {i}, "compute_ms": 50, "data_ms": 12}}\n' for i in range(4)))
+    assert (steps_of(named).duration / 1e6).tolist() == [62] * 4
+    table = log(tmp_path, "step,compute_ms,data_ms\n" + "".join(f"{i},50,12\n" for i in range(4)))
+    assert (steps_of(table).duration / 1e6).tolist() == [62] * 4
+
+
+def test_the_collectors_own_logs_are_known_to_include_it(tmp_path):
+    line = '{{"step": {}, "iter_ms": 50, "host_ms": 50, "data_ms": 12, "timestamp": "2026-01-05 10:00:00.{:03d}"}}\n'
+    path = log(tmp_path, "".join(line.format(i, 62 * i) for i in range(8)))
+    assert (steps_of(path).duration / 1e6).tolist() == [50] * 8
+    assert not any("include" in note for note in notes_of(path))
+
+
+def test_little_data_time_is_not_worth_a_word(tmp_path):
+    path = log(tmp_path, stamped(62, clock=False, form="[{i:04d}]: iter 50.0 ms, data 1.0 ms"))
+    assert not any("include" in note for note in notes_of(path))

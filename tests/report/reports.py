@@ -8,6 +8,7 @@ from typing import TypeVar
 from traceanalyzer.analysis.tables.budget import StepRow
 from traceanalyzer.analysis.tables.collectives import CollectiveStats
 from traceanalyzer.analysis.tables.copies import CopyStats
+from traceanalyzer.analysis.tables.counter_rows import CounterStats
 from traceanalyzer.analysis.tables.devices import DeviceTotals
 from traceanalyzer.analysis.tables.gap_places import GapPlaceRow
 from traceanalyzer.analysis.tables.gap_rows import GapHistogramRow, GapRow
@@ -16,6 +17,8 @@ from traceanalyzer.analysis.tables.kernels import ClassStats, KernelStats
 from traceanalyzer.analysis.tables.launches import LaunchStats
 from traceanalyzer.analysis.tables.ops import OpStats
 from traceanalyzer.analysis.tables.path_rows import PathRow, PathTime
+from traceanalyzer.analysis.tables.range_rows import RangeRow
+from traceanalyzer.analysis.tables.shape_rows import ShapeRow
 from traceanalyzer.analysis.tables.syncs import SyncRow
 from traceanalyzer.figures import metric
 from traceanalyzer.report.model import (
@@ -34,6 +37,7 @@ from traceanalyzer.report.model import (
     Summary,
     Tool,
 )
+from traceanalyzer.trace import Load
 
 T = TypeVar("T")
 
@@ -239,6 +243,12 @@ def tables() -> dict[str, list[object]]:
                 11.3,
             )
         ],
+        "shapes": [
+            ShapeRow(0, "aten::mm", 48, 3, 12, "[32, 512] in 40, [32, 640] in 8", 16384, 16384.0, 20480, 1.1, 1.4)
+        ],
+        "counters": [CounterStats(0, 0, "SMs Active", "Throughput %", 54.2, 91.8, 100.0, 7614)],
+        "nvtx": [RangeRow(0, "MyLibrary", "io", "load", 2.0, 1.2, "40, 41")],
+        "load": [Load("GPU 0: power", "W", 512.4, 96.1, 700.2, 120)],
         "collectives": [
             CollectiveStats(
                 0,

@@ -36,8 +36,8 @@ def make_server(sources: Sources) -> MCPServer:
         return _answered(lambda: verbs.explain(name))
 
     def table(path: str, name: str, top: int = 15, sort: str = "", columns: list[str] | None = None) -> str:
-        """Rows of a table: kernels, ops, gaps, syncs, steps, path, copies, comm, phases, ranks, kernel_classes,
-        gap_histogram. sort: largest in this column first; columns: only these."""
+        """Rows of a table: kernels, ops, gaps, syncs, steps, path, copies, shapes, counters, comm, phases, ranks,
+        kernel_classes, gap_histogram. sort: largest in this column first; columns: only these."""
         return _answered(lambda: verbs.table(sources, path, name, max(top, 1), sort, columns))
 
     def evidence(path: str, finding: str) -> str:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
+from traceanalyzer.analysis.groups.input_loading import Loading, loading
+from traceanalyzer.analysis.groups.seen_conditions import seen_conditions
+from traceanalyzer.analysis.groups.step_times import Latency, latency, recorded_regularity
 from traceanalyzer.analysis.memory.measure import measured as measure_memory
 from traceanalyzer.analysis.memory.stats import stats_of_events, stats_of_snapshot
 from traceanalyzer.analysis.ranks.compare import why_not_one_run
@@ -20,6 +23,7 @@ from traceanalyzer.analysis.tables.collectives import (
     communication_time,
 )
 from traceanalyzer.analysis.tables.copies import CopyStats, copy_stats
+from traceanalyzer.analysis.tables.counter_rows import CounterStats, GpuCounters, counter_stats, gpu_counters
 from traceanalyzer.analysis.tables.devices import DeviceTotals, device_totals
 from traceanalyzer.analysis.tables.gap_places import GapPlaceRow, gap_places
 from traceanalyzer.analysis.tables.gap_rows import GapHistogramRow, gap_histogram
@@ -30,7 +34,9 @@ from traceanalyzer.analysis.tables.op_memory import OpMemory, op_memory
 from traceanalyzer.analysis.tables.ops import OpStats, op_stats
 from traceanalyzer.analysis.tables.path_rows import PathRow, PathTime, path_rows, path_time
 from traceanalyzer.analysis.tables.phases import PhaseStats, phase_stats
+from traceanalyzer.analysis.tables.range_rows import RangeRow, range_rows
 from traceanalyzer.analysis.tables.roofline_step import RooflineStep, roofline_step
+from traceanalyzer.analysis.tables.shape_rows import ShapeRow, shape_rows
 from traceanalyzer.analysis.tables.step_metrics import (
     Budget,
     Idle,
@@ -52,6 +58,7 @@ from traceanalyzer.analysis.tables.timing import (
     timing_stats,
     unprofiled_time,
 )
+from traceanalyzer.analysis.time.concurrency import concurrent_kernel_share
 from traceanalyzer.analysis.time.coverage import Coverage, coverage
 from traceanalyzer.analysis.time.repeats import Repeats, repeats
 from traceanalyzer.figures import NS_PER_MS
@@ -63,7 +70,8 @@ if TYPE_CHECKING:
     from traceanalyzer.analysis.memory.measure import MemoryOfDevice
     from traceanalyzer.analysis.memory.stats import MemoryStats
     from traceanalyzer.analysis.ranks.compare import RankComparison
-    from traceanalyzer.trace import Trace
+    from traceanalyzer.analysis.time.regularity import Regularity
+    from traceanalyzer.trace import Condition, Trace
 
 
 def measure_ranks(
@@ -237,6 +245,21 @@ class Measurements(Rated):
         return op_stats(self)
 
     @cached_property
+    def ops_by_shape(self) -> list[OpStats]:
+        """Operators by name and input shapes."""
+        return op_stats(self, by_shape=True)
+
+    @cached_property
+    def shape_rows(self) -> list[ShapeRow]:
+        """Operators whose input shapes change from step to step."""
+        return shape_rows(self)
+
+    @cached_property
+    def range_rows(self) -> list[RangeRow]:
+        """NVTX ranges with a domain, a category or a payload."""
+        return range_rows(self)
+
+    @cached_property
     def copies(self) -> list[CopyStats]:
         """Memory copies by direction and kind of memory."""
         return copy_stats(self)
@@ -268,6 +291,41 @@ class Measurements(Rated):
     def kinds(self) -> StepKinds | None:
         """Two kinds of steady recorded steps, where there are; None where they are alike."""
         return kinds_of_steps(self.steps.duration[self.steps.steady]) if self.steps.found else None
+
+    @cached_property
+    def concurrent_kernel_share(self) -> float | None:
+        """Share of the kernels' time in which two or more run."""
+        return concurrent_kernel_share(self)
+
+    @cached_property
+    def conditions(self) -> list[Condition]:
+        """Under which conditions it was recorded: as the capture states, and as the trace shows."""
+        return [*self.trace.conditions, *seen_conditions(self)]
+
+    @cached_property
+    def loading(self) -> Loading | None:
+        """How input is loaded; None where none is."""
+        return loading(self, self.budgets)
+
+    @cached_property
+    def counters(self) -> GpuCounters | None:
+        """Counters of the GPU that were sampled in the steady steps; None without any."""
+        return gpu_counters(self)
+
+    @cached_property
+    def counter_rows(self) -> list[CounterStats]:
+        """Sampled counters one by one."""
+        return counter_stats(self)
+
+    @cached_property
+    def regularity(self) -> Regularity | None:
+        """How regular the steady recorded steps are; None where there are too few."""
+        return recorded_regularity(self, self.budgets)
+
+    @cached_property
+    def latency(self) -> Latency | None:
+        """Latency of the requests of an inference."""
+        return latency(self)
 
     @cached_property
     def roofline_step(self) -> RooflineStep | None:

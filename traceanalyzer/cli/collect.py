@@ -106,10 +106,19 @@ def collect_timing(words: tuple[str, ...], output: str | None, **options: Any) -
 @_count("--active", ACTIVE, "Steps captured.", least=1)
 @click.option("--whole-run", is_flag=True, help="Capture from start to end, also a program without PyTorch.")
 @click.option("--sample-cpu", is_flag=True, help="Also sample the CPU (slows the host).")
+@click.option("--gpu-metrics", is_flag=True, help="Sample the GPUs' counters (may need root).")
+@click.option("--os-calls", is_flag=True, help="Record reads, polls and waits of the operating system.")
 @click.option("--memory", is_flag=True, help="GPU memory usage.")
 @click.option("--keep-report", is_flag=True, help="Keep the .nsys-rep: it holds environment, arguments and output.")
 def collect_nsys(
-    words: tuple[str, ...], output: str | None, whole_run: bool, sample_cpu: bool, keep_report: bool, **options: Any
+    words: tuple[str, ...],
+    output: str | None,
+    whole_run: bool,
+    sample_cpu: bool,
+    gpu_metrics: bool,
+    os_calls: bool,
+    keep_report: bool,
+    **options: Any,
 ) -> None:
     """Record Nsight Systems: collect nsys -- python train.py.
 
@@ -118,7 +127,7 @@ def collect_nsys(
     """
     from traceanalyzer.collect.profilers import nsys
 
-    chosen = nsys.NsysOptions(whole_run, sample_cpu, options["memory"], keep_report)
+    chosen = nsys.NsysOptions(whole_run, sample_cpu, options["memory"], keep_report, gpu_metrics, os_calls)
     _record("nsys", words, output, options, chosen)
 
 
@@ -130,6 +139,7 @@ def collect_nsys(
 @click.option("--kernel", metavar="REGEX", help="Measure kernels whose function has such a name.")
 @_count("--top", 10, "Kernels of the recording.", least=1)
 @_count("--launches", 10, "Launches measured of each launch shape.", least=1)
+@click.option("--stalls", is_flag=True, help="Also what warps wait for (runs each kernel more often).")
 @click.option("--whole-run", is_flag=True, help="From the start, also of a program without PyTorch.")
 def collect_ncu(
     words: tuple[str, ...],
@@ -138,6 +148,7 @@ def collect_ncu(
     kernel: str | None,
     top: int,
     launches: int,
+    stalls: bool,
     whole_run: bool,
     **options: Any,
 ) -> None:
@@ -151,7 +162,7 @@ def collect_ncu(
     if (trace is None) == (kernel is None):
         raise click.UsageError("give --trace FILE or --kernel REGEX")
     functions = _top_functions(trace, top) if trace is not None else ()
-    chosen = ncu.NcuOptions(functions, kernel, launches, whole_run)
+    chosen = ncu.NcuOptions(functions, kernel, launches, whole_run, stalls)
     _record("ncu", words, output, {**options, "unprofiled_steps": 0, "warmup": 0, "active": 1}, chosen)
 
 

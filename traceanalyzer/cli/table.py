@@ -79,6 +79,7 @@ HELP = {
         \b
         Examples:
           traceanalyzer ops trace.json.gz --top 20
+          traceanalyzer ops trace.json.gz --by-shape
           traceanalyzer ops trace.json.gz -o ops.csv
 
         A row is an operator (aten::mm, an annotation) in a mean steady step. Device time is that of the kernels and
@@ -143,6 +144,35 @@ HELP = {
         to pageable host memory are slow and block the CPU.
         """,
     ),
+    "shapes": Help(
+        "List operators whose input shapes change.",
+        """List the operators whose input shapes change from step to step, with the shapes.
+
+        \b
+        Examples:
+          traceanalyzer shapes trace.json.gz
+          traceanalyzer shapes trace.json.gz --format csv
+
+        A row is an operator with GPU work whose inputs are not the same in every steady step: the shapes of its largest
+        input and in how many steps it has each, how many elements that are at least, in the middle and at most, and its
+        GPU time in the shortest and in the longest step. Padding or bucketing to few shapes helps cuDNN's autotuning,
+        torch.compile and the allocator; lengths that differ much waste padding.
+        """,
+    ),
+    "counters": Help(
+        "List the GPU counters that were sampled.",
+        """List the counters of the GPU that the recorder sampled during the steady steps.
+
+        \b
+        Examples:
+          traceanalyzer counters run.sqlite
+          traceanalyzer counters run.sqlite --format csv
+
+        A row is a counter of a GPU: its mean over the steps (idle time included), its mean while the GPU had work, and
+        the largest sample. They come from nsys profile --gpu-metrics-devices=all. `kernels` and `steps` have the same
+        counters by kernel and step; a kernel shorter than the sampling period is unsampled.
+        """,
+    ),
     "comm": Help(
         "List collectives with overlap and bandwidth.",
         """List the collectives by kind, process group and message size.
@@ -162,6 +192,9 @@ HELP = {
 """Of each command of a table. In the order of `--help`."""
 
 ONLY = {
+    "ops": click.option(
+        "--by-shape", is_flag=True, help="A row for each operator and input shapes, not each operator."
+    ),
     "gaps": click.option("--min-us", type=Number(min=0), default=0.0, metavar="N", help="Only gaps of at least N us."),
 }
 """Options that one of them has alone."""
@@ -214,7 +247,7 @@ def _print(
     hidden_names: list[re.Pattern[str]],
     format_: str | None,
     file: Path | None,
-    **wanted: float,
+    **wanted: Any,
 ) -> None:
     """Print a table of `traceanalyzer.tables`."""
     from traceanalyzer.cli.output import emit

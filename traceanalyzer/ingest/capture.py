@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from traceanalyzer.errors import TraceAnalyzerError
 from traceanalyzer.files import note_read
 from traceanalyzer.ingest.conditions import environment_conditions, measured_ceilings, sampled_conditions
+from traceanalyzer.ingest.loads import loads_of
 from traceanalyzer.ingest.memory.snapshot import read_snapshot
 from traceanalyzer.ingest.side_files import json_lines, json_object
 from traceanalyzer.ingest.unprofiled import contradiction, light_of, stopwatch_of
@@ -68,7 +69,9 @@ def _with_neighbours(trace: Trace, environments: dict[Path, Environment]) -> Tra
         notes = (*notes, *more)
     samples = _beside(path, trace.rank, "nvml", ".jsonl")
     if samples is not None:
-        conditions = (*conditions, *sampled_conditions(json_lines(samples)))
+        sampled = json_lines(samples)
+        conditions = (*conditions, *sampled_conditions(sampled))
+        trace = replace(trace, loads=loads_of(sampled))
     snapshot = _beside(path, trace.rank, "memory", ".pickle")
     if snapshot is not None:
         memory, more = _snapshot(note_read(snapshot))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from traceanalyzer.ingest.program import program_conditions
 from traceanalyzer.ingest.side_files import is_above_zero, is_number
 from traceanalyzer.trace import Ceilings, Condition
 from traceanalyzer.variables import ALLOWED_VARIABLES
@@ -36,6 +37,7 @@ def environment_conditions(environment: Mapping[str, Any]) -> tuple[Condition, .
         if name not in ALLOWED_VARIABLES or (name == "CUDA_LAUNCH_BLOCKING" and blocking):
             continue
         found.append(Condition(name, str(value), _variable_spoils(name, str(value))))
+    found += program_conditions(environment.get("program"))
     gpus = environment.get("gpus")
     for gpu in gpus if isinstance(gpus, list) else []:
         found += _gpu(_mapping(gpu))

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 EXPORT_SECONDS = 600
 """Reports of a few thousand kernels are exported in seconds."""
 
+ROUNDED = 1.02
+"""Reasons that add up to more than this much of their sum were measured in other runs of the kernel than it."""
+
 Metrics = dict[str, float]
 _NAME = "Kernel Name"
 
@@ -51,6 +54,28 @@ _NAMES = {
 
 _TENSOR = re.compile(r"^sm__(?:pipe|inst_executed_pipe)_tensor.*pct_of_peak")
 """Activity of the tensor pipes, which each generation of GPUs names and divides anew."""
+_STALL = re.compile(r"^smsp__average_warps?_issue_stalled_(\w+?)_per_issue_active\.ratio$")
+"""Warps that wait for one reason, for each instruction that is issued."""
+_WARPS = "smsp__average_warp_latency_per_inst_issued.ratio"
+"""The same for all reasons, being issued among them."""
+_ISSUED = "selected"
+_REASONS = {
+    "long_scoreboard": "data from memory (long scoreboard)",
+    "short_scoreboard": "shared memory and special functions (short scoreboard)",
+    "barrier": "other warps at a barrier",
+    "membar": "a memory fence",
+    "wait": "a fixed latency (wait)",
+    "not_selected": "other warps to issue (not selected)",
+    "lg_throttle": "room in the queue to memory (LG throttle)",
+    "mio_throttle": "room in the queue to shared memory (MIO throttle)",
+    "tex_throttle": "room in the texture queue (TEX throttle)",
+    "math_pipe_throttle": "the arithmetic units (math pipe throttle)",
+    "no_instruction": "instructions (no instruction)",
+    "drain": "writes to finish (drain)",
+    "imc_miss": "constants (IMC miss)",
+    "gmma": "the tensor cores (GMMA)",
+}
+"""Reasons as Nsight Compute names them, in words."""
 _KNOWN = {name for names in _NAMES.values() for name in names}
 _SCALES = {"": 1.0, "%": 1.0, "byte": 1.0, "ns": 1.0, "nsecond": 1.0, "us": 1e3, "usecond": 1e3, "ms": 1e6}
 _SCALES |= {"msecond": 1e6, "s": 1e9, "second": 1e9, "kbyte": 1e3, "mbyte": 1e6, "gbyte": 1e9, "tbyte": 1e12}
@@ -129,8 +154,12 @@ def _metrics(values: Iterator[tuple[str, str, str]]) -> Metrics:
     for name, unit, text in values:
         key, scale = name.lower(), _SCALES.get(unit.lower())
         number = figure(text)
-        if (key in _KNOWN or _TENSOR.match(key)) and scale is not None and number is not None and key not in result:
+        if number is None or key in result:
+            continue
+        if (key in _KNOWN or _TENSOR.match(key)) and scale is not None:
             result[key] = number * scale
+        elif key == _WARPS or _STALL.match(key):
+            result[key] = number
     return result
 
 
@@ -150,7 +179,18 @@ def _counters(columns: dict[str, str], metrics: Metrics) -> KernelCounters:
         dram_share=_share(values["dram_share"]),
         tensor_share=_share(tensor),
         occupancy_share=_share(values["occupancy"]),
+        stalls=_stalls(metrics),
     )
+
+
+def _stalls(metrics: Metrics) -> tuple[tuple[str, float], ...]:
+    """Shares of what warps wait for; empty without the sum that they are shares of."""
+    whole = metrics.get(_WARPS, 0.0)
+    found = {match[1]: value for name, value in metrics.items() if (match := _STALL.match(name))}
+    if whole <= 0 or sum(found.values()) > whole * ROUNDED:
+        return ()
+    waiting = [(value / whole, reason) for reason, value in found.items() if value > 0 and reason != _ISSUED]
+    return tuple((_REASONS.get(r, r.replace("_", " ")), share) for share, r in sorted(waiting, reverse=True))
 
 
 def _share(percent: float | None) -> float | None:

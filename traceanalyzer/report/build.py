@@ -101,6 +101,7 @@ def _metrics(m: Measurements) -> Metrics:
         warmup_steps=steps.warmup,
         kernels_per_step=float((m.is_kernel & m.steady_ops).sum() / steps.steady_count) if on_device else None,
         launches_per_step=float(launches_by_step(m)[steps.steady].mean()) if on_host else None,
+        concurrent_kernel_share=m.concurrent_kernel_share,
         gpu_busy_share=None if idle_share is None else 1.0 - idle_share,
         gpu_idle_share=idle_share,
         budget_ms=m.budget,
@@ -114,6 +115,9 @@ def _metrics(m: Measurements) -> Metrics:
         timing=m.timing,
         coverage=m.coverage,
         repeats=m.repeats,
+        counters=m.counters,
+        regularity=m.regularity,
+        latency=m.latency,
         memory=m.memory,
     )
 

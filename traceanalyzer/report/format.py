@@ -37,6 +37,13 @@ WORDS = {"gpu": "GPU", "cls": "class", "mfu": "MFU", "hfu": "HFU", "sol": "SOL",
 """Words of field names that are written otherwise."""
 LABELS = {
     "fruitless_share": "launches without kernels",
+    "concurrent_kernel_share": "kernels side by side",
+    "sm_active_share": "SMs active",
+    "tensor_active_share": "tensor cores active",
+    "dram_share": "memory traffic",
+    "sampled_sm_share": "sampled SMs active",
+    "sampled_tensor_share": "sampled tensor cores active",
+    "sampled_dram_share": "sampled memory traffic",
     "short_kernel_share": "short kernels",
     "without_launch": "ops without launch",
 }

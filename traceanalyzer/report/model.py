@@ -11,8 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from traceanalyzer.analysis.groups.step_times import Latency
 from traceanalyzer.analysis.memory.stats import MemoryStats
 from traceanalyzer.analysis.tables.collectives import CommunicationTime
+from traceanalyzer.analysis.tables.counter_rows import GpuCounters
 from traceanalyzer.analysis.tables.devices import DeviceTotals
 from traceanalyzer.analysis.tables.host import HostStats
 from traceanalyzer.analysis.tables.launches import LaunchStats
@@ -22,6 +24,7 @@ from traceanalyzer.analysis.tables.step_metrics import Budget, Idle, StepTime, U
 from traceanalyzer.analysis.tables.step_parts import StepPart
 from traceanalyzer.analysis.tables.timing import TimingStats
 from traceanalyzer.analysis.time.coverage import Coverage
+from traceanalyzer.analysis.time.regularity import Regularity
 from traceanalyzer.analysis.time.repeats import Repeats
 from traceanalyzer.diagnosis.finding import (
     BottleneckClass,
@@ -41,16 +44,19 @@ __all__ = [
     "DeviceTotals",
     "Evidence",
     "Finding",
+    "GpuCounters",
     "HostStats",
     "Idle",
     "Input",
     "InputDevice",
     "InputHealth",
+    "Latency",
     "LaunchStats",
     "MemoryStats",
     "Metrics",
     "PathTime",
     "Recommendation",
+    "Regularity",
     "Repeats",
     "Report",
     "RooflineStep",
@@ -130,6 +136,13 @@ class Metrics:
     warmup_steps: int = metric("recorded steps excluded as warm-up")
     kernels_per_step: float | None = metric("kernels launched by a step (kernels of a CUDA graph counted singly)")
     launches_per_step: float | None = metric("kernel and graph launch calls of a step")
+    concurrent_kernel_share: float | None = metric(
+        "share of the time with a kernel in which two or more run side by side, collectives among them; null without "
+        "kernels, and where whole CUDA graphs hide theirs",
+        "share",
+        default=None,
+        kw_only=True,
+    )
     gpu_busy_share: float | None = metric("share of the step with any device work (union of intervals)", "share")
     gpu_idle_share: float | None = metric("share of the step without device work", "share")
     budget_ms: Budget | None = metric("the step's wall-clock time by what the device did", "ms")
@@ -161,6 +174,19 @@ class Metrics:
         "what repeats within a step, layers for instance; null where nothing does", default=None, kw_only=True
     )
     timing: TimingStats | None = metric("the program's own step times; null without a timing log")
+    counters: GpuCounters | None = metric(
+        "counters of the GPU sampled in the steps; null where the recorder sampled none", default=None, kw_only=True
+    )
+    regularity: Regularity | None = metric(
+        "how the recorded steps differ from each other; null with fewer than 20 marked steady steps",
+        default=None,
+        kw_only=True,
+    )
+    latency: Latency | None = metric(
+        "latency of the requests of an inference by PyTorch; null where the program trains, or marks no requests",
+        default=None,
+        kw_only=True,
+    )
     memory: MemoryStats | None = metric(
         "GPU memory; null where neither a snapshot nor allocator events were recorded", default=None, kw_only=True
     )

@@ -32,10 +32,14 @@ STEP_GROUPS = {
     "host": "Host threads that launch",
     "roofline": "Roofline",
     "timing": "Timing log",
+    "counters": "GPU counters",
+    "regularity": "Regularity of the steps",
+    "latency": "Latency of requests",
     "memory": "Memory",
 }
 OF_SOME_INPUTS = (
     "coverage", "repeats", "critical_path", "unprofiled_critical_path", "roofline", "timing", "memory",
+    "counters", "regularity", "latency",
 )  # fmt: skip
 """Groups that only some kinds of input have; a report of others need not say that they are missing."""
 EXPLAINED = "traceanalyzer explain {} says what it means and how it was decided."
@@ -129,7 +133,8 @@ def step_sentence(report: Report) -> str:
         return f"no steps found; figures are for the whole recording of {figure(total, 'ms')}"
     text = f"{figure(time.mean, 'ms')} mean of {figure(time.count)} steps"
     if time.count > 1:
-        text += f" (median {figure(time.median, 'ms')}, p95 {figure(time.p95, 'ms')}, std {figure(time.std, 'ms')})"
+        high = "" if time.p95 is None else f" p95 {figure(time.p95, 'ms')},"
+        text += f" (median {figure(time.median, 'ms')},{high} std {figure(time.std, 'ms')})"
     if report.metrics.warmup_steps:
         text += f", {figure(report.metrics.warmup_steps)} warm-up left out"
     unprofiled = report.metrics.unprofiled_step_time_ms

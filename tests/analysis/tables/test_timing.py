@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from traceanalyzer.analysis.tables.timing import drift, outliers, timing_stats, two_modes
+from traceanalyzer.analysis.tables.timing import timing_stats
+from traceanalyzer.analysis.time.regularity import drift, outliers, two_modes
 from traceanalyzer.report.build import build_report
 from traceanalyzer.trace import Run, StepTimings, Trace
 

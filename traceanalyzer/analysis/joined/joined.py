@@ -50,8 +50,13 @@ class Joined(Linked):
     @cached_property
     def brings_input(self) -> Bool:
         """Which device ops copy data from the host: what the host did before was to prepare it."""
-        ops = self.trace.device_ops
-        result: Bool = (ops.copy_kind == CopyKind.HOST_TO_DEVICE) & (ops.bytes >= INPUT_BYTES)
+        result: Bool = self.sent & (self.trace.device_ops.bytes >= INPUT_BYTES)
+        return result
+
+    @cached_property
+    def sent(self) -> Bool:
+        """Which device ops are copies from the host that the program asks for itself, of any size."""
+        result: Bool = self.trace.device_ops.copy_kind == CopyKind.HOST_TO_DEVICE
         node = self.launch_node
         result &= (node < 0) | (np.append(self.tree.innermost(self._computing), -1)[node] < 0)
         return result

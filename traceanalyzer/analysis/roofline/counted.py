@@ -13,14 +13,17 @@ from traceanalyzer.analysis.names.kernel_names import short_name
 from traceanalyzer.analysis.roofline.bounds import measured_bound
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from traceanalyzer.analysis.joined.linked import Linked
     from traceanalyzer.analysis.roofline.roofline import Roofline
     from traceanalyzer.kernel_counters import KernelCounters
+    from traceanalyzer.trace import I64
 
 TENSOR_SHARE = 0.01
 """Tensor cores active for less than this are not what the kernel calculates with."""
+MULTIPLYING = 0.5
+"""Tensor cores that are active for this much of what keeps the SMs busy do arithmetic, whatever the kernel is named."""
 
 Key = tuple[str, int, int]
 
@@ -32,9 +35,6 @@ def with_counters(linked: Linked, roofline: Roofline, counters: Iterable[KernelC
 
     Joined by kernel name (without parameters) and launch shape; of kernels measured several times the mean counts.
     """
-    measured = _by_key(counters)
-    ops, rows = linked.trace.device_ops, np.flatnonzero(linked.is_kernel)
-    groups = Groups.of(ops.name[rows], ops.blocks[rows], ops.threads[rows])
     made = replace(
         roofline,
         bytes=roofline.bytes.copy(),
@@ -44,12 +44,21 @@ def with_counters(linked: Linked, roofline: Roofline, counters: Iterable[KernelC
         tensor=roofline.tensor.copy(),
         counted=roofline.counted.copy(),
     )
-    for group, first in enumerate(rows[groups.first].tolist()):
+    for rows, found in matches(linked, counters):
+        _replace(linked, made, rows, found)
+    return made
+
+
+def matches(linked: Linked, counters: Iterable[KernelCounters]) -> Iterator[tuple[I64, list[KernelCounters]]]:
+    """Device ops of one kernel and launch shape, with what was measured of it, for each that was."""
+    measured = _by_key(counters)
+    ops, rows = linked.trace.device_ops, np.flatnonzero(linked.is_kernel)
+    groups = Groups.of(ops.name[rows], ops.blocks[rows], ops.threads[rows])
+    for group, first in enumerate(rows[groups.first].tolist() if measured else ()):
         key = (_name(linked.trace.text(int(ops.name[first])) or ""), int(ops.blocks[first]), int(ops.threads[first]))
         found = measured.get(key)
         if found is not None:
-            _replace(linked, made, rows[groups.index == group], found)
-    return made
+            yield rows[groups.index == group], found
 
 
 def _by_key(counters: Iterable[KernelCounters]) -> dict[Key, list[KernelCounters]]:
@@ -64,11 +73,9 @@ def _name(name: str) -> str:
     return _NAMESPACE.sub("", short_name(name)).replace(" ", "")
 
 
-def _replace(
-    linked: Linked, made: Roofline, rows: np.ndarray[tuple[int], np.dtype[np.int64]], found: list[KernelCounters]
-) -> None:
-    traffic, tensor = _mean(found, lambda k: k.dram_bytes), _mean(found, lambda k: k.tensor_share)
-    compute, memory = _mean(found, lambda k: k.compute_share), _mean(found, device_memory_share)
+def _replace(linked: Linked, made: Roofline, rows: I64, found: list[KernelCounters]) -> None:
+    traffic, tensor = mean_of(found, lambda k: k.dram_bytes), mean_of(found, lambda k: k.tensor_share)
+    compute, memory = mean_of(found, lambda k: k.compute_share), mean_of(found, device_memory_share)
     ops = linked.trace.device_ops
     made.counted[rows] = True
     if traffic is not None:
@@ -77,7 +84,8 @@ def _replace(
         made.tensor[rows] = int(tensor >= TENSOR_SHARE)
     if compute is not None and memory is not None:
         made.attainable[rows] = (ops.end - ops.start)[rows] * min(max(compute, memory), 1.0)
-        made.bound[rows] = measured_bound(compute, memory, matrix=bool(linked.is_matrix[rows[0]]))
+        multiplies = bool(linked.is_matrix[rows[0]]) or (tensor or 0.0) >= MULTIPLYING * compute
+        made.bound[rows] = measured_bound(compute, memory, matrix=multiplies)
 
 
 def device_memory_share(kernel: KernelCounters) -> float | None:
@@ -86,6 +94,7 @@ def device_memory_share(kernel: KernelCounters) -> float | None:
     return kernel.memory_share if kernel.dram_share is None else kernel.dram_share
 
 
-def _mean(found: list[KernelCounters], figure: Callable[[KernelCounters], float | None]) -> float | None:
+def mean_of(found: list[KernelCounters], figure: Callable[[KernelCounters], float | None]) -> float | None:
+    """Mean of a figure over the measured launches that have it."""
     values = [value for kernel in found if (value := figure(kernel)) is not None]
     return sum(values) / len(values) if values else None

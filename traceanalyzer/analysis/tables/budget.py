@@ -14,6 +14,7 @@ import numpy as np
 from traceanalyzer.analysis.algebra.intervals import measure
 from traceanalyzer.analysis.causes.gaps import Gaps, IdleCause, idle_by_cause
 from traceanalyzer.analysis.time.launch_queue import is_launch
+from traceanalyzer.analysis.time.sampled import MIN_STEP_SAMPLES, samples_of
 from traceanalyzer.figures import metric, ms
 
 if TYPE_CHECKING:
@@ -68,6 +69,22 @@ class StepRow:
     largest_idle_cause: str | None = metric("cause of the largest part of the idle time")
     kernels: int = metric("kernels launched by the step")
     launches: int = metric("kernel and graph launch calls made in the step")
+    latency_ms: float | None = metric(
+        "time from where the CPU begins the step until its work on the GPU and its host range have ended",
+        "ms",
+        default=None,
+    )
+    sm_active_share: float | None = metric(
+        "SMs with work, as sampled in the step; null where counters were not sampled, or less than 3 times in it",
+        "share",
+        default=None,
+    )
+    tensor_active_share: float | None = metric(
+        "cycles in which the tensor cores worked; null as above", "share", default=None
+    )
+    dram_share: float | None = metric(
+        "traffic of the device memory over its peak; null as above", "share", default=None
+    )
 
 
 def step_rows(timed: Timed, budgets: StepBudgets | None) -> list[StepRow]:
@@ -79,6 +96,11 @@ def step_rows(timed: Timed, budgets: StepBudgets | None) -> list[StepRow]:
 
     def part(name: str, i: int) -> float | None:
         return None if budgets is None else ms(getattr(budgets, name)[i])
+
+    samples = None if timed.device is None else samples_of(timed, timed.device)
+
+    def counter(role: str, i: int) -> float | None:
+        return None if samples is None else samples.mean(role, int(steps.start[i]), int(steps.end[i]), MIN_STEP_SAMPLES)
 
     return [
         StepRow(
@@ -96,6 +118,10 @@ def step_rows(timed: Timed, budgets: StepBudgets | None) -> list[StepRow]:
             largest_idle_cause=_largest_cause(budgets, i),
             kernels=int(kernels[i]),
             launches=int(launches[i]),
+            latency_ms=ms(steps.end[i] - steps.host_start[i]),
+            sm_active_share=counter("sm_active", i),
+            tensor_active_share=counter("tensor", i),
+            dram_share=counter("dram", i),
         )
         for i in range(count)
     ]

@@ -10,6 +10,7 @@ import numpy as np
 from traceanalyzer.analysis.algebra.grouping import Groups
 from traceanalyzer.analysis.joined.attribution import owner_nodes
 from traceanalyzer.analysis.names.kernel_names import short_name
+from traceanalyzer.analysis.roofline.measured_kernels import KernelMeasures, MeasuredRow
 from traceanalyzer.analysis.roofline.waves import occupancy_of, residence_of
 from traceanalyzer.analysis.tables.roofline_rows import RatedRow, RooflineSums, by_group
 from traceanalyzer.figures import NS_PER_US, metric, ms
@@ -44,7 +45,7 @@ class KernelTimes:
 
 
 @dataclass(frozen=True)
-class KernelStats(RatedRow, KernelTimes):
+class KernelStats(MeasuredRow, RatedRow, KernelTimes):
     """Kernels of one name in a mean steady step, held against the roofline."""
 
     tensor_cores: bool | None = metric(
@@ -112,6 +113,7 @@ def kernel_stats(rated: Rated) -> list[KernelStats]:
     limits = groups.most_common(residence_of(rated).limits[rows].astype(np.int64))
     nodes, options = _graph_nodes(rated, rows, groups), groups.most_common(_launch_options(rated, rows))
     tensor = rated.roofline.tensor[rows][groups.first]
+    measures = KernelMeasures(rated, groups, rows)
     return [
         KernelStats(
             rank=rated.trace.rank,
@@ -135,6 +137,7 @@ def kernel_stats(rated: Rated) -> list[KernelStats]:
             graph_nodes=int(nodes[g]) or None,
             launch_options=rated.trace.text(int(options[g])),
             **sums.columns(int(g)),
+            **measures.columns(int(g)),
         )
         for g in np.argsort(-total, kind="stable")
         for name in [rated.trace.text(int(ops.name[rows[groups.first[g]]])) or "(no name)"]

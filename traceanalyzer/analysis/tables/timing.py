@@ -10,36 +10,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.spread import robust_sigma
+from traceanalyzer.analysis.time.regularity import MIN_STEPS, drift, excess_share, outliers, two_modes
 from traceanalyzer.analysis.time.steps import count_warmup
 from traceanalyzer.figures import NS_PER_MS, metric, ms
 
 if TYPE_CHECKING:
     from traceanalyzer.trace import F64, I64, Bool, StepTimings, Trace
 
-MIN_STEPS = 20
-"""Fewer steps show neither a trend nor two modes."""
-DRIFT_BLOCKS = 40
-"""The trend is that of the medians of this many blocks of steps: single slow steps do not move it."""
-DRIFT_Z = 3.0
-"""Kendall's statistic, in standard deviations, from which a trend is not chance (1 in 400)."""
-OUTLIER_RATIO = 1.25
-"""An outlier is this much slower than the typical step: steps spread by a few percent, checkpoints, garbage
-collection and stalled input cost whole factors."""
-OUTLIER_DEVIATIONS = 6.0
-"""And it is this many robust standard deviations away, where steps spread more."""
-MODE_SHARE = 0.1
-"""Each of two modes holds at least this share of the steps; fewer are outliers."""
-MODE_RATIO = 1.1
-"""Two kinds that differ by less are not worth telling apart."""
 FEW_STEPS_RATIO = 1.5
 """With too few steps for statistics a step that takes half as long again as the next faster one is another kind."""
-MODE_SEPARATION = 4.0
-"""Ashman's D of the best split in two: 2.7 for one normal distribution, 3.5 for a uniform one; above 4 there are two
-(Ashman, Bird and Zepf, The Astronomical Journal 108, 1994)."""
-EXTREME_RATIO = 3.0
-"""Steps this many times the median, if fewer than `MODE_SHARE` (checkpoints, evaluation), are left out of the split:
-they would hide two kinds among the others."""
 FASTER_SHARE = 0.8
 """A host-bound program differs by a sixth from run to run; recorded steps that are faster by more are other steps."""
 NORMAL_90 = 1.645
@@ -87,7 +66,7 @@ def timing_stats(log: StepTimings) -> TimingStats | None:
         median_ms=None if median is None else median / NS_PER_MS,
         drift_share=drift(time),
         outliers=int(slow.sum()),
-        outlier_excess_share=float((time[slow] - median).sum() / time.sum()) if median and slow.any() else 0.0,
+        outlier_excess_share=excess_share(time, slow),
         fast_mode_ms=None if modes is None else modes[0] / NS_PER_MS,
         slow_mode_ms=None if modes is None else modes[1] / NS_PER_MS,
         slow_steps_share=None if modes is None else modes[2],
@@ -151,57 +130,6 @@ def _steady(log: StepTimings) -> Bool:
     if len(rows):
         result[: rows[count_warmup(log.duration[rows])]] = False
     return result
-
-
-def drift(time: F64) -> float | None:
-    """Theil and Sen's slope over blocks of steps times their number, as a share of the median time."""
-    if len(time) < MIN_STEPS:
-        return None
-    blocks = np.array([np.median(block) for block in np.array_split(time, min(DRIFT_BLOCKS, len(time) // 2))])
-    early, late = np.triu_indices(len(blocks), 1)
-    change = blocks[late] - blocks[early]
-    count = len(blocks)
-    score = np.sign(change).sum() / np.sqrt(count * (count - 1) * (2 * count + 5) / 18)
-    if abs(score) < DRIFT_Z:
-        return 0.0
-    return float(np.median(change / (late - early)) * (count - 1) / np.median(time))
-
-
-def outliers(time: F64) -> Bool:
-    """Which steps are much slower than the typical one, of the slow kind where there are two."""
-    if len(time) < MIN_STEPS:
-        return np.zeros(len(time), bool)
-    modes = two_modes(time)
-    typical = time if modes is None else time[time > np.sqrt(modes[0] * modes[1])]
-    centre = float(np.median(typical))
-    spread = robust_sigma(typical, centre)
-    result: Bool = time > max(OUTLIER_RATIO * centre, centre + OUTLIER_DEVIATIONS * spread)
-    return result
-
-
-def two_modes(time: F64) -> tuple[float, float, float] | None:
-    """Medians of the fast and slow steps and the share of the slow ones, where the times are of two kinds.
-
-    The split is the one with the largest variance between its sides (Otsu); extremes count as the 1st and 99th
-    percentile, so that a few outliers are not a side.
-    """
-    extreme = time > EXTREME_RATIO * np.median(time) if len(time) else np.zeros(0, bool)
-    if extreme.sum() < MODE_SHARE * len(time):
-        time = time[~extreme]
-    if len(time) < MIN_STEPS:
-        return None
-    order = np.sort(np.clip(time, *np.percentile(time, (1, 99))))
-    least = max(int(np.ceil(MODE_SHARE * len(order))), 2)
-    left = np.arange(least, len(order) - least + 1)
-    total = np.cumsum(order)
-    low, high = total[left - 1] / left, (total[-1] - total[left - 1]) / (len(order) - left)
-    cut = int(left[np.argmax(left * (len(order) - left) * (high - low) ** 2)])
-    fast, slow = order[:cut], order[cut:]
-    apart = float(slow.mean() - fast.mean())
-    spread = float(np.sqrt(fast.var() + slow.var()))
-    if apart * np.sqrt(2) < MODE_SEPARATION * spread or np.median(slow) < MODE_RATIO * np.median(fast):
-        return None
-    return float(np.median(fast)), float(np.median(slow)), len(slow) / len(order)
 
 
 def kinds_of_steps(time_ns: I64) -> StepKinds | None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import threading
 import time
 from typing import TYPE_CHECKING, Any
+
+from traceanalyzer.collect.host import cpu_load
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -87,7 +90,7 @@ def _describe(library: Any, index: int, driver: str | None) -> dict[str, Any]:
 
 
 class Sampler:
-    """Writes a JSON line a GPU every `interval` seconds, from a daemon thread, until closed."""
+    """Writes a JSON line a GPU, and one of the CPUs, every `interval` seconds, from a daemon thread, until closed."""
 
     def __init__(self, path: Path, interval: float) -> None:
         self._path = path
@@ -106,11 +109,16 @@ class Sampler:
             if library is None:
                 return
             handles = [library.nvmlDeviceGetHandleByIndex(i) for i in range(library.nvmlDeviceGetCount())]
+            before = cpu_load.read(os.getpid())
             with self._path.open("w") as lines:
                 while not self._stopped.wait(self._interval):
                     for index, handle in enumerate(handles):
                         lines.write(json.dumps({"gpu": index, **_sample(library, handle)}) + "\n")
+                    now = cpu_load.read(os.getpid())
+                    load = cpu_load.between(before, now) if before and now else None
+                    lines.write(json.dumps(load) + "\n" if load else "")
                     lines.flush()
+                    before = now
 
 
 def _sample(library: Any, handle: Any) -> dict[str, Any]:
@@ -121,6 +129,7 @@ def _sample(library: Any, handle: Any) -> dict[str, Any]:
     return {
         "time_ns": time.time_ns(),
         "gpu_utilization": utilization.gpu if utilization else None,
+        "memory_utilization": getattr(utilization, "memory", None),
         "memory_used_bytes": memory.used if memory else None,
         "power_w": None if power is None else power / 1000,
         "sm_clock_mhz": _ask(library.nvmlDeviceGetClockInfo, handle, library.NVML_CLOCK_SM),

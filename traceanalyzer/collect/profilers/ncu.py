@@ -33,6 +33,18 @@ METRICS = (
 )
 """What `analyze --ncu` reads, no more: each further one is another run of every kernel."""
 
+STALLS = (
+    "smsp__average_warp_latency_per_inst_issued.ratio",
+    *(
+        f"smsp__average_warps_issue_stalled_{reason}_per_issue_active.ratio"
+        for reason in (
+            *("long_scoreboard", "short_scoreboard", "barrier", "wait", "not_selected", "no_instruction"),
+            *("math_pipe_throttle", "lg_throttle", "mio_throttle"),
+        )
+    ),
+)
+"""What warps wait for, and all that they wait, if that is asked for."""
+
 MISSING = (
     "ncu is not installed (or not on PATH): it comes with the CUDA toolkit (package cuda-nsight-compute), or from "
     "https://developer.nvidia.com/nsight-compute"
@@ -42,7 +54,7 @@ NO_PERMISSION = (
     "--cap-add=SYS_ADMIN, or let all users by the module option NVreg_RestrictProfilingToAdminUsers=0 of the nvidia "
     "kernel module (https://developer.nvidia.com/ERR_NVGPUCTRPERM)"
 )
-KEPT = ("ID", "Kernel Name", "Context", "Stream", "Block Size", "Grid Size", "Device", "CC", *METRICS)
+KEPT = ("ID", "Kernel Name", "Context", "Stream", "Block Size", "Grid Size", "Device", "CC", *METRICS, *STALLS)
 """Columns of the report that stay: the others describe the machine and say who ran what."""
 
 LAUNCHES = 10
@@ -68,6 +80,8 @@ class NcuOptions:
     """At most so many launches of each launch shape."""
     whole_run: bool = False
     """From the start, not in the chosen step."""
+    stalls: bool = False
+    """Whether it is measured what warps wait for."""
 
     @property
     def regex(self) -> str:
@@ -101,7 +115,7 @@ def profile_command(ncu: str, folder: Path, options: NcuOptions, command: Sequen
         *("--target-processes", "all", "--clock-control", "none"),
         *("--kernel-name", f"regex:{options.regex}"),
         *("--filter-mode", "per-launch-config", "--launch-count", str(options.launches)),
-        *("--metrics", ",".join(METRICS)),
+        *("--metrics", ",".join((*METRICS, *(STALLS if options.stalls else ())))),
     ]
     if not options.whole_run:
         flags += ["--profile-from-start", "off"]

@@ -39,6 +39,10 @@ class NsysOptions:
     memory: bool = False
     keep_report: bool = False
     """Keep the `.nsys-rep`, which holds the environment, arguments and output of the command."""
+    gpu_metrics: bool = False
+    """Sample the GPUs' counters; the driver may ask for root."""
+    os_calls: bool = False
+    """Record calls of the operating system: what the host reads and waits for."""
 
 
 def find_nsys() -> str:
@@ -57,7 +61,7 @@ def work_folder(folder: Path) -> Path:
 def profile_command(nsys: str, folder: Path, options: NsysOptions, command: Sequence[str]) -> list[str]:
     """The command line that runs the command under nsys."""
     flags = {
-        "trace": TRACED,
+        "trace": f"{TRACED},osrt" if options.os_calls else TRACED,
         "cuda-graph-trace": "node",
         "sample": "process-tree" if options.sample_cpu else "none",
         "cpuctxsw": "process-tree" if options.sample_cpu else "none",
@@ -67,6 +71,8 @@ def profile_command(nsys: str, folder: Path, options: NsysOptions, command: Sequ
     if not options.whole_run:
         # `stop` lets the command run on; the default would end it with the capture
         flags |= {"capture-range": "cudaProfilerApi", "capture-range-end": "stop"}
+    if options.gpu_metrics:
+        flags["gpu-metrics-devices"] = "all"
     if options.memory:
         flags["cuda-memory-usage"] = "true"
     return [nsys, "profile", *(f"--{name}={value}" for name, value in flags.items()), *command]

@@ -22,9 +22,17 @@ from traceanalyzer.diagnosis.rules.idle import (
     unexplained,
 )
 from traceanalyzer.diagnosis.rules.layout import channels_last, layout_copies, repeated_casts
-from traceanalyzer.diagnosis.rules.matrix import fp32_matmul, misaligned, small_products, wave_quantisation
+from traceanalyzer.diagnosis.rules.matrix import (
+    fp32_matmul,
+    misaligned,
+    odd_channels,
+    small_products,
+    wave_quantisation,
+)
 from traceanalyzer.diagnosis.rules.new_shapes import new_shapes
 from traceanalyzer.diagnosis.rules.ranks import straggler
+from traceanalyzer.diagnosis.rules.small_copies import many_small_copies
+from traceanalyzer.diagnosis.rules.strided import uncoalesced
 from traceanalyzer.diagnosis.rules.sync import host_waits
 from traceanalyzer.diagnosis.rules.timing import drifting, slow_input, slow_outliers, two_kinds
 from traceanalyzer.diagnosis.rules.transfer import device_copies, exposed_copies
@@ -49,6 +57,7 @@ RULES: tuple[Callable[[Measurements, Bool], Iterator[Draft]], ...] = (
     exposed_communication,
     exposed_copies,
     device_copies,
+    many_small_copies,
     optimizer_passes,
     written_out_attention,
     channels_last,
@@ -56,9 +65,11 @@ RULES: tuple[Callable[[Measurements, Bool], Iterator[Draft]], ...] = (
     fp32_matmul,
     small_products,
     misaligned,
+    odd_channels,
     wave_quantisation,
     repeated_casts,
     layout_copies,
+    uncoalesced,
     plain_compute,
     above_roofline,
     profiler,

@@ -14,6 +14,7 @@ from traceanalyzer.analysis.replay.scenarios import (
     LAUNCHES_FREE,
     NO_HOST_WORK,
 )
+from traceanalyzer.diagnosis import loader_advice
 from traceanalyzer.diagnosis.draft import Draft, Remedy, share
 from traceanalyzer.diagnosis.finding import Evidence
 
@@ -114,11 +115,8 @@ def input_wait(m: Measurements, _free: Bool) -> Iterator[Draft]:
     loading = [p for p in m.phases if p.is_input]
     evidence = [share(m, idle.input, "idle while input data is awaited")]
     evidence += [Evidence("time in input loading", p.host_ms, "ms", p.name) for p in loading[:2]]
+    evidence += loader_advice.evidence(m, m.loading) if m.loading is not None else ()
     evidence += [Evidence("longest gap", d, "ms", text) for d, text in longest_gaps(m, IdleCause.INPUT)]
-    action = (
-        "Load ahead of the step: DataLoader(num_workers>0, pin_memory=True, persistent_workers=True, prefetch_factor), "
-        "cheaper or GPU-side preprocessing, and copies with non_blocking=True."
-    )
     basis = "idle time while data was awaited; assumes that loading can be hidden behind the step completely"
     yield Draft(
         "input-wait",
@@ -127,7 +125,7 @@ def input_wait(m: Measurements, _free: Bool) -> Iterator[Draft]:
         "idle.input",
         idle.input,
         evidence,
-        [Remedy(action, basis, INPUT_READY, name="data_loader_workers")],
+        [Remedy(loader_advice.action(m.loading), basis, INPUT_READY, name="data_loader_workers")],
     )
 
 

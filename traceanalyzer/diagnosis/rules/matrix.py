@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from traceanalyzer.analysis.groups import products
+from traceanalyzer.analysis.groups import channels, products
 from traceanalyzer.analysis.groups.products import TENSOR_EFFICIENCY
 from traceanalyzer.diagnosis.draft import Draft, Remedy, share, times
 from traceanalyzer.diagnosis.finding import Evidence
@@ -59,6 +59,26 @@ def misaligned(m: Measurements, free: Bool) -> Iterator[Draft]:
     yield Draft(
         "misaligned-matmul", "compute", title, "compute", found.saved_ms, evidence, [remedy], found.kernels.rows
     )
+
+
+def odd_channels(m: Measurements, free: Bool) -> Iterator[Draft]:
+    """Convolutions whose channel counts are not multiples of 16 bytes. What aligned ones would take is not known: the
+    library may pad them itself."""
+    found = channels.odd_convolutions(m, free)
+    if found is None:
+        return
+    evidence = [share(m, found.kernels.total_ms, "convolutions with channels that are not multiples of 16 bytes")]
+    evidence += [
+        Evidence("weight", shape, "", "result channels x input channels x window") for shape in found.shapes[:SHAPES]
+    ]
+    evidence += times(found.kernels.top)
+    action = (
+        "Choose channel counts that are multiples of 8 in 16 bits (of 4 in TF32), better of 32 or 64: the libraries' "
+        "fast kernels need them, or pad inside."
+    )
+    remedy = Remedy(action, "what the padded convolutions would take is not in the recording")
+    title = "Convolutions have channel counts that tensor cores do not like"
+    yield Draft("odd-channels", "compute", title, "compute", None, evidence, [remedy])
 
 
 def wave_quantisation(m: Measurements, free: Bool) -> Iterator[Draft]:

@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.joined.framework import Framework
+from traceanalyzer.analysis.names.pytorch import LIBRARY_RANGE, PROFILER_STEP
 from traceanalyzer.analysis.names.serving import iteration
 from traceanalyzer.analysis.time.coverage import WHOLE_SHARE
 from traceanalyzer.analysis.time.repeats import coinciding_range
 from traceanalyzer.figures import NS_PER_MS
+from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from traceanalyzer.analysis.measure import Measurements
 
+MANY_STEPS, MANY_EVENTS = 30, 200_000
+"""More steps tell nothing new; a recording with fewer events than that is small however many steps it has."""
+RANGE_MS = 0.001
+"""What pushing and popping a range costs the host about with a recorder attached; `record_function` costs several
+times that."""
+MANY_RANGES, RANGES_SHARE = 500, 0.05
+"""Fewer ranges are phases and layers; ranges that cost less of the step do not change the picture."""
+LIBRARY_MARKS = re.compile(
+    rf"{LIBRARY_RANGE.pattern}|{PROFILER_STEP.pattern}|^(nccl|nn\.Module: |autograd::|Torch-Compiled|FSDP|## Call|DDP)"
+)
+"""Annotations that no user wrote."""
 NOTED_SPAN = 0.9
 """Device work that spans less of the recording than this leaves start-up or shutdown to be told."""
 UNEVEN_RATIO = 1.3
@@ -31,6 +46,43 @@ def recording_notes(m: Measurements) -> Iterator[str]:
     yield from _steps(m) if m.steps.found else _no_steps(m)
     yield from _iterations(m)
     yield from _repeats(m)
+    yield from _more_than_useful(m)
+    yield from _own_markers(m)
+
+
+def _more_than_useful(m: Measurements) -> Iterator[str]:
+    """Recordings that are longer, or marked more finely, than they need be: both disturb the program."""
+    count = m.steps.steady_count
+    if m.steps.found and count >= MANY_STEPS and m.trace.health.events >= MANY_EVENTS:
+        yield (
+            f"{count} steps were recorded in {m.trace.health.events:,} events: four are enough for most of this "
+            "report, 20 for outliers and drift; shorter recordings disturb the program less."
+        )
+    ranges = m.trace.host_ranges
+    mine = (ranges.kind == RangeKind.ANNOTATION) & ~texts_where(m.trace.strings, LIBRARY_MARKS.search)[ranges.name]
+    a_step = float((mine & m.steady_host(ranges.start)).sum()) / count if m.steps.found else 0.0
+    if a_step >= MANY_RANGES and a_step * RANGE_MS >= RANGES_SHARE * m.mean_step_ms:
+        yield (
+            f"{a_step:,.0f} annotated ranges a step cost the CPU about {_time(a_step * RANGE_MS)} of each "
+            f"{_time(m.mean_step_ms)} step: mark phases, not single operations."
+        )
+
+
+def _own_markers(m: Measurements) -> Iterator[str]:
+    """A region that the program marks for profilers, where the recording is not of it alone."""
+    calls, names = m.trace.api_calls, m.trace.strings
+    starts = calls.end[texts_where(names, re.compile(r"^cu(da)?ProfilerStart$").match)[calls.name]]
+    stops = calls.start[texts_where(names, re.compile(r"^cu(da)?ProfilerStop$").match)[calls.name]]
+    if m.steps.found or not len(starts) or not len(stops) or stops[-1] <= starts[0]:
+        return
+    region = (stops[-1] - starts[0]) / NS_PER_MS
+    before, after = ((m.launch_time >= 0) & (m.launch_time < starts[0])).sum(), (m.launch_time >= stops[-1]).sum()
+    if before + after:
+        yield (
+            f"The program marks {_time(float(region))} for profilers (cudaProfilerStart to cudaProfilerStop), and "
+            f"{before + after:,} GPU operations were launched outside: figures are for all of it. "
+            "nsys profile --capture-range=cudaProfilerApi records the marked part alone."
+        )
 
 
 def _steps(m: Measurements) -> Iterator[str]:

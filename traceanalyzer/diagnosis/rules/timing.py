@@ -1,9 +1,12 @@
-"""Findings on step times alone (a timing log): waiting for data, outliers, two kinds of steps, drift."""
+"""Findings on step times alone, logged or recorded: waiting for data, outliers, two kinds of steps, drift."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from traceanalyzer.analysis.groups.step_times import slow_steps
+from traceanalyzer.analysis.time.regularity import MIN_STEPS, Regularity
+from traceanalyzer.diagnosis import loader_advice
 from traceanalyzer.diagnosis.draft import Draft, Remedy
 from traceanalyzer.diagnosis.finding import Evidence
 from traceanalyzer.diagnosis.timing import INPUT_SHARE
@@ -20,6 +23,8 @@ DRIFT_SHARE = 0.05
 """A smaller trend is that of clocks and temperature."""
 OUTLIER_SHARE = 0.01
 """Outliers that cost less are within the spread of steps."""
+SHOWN_STEPS = 5
+"""Slow steps that are named."""
 
 
 def slow_input(m: Measurements, _free: Bool) -> Iterator[Draft]:
@@ -30,10 +35,7 @@ def slow_input(m: Measurements, _free: Bool) -> Iterator[Draft]:
     if not m.trace.only_step_times:
         return  # the trace shows what of the waiting the GPU noticed
     where = _where(m, stats)
-    action = (
-        "Load ahead of the step: DataLoader(num_workers>0, pin_memory=True, persistent_workers=True, prefetch_factor), "
-        "cheaper or GPU-side preprocessing, a faster or local copy of the data."
-    )
+    action = f"{loader_advice.action(None)} Cheaper preprocessing, a faster or local copy of the data."
     remedy = Remedy(
         action, "logged time waiting for data; assumes that loading can be hidden behind the step completely"
     )
@@ -54,7 +56,7 @@ def slow_input(m: Measurements, _free: Bool) -> Iterator[Draft]:
 
 def slow_outliers(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """Single steps take much longer than the others."""
-    stats = m.timing
+    stats = _differences(m)
     if stats is None or stats.outlier_excess_share < OUTLIER_SHARE:
         return
     where = _where(m, stats)
@@ -64,11 +66,13 @@ def slow_outliers(m: Measurements, _free: Bool) -> Iterator[Draft]:
         ),
         Evidence("outliers", stats.outliers, "", where),
     ]
+    if isinstance(stats, Regularity):
+        evidence.append(Evidence("slow steps", _names(slow_steps(m, m.budgets)), "", "as `traceanalyzer steps` lists"))
     action = (
         "See what happens at the slow steps: checkpoints and evaluation, Python's garbage collection "
         "(gc.disable() and gc.collect() at fixed steps), allocator growth, recompilation, an exhausted input queue."
     )
-    remedy = Remedy(action, "logged time of outliers beyond the median step")
+    remedy = Remedy(action, f"{_said(stats)} time of outliers beyond the median step")
     claim = _claim(m, stats.outlier_excess_share * m.mean_step_ms)
     yield _regularity(
         "slow-outliers", f"{stats.outliers} steps are much slower than the others", claim, evidence, remedy
@@ -77,7 +81,7 @@ def slow_outliers(m: Measurements, _free: Bool) -> Iterator[Draft]:
 
 def two_kinds(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """The steps are of two kinds, fast and slow."""
-    stats = m.timing
+    stats = _differences(m)
     if stats is None or stats.fast_mode_ms is None or stats.slow_mode_ms is None or stats.slow_steps_share is None:
         return
     where = _where(m, stats)
@@ -91,27 +95,51 @@ def two_kinds(m: Measurements, _free: Bool) -> Iterator[Draft]:
         "Find what every slow step has in common: input shapes or lengths (bucket or pad them), gradient "
         "accumulation, logging or a synchronisation every n steps, two sets of nodes."
     )
-    remedy = Remedy(
-        action, "logged: all steps as fast as the fast ones, an upper bound where the slow ones do more work"
-    )
+    basis = f"{_said(stats)}: all steps as fast as the fast ones, an upper bound where the slow ones do more work"
     yield _regularity(
-        "two-kinds-of-steps", "Steps are of two kinds, fast and slow", _claim(m, excess), evidence, remedy
+        "two-kinds-of-steps",
+        "Steps are of two kinds, fast and slow",
+        _claim(m, excess),
+        evidence,
+        Remedy(action, basis),
     )
 
 
 def drifting(m: Measurements, _free: Bool) -> Iterator[Draft]:
     """Steps become slower over the run."""
-    stats = m.timing
-    if stats is None or stats.drift_share is None or stats.drift_share < DRIFT_SHARE:
+    stats = _differences(m)
+    if stats is None:
         return
-    where = f"from the first to the last of {stats.steps} logged steps"
-    evidence = [Evidence("growth of the step time", stats.drift_share, "share", where, DRIFT_SHARE)]
+    # As recorded the GPU's share counts alone: hosts get slower the more a profiler has recorded.
+    busy = isinstance(stats, Regularity)
+    drift = stats.busy_drift_share if isinstance(stats, Regularity) else stats.drift_share
+    if drift is None or drift < DRIFT_SHARE:
+        return
+    where = f"from the first to the last of {stats.steps} {_said(stats)} steps"
+    evidence = [
+        Evidence("growth of the GPU's time" if busy else "growth of the step time", drift, "share", where, DRIFT_SHARE)
+    ]
     action = (
         "Watch clocks and temperature (throttling), memory (fragmentation, growing caches or lists, retained "
         "graphs) and sequence lengths over the run."
     )
-    remedy = Remedy(action, "logged trend; the step at the start of the log shows what is possible")
+    remedy = Remedy(action, f"{_said(stats)} trend; the first steps show what is possible")
     yield _regularity("drift", "Steps become slower over the run", None, evidence, remedy)
+
+
+def _differences(m: Measurements) -> TimingStats | Regularity | None:
+    """How the steps differ: by the log, which no profiler slowed, where it is long enough, else as recorded."""
+    logged = m.timing
+    return logged if logged is not None and logged.steps >= MIN_STEPS else m.regularity
+
+
+def _said(stats: TimingStats | Regularity) -> str:
+    return "recorded" if isinstance(stats, Regularity) else "logged"
+
+
+def _names(steps: list[str]) -> str:
+    more = f" and {len(steps) - SHOWN_STEPS} more" if len(steps) > SHOWN_STEPS else ""
+    return ", ".join(steps[:SHOWN_STEPS]) + more
 
 
 def _regularity(id: str, title: str, claim: float | None, evidence: list[Evidence], remedy: Remedy) -> Draft:  # noqa: A002
@@ -124,5 +152,7 @@ def _claim(m: Measurements, ms: float) -> float | None:
     return ms if m.trace.only_step_times else None
 
 
-def _where(m: Measurements, stats: TimingStats) -> str:
+def _where(m: Measurements, stats: TimingStats | Regularity) -> str:
+    if isinstance(stats, Regularity):
+        return f"{stats.steps} recorded steady steps"
     return f"{stats.steps} logged steps" + ("" if m.trace.only_step_times else ", without profiler")

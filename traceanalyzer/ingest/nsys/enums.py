@@ -14,6 +14,7 @@ from traceanalyzer.trace import CopyKind, MemoryKind, OverheadKind, WaitKind
 class NvtxEvent(enum.IntEnum):
     """`NVTX_EVENTS.eventType`, as far as it is read."""
 
+    CATEGORY = 33
     THREAD_NAME = 39
     PUSH_POP = 59
     START_END = 60

@@ -16,9 +16,11 @@ if TYPE_CHECKING:
     from traceanalyzer.ingest.nsys.events import Strings
     from traceanalyzer.trace import I64
 
-_WANTED = re.compile(r"SMs? Active|SM Issue|Tensor Active|DRAM|NVLink|PCIe", re.IGNORECASE)
-"""Counters that say whether a GPU computes, waits for memory or for a link. The numbers differ by GPU and
-version, so they are chosen by name; the dozens of others are not read."""
+_WANTED = re.compile(
+    r"SMs? Active|SM Issue|Tensor Active|Compute Warps in Flight \[Throughput|DRAM|NVLink|PCIe", re.IGNORECASE
+)
+"""Counters that say whether a GPU computes, how full it is, and whether it waits for memory or for a link. The numbers
+differ by GPU and version, so they are chosen by name; the dozens of others are not read."""
 
 _GPU_BITS = 0xFF
 """The low byte of a metric's type is the GPU's id."""

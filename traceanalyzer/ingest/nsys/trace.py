@@ -13,6 +13,7 @@ from traceanalyzer.ingest.nsys.events import UNKNOWN, Events, pid_of
 from traceanalyzer.ingest.nsys.health import remarks
 from traceanalyzer.ingest.nsys.metrics import gpu_metrics, of_process
 from traceanalyzer.ingest.nsys.nccl import collectives
+from traceanalyzer.ingest.nsys.nvtx_details import range_details
 from traceanalyzer.ingest.nsys.processes import NOBODY
 from traceanalyzer.trace import (
     ApiCalls,
@@ -23,6 +24,7 @@ from traceanalyzer.trace import (
     MemoryEvents,
     Overheads,
     Process,
+    RangeDetails,
     RangeKind,
     Thread,
     Trace,
@@ -52,9 +54,10 @@ def make_traces(path: Path, database: Database, tables: Tables, *, there: float)
     known_gpus = gpus(database)
     traces = [_trace(path, tables.of(key), key, process, known_gpus, names) for key, process in processes.items()]
     samples = gpu_metrics(database, tables.strings)
+    details = range_details(database, tables.strings)
     for i, (key, trace) in enumerate(zip(processes, traces, strict=True)):
         mine = of_process(samples, pid_of(key), np.unique(trace.device_ops.device), known_gpus)
-        traces[i] = replace(trace, gpu_metrics=mine)
+        traces[i] = replace(trace, gpu_metrics=mine, range_details=details.get(key, RangeDetails.empty()))
     traces.sort(key=lambda trace: (trace.rank or 0, trace.process.pid or 0))
     truncated = there < 1 or bool(database.damaged)
     for i, trace in enumerate(traces):

@@ -35,6 +35,8 @@ class Entry:
     """What the step counter belongs to (an epoch, a progress bar)."""
     total: int | None = None
     """Steps that the series has."""
+    whole: bool = False
+    """Whether the step's time is known to include that for data."""
 
 
 MAX_COUNT = 2.0**53
@@ -43,8 +45,12 @@ UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "sec": 1.0, "secs": 1.0, 
 _ITERATION = r"(?:iter|iteration|step|batch|train_step)(?:_?time|_duration|_latency)?"
 _BARE = r"time|duration|latency"
 """A step's time only beside a step number; alone it may be a moment."""
+_COMPUTE = r"(?:compute|iter_without_data)(?:_?time|_duration)?"
+"""A step without its data."""
 _DATA = r"(?:data|load|loading|loader|dataloader|input|batch_load|fetch)(?:_?time|_wait|_duration)?"
-_TIMED = re.compile(rf"(?:(?P<iter>{_ITERATION})|(?P<bare>{_BARE})|(?P<data>{_DATA}))_(?P<unit>{'|'.join(UNITS)})")
+_TIMED = re.compile(
+    rf"(?:(?P<iter>{_ITERATION})|(?P<bare>{_BARE})|(?P<compute>{_COMPUTE})|(?P<data>{_DATA}))_(?P<unit>{'|'.join(UNITS)})"
+)
 _UNITLESS = re.compile(rf"(?!(?:step|iter|iteration|batch|train_step)$)(?:{_ITERATION}|{_BARE})")
 _PLAIN = {
     "step": "step",
@@ -83,7 +89,7 @@ def meaning(name: str) -> tuple[str, float] | None:
     name = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
     timed = _TIMED.fullmatch(name)
     if timed:
-        field = "iter_s" if timed["iter"] else "bare_s" if timed["bare"] else "data_s"
+        field = next(f"{what}_s" for what in ("iter", "bare", "compute", "data") if timed[what])
         return field, UNITS[timed["unit"]]
     return (_PLAIN[name], 1.0) if name in _PLAIN else None
 
@@ -114,6 +120,10 @@ def entry(values: Mapping[str, Any]) -> Entry | None:
         found.setdefault("iter_s", bare)
     _percent(found, values)
     _positive(found)
+    compute = found.pop("compute_s", None)
+    if compute is not None and compute > 0:
+        found.setdefault("iter_s", compute + found.get("data_s", 0.0))
+        found["whole"] = True
     for field in ("step", "rank", "total"):
         if field in found and 0 <= found[field] < (limits().ranks if field == "rank" else MAX_COUNT):
             found[field] = int(found[field])

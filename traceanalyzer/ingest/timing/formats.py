@@ -29,6 +29,8 @@ _RANK = re.compile(r"\[(?:default|rank ?)(\d+)\]|\brank[ =](\d+)|^\s*(\d+): ", r
 _WHEN = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)[.,](\d{3,6})")
 """Only to the millisecond or finer: whole seconds cannot time a step."""
 _NUMBER = r"[-+]?(?:\d[\d,]*+\.?\d*+|\.\d++)(?:[eE][-+]?\d++)?"
+_TIMES = frozenset(("iter_s", "compute_s", "samples_per_s", "tokens_per_s"))
+"""What a line has to say at least one of."""
 _LONG_NUMBER = re.compile(r"[\d,.]{40}")
 SEARCHED = 1024
 """Characters of a line that are searched for a format: some take the square of it where a line is made to that end."""
@@ -59,11 +61,11 @@ def pattern_format(pattern: str) -> LineFormat:
         raise TraceAnalyzerError(f"--pattern is not a regular expression ({error}); mend it: {pattern}") from error
     names = compiled.groupindex
     unknown = [name for name in names if meaning(name) is None]
-    if unknown or not any((meaning(n) or ("",))[0] in ("iter_s", "samples_per_s", "tokens_per_s") for n in names):
+    if unknown or not {(meaning(name) or ("",))[0] for name in names} & _TIMES:
         what = f"does not know the group {unknown[0]}" if unknown else "names no time and no rate"
         raise TraceAnalyzerError(
             f"--pattern {what}; give named groups such as (?P<step>..), (?P<iter_ms>..), (?P<iter_s>..), "
-            "(?P<data_ms>..), (?P<samples_per_s>..), (?P<tokens_per_s>..), (?P<mfu>..)"
+            "(?P<data_ms>..), (?P<compute_ms>..), (?P<samples_per_s>..), (?P<tokens_per_s>..), (?P<mfu>..)"
         )
     return LineFormat("pattern", "", _searching(compiled), 1, whole=True)
 
@@ -73,9 +75,7 @@ def csv_format(header: str) -> LineFormat | None:
     delimiter = next((d for d in (",", "\t", ";") if d in header), ",")
     names = [name.strip() for name in _cells(header.lstrip("# "), delimiter)]
     fields = [(meaning(name) or ("", 1.0))[0] for name in names]
-    if not {"iter_s", "samples_per_s", "tokens_per_s", "its_per_s"} & set(fields) and not {"step", "bare_s"} <= set(
-        fields
-    ):
+    if not {*_TIMES, "its_per_s"} & set(fields) and not {"step", "bare_s"} <= set(fields):
         missing = unitless(names) if len(names) > 1 else None
         return None if missing is None else LineFormat("CSV", delimiter, _refusing(missing, delimiter), 1, whole=True)
 
@@ -108,11 +108,17 @@ def _refusing(name: str, delimiter: str) -> Callable[[str], Entry | None]:
     return parse
 
 
+_OWN = "host_ms"
+"""What lines of this package's own collector have beside the step's time, which includes its data."""
+
+
 def _json_line(line: str) -> Entry | None:
     if not line.lstrip().startswith("{"):
         return None
     values = _json(line)
     found = entry({name: value for name, value in values.items() if not isinstance(value, dict | list)})
+    if found is not None and _OWN in values:
+        return replace(found, whole=True)
     missing = unitless(values) if found is None else None
     if missing is not None:
         raise UnitlessError(missing)
@@ -291,6 +297,8 @@ def read_line(form: LineFormat, line: str) -> Entry | None:
     if not form.whole and _LONG_NUMBER.search(searched):
         return None
     found = form.parse(searched)
+    if found is not None and found.data_s is not None and found.when_s is None:
+        found = replace(found, when_s=_when(searched))
     if found is None or found.rank is not None:
         return found
     said = _RANK.search(line[:SEARCHED])

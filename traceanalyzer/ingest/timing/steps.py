@@ -21,6 +21,13 @@ MAX_STEP_S = 7 * 86_400.0
 CLOCK_DIGITS = 6
 """Finest digit of a log's clock; seconds since 1970 in a float are good to a quarter of a microsecond."""
 
+TELLING_DATA = 0.05
+"""Less data time than this share of the iteration is within the spread of steps, whichever it is part of."""
+MIN_TIMED = 5
+"""Lines with the time since the one before, of which a median says something."""
+NEAR_SHARE = 0.25
+"""How near, in parts of the data time, the time between lines comes to one of the two readings."""
+
 
 @dataclass(frozen=True, eq=False)
 class LoggedSteps:
@@ -44,17 +51,16 @@ def step_timings(entries: Sequence[Entry]) -> LoggedSteps:
     duration[impossible] = np.nan
     data = _column([e.data_s for e in kept])
     notes = [_stride_note(kept, between=between and bool(np.isfinite(duration).any()))]
-    if np.nanmedian(data / duration) > 1 if np.isfinite(data * duration).any() else False:
-        duration = duration + data
-        notes.append(
-            "The log's data time is longer than its iteration time, so the two are taken to follow each other."
-        )
+    known = between or all(e.whole for e in kept)
+    apart, why = (False, "") if known else _data_apart(duration, data, _between_lines(kept))
+    duration = duration + np.nan_to_num(data) if apart else duration
+    notes.append(why)
     time = _ns(duration)
-    known = np.where(time > 0, time, 0)
+    spent = np.where(time > 0, time, 0)
     table = StepTimings.from_columns(
         {
             "step": [-1 if e.step is None else e.step for e in kept],
-            "start": np.concatenate((np.zeros(1, np.int64), np.cumsum(known)[:-1])) if len(kept) else [],
+            "start": np.concatenate((np.zeros(1, np.int64), np.cumsum(spent)[:-1])) if len(kept) else [],
             "duration": time,
             "data": _ns(data),
             "samples": _count([e.samples for e in kept]),
@@ -64,6 +70,28 @@ def step_timings(entries: Sequence[Entry]) -> LoggedSteps:
     )
     repeated = len(entries) - len(kept)
     return LoggedSteps(table, repeated, int(impossible.sum()), tuple(note for note in notes if note))
+
+
+def _data_apart(iteration: F64, data: F64, between: F64) -> tuple[bool, str]:
+    """Whether data is waited for outside of the logged iterations, and how that is known, in a sentence: by the time
+    between the lines, where the log has it to the millisecond; empty where it makes no difference."""
+    both = np.isfinite(iteration * data)
+    share = float(np.median(data[both] / iteration[both])) if both.any() else 0.0
+    if share > 1:
+        return True, "The log's data time is longer than its iteration time, so the two are taken to follow each other."
+    if share < TELLING_DATA:
+        return False, ""
+    timed = both & np.isfinite(between)
+    if timed.sum() >= MIN_TIMED:
+        passed = float(np.median(between[timed] / iteration[timed]))
+        for apart, expected in ((True, 1 + share), (False, 1.0)):
+            if abs(passed - expected) <= NEAR_SHARE * share:
+                what = "do not include" if apart else "include"
+                return apart, f"The log's iterations {what} its data time: the time between its lines says so."
+    return False, (
+        "Whether the log's iterations include its data time is not known; they are taken to. Where they do not, name "
+        "the iteration compute_ms (a key, a column, or a group of --pattern)."
+    )
 
 
 def _longest_bars(entries: Sequence[Entry]) -> list[Entry]:

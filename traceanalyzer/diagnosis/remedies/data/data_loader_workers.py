@@ -13,6 +13,7 @@ from traceanalyzer.analysis.replay.changes.loading import (
     not_faster_than,
 )
 from traceanalyzer.analysis.replay.scenarios import Scenario, input_ready
+from traceanalyzer.diagnosis import loader_advice
 from traceanalyzer.diagnosis.remedies.program import program, tape_of
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy
 from traceanalyzer.figures import NS_PER_MS
@@ -26,6 +27,11 @@ BASIS = (
     "of the time; the step takes a finished batch from their queue"
 )
 
+MORE = (
+    "the workers have each batch ready when the step asks for it; how many of them that takes is not in the recording: "
+    "they are processes of their own"
+)
+
 
 def offer(m: Measurements) -> Offer | None:
     """Where the step loads input itself: with as many workers as the rest of the step can wait for."""
@@ -37,18 +43,17 @@ def offer(m: Measurements) -> Offer | None:
         return None
     load_ms = loading_ns(tape) * replay.scale / NS_PER_MS
     count = min(math.ceil(load_ms / rest_ms / WORKER_EFFICIENCY) + 1, MAX_WORKERS)
+    if m.loading is not None and m.loading.workers:
+        ready = Scenario("data_loader_workers", loaded_by_workers, MORE, hopeful=input_ready)
+        return Offer(loader_advice.action(m.loading), ready)
     least_ns = loading_ns(tape) / (count * WORKER_EFFICIENCY)
     basis = BASIS.format(count=count, load=load_ms, efficiency=WORKER_EFFICIENCY)
     scenario = Scenario(
         "data_loader_workers", loaded_by_workers, basis, hopeful=input_ready, step_of_run=not_faster_than(least_ns)
     )
-    return Offer(_how(program(m).pytorch, count), scenario)
-
-
-def _how(pytorch: bool, count: int) -> str:
-    if not pytorch:
-        return f"Load input in {count} background processes or threads, at least one step ahead."
-    return f"Load ahead: DataLoader(..., num_workers={count}, pin_memory=True, persistent_workers=True)."
+    if not program(m).pytorch:
+        return Offer(f"Load input in {count} background processes or threads, at least one step ahead.", scenario)
+    return Offer(loader_advice.action(m.loading, count), scenario)
 
 
 REMEDY = Remedy("data_loader_workers", "input", "input-wait", offer)

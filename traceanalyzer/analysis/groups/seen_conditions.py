@@ -1,0 +1,63 @@
+"""Conditions of the recording that the trace itself shows: number formats, and the shapes of a step's input."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.groups.ops import duration, steady
+from traceanalyzer.analysis.roofline.op_models import Precision
+from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
+from traceanalyzer.trace import Condition, RangeKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from traceanalyzer.analysis.roofline.rated import Rated
+
+LEAST_SHARE = 0.05
+"""A number format with less of the matrix kernels' time is not one that the program was given."""
+SHOWN_INPUTS = 4
+
+
+def seen_conditions(rated: Rated) -> Iterator[Condition]:
+    """What the trace shows of the conditions under which it was recorded."""
+    formats = _formats(rated)
+    if formats:
+        yield Condition("number formats of matrix kernels", ", ".join(formats))
+    inputs = _inputs(rated)
+    if inputs:
+        more = f", {len(inputs) - SHOWN_INPUTS} more" if len(inputs) > SHOWN_INPUTS else ""
+        yield Condition("input copied to the GPU", ", ".join(inputs[:SHOWN_INPUTS]) + more)
+
+
+def _formats(rated: Rated) -> list[str]:
+    """Formats that matrix kernels calculate in, those with most of their time first."""
+    rows = steady(rated) & rated.is_matrix
+    time, kind = duration(rated)[rows], rated.roofline.precision[rows]
+    total = np.bincount(kind, weights=time, minlength=len(Precision))
+    known = [
+        p for p in Precision if p is not Precision.UNKNOWN and total[p] > 0 and total[p] >= LEAST_SHARE * time.sum()
+    ]
+    return [p.name.lower() for p in sorted(known, key=lambda p: -total[p])]
+
+
+def _inputs(rated: Rated) -> list[str]:
+    """Shapes and types of what the steady steps copy to the GPU, largest first."""
+    tree, trace = rated.tree, rated.trace
+    node = rated.launch_node[rated.brings_input & rated.steady_ops]
+    op = np.append(tree.innermost(tree.kind == RangeKind.OP), -1)[node]
+    rows = np.unique(tree.row[op[op >= 0]])
+    found: dict[str, float] = {}
+    for shapes, dtypes in {(int(trace.host_ranges.shapes[r]), int(trace.host_ranges.dtypes[r])) for r in rows.tolist()}:
+        inputs = parse_inputs(trace.text(shapes) or "", trace.text(dtypes), None) or ()
+        first = next((one for one in inputs if isinstance(one, Tensor) and one.shape), None)
+        if first is not None:
+            found[f"{list(first.shape)} {_type(trace.text(dtypes))}".strip()] = first.dense_bytes
+    return sorted(found, key=lambda text: (-found[text], text))
+
+
+def _type(dtypes: str | None) -> str:
+    """The type of the first input as the recorder names it."""
+    return (dtypes or "").lstrip("[").partition(",")[0].strip('"]').removeprefix("c10::")

@@ -1,0 +1,75 @@
+"""Many small copies to the GPU: each costs the host a call, and many operators around it, whatever it carries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.intervals import union
+from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.names.pytorch import COPYING
+from traceanalyzer.figures import ms
+from traceanalyzer.trace import RangeKind
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.joined.joined import Joined
+    from traceanalyzer.analysis.time.timed import Timed
+    from traceanalyzer.trace import I64, Bool
+
+SMALL_BYTES = 64_000
+"""Copies of up to this size take a few microseconds on any link: less than the host takes to ask for them."""
+MANY = 16
+"""A batch of fewer tensors is usual (ids, masks, labels), and one copy for them saves little."""
+
+
+@dataclass(frozen=True, eq=False)
+class SmallCopies:
+    """Small copies from the host that the program asks for."""
+
+    a_step: float
+    median_bytes: float
+    host_ms: float
+    """Host time of a step in the calls and operators that make them."""
+    device_ms: float
+    """Time of a step that they take on the GPU."""
+    operator: str | None
+    """The outermost operator that makes most of them."""
+
+
+def which_small(joined: Joined) -> Bool:
+    """Which device ops are small copies from the host that the program asks for."""
+    size = joined.trace.device_ops.bytes
+    result: Bool = joined.sent & (size > 0) & (size <= SMALL_BYTES)
+    return result
+
+
+def small_copies(timed: Timed) -> SmallCopies | None:
+    """The small copies of the steady steps; None where they are few."""
+    rows = np.flatnonzero(which_small(timed) & timed.steady_ops & (timed.launch >= 0))
+    steps = timed.steps.steady_count
+    if len(rows) < MANY * steps:
+        return None
+    ops, tree = timed.trace.device_ops, timed.tree
+    node = _asked_by(timed, tree.node_of_call[timed.launch[rows]])
+    asked = np.unique(node)
+    names = tree.of_ranges(timed.trace.host_ranges.name, -1)[node]
+    usual = np.bincount(names[names >= 0]).argmax() if (names >= 0).any() else -1
+    return SmallCopies(
+        a_step=len(rows) / steps,
+        median_bytes=float(np.median(ops.bytes[rows])),
+        host_ms=ms(union(tree.start[asked], tree.end[asked]).total) / steps,
+        device_ms=ms((ops.end - ops.start)[rows].sum()) / steps,
+        operator=timed.trace.text(int(usual)),
+    )
+
+
+def _asked_by(joined: Joined, call: I64) -> I64:
+    """For each of these nodes of API calls the outermost copying operator around it, else itself."""
+    tree = joined.tree
+    copying = tree.kind == RangeKind.OP
+    copying &= tree.of_ranges(texts_where(joined.trace.strings, COPYING.match)[joined.trace.host_ranges.name], False)
+    outer = tree.outermost(copying)[call]
+    result: I64 = np.where(outer >= 0, outer, call)
+    return result

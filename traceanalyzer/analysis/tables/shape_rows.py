@@ -1,0 +1,137 @@
+"""Operators whose input shapes differ from step to step, and how large their inputs are in each."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.grouping import Groups
+from traceanalyzer.analysis.joined.attribution import owner_nodes
+from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
+from traceanalyzer.figures import metric, ms
+from traceanalyzer.trace import RangeKind
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.time.timed import Timed
+    from traceanalyzer.trace import F64
+
+SHOWN_SHAPES = 4
+"""Shapes that are named; the others are counted."""
+
+
+@dataclass(frozen=True)
+class ShapeRow:
+    """An operator with GPU work whose input shapes are not the same in every steady step."""
+
+    rank: int | None = metric("rank of the process")
+    name: str = metric("operator")
+    steps: int = metric("steady steps that call it")
+    different: int = metric("of them with other input shapes than all before: as many as there are kinds of steps")
+    changed: int = metric("of them with other input shapes than the one before")
+    shapes: str = metric(
+        "largest input of a step that not every step has, and in how many steps it has this shape, most steps first"
+    )
+    least_elements: int = metric("elements of that input in the step where it is smallest")
+    median_elements: float = metric("median of that over the steps")
+    most_elements: int = metric("elements in the step where it is largest")
+    shortest_ms: float = metric("GPU time of the kernels and copies that it launches itself, shortest step", "ms")
+    longest_ms: float = metric("longest step", "ms")
+
+
+def shape_rows(timed: Timed) -> list[ShapeRow]:
+    """A row for each operator with GPU work whose shapes change, by GPU time; none without steps or shapes."""
+    if not timed.steps.found:
+        return []
+    time, shapes = _time(timed), _Shapes(timed)
+    found: list[tuple[float, ShapeRow]] = []
+    for name, by_step in _kinds(timed).items():
+        spent = time.get(name)
+        if spent is not None and len(set(by_step.values())) > 1:
+            found.append((float(spent.sum()), _row(timed, name, by_step, spent, shapes)))
+    return [row for time_ns, row in sorted(found, key=lambda one: -one[0]) if time_ns > 0]
+
+
+Kind = frozenset[tuple[int, int]]
+"""Input shapes (codes of their text) of a step's calls, and how many calls have each."""
+
+
+def _kinds(timed: Timed) -> dict[int, dict[int, Kind]]:
+    """For each operator (code of its name) the input shapes in each steady step that calls it."""
+    ranges, steps = timed.trace.host_ranges, timed.steps
+    rows = np.flatnonzero((ranges.kind == RangeKind.OP) & (ranges.shapes >= 0))
+    rows = rows[timed.steady_host(ranges.start[rows])]
+    step = np.searchsorted(steps.host_start, ranges.start[rows], side="right") - 1
+    groups = Groups.of(ranges.name[rows], step, ranges.shapes[rows])
+    first = groups.first
+    keys = zip(ranges.name[rows[first]].tolist(), step[first].tolist(), strict=True)
+    values = zip(ranges.shapes[rows[first]].tolist(), groups.count.tolist(), strict=True)
+    collected: dict[int, dict[int, list[tuple[int, int]]]] = {}
+    for (name, one), value in zip(keys, values, strict=True):
+        collected.setdefault(name, {}).setdefault(one, []).append(value)
+    return {name: {one: frozenset(v) for one, v in sorted(of.items())} for name, of in collected.items()}
+
+
+def _time(timed: Timed) -> dict[int, F64]:
+    """For each name the GPU time, ns, in each step of what operators of this name launch themselves."""
+    ops, tree = timed.trace.device_ops, timed.tree
+    owner = owner_nodes(timed, np.where(timed.steady_ops, timed.launch_node, -1))
+    name = np.append(tree.of_ranges(timed.trace.host_ranges.name, -1), -1)[owner].astype(np.int64)
+    rows = np.flatnonzero(name >= 0)
+    count = len(timed.steps)
+    groups = Groups.of(name[rows], timed.steps.of_op[rows])
+    total = groups.sum((ops.end - ops.start)[rows])
+    result: dict[int, F64] = {}
+    for group, row in enumerate(rows[groups.first].tolist()):
+        result.setdefault(int(name[row]), np.zeros(count))[timed.steps.of_op[row]] = total[group]
+    return result
+
+
+Shape = tuple[int, ...]
+
+
+class _Shapes:
+    """The shapes of the tensors in a text of input shapes, read once for each text."""
+
+    def __init__(self, timed: Timed) -> None:
+        self._timed = timed
+        self._known: dict[int, frozenset[Shape]] = {}
+
+    def of(self, text: int) -> frozenset[Shape]:
+        """All shapes in it."""
+        if text not in self._known:
+            inputs = parse_inputs(self._timed.trace.text(text) or "", None, None) or ()
+            tensors = (t for one in inputs for t in (one if isinstance(one, tuple) else (one,)))
+            self._known[text] = frozenset(t.shape for t in tensors if isinstance(t, Tensor))
+        return self._known[text]
+
+    def largest(self, kinds: list[Kind]) -> list[Shape]:
+        """Of each step the largest input among those that not every step has."""
+        by_step = [frozenset[Shape]().union(*(self.of(text) for text, _ in one)) for one in kinds]
+        always = frozenset.intersection(*by_step)
+        return [max(one - always or one or {()}, key=lambda shape: (math.prod(shape), shape)) for one in by_step]
+
+
+def _row(timed: Timed, name: int, by_step: dict[int, Kind], time: F64, shapes: _Shapes) -> ShapeRow:
+    kinds, spent = list(by_step.values()), time[list(by_step)]
+    largest = shapes.largest(kinds)
+    common = Counter(largest).most_common()
+    more = f", {len(common) - SHOWN_SHAPES} more" if len(common) > SHOWN_SHAPES else ""
+    elements = [math.prod(shape) for shape in largest]
+    return ShapeRow(
+        rank=timed.trace.rank,
+        name=timed.trace.strings[name],
+        steps=len(kinds),
+        different=len(set(kinds)),
+        changed=sum(a != b for a, b in pairwise(kinds)),
+        shapes=", ".join(f"{list(shape)} in {count}" for shape, count in common[:SHOWN_SHAPES]) + more,
+        least_elements=min(elements),
+        median_elements=float(np.median(elements)),
+        most_elements=max(elements),
+        shortest_ms=ms(spent.min()),
+        longest_ms=ms(spent.max()),
+    )

@@ -1,0 +1,147 @@
+"""How regular steps are, from their times alone: drift, outliers, two kinds; and how long single ones last at most."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.spread import robust_sigma
+from traceanalyzer.figures import NS_PER_MS, metric
+
+if TYPE_CHECKING:
+    from traceanalyzer.trace import F64, Bool
+
+MIN_STEPS = 20
+"""Fewer steps show neither a trend nor two modes."""
+DRIFT_BLOCKS = 40
+"""The trend is that of the medians of this many blocks of steps: single slow steps do not move it."""
+DRIFT_Z = 3.0
+"""Kendall's statistic, in standard deviations, from which a trend is not chance (1 in 400)."""
+OUTLIER_RATIO = 1.25
+"""An outlier is this much slower than the typical step: steps spread by a few percent, checkpoints, garbage
+collection and stalled input cost whole factors."""
+OUTLIER_DEVIATIONS = 6.0
+"""And it is this many robust standard deviations away, where steps spread more."""
+MODE_SHARE = 0.1
+"""Each of two modes holds at least this share of the steps; fewer are outliers."""
+MODE_RATIO = 1.1
+"""Two kinds that differ by less are not worth telling apart."""
+MODE_SEPARATION = 4.0
+"""Ashman's D of the best split in two: 2.7 for one normal distribution, 3.5 for a uniform one; above 4 there are two
+(Ashman, Bird and Zepf, The Astronomical Journal 108, 1994)."""
+EXTREME_RATIO = 3.0
+"""Steps this many times the median, if fewer than `MODE_SHARE` (checkpoints, evaluation), are left out of the split:
+they would hide two kinds among the others."""
+
+
+@dataclass(frozen=True)
+class Regularity:
+    """How the recorded steady steps differ from each other; the profiler's own idle time is taken out of each."""
+
+    steps: int = metric("steady steps that were compared")
+    drift_share: float | None = metric(
+        "change of the step time over them, by its robust slope, as a share of the median; 0 where the slope is within "
+        "chance",
+        "share",
+    )
+    busy_drift_share: float | None = metric(
+        "change of the GPU's busy time over them, as a share of the median step: a profiler slows the host more and "
+        "more, not the GPU; null without device work",
+        "share",
+    )
+    outliers: int = metric("steps that are much slower than the typical one")
+    outlier_excess_share: float = metric("time beyond the median that outliers cost, of all of it", "share")
+    fast_mode_ms: float | None = metric(
+        "median of the fast steps where steps are of two kinds; null where they are of one kind", "ms"
+    )
+    slow_mode_ms: float | None = metric("median of the slow steps; null where they are of one kind", "ms")
+    slow_steps_share: float | None = metric("share of the steps that are of the slow kind; null with one kind", "share")
+
+
+def regularity(time: F64, busy: F64 | None = None) -> Regularity | None:
+    """How regular steps of these lengths, ns, with this much device time in them, are; None where there are too few to
+    tell, or one has no length."""
+    if len(time) < MIN_STEPS or time.min() <= 0:
+        return None
+    slow, modes = outliers(time), two_modes(time)
+    fast_ns, slow_ns, share = modes or (None, None, None)
+    return Regularity(
+        steps=len(time),
+        drift_share=drift(time),
+        busy_drift_share=None if busy is None else busy_drift(time, busy),
+        outliers=int(slow.sum()),
+        outlier_excess_share=excess_share(time, slow),
+        fast_mode_ms=None if fast_ns is None else fast_ns / NS_PER_MS,
+        slow_mode_ms=None if slow_ns is None else slow_ns / NS_PER_MS,
+        slow_steps_share=share,
+    )
+
+
+def busy_drift(time: F64, busy: F64) -> float | None:
+    """Change of the device time over the steps, as a share of the median step."""
+    middle, change = float(np.median(busy)), drift(busy) if busy.any() else 0.0
+    return None if change is None else change * middle / float(np.median(time))
+
+
+def excess_share(time: F64, slow: Bool) -> float:
+    """Time of the slow ones beyond the median of all, as a share of all time."""
+    return float((time[slow] - np.median(time)).sum() / time.sum()) if slow.any() else 0.0
+
+
+def percentile(time: F64, q: float) -> float | None:
+    """The q-th percentile, linearly interpolated; None where fewer than one value in expectation lies beyond it."""
+    return float(np.percentile(time, q)) if len(time) * (100 - q) >= 100 else None
+
+
+def drift(time: F64) -> float | None:
+    """Theil and Sen's slope over blocks of steps times their number, as a share of the median time."""
+    if len(time) < MIN_STEPS:
+        return None
+    blocks = np.array([np.median(block) for block in np.array_split(time, min(DRIFT_BLOCKS, len(time) // 2))])
+    early, late = np.triu_indices(len(blocks), 1)
+    change = blocks[late] - blocks[early]
+    count = len(blocks)
+    score = np.sign(change).sum() / np.sqrt(count * (count - 1) * (2 * count + 5) / 18)
+    if abs(score) < DRIFT_Z:
+        return 0.0
+    middle = float(np.median(time))
+    return float(np.median(change / (late - early)) * (count - 1) / middle) if middle else 0.0
+
+
+def outliers(time: F64) -> Bool:
+    """Which steps are much slower than the typical one, of the slow kind where there are two."""
+    if len(time) < MIN_STEPS:
+        return np.zeros(len(time), bool)
+    modes = two_modes(time)
+    typical = time if modes is None else time[time > np.sqrt(modes[0] * modes[1])]
+    centre = float(np.median(typical))
+    spread = robust_sigma(typical, centre)
+    result: Bool = time > max(OUTLIER_RATIO * centre, centre + OUTLIER_DEVIATIONS * spread)
+    return result
+
+
+def two_modes(time: F64) -> tuple[float, float, float] | None:
+    """Medians of the fast and slow steps and the share of the slow ones, where the times are of two kinds.
+
+    The split is the one with the largest variance between its sides (Otsu); extremes count as the 1st and 99th
+    percentile, so that a few outliers are not a side.
+    """
+    extreme = time > EXTREME_RATIO * np.median(time) if len(time) else np.zeros(0, bool)
+    if extreme.sum() < MODE_SHARE * len(time):
+        time = time[~extreme]
+    if len(time) < MIN_STEPS:
+        return None
+    order = np.sort(np.clip(time, *np.percentile(time, (1, 99))))
+    least = max(int(np.ceil(MODE_SHARE * len(order))), 2)
+    left = np.arange(least, len(order) - least + 1)
+    total = np.cumsum(order)
+    low, high = total[left - 1] / left, (total[-1] - total[left - 1]) / (len(order) - left)
+    cut = int(left[np.argmax(left * (len(order) - left) * (high - low) ** 2)])
+    fast, slow = order[:cut], order[cut:]
+    apart = float(slow.mean() - fast.mean())
+    spread = float(np.sqrt(fast.var() + slow.var()))
+    if apart * np.sqrt(2) < MODE_SEPARATION * spread or np.median(slow) < MODE_RATIO * np.median(fast):
+        return None
+    return float(np.median(fast)), float(np.median(slow)), len(slow) / len(order)

@@ -1,0 +1,137 @@
+"""Counters that a recorder sampled over time, joined with steps and kernels.
+
+A sample is the mean over the sampling period that ends at its time. It is a kernel's where the kernel ran through all
+of that period and nothing else did; kernels shorter than the period have none: they are unsampled.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.trace import F64
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.time.timed import Timed
+    from traceanalyzer.trace import I64, Bool
+
+ROLES = {
+    "sm_active": re.compile(r"^SMs? Active|^sm__cycles_active", re.IGNORECASE),
+    "warps": re.compile(r"^Compute Warps in Flight|^sm__warps_active", re.IGNORECASE),
+    "tensor": re.compile(r"^Tensor Active|^sm__.*pipe_tensor.*cycles_active", re.IGNORECASE),
+    "dram": re.compile(r"^DRAM (Throughput|Bandwidth)|^dram__throughput", re.IGNORECASE),
+    "dram_read": re.compile(r"^DRAM Read|^dram__read_throughput", re.IGNORECASE),
+    "dram_write": re.compile(r"^DRAM Write|^dram__write_throughput", re.IGNORECASE),
+}
+"""Counters of `nsys profile --gpu-metrics-devices`, and the same ones by their names in CUPTI."""
+PERCENT = re.compile(r"%|pct")
+"""Counters that are shares of the hardware's peak say so in their names; others count cycles, bytes or warps."""
+SHOWN = frozenset(("sm_active", "tensor", "dram"))
+"""What kernels and steps are told of."""
+MIN_STEP_SAMPLES = 3
+"""A step with fewer has no mean: each may hold as much of its neighbours."""
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """Samples of one device, by what they say: times, ns, and shares of the peak, 0..1."""
+
+    period_ns: int
+    """Median time from one sample to the next."""
+    time: dict[str, I64]
+    value: dict[str, F64]
+
+    def mean(self, role: str, start: int, end: int, least: int = 1) -> float | None:
+        """Mean of the samples of a time; None where there are fewer than `least`."""
+        if role == "dram" and role not in self.time:
+            return _sum(self.mean("dram_read", start, end, least), self.mean("dram_write", start, end, least))
+        if role not in self.time:
+            return None
+        low, high = np.searchsorted(self.time[role], (start, end), side="right")
+        return float(self.value[role][low:high].mean()) if high - low >= least else None
+
+    def count(self, start: int, end: int) -> int:
+        """Samples of a time, of the counter with most."""
+        inside = (np.searchsorted(time, (start, end), side="right") for time in self.time.values())
+        return max((int(high - low) for low, high in inside), default=0)
+
+
+def samples_of(timed: Timed, device: int) -> Samples | None:
+    """The samples of a device; None where there are none that are shares of a peak."""
+    table, strings = timed.trace.gpu_metrics, timed.trace.strings
+    here = np.flatnonzero((table.device == device) | (table.device < 0))
+    time: dict[str, I64] = {}
+    value: dict[str, F64] = {}
+    for role, name in _named(strings, np.unique(table.name[here]).tolist()).items():
+        rows = here[table.name[here] == name]
+        time[role], value[role] = table.start[rows], table.value[rows] / 100.0
+    periods = [np.median(np.diff(one)) for one in time.values() if len(one) > 1]
+    return Samples(int(min(periods)), time, value) if periods and min(periods) > 0 else None
+
+
+def _named(strings: list[str], codes: list[int]) -> dict[str, int]:
+    """For each role the counter that has it: the first by name, where several do."""
+    names = sorted((strings[code], code) for code in codes if code >= 0 and PERCENT.search(strings[code]))
+    return {
+        role: found for role, test in ROLES.items() if (found := next((c for n, c in names if test.search(n)), -1)) >= 0
+    }
+
+
+@dataclass(frozen=True, eq=False)
+class SampledOps:
+    """For each device op how many samples are its own, and the sum of their shares by role."""
+
+    count: I64
+    total: dict[str, F64]
+
+
+def sampled_ops(timed: Timed) -> SampledOps | None:
+    """The samples of each device op; None where no counters were sampled."""
+    size = len(timed.trace.device_ops)
+    count, total, any_ = np.zeros(size, np.int64), dict[str, F64](), False
+    for device in timed.activity:
+        samples = samples_of(timed, device)
+        if samples is None:
+            continue
+        any_ = True
+        found = {role: _by_op(timed, device, samples, role) for role in samples.time}
+        if "dram" not in found and {"dram_read", "dram_write"} <= found.keys():
+            found["dram"] = (found["dram_read"][0], found["dram_read"][1] + found["dram_write"][1])
+        count += np.max([own for own, _ in found.values()], axis=0)
+        for role in SHOWN & found.keys():
+            total[role] = total.get(role, np.zeros(size)) + found[role][1]
+    return SampledOps(count, total) if any_ else None
+
+
+def _by_op(timed: Timed, device: int, samples: Samples, role: str) -> tuple[I64, F64]:
+    """Count and sum of the samples of a counter that are each device op's own."""
+    time, size = samples.time[role], len(timed.trace.device_ops)
+    owner = _alone(timed, timed.trace.device_ops.device == device, time - samples.period_ns, time)
+    mine = owner >= 0
+    count = np.bincount(owner[mine], minlength=size).astype(np.int64)
+    return count, np.bincount(owner[mine], weights=samples.value[role][mine], minlength=size).astype(np.float64)
+
+
+def _alone(timed: Timed, here: Bool, start: I64, end: I64) -> I64:
+    """The device op that ran through all of each of these times with no other op beside it, else -1."""
+    ops = timed.trace.device_ops
+    rows = np.flatnonzero(here)
+    begin, finish = ops.start[rows], ops.end[rows]
+    longest = np.maximum.accumulate(finish)
+    # of those that had begun, the one that ends last
+    last = np.maximum.accumulate(np.where(finish == longest, np.arange(len(rows)), 0))
+    begun = np.searchsorted(begin, end, side="left")
+    ended = np.searchsorted(np.sort(finish), start, side="right")
+    at = np.maximum(begun - 1, 0)
+    only = (begun - ended == 1) & (begun > 0)
+    one = last[at]
+    through = only & (begin[one] <= start) & (finish[one] >= end)
+    result: I64 = np.where(through, rows[one], -1)
+    return result
+
+
+def _sum(a: float | None, b: float | None) -> float | None:
+    return None if a is None or b is None else a + b

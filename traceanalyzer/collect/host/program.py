@@ -1,0 +1,98 @@
+"""What the program trains or runs, as far as its objects are in sight: model, optimizer, loaders.
+
+They are looked up among the objects that Python's garbage collector knows, once, before the recorded steps: no hook
+stays behind, and nothing of the program is called.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+WRAPPERS = frozenset(("OptimizedModule", "DistributedDataParallel", "DataParallel", "FullyShardedDataParallel"))
+"""Modules around the model, by the names of their classes."""
+MOST_LOADERS = 4
+
+
+def describe() -> dict[str, Any] | None:
+    """The largest model, its optimizer's settings and the loaders; None without PyTorch, or where that fails."""
+    if "torch" not in sys.modules:
+        return None
+    try:
+        return _describe(gc.get_objects())
+    except Exception:  # a program's objects may do anything when they are looked at; the recording matters more
+        return None
+
+
+def _describe(objects: Iterable[Any]) -> dict[str, Any]:
+    import torch
+    from torch.utils.data import DataLoader
+
+    modules, optimizers, loaders = [], [], []
+    for one in objects:
+        kind = type(one)
+        if issubclass(kind, torch.nn.Module):
+            modules.append(one)
+        elif issubclass(kind, torch.optim.Optimizer):
+            optimizers.append(one)
+        elif issubclass(kind, DataLoader):
+            loaders.append(one)
+    return {
+        "model": _model(modules),
+        "optimizers": sorted({_optimizer(one) for one in optimizers}),
+        "loaders": [_loader(one) for one in loaders[:MOST_LOADERS]],
+    }
+
+
+def _model(modules: list[Any]) -> dict[str, Any] | None:
+    """Of the modules that are part of no other the one with most parameters."""
+    inner = {id(child) for one in modules for child in vars(one).get("_modules", {}).values()}
+    outer = [(_parameters(one), one) for one in modules if id(one) not in inner]
+    if not outer:
+        return None
+    parameters, model = max(outer, key=lambda pair: sum(pair[0].values()))
+    if not parameters:
+        return None
+    return {
+        "name": _name(model),
+        "parameters": sum(parameters.values()),
+        "dtypes": [kind for kind, _ in sorted(parameters.items(), key=lambda item: -item[1])],
+        "training": bool(model.training),
+    }
+
+
+def _parameters(module: Any) -> dict[str, int]:
+    """How many parameters of each type."""
+    found: dict[str, int] = {}
+    for parameter in module.parameters():
+        kind = str(parameter.dtype).removeprefix("torch.")
+        found[kind] = found.get(kind, 0) + parameter.numel()
+    return found
+
+
+def _name(module: Any) -> str:
+    """The class of the model, with those of what is wrapped around it."""
+    name = type(module).__name__
+    children = [child for child in vars(module).get("_modules", {}).values() if child is not None]
+    return f"{name}({_name(children[0])})" if name in WRAPPERS and len(children) == 1 else name
+
+
+def _optimizer(optimizer: Any) -> str:
+    """Its class and how it is implemented, where it says so."""
+    groups = optimizer.param_groups
+    how = next((name for name in ("fused", "foreach", "capturable") if groups and groups[0].get(name)), None)
+    return type(optimizer).__name__ + (f" ({how})" if how else "")
+
+
+def _loader(loader: Any) -> dict[str, Any]:
+    return {
+        "batch_size": loader.batch_size if isinstance(loader.batch_size, int) else None,
+        "num_workers": loader.num_workers,
+        "pin_memory": bool(loader.pin_memory),
+        "persistent_workers": bool(loader.persistent_workers),
+        "prefetch_factor": loader.prefetch_factor,
+    }

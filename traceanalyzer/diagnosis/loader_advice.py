@@ -1,0 +1,89 @@
+"""What to do about a loader that is too slow, by what the recording shows of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from traceanalyzer.diagnosis.finding import Evidence
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from traceanalyzer.analysis.groups.input_loading import Loading
+    from traceanalyzer.analysis.measure import Measurements
+
+LARGE_STAGE = 0.25
+"""A stage with less of the loading time is not where it goes."""
+FEW_STEPS_SHARE = 0.25
+"""Waits in fewer of the steps than this are those of an epoch's start, or of single slow batches."""
+ENOUGH_STEPS = 8
+"""With fewer recorded steps a share of them says nothing."""
+BUSY_CPUS_SHARE = 90.0
+"""Per cent of the host's CPUs from which more workers find no core."""
+IO_WAIT_SHARE = 10.0
+"""Per cent of the CPUs' time idle for a disk from which storage is what is slow: it is 0 to 2 where data is cached."""
+
+AHEAD = "Load ahead of the step"
+STAGES = {
+    "collate": ("building the batch is", "collate arrays, not lists, into one preallocated tensor"),
+    "decode": ("decoding is", "decode once and store, in a smaller size, or on the GPU (nvJPEG, DALI)"),
+    "tokenise": ("tokenising is", "tokenise once and store the ids"),
+    "transform": ("transforms are", "do them on the GPU for the whole batch (torchvision.transforms.v2)"),
+    "storage": ("reading is", "fewer and larger files (WebDataset, LMDB, Parquet), a local disk, a cache in memory"),
+}
+"""Of each stage what takes the time, and what to do."""
+
+
+def action(found: Loading | None, workers: int | None = None) -> str:
+    """What to type, for a program with PyTorch; `workers` is how many the loading needs, where that is known."""
+    return ". ".join([_first(found, workers), *(line[0].upper() + line[1:] for line in _stages(found))]) + "."
+
+
+def _first(found: Loading | None, workers: int | None) -> str:
+    """What to do about who loads."""
+    pinned = "" if found is not None and found.pinned else ", pin_memory=True"
+    if found is None or not found.workers:
+        count = "> 0" if workers is None else f"={workers}"
+        return f"{AHEAD}: DataLoader(..., num_workers{count}{pinned}, persistent_workers=True)"
+    if found.steps >= ENOUGH_STEPS and 0 < found.waiting_steps <= FEW_STEPS_SHARE * found.steps:
+        return (
+            f"The loader has workers, and {found.waiting_steps} of {found.steps} steps wait: keep the workers "
+            f"over epochs (persistent_workers=True), more batches ready (prefetch_factor){pinned}"
+        )
+    return (
+        "The loader has workers, and they do not keep up: raise num_workers while the host has idle cores, then make "
+        f"each batch cheaper (decode and transform less, or on the GPU){pinned.replace(', ', '; ')}"
+    )
+
+
+def _stages(found: Loading | None) -> Iterator[str]:
+    """What to do about where the loading time goes."""
+    if found is None:
+        return
+    large = {stage: share for stage, share in found.stages if share >= LARGE_STAGE}
+    if (found.os_share or 0.0) >= LARGE_STAGE:
+        large.setdefault("storage", found.os_share or 0.0)
+    for stage, share in large.items():
+        subject, change = STAGES[stage]
+        yield f"{subject} {share:.0%} of the loading: {change}"
+
+
+def evidence(m: Measurements, found: Loading) -> Iterator[Evidence]:
+    """What the recording shows of the loader."""
+    if found.workers is not None:
+        yield Evidence("loaded by", "worker processes" if found.workers else "the launching thread", "", "DataLoader")
+    if found.workers and found.waiting_steps < found.steps:
+        yield Evidence("steps that wait for input", found.waiting_steps, "", f"of {found.steps} steady steps")
+    for stage, share in found.stages:
+        if share >= LARGE_STAGE:
+            yield Evidence(f"loading time in {stage}", share, "share", "of the loading, by names of functions")
+    if found.os_share is not None:
+        yield Evidence("loading time in calls that read", found.os_share, "share", "of the loading, calls to the OS")
+    loads = {load.what: load for load in m.trace.loads}
+    for what, least in (
+        ("host: CPUs busy", BUSY_CPUS_SHARE),
+        ("host: CPUs idle while a disk is waited for", IO_WAIT_SHARE),
+    ):
+        load = loads.get(what)
+        if load is not None:
+            yield Evidence(what, load.mean / 100, "share", f"mean of {load.samples} samples of the run", least / 100)
