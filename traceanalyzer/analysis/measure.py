@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Literal
 
 from traceanalyzer.analysis.memory.measure import measured as measure_memory
 from traceanalyzer.analysis.memory.stats import stats_of_events, stats_of_snapshot
+from traceanalyzer.analysis.phases.roles import Phases, PhaseTimes, find_phases, phase_times
+from traceanalyzer.analysis.phases.training import ProgramStats, program_stats
 from traceanalyzer.analysis.ranks.compare import why_not_one_run
 from traceanalyzer.analysis.replay.replayed_path import replayed_path_time
 from traceanalyzer.analysis.replay.unprofiled import partition, with_recorded_causes
@@ -127,7 +129,7 @@ class Measurements(Rated):
     @cached_property
     def communication(self) -> CommunicationTime | None:
         """Communication of a step on the device with the most work."""
-        return None if self.device is None else communication_time(self, self.device)
+        return None if self.device is None else communication_time(self, self.device, self.phases)
 
     @cached_property
     def launches(self) -> LaunchStats | None:
@@ -206,7 +208,7 @@ class Measurements(Rated):
     @cached_property
     def syncs(self) -> list[SyncRow]:
         """Places that wait for the device."""
-        return sync_rows(self, self.gaps)
+        return sync_rows(self, self.gaps, self.phases)
 
     @cached_property
     def class_rows(self) -> list[ClassStats]:
@@ -262,9 +264,24 @@ class Measurements(Rated):
         return roofline_step(self)
 
     @cached_property
-    def phases(self) -> list[PhaseStats]:
-        """Annotated phases."""
-        return phase_stats(self)
+    def phases(self) -> Phases:
+        """What each operator and device op is for."""
+        return find_phases(self)
+
+    @cached_property
+    def phase_rows(self) -> list[PhaseStats]:
+        """Phases by name."""
+        return phase_stats(self, self.phases)
+
+    @cached_property
+    def phase_times(self) -> PhaseTimes | None:
+        """The step by what its work is for; None where nothing tells."""
+        return phase_times(self, self.phases)
+
+    @cached_property
+    def program(self) -> ProgramStats | None:
+        """What the program does in a step; None where nothing tells."""
+        return program_stats(self, self.phases)
 
 
 def unprofiled_step(m: Measurements) -> Unprofiled | None:

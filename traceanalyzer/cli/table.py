@@ -55,6 +55,21 @@ HELP = {
         listed is hidden behind the path.
         """,
     ),
+    "phases": Help(
+        "Split the step into forward, backward, optimizer, data.",
+        """List the phases of the step: forward, backward, optimizer, data loading, logging, checkpoints.
+
+        \b
+        Examples:
+          traceanalyzer phases trace.json.gz
+          traceanalyzer phases trace.json.gz --columns name,device_ms,waits
+
+        A row is a range that the program or a library annotated (record_function, NVTX, Optimizer.step); where nothing
+        is annotated, autograd tells forward, backward and optimizer. Device time is that of the work launched in it,
+        whenever it ran; GPU idle is how long the GPU had nothing to do while the CPU was in it. `comm` has collectives,
+        `metrics.communication` the tail behind the backward pass.
+        """,
+    ),
     "gaps": Help(
         "List the GPU's idle gaps, each with its cause.",
         """List the stretches in which a GPU had no work, each with its cause.

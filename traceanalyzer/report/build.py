@@ -112,6 +112,8 @@ def _metrics(m: Measurements) -> Metrics:
         coverage=m.coverage,
         repeats=m.repeats,
         memory=m.memory,
+        program=m.program,
+        phases=m.phase_times,
     )
 
 
@@ -151,6 +153,11 @@ def _notes(run: Run, m: Measurements) -> list[str]:
     if steps.incomplete:
         notes.append(
             f"The recording is cut off: its last {steps.incomplete} step(s) miss device work and are left out."
+        )
+    if m.program is not None and m.program.skipped_optimizer_steps:
+        notes.append(
+            f"{m.program.skipped_optimizer_steps} of {steps.steady_count} steps skipped their optimizer: "
+            "the GradScaler met infinite gradients. Such a step is shorter than one that learns."
         )
     if m.memory_of_devices:
         notes.append(f"Memory: {headline(m.memory_of_devices)} `traceanalyzer memory` has the ledger and the remedies.")

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from traceanalyzer.analysis.memory.stats import MemoryStats
+from traceanalyzer.analysis.phases.roles import PhaseTimes
+from traceanalyzer.analysis.phases.training import ProgramStats
 from traceanalyzer.analysis.tables.collectives import CommunicationTime
 from traceanalyzer.analysis.tables.devices import DeviceTotals
 from traceanalyzer.analysis.tables.host import HostStats
@@ -50,6 +52,8 @@ __all__ = [
     "MemoryStats",
     "Metrics",
     "PathTime",
+    "PhaseTimes",
+    "ProgramStats",
     "Recommendation",
     "Repeats",
     "Report",
@@ -161,6 +165,12 @@ class Metrics:
         "what repeats within a step, layers for instance; null where nothing does", default=None, kw_only=True
     )
     timing: TimingStats | None = metric("the program's own step times; null without a timing log")
+    program: ProgramStats | None = metric(
+        "what the program does in a step; null where the recording does not tell", default=None, kw_only=True
+    )
+    phases: PhaseTimes | None = metric(
+        "the step by what its work is for; null where neither annotations nor autograd tell", default=None, kw_only=True
+    )
     memory: MemoryStats | None = metric(
         "GPU memory; null where neither a snapshot nor allocator events were recorded", default=None, kw_only=True
     )

@@ -33,9 +33,12 @@ STEP_GROUPS = {
     "roofline": "Roofline",
     "timing": "Timing log",
     "memory": "Memory",
+    "program": "The program",
+    "phases": "Phases of the step",
 }
 OF_SOME_INPUTS = (
-    "coverage", "repeats", "critical_path", "unprofiled_critical_path", "roofline", "timing", "memory",
+    "coverage", "repeats", "critical_path", "unprofiled_critical_path", "roofline", "timing", "memory", "program",
+    "phases",
 )  # fmt: skip
 """Groups that only some kinds of input have; a report of others need not say that they are missing."""
 EXPLAINED = "traceanalyzer explain {} says what it means and how it was decided."
@@ -262,10 +265,20 @@ def step_groups(report: Report) -> list[tuple[str, list[Fact]]]:
 def _group(f: dataclasses.Field[Any], value: Any) -> list[Fact]:
     if value is None:
         return [_fact(f, None)]
+    if f.name == "phases":
+        return [_phase(g, getattr(value, g.name)) for g in dataclasses.fields(value) if getattr(value, g.name)]
     figures = [getattr(value, g.name) for g in dataclasses.fields(value)]
     if not any(measured(number) and number for number in figures):
         return [Fact(label(f.name), "none in the measured steps")]
     return facts_of(value)
+
+
+def _phase(f: dataclasses.Field[Any], time: Any) -> Fact:
+    """A phase in a line."""
+    waits = f", {figure(time.waits)} waits" if time.waits else ""
+    return Fact(
+        f.name, f"{figure(time.device_ms, 'ms')} GPU, {figure(time.host_ms, 'ms')} CPU{waits}", f.metadata["definition"]
+    )
 
 
 def facts_of(measurement: Any) -> list[Fact]:

@@ -48,6 +48,8 @@ class PhaseRanges:
     """Instance that encloses it, -1 without."""
     of_op: I64
     """For each device op the innermost instance it belongs to, -1 without."""
+    of_node: I64
+    """For each node of the host tree the innermost instance that it lies in, or is; -1 without."""
 
     def __len__(self) -> int:
         return len(self.row)
@@ -62,11 +64,10 @@ def phase_ranges(timed: Timed) -> PhaseRanges:
     instance = np.full(len(tree.parent) + 1, -1, np.int64)
     instance[nodes] = np.arange(len(nodes))
     call = timed.launch
-    node = np.append(tree.node_of_call, -1)[call]
-    of_op = instance[np.append(nearest, -1)[node]]
+    of_op = instance[np.append(nearest, -1)[timed.launch_node]]
     lone = np.flatnonzero((call >= 0) & (of_op < 0))
     of_op[lone] = instance[_blocked_in(timed, nearest, call[lone])]
-    return PhaseRanges(tree.row[nodes], instance[tree.enclosing(nearest, nodes)], of_op)
+    return PhaseRanges(tree.row[nodes], instance[tree.enclosing(nearest, nodes)], of_op, instance[nearest])
 
 
 def _phases(timed: Timed) -> Bool:
