@@ -20,6 +20,7 @@ from traceanalyzer.analysis.tables.collectives import CollectiveStats
 from traceanalyzer.analysis.tables.copies import CopyStats
 from traceanalyzer.analysis.tables.gap_rows import GapHistogramRow, GapRow, gap_rows
 from traceanalyzer.analysis.tables.kernels import ClassStats, KernelStats
+from traceanalyzer.analysis.tables.modules import ModuleStats
 from traceanalyzer.analysis.tables.ops import OpStats
 from traceanalyzer.analysis.tables.path_rows import PathRow
 from traceanalyzer.analysis.tables.phases import PhaseStats
@@ -94,6 +95,9 @@ TABLES = (
           "No device work in this recording: it has no critical path.", "path", long=True),
     Table("phases", "Phases of the step", PhaseStats, lambda _, m, __: m.phase_rows,
           "No phases in this recording: neither annotations nor autograd tell them.", "phases"),
+    Table("modules", "Modules of the model", ModuleStats, lambda _, m, __: m.modules,
+          "No calls of modules in this recording: record stacks (collect torch --stacks), or annotate the modules.",
+          "modules", long=True),
     Table("gaps", "Longest idle gaps", GapRow, _gaps, "The GPU has no idle gap of that length in this recording.",
           "gaps", long=True, of_every_rank=True, events="duration_ns"),
     Table("gap_histogram", "Idle gaps by length", GapHistogramRow, lambda _, m, __: m.gap_histogram,

@@ -362,6 +362,11 @@ class StepTimings(Table):
     """Time of it spent waiting for data, ns."""
     samples: I64 = column(np.int64)
     tokens: I64 = column(np.int64)
+    """Tokens that carry content: without padding."""
+    padded_tokens: I64 = column(np.int64)
+    """Tokens computed, padding included."""
+    flops: F64 = column(np.float64)
+    """Operations that the model needs for the step, as the program says."""
     samples_per_s: F64 = column(np.float64)
     """Throughput as logged."""
     tokens_per_s: F64 = column(np.float64)
@@ -426,6 +431,19 @@ class Condition:
     name: str = field(metadata={"definition": "what is known", "unit": ""})
     value: str = field(metadata={"definition": "as the recorder found it", "unit": ""})
     spoils: str = field(default="", metadata={"definition": "what it does to the figures, if anything", "unit": ""})
+
+
+@dataclass(frozen=True)
+class StepAmounts:
+    """What one step of the recorded process works through, all its micro-steps together; None: not said."""
+
+    samples: float | None = None
+    tokens: float | None = None
+    """Tokens that carry content: without padding."""
+    padded_tokens: float | None = None
+    """Tokens computed, padding included."""
+    flops: float | None = None
+    """Operations that the model needs (a multiply-add is two), recomputation left out."""
 
 
 @dataclass(frozen=True)
@@ -520,6 +538,10 @@ class Trace:
     stopwatch: Stopwatch | None = None
     """What that comes from, also where something speaks against it (a health note then says what)."""
     light: LightRecording | None = None
+    amounts: StepAmounts = StepAmounts()
+    """What a step works through, as the capture's `environment.json` says."""
+    batch_size: int | None = None
+    """Samples of a batch of the one loader that the collector saw."""
     conditions: tuple[Condition, ...] = ()
     """What is known of the machine and the settings under which it was recorded."""
     ceilings: Ceilings | None = None

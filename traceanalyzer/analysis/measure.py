@@ -27,6 +27,7 @@ from traceanalyzer.analysis.tables.gap_rows import GapHistogramRow, gap_histogra
 from traceanalyzer.analysis.tables.host import HostStats, host_stats
 from traceanalyzer.analysis.tables.kernels import ClassStats, KernelStats, class_stats, kernel_stats
 from traceanalyzer.analysis.tables.launches import LaunchStats, measure_launches
+from traceanalyzer.analysis.tables.modules import ModuleStats, module_stats
 from traceanalyzer.analysis.tables.ops import OpStats, op_stats
 from traceanalyzer.analysis.tables.path_rows import PathRow, PathTime, path_rows, path_time
 from traceanalyzer.analysis.tables.phases import PhaseStats, phase_stats
@@ -43,6 +44,7 @@ from traceanalyzer.analysis.tables.step_metrics import (
 )
 from traceanalyzer.analysis.tables.step_parts import StepPart, step_parts
 from traceanalyzer.analysis.tables.syncs import SyncRow, sync_rows
+from traceanalyzer.analysis.tables.throughput import Throughput, Utilisation, throughput, utilisation
 from traceanalyzer.analysis.tables.timing import (
     StepKinds,
     TimingStats,
@@ -264,9 +266,24 @@ class Measurements(Rated):
         return roofline_step(self)
 
     @cached_property
+    def throughput(self) -> Throughput | None:
+        """Work per second; None without steps."""
+        return throughput(self, self.step, self.roofline_step, self.program, self.timing)
+
+    @cached_property
+    def utilisation(self) -> Utilisation | None:
+        """How much of the hardware a step uses; None without steps or device work."""
+        return utilisation(self, self.step, self.roofline_step, self.mean_step_ms)
+
+    @cached_property
     def phases(self) -> Phases:
         """What each operator and device op is for."""
         return find_phases(self)
+
+    @cached_property
+    def modules(self) -> list[ModuleStats]:
+        """The step by module of the model; empty where no calls of modules were recorded."""
+        return module_stats(self)
 
     @cached_property
     def phase_rows(self) -> list[PhaseStats]:

@@ -17,7 +17,7 @@ import click
 from traceanalyzer import __version__
 from traceanalyzer.errors import TraceAnalyzerError
 
-TABLE_COMMANDS = ("path", "phases", "gaps", "ops", "kernels", "steps", "syncs", "copies", "comm")
+TABLE_COMMANDS = ("path", "phases", "modules", "gaps", "ops", "kernels", "steps", "syncs", "copies", "comm")
 """The tables that have a command; `table.py` has their help."""
 
 COMMANDS = (

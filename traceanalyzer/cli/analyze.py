@@ -10,6 +10,7 @@ import click
 
 from traceanalyzer.cli.options import (
     REPORT_FORMATS,
+    amount_options,
     is_quiet,
     max_chars_option,
     output_options,
@@ -37,6 +38,7 @@ PAGE_ROWS = 300
 @click.command(short_help="Say where the time went, why, and what to change.")
 @recordings
 @selection_options
+@amount_options
 @top_option
 @output_options(REPORT_FORMATS)
 @click.option(

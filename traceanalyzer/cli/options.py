@@ -221,6 +221,37 @@ def selection_options(command: Function) -> Function:
     return cast("Function", narrowed)
 
 
+def amount_options(command: Function) -> Function:
+    """`--samples`, `--tokens`, `--flops` and `--peak`, as part of `knowledge`: apply inside `selection_options`."""
+
+    @wraps(command)
+    def informed(
+        *args: Any, knowledge: Any, samples: float | None, tokens: float | None, flops: float | None,
+        peak: float | None, **options: Any
+    ) -> Any:  # fmt: skip
+        from dataclasses import replace
+
+        from traceanalyzer.trace import StepAmounts
+
+        known = replace(
+            knowledge,
+            amounts=StepAmounts(samples=samples, tokens=tokens, flops=flops),
+            peak_flops_per_s=None if peak is None else peak * 1e12,
+        )
+        return command(*args, knowledge=known, **options)
+
+    for name, help_ in (
+        ("peak", "What MFU is a share of, TFLOP/s (default: the datasheet's dense peak)."),
+        ("flops", "Operations that the model needs for a step of one process, e.g. 4.2e15; gives TFLOP/s and MFU."),
+        ("tokens", "Tokens of a step of one process, without padding; gives tokens/s."),
+        ("samples", "Samples of a step of one process, all micro-batches together; gives samples/s and ms a sample."),
+    ):
+        informed = click.option(f"--{name}", type=Number(min=0, min_open=True, max=1e24), metavar="N", help=help_)(
+            informed
+        )
+    return cast("Function", informed)
+
+
 def top_option(command: Function) -> Function:
     """`--top`, None where it is not given."""
     return click.option(

@@ -70,6 +70,20 @@ HELP = {
         `metrics.communication` the tail behind the backward pass.
         """,
     ),
+    "modules": Help(
+        "List the model's modules with their GPU time.",
+        """List the modules of the model: GPU time forward and backward, traffic, FLOPs, what bounds them.
+
+        \b
+        Examples:
+          traceanalyzer modules trace.json.gz
+          traceanalyzer modules trace.json.gz --sort self_ms --top 10
+
+        A row is a class of modules at one place of the model (all twelve layers of a stack are one row), with the
+        modules inside it. The backward pass counts for the module whose forward pass made it. Needs a recording with
+        stacks (collect torch --stacks), or ranges around the modules. `kernels` and `ops` name the module, too.
+        """,
+    ),
     "gaps": Help(
         "List the GPU's idle gaps, each with its cause.",
         """List the stretches in which a GPU had no work, each with its cause.

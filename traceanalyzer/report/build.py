@@ -112,6 +112,8 @@ def _metrics(m: Measurements) -> Metrics:
         coverage=m.coverage,
         repeats=m.repeats,
         memory=m.memory,
+        throughput=m.throughput,
+        utilisation=m.utilisation,
         program=m.program,
         phases=m.phase_times,
     )

@@ -22,6 +22,7 @@ from traceanalyzer.analysis.tables.path_rows import PathTime
 from traceanalyzer.analysis.tables.roofline_step import RooflineStep
 from traceanalyzer.analysis.tables.step_metrics import Budget, Idle, StepTime, Unprofiled
 from traceanalyzer.analysis.tables.step_parts import StepPart
+from traceanalyzer.analysis.tables.throughput import Throughput, Utilisation
 from traceanalyzer.analysis.tables.timing import TimingStats
 from traceanalyzer.analysis.time.coverage import Coverage
 from traceanalyzer.analysis.time.repeats import Repeats
@@ -62,9 +63,11 @@ __all__ = [
     "StepPart",
     "StepTime",
     "Summary",
+    "Throughput",
     "TimingStats",
     "Tool",
     "Unprofiled",
+    "Utilisation",
 ]
 
 SCHEMA_VERSION = 2
@@ -165,6 +168,14 @@ class Metrics:
         "what repeats within a step, layers for instance; null where nothing does", default=None, kw_only=True
     )
     timing: TimingStats | None = metric("the program's own step times; null without a timing log")
+    throughput: Throughput | None = metric(
+        "work per second of the summary's step; null without steps", default=None, kw_only=True
+    )
+    utilisation: Utilisation | None = metric(
+        "how much of the hardware the summary's step uses; null without steps or device work",
+        default=None,
+        kw_only=True,
+    )
     program: ProgramStats | None = metric(
         "what the program does in a step; null where the recording does not tell", default=None, kw_only=True
     )

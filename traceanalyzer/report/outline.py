@@ -23,6 +23,8 @@ LONGEST_NAME = 40
 CLEAR, LIKELY = 0.75, 0.5
 """From here on a verdict is clear, likely; below it is a close call."""
 STEP_GROUPS = {
+    "throughput": "Throughput",
+    "utilisation": "Utilisation",
     "critical_path": "Critical path",
     "unprofiled_critical_path": "Critical path without the profiler",
     "communication": "Communication",
@@ -38,9 +40,11 @@ STEP_GROUPS = {
 }
 OF_SOME_INPUTS = (
     "coverage", "repeats", "critical_path", "unprofiled_critical_path", "roofline", "timing", "memory", "program",
-    "phases",
+    "phases", "throughput", "utilisation",
 )  # fmt: skip
 """Groups that only some kinds of input have; a report of others need not say that they are missing."""
+ONLY_KNOWN = ("throughput", "utilisation", "program")
+"""Groups most of whose figures need to be asked for; the key figures say what for."""
 EXPLAINED = "traceanalyzer explain {} says what it means and how it was decided."
 GLOSSARY = (
     ("steady state", "the recorded steps without warm-up; figures of a step are means over it, of the critical rank"),
@@ -267,6 +271,8 @@ def _group(f: dataclasses.Field[Any], value: Any) -> list[Fact]:
         return [_fact(f, None)]
     if f.name == "phases":
         return [_phase(g, getattr(value, g.name)) for g in dataclasses.fields(value) if getattr(value, g.name)]
+    if f.name in ONLY_KNOWN:
+        return [fact for fact in facts_of(value) if not fact.value.startswith(NOT_AVAILABLE)]
     figures = [getattr(value, g.name) for g in dataclasses.fields(value)]
     if not any(measured(number) and number for number in figures):
         return [Fact(label(f.name), "none in the measured steps")]

@@ -18,6 +18,7 @@ import numpy as np
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, complement, intersect, union
 from traceanalyzer.analysis.algebra.nesting import still_open
 from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.names.module_names import module_of
 from traceanalyzer.analysis.time.host_timeline import LONG_STRETCH_NS
 from traceanalyzer.trace import RangeKind
 
@@ -71,11 +72,13 @@ def phase_ranges(timed: Timed) -> PhaseRanges:
 
 
 def _phases(timed: Timed) -> Bool:
-    """Which nodes of the tree are phases: annotations inside a step, but not of the communication library."""
+    """Which nodes of the tree are phases: annotations inside a step, but no calls of modules, and not of the
+    communication library."""
     tree, ranges, steps = timed.tree, timed.trace.host_ranges, timed.steps
     phase = (ranges.kind == RangeKind.ANNOTATION) & ~texts_where(timed.trace.strings, COMMUNICATION_RANGE.match)[
         ranges.name
     ]
+    phase &= ~texts_where(timed.trace.strings, module_of)[ranges.name]
     # A range that holds a whole step is the step, or the loop around it.
     following = np.searchsorted(steps.host_start, ranges.start, side="left")
     phase &= ranges.end < np.append(steps.host_end, np.iinfo(np.int64).max)[following]

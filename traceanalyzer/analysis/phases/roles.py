@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+")
 """In which names of instances of one phase may differ."""
-SHOWN = tuple(role for role in Role if role is not Role.NONE)
+ROLES = tuple(role for role in Role if role is not Role.NONE)
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +112,7 @@ def _roles(timed: Timed, ranges: PhaseRanges) -> U8:
 
 def phase_times(timed: Timed, phases: Phases) -> PhaseTimes | None:
     """The mean steady step by role; None where nothing has one."""
-    found = {role.label: _time(timed, phases, role) for role in SHOWN}
+    found = {role.label: _time(timed, phases, role) for role in ROLES}
     return PhaseTimes(**found) if any(found.values()) else None
 
 

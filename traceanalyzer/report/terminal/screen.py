@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from traceanalyzer.cut import ELLIPSIS
-from traceanalyzer.report import outline
+from traceanalyzer.report import outline, quoted
 from traceanalyzer.report.format import figure, plain, shorten
 from traceanalyzer.report.terminal.drawing import DEFAULT_WIDTH, Page
 
@@ -57,6 +57,8 @@ def _verdict(page: Page, report: Report) -> None:
         "   ".join([f"{cls.upper()} {sure}".strip(), outline.step_times(report), outline.hardware(report)]), "bold"
     )
     page.line(brief(report.summary.headline))
+    if key := quoted.brief(report):
+        page.line(key)
 
 
 def _budget(page: Page, report: Report) -> None:
