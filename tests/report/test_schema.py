@@ -137,7 +137,10 @@ def test_reports_of_recordings_follow_their_schema(sample):
 @pytest.mark.parametrize("name", [*TABLE_COMMANDS, "whatif"])
 def test_what_the_commands_print_follows_their_schemas(name):
     check = validator(name)
-    sample = {"syncs": "sync_bound", "copies": "transfer_bound"}.get(name, "tensor_parallel")
+    shows = {
+        "syncs": "sync_bound", "copies": "transfer_bound", "phases": "launch_bound", "modules": "sync_bound_stacks",
+    }  # fmt: skip
+    sample = shows.get(name, "tensor_parallel")
     document = printed(name, SAMPLES / sample, "--format", "json")
     check.validate(document)
     assert all(document.values())

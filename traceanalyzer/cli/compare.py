@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from traceanalyzer.cli.options import TABLE_FORMATS, limit_option, output_options, redact_options, selection_options
+from traceanalyzer.cli.options import (
+    TABLE_FORMATS,
+    Pair,
+    limit_option,
+    output_options,
+    redact_options,
+    selection_options,
+)
 
 if TYPE_CHECKING:
     import re
@@ -21,10 +28,16 @@ if TYPE_CHECKING:
 @selection_options
 @redact_options()
 @output_options(TABLE_FORMATS)
+@click.option(
+    "--samples", type=Pair(), metavar="N[,N]", help="Samples of a step of one process, of A and of B where they differ."
+)
+@click.option("--tokens", type=Pair(), metavar="N[,N]", help="Tokens of a step likewise.")
 @limit_option
 def compare(
     a: str,
     b: str,
+    samples: tuple[float, float] | None,
+    tokens: tuple[float, float] | None,
     selection: Selection,
     knowledge: Knowledge,
     redact: bool,
@@ -42,19 +55,25 @@ def compare(
     Examples:
       traceanalyzer compare base.json.gz fix.json.gz
       traceanalyzer compare main.json trace.json.gz --format markdown -o change.md
+      traceanalyzer compare small.json.gz large.json.gz --samples 2,64
 
     The difference of the mean steps is taken apart by what the time was spent on: operators and kernels (matched by
     operator, shapes and position in the step), exposed communication and copies, idle time by cause. The parts sum
     to the whole difference. Each has a 95 % interval over the steps (Welch); differences within it, or under 2 %,
-    are called noise. Other GPUs, shapes, numbers of ranks and recorder options are named first.
+    are called noise. Other GPUs, shapes, numbers of ranks and recorder options are named first. Where the samples (or
+    tokens) of a step are known of both and differ, the answer is the time for each.
     """
     from traceanalyzer.cli.output import checked, emit
     from traceanalyzer.cli.reports import report_named
+    from traceanalyzer.comparison.amounts import with_amounts
     from traceanalyzer.comparison.compare import compare_reports
     from traceanalyzer.comparison.render import ComparisonPage
 
     output = checked(format_, file, TABLE_FORMATS, (a, b))
-    before, after = (report_named(side, selection, knowledge) for side in (a, b))
+    before, after = (
+        with_amounts(report_named(side, selection, knowledge), samples and samples[i], tokens and tokens[i])
+        for i, side in enumerate((a, b))
+    )
     names = (a, b)
     if redact or hidden_names:
         from traceanalyzer.report.privacy.redact import redact_with

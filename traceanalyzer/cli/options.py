@@ -54,6 +54,21 @@ class Number(click.FloatRange):
         return number
 
 
+class Pair(click.ParamType):  # type: ignore[type-arg]  # generic in click 8.3 alone
+    """One number above zero for both sides, or two: `64`, `2,64`."""
+
+    name = "numbers"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, float]:
+        """The numbers. Raises BadParameter."""
+        if isinstance(value, tuple):
+            return value
+        numbers = [Number(min=0, min_open=True).convert(text, param, ctx) for text in str(value).split(",")]
+        if len(numbers) > 2:
+            self.fail(f"{value} is more than a number for A and one for B", param, ctx)
+        return numbers[0], numbers[-1]
+
+
 def recordings(command: Function) -> Function:
     """The recordings to read: `paths`; and `--limit`."""
     return click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path())(limit_option(command))

@@ -45,7 +45,6 @@ LABELS = {
     "global_samples_per_s": "samples/s of all replicas",
     "ms_per_sample": "time per sample",
     "tflops_per_s": "rate of operations",
-    "bandwidth_gbs": "bandwidth (at least)",
     "bandwidth_share": "bandwidth of peak",
 }
 """Names of figures whose fields' names say too little."""

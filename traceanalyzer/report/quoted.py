@@ -36,8 +36,8 @@ def brief(report: Report) -> str:
     work, used = report.metrics.throughput, report.metrics.utilisation
     parts = [_rates(work)] if work is not None else []
     if used is not None:
-        parts += [f"MFU {_mfu(used)}"] if used.mfu is not None else []
-        parts += [f"{_light(used)} of speed of light"] if used.mfu is None and used.sol is not None else []
+        parts += [f"MFU {_mfu(used)}"] if used.mfu else []
+        parts += [f"{_light(used)} of speed of light"] if not used.mfu and used.sol is not None else []
         parts += [f"GPU busy {_busy(used)}"] if used.gpu_busy_share is not None else []
     return " · ".join(part for part in parts if part)
 
@@ -58,6 +58,8 @@ def _throughput(work: Throughput | None) -> str:
 def _mfu(used: Utilisation | None) -> str:
     if used is None or used.mfu is None:
         return f"{NOT_AVAILABLE} ({SAY_FLOPS})"
+    if not used.mfu:
+        return "0% (no matrix products ran)"
     most = f" of {figure(used.attainable_mfu, 'share')} that this step could reach" if used.attainable_mfu else ""
     return figure(used.mfu, "share") + most
 
@@ -73,7 +75,7 @@ def _busy(used: Utilisation | None) -> str:
 
 
 def _bandwidth(used: Utilisation | None) -> str:
-    if used is None or used.bandwidth_gbs is None:
+    if used is None or used.least_bandwidth_gbs is None:
         return f"{NOT_AVAILABLE} (no operators with a model)"
     peak = f" ({figure(used.bandwidth_share, 'share')} of peak)" if used.bandwidth_share is not None else ""
-    return f"at least {figure(used.bandwidth_gbs, 'GB/s')}{peak}"
+    return f"at least {figure(used.least_bandwidth_gbs, 'GB/s')}{peak}"

@@ -72,8 +72,8 @@ class KernelStats(RatedRow, KernelTimes):
         kw_only=True,
     )
     python: str | None = metric(
-        "line of the program that most of their time comes from, the backward pass's by its forward operator; null where "
-        "that is none, or stacks were not recorded",
+        "line of the program that most of their time comes from, the backward pass's by its forward operator; null "
+        "where that is none, or stacks were not recorded",
         default=None,
         kw_only=True,
     )

@@ -99,7 +99,7 @@ class Utilisation:
     )
     room: float | None = metric("the reciprocal: how many times faster the step could be at most", "x")
     gpu_busy_share: float | None = metric("share of the step with any device work; null without device work", "share")
-    bandwidth_gbs: float | None = metric(
+    least_bandwidth_gbs: float | None = metric(
         "least traffic with the device memory that the step needs over the step time; null without models", "GB/s"
     )
     bandwidth_share: float | None = metric("that as a share of the memory's bandwidth", "share")
@@ -155,7 +155,7 @@ def utilisation(rated: Rated, step: Step, roofline: RooflineStep | None, recorde
         sol=sol,
         room=1.0 / sol if sol else None,
         gpu_busy_share=None if step.budget is None else 1.0 - step.budget.idle / step.step_ms,
-        bandwidth_gbs=roofline.traffic_gb / step.step_ms * MS_PER_S if roofline and roofline.traffic_gb else None,
+        least_bandwidth_gbs=roofline.traffic_gb / step.step_ms * MS_PER_S if roofline and roofline.traffic_gb else None,
         bandwidth_share=share,
     )
 

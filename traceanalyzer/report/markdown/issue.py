@@ -49,7 +49,8 @@ def render_markdown(report: Report, max_chars: int = BRIEF) -> str:
 
 def _summary(report: Report) -> Iterator[Block]:
     yield Block(["## Summary", "", f"**Bottleneck: {outline.verdict(report)}.** {prose(report.summary.headline)}"])
-    lines = [f"- **Step time:** {outline.step_sentence(report)}"]
+    lines = [f"- **Culprit:** {prose(report.summary.culprit)}"] if report.summary.culprit else []
+    lines.append(f"- **Step time:** {outline.step_sentence(report)}")
     if known := brief(report):
         lines.append(f"- **Throughput and utilisation:** {known}")
     if report.findings:

@@ -57,6 +57,8 @@ def _verdict(page: Page, report: Report) -> None:
         "   ".join([f"{cls.upper()} {sure}".strip(), outline.step_times(report), outline.hardware(report)]), "bold"
     )
     page.line(brief(report.summary.headline))
+    if report.summary.culprit:
+        page.line(brief(report.summary.culprit))
     if key := quoted.brief(report):
         page.line(key)
 
