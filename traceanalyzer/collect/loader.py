@@ -16,7 +16,8 @@ def describe() -> dict[str, Any] | None:
     dataloader = sys.modules.get("torch.utils.data.dataloader")
     if dataloader is None:
         return None
-    sizes = {batch_size(one) for one in gc.get_objects() if isinstance(one, dataloader._BaseDataLoaderIter)}
+    # by `type`: `isinstance` asks the object, and a lazy one would wake up
+    sizes = {batch_size(one) for one in gc.get_objects() if issubclass(type(one), dataloader._BaseDataLoaderIter)}
     size = sizes.pop() if len(sizes) == 1 else None
     return None if size is None else {"batch_size": size}
 
