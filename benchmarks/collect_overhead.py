@@ -24,8 +24,8 @@ from torch import nn
 
 from traceanalyzer.collect.attach import Attached
 from traceanalyzer.collect.plan import Plan
-from traceanalyzer.collect.step_clock import StepClock
-from traceanalyzer.collect.step_finder import StepFinder
+from traceanalyzer.collect.steps.step_clock import StepClock
+from traceanalyzer.collect.steps.step_finder import StepFinder
 
 if TYPE_CHECKING:
     from collections.abc import Callable

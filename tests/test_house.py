@@ -14,14 +14,14 @@ from tests.recorded import ROOT
 
 PACKAGE = ROOT / "traceanalyzer"
 FILES = sorted(PACKAGE.rglob("*.py"))
-HEAVY = {"torch", "plotly", "pandas", "rich", "sqlite_utils", "pynvml", "isal", "sitecustomize"}
+HEAVY = {"torch", "plotly", "pandas", "rich", "sqlite_utils", "pynvml", "isal", "sitecustomize", "detect_secrets"}
 """What a function may import when it is called: slow to load, or not installed everywhere."""
 LATE = ("cli", "__init__.py", "collect/attach.py")
 """Where modules of the package itself may wait as well: `--help` and `import traceanalyzer` answer at once, and a
 program that is recorded loads only what records it."""
 MOST_FILES = 22
 """In a folder, `__init__.py` left out."""
-LARGER = {"analysis/replay": 24, "cli": 32, "collect": 37, "diagnosis/remedies": 35}
+LARGER = {"analysis/replay": 24, "cli": 32, "diagnosis/remedies": 35}
 """Folders with more: a change of the tape, a command, a remedy a file; the GPU host; the parts of a report."""
 TREES = ("analysis", "diagnosis", "report")
 """Within each a file's name stands once; formats (`ingest/`) and commands (`cli/`) are alike on purpose."""

@@ -18,6 +18,7 @@ from traceanalyzer.analysis.replay.scenarios import buckets_of, faster
 from traceanalyzer.analysis.tables.budget import StepRow
 from traceanalyzer.analysis.tables.collectives import CollectiveStats
 from traceanalyzer.analysis.tables.copies import CopyStats
+from traceanalyzer.analysis.tables.gap_places import GapPlaceRow
 from traceanalyzer.analysis.tables.gap_rows import GapHistogramRow, GapRow, gap_rows
 from traceanalyzer.analysis.tables.kernels import ClassStats, KernelStats
 from traceanalyzer.analysis.tables.modules import ModuleStats
@@ -71,6 +72,8 @@ class Table:
     """Whether a report has its first rows only."""
     of_every_rank: bool = False
     """Whether the command shows all ranks unless one is asked for; else the critical rank's."""
+    totals: str | None = None
+    """The table that sums it up, which people are shown below its rows."""
     events: str | None = None
     """The column by which its rows, single events in time order, are longest; None: rows are in order of worth."""
 
@@ -99,7 +102,9 @@ TABLES = (
           "No calls of modules in this recording: record stacks (collect torch --stacks), or annotate the modules.",
           "modules", long=True),
     Table("gaps", "Longest idle gaps", GapRow, _gaps, "The GPU has no idle gap of that length in this recording.",
-          "gaps", long=True, of_every_rank=True, events="duration_ns"),
+          "gaps", long=True, of_every_rank=True, events="duration_ns", totals="gap_places"),
+    Table("gap_places", "Idle time by place", GapPlaceRow, lambda _, m, __: m.gap_places,
+          "The GPU has no idle gap in the steps of this recording.", long=True),
     Table("gap_histogram", "Idle gaps by length", GapHistogramRow, lambda _, m, __: m.gap_histogram,
           "The GPU has no idle gap in this recording."),
     Table("syncs", "Waits for the device", SyncRow, lambda _, m, __: m.syncs,
@@ -152,7 +157,12 @@ def table(
     Raises EmptyRecordingError, naming what there is, for a rank, device or step that the recording does not have;
     ValueError for a table that there is not.
     """
-    made, of = named(name), measured(run, selection, knowledge)
+    return rows_of(measured(run, selection, knowledge), name, wanted)
+
+
+def rows_of(of: Measured, name: str, wanted: Wanted) -> list[Any]:
+    """Rows of a table of what was measured, as `table` has them."""
+    made = named(name)
     speaking = of.each if made.of_every_rank else [of.critical]
     rows = [row for m in speaking for row in made.rows(of, m, wanted)]
     if made.name == "gaps":

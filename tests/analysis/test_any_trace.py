@@ -97,5 +97,6 @@ def test_no_operator_takes_negative_time(rows):
 def test_every_measurement_is_made_of_finite_figures(rows):
     measured = measure(rows)
     for name in ("step_time", "budget", "idle", "communication", "launches", "host", "devices", "steps",
-                 "gap_histogram", "syncs", "classes", "kernels", "ops", "copies", "collectives", "phases"):  # fmt: skip
+                 "gap_histogram", "gap_places",
+                 "syncs", "classes", "kernels", "ops", "copies", "collectives", "phases"):  # fmt: skip
         assert finite(getattr(measured, name)), name

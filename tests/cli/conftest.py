@@ -33,15 +33,18 @@ def asked(monkeypatch):
         progress(1, 2)
         return Run((), asked.failures)
 
-    def table(run, name, selection, knowledge, wanted):
-        asked.narrow = {"selection": selection, "knowledge": knowledge, "wanted": wanted}
+    def measured(run, selection, knowledge):
+        asked.narrow = {"selection": selection, "knowledge": knowledge}
+
+    def rows_of(of, name, wanted):
+        asked.narrow.setdefault("wanted", wanted)
         return asked.rows[name]
 
     monkeypatch.setattr(traceanalyzer.ingest, "load", load)
-    monkeypatch.setattr(traceanalyzer.selection, "measured", lambda *_: None)
+    monkeypatch.setattr(traceanalyzer.selection, "measured", measured)
     monkeypatch.setattr(traceanalyzer.report.build, "report_of", lambda *_: full())
     monkeypatch.setattr(traceanalyzer.report.build, "build_report", lambda *_: full())
-    monkeypatch.setattr(traceanalyzer.tables, "table", table)
+    monkeypatch.setattr(traceanalyzer.tables, "rows_of", rows_of)
     return asked
 
 

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from traceanalyzer.collect.ncu import METRICS
+from traceanalyzer.collect.profilers.ncu import METRICS
 
 SECRET = "hunter2"  # noqa: S105
 PERMISSION = (

@@ -10,7 +10,8 @@ import types
 import pytest
 
 from tests.collect.running import SCRIPTS, SMALL, collect
-from traceanalyzer.collect import ceilings, environment
+from traceanalyzer.collect import ceilings
+from traceanalyzer.collect.host import environment
 from traceanalyzer.collect.plan import Plan
 from traceanalyzer.ingest.conditions import environment_conditions, measured_ceilings
 

@@ -9,7 +9,7 @@ import types
 
 import pytest
 
-from traceanalyzer.collect import environment, nvml
+from traceanalyzer.collect.host import environment, nvml
 from traceanalyzer.collect.plan import Plan
 
 SECRET = "hunter2"  # noqa: S105

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from tests.collect.running import recorded_steps
-from traceanalyzer.collect import cuda
+from traceanalyzer.collect.host import cuda
 from traceanalyzer.collect.plan import Plan
 from traceanalyzer.collect.torch_profiler import LIGHT, UNIT, TorchRecording, record
 
@@ -89,7 +89,7 @@ def test_without_a_device_there_is_none(tmp_path):
 def test_cupti_is_switched_off_where_that_is_safe_and_nobody_decided(monkeypatch, stand_in, version, before, inside):
     import os
 
-    from traceanalyzer.collect.session import TEARDOWN, _torn_down
+    from traceanalyzer.collect.profilers.session import TEARDOWN, _torn_down
 
     monkeypatch.setattr(torch.version, "cuda", version)
     monkeypatch.delenv(TEARDOWN, raising=False)

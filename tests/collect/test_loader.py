@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from tests.collect.running import SCRIPTS, collect
-from traceanalyzer.collect import loader
+from traceanalyzer.collect.host import loader
 
 torch = pytest.importorskip("torch")
 

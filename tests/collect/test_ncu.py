@@ -12,7 +12,7 @@ import pytest
 
 from tests.collect.running import SCRIPTS, collect
 from tests.collect.stand_in_ncu import SECRET
-from traceanalyzer.collect.ncu import KEPT, METRICS, NcuOptions, function_name, profile_command
+from traceanalyzer.collect.profilers.ncu import KEPT, METRICS, NcuOptions, function_name, profile_command
 from traceanalyzer.ingest.ncu import read_counters
 
 ROOT = Path(__file__).parents[2]

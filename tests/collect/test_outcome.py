@@ -6,9 +6,10 @@ import json
 
 import pytest
 
-from traceanalyzer.collect import outcome, processes
+from traceanalyzer.collect import outcome
+from traceanalyzer.collect.host import processes
+from traceanalyzer.collect.host.ranks import own_file
 from traceanalyzer.collect.plan import Plan
-from traceanalyzer.collect.ranks import own_file
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 
 HANGS = """
 import ctypes, sys, time
-from traceanalyzer.collect import rescue
+from traceanalyzer.collect.host import rescue
 rescue.START_SECONDS = rescue.GRACE_SECONDS = rescue.EXIT_SECONDS = 0.2
 def finish():
     print("finishing", flush=True)

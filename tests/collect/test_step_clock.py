@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from traceanalyzer.collect import cuda, step_clock
-from traceanalyzer.collect.step_clock import StepClock
+from traceanalyzer.collect.host import cuda
+from traceanalyzer.collect.steps import step_clock
+from traceanalyzer.collect.steps.step_clock import StepClock
 
 HOST_AHEAD_MS = 1.5
 """How far the device of these tests is behind the host."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from traceanalyzer.collect.step_function import FunctionCalls
+from traceanalyzer.collect.steps.step_function import FunctionCalls
 
 pytest.importorskip("torch")
 

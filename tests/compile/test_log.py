@@ -190,6 +190,22 @@ def test_caches_count_hits_misses_bypasses_and_graphs_that_were_not_asked_for(tm
     assert cache.bypass_reasons == ["a custom pass"]
 
 
+def test_only_graphs_that_were_compiled_anew_cost_time_at_a_cold_start(tmp_path: Path) -> None:
+    log = LogBuilder()
+    for number, (outcome, seconds) in enumerate((("miss", 3), ("hit", 1))):
+        log.number = number
+        log.start()
+        begin = 100e6 * number
+        log.event("entire_frame_compile", "B", begin)
+        log.span("inductor_compile", begin + 1e6, begin + (1 + seconds) * 1e6)
+        log.event("entire_frame_compile", "E", begin + 10e6)
+        log.artifact(f"fx_graph_cache_{outcome}", json.dumps({"key": outcome}))
+        log.record("inductor_output_code", {}, "# code\n")
+    cache = measured(tmp_path, log).cache
+    assert cache is not None
+    assert cache.cold_s == pytest.approx(3.0)  # the first graph's inductor; the second came from the cache
+
+
 def test_a_kernel_gets_the_lines_of_the_nodes_it_computes(tmp_path: Path) -> None:
     log = LogBuilder()
     log.start()

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from tests.compile.log_builder import LogBuilder
 from tests.kineto_builder import KinetoTrace
-from traceanalyzer.analysis.compile.steps import Stopwatch
+from traceanalyzer.analysis.compile.steps import Stopwatch, _begin
 from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.cli import cli
 from traceanalyzer.ingest import load
@@ -29,9 +29,13 @@ EPOCH_US = 2_000_000_000_000_000
 FIRST_US, STEP_US, STEPS = 10_000, 1000, 6
 
 
-def program(folder: Path, name: str = "cudaMalloc", blocked_us: float = 3000) -> Path:
-    """A first step of 10 ms, 3 ms of it cudaMalloc, and six of 1 ms, each with 400 us of GPU work at its end."""
+def program(folder: Path, name: str = "cudaMalloc", blocked_us: float = 3000, *, still_busy: bool = False) -> Path:
+    """A first step of 10 ms, 3 ms of it cudaMalloc, and six of 1 ms, each with 400 us of GPU work at its end. Work on
+    another stream, from before the recording's first step, may last into that step's own."""
     trace = KinetoTrace()
+    if still_busy:
+        trace.name_process("python")
+        launched(trace, -20, stream=9, duration_us=FIRST_US - 200)
     at = 0
     for step in range(STEPS + 1):
         length = STEP_US if step else FIRST_US
@@ -52,11 +56,11 @@ def call(trace: KinetoTrace, name: str, at: float, length: float) -> None:
     trace.add({**event, "args": {"correlation": trace.correlation}})
 
 
-def launched(trace: KinetoTrace, at: float) -> None:
+def launched(trace: KinetoTrace, at: float, *, stream: int = 7, duration_us: float = 400) -> None:
     call(trace, "cudaLaunchKernel", at, 5)
-    args = {"correlation": trace.correlation, "device": 0, "stream": 7, "context": 1}
-    kernel = {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": at + 10, "dur": 400, "args": args}
-    trace.add(kernel)
+    args = {"correlation": trace.correlation, "device": 0, "stream": stream, "context": 1}
+    kernel = {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": stream, "ts": at + 10, "dur": duration_us}
+    trace.add({**kernel, "args": args})
 
 
 def log_of(folder: Path, begin_us: float, end_us: float) -> Path:
@@ -84,6 +88,14 @@ def test_the_first_step_is_taken_apart_to_the_nanosecond(tmp_path: Path) -> None
     assert sum(part.steady_ms for part in found.first_step) == pytest.approx(found.recorded_step_ms)
     assert found.warmup_steps == 1
     assert found.warmup_excess_ms == pytest.approx((found.first_step_ms or 0) - (found.recorded_step_ms or 0))
+
+
+@pytest.mark.parametrize("still_busy", [False, True])
+def test_the_first_step_begins_with_the_host_or_when_the_gpu_becomes_free(tmp_path: Path, still_busy: bool) -> None:
+    m = Measurements(load([program(tmp_path, still_busy=still_busy)]).traces[0])
+    begin = _begin(m)
+    assert begin == (int(m.steps.start[0]) if still_busy else int(m.steps.host_start[0]))
+    assert begin < m.steps.end[0]
 
 
 def test_an_eager_program_has_its_first_step_taken_apart_too(tmp_path: Path) -> None:

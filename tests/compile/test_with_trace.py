@@ -17,6 +17,7 @@ from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.cli import cli
 from traceanalyzer.collect.compile_log import variables
 from traceanalyzer.collect.plan import Plan
+from traceanalyzer.diagnosis.compile.in_step import breaks
 from traceanalyzer.ingest import load
 from traceanalyzer.ingest.torch_log import read_logs
 from traceanalyzer.report.compile.build import compile_report
@@ -41,12 +42,12 @@ def broken_trace() -> KinetoTrace:
     return trace
 
 
-def launch_and_run(trace: KinetoTrace, name: str, at: float) -> None:
+def launch_and_run(trace: KinetoTrace, name: str, at: float, length: float = 100) -> None:
     trace.correlation += 1
     ids = {"correlation": trace.correlation}
     for cat, what, ts, dur, pid, tid, more in (
         ("cuda_runtime", "cudaLaunchKernel", at, 5, 100, 100, {}),
-        ("kernel", name, at + 10, 100, 0, 7, {"device": 0, "stream": 7, "context": 1}),
+        ("kernel", name, at + 10, length, 0, 7, {"device": 0, "stream": 7, "context": 1}),
     ):
         args = {**ids, **more}
         trace.add({"ph": "X", "cat": cat, "name": what, "pid": pid, "tid": tid, "ts": ts, "dur": dur, "args": args})
@@ -118,6 +119,26 @@ def test_a_trace_alone_tells_breaks_and_how_often_a_function_was_compiled(tmp_pa
     assert len(compiled.graph_breaks) == 1
     assert compiled.trace is not None
     assert any("compiled at least 8 times" in note for note in compiled.trace.notes)
+
+
+def test_shares_are_of_the_gpus_busy_time(tmp_path: Path) -> None:
+    trace = broken_trace()
+    for step in range(STEPS):
+        launch_and_run(trace, "ampere_sgemm_128x64_tn", step * STEP_US + 900, length=50)
+    compiled = reported(broken_log(tmp_path), written(tmp_path, trace)).compiled
+    assert compiled.trace is not None
+    assert compiled.trace.compiled_share == pytest.approx(200 / 250)
+    assert compiled.trace.triton_share == pytest.approx(200 / 250)
+    assert compiled.trace.triton_ms == pytest.approx(0.2)
+    measured = {row.name: (row.measured_ms, row.share) for row in compiled.kernels if row.measured_ms}
+    assert measured["triton_poi_fused_relu_0"] == (pytest.approx(0.1), pytest.approx(0.4))
+
+
+def test_a_break_of_unknown_cost_is_only_told(tmp_path: Path) -> None:
+    compiled = compile_report(read_logs(broken_log(tmp_path)), None).compiled
+    ((finding, advice),) = breaks(compiled, 10.0)
+    assert (finding.severity, finding.headroom_ms) == ("info", None)
+    assert [one.predicted_step_ms for one in advice] == [None]
 
 
 def test_kernels_of_a_recording_are_mapped_to_source_lines() -> None:

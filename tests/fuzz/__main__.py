@@ -2,6 +2,7 @@
 
     python -m tests.fuzz --minutes 2                  # all kinds, from the state of the last run on
     python -m tests.fuzz --kind nsys --seed 7 --cases 1000
+    python -m tests.fuzz --minutes 8 --jobs 16        # seeds 1 to 16, a process each
     python -m tests.fuzz --replay FOLDER/find-...     # one find again, with its traceback
 
 Case n of a kind depends on the seed and n alone. The state (how many cases each kind has had) and the finds, each
@@ -15,6 +16,8 @@ import json
 import sys
 import tempfile
 import time
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from tests.fuzz.guard import Find, guarded
@@ -29,13 +32,18 @@ def main() -> int:
         kind = KINDS[asked.replay.name.split("-")[1]]
         kind.use(asked.replay, traceback=True)
         return 0
+    if asked.jobs == 1:
+        return _fuzz(asked, asked.seed)
+    with ProcessPoolExecutor(asked.jobs) as pool:
+        return sum(pool.map(partial(_fuzz, asked), range(asked.seed, asked.seed + asked.jobs)))
+
+
+def _fuzz(asked: argparse.Namespace, seed: int) -> int:
+    kinds = [KINDS[name] for name in asked.kind or KINDS]
     folder: Path = asked.folder or Path(tempfile.gettempdir()) / "traceanalyzer-fuzz"
-    folder.mkdir(parents=True, exist_ok=True)
-    return _fuzz([KINDS[name] for name in asked.kind or KINDS], asked, folder)
-
-
-def _fuzz(kinds: list[Kind], asked: argparse.Namespace, folder: Path) -> int:
-    state = folder / f"state-{asked.seed}.json"
+    work = folder / f"seed-{seed}"
+    work.mkdir(parents=True, exist_ok=True)
+    state = folder / f"state-{seed}.json"
     done: dict[str, dict[str, int]] = json.loads(state.read_text()) if state.exists() and not asked.fresh else {}
     finds = 0
     ends = time.monotonic() + asked.minutes * 60
@@ -45,28 +53,28 @@ def _fuzz(kinds: list[Kind], asked: argparse.Namespace, folder: Path) -> int:
             count = done.setdefault(kind.name, {"cases": 0, "accepted": 0, "refused": 0, "finds": 0})
             turn_ends = min(time.monotonic() + asked.turn, ends)
             while time.monotonic() < turn_ends and left[kind.name]:
-                found = guarded(kind, asked.seed, count["cases"], folder)
+                found = guarded(kind, seed, count["cases"], work)
                 count["cases"] += 1
                 left[kind.name] -= 1
                 if isinstance(found, Find):
                     count["finds"] += 1
-                    finds += _kept(found, kind, folder)
+                    finds += _kept(found, kind, folder, work)
                 else:
                     count[found] += 1
             state.write_text(json.dumps(done))
-    for name, count in done.items():
-        sys.stdout.write(f"{name:10} " + "  ".join(f"{what} {n:,}" for what, n in count.items()) + "\n")
+    lines = [f"{name:11} " + "  ".join(f"{what} {n:,}" for what, n in count.items()) for name, count in done.items()]
     total = sum(count["cases"] for count in done.values())
-    sys.stdout.write(f"{total:,} cases with seed {asked.seed}, {finds} new finds in {folder}\n")
+    sys.stdout.write("\n".join([*lines, f"{total:,} cases with seed {seed}, {finds} new finds in {folder}\n"]))
+    sys.stdout.flush()
     return finds
 
 
-def _kept(found: Find, kind: Kind, folder: Path) -> int:
+def _kept(found: Find, kind: Kind, folder: Path, work: Path) -> int:
     """Write the find, minimised, unless the same place was found before; 1 if it is new."""
     path = folder / f"find-{kind.name}-{found.name}"
     if path.exists():
         return 0
-    path.write_bytes(minimised(found, kind, folder))
+    path.write_bytes(minimised(found, kind, work))
     (folder / f"{path.name}.txt").write_text(f"seed {found.seed} case {found.number}\n{found.why}\n")
     sys.stdout.write(f"{path}: {found.why.splitlines()[-1]}\n")
     sys.stdout.flush()
@@ -79,6 +87,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--kind", choices=KINDS, action="append", help="only this kind; may be repeated")
     parser.add_argument("--cases", type=int, default=-1, help="so many of each kind at most")
+    parser.add_argument("--jobs", type=int, default=1, help="so many processes, with seeds from --seed on")
     parser.add_argument("--turn", type=float, default=5.0, help="seconds before the next kind's turn")
     parser.add_argument("--folder", type=Path, help="where state and finds lie")
     parser.add_argument("--fresh", action="store_true", help="begin with case 0 again")

@@ -12,8 +12,10 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tests.compile.log_builder import LogBuilder
 from tests.fuzz import mutate
 from tests.fuzz.use import (
+    use_compile_log,
     use_environment,
     use_history,
     use_ncu,
@@ -244,13 +246,16 @@ def _snapshots() -> Sequence[Any]:
             ("alloc", "free_requested", "free_completed", "alloc", "segment_alloc", "snapshot", "oom")
         )
     ]
+    files = sorted((ROOT / "tests" / "data" / "memory").glob("oom_*.pickle.gz"), key=lambda file: file.stat().st_size)
+    real = [pickle.loads(gzip.decompress(file.read_bytes())) for file in files[:3]]  # noqa: S301 the tests' own
     return [
         {
             "segments": [segment],
             "device_traces": [trace, []],
             "allocator_settings": {"a": "b"},
             "external_annotations": [],
-        }
+        },
+        *real,
     ]
 
 
@@ -258,6 +263,25 @@ def _mutated_snapshot(value: Any, random: Random) -> bytes:
     if random.random() < 0.5:
         return pickle.dumps(mutate.json_values(value, random), protocol=random.choice((2, 4)))
     return mutate.in_bytes(pickle.dumps(value, protocol=random.choice((2, 4))), random)
+
+
+@cache
+def _compile_logs() -> Sequence[bytes]:
+    log = LogBuilder(prefix="[rank0]:")
+    for number in range(3):
+        at = 1e6 * number
+        log.number = number
+        log.start()
+        log.event("dynamo", "B", at)
+        log.span("backend_compile", at + 10, at + 400)
+        log.event("fx_graph_cache_miss", "i", at + 15)
+        log.event("dynamo", "E", at + 500)
+        log.artifact("recompile_reasons", "0/0: tensor 'x' size mismatch at index 0. expected 4, actual 5")
+        log.record("graph_break_reason", {"reason": "call to print", "user_stack": []}, "Graph break: call to print")
+        log.artifact("inductor_output_code", "triton_poi_fused_0.run(buf, 8)")
+        log.metrics(0.4, fail_type=None, cache_size=number, graph_op_count=7)
+    real = gzip.decompress((ROOT / "tests" / "data" / "compile" / "clean.log.gz").read_bytes())
+    return [log.bytes(), real[:30_000], real[-30_000:]]
 
 
 KINDS = {
@@ -272,6 +296,7 @@ KINDS = {
         Kind("ncu", ".csv", _ncu, mutate.in_lines, use_ncu),
         Kind("report", ".json", _reports, _mutated_json, use_report),
         Kind("history", ".db", _histories, mutate.in_database, use_history),
+        Kind("compile", ".log", _compile_logs, mutate.in_lines, use_compile_log),
         Kind("snapshot", ".pickle", _snapshots, _mutated_snapshot, use_snapshot),
     )
 }

@@ -104,8 +104,37 @@ def use_samples(path: Path) -> None:
 
 
 def use_snapshot(path: Path) -> None:
-    """As it is read beside a recording."""
-    _beside(path, "memory.rank0.pickle", draw=False)
+    """As `memory`, or as it is read beside a recording."""
+    from traceanalyzer.ingest.memory.snapshot import read_snapshot
+    from traceanalyzer.report.memory.build import memory_report
+    from traceanalyzer.report.memory.html import render_html
+    from traceanalyzer.report.memory.render import render_markdown, render_terminal
+
+    number = zlib.crc32(path.read_bytes())
+    if number % ANALYSED_OF == 0:
+        _beside(path, "memory.rank0.pickle", draw=False)
+        return
+    report = memory_report(read_snapshot(path), None, None, 8)
+    (render_html, render_markdown, lambda r: render_terminal(r, 100, False))[number % 3](report)
+
+
+def use_compile_log(path: Path) -> None:
+    """As `compile` of a log alone, or with a trace."""
+    from traceanalyzer.analysis.compile.steps import Stopwatch
+    from traceanalyzer.ingest.torch_log import read_logs
+    from traceanalyzer.report.compile.build import compile_report
+    from traceanalyzer.report.compile.page import CompilePage
+
+    logs = read_logs(path)
+    number = zlib.crc32(path.read_bytes())
+    if number % ANALYSED_OF == 0:
+        recording = path.parent / "beside-log.json"
+        recording.write_bytes(_recording())
+        run = load([recording])
+    else:
+        run = None
+    page = CompilePage(compile_report(logs, run, Stopwatch(None, None)))
+    (page.html, page.markdown, page.json, lambda: page.terminal(100, False))[number % 4]()
 
 
 @cache

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import resource
+import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -158,3 +162,24 @@ def test_a_limit_that_there_is_not(capture, text):
 
 def test_limits_are_raised_by_an_option(capture):
     assert status("analyze", capture, "--limit", "size=4G", "--limit", "ranks=2M", "--format", "json") == 0
+
+
+@pytest.mark.parametrize("output", [["-o", "report.md", "--full"], ["--store", "runs.db"]], ids=["report", "store"])
+def test_a_write_that_the_system_breaks_off_leaves_the_old_file_whole(capture, tmp_path, output):
+    """The system itself refuses every byte beyond the first 2,000 of a file, as it does on a full disk."""
+    old = tmp_path / output[1]
+    command = [sys.executable, "-m", "traceanalyzer", "analyze", str(capture), *output]
+    subprocess.run([*command], cwd=tmp_path, check=True, capture_output=True)
+    before = old.read_bytes()
+    files_before = sorted(tmp_path.iterdir())
+
+    def limited():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
+
+    done = subprocess.run(command, cwd=tmp_path, check=False, capture_output=True, text=True, preexec_fn=limited)
+    assert done.returncode == 1
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert "Traceback" not in done.stderr
+    assert old.read_bytes() == before
+    assert sorted(tmp_path.iterdir()) == files_before

@@ -8,6 +8,8 @@ import pytest
 
 from tests.hostile.test_files import status
 from tests.hostile.test_recordings import small
+from tests.hostile.test_regexes import FACTOR, GROWTH, LENGTH, UNITS, WORTH_S, took
+from traceanalyzer.report.privacy.rule_set import maintained_rules
 from traceanalyzer.report.privacy.secrets import Secrets
 
 PLANTED = {
@@ -31,6 +33,12 @@ PLANTED = {
     "a password": ("train.py --password=hunter2", "hunter2"),
     "a quoted password": ("password: 'correct horse'", "correct horse"),
     "a key of the environment": ("WANDB_API_KEY=zq0123456789abcdef", "zq0123456789abcdef"),
+    "Twilio": ("SK" + "89abcdef01234567" * 2, "89abcdef01234567"),
+    "Telegram": ("bot 123456789:" + "AAbbCC_ddE" * 3 + "ffggh", "AAbbCC_ddE"),
+    "Square": ("sq0csp-" + "abcDEF0123_" * 3 + "abcDEF0123", "abcDEF0123"),
+    "an Azure account": ("AccountKey=" + "Ab1+/" * 17 + "Ab=", "Ab1+/"),
+    "Mailchimp": ("89abcdef01234567" * 2 + "-us12", "89abcdef01234567"),
+    "Discord": ("M" + "abcdef" * 4 + ".X1y2Z3." + "abc-DEF_1" * 3, "abcdefabcdef"),
     "a web token": ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.abc-def", "eyJzdWIi"),
 }
 
@@ -52,10 +60,21 @@ def test_it_is_hidden_in_text(what):
         "void at::native::kernel<4, float>(int, float*)",
         "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
         "ran in stage2 of layer12 on cuda0",
+        "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1_execute_segment_k_off_kernel",
+        "triton_red_fused__to_copy_add_native_layer_norm_native_layer_norm_backward_sum_7",
+        "SKINNY_GEMM APPLY_MASK ACCUMULATE",
     ],
 )
 def test_what_only_looks_like_it_stays(text):
     assert Secrets.of([("trace.json", "kineto")], [text]).clean(text) == text
+
+
+@pytest.mark.parametrize("rule", maintained_rules(), ids=lambda rule: rule.pattern[:40])
+def test_no_maintained_rule_takes_the_square(rule):
+    for unit in UNITS:
+        took(rule, unit * LENGTH, whole=False)
+        short = max(took(rule, unit * LENGTH, whole=False), WORTH_S / FACTOR)
+        assert took(rule, unit * LENGTH * FACTOR, whole=False) < GROWTH * short, unit
 
 
 def test_thousands_of_names_take_no_longer_than_one():

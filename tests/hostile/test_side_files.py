@@ -69,7 +69,7 @@ def test_only_variables_of_the_list_are_read(capture):
 
 
 def test_the_collector_keeps_what_the_reader_reads():
-    from traceanalyzer.collect import environment
+    from traceanalyzer.collect.host import environment
 
     assert tuple(environment.ALLOWED_VARIABLES) == ALLOWED_VARIABLES
 

@@ -9,6 +9,7 @@ from traceanalyzer.analysis.tables.budget import StepRow
 from traceanalyzer.analysis.tables.collectives import CollectiveStats
 from traceanalyzer.analysis.tables.copies import CopyStats
 from traceanalyzer.analysis.tables.devices import DeviceTotals
+from traceanalyzer.analysis.tables.gap_places import GapPlaceRow
 from traceanalyzer.analysis.tables.gap_rows import GapHistogramRow, GapRow
 from traceanalyzer.analysis.tables.host import HostStats
 from traceanalyzer.analysis.tables.kernels import ClassStats, KernelStats
@@ -213,6 +214,9 @@ def tables() -> dict[str, list[object]]:
         "gap_histogram": [
             GapHistogramRow("under 2 us", "micro", 812.0, 0.91, 0.9, 0.0, 0.01),
             GapHistogramRow("100 us to 1 ms", "macro", 47.5, 5.92, 0.1, 5.8, 0.02),
+        ],
+        "gap_places": [
+            GapPlaceRow(0, "sync", "cudaStreamSynchronize", "MyModel", "train.py(7): step", 48.0, 5.9, 0.86, 182.4)
         ],
         "syncs": [SyncRow(0, "cudaStreamSynchronize", "MyModel > aten::item", None, 48.0, 6.1, 0.31, 5.9, False)],
         "kernel_classes": [ClassStats(0, "gemm", "matrix multiplication", "compute", 96.0, 3.1, 0.2, 0.35)],

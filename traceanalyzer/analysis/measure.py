@@ -23,6 +23,7 @@ from traceanalyzer.analysis.tables.collectives import (
 )
 from traceanalyzer.analysis.tables.copies import CopyStats, copy_stats
 from traceanalyzer.analysis.tables.devices import DeviceTotals, device_totals
+from traceanalyzer.analysis.tables.gap_places import GapPlaceRow, gap_places
 from traceanalyzer.analysis.tables.gap_rows import GapHistogramRow, gap_histogram
 from traceanalyzer.analysis.tables.host import HostStats, host_stats
 from traceanalyzer.analysis.tables.kernels import ClassStats, KernelStats, class_stats, kernel_stats
@@ -206,6 +207,11 @@ class Measurements(Rated):
     def gap_histogram(self) -> list[GapHistogramRow]:
         """Gaps of the steady state by length."""
         return gap_histogram(self, self.gaps)
+
+    @cached_property
+    def gap_places(self) -> list[GapPlaceRow]:
+        """Idle time of the steady state by cause and place."""
+        return gap_places(self, self.gaps)
 
     @cached_property
     def syncs(self) -> list[SyncRow]:

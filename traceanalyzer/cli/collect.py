@@ -15,8 +15,8 @@ from traceanalyzer.collect.plan import ACTIVE, LIGHT_STEPS, UNPROFILED_STEPS, WA
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from traceanalyzer.collect.ncu import NcuOptions
-    from traceanalyzer.collect.nsys import NsysOptions
+    from traceanalyzer.collect.profilers.ncu import NcuOptions
+    from traceanalyzer.collect.profilers.nsys import NsysOptions
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
@@ -116,7 +116,7 @@ def collect_nsys(
     Captures the chosen steps, exports SQLite, and removes from it the environment, the arguments, the output and the
     paths that nsys stores.
     """
-    from traceanalyzer.collect import nsys
+    from traceanalyzer.collect.profilers import nsys
 
     chosen = nsys.NsysOptions(whole_run, sample_cpu, options["memory"], keep_report)
     _record("nsys", words, output, options, chosen)
@@ -146,7 +146,7 @@ def collect_ncu(
     Measures the kernels of one step that took most time in a recording of the same program (collectives never: they
     cannot be run again alone), each many times over, and writes ncu.csv for `analyze --ncu`.
     """
-    from traceanalyzer.collect import ncu
+    from traceanalyzer.collect.profilers import ncu
 
     if (trace is None) == (kernel is None):
         raise click.UsageError("give --trace FILE or --kernel REGEX")
@@ -160,7 +160,7 @@ def _top_functions(recording: str, top: int) -> tuple[str, ...]:
     import traceanalyzer
     from traceanalyzer.analysis.measure import Measurements
     from traceanalyzer.analysis.tables.kernels import kernel_stats
-    from traceanalyzer.collect.ncu import function_name
+    from traceanalyzer.collect.profilers.ncu import function_name
     from traceanalyzer.collect.run import CannotRecordError
 
     total: dict[str, float] = {}
@@ -182,8 +182,10 @@ def _record(
     options: dict[str, Any],
     chosen: NsysOptions | NcuOptions | None = None,
 ) -> None:
-    from traceanalyzer.collect import environment, ncu, nsys, outcome, run
+    from traceanalyzer.collect import outcome, run
+    from traceanalyzer.collect.host import environment
     from traceanalyzer.collect.plan import Plan
+    from traceanalyzer.collect.profilers import ncu, nsys
 
     command = run.as_command(words)
     reached = _ceilings() if options.pop("ceilings") else None

@@ -14,7 +14,7 @@ import click
 from traceanalyzer.errors import TraceAnalyzerError
 
 if TYPE_CHECKING:
-    from traceanalyzer.collect.capabilities import Check
+    from traceanalyzer.collect.host.capabilities import Check
     from traceanalyzer.report.model import Report
 
 SELF_TEST_SECONDS = 120
@@ -34,7 +34,7 @@ def doctor(self_test: bool) -> None:
     The self-test trains a small network for a second, records it with `collect torch`, and analyses the capture.
     What is missing is no failure: the status is 1 only if the self-test fails.
     """
-    from traceanalyzer.collect.capabilities import checks
+    from traceanalyzer.collect.host.capabilities import checks
 
     for check in checks():
         _say(check)

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 SHOWN_ROWS = 20
 """Rows that people are shown unless they ask for more; programs get all."""
+SHOWN_TOTALS = 10
+"""Rows that sum a table up, below it."""
 
 
 @dataclass(frozen=True)
@@ -250,6 +252,7 @@ def _print(
 
     output, run = opened(format_, file, TABLE_FORMATS, paths)
     from traceanalyzer import tables
+    from traceanalyzer.selection import measured
 
     table = tables.named(name)
     names = _columns(table.row, columns)
@@ -257,16 +260,21 @@ def _print(
     for_people = output.format in ("terminal", "markdown")
     top = SHOWN_ROWS if top is None and for_people and not everything and sort is None else top
     with working("Analyzing"):
-        rows = tables.table(run, name, selection, knowledge, tables.Wanted(None if sort else top, **wanted))
+        of = measured(run, selection, knowledge)
+        rows = tables.rows_of(of, name, tables.Wanted(None if sort else top, **wanted))
+        summed = tables.BY_NAME.get(table.totals or "") if for_people and columns is None else None
+        totals = tables.rows_of(of, summed.name, tables.Wanted(SHOWN_TOTALS)) if summed else []
     if sort:
         rows = sorted(rows, key=_by(sort))[: SHOWN_ROWS if top is None and for_people and not everything else top]
     if redact or hidden_names:
         from traceanalyzer.report.privacy.redact import redact_rows
 
-        rows = redact_rows(rows, run, hidden_names)
+        cleaned = redact_rows([*rows, *totals], run, hidden_names)
+        rows, totals = cleaned[: len(rows)], cleaned[len(rows) :]
     from traceanalyzer.report.document import Rows
 
-    made = Rows(name, rows, table.row, none=table.none, columns=names)
+    below = Rows(summed.name, totals, summed.row, title=summed.title) if summed else None
+    made = Rows(name, rows, table.row, none=table.none, columns=names, totals=below)
     cut = len(rows) == top and for_people
     emit(replace(made, remarks=(f"The first {top}; --all has the rest.",)) if cut else made, output)
 

@@ -14,14 +14,14 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
-from traceanalyzer.collect import cuda, processes
+from traceanalyzer.collect.host import cuda, processes
 from traceanalyzer.collect.plan import Plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from importlib.machinery import ModuleSpec
 
-    from traceanalyzer.collect.step_finder import Finder
+    from traceanalyzer.collect.steps.step_finder import Finder
 
 
 class Recorder(Protocol):
@@ -131,11 +131,11 @@ def _recorder(
     plan: Plan, on_phase: Callable[[str], None], on_note: Callable[[str], None], unit: Callable[[], str]
 ) -> Recorder:
     if plan.recorder == "timing":
-        from traceanalyzer.collect.step_log import StepLog
+        from traceanalyzer.collect.steps.step_log import StepLog
 
         return StepLog(plan, on_phase)
     if plan.recorder in ("nsys", "ncu"):
-        from traceanalyzer.collect.profiler_range import ProfilerRange
+        from traceanalyzer.collect.profilers.profiler_range import ProfilerRange
 
         return ProfilerRange(plan, on_phase, unit)
     from traceanalyzer.collect.torch_profiler import TorchRecording
@@ -145,10 +145,10 @@ def _recorder(
 
 def _finder(plan: Plan, on_step: Callable[[], None], on_training: Callable[[], None]) -> Finder:
     if plan.step_on:
-        from traceanalyzer.collect.step_function import FunctionCalls
+        from traceanalyzer.collect.steps.step_function import FunctionCalls
 
         return FunctionCalls(plan.step_on, on_step)
-    from traceanalyzer.collect.step_finder import StepFinder
+    from traceanalyzer.collect.steps.step_finder import StepFinder
 
     return StepFinder(on_step, on_training)
 

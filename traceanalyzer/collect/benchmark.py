@@ -6,8 +6,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from traceanalyzer.collect.cuda import timing_events
-from traceanalyzer.collect.summary import summarize
+from traceanalyzer.collect.host.cuda import timing_events
+from traceanalyzer.collect.steps.summary import summarize
 
 if TYPE_CHECKING:
     from collections.abc import Callable

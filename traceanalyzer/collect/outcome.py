@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from traceanalyzer.collect import processes
+from traceanalyzer.collect.host import processes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

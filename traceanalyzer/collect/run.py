@@ -10,9 +10,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from traceanalyzer.collect import compile_log, environment, nvml, processes
+from traceanalyzer.collect import compile_log
+from traceanalyzer.collect.host import environment, nvml, processes
+from traceanalyzer.collect.host.ranks import own_file
 from traceanalyzer.collect.plan import VARIABLE, Plan
-from traceanalyzer.collect.ranks import own_file
 from traceanalyzer.errors import TraceAnalyzerError
 
 if TYPE_CHECKING:

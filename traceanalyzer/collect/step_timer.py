@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from traceanalyzer.collect.plan import WAIT
-from traceanalyzer.collect.step_series import Lap, StepSeries
-from traceanalyzer.collect.summary import summarize
-from traceanalyzer.collect.units import Amounts, Rates, rates
+from traceanalyzer.collect.steps.step_series import Lap, StepSeries
+from traceanalyzer.collect.steps.summary import summarize
+from traceanalyzer.collect.steps.units import Amounts, Rates, rates
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

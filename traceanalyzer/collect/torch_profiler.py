@@ -19,15 +19,15 @@ import warnings
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from traceanalyzer.collect import cuda, environment
-from traceanalyzer.collect.export import write_json, write_trace
-from traceanalyzer.collect.memory_history import MemoryHistory
-from traceanalyzer.collect.other_profilers import WATCH, ScriptProfilesError
+from traceanalyzer.collect.host import cuda, environment
+from traceanalyzer.collect.host.export import write_json, write_trace
+from traceanalyzer.collect.host.ranks import current_rank, own_file
+from traceanalyzer.collect.host.rescue import Rescue
 from traceanalyzer.collect.plan import ACTIVE, LIGHT_STEPS, LIGHT_WARMUP, UNPROFILED_STEPS, WAIT, WARMUP, Plan
-from traceanalyzer.collect.ranks import current_rank, own_file
-from traceanalyzer.collect.rescue import Rescue
-from traceanalyzer.collect.session import Session
-from traceanalyzer.collect.step_clock import StepClock
+from traceanalyzer.collect.profilers.memory_history import MemoryHistory
+from traceanalyzer.collect.profilers.other_profilers import WATCH, ScriptProfilesError
+from traceanalyzer.collect.profilers.session import Session
+from traceanalyzer.collect.steps.step_clock import StepClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

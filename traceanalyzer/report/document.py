@@ -55,6 +55,9 @@ class Rows(Document):
     """Sentences below the table, for people."""
     columns: Sequence[str] | None = None
     """The columns that people are shown, in order; None: as many as there is room for."""
+    totals: Rows | None = None
+    """What sums it up, which people are shown below; its title is `title`."""
+    title: str = ""
 
     def terminal(self, width: int, colour: bool) -> str:
         """The table, without definitions: `explain` has them."""
@@ -65,6 +68,10 @@ class Rows(Document):
         page.grid(make_grid(self._people, chosen=self.columns))
         for remark in self.remarks:
             page.line(remark, "dim", INDENT)
+        if self.totals and self.totals.rows:
+            page.line("")
+            page.line(self.totals.title, "bold")
+            return page.text() + self.totals.terminal(width, colour)
         return page.text()
 
     def markdown(self) -> str:
@@ -76,7 +83,10 @@ class Rows(Document):
         remarks = [line for remark in (*grid.remarks, *self.remarks) for line in ("", prose(remark))]
         defined = [f"- **{cell(name)}**: {prose(text)}" for name, text in grid.definitions]
         folded = ["", "<details><summary>Definitions</summary>", "", *defined, "", "</details>", ""]
-        return "\n".join([*head, *lines, *remarks, *folded])
+        text = "\n".join([*head, *lines, *remarks, *folded])
+        if self.totals and self.totals.rows:
+            return f"{text}\n**{prose(self.totals.title)}**\n\n{self.totals.markdown()}"
+        return text
 
     def json(self) -> str:
         """`{name: [row, ...]}` with every field of every row."""

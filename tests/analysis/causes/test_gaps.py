@@ -7,6 +7,7 @@ from traceanalyzer.analysis.causes.details import IdleDetail
 from traceanalyzer.analysis.causes.gaps import REFILL_LAUNCHES, GapSide, IdleCause, find_gaps
 from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.analysis.tables.budget import step_budgets
+from traceanalyzer.analysis.tables.gap_places import gap_places
 from traceanalyzer.analysis.tables.gap_rows import gap_histogram, gap_rows, largest_gaps
 from traceanalyzer.trace import CopyKind, DeviceOpKind, OverheadKind
 
@@ -375,3 +376,20 @@ def test_the_histogram_says_what_its_gaps_were_for() -> None:
     rest = sum(spent for cause, spent in by_cause.items() if cause not in (IdleCause.SYNC, IdleCause.LAUNCH))
     assert rest > 0.1
     assert sum(row.other_ms for row in rows) == pytest.approx(rest)
+
+
+def test_idle_time_by_place_adds_up_to_all_of_it() -> None:
+    program = (
+        Program().launch(us=50).sync().spend(141).launch(us=200).sync().spend(60).launch().within("load_batch", 300)
+    )
+    ctx = Measurements(program.within("load_batch", 300).launch("last").build())
+    gaps, steps = find_gaps(ctx), ctx.steps.steady_count
+    rows = gap_places(ctx, gaps)
+    assert sum(row.idle_ms for row in rows) * steps * 1e6 == pytest.approx(gaps.duration.sum())
+    assert sum(row.share_of_idle for row in rows) == pytest.approx(1.0)
+    assert [row.idle_ms for row in rows] == sorted((row.idle_ms for row in rows), reverse=True)
+    waits = gaps.cause == IdleCause.SYNC
+    (sync,) = [row for row in rows if row.cause == "sync"]
+    assert (sync.name, sync.gaps * steps) == ("cudaStreamSynchronize", waits.sum())
+    assert sync.idle_ms * steps * 1e6 == pytest.approx(gaps.duration[waits].sum())
+    assert sync.longest_us * 1e3 == pytest.approx(gaps.duration[waits].max())

@@ -79,13 +79,13 @@ def path_rows(timed: Timed, path: CriticalPath) -> list[PathRow]:
     example = np.zeros(len(longest), np.int64)
     largest = np.flatnonzero(path.duration == longest[group])
     example[group[largest]] = largest
-    whole, outermost, steps = float(total.sum()), timed.tree.outermost(_is_named(timed)), timed.steps.steady_count
+    whole, outermost, steps = float(total.sum()), timed.tree.outermost(is_named(timed)), timed.steps.steady_count
     return [
         PathRow(
             rank=timed.trace.rank,
             kind=PathKind(g % len(PathKind)).label,
             name=names[g // len(PathKind)],
-            within=_within(timed, outermost, int(path.node[example[g]])),
+            within=within(timed, outermost, int(path.node[example[g]])),
             segments=float(count[g]) / steps,
             total_ms=ms(total[g] / steps),
             share_of_step=float(total[g] / whole),
@@ -104,7 +104,7 @@ def segment_names(timed: Timed, path: CriticalPath) -> tuple[I64, list[str]]:
     runs = path.part == Part.OP
     code[runs] = trace.device_ops.name[path.op[runs]]
     inside = (path.part == Part.HOST) & (path.node >= 0)
-    code[inside] = _node_names(timed, count + Part.HOST)[path.node[inside]]
+    code[inside] = node_names(timed, count + Part.HOST)[path.node[inside]]
     waits = path.part == Part.RETURN
     code[waits] = trace.api_calls.name[tree.row[path.node[waits]]]
     texts: dict[str, int] = {}
@@ -121,25 +121,25 @@ def _text(strings: list[str], code: int, is_kernel: bool) -> str:
     return short_name(strings[code]) if is_kernel else strings[code]
 
 
-def _node_names(timed: Timed, outside: int) -> I64:
+def node_names(timed: Timed, outside: int) -> I64:
     """For each node of the host tree the name of the innermost operator or annotation around it (or itself), of the
     call where there is none, and `outside` where there is nothing but the step."""
     tree, trace = timed.tree, timed.trace
     result = np.full(len(tree.start), outside)
     result[tree.is_call] = trace.api_calls.name[tree.row[tree.is_call]]
-    around = tree.innermost(_is_named(timed))
+    around = tree.innermost(is_named(timed))
     inside = around >= 0
     result[inside] = trace.host_ranges.name[tree.row[around[inside]]]
     return result
 
 
-def _within(linked: Linked, outermost: I64, node: int) -> str | None:
+def within(linked: Linked, outermost: I64, node: int) -> str | None:
     """The name of the outermost operator or annotation around a node."""
     around = int(outermost[node]) if node >= 0 else -1
     return linked.trace.strings[linked.trace.host_ranges.name[linked.tree.row[around]]] if around >= 0 else None
 
 
-def _is_named(timed: Timed) -> Bool:
+def is_named(timed: Timed) -> Bool:
     """Which nodes of the host tree name what the host does: operators and annotations but the steps'."""
     tree, ranges = timed.tree, timed.trace.host_ranges
     of_step = texts_where(timed.trace.strings, set(timed.steps.names).__contains__)

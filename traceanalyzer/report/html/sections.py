@@ -55,6 +55,7 @@ def _idle(page: Page) -> Markup | None:
     charts = [page.chart(step_charts.idle_causes(report)), page.chart(step_charts.gap_lengths(report))]
     return join(
         tag("div", *charts, class_="pair") if any(charts) else None,
+        page.table("gap_places"),
         page.table("gap_histogram", folded=True),
         page.table("gaps", link, folded=True),
         page.table("syncs"),

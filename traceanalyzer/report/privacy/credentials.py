@@ -1,14 +1,17 @@
-"""Passwords, keys and tokens in text, by the forms that those who give them out document, and by what stands before.
+"""Passwords, keys and tokens in text: by maintained rules (`rule_set.py`), by what stands before, and by forms.
 
-Forms: GitHub "About authentication" (ghp_, gho_, ghu_, ghs_, ghr_, github_pat_), AWS IAM identifiers (AKIA, ASIA),
-Hugging Face (hf_), OpenAI and Anthropic (sk-), Slack (xox*-), Google (AIza, ya29.), GitLab (glpat-), npm_, PyPI
-(pypi-), NVIDIA (nvapi-), Stripe (sk_live_), SendGrid (SG.), Databricks (dapi), JSON Web Tokens (RFC 7519), PEM (RFC
-7468).
+Forms, for services that the rules lack and for tokens that are cut short or set in other text, as those who give them
+out document them: GitHub "About authentication" (ghp_, gho_, ghu_, ghs_, ghr_, github_pat_), AWS IAM identifiers
+(AKIA, ASIA), Hugging Face (hf_), OpenAI and Anthropic (sk-), Slack (xox*-), Google (AIza, ya29.), GitLab (glpat-),
+npm_, PyPI (pypi-), NVIDIA (nvapi-), Stripe (sk_live_), SendGrid (SG.), Databricks (dapi), JSON Web Tokens (RFC 7519),
+PEM (RFC 7468).
 """
 
 from __future__ import annotations
 
 import re
+
+from traceanalyzer.report.privacy.rule_set import maintained_rules
 
 HIDDEN = "<secret>"
 
@@ -37,6 +40,7 @@ _NAMES = (
 _NAMED = re.compile(
     rf"(?<![\w-])((?:--?)?{_NAMES}[\"']?(?:\s{{0,3}}[=:]\s{{0,3}}|(?<=\w)\s(?=\S)))(?!<)(\"[^\"\n]*+\"|'[^'\n]*+'|[^\s,;\"']++)",
 )
+_BOUNDS = frozenset(" \t\n\"'=:,")
 _ASKED = re.compile(r"--?[\w-]+[\"']?\s\Z")
 """A blank is between name and value only where the name is an option."""
 
@@ -45,7 +49,16 @@ def without_credentials(text: str) -> str:
     """The text with each of them replaced."""
     text = _FORMS.sub(HIDDEN, text)
     text = _SCHEME.sub(rf"\1 {HIDDEN}", text)
-    return _NAMED.sub(_hidden, text)
+    text = _NAMED.sub(_hidden, text)
+    for rule in maintained_rules():
+        text = rule.sub(_bounded, text)
+    return text
+
+
+def _bounded(match: re.Match[str]) -> str:
+    """A rule may take the blank or sign before and after the token with it."""
+    first, last = match[0][0], match[0][-1]
+    return (first if first in _BOUNDS else "") + HIDDEN + (last if last in _BOUNDS and len(match[0]) > 1 else "")
 
 
 def _hidden(match: re.Match[str]) -> str:

@@ -9,8 +9,8 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from traceanalyzer.collect import cuda
-from traceanalyzer.collect.other_profilers import WATCH, end_copy, end_stale
+from traceanalyzer.collect.host import cuda
+from traceanalyzer.collect.profilers.other_profilers import WATCH, end_copy, end_stale
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -5,10 +5,10 @@ from __future__ import annotations
 import atexit
 from typing import TYPE_CHECKING
 
-from traceanalyzer.collect import cuda, environment
-from traceanalyzer.collect.export import write_json
-from traceanalyzer.collect.ranks import own_file
-from traceanalyzer.collect.step_clock import StepClock
+from traceanalyzer.collect.host import cuda, environment
+from traceanalyzer.collect.host.export import write_json
+from traceanalyzer.collect.host.ranks import own_file
+from traceanalyzer.collect.steps.step_clock import StepClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,8 +7,8 @@ from collections import deque
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from traceanalyzer.collect import cuda
-from traceanalyzer.collect.units import Amounts
+from traceanalyzer.collect.host import cuda
+from traceanalyzer.collect.steps.units import Amounts
 
 NS_PER_MS = 1e6
 NOTHING = Amounts()

@@ -9,11 +9,11 @@ import atexit
 import json
 from typing import TYPE_CHECKING, TextIO
 
-from traceanalyzer.collect import environment
-from traceanalyzer.collect.data_time import DataTime
-from traceanalyzer.collect.ranks import own_file
-from traceanalyzer.collect.step_series import StepSeries
-from traceanalyzer.collect.units import Amounts
+from traceanalyzer.collect.host import environment
+from traceanalyzer.collect.host.ranks import own_file
+from traceanalyzer.collect.steps.data_time import DataTime
+from traceanalyzer.collect.steps.step_series import StepSeries
+from traceanalyzer.collect.steps.units import Amounts
 
 if TYPE_CHECKING:
     from collections.abc import Callable

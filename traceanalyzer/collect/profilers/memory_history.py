@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from traceanalyzer.collect import cuda
+from traceanalyzer.collect.host import cuda
 
 if TYPE_CHECKING:
     from collections.abc import Callable

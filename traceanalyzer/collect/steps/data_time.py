@@ -6,7 +6,7 @@ import functools
 import time
 from typing import Any
 
-from traceanalyzer.collect.loader import samples_in
+from traceanalyzer.collect.host.loader import samples_in
 
 
 class DataTime:

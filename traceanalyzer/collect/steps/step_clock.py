@@ -9,9 +9,9 @@ import time
 from itertools import pairwise
 from typing import Any
 
-from traceanalyzer.collect import cuda
-from traceanalyzer.collect.steady import STRIDE, median, median_interval, steady_from
-from traceanalyzer.collect.summary import summarize
+from traceanalyzer.collect.host import cuda
+from traceanalyzer.collect.steps.steady import STRIDE, median, median_interval, steady_from
+from traceanalyzer.collect.steps.summary import summarize
 
 NS_PER_MS = 1e6
 DIGITS = 4

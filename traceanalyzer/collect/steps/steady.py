@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from traceanalyzer.collect.summary import percentile
+from traceanalyzer.collect.steps.summary import percentile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,7 +10,7 @@ import subprocess
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from traceanalyzer.collect import nvml
+from traceanalyzer.collect.host import nvml
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

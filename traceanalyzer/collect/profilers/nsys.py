@@ -12,7 +12,7 @@ import subprocess
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from traceanalyzer.collect.nsys_scrub import scrub
+from traceanalyzer.collect.profilers.nsys_scrub import scrub
 from traceanalyzer.collect.run import CannotRecordError
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ import shutil
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from traceanalyzer.collect.export import write_json
-from traceanalyzer.collect.ranks import current_rank
+from traceanalyzer.collect.host.export import write_json
+from traceanalyzer.collect.host.ranks import current_rank
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

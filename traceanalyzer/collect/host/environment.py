@@ -13,9 +13,10 @@ import sys
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
-from traceanalyzer.collect import loader, nvml
-from traceanalyzer.collect.export import write_json
-from traceanalyzer.collect.ranks import current_rank
+from traceanalyzer.collect.host import nvml
+from traceanalyzer.collect.host.export import write_json
+from traceanalyzer.collect.host.loader import describe as describe_loader
+from traceanalyzer.collect.host.ranks import current_rank
 from traceanalyzer.variables import ALLOWED_VARIABLES
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def describe(plan: Plan) -> dict[str, Any]:
         "cpu": {"model": _cpu_model(), "count": os.cpu_count(), "usable": len(os.sched_getaffinity(0))},
         "packages": _versions(),
         "torch": _torch() if "torch" in sys.modules else None,
-        "loader": loader.describe(),
+        "loader": describe_loader(),
         "gpus": nvml.describe(),
         "ceilings": plan.ceilings,
         "variables": {name: os.environ[name] for name in ALLOWED_VARIABLES if name in os.environ},

@@ -1,0 +1,37 @@
+"""What repeats within a step, and which range is the step's."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.analysis.build import TraceBuilder
+from traceanalyzer.analysis.measure import Measurements
+from traceanalyzer.analysis.time.repeats import coinciding_range
+
+PERIODS = 10
+
+
+def periodic(*, within: int, behind: int = 0) -> Measurements:
+    """Ten periods of 1 ms that nothing names; a short range lies within so many of them, others behind the last."""
+    trace = TraceBuilder()
+    for i in range(PERIODS):
+        at = 1000 * i
+        for k, name in enumerate(("gemm", "softmax", "relu")):
+            trace.call("cudaLaunchKernel", at + 10 * k, at + 10 * k + 5, correlation=3 * i + k)
+            trace.kernel(name, at + 30 + 200 * k, at + 220 + 200 * k, correlation=3 * i + k)
+        if i < within:
+            trace.annotation(f"layer.{i}", at + 12, at + 13)
+    for i in range(behind):
+        trace.annotation(f"log {i}", 1000 * PERIODS + i, 1000 * PERIODS + i + 0.5)
+    return Measurements(trace.build())
+
+
+@pytest.mark.parametrize(("within", "name"), [(PERIODS, "layer.#"), (5, None), (0, None)])
+def test_the_range_that_nearly_every_period_holds_is_its_own(within, name):
+    m = periodic(within=within)
+    assert (m.steps.source, len(m.steps)) == ("periodicity", PERIODS)
+    assert coinciding_range(m) == name
+
+
+def test_ranges_behind_the_last_period_are_of_none():
+    assert coinciding_range(periodic(within=0, behind=PERIODS)) is None

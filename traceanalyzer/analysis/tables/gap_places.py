@@ -1,0 +1,84 @@
+"""Idle time by place: which call, operator or line of the program stands behind a device's gaps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.causes.gaps import IdleCause
+from traceanalyzer.analysis.tables.path_rows import is_named, node_names, within
+from traceanalyzer.figures import NS_PER_US, metric, ms
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.causes.gaps import Gaps
+    from traceanalyzer.analysis.time.timed import Timed
+    from traceanalyzer.trace import I64
+
+NOWHERE = "(launch not recorded, or outside operators and calls)"
+
+
+@dataclass(frozen=True)
+class GapPlaceRow:
+    """Gaps of one cause that one place of the program ended, in a mean steady step."""
+
+    rank: int | None = metric("rank of the process")
+    cause: str = metric("what the device was waiting for")
+    name: str = metric("call that had drained the device (cause sync), else operator that launched the next op")
+    within: str | None = metric("outermost operator or annotation around the longest of them")
+    python: str | None = metric("line of the program at the longest of them, where stacks were recorded")
+    gaps: float = metric("gaps a step")
+    idle_ms: float = metric("idle time a step in them", "ms")
+    share_of_idle: float = metric("that time as a share of the device's idle time: the rows sum to 1", "share")
+    longest_us: float = metric("the longest of them", "us")
+
+
+def gap_places(timed: Timed, gaps: Gaps) -> list[GapPlaceRow]:
+    """A row for each cause and place of the steady state's gaps on the step's device, by idle time."""
+    steps, trace, tree = timed.steps, timed.trace, timed.tree
+    window = (int(steps.start[steps.warmup]), int(steps.end[-1]))
+    length = np.minimum(gaps.end, window[1]) - np.maximum(gaps.start, window[0])
+    chosen = np.flatnonzero((length > 0) & (gaps.device == (-1 if timed.device is None else timed.device)))
+    if not len(chosen):
+        return []
+    length, cause = length[chosen], gaps.cause[chosen].astype(np.int64)
+    node = _nodes(timed, gaps, chosen)
+    nowhere = len(trace.strings)
+    name = np.append(node_names(timed, nowhere), nowhere)[node]
+    sync = gaps.sync[chosen]
+    waits = (cause == IdleCause.SYNC) & (sync >= 0)
+    name[waits] = trace.api_calls.name[sync[waits]]
+    keys, group = np.unique(name * len(IdleCause) + cause, return_inverse=True)
+    total, count = np.bincount(group, weights=length), np.bincount(group)
+    by_length = np.argsort(length, kind="stable")
+    longest = np.zeros(len(keys), np.int64)
+    longest[group[by_length]] = by_length
+    outermost = tree.outermost(is_named(timed))
+    return [
+        GapPlaceRow(
+            rank=trace.rank,
+            cause=IdleCause(int(keys[g]) % len(IdleCause)).label,
+            name=NOWHERE if keys[g] // len(IdleCause) == nowhere else trace.strings[keys[g] // len(IdleCause)],
+            within=within(timed, outermost, int(node[longest[g]])),
+            python=_line(timed, int(node[longest[g]])),
+            gaps=float(count[g]) / steps.steady_count,
+            idle_ms=ms(total[g] / steps.steady_count),
+            share_of_idle=float(total[g] / total.sum()),
+            longest_us=float(length[longest[g]]) / NS_PER_US,
+        )
+        for g in np.argsort(-total, kind="stable").tolist()
+    ]
+
+
+def _nodes(timed: Timed, gaps: Gaps, chosen: I64) -> I64:
+    """For each gap the node of the host tree that stands behind it: the wait, else the next op's launch; -1: none."""
+    op, sync = gaps.next_op[chosen], gaps.sync[chosen]
+    node = np.append(timed.launch_node, -1)[op]
+    waits = sync >= 0
+    node[waits] = timed.tree.node_of_call[sync[waits]]
+    return node
+
+
+def _line(timed: Timed, node: int) -> str | None:
+    return timed.python.source_line(int(timed.tree.thread[node]), int(timed.tree.start[node])) if node >= 0 else None

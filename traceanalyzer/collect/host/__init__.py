@@ -1,0 +1,1 @@
+"""The machine and the process that is recorded: GPUs, settings, ranks, files."""

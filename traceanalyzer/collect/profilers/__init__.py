@@ -1,0 +1,1 @@
+"""What records: the profilers beside `torch_profiler.py`, and how they share a process."""

@@ -1,0 +1,1 @@
+"""Where steps begin and end in a running program, and how long they take."""
