@@ -25,6 +25,7 @@ from traceanalyzer.analysis.tables.modules import ModuleStats
 from traceanalyzer.analysis.tables.ops import OpStats
 from traceanalyzer.analysis.tables.path_rows import PathRow
 from traceanalyzer.analysis.tables.phases import PhaseStats
+from traceanalyzer.analysis.tables.profiled import ProfiledRow
 from traceanalyzer.analysis.tables.syncs import SyncRow
 from traceanalyzer.diagnosis.remedies.advice import advise
 from traceanalyzer.errors import EmptyRecordingError
@@ -114,6 +115,8 @@ TABLES = (
     Table("kernels", "Kernels by device time", KernelStats, lambda _, m, __: m.kernels,
           "No kernels in this recording.", "kernels", long=True),
     Table("ops", "Operators", OpStats, lambda _, m, __: m.ops, "No operators in this recording.", "ops", long=True),
+    Table("profiled", "The profiler's table", ProfiledRow, lambda _, m, __: m.profiled.rows if m.profiled else [],
+          "The recording is no printed table of sums.", long=True),
     Table("copies", "Memory copies", CopyStats, lambda _, m, __: m.copies,
           "No memory copies in this recording.", "copies"),
     Table("memory", "GPU memory at its peak, by line", Site,

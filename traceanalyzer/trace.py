@@ -434,6 +434,20 @@ class Condition:
 
 
 @dataclass(frozen=True)
+class ProfilerRow:
+    """A row of a profiler's table of sums by name. None: the table has no such column."""
+
+    name: str
+    calls: float | None = None
+    self_cpu_ms: float | None = None
+    cpu_total_ms: float | None = None
+    self_device_ms: float | None = None
+    device_total_ms: float | None = None
+    self_device_bytes: float | None = None
+    shapes: str | None = None
+
+
+@dataclass(frozen=True)
 class StepAmounts:
     """What one step of the recorded process works through, all its micro-steps together; None: not said."""
 
@@ -516,7 +530,7 @@ class Trace:
 
     path: str
     source: str
-    """`kineto`, `nsys` or `timing_log`."""
+    """`kineto`, `nsys`, `timing_log` or `key_averages`."""
     strings: list[str]
     process: Process = Process()
     threads: tuple[Thread, ...] = ()
@@ -550,6 +564,8 @@ class Trace:
     epoch_ns: int = 0
     memory: Snapshot | None = None
     """The CUDA memory snapshot of the same process, where the capture carries it."""
+    profiler_rows: tuple[ProfilerRow, ...] = ()
+    """All there is where `source` is `key_averages`: a printed table of sums."""
     window: tuple[int, int] | None = None
     """Start and end of the recording as the recorder states them, ns."""
 

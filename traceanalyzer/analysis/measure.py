@@ -32,6 +32,7 @@ from traceanalyzer.analysis.tables.modules import ModuleStats, module_stats
 from traceanalyzer.analysis.tables.ops import OpStats, op_stats
 from traceanalyzer.analysis.tables.path_rows import PathRow, PathTime, path_rows, path_time
 from traceanalyzer.analysis.tables.phases import PhaseStats, phase_stats
+from traceanalyzer.analysis.tables.profiled import Profiled, profiled
 from traceanalyzer.analysis.tables.roofline_step import RooflineStep, roofline_step
 from traceanalyzer.analysis.tables.step_metrics import (
     Budget,
@@ -270,6 +271,11 @@ class Measurements(Rated):
     def roofline_step(self) -> RooflineStep | None:
         """The step against what the GPU can do at most."""
         return roofline_step(self)
+
+    @cached_property
+    def profiled(self) -> Profiled | None:
+        """The sums of a profiler's printed table; None where the recording is something else."""
+        return profiled(self.trace.profiler_rows, self.classes)
 
     @cached_property
     def throughput(self) -> Throughput | None:

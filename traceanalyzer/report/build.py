@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from traceanalyzer.analysis.roofline.kernel_tables import other_version
 from traceanalyzer.analysis.tables.budget import launches_by_step
 from traceanalyzer.diagnosis.diagnose import diagnose
+from traceanalyzer.diagnosis.profiled import profiled_notes
 from traceanalyzer.diagnosis.rules.conditions import profiler_note
 from traceanalyzer.diagnosis.rules.recording import recording_notes
 from traceanalyzer.diagnosis.shares import missing_kernels
@@ -147,6 +148,8 @@ def _roofline_notes(m: Measurements) -> list[str]:
 def _notes(run: Run, m: Measurements) -> list[str]:
     steps, collected = m.steps, m.trace.collected
     notes = [f"{failure.path} could not be read: {failure.message}" for failure in run.failures]
+    if m.profiled is not None:
+        return [*notes, *profiled_notes(m.profiled)]
     if not steps.found:
         notes.append("No steps were found: every figure is for the time from the first GPU work to the last.")
     notes += recording_notes(m)
