@@ -179,7 +179,9 @@ def _fitting(values: Any, what: Mapping[str, Any]) -> NDArray[Any]:
     if dtype.kind not in "iu":
         return np.ascontiguousarray(values, dtype=dtype)
     given = np.asarray(values)
-    if given.dtype.kind == "O" or given.dtype == np.uint64:  # Python's integers may have any size
+    if given.dtype.kind == "f":  # integers of which one is beyond 64 bits, beside negative ones
+        given = np.where((given >= -(2.0**63)) & (given < 2.0**63), given, fill).astype(np.int64)
+    elif given.dtype.kind == "O" or given.dtype == np.uint64:  # Python's integers may have any size
         given = np.array([v if -(2**63) <= v < 2**63 else fill for v in given.tolist()], np.int64)
     low, high = np.iinfo(dtype).min, np.iinfo(dtype).max if most is None else min(most, np.iinfo(dtype).max)
     if len(given) and given.dtype.kind in "iu" and (given.min() < low or given.max() > high):

@@ -107,7 +107,7 @@ def _awaited(linked: Linked, streams: _Streams, waiting: I64, source: I64, time:
         # A record that is known is the one; of an unknown one the work had been done when the op began.
         position = np.where(source == one, given, np.minimum(given, done)) - 1
         usable = (position >= low) & (waiting != one) & ((source == one) | (source == UNKNOWN))
-        row = np.where(usable, streams.row[np.maximum(position, 0)], -1)
+        row = np.where(usable, np.append(streams.row, -1)[np.maximum(position, 0)], -1)
         end = np.append(ops.end, NEVER)[row]
         better = usable & (end > ended) & (end <= begun)
         result[better], ended[better] = row[better], end[better]

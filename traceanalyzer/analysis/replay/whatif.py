@@ -61,6 +61,8 @@ SCENARIO_SPREAD, GAIN_SPREAD = 0.12, 0.015
 """The same of a prediction, as shares of it and of what it gains: scenarios leave things out. With these about nine in
 ten stopwatch medians are in their ranges (docs/accuracy.md)."""
 
+LONGEST_MS = 86.4e6
+"""A step of more than a day is damage, and a replay of several would leave 64 bits."""
 COMBINED_GAIN = 0.01
 """A combination is worth telling if it is better than its parts by this."""
 COMBINED_COUNT = 3
@@ -138,10 +140,13 @@ class Replay:
             return None
         steps = typical_steps(*(tape.source for tape in tapes))
         typical = float(rated.steps.duration[steps].mean()) / NS_PER_MS
+        recorded = float(rated.steps.duration[rated.steps.steady].mean()) / NS_PER_MS
+        if not 0 < recorded < LONGEST_MS:
+            return None
         cheap, usual, dear = _without_profiler(tapes, measured)
         replayed = step_ms(tapes)
         return cls(
-            recorded_ms=float(rated.steps.duration[rated.steps.steady].mean()) / NS_PER_MS,
+            recorded_ms=recorded,
             fidelity_error=replayed / typical - 1.0 if typical else 0.0,
             recorded=tapes,
             cheap=cheap,

@@ -82,7 +82,9 @@ def plain_compute(m: Measurements, free: Bool) -> Iterator[Draft]:
     evidence = [share(m, m.step.budget.compute, "the GPU computes")]
     classes = [row for row in m.class_rows if _computes(m, row.cls)]
     total = sum(row.total_ms for row in classes)
-    evidence += [Evidence("share of compute time", c.total_ms / total, "share", c.title) for c in classes[:TOP_KERNELS]]
+    if total:
+        shares_of = [(row.total_ms / total, row.title) for row in classes[:TOP_KERNELS]]
+        evidence += [Evidence("share of compute time", part, "share", title) for part, title in shares_of]
     evidence += times(group(m, steady(m) & m.is_compute).top)
     evidence += _at_the_roofline(m)
     action = (

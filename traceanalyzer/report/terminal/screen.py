@@ -73,7 +73,7 @@ def _budget(page: Page, report: Report) -> None:
         name = f"  {part.label}" if part.within else part.label
         numbers = f"{figure(part.ms, 'ms'):>9} {figure(part.share, 'share'):>6}  "
         text = Text(f"  {name:<{widest}} {numbers}")
-        bar = ("▒" if part.within else "█") * max(round(part.share * BAR_WIDTH), 1)
+        bar = ("▒" if part.within else "█") * max(round(min(part.share, 1.0) * BAR_WIDTH), 1)
         text.append(bar, "dim" if part.within else STYLES.get(part.label, ""))
         page.draw(text)
 
