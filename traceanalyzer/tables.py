@@ -22,6 +22,7 @@ from traceanalyzer.analysis.tables.gap_places import GapPlaceRow
 from traceanalyzer.analysis.tables.gap_rows import GapHistogramRow, GapRow, gap_rows
 from traceanalyzer.analysis.tables.kernels import ClassStats, KernelStats
 from traceanalyzer.analysis.tables.modules import ModuleStats
+from traceanalyzer.analysis.tables.op_memory import OpMemory
 from traceanalyzer.analysis.tables.ops import OpStats
 from traceanalyzer.analysis.tables.path_rows import PathRow
 from traceanalyzer.analysis.tables.phases import PhaseStats
@@ -122,6 +123,8 @@ TABLES = (
     Table("memory", "GPU memory at its peak, by line", Site,
           lambda _, m, __: [site for device in m.memory_of_devices for site in device.sites],
           "No memory snapshot in this recording.", long=True),
+    Table("op_memory", "Operators by GPU memory", OpMemory, lambda _, m, __: m.op_memory,
+          "No allocator events in this recording.", long=True),
     Table("collectives", "Collectives", CollectiveStats, lambda _, m, __: m.collectives,
           "No collectives in this recording.", "comm"),
     Table("skew", "Collectives across ranks: transfer and waiting", CollectiveSkew,

@@ -317,6 +317,8 @@ class MemoryEvents(Table):
     allocated: I64 = column(np.int64, most=MOST_BYTES)
     """Total bytes allocated after the event, -1 if not recorded."""
     reserved: I64 = column(np.int64, most=MOST_BYTES)
+    address: I64 = column(np.int64)
+    """-1 if not recorded."""
 
 
 @dataclass(frozen=True, eq=False)

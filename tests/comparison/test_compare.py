@@ -149,6 +149,7 @@ def test_the_json_has_everything_under_plain_names():
         "budget",
         "metrics",
         "notes",
+        "memory",
         "predicted",
     }
     change = said["changes"][0]

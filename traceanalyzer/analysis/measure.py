@@ -29,6 +29,7 @@ from traceanalyzer.analysis.tables.host import HostStats, host_stats
 from traceanalyzer.analysis.tables.kernels import ClassStats, KernelStats, class_stats, kernel_stats
 from traceanalyzer.analysis.tables.launches import LaunchStats, measure_launches
 from traceanalyzer.analysis.tables.modules import ModuleStats, module_stats
+from traceanalyzer.analysis.tables.op_memory import OpMemory, op_memory
 from traceanalyzer.analysis.tables.ops import OpStats, op_stats
 from traceanalyzer.analysis.tables.path_rows import PathRow, PathTime, path_rows, path_time
 from traceanalyzer.analysis.tables.phases import PhaseStats, phase_stats
@@ -143,7 +144,8 @@ class Measurements(Rated):
     @cached_property
     def memory_of_devices(self) -> tuple[MemoryOfDevice, ...]:
         """GPU memory as the snapshot beside the trace tells; empty without one."""
-        return () if self.trace.memory is None else measure_memory(self.trace.memory)
+        sizes = {device.id: device.memory_bytes for device in self.trace.devices if device.memory_bytes}
+        return () if self.trace.memory is None else measure_memory(self.trace.memory, capacity=sizes)
 
     @cached_property
     def memory(self) -> MemoryStats | None:
@@ -151,6 +153,11 @@ class Measurements(Rated):
         if self.memory_of_devices:
             return stats_of_snapshot(self.memory_of_devices)
         return stats_of_events(self.trace.memory_events)
+
+    @cached_property
+    def op_memory(self) -> list[OpMemory]:
+        """Operators by the GPU memory that they allocate; empty without allocator events."""
+        return op_memory(self)
 
     @cached_property
     def host(self) -> HostStats | None:

@@ -14,11 +14,15 @@ from traceanalyzer.comparison.noise import RUN_NOISE_SHARE, is_significant
 from traceanalyzer.comparison.predicted import predicted_for
 from traceanalyzer.comparison.work import WHOLE, Whole, Work, figures, parts_of_both
 from traceanalyzer.errors import EmptyRecordingError
+from traceanalyzer.report.build import TOP_ROWS
+from traceanalyzer.report.memory.model import line_changes
 from traceanalyzer.report.outline import recorded_ms
 
 if TYPE_CHECKING:
+    from traceanalyzer.analysis.memory.measure import Site
     from traceanalyzer.analysis.tables.step_parts import StepPart
     from traceanalyzer.comparison.model import Change, Condition
+    from traceanalyzer.report.memory.model import LineChange
     from traceanalyzer.report.model import Report
 
 ORDER = (*BUDGET, WHOLE)
@@ -57,9 +61,22 @@ def compare_reports(a: Report, b: Report, names: tuple[str, str] = ("A", "B")) -
         budget=_budget(*parts, whole),
         metrics=metrics_between(a, b),
         notes=_notes(a, b, step),
+        memory=_memory(a.tables.get("memory", []), b.tables.get("memory", [])),
         predicted=predicted_for(a, b, sides, changes),
         per_unit=each,
     )
+
+
+def _memory(a: list[Site], b: list[Site]) -> list[LineChange]:
+    """Lines of both tables; of a line that one of them has not, only where that table ends with less than it takes."""
+    if not a or not b:
+        return []
+    least = {0: b[-1].bytes if len(b) >= TOP_ROWS else 0, 1: a[-1].bytes if len(a) >= TOP_ROWS else 0}
+    return [
+        line
+        for line in line_changes(a, b)
+        if (line.bytes or line.other_bytes > least[1]) and (line.other_bytes or line.bytes > least[0])
+    ]
 
 
 def _side(report: Report, name: str) -> Side:

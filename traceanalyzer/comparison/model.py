@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from traceanalyzer.comparison.noise import RUN_NOISE_SHARE
 from traceanalyzer.figures import metric
+from traceanalyzer.report.memory.model import LineChange  # noqa: TC001  (schemas resolve the annotations)
 
 
 @dataclass(frozen=True)
@@ -135,6 +136,8 @@ class Comparison:
     budget: list[PartDifference]
     metrics: list[MetricDifference]
     notes: list[str] = field(default_factory=list)
+    memory: list[LineChange] = field(default_factory=list)
+    """GPU memory at the peak by line of the program, where both have a snapshot: as far as both reports list it."""
     predicted: Predicted | None = None
     """What A's report predicted for this change; None where it cannot be told which of its predictions that is."""
     per_unit: PerUnit | None = None

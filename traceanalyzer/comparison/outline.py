@@ -35,6 +35,9 @@ SHOWN_METRICS = (
     "roofline.tflop",
     "roofline.traffic_gb",
     "roofline.mfu",
+    "memory.peak",
+    "memory.reserved",
+    "memory.growth_per_step",
 )
 """Figures beside the step time that say what the program does; `--format json` has all."""
 WHOLE = 0.005
@@ -122,6 +125,7 @@ def sections(comparison: Comparison) -> list[Section]:
         Section(
             "The step's budget", rows=[BudgetRow(p.name.replace("_", " "), *_figures_of(p)) for p in comparison.budget]
         ),
+        Section("GPU memory at the peak, by line", rows=list(comparison.memory[:SHOWN_CHANGES])),
         Section("Other figures", rows=_figures(comparison)),
         Section("Conditions that differ", rows=_conditions(comparison, incomparable=False)),
         Section("Notes", comparison.notes),

@@ -58,7 +58,13 @@ class ComparisonPage(Document):
         return Rows("changes", change_rows(self.comparison), ChangeRow).csv()
 
 
-LEAST_FIRST = ("Notes", "Other figures", "Conditions that differ", "The step's budget")
+LEAST_FIRST = (
+    "Notes",
+    "GPU memory at the peak, by line",
+    "Other figures",
+    "Conditions that differ",
+    "The step's budget",
+)
 """Sections that go where there is no room, after those that explain single changes."""
 KEPT = ("Comparison", "Not like for like", "Where the difference comes from", *LEAST_FIRST)
 LEAST_REPORT = 4_000

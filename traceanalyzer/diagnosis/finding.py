@@ -46,6 +46,10 @@ RemedyName = Literal[
     "prefetch_parameters",
     "smaller_messages",
     "fix_straggler",
+    "chunked_loss",
+    "checkpoint",
+    "expandable_segments",
+    "free_tensors",
 ]
 """Changes of a program; the names are a contract (more may be added)."""
 
@@ -96,6 +100,9 @@ class Recommendation:
         default=None,
     )
     high_ms: float | None = defined("upper end of it; null where it is unknown", "ms", default=None)
+    predicted_peak_bytes: int | None = defined(
+        "most bytes of GPU memory allocated with it; null where it is not about memory", "bytes", default=None
+    )
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
-from traceanalyzer.diagnosis.finding import Evidence
+from traceanalyzer.diagnosis.finding import Evidence, Finding, Recommendation
 from traceanalyzer.figures import metric
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from traceanalyzer.analysis.memory.measure import MemoryOfDevice, Site
     from traceanalyzer.analysis.memory.oom import Oom
     from traceanalyzer.analysis.memory.whatif import Scenario
-    from traceanalyzer.diagnosis.finding import BottleneckClass, Severity
+    from traceanalyzer.diagnosis.finding import BottleneckClass, RemedyName, Severity
 
 LEAST_GAIN = 0.02
 """Share of the peak that a remedy has to bring to be recommended."""
@@ -199,6 +199,19 @@ def recommendations_of(
     """Remedies against what was found, the lowest predicted peak first. Times where a trace has them."""
     advice = [a for device in devices for a in _advice(device, forward_ms, step_ms)]
     return sorted(advice, key=lambda a: -a.saved_bytes)
+
+
+def in_a_report(devices: Sequence[MemoryOfDevice]) -> tuple[list[Finding], list[Recommendation]]:
+    """Findings and remedies of memory for a report on time: they follow its own, with headroom and steps unknown."""
+    findings = [Finding(f.id, f.cls, f.title, f.severity, None, f.evidence) for f in findings_of(devices)]
+    advice = [
+        Recommendation(
+            a.id.removesuffix(f"-{a.remedy}"), a.cls, a.action, None, None, a.basis, cast("RemedyName", a.remedy),
+            predicted_peak_bytes=a.predicted_peak_bytes,
+        )
+        for a in recommendations_of(devices)
+    ]  # fmt: skip
+    return findings, advice
 
 
 _AGAINST = {

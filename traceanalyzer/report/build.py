@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from traceanalyzer.analysis.roofline.kernel_tables import other_version
 from traceanalyzer.analysis.tables.budget import launches_by_step
 from traceanalyzer.diagnosis.diagnose import diagnose
+from traceanalyzer.diagnosis.memory import in_a_report
 from traceanalyzer.diagnosis.profiled import profiled_notes
 from traceanalyzer.diagnosis.rules.conditions import profiler_note
 from traceanalyzer.diagnosis.rules.recording import recording_notes
@@ -51,14 +52,15 @@ def report_of(of: Measured, top: int = TOP_ROWS) -> Report:
     """The report of a measured run."""
     run, ranks, critical = of.run, of.ranks, of.critical
     diagnosis = diagnose(critical)
+    of_memory, for_memory = in_a_report(critical.memory_of_devices)
     return Report(
         tool=Tool("traceanalyzer", __version__),
         inputs=[_input(trace) for trace in (*run.traces, *run.logs)],
         summary=diagnosis.summary,
         metrics=_metrics(critical),
         devices=[row for m in of.each for row in m.devices],
-        findings=diagnosis.findings,
-        recommendations=diagnosis.recommendations,
+        findings=[*diagnosis.findings, *of_memory],
+        recommendations=[*diagnosis.recommendations, *for_memory],
         tables=report_tables(of, top),
         notes=[*_notes(run, critical), *ranks.notes],
         step_parts=critical.step_parts,

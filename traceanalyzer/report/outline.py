@@ -229,6 +229,8 @@ def without_gain(report: Report) -> str | None:
 
 def prediction(report: Report, advice: Recommendation) -> str:
     """What following a recommendation would bring."""
+    if advice.predicted_peak_bytes is not None:
+        return f"{figure(advice.predicted_peak_bytes, 'bytes')} of GPU memory at the peak"
     if advice.predicted_step_ms is None:
         return "gain unknown"
     faster = f", {figure(advice.predicted_speedup, 'x')}" if advice.predicted_speedup is not None else ""

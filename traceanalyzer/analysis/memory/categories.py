@@ -19,7 +19,6 @@ from traceanalyzer.analysis.memory.phases import (
     FORWARD,
     OPTIMIZER,
     OPTIMIZER_FILE,
-    PHASES,
     ZERO_GRAD,
 )
 
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
     from traceanalyzer.analysis.memory.lives import Lives
     from traceanalyzer.analysis.memory.phases import Timeline
-    from traceanalyzer.snapshot import I64, Stack
+    from traceanalyzer.snapshot import I8, I64, Stack
 
 CATEGORIES = (
     "parameters",
@@ -59,15 +58,16 @@ def categories_of(lives: Lives, timeline: Timeline, stacks: Sequence[Stack]) -> 
     kind = np.array([_kind_of(stack) for stack in stacks], np.int64)[lives.stack]
     born, freed = np.maximum(lives.born, 0), np.minimum(lives.freed, max(n - 1, 0))
     if not n:
-        return np.where(kind >= 0, kind, BEFORE)
+        return np.where(np.isin(kind, (PARAMETERS, STATE)), kind, BEFORE)
     phase, ended = timeline.phase[born], lives.freed >= n
-    step = timeline.steps.of(np.arange(n))
-    run = _runs(step * len(PHASES) + timeline.phase)
-    same_run = ~ended & (run[born] == run[freed])
-    same_step = ~ended & (step[born] == step[freed])
-    next_step = ~ended & (step[freed] - step[born] <= 1)
-    open_end = ended & (step[born] >= step[-1])
-    setup = (step[born] < 0) & (phase != OPTIMIZER)
+    bounds = timeline.bounds
+    run, run_freed = (np.searchsorted(bounds, rows, side="right") for rows in (born, freed))
+    step, step_freed, last_step = (timeline.steps.of(rows) for rows in (born, freed, np.array(n - 1)))
+    same_run = ~ended & (run == run_freed)
+    same_step = ~ended & (step == step_freed)
+    next_step = ~ended & (step_freed - step <= 1)
+    open_end = ended & (step >= last_step)
+    setup = (step < 0) & (phase != OPTIMIZER)
 
     result = np.full(len(lives), OTHER, np.int64)
     forward, backward, optimizer = phase == FORWARD, phase == BACKWARD, phase == OPTIMIZER
@@ -79,7 +79,7 @@ def categories_of(lives: Lives, timeline: Timeline, stacks: Sequence[Stack]) -> 
     result[backward] = np.where(same_run, TEMPORARIES, np.where(ended, UNKNOWN, GRADIENTS))[backward]
     result[backward & same_run & (kind == ACTIVATIONS)] = ACTIVATIONS
     result[optimizer] = np.where(same_run, TEMPORARIES, STATE)[optimizer]
-    result[optimizer & ended & (run[born] == run[-1]) & (kind != STATE)] = UNKNOWN
+    result[optimizer & ended & (run == len(bounds)) & (kind != STATE)] = UNKNOWN
     result[setup & same_step] = TEMPORARIES
     result[(kind == PARAMETERS) & ~same_run] = PARAMETERS
     result[(kind == GRADIENTS) & ~same_run] = GRADIENTS
@@ -87,14 +87,11 @@ def categories_of(lives: Lives, timeline: Timeline, stacks: Sequence[Stack]) -> 
     zeroing = phase == ZERO_GRAD
     result[zeroing] = TEMPORARIES
     result[lives.born < 0] = BEFORE
+    told = (lives.born < 0) & np.isin(kind, (PARAMETERS, STATE))  # the allocator kept the stack, not the history
+    result[told] = kind[told]
     _resolve_by_line(result, lives, phase)
     _resolve_by_size(result, lives, phase, setup & ~same_step)
     return result
-
-
-def _runs(place: I64) -> I64:
-    """A number for each stretch of the history in one phase of one step."""
-    return np.concatenate(([0], np.cumsum(np.diff(place) != 0)))
 
 
 def _kind_of(stack: Stack) -> int:
@@ -116,7 +113,7 @@ def _kind_of(stack: Stack) -> int:
     return UNKNOWN
 
 
-def _resolve_by_line(result: I64, lives: Lives, phase: I64) -> None:
+def _resolve_by_line(result: I64, lives: Lives, phase: I8) -> None:
     """What the history's end leaves open becomes what most others of the same stack and phase were."""
     open_rows = np.flatnonzero((result == UNKNOWN) & (lives.stack > 0))
     if not len(open_rows):
@@ -133,7 +130,7 @@ def _resolve_by_line(result: I64, lives: Lives, phase: I64) -> None:
             result[row] = counted.most_common(1)[0][0]
 
 
-def _resolve_by_size(result: I64, lives: Lives, phase: I64, kept_setup: NDArray[np.bool_]) -> None:
+def _resolve_by_size(result: I64, lives: Lives, phase: I8, kept_setup: NDArray[np.bool_]) -> None:
     """The rest by sizes: gradients are as large as parameters, parameters as gradients."""
     gradients = lives.requested[result == GRADIENTS]
     sizes = gradients[gradients >= LEAST_MATCHED]

@@ -70,10 +70,13 @@ UNKNOWN = Growth(None, None, None, "unknown", 0, ())
 def growth_of(lives: Lives, timeline: Timeline, stacks: Sequence[Stack]) -> Growth:
     """The growth after warm-up."""
     ends = np.array(timeline.steps.ends[WARM_UP:], np.int64)
+    if len(ends) > 1 and timeline.phase[ends[-1] - 1] != timeline.phase[ends[-2] - 1]:
+        ends = ends[:-1]  # the history stops inside the last step
     if len(ends) < LEAST_STEPS:
         return UNKNOWN
-    ends = ends[:: -(-len(ends) // MOST_STEPS)]
-    stride = (len(timeline.steps.ends) - WARM_UP - 1) / (len(ends) - 1)
+    every = -(-len(ends) // MOST_STEPS)
+    stride = float(every)
+    ends = ends[::every]
     total, counts = _at_ends(lives, ends, len(stacks))
     whole = total.sum(axis=0)
     slope, low, high = (value / stride for value in slope_of(whole))

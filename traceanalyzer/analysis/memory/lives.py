@@ -68,7 +68,8 @@ def curve(n_events: int, born: I64, freed: I64, size: I64) -> I64:
     change = np.zeros(n_events + 2, np.int64)
     np.add.at(change, np.asarray(born) + 1, size)
     np.add.at(change, np.minimum(freed, n_events) + 1, -np.asarray(size))
-    return np.cumsum(change)[: n_events + 1]
+    result: I64 = np.cumsum(change, out=change)[: n_events + 1]
+    return result
 
 
 def rounding(settings: Mapping[str, object]) -> dict[int, int]:

@@ -8,22 +8,26 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.memory.categories import BEFORE, CATEGORIES, categories_of
+from traceanalyzer.analysis.memory.consumers import consumers_of, moments_of, points_of
 from traceanalyzer.analysis.memory.growth import growth_of
 from traceanalyzer.analysis.memory.lives import lives_of
 from traceanalyzer.analysis.memory.oom import oom_of
 from traceanalyzer.analysis.memory.phases import PHASES, peaks, site_of, timeline_of
+from traceanalyzer.analysis.memory.room import larger_batch
 from traceanalyzer.analysis.memory.segments import held_at, reserved_curve
 from traceanalyzer.analysis.memory.whatif import Subject, scaling_with_batch, scenarios_of
 from traceanalyzer.figures import metric
 from traceanalyzer.snapshot import CODE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from traceanalyzer.analysis.memory.consumers import Consumer
     from traceanalyzer.analysis.memory.growth import Growth
     from traceanalyzer.analysis.memory.lives import Lives
     from traceanalyzer.analysis.memory.oom import Oom
     from traceanalyzer.analysis.memory.phases import Timeline
+    from traceanalyzer.analysis.memory.room import LargerBatch
     from traceanalyzer.analysis.memory.whatif import Scenario
     from traceanalyzer.snapshot import I64, DeviceMemory, Snapshot, Stack
 
@@ -32,8 +36,6 @@ CONTRACT_PHASES = {"forward": "forward", "backward": "backward", "optimizer": "o
 INFERRED = ("parameters", "gradients", "optimizer_state", "activations", "temporaries", "other")
 BEFORE_RECORDING = "(before recording)"
 MAX_PINS = 10
-CURVE_POINTS = 2000
-"""Points that a drawn curve keeps, its extremes among them."""
 
 
 @dataclass(frozen=True)
@@ -104,19 +106,25 @@ class MemoryOfDevice:
     fragmentation: Fragmentation
     oom: Oom | None
     scenarios: tuple[Scenario, ...]
+    larger_batch: LargerBatch
     events: int
     unexplained_bytes: int
     notes: tuple[str, ...]
     curve: tuple[tuple[float, int, int], ...]
     """(seconds since the first event, allocated, reserved), thinned out."""
+    consumers: tuple[Consumer, ...]
+    """What the curve is made of, by category and by line."""
 
 
-def measured(snapshot: Snapshot, ranks: int = 8) -> tuple[MemoryOfDevice, ...]:
-    """Every GPU of the snapshot that held memory."""
-    return tuple(_device(memory, snapshot, ranks) for memory in snapshot.devices)
+def measured(
+    snapshot: Snapshot, ranks: int = 8, capacity: Mapping[int, int] | None = None
+) -> tuple[MemoryOfDevice, ...]:
+    """Every GPU of the snapshot that held memory; `capacity` is what each has, bytes by device, where that is known."""
+    sizes = capacity or {}
+    return tuple(_device(memory, snapshot, ranks, sizes.get(memory.device)) for memory in snapshot.devices)
 
 
-def _device(memory: DeviceMemory, snapshot: Snapshot, ranks: int) -> MemoryOfDevice:
+def _device(memory: DeviceMemory, snapshot: Snapshot, ranks: int, capacity: int | None) -> MemoryOfDevice:
     lives = lives_of(memory, snapshot.settings)
     timeline = timeline_of(memory.events, snapshot, memory.device)
     categories = categories_of(lives, timeline, snapshot.stacks)
@@ -129,7 +137,7 @@ def _device(memory: DeviceMemory, snapshot: Snapshot, ranks: int) -> MemoryOfDev
     oom = oom_of(memory, lives, timeline, categories, growth, snapshot.stacks, scaling_with_batch(subject))
     at_peak = np.bincount(categories[alive], lives.size[alive], len(CATEGORIES)).astype(np.int64)
     by_phase = peaks(level, timeline)
-    held = int(reserved.max())
+    held, moments = int(reserved.max()), moments_of(level)
     return MemoryOfDevice(
         device=memory.device,
         peak_bytes=peak,
@@ -147,10 +155,12 @@ def _device(memory: DeviceMemory, snapshot: Snapshot, ranks: int) -> MemoryOfDev
         fragmentation=_fragmentation(memory, lives, categories, snapshot.stacks, moment),
         oom=oom,
         scenarios=scenarios_of(subject, peak, held),
+        larger_batch=larger_batch(subject, peak, capacity, oom.usable_bytes if oom else None),
         events=len(memory.events),
         unexplained_bytes=lives.unexplained_bytes,
         notes=_notes(memory, lives, timeline, categories, alive),
-        curve=_thinned(memory, level, reserved),
+        curve=points_of(memory.events, moments, level, reserved),
+        consumers=consumers_of(lives, categories, snapshot.stacks, moments),
     )
 
 
@@ -251,25 +261,11 @@ def _notes(memory: DeviceMemory, lives: Lives, timeline: Timeline, categories: I
         )
     elif before:
         notes.append(
-            f"{before:,} bytes were allocated before the recorded history begins and have no stack: record from before "
-            "the model is made, with more entries (max_entries)."
+            f"{before:,} bytes were allocated before the recorded history begins, and it is not known what for: record "
+            "from before the model is made, with more entries (max_entries)."
         )
     if len(memory.events) and not timeline.known:
         notes.append("No stacks were recorded: phases and lines are not known.")
     if lives.unexplained_bytes:
         notes.append(f"{lives.unexplained_bytes:,} bytes of the snapshot's last state do not follow from its history.")
     return tuple(notes)
-
-
-def _thinned(memory: DeviceMemory, level: I64, reserved: I64) -> tuple[tuple[float, int, int], ...]:
-    """The curve's highest point in each of many equal stretches of events."""
-    n = len(memory.events)
-    if not n:
-        return ()
-    edges = np.unique(np.linspace(0, n, min(n, CURVE_POINTS) + 1).astype(np.int64))
-    time = memory.events.time_us
-    points = []
-    for lo, hi in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
-        at = lo + int(level[lo + 1 : hi + 1].argmax())
-        points.append((float(time[at] - time[0]) / 1e6, int(level[at + 1]), int(reserved[at + 1])))
-    return tuple(points)

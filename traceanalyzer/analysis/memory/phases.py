@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,8 +25,14 @@ PHASES = ("forward", "backward", "optimizer", "zero_grad", "other")
 FORWARD, BACKWARD, OPTIMIZER, ZERO_GRAD, OTHER = range(5)
 PROGRAM, NO_STACK = 5, 6
 """Labels of stacks that do not name their phase themselves."""
+MOST_UPDATES = 4
+"""Updates of a step that are told apart from steps."""
 MIN_STEPS = 3
 """A stack that comes back less often is no sign of a step."""
+MOST_PERIODS = 20
+"""Counts of stacks that are tried as the number of steps, the smallest first: layers come more often than steps."""
+EVEN_SHARE = 0.9
+"""Share of the allocations that have to come equally often in each step."""
 
 OPTIMIZER_FILE = re.compile(
     r"(/optim/|/optimizers?/|optimizer\.py|/(fused_)?(adam|lamb|sgd|adagrad|lion|novograd)\w*\.py$)"
@@ -34,6 +41,8 @@ AUTOGRAD_FILE = re.compile(r"torch/(autograd|_functorch/_aot_autograd)/|torch/_t
 CHECKPOINT_FILE = re.compile(r"torch/utils/checkpoint\.py$")
 ENGINE = re.compile(r"torch::autograd::(Engine|.*Backward)|PythonEngine|AccumulateGrad|_engine_run_backward")
 MODULE_FILE = re.compile(r"torch/nn/modules/module\.py$")
+UPDATE_FILE = re.compile(r"torch/(nn/utils/clip_grad|(cuda/)?amp/grad_scaler)\.py$")
+"""Clipping and unscaling of gradients: part of the update, with GradScaler's `scale` left out."""
 TORCH_FILE = re.compile(
     r"/torch/((nn|autograd|utils|distributed|optim|amp|cuda|func|fx|_\w+)/|_\w+\.py$|functional\.py$)"
 )
@@ -61,12 +70,19 @@ class Steps:
 class Timeline:
     """Phase of every event (index into PHASES) and the steps. `known` is False where nothing told a phase."""
 
-    phase: I64
+    phase: I8
     steps: Steps
     trains: bool
     known: bool
     quiet: tuple[tuple[int, int], ...] = ()
     """(row, phase) of annotated phases that allocated nothing."""
+
+    @cached_property
+    def bounds(self) -> I64:
+        """Rows at which another phase or another step begins; 0 is none."""
+        changes = np.flatnonzero(self.phase[1:] != self.phase[:-1]) + 1
+        steps = np.array((self.steps.start, *self.steps.ends), np.int64)
+        return np.union1d(changes, steps[(steps > 0) & (steps < len(self.phase))])
 
 
 def label_of(stack: Stack) -> int:
@@ -79,6 +95,8 @@ def label_of(stack: Stack) -> int:
             return ZERO_GRAD
         if found == PROGRAM and OPTIMIZER_FILE.search(frame.file) and "torch/nn/" not in frame.file:
             found = OPTIMIZER if frame.name not in ("__init__", "add_param_group") else OTHER
+        elif UPDATE_FILE.search(frame.file):
+            found = PROGRAM if frame.name == "scale" else OPTIMIZER
         elif ENGINE.search(frame.name) or (frame.name == "backward" and AUTOGRAD_FILE.search(frame.file)):
             return BACKWARD
     root = stack[-1]
@@ -99,11 +117,46 @@ def timeline_of(events: Events, snapshot: Snapshot, device: int) -> Timeline:
     trains = has_backward or bool(((raw == OPTIMIZER) | (raw == ZERO_GRAD)).any())
     named = bool((raw < NO_STACK).any())
     phase = np.where(raw == NO_STACK, BACKWARD if trains and named else OTHER, raw)
-    phase = np.where(phase == PROGRAM, FORWARD, phase)
     steps = steps_of(events, snapshot, device, raw)
-    rows = np.arange(len(events))
-    phase = np.where((rows < steps.start) & (phase == FORWARD), OTHER, phase)
+    phase = _of_program(phase, events, steps)
+    before = phase[: steps.start]
+    before[before == FORWARD] = OTHER
     return Timeline(phase, steps, trains, named, tuple(_quiet(events, snapshot, device)))
+
+
+def _of_program(phase: I8, events: Events, steps: Steps) -> I8:
+    """The program's own code is the forward pass, but for what follows the backward and comes before the update, or
+    the update and before zero_grad. What it frees before it allocates (the loss) belongs to what is before it."""
+    result = _after_frees(phase, events, steps)
+    starts = _starts(result)
+    labels = result[starts].tolist()
+    for i, (at, label) in enumerate(zip(starts.tolist(), labels, strict=True)):
+        if label != PROGRAM:
+            continue
+        before, after, later = (labels[k] if 0 <= k < len(labels) else None for k in (i - 1, i + 1, i + 2))
+        idles = (before, after) == (BACKWARD, OPTIMIZER)
+        idles |= (before, after) == (OPTIMIZER, ZERO_GRAD) and later not in (BACKWARD, None)
+        result[at : starts[i + 1] if i + 1 < len(starts) else None] = OTHER if idles else FORWARD
+    return result
+
+
+def _starts(labels: I8) -> I64:
+    """The rows where stretches of one label begin."""
+    return np.flatnonzero(np.concatenate(([True], np.diff(labels) != 0))) if len(labels) else np.empty(0, np.int64)
+
+
+def _after_frees(phase: I8, events: Events, steps: Steps) -> I8:
+    """The labels, the program's events before its next allocation with the one before, or between steps with OTHER."""
+    result, starts = phase.copy(), _starts(phase)
+    allocates = np.append(np.flatnonzero(events.action == CODE["alloc"]), len(phase))
+    step_ends = np.append(steps.ends, len(phase)).astype(np.int64)
+    until = np.minimum(allocates[np.searchsorted(allocates, starts)], np.append(starts[1:], len(phase)))
+    cuts = np.minimum(step_ends[np.searchsorted(step_ends, starts)], until)
+    for at, cut, end in zip(starts[1:].tolist(), cuts[1:].tolist(), until[1:].tolist(), strict=True):
+        if phase[at] == PROGRAM:
+            result[at:cut] = result[at - 1]
+            result[cut:end] = OTHER
+    return result
 
 
 def _quiet(events: Events, snapshot: Snapshot, device: int) -> Iterator[tuple[int, int]]:
@@ -148,7 +201,14 @@ def steps_of(events: Events, snapshot: Snapshot, device: int, labels: I8) -> Ste
     if len(optimizer) > 1:
         rows = [int(np.searchsorted(events.time_us, end, side="right")) for _, end in optimizer]
         return _with_start(events, _past_zeroing(rows, labels), labels, "annotation")
-    runs = {"optimizer": _runs(labels, (OPTIMIZER, ZERO_GRAD)), "zero_grad": _runs(labels, (ZERO_GRAD,))}
+    updates = _runs(labels, (OPTIMIZER, ZERO_GRAD))
+    # zero_grad right before the backward is in the middle of a step
+    ends = [
+        end
+        for end in updates
+        if labels[end - 1] == OPTIMIZER or end == len(labels) or labels[end] not in (BACKWARD, NO_STACK)
+    ]
+    runs = {"optimizer": ends, "zero_grad": _runs(labels, (ZERO_GRAD,))}
     if OPTIMIZER in labels:
         source = max(runs, key=lambda name: len(runs[name]))
         if len(runs[source]) > 1 or not len(_runs(labels, (BACKWARD, NO_STACK))) > 1:
@@ -181,17 +241,27 @@ def _runs(labels: I8, wanted: tuple[int, ...]) -> list[int]:
 
 def _with_start(events: Events, ends: list[int], labels: I8, source: str) -> Steps:
     """Ends without doubles, runs joined that no allocation lies between, and the first step's beginning."""
-    allocates = np.cumsum((events.action == CODE["alloc"]) & (labels != ZERO_GRAD) & (labels != OPTIMIZER))
+    allocates = np.flatnonzero((events.action == CODE["alloc"]) & (labels != ZERO_GRAD) & (labels != OPTIMIZER))
     kept: list[int] = []
     for end in ends:
-        between = allocates[min(end, len(labels)) - 1] - (allocates[kept[-1] - 1] if kept else 0)
-        if between > 0 or not kept:
+        if not kept or np.searchsorted(allocates, end) > np.searchsorted(allocates, kept[-1]):
             kept.append(end)
         else:
             kept[-1] = end
     if len(kept) < 1:
         return Steps(0, (), "none")
+    kept = _whole_steps(events, kept)
     return Steps(_first_start(events, kept), tuple(kept), source)
+
+
+def _whole_steps(events: Events, ends: list[int]) -> list[int]:
+    """Ends without those inside of a step: of updates that take turns (GAN, averaged weights), the last one's."""
+    last = events.stack[np.array(ends) - 1]
+    for updates in range(1, MOST_UPDATES + 1):
+        tail = last[updates:]  # the first step makes what stays
+        if len(tail) >= MIN_STEPS * updates and np.array_equal(tail[updates:], tail[:-updates]):
+            return ends[updates - 1 :: updates] if len(set(tail[:updates].tolist())) == updates else ends
+    return ends
 
 
 def _first_start(events: Events, ends: list[int]) -> int:
@@ -208,17 +278,35 @@ def _first_start(events: Events, ends: list[int]) -> int:
 def periodic_steps(events: Events, labels: I8) -> Steps:
     """Steps of a program without a backward, from allocations whose stacks come back in turn."""
     rows = np.flatnonzero((events.action == CODE["alloc"]) & (labels == PROGRAM))
-    stacks = events.stack[rows]
-    kinds, counts = np.unique(stacks, return_counts=True)
+    _, stacks, counts = np.unique(events.stack[rows], return_inverse=True, return_counts=True)
     often = counts >= MIN_STEPS
     if not often.any():
         return Steps(0, (), "none")
     times, votes = np.unique(counts[often], return_counts=True)
-    count = int(times[np.argmax(votes)])
-    anchors = [np.flatnonzero(stacks == kind) for kind in kinds[counts == count]]
-    first = min(anchors, key=lambda at: int(at[0]))
-    starts = rows[first]
-    return Steps(int(starts[0]), (*starts[1:].tolist(), len(events)), "stacks")
+    usual = int(times[np.argmax(votes)])
+    tried = times[times > MIN_STEPS][:MOST_PERIODS].tolist()
+    count = next((time for time in tried if _is_period(stacks, counts, time)), usual)
+    anchors = [np.flatnonzero(stacks == kind) for kind in np.flatnonzero(counts == count)]
+    starts = rows[min(anchors, key=lambda at: int(at[0]))]
+    # what follows the last step takes the program down
+    last = int(starts[-1]) + int(np.median(np.diff(starts)))
+    return Steps(int(starts[0]), (*starts[1:].tolist(), min(last, len(events))), "stacks")
+
+
+def _is_period(stacks: I64, counts: I64, count: int) -> bool:
+    """Whether a stack that comes `count` times begins steps: between two of it, the others come equally often."""
+    anchor = np.flatnonzero(stacks == np.flatnonzero(counts == count)[0])
+    inside = np.arange(anchor[1], anchor[-1])
+    if len(inside) < len(stacks[anchor[1] :]) // 2:
+        return False  # a part of the program that is over soon
+    step = np.searchsorted(anchor, inside, side="right")
+    cells, number = np.unique(np.stack((stacks[inside], step)), axis=1, return_counts=True)
+    of_kind = np.bincount(cells[0], minlength=len(counts))
+    most, least = np.zeros(len(counts), np.int64), np.full(len(counts), len(stacks))
+    np.maximum.at(most, cells[0], number)
+    np.minimum.at(least, cells[0], number)
+    even = (most == least) & (of_kind == count - 2)
+    return bool(even[stacks[inside]].mean() >= EVEN_SHARE)
 
 
 def site_of(stack: Stack) -> str:
@@ -239,18 +327,16 @@ def line_of(file: str, line: int, name: str) -> str:
 
 def peaks(level: I64, timeline: Timeline) -> Sequence[tuple[int, int, int]]:
     """(step, phase, bytes): the most allocated in each phase of each step, the level it begins with included."""
-    n = len(timeline.phase)
-    if not n:
+    if not len(timeline.phase):
         return []
-    step = timeline.steps.of(np.arange(n))
-    key = step * len(PHASES) + timeline.phase
-    starts = np.concatenate(([0], np.flatnonzero(np.diff(key)) + 1))
+    starts = np.concatenate(([0], timeline.bounds))
+    steps = timeline.steps.of(starts).tolist()
     best: dict[tuple[int, int], int] = {}
     highest = np.maximum(np.maximum.reduceat(level[1:], starts), level[starts])
-    for start, value in zip(starts.tolist(), highest.tolist(), strict=True):
-        at = int(step[start]), int(timeline.phase[start])
+    for start, step, value in zip(starts.tolist(), steps, highest.tolist(), strict=True):
+        at = step, int(timeline.phase[start])
         best[at] = max(best.get(at, 0), value)
     for row, phase in timeline.quiet:
-        at = int(step[row - 1]), phase
+        at = int(timeline.steps.of(np.array(row - 1))), phase
         best[at] = max(best.get(at, 0), int(level[row]))
     return [(step, phase, value) for (step, phase), value in best.items()]

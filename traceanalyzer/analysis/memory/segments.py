@@ -51,11 +51,12 @@ class Held:
 def reserved_curve(memory: DeviceMemory) -> I64:
     """Bytes reserved: element 0 before the first event, element i + 1 after event i."""
     events = memory.events
-    change = np.where(np.isin(events.action, GROWS), events.size, 0) - np.where(
-        np.isin(events.action, SHRINKS), events.size, 0
-    )
-    curve = np.concatenate(([0], np.cumsum(change)))
-    reserved: I64 = curve + (sum(segment.size for segment in memory.segments) - curve[-1])
+    reserved = np.zeros(len(events) + 1, np.int64)
+    for actions, sign in ((GROWS, 1), (SHRINKS, -1)):
+        rows = np.flatnonzero(np.isin(events.action, actions))
+        reserved[rows + 1] = sign * events.size[rows]
+    np.cumsum(reserved, out=reserved)
+    reserved += sum(segment.size for segment in memory.segments) - int(reserved[-1])
     return reserved
 
 

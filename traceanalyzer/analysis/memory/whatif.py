@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.memory.categories import ACTIVATIONS, GRADIENTS, PARAMETERS, STATE, TEMPORARIES
+from traceanalyzer.analysis.memory.categories import (
+    ACTIVATIONS,
+    BEFORE,
+    GRADIENTS,
+    LEAST_MATCHED,
+    OTHER,
+    PARAMETERS,
+    STATE,
+    TEMPORARIES,
+)
 from traceanalyzer.analysis.memory.checkpointing import checkpointed, repeated_block
 from traceanalyzer.analysis.memory.lives import curve
 from traceanalyzer.analysis.memory.phases import BACKWARD, FORWARD, OPTIMIZER, site_of
@@ -27,8 +37,19 @@ CHUNKS = 8
 LARGE_LOSS = 0.05
 """Share of the peak from which the loss's largest tensor is worth cutting up."""
 BATCHES = (0.5, 2.0)
+BATCH_IDS = tuple(f"batch-x{times:g}" for times in BATCHES)
+"""Kept where they change nothing: that the peak stays as it is, is the answer."""
+FOR_EACH = 0.9
+"""Share of the weights' bytes that must have a tensor of their size in each step, for those to be theirs."""
+UNCLEAR_SHARE = 0.02
+"""Share of the peak in caches and kept results from which nothing is said of other batches."""
+WORKSPACE = 40 << 20
+"""cuBLAS keeps workspaces of up to 33 MiB for each stream and thread; they are the same for every batch."""
+BEFORE_SHARE = 0.5
+"""Share of the peak from before the recording from which nothing is said of other batches."""
 FOREACH = re.compile(r"_multi_tensor|_foreach")
 LOSS = re.compile(r"cross_entropy|nll_loss|log_softmax|^softmax$|kl_div|ctc_loss|logits")
+WEIGHTED = re.compile(r"torch/nn/modules/(linear|conv|rnn|sparse)\.py$")
 RESERVED_ROUNDING = 2 << 20
 """Expandable segments grow by pages of this size."""
 
@@ -69,6 +90,11 @@ class Subject:
             phase = np.where(lives.born >= 0, self.timeline.phase[np.maximum(lives.born, 0)], -1)
         object.__setattr__(self, "phase", phase)
 
+    @cached_property
+    def level(self) -> I64:
+        """Bytes allocated, as `Lives.level`."""
+        return self.lives.level()
+
     def peak(self, size: I64) -> int:
         """The peak with other sizes."""
         return int(curve(self.lives.n_events, self.lives.born, self.lives.freed, size).max())
@@ -76,19 +102,75 @@ class Subject:
 
 def scaling_with_batch(subject: Subject) -> I64:
     """Lives whose size goes with the batch: activations and temporaries, without casts and gradients of weights."""
-    lives, categories = subject.lives, subject.categories
-    weights = lives.requested[(categories == PARAMETERS) | (categories == GRADIENTS)]
+    categories, weights = subject.categories, _weights(subject)
     of_batch = np.isin(categories, (ACTIVATIONS, TEMPORARIES)) & np.isin(subject.phase, (FORWARD, BACKWARD))
-    is_cast = (subject.phase == FORWARD) & np.isin(lives.requested, weights // 2)
-    is_gradient = (subject.phase == BACKWARD) & np.isin(lives.requested, np.concatenate((weights, weights // 2)))
-    return np.flatnonzero(of_batch & ~is_cast & ~is_gradient)
+    for phase, part in ((FORWARD, 2), (BACKWARD, 1), (BACKWARD, 2)):
+        of_batch[_of_weights(subject, np.flatnonzero(of_batch & (subject.phase == phase)), weights // part)] = False
+    return np.flatnonzero(of_batch)
+
+
+def _weights(subject: Subject) -> I64:
+    """The size of each parameter, of gradients where parameters are not known."""
+    lives, categories = subject.lives, subject.categories
+    for category in (PARAMETERS, GRADIENTS):
+        alive = (categories == category) & (lives.freed >= lives.n_events) & (lives.requested >= LEAST_MATCHED)
+        if alive.any():
+            known: I64 = lives.requested[alive]
+            return known
+    return np.unique(lives.requested[(categories == GRADIENTS) & (lives.requested >= LEAST_MATCHED)])
+
+
+def _of_weights(subject: Subject, rows: I64, sizes: I64) -> I64:
+    """Those of the rows that come with each weight in each step: casts for autocast, gradients to be added.
+
+    An activation may be as large as some weight: only where nearly all weights have theirs are any the weights', and
+    then as many of a size as there are weights of it, the first in modules that have weights.
+    """
+    lives, steps = subject.lives, subject.timeline.steps
+    kinds, weights = np.unique(sizes, return_counts=True)
+    rows = rows[np.isin(lives.requested[rows], kinds)]
+    if not len(rows):
+        return rows
+    kind = np.searchsorted(kinds, lives.requested[rows])
+    times = np.bincount(kind, minlength=len(kinds)) / (weights * max(len(steps.ends), 1))
+    if float((kinds * weights)[times >= FOR_EACH].sum()) < FOR_EACH * float((kinds * weights).sum()):
+        return rows[:0]
+    passes = max(round(float(times[times >= FOR_EACH].min())), 1)
+    has_weights = np.array([any(WEIGHTED.search(frame.file) for frame in stack) for stack in subject.stacks], bool)
+    step = steps.of(np.maximum(lives.born[rows], 0))
+    order = np.lexsort((lives.born[rows], ~has_weights[lives.stack[rows]], kind, step))
+    place = kind[order] + step[order] * len(kinds)
+    first = np.concatenate(([True], np.diff(place) != 0))
+    rank = np.arange(len(order)) - np.maximum.accumulate(np.where(first, np.arange(len(order)), 0))
+    theirs: I64 = rows[order[rank < passes * weights[kind[order]]]]
+    return theirs
+
+
+def batch_unknown(subject: Subject, peak: int) -> str | None:
+    """Why it cannot be told what a batch of another size takes; None where it can."""
+    lives = subject.lives
+    if not len(scaling_with_batch(subject)):
+        return "no activations are known: their allocations have no stacks, or none was recorded"
+    alive = lives.alive(int(subject.level.argmax()))
+    first_end = subject.timeline.steps.ends[0] if subject.timeline.steps.ends else lives.n_events
+    is_workspace = (lives.freed >= lives.n_events) & (lives.born < first_end) & (lives.size <= WORKSPACE)
+    unclear = int(lives.size[alive[(subject.categories[alive] == OTHER) & ~is_workspace[alive]]].sum())
+    if unclear >= UNCLEAR_SHARE * peak:
+        return (
+            f"{unclear:,} bytes at the peak are kept from step to step (a cache, results): whether they go with the "
+            "batch is not known"
+        )
+    before = int(lives.size[alive[subject.categories[alive] == BEFORE]].sum())
+    if before >= BEFORE_SHARE * peak:
+        return f"{before:,} bytes at the peak are from before the recording: what they are of is not known"
+    return None
 
 
 def scenarios_of(subject: Subject, peak: int, reserved: int) -> tuple[Scenario, ...]:
     """Every scenario that the recording has the means for, the lowest peak first; those without effect left out."""
     found = [make(subject, peak) for make in (_fused_optimizer, _set_to_none, _chunked_loss, _bf16_states, _checkpoint)]
-    found += [*_sharded(subject), *_batches(subject)]
-    kept = [s for s in found if s is not None and s.peak_bytes != peak]
+    found += [*_sharded(subject), *_batches(subject, peak)]
+    kept = [s for s in found if s is not None and (s.peak_bytes != peak or s.id in BATCH_IDS)]
     expandable = _expandable(subject, peak, reserved)
     return (*sorted(kept, key=lambda s: s.peak_bytes), *([expandable] if expandable else []))
 
@@ -142,10 +224,10 @@ def _sharded(subject: Subject) -> list[Scenario]:
     return result
 
 
-def _batches(subject: Subject) -> list[Scenario]:
-    rows = scaling_with_batch(subject)
-    if not len(rows):
+def _batches(subject: Subject, peak: int) -> list[Scenario]:
+    if batch_unknown(subject, peak) is not None:
         return []
+    rows = scaling_with_batch(subject)
     result = []
     for factor in BATCHES:
         size = subject.lives.size.copy()
@@ -167,15 +249,14 @@ def _set_to_none(subject: Subject, peak: int) -> Scenario | None:
     lives, steps = subject.lives, subject.timeline.steps
     if not steps.ends:
         return None
-    step = steps.of(np.arange(lives.n_events))
-    born_step = step[np.maximum(lives.born, 0)]
-    last = np.where(lives.freed >= lives.n_events, step[-1], step[np.minimum(lives.freed, lives.n_events - 1)])
+    born_step = steps.of(np.maximum(lives.born, 0))
+    last = steps.of(np.minimum(lives.freed, lives.n_events - 1))
     kept = np.flatnonzero((subject.categories == GRADIENTS) & (subject.phase == BACKWARD) & (last > born_step))
     gradients = int(lives.size[subject.categories == GRADIENTS].sum())
     if int(lives.size[kept].sum()) < 0.5 * max(gradients, 1):
         return None
     born, freed, size = [np.delete(column, kept) for column in (lives.born, lives.freed, lives.size)]
-    spans = _backward_spans(subject, step)
+    spans = _backward_spans(subject.timeline)
     extra: list[tuple[int, int, int]] = []
     for life in kept.tolist():
         lo, hi = spans.get(int(born_step[life]), (int(lives.born[life]), int(lives.born[life]) + 1))
@@ -198,12 +279,15 @@ def _set_to_none(subject: Subject, peak: int) -> Scenario | None:
     )  # fmt: skip
 
 
-def _backward_spans(subject: Subject, step: I64) -> dict[int, tuple[int, int]]:
-    rows = np.flatnonzero(subject.timeline.phase == BACKWARD)
+def _backward_spans(timeline: Timeline) -> dict[int, tuple[int, int]]:
+    """First row and end of each step's backward."""
+    starts = np.concatenate(([0], timeline.bounds))
+    ends = np.append(timeline.bounds, len(timeline.phase))
+    mine = np.flatnonzero(timeline.phase[starts] == BACKWARD)
     spans: dict[int, tuple[int, int]] = {}
-    for k in np.unique(step[rows]).tolist():
-        mine = rows[step[rows] == k]
-        spans[k] = int(mine[0]), int(mine[-1]) + 1
+    steps = timeline.steps.of(starts[mine])
+    for step, start, end in zip(steps.tolist(), starts[mine].tolist(), ends[mine].tolist(), strict=True):
+        spans[step] = spans.get(step, (start, end))[0], end
     return spans
 
 

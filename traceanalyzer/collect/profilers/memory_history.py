@@ -1,6 +1,6 @@
 """The allocator's history for a CUDA memory snapshot: bounded, off while steps are timed, written when memory runs out.
 
-With Python stacks it cost 0 to 25 % of a launch-bound step (benchmarks/memory_gpu.py measures it).
+With Python stacks it cost 1 to 24 % of a step on an H200 (benchmarks/memory_on_gpu.py; docs/memory.md).
 """
 
 from __future__ import annotations

@@ -134,6 +134,7 @@ class MemoryArgs(Struct, gc=False):
     reserved: int = msgspec.field(default=-1, name="Total Reserved")
     device_type: int = msgspec.field(default=-1, name="Device Type")
     device: int = msgspec.field(default=-1, name="Device Id")
+    address: int | float | str | None = msgspec.field(default=None, name="Addr")
 
 
 class Instant(Struct, tag_field="ph", tag="i", gc=False):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -103,7 +104,9 @@ class Rows:
         )
         self.overheads = Columns({"kind": "B", **_TIMED, "thread": "i"})
         self.device_ranges = Columns({**_TIMED, "device": "i", "stream": "i"})
-        self.memory = Columns({"start": "q", "device": "i", "bytes": "q", "allocated": "q", "reserved": "q"})
+        self.memory = Columns(
+            {"start": "q", "device": "i", "bytes": "q", "allocated": "q", "reserved": "q", "address": "q"}
+        )
         self.counters = Columns({"name": "i", "start": "q", "device": "i", "value": "q"})
         self.memory_events = 0
         self._sizes = _Sizes()
@@ -297,6 +300,9 @@ class Rows:
                 "bytes": [a.bytes for a in args],
                 "allocated": [a.allocated for a in args],
                 "reserved": [a.reserved for a in args],
+                "address": [
+                    a.address if isinstance(a.address, int) and 0 <= a.address <= sys.maxsize else -1 for a in args
+                ],
             }
         )
 

@@ -211,7 +211,9 @@ class Shapes:
             address=rows[:, 1],
             size=rows[:, 2],
             action=(packed & ((1 << ACTION_BITS) - 1)).astype(np.int8),
-            stream=streams[(packed >> ACTION_BITS) & ((1 << STREAM_BITS) - 1)],
+            stream=np.broadcast_to(streams, len(rows))  # nearly always one: it takes no memory
+            if len(streams) == 1
+            else streams[(packed >> ACTION_BITS) & ((1 << STREAM_BITS) - 1)],
             stack=(packed >> (ACTION_BITS + STREAM_BITS)).astype(np.int32),
         )
 

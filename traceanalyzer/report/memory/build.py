@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from traceanalyzer.analysis.memory.measure import measured as measure_memory
+from traceanalyzer.analysis.replay.changes.repetition import GREATER_BATCH, enlarged
+from traceanalyzer.analysis.replay.scenarios import Scenario
 from traceanalyzer.diagnosis.memory import findings_of, recommendations_of
 from traceanalyzer.report.format import figure
 from traceanalyzer.report.memory.model import MemoryReport, compared
@@ -16,6 +19,8 @@ if TYPE_CHECKING:
     from traceanalyzer.snapshot import Snapshot
     from traceanalyzer.trace import Run
 
+LEAST_TIMES = 1.05
+"""A batch that is less than this much larger is the same one."""
 OOM_CAUSES = {
     "fragmentation": "fragmentation",
     "leak": "a leak",
@@ -32,8 +37,8 @@ def memory_report(
     snapshot: Snapshot, run: Run | None = None, other: Snapshot | None = None, ranks: int = 8
 ) -> MemoryReport:
     """The report on a snapshot; `run` adds times and the GPU's size, `other` a comparison by line."""
-    devices = measure_memory(snapshot, ranks)
     step_ms, forward_ms, capacity = _of_trace(run)
+    devices = tuple(_with_speed(device, run) for device in measure_memory(snapshot, ranks, capacity))
     notes = [*snapshot.notes, *(note for device in devices for note in device.notes)]
     report = MemoryReport(
         snapshot.path,
@@ -45,10 +50,24 @@ def memory_report(
         capacity,
         step_ms,
         forward_ms,
+        () if run is None else tuple(measured(run).critical.op_memory),
     )
     if other is None:
         return report
     return replace(report, other_path=other.path, compared=compared(devices, measure_memory(other, ranks)))
+
+
+def _with_speed(device: MemoryOfDevice, run: Run | None) -> MemoryOfDevice:
+    """The device with what the largest batch would bring a sample, where the trace can be replayed."""
+    batch = device.larger_batch
+    if run is None or batch.largest_times is None or batch.largest_times < LEAST_TIMES:
+        return device
+    replay = measured(run).critical.replay
+    if replay is None or not replay.faithful:
+        return device
+    times = min(batch.largest_times, float(GREATER_BATCH))
+    found = replay.predict(Scenario("larger_batch", partial(enlarged, times=times), f"{times:g} times the batch"))
+    return replace(device, larger_batch=replace(batch, sample_speedup=found.speedup))
 
 
 def headline(devices: tuple[MemoryOfDevice, ...]) -> str:

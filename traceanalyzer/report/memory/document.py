@@ -37,6 +37,9 @@ def sections_of(report: MemoryReport) -> list[Section]:
     found = [Section("Summary", (report.headline, *report.notes), tuple(_summary(report)))]
     for device in report.memory:
         found += _of_device(device, len(report.memory) > 1)
+    if report.operators:
+        how = "A step of the trace, by the operator that allocates: what is held sums to the peak of the trace."
+        found.append(Section("Operators by memory", (how,), rows=report.operators[:TOP_LINES]))
     if report.compared:
         found += [section for pair in report.compared for section in _compared(pair, report)]
     if report.findings:
@@ -87,8 +90,21 @@ def _of_device(device: MemoryOfDevice, several: bool) -> Iterator[Section]:
         ),
         rows=held.pins,
     )
+    yield _larger_batch(device, on)
     if device.scenarios:
         yield Section(f"Predicted peaks{on}", rows=device.scenarios)
+
+
+def _larger_batch(device: MemoryOfDevice, on: str) -> Section:
+    batch = device.larger_batch
+    if batch.largest_times is None:
+        return Section(f"Room for a larger batch{on}", (f"unknown: {batch.reason}.",))
+    text = f"{batch.largest_times:g} times this batch would fit, with {figure(batch.peak_bytes, 'bytes')} at the peak."
+    if batch.sample_speedup is not None:
+        text += f" Samples would be {batch.sample_speedup:.3g}x as fast (priced for at most 8 times the batch)."
+    return Section(
+        f"Room for a larger batch{on}", (text,), (("usable by tensors", figure(batch.usable_bytes, "bytes")),)
+    )
 
 
 def _steps_found(device: MemoryOfDevice) -> str:

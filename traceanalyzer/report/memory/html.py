@@ -3,28 +3,34 @@ which zooms."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from traceanalyzer import __version__
-from traceanalyzer.report.html.charts import Chart, figure, line
+from traceanalyzer.report.format import figure as figure_text
+from traceanalyzer.report.html.charts import Chart, figure, line, name_of
 from traceanalyzer.report.html.frame import chart_place, chart_scripts, framed
 from traceanalyzer.report.html.markup import Markup, join, tag
 from traceanalyzer.report.html.tables import table
 from traceanalyzer.report.memory.document import sections_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from traceanalyzer.analysis.memory.consumers import Consumer
     from traceanalyzer.analysis.memory.measure import MemoryOfDevice
     from traceanalyzer.report.memory.document import Section
     from traceanalyzer.report.memory.model import MemoryReport
 
 ROWS = 100
 GIGA = 1e9
+AROUND = 120
+"""Points of the curve on each side of the peak that are in view at first: a few steps."""
 SCRIPTS = ("page.js", "charts.js")
 
 
 def render_html(report: MemoryReport) -> str:
     """The report as a self-contained HTML document."""
-    charts = [chart for device in report.memory if (chart := _curve(device)) is not None]
+    charts = [chart for device in report.memory for chart in _curves(device)]
     sections = sections_of(report)
     links = [tag("a", section.title, href=f"#s{i}") for i, section in enumerate(sections)]
     drawn = [_section(section, i, charts if i == 0 else []) for i, section in enumerate(sections)]
@@ -57,20 +63,46 @@ def _section(section: Section, number: int, charts: list[Chart]) -> Markup:
     )
 
 
-def _curve(device: MemoryOfDevice) -> Chart | None:
-    """Allocated and reserved over time, each point the highest of its stretch."""
+def _curves(device: MemoryOfDevice) -> Iterator[Chart]:
+    """Memory over time by category and by line of the program, below what is reserved; the peak marked."""
     if not device.curve:
-        return None
+        return
     seconds = [round(at, 6) for at, _, _ in device.curve]
-    traces = [
-        {**line(seconds, [round(values[column] / GIGA, 6) for values in device.curve], name),
-         "line": {"shape": "hv", "color": f"--{colour}", "width": 1.5}}
-        for column, name, colour in ((1, "allocated", "compute"), (2, "reserved", "idle-other"))
-    ]  # fmt: skip
-    caption = f"Memory of GPU {device.device} over the recorded history of {device.events:,} events. Drag to zoom."
-    return Chart(
-        f"memory-{device.device}",
-        "Memory over time",
-        caption,
-        figure(traces, "s since the first event", "GB", dragmode="zoom"),
-    )
+    reserved = line(seconds, [round(held / GIGA, 6) for _, _, held in device.curve], "reserved")
+    reserved["line"] = {"shape": "hv", "color": "--idle-other", "width": 1.5}
+    whose = f"the {device.peak_phase} phase" if device.peak_phase else "the peak"
+    highest = max(range(len(seconds)), key=lambda i: device.curve[i][1])
+    allocated = device.curve[highest][1]
+    view = [seconds[max(highest - AROUND, 0)], seconds[min(highest + AROUND, len(seconds) - 1)]]
+    text = f"{figure_text(allocated, 'bytes')}: {whose}"
+    peak = {"type": "scatter", "mode": "markers+text", "name": "peak", "x": [seconds[highest]],
+            "y": [round(allocated / GIGA, 6)], "text": [text], "textposition": "top left",
+            "marker": {"size": 9, "symbol": "diamond"}}  # fmt: skip
+    for kind, title in (("category", "by category"), ("line", "by line of the program")):
+        areas = [_area(seconds, one) for one in device.consumers if one.kind == kind]
+        caption = (
+            f"GPU {device.device} over {device.events:,} events of the allocator: what is allocated {title}, what is "
+            "reserved, and the peak with the phase that sets it. Drag to zoom, double-click to see all."
+        )
+        yield Chart(
+            f"memory-{device.device}-{kind}",
+            f"Memory over time {title}",
+            caption,
+            _zoomed(figure([*areas, reserved, peak], "s since the first event", "GB", dragmode="zoom"), view),
+        )
+
+
+def _zoomed(drawn: dict[str, Any], view: list[float]) -> dict[str, Any]:
+    """The figure with this part of its horizontal axis in view at first."""
+    if view[0] < view[1]:
+        drawn["layout"]["xaxis"]["range"] = view
+    return drawn
+
+
+def _area(seconds: list[float], one: Consumer) -> dict[str, Any]:
+    area = line(seconds, [round(size / GIGA, 6) for size in one.bytes], name_of(_label(one)))
+    return {**area, "stackgroup": one.kind, "line": {"shape": "hv", "width": 0.5}}
+
+
+def _label(one: Consumer) -> str:
+    return one.name.replace("_", " ") if one.kind == "category" else one.name

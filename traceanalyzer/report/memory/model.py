@@ -9,7 +9,10 @@ from traceanalyzer import __version__
 from traceanalyzer.figures import metric
 
 if TYPE_CHECKING:
-    from traceanalyzer.analysis.memory.measure import MemoryOfDevice
+    from collections.abc import Iterable
+
+    from traceanalyzer.analysis.memory.measure import MemoryOfDevice, Site
+    from traceanalyzer.analysis.tables.op_memory import OpMemory
     from traceanalyzer.diagnosis.memory import MemoryFinding, MemoryRecommendation
 
 SCHEMA_VERSION = 2
@@ -51,6 +54,8 @@ class MemoryReport:
     capacity_bytes: dict[int, int] = field(default_factory=dict)
     step_ms: float | None = None
     forward_ms: float | None = None
+    operators: tuple[OpMemory, ...] = ()
+    """Of the trace, the ones that hold the most at its peak first."""
     other_path: str | None = None
     compared: tuple[Compared, ...] = ()
 
@@ -65,6 +70,7 @@ def as_document(report: MemoryReport) -> dict[str, Any]:
         "memory": report.memory,
         "findings": report.findings,
         "recommendations": report.recommendations,
+        "operators": report.operators,
         "notes": report.notes,
     }
     if report.other_path is not None:
@@ -84,16 +90,17 @@ def compared(mine: tuple[MemoryOfDevice, ...], others: tuple[MemoryOfDevice, ...
             other.peak_bytes,
             other.peak_bytes - one.peak_bytes,
             other.reserved_bytes - one.reserved_bytes,
-            _lines(one, other),
+            line_changes(one.sites, other.sites),
         )
         for one, other in pairs
     )
 
 
-def _lines(one: MemoryOfDevice, other: MemoryOfDevice) -> list[LineChange]:
+def line_changes(sites: Iterable[Site], others: Iterable[Site]) -> list[LineChange]:
+    """What differs between two peaks, a line of the program and category each, the largest change first."""
     totals: dict[tuple[str, str], list[int]] = {}
-    for index, device in enumerate((one, other)):
-        for site in device.sites:
+    for index, rows in enumerate((sites, others)):
+        for site in rows:
             totals.setdefault((site.site, site.category), [0, 0])[index] += site.bytes
     lines = [LineChange(*key, a, b, b - a) for key, (a, b) in totals.items() if a != b]
     return sorted(lines, key=lambda line: -abs(line.change_bytes))

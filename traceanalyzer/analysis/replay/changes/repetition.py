@@ -115,12 +115,12 @@ def batched_over_steps(tape: Tape) -> Tape | None:
     return _shared(tape, STEPS_A_BATCH) if one_call_a_step(tape) else None
 
 
-def enlarged(tape: Tape) -> Tape:
+def enlarged(tape: Tape, times: float = GREATER_BATCH) -> Tape:
     """A batch so many times as large; the time of as many samples as before."""
-    return _shared(tape, GREATER_BATCH)
+    return _shared(tape, times)
 
 
-def _shared(tape: Tape, count: int) -> Tape:
+def _shared(tape: Tape, count: float) -> Tape:
     """A step that works on so many times the data, divided by their number."""
     share = 1.0 / count
     times = tape.duration * _growth(tape, count) * share

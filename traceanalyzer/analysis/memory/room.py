@@ -1,0 +1,57 @@
+"""How large a batch fits: the largest factor at which no moment of the history needs more than the GPU has."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.memory.lives import curve
+from traceanalyzer.analysis.memory.whatif import batch_unknown, scaling_with_batch
+from traceanalyzer.figures import metric
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.memory.whatif import Subject
+
+USABLE_SHARE = 0.9
+"""Share of a GPU's memory that tensors can have: the rest is the CUDA context, libraries and fragmentation."""
+MOST_TIMES = 1000.0
+"""A larger factor says that the batch hardly matters."""
+NO_SIZE = "the GPU's size is in no snapshot: give the trace recorded with it"
+TOO_SMALL = "what does not go with the batch fills the GPU already"
+
+
+@dataclass(frozen=True)
+class LargerBatch:
+    """Room for another batch size; the factor is of this batch."""
+
+    usable_bytes: int | None = metric("bytes that tensors can have; null where the GPU's size is not known", "bytes")
+    free_bytes: int | None = metric("of them not allocated at the peak; null where that is not known", "bytes")
+    largest_times: float | None = metric("largest batch that fits, as a multiple of this one; null with a reason")
+    peak_bytes: int | None = metric("most bytes allocated with it", "bytes")
+    sample_speedup: float | None = metric(
+        "time of a sample now over its time with it, at most eight times the batch; null without a trace to replay",
+        default=None,
+    )
+    reason: str | None = metric("why a figure is null", default=None)
+
+
+def larger_batch(subject: Subject, peak: int, capacity: int | None, limit: int | None) -> LargerBatch:
+    """The largest batch on a GPU of `capacity` bytes, or under the `limit` that an allocation failed at."""
+    usable = limit if limit is not None else None if capacity is None else int(USABLE_SHARE * capacity)
+    free = None if usable is None else max(usable - peak, 0)
+    reason = batch_unknown(subject, peak) or (NO_SIZE if usable is None else None)
+    if usable is None or reason is not None:
+        return LargerBatch(usable, free, None, None, reason=reason)
+    lives, rows = subject.lives, scaling_with_batch(subject)
+    variable = curve(lives.n_events, lives.born[rows], lives.freed[rows], lives.size[rows])
+    room = usable - (subject.level - variable)
+    if int(room.min()) < 0:
+        return LargerBatch(usable, free, None, None, reason=TOO_SMALL)
+    grows = variable > 0
+    times = min(float((room[grows] / variable[grows]).min()), MOST_TIMES)
+    times = math.floor(times * 100) / 100
+    needed = subject.level - variable + np.floor(times * variable).astype(np.int64)
+    return LargerBatch(usable, free, times, int(needed.max()))

@@ -1,0 +1,120 @@
+"""Operators by GPU memory: what each allocates and frees in a step, and what it holds when most is allocated.
+
+From the allocator's own events (`[memory]` instants of Kineto). An event belongs to the innermost operator that runs at
+its time, on whichever thread: the one that began last. https://docs.pytorch.org/docs/stable/profiler.html
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.nesting import still_open
+from traceanalyzer.figures import metric
+from traceanalyzer.trace import RangeKind
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.time.timed import Timed
+    from traceanalyzer.trace import I64, Bool, MemoryEvents
+
+OUTSIDE = "(outside of operators)"
+BEFORE = "(allocated before the recording)"
+NAMED = (RangeKind.OP, RangeKind.ANNOTATION)
+BEFORE_CODE = -2
+MAKES_ROOM = re.compile(r"^(aten::(new_)?(empty|empty_strided|empty_like|resize_)|ProfilerStep#\d+)$")
+"""Operators that allocate for the one that calls them, which is named instead; and the step, which is no operator."""
+
+
+@dataclass(frozen=True)
+class OpMemory:
+    """Operators of one name, and the GPU memory that they allocate and free themselves."""
+
+    name: str = metric("operator or annotation that runs innermost; in brackets what belongs to none")
+    device: int = metric("CUDA ordinal of the GPU")
+    allocations: float = metric("allocations a step")
+    allocated_bytes: float = metric("bytes allocated a step", "bytes")
+    freed_bytes: float = metric("bytes of what they allocated that are freed a step", "bytes")
+    net_bytes: float = metric("bytes allocated less bytes freed, a step", "bytes")
+    held_at_peak_bytes: int = metric("bytes of it that are allocated when most is; these sum to that peak", "bytes")
+
+
+def op_memory(timed: Timed) -> list[OpMemory]:
+    """A row for each operator and GPU that allocates or frees, by what is held at the peak; empty without events."""
+    events, ranges = timed.trace.memory_events, timed.trace.host_ranges
+    rows = np.flatnonzero((events.device >= 0) & (events.address >= 0))
+    if not len(rows):
+        return []
+    events = events.take(rows)
+    node = _innermost(timed, events.start)
+    name = np.where(node >= 0, ranges.name[timed.tree.row[node]], -1) if len(timed.tree.start) else node
+    steady = timed.steady_host(events.start)
+    table = []
+    for device in np.unique(events.device).tolist():
+        mine = events.device == device
+        table += _of_device(timed, events.take(np.flatnonzero(mine)), name[mine], steady[mine], device)
+    return sorted(table, key=lambda row: (-row.held_at_peak_bytes, -row.allocated_bytes, row.name))
+
+
+def _of_device(timed: Timed, events: MemoryEvents, name: I64, steady: Bool, device: int) -> list[OpMemory]:
+    maker = _makers(events)
+    name = np.where(maker >= 0, name[maker], BEFORE_CODE)
+    held, before = _held_at_peak(events, maker)
+    found, group = np.unique(np.append(name, BEFORE_CODE), return_inverse=True)
+    group, count, is_made = group[:-1], timed.steps.steady_count, events.bytes > 0
+    calls, allocated, freed = (
+        (np.bincount(group, np.where(steady & chosen, weight, 0), len(found)) / count).tolist()
+        for chosen, weight in ((is_made, np.ones(len(group))), (is_made, events.bytes), (~is_made, -events.bytes))
+    )
+    kept = np.bincount(group, np.where(held, events.bytes, 0), len(found)).astype(np.int64)
+    kept[found == BEFORE_CODE] += before
+    texts = {BEFORE_CODE: BEFORE, -1: OUTSIDE}
+    return [
+        OpMemory(
+            texts.get(code) or timed.trace.strings[code],
+            device, calls[i], allocated[i], freed[i], allocated[i] - freed[i], int(kept[i]),
+        )
+        for i, code in enumerate(found.tolist())
+        if allocated[i] or freed[i] or kept[i]
+    ]  # fmt: skip
+
+
+def _makers(events: MemoryEvents) -> I64:
+    """For each event the one that allocated its memory: itself, or of a free the allocation before it; -1 for none."""
+    maker = np.arange(len(events))
+    live: dict[int, int] = {}
+    for row, (address, size) in enumerate(zip(events.address.tolist(), events.bytes.tolist(), strict=True)):
+        if size > 0:
+            live[address] = row
+        else:
+            maker[row] = live.pop(address, -1)
+    return maker
+
+
+def _held_at_peak(events: MemoryEvents, maker: I64) -> tuple[Bool, int]:
+    """Which events allocate what is still allocated at the peak, and the bytes there that none of them did."""
+    peak = int(events.allocated.argmax())
+    held = (events.bytes > 0) & (np.arange(len(events)) <= peak)
+    if events.allocated[peak] < 0:
+        return np.zeros(len(events), bool), 0
+    freed = maker[: peak + 1][events.bytes[: peak + 1] <= 0]
+    held[freed[freed >= 0]] = False
+    return held, max(int(events.allocated[peak]) - int(events.bytes[held].sum()), 0)
+
+
+def _innermost(timed: Timed, time: I64) -> I64:
+    """The operator or annotation that runs at each time and began last, over all threads; -1 for none."""
+    tree, trace = timed.tree, timed.trace
+    is_passed_over = np.array([bool(MAKES_ROOM.match(text)) for text in trace.strings] + [True])
+    wanted = np.isin(tree.kind, NAMED) & ~is_passed_over[tree.of_ranges(trace.host_ranges.name, -1)]
+    nearest = np.append(tree.innermost(wanted), -1)
+    best = np.full(len(time), -1, np.int64)
+    for thread in np.unique(tree.thread[wanted]).tolist():
+        mine = np.flatnonzero(tree.thread == thread)
+        at = np.searchsorted(tree.start[mine], time, side="right") - 1
+        inside = nearest[still_open(tree.parent, tree.end, np.where(at >= 0, mine[at], -1), time)]
+        later = (inside >= 0) & ((best < 0) | (tree.start[inside] > tree.start[best]))
+        best[later] = inside[later]
+    return best
