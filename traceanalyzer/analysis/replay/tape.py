@@ -113,7 +113,8 @@ def make_tape(rated: Rated, typical: Bool | None = None) -> Tape | None:
     chosen = chosen[np.lexsort((ops.start[chosen], event_of_call[rated.launch[chosen]]))]
     event = event_of_call[rated.launch[chosen]]
     starts = rated.starts
-    host = _host_time(rated, rows, kept)
+    begin = _cut_at(rated)
+    host = _host_time(rated, rows, kept if begin is None else _from(kept, begin))
     reads = _inside(read_ranges(rated), calls.start[rows])
     return Tape(
         steps=int(typical.sum()),
@@ -130,7 +131,7 @@ def make_tape(rated: Rated, typical: Bool | None = None) -> Tape | None:
         stream=starts.stream[chosen],
         duration=(ops.end - ops.start)[chosen],
         alone=_alone(rated, chosen),
-        latency=starts.latency[chosen],
+        latency=starts.latency[chosen] if begin is None else _latency_from(rated, chosen, begin),
         gap=(starts.pause + starts.held)[chosen],
         dependencies=starts.dependencies.among(chosen),
         communication=rated.is_communication[chosen],
@@ -191,6 +192,28 @@ def _host_windows(timed: Timed, typical: Bool) -> IntervalSet:
     return union(begin[typical], until[typical])
 
 
+def _cut_at(rated: Rated) -> int | None:
+    """Where the only step begins, if that is where its device work does: what the host did before is not part of it.
+    Of several steps the next one's lead takes the place of the first one's."""
+    ops, steps = rated.trace.device_ops, rated.steps
+    first = np.flatnonzero(steps.of_op == 0)[:1]
+    if len(steps) > 1 or not len(first) or ops.start[first[0]] != steps.start[0]:
+        return None
+    return int(steps.start[0]) if steps.start[0] > steps.host_start[0] else None
+
+
+def _from(kept: IntervalSet, begin: int) -> IntervalSet:
+    last = int(kept.end[-1])
+    return intersect(kept, union(np.array([min(begin, last - 1)]), np.array([last])))
+
+
+def _latency_from(rated: Rated, chosen: I64, begin: int) -> I64:
+    """Launch latency of ops in a step that begins here: of what was launched before only what is left of it."""
+    launched = rated.launch_time[chosen]
+    left = np.maximum(rated.trace.device_ops.start[chosen] - begin, 0)
+    return np.where(launched < begin, np.minimum(rated.starts.latency[chosen], left), rated.starts.latency[chosen])
+
+
 def _alone(linked: Linked, chosen: I64) -> I64:
     """Duration of each op, for compute beside a collective that of its like (same name) without one, ns."""
     ops = linked.trace.device_ops
@@ -220,7 +243,7 @@ class _HostTime:
 
 def _host_time(timed: Started, rows: I64, kept: IntervalSet) -> _HostTime:
     calls = timed.trace.api_calls
-    start = np.append(kept.start[0], calls.start[rows])
+    start = np.append(min(kept.start[0], calls.start[rows[0]]), calls.start[rows])
     end = np.append(calls.start[rows], kept.end[-1])
     states = {state: intersect(covered, kept) for state, covered in timed.timeline.states.items()}
     profiling = measure(intersect(timed.timeline.profiler, kept), start, end)

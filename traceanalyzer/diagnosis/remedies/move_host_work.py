@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from traceanalyzer.analysis.replay.scenarios import Scenario, no_host_work
+from traceanalyzer.analysis.replay.changes.warmup import no_work_of_its_own
+from traceanalyzer.analysis.replay.scenarios import Scenario
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.measure import Measurements
 
-SCENARIO = Scenario("move_host_work", no_host_work, "no host work between launches but dispatch")
+SCENARIO = Scenario(
+    "move_host_work",
+    no_work_of_its_own,
+    "no host work between launches but dispatch, and what has a name of its own (allocation, first use, compilation)",
+)
 ACTION = (
     "Take Python work out of the step: logging, metrics and I/O to another thread or once every 100 steps; record "
     "with_stack=True to see the lines."

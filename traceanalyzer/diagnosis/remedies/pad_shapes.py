@@ -17,7 +17,7 @@ SCENARIO = Scenario(
     "products of odd sizes reach what aligned ones reach, and the last wave of blocks is full",
     missing="products have sizes that tensor cores like",
 )
-ACTION = "Pad vocabulary, hidden and batch sizes to multiples of 64 (nn.Embedding(num + pad))."
+ACTION = "Pad odd sizes (vocabulary, hidden, sequence length) to multiples of 64, e.g. nn.Embedding(num + pad)."
 
 
 def offer(m: Measurements) -> Offer:

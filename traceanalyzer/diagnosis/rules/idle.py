@@ -143,6 +143,7 @@ def input_wait(m: Measurements, _free: Bool) -> Iterator[Draft]:
     loading = [p for p in m.phase_rows if p.is_input]
     evidence = [share(m, idle.input, "idle while input data is awaited")]
     evidence += [Evidence("time in input loading", p.host_ms, "ms", p.name) for p in loading[:2]]
+    evidence += [Evidence("longest gap", d, "ms", text) for d, text in longest_gaps(m, IdleCause.INPUT)]
     action = (
         "Load ahead of the step: DataLoader(num_workers>0, pin_memory=True, persistent_workers=True, prefetch_factor), "
         "cheaper or GPU-side preprocessing, and copies with non_blocking=True."

@@ -77,9 +77,11 @@ def _any_of(ops: Bool, others: I64) -> Bool:
 
 
 def before_events(tape: Tape, intervals: IntervalSet) -> I64:
-    """How much of these intervals of the host's time lies before each event and after the one before it, ns."""
+    """How much of these intervals of the host's time lies before each event and after the one before it, ns; before
+    the first one as far back as the tape's host time reaches."""
     called = tape.source.trace.api_calls.start[tape.call]
-    return measure(intervals, np.append(called[:1], called[:-1]), called)
+    led = (tape.dispatch + tape.work + tape.loading + tape.profiling)[:1]
+    return measure(intervals, np.append(called[:1] - led, called[:-1]), called)
 
 
 def nodes(tape: Tape) -> I64:

@@ -111,11 +111,16 @@ def _pinned_rate(tape: Tape) -> float:
 def copied_ahead(tape: Tape) -> Tape | None:
     """Input is copied from pinned memory on a stream of its own while the step before computes: the step takes the
     longer of its copies and the rest; None without copies of input."""
-    ahead = large_copies(tape, CopyKind.HOST_TO_DEVICE)
+    ahead = input_copies(tape)
     if not ahead.any():
         return None
     found = pinned(tape) or tape
     return replace(on_own_stream(found, ahead), waits=found.waits & ~events_of(tape, ahead))
+
+
+def input_copies(tape: Tape) -> Bool:
+    """Copies to the device that carry data."""
+    return large_copies(tape, CopyKind.HOST_TO_DEVICE)
 
 
 def kept_on_device(tape: Tape) -> Tape | None:
