@@ -24,6 +24,7 @@ COMMANDS = (
     "analyze",
     *TABLE_COMMANDS,
     "overlay",
+    "open",
     "whatif",
     "memory",
     "compile",

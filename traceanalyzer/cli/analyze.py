@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from traceanalyzer.cli.options import (
+    PICTURED,
     REPORT_FORMATS,
     amount_options,
     is_quiet,
@@ -40,7 +41,7 @@ PAGE_ROWS = 300
 @selection_options
 @amount_options
 @top_option
-@output_options(REPORT_FORMATS)
+@output_options((*REPORT_FORMATS, "svg"))
 @click.option(
     "--pattern",
     metavar="REGEX",
@@ -85,6 +86,7 @@ def analyze(
       traceanalyzer analyze trace.json.gz
       traceanalyzer analyze rank*.json.gz --format markdown -o report.md
       traceanalyzer analyze trace.json.gz -o report.html
+      traceanalyzer analyze trace.json.gz -o picture.svg
       traceanalyzer analyze trace.json --redact --redact-name 'acme_.*'
       traceanalyzer analyze trace.json --store runs.db --tag branch=main
 
@@ -99,7 +101,7 @@ def analyze(
     from traceanalyzer.cli.progress import working
     from traceanalyzer.cli.read import read
 
-    output = checked(format_, file, REPORT_FORMATS, paths if store is None else (*paths, str(store)))
+    output = checked(format_, file, (*REPORT_FORMATS, "svg"), paths if store is None else (*paths, str(store)))
     if output.format == "html" and output.file is None and is_terminal(sys.stdout):
         raise click.UsageError("an HTML report is for a browser: say where to write it with -o FILE")
     if max_chars is not None and output.format != "markdown":
@@ -125,7 +127,7 @@ def analyze(
     recordings_read = [item.path for item in report.inputs]
     # Its texts are the program's own: none of it is in a report that is to be published or cut to a size.
     logs = [] if redact or hidden_names or max_chars or is_quiet() else logs_beside(recordings_read)
-    details = _details(of, logs) if page else None
+    details = _details(of, logs) if output.format in PICTURED else None
     if redact or hidden_names:
         from traceanalyzer.report.privacy.redact import redact_with
 
@@ -140,7 +142,7 @@ def analyze(
 def _details(of: Measured, logs: Sequence[CompileLog]) -> Details:
     from traceanalyzer.report.html import Details
 
-    return Details.of(of.critical, logs)
+    return Details.of(of, logs)
 
 
 def _store(file: Path, report: Report, tags: dict[str, str], recordings: list[str], part: Selection) -> None:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
 REPORT_FORMATS = ("terminal", "markdown", "json", "html")
+PICTURED = ("html", "svg")
+"""Formats that show more than the report value."""
 TABLE_FORMATS = ("terminal", "markdown", "json", "csv")
 FORMAT_OF_SUFFIX = {
     ".md": "markdown",
@@ -27,6 +29,7 @@ FORMAT_OF_SUFFIX = {
     ".xml": "junit",
     ".html": "html",
     ".htm": "html",
+    ".svg": "svg",
     ".txt": "terminal",
     "": "terminal",
 }
