@@ -37,6 +37,7 @@ COMMANDS = (
     "collect",
     "doctor",
     "mcp",
+    "cache",
     "completion",
 )
 """In the order of `--help`: tables, and modules of this package that have their command under its own name."""

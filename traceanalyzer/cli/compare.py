@@ -12,6 +12,7 @@ from traceanalyzer.cli.options import (
     Pair,
     limit_option,
     output_options,
+    reading_options,
     redact_options,
     selection_options,
 )
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 )
 @click.option("--tokens", type=Pair(), metavar="N[,N]", help="Tokens of a step likewise.")
 @limit_option
+@reading_options
 def compare(
     a: str,
     b: str,

@@ -15,7 +15,7 @@ from traceanalyzer.analysis.replay.simulate import repetitions, run
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from traceanalyzer.analysis.replay.simulate import Pass
+    from traceanalyzer.analysis.replay.stretches import Pass
     from traceanalyzer.analysis.replay.tape import Tape
     from traceanalyzer.trace import Bool
 

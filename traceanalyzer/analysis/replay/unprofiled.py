@@ -22,7 +22,7 @@ from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS
 from traceanalyzer.figures import ms
 
 if TYPE_CHECKING:
-    from traceanalyzer.analysis.replay.simulate import Pass
+    from traceanalyzer.analysis.replay.stretches import Pass
     from traceanalyzer.analysis.replay.tape import Tape
     from traceanalyzer.analysis.replay.whatif import Replay
     from traceanalyzer.trace import F64, I64, Bool

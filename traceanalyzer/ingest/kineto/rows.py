@@ -135,8 +135,13 @@ class Rows:
 
     @property
     def tables(self) -> tuple[Columns, ...]:
-        """The columns of every table."""
+        """The columns of every table that counts what it mended."""
         return (self.device, self.api, self.host, self.waits, self.overheads, self.device_ranges, self.memory)
+
+    @property
+    def every_table(self) -> tuple[Columns, ...]:
+        """The columns of every table."""
+        return (*self.tables, self.counters)
 
     @property
     def kept(self) -> int:

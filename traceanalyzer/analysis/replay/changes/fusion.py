@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from traceanalyzer.analysis.replay.tape import Tape
+    from traceanalyzer.analysis.roofline.rated import Rated
     from traceanalyzer.trace import F64, I64, Bool
 
 ELEMENTWISE = ("elementwise",)
@@ -95,13 +96,20 @@ def find_runs(tape: Tape, classes: tuple[str, ...]) -> Runs:
     without a wait or other work of the host between them, waiting for nothing else, on operands of one size."""
     source = tape.source
     wanted = np.isin(source.op_class, [source.classes.index(name) for name in classes])[tape.row]
-    compiled = texts_where(source.trace.strings, lambda text: text.startswith(COMPILED_PREFIX))
-    wanted &= ~compiled[source.trace.device_ops.name[tape.row]]
+    compiled = source.once(_is_compiled)
+    wanted &= ~compiled[tape.row]
     wanted &= ~in_optimizer(tape)
     follows = _follow(tape) & wanted
     follows[1:] &= wanted[:-1]
     number = np.where(wanted, np.cumsum(wanted & ~follows) - 1, -1)
-    return _numbered(split_by_size(number, largest_operands(source)[tape.row])[0])
+    return _numbered(split_by_size(number, source.once(largest_operands)[tape.row])[0])
+
+
+def _is_compiled(rated: Rated) -> Bool:
+    """Which device ops are kernels of torch.compile."""
+    texts = texts_where(rated.trace.strings, lambda text: text.startswith(COMPILED_PREFIX))
+    result: Bool = texts[rated.trace.device_ops.name]
+    return result
 
 
 def _follow(tape: Tape) -> Bool:
