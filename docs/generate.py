@@ -103,9 +103,12 @@ def missing(shown: list[str], printed: str) -> list[str]:
 
 @contextlib.contextmanager
 def folder() -> Iterator[Path]:
-    """An empty folder with the sample traces in it, for the commands of a page."""
+    """An empty folder with the recordings of the repository in it, for the commands of a page."""
     with tempfile.TemporaryDirectory() as name:
-        (Path(name) / "sample_traces").symlink_to(ROOT / "sample_traces")
+        for recordings in ("sample_traces", "tests/recordings", "benchmarks/ablations"):
+            linked = Path(name) / recordings
+            linked.parent.mkdir(exist_ok=True)
+            linked.symlink_to(ROOT / recordings)
         yield Path(name)
 
 

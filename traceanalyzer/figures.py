@@ -36,6 +36,7 @@ def definitions(measurement: type[Any]) -> list[Definition]:
 NS_PER_S = 1e9
 NS_PER_MS = 1e6
 NS_PER_US = 1e3
+MS_PER_S = 1e3
 
 
 def ms(ns: float) -> float:

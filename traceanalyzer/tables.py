@@ -22,10 +22,12 @@ from traceanalyzer.analysis.tables.counter_rows import CounterStats
 from traceanalyzer.analysis.tables.gap_places import GapPlaceRow
 from traceanalyzer.analysis.tables.gap_rows import GapHistogramRow, GapRow, gap_rows
 from traceanalyzer.analysis.tables.kernels import ClassStats, KernelStats
+from traceanalyzer.analysis.tables.modules import ModuleStats
 from traceanalyzer.analysis.tables.op_memory import OpMemory
 from traceanalyzer.analysis.tables.ops import OpStats
 from traceanalyzer.analysis.tables.path_rows import PathRow
 from traceanalyzer.analysis.tables.phases import PhaseStats
+from traceanalyzer.analysis.tables.profiled import ProfiledRow
 from traceanalyzer.analysis.tables.range_rows import RangeRow
 from traceanalyzer.analysis.tables.shape_rows import ShapeRow
 from traceanalyzer.analysis.tables.syncs import SyncRow
@@ -103,7 +105,11 @@ TABLES = (
           "No steps in this recording.", "steps", of_every_rank=True, events="duration_ms"),
     Table("critical_path", "What carries the critical path", PathRow, lambda _, m, __: m.path,
           "No device work in this recording: it has no critical path.", "path", long=True),
-    Table("phases", "Annotated phases", PhaseStats, lambda _, m, __: m.phases, "No phases in this recording."),
+    Table("phases", "Phases of the step", PhaseStats, lambda _, m, __: m.phase_rows,
+          "No phases in this recording: neither annotations nor autograd tell them.", "phases"),
+    Table("modules", "Modules of the model", ModuleStats, lambda _, m, __: m.modules,
+          "No calls of modules in this recording: record stacks (collect torch --stacks), or annotate the modules.",
+          "modules", long=True),
     Table("gaps", "Longest idle gaps", GapRow, _gaps, "The GPU has no idle gap of that length in this recording.",
           "gaps", long=True, of_every_rank=True, events="duration_ns", totals="gap_places"),
     Table("gap_places", "Idle time by place", GapPlaceRow, lambda _, m, __: m.gap_places,
@@ -122,6 +128,8 @@ TABLES = (
           "Every step has the same shapes, or none were recorded (record_shapes=True).", "shapes", long=True),
     Table("counters", "Sampled counters of the GPU", CounterStats, lambda _, m, __: m.counter_rows,
           "No counters were sampled (nsys profile --gpu-metrics-devices=all does).", "counters"),
+    Table("profiled", "The profiler's table", ProfiledRow, lambda _, m, __: m.profiled.rows if m.profiled else [],
+          "The recording is no printed table of sums.", long=True),
     Table("copies", "Memory copies", CopyStats, lambda _, m, __: m.copies,
           "No memory copies in this recording.", "copies"),
     Table("memory", "GPU memory at its peak, by line", Site,

@@ -399,6 +399,11 @@ class StepTimings(Table):
     """Time of it spent waiting for data, ns."""
     samples: I64 = column(np.int64)
     tokens: I64 = column(np.int64)
+    """Tokens that carry content: without padding."""
+    padded_tokens: I64 = column(np.int64)
+    """Tokens computed, padding included."""
+    flops: F64 = column(np.float64)
+    """Operations that the model needs for the step, as the program says."""
     samples_per_s: F64 = column(np.float64)
     """Throughput as logged."""
     tokens_per_s: F64 = column(np.float64)
@@ -478,6 +483,33 @@ class Load:
 
 
 @dataclass(frozen=True)
+class ProfilerRow:
+    """A row of a profiler's table of sums by name. None: the table has no such column."""
+
+    name: str
+    calls: float | None = None
+    self_cpu_ms: float | None = None
+    cpu_total_ms: float | None = None
+    self_device_ms: float | None = None
+    device_total_ms: float | None = None
+    self_device_bytes: float | None = None
+    shapes: str | None = None
+
+
+@dataclass(frozen=True)
+class StepAmounts:
+    """What one step of the recorded process works through, all its micro-steps together; None: not said."""
+
+    samples: float | None = None
+    tokens: float | None = None
+    """Tokens that carry content: without padding."""
+    padded_tokens: float | None = None
+    """Tokens computed, padding included."""
+    flops: float | None = None
+    """Operations that the model needs (a multiply-add is two), recomputation left out."""
+
+
+@dataclass(frozen=True)
 class Ceilings:
     """What the GPU was measured to reach just before the recording."""
 
@@ -547,7 +579,7 @@ class Trace:
 
     path: str
     source: str
-    """`kineto`, `nsys` or `timing_log`."""
+    """`kineto`, `nsys`, `timing_log` or `key_averages`."""
     strings: list[str]
     process: Process = Process()
     threads: tuple[Thread, ...] = ()
@@ -570,6 +602,10 @@ class Trace:
     stopwatch: Stopwatch | None = None
     """What that comes from, also where something speaks against it (a health note then says what)."""
     light: LightRecording | None = None
+    amounts: StepAmounts = StepAmounts()
+    """What a step works through, as the capture's `environment.json` says."""
+    batch_size: int | None = None
+    """Samples of a batch of the one loader that the collector saw."""
     conditions: tuple[Condition, ...] = ()
     """What is known of the machine and the settings under which it was recorded."""
     loads: tuple[Load, ...] = ()
@@ -580,6 +616,8 @@ class Trace:
     epoch_ns: int = 0
     memory: Snapshot | None = None
     """The CUDA memory snapshot of the same process, where the capture carries it."""
+    profiler_rows: tuple[ProfilerRow, ...] = ()
+    """All there is where `source` is `key_averages`: a printed table of sums."""
     window: tuple[int, int] | None = None
     """Start and end of the recording as the recorder states them, ns."""
 

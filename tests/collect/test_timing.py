@@ -28,7 +28,7 @@ def test_the_command_writes_a_line_a_step_with_data_time(tmp_path):
     lines = [json.loads(line) for line in (tmp_path / "timings.rank0.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == [3, 4, 5, 6, 7, 8, 9]
     for line in lines:
-        assert line.keys() == {"step", "iter_ms", "host_ms", "data_ms"}
+        assert line.keys() >= {"step", "iter_ms", "host_ms", "data_ms"}
         assert line["iter_ms"] == line["host_ms"] >= line["data_ms"] + 2
         assert line["data_ms"] >= 4
 

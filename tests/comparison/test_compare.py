@@ -9,7 +9,9 @@ import pytest
 import traceanalyzer as ta
 from tests.comparison.build import idle, part, report
 from tests.report.reports import HOSTILE, empty
+from traceanalyzer.analysis.phases.training import ProgramStats
 from traceanalyzer.analysis.ranks.compare import RankRow
+from traceanalyzer.comparison.amounts import with_amounts
 from traceanalyzer.comparison.compare import compare_reports
 from traceanalyzer.comparison.outline import BudgetRow, _calls, sections
 from traceanalyzer.comparison.render import ComparisonPage
@@ -137,6 +139,7 @@ def test_hostile_names_break_no_page():
 def test_the_json_has_everything_under_plain_names():
     said = json.loads(dump(compare_reports(A, B)))
     assert set(said) == {
+        "per_unit",
         "a",
         "b",
         "headline",
@@ -219,3 +222,28 @@ def test_what_steps_tell_but_runs_would_hide_is_not_called_noise():
 )
 def test_calls_are_counted_as_they_were(per_step, steps, shown):
     assert _calls(per_step, steps) == shown
+
+
+def test_two_batch_sizes_are_compared_per_sample():
+    slow = with_amounts(report(part("aten::mm", "gemm", 10.0)), 2, None)
+    fast = with_amounts(report(part("aten::mm", "gemm", 16.0)), 64, None)
+    each = compare_reports(slow, fast).per_unit
+    assert each is not None
+    assert (each.unit, each.a_ms, each.b_ms) == ("sample", 5.0, 0.25)
+    said = "Per sample faster: 5 → 0.25 ms (-95.0%), at 2 and 64 a step."
+    assert compare_reports(slow, fast).headline.startswith(said)
+
+
+def test_the_same_batch_size_needs_no_word_about_samples():
+    one = with_amounts(report(part("aten::mm", "gemm", 10.0)), 8, 100)
+    assert compare_reports(one, one).per_unit is None
+
+
+def test_training_is_not_compared_with_inference_like_for_like():
+    sides = [
+        report(part("aten::mm", "gemm", 10.0), program=ProgramStats(mode, None, None, None))
+        for mode in ("training", "inference")
+    ]
+    comparison = compare_reports(*sides)
+    (found,) = [c for c in comparison.conditions if c.name.startswith("mode")]
+    assert (found.a, found.b, found.incomparable) == ("training", "inference", True)

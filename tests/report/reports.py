@@ -15,11 +15,14 @@ from traceanalyzer.analysis.tables.gap_rows import GapHistogramRow, GapRow
 from traceanalyzer.analysis.tables.host import HostStats
 from traceanalyzer.analysis.tables.kernels import ClassStats, KernelStats
 from traceanalyzer.analysis.tables.launches import LaunchStats
+from traceanalyzer.analysis.tables.modules import ModuleStats
 from traceanalyzer.analysis.tables.ops import OpStats
 from traceanalyzer.analysis.tables.path_rows import PathRow, PathTime
+from traceanalyzer.analysis.tables.phases import PhaseStats
 from traceanalyzer.analysis.tables.range_rows import RangeRow
 from traceanalyzer.analysis.tables.shape_rows import ShapeRow
 from traceanalyzer.analysis.tables.syncs import SyncRow
+from traceanalyzer.analysis.tables.throughput import Throughput, Utilisation
 from traceanalyzer.figures import metric
 from traceanalyzer.report.model import (
     Budget,
@@ -75,7 +78,10 @@ def full() -> Report:
             )
         ],
         summary=Summary(
-            "sync", 0.82, "The GPU idles 41% of the step because the host waits for it and leaves its queue empty."
+            "sync",
+            0.82,
+            "The GPU idles 41% of the step because the host waits for it and leaves its queue empty.",
+            culprit="90% of that idle time comes from 48 waits a step in forward, at train.py(118): step.",
         ),
         metrics=METRICS,
         devices=[
@@ -147,6 +153,10 @@ METRICS = known(
     budget_ms=Budget(8.83, 0.0, 0.198, 6.8332),
     idle_ms=Idle(0.21, 6.4912345, 0.0, 0.1, 0.0, 0.0, 0.032),
     communication=CommunicationTime(0.0, 0.0, None),
+    throughput=known(
+        Throughput, steps_per_s=63.05, samples=64.0, samples_per_s=4035.0, ms_per_sample=0.2478, source="given"
+    ),
+    utilisation=Utilisation(0.284, 0.51, 0.557, 1.795, 0.5691, 812.0, 0.169),
     critical_path=PathTime(6.1, 0.0, 0.22, 3.5, 5.9412, 0.0, 0.1, 0.0, 0.0),
     unprofiled_critical_path=PathTime(6.1, 0.0, 0.22, 1.9, 5.2, 0.0, 0.1, 0.0, 0.0),
     launches=known(
@@ -191,6 +201,16 @@ def tables() -> dict[str, list[object]]:
             PathRow(0, "compute", "sm90_xmma_gemm", "aten::linear", 96.0, 6.1, 0.3846),
             PathRow(0, "wait", "cudaStreamSynchronize", "aten::item", 48.0, 5.9412, 0.3746),
             PathRow(0, "launch", "(from launch to start)", None, 48.0, 0.4, 0.0252),
+        ],
+        "phases": [
+            PhaseStats(0, "forward", 0, None, False, False, 1.0, 5.1, 0.32, 3.9, 0.25, 4.4, "forward", 2.2, 48.0),
+            PhaseStats(0, "loss", 1, "forward", False, False, 1.0, 0.4, 0.03, 0.2, 0.01, 0.2, None, 0.3, 0.0),
+        ],
+        "modules": [
+            ModuleStats(0, "MyModel", 0, None, 1, 1.0, 5.0, 8.1, 2.7, 5.4, 0.2, 0.51, 0.9, "train.py(118): step"),
+            ModuleStats(
+                0, "Linear", 1, "MyModel", 96, 96.0, 3.2, 7.9, 2.6, 5.3, 7.9, 0.5, 0.88, "model.py(7): forward"
+            ),
         ],
         "gaps": [
             replace(gap, start_ns=gap.start_ns + i * 7_000_123, duration_ns=182_411 // (i + 1)) for i in range(30)

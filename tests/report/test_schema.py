@@ -137,8 +137,11 @@ def test_reports_of_recordings_follow_their_schema(sample):
 @pytest.mark.parametrize("name", [*TABLE_COMMANDS, "whatif"])
 def test_what_the_commands_print_follows_their_schemas(name):
     check = validator(name)
-    shown = {"syncs": "sync_bound", "copies": "transfer_bound", "shapes": "changing_shapes"}
-    document = printed(name, SAMPLES / shown.get(name, "tensor_parallel"), "--format", "json")
+    shows = {
+        "syncs": "sync_bound", "copies": "transfer_bound", "phases": "launch_bound", "modules": "sync_bound_stacks",
+        "shapes": "changing_shapes",
+    }  # fmt: skip
+    document = printed(name, SAMPLES / shows.get(name, "tensor_parallel"), "--format", "json")
     check.validate(document)
     assert all(document.values()) or name == "counters"  # no sample has any
 

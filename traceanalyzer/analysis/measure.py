@@ -10,6 +10,8 @@ from traceanalyzer.analysis.groups.seen_conditions import seen_conditions
 from traceanalyzer.analysis.groups.step_times import Latency, latency, recorded_regularity
 from traceanalyzer.analysis.memory.measure import measured as measure_memory
 from traceanalyzer.analysis.memory.stats import stats_of_events, stats_of_snapshot
+from traceanalyzer.analysis.phases.roles import Phases, PhaseTimes, find_phases, phase_times
+from traceanalyzer.analysis.phases.training import ProgramStats, program_stats
 from traceanalyzer.analysis.ranks.compare import why_not_one_run
 from traceanalyzer.analysis.replay.replayed_path import replayed_path_time
 from traceanalyzer.analysis.replay.unprofiled import partition, with_recorded_causes
@@ -30,10 +32,12 @@ from traceanalyzer.analysis.tables.gap_rows import GapHistogramRow, gap_histogra
 from traceanalyzer.analysis.tables.host import HostStats, host_stats
 from traceanalyzer.analysis.tables.kernels import ClassStats, KernelStats, class_stats, kernel_stats
 from traceanalyzer.analysis.tables.launches import LaunchStats, measure_launches
+from traceanalyzer.analysis.tables.modules import ModuleStats, module_stats
 from traceanalyzer.analysis.tables.op_memory import OpMemory, op_memory
 from traceanalyzer.analysis.tables.ops import OpStats, op_stats
 from traceanalyzer.analysis.tables.path_rows import PathRow, PathTime, path_rows, path_time
 from traceanalyzer.analysis.tables.phases import PhaseStats, phase_stats
+from traceanalyzer.analysis.tables.profiled import Profiled, profiled
 from traceanalyzer.analysis.tables.range_rows import RangeRow, range_rows
 from traceanalyzer.analysis.tables.roofline_step import RooflineStep, roofline_step
 from traceanalyzer.analysis.tables.shape_rows import ShapeRow, shape_rows
@@ -49,6 +53,7 @@ from traceanalyzer.analysis.tables.step_metrics import (
 )
 from traceanalyzer.analysis.tables.step_parts import StepPart, step_parts
 from traceanalyzer.analysis.tables.syncs import SyncRow, sync_rows
+from traceanalyzer.analysis.tables.throughput import Throughput, Utilisation, throughput, utilisation
 from traceanalyzer.analysis.tables.timing import (
     StepKinds,
     TimingStats,
@@ -137,7 +142,7 @@ class Measurements(Rated):
     @cached_property
     def communication(self) -> CommunicationTime | None:
         """Communication of a step on the device with the most work."""
-        return None if self.device is None else communication_time(self, self.device)
+        return None if self.device is None else communication_time(self, self.device, self.phases)
 
     @cached_property
     def launches(self) -> LaunchStats | None:
@@ -227,7 +232,7 @@ class Measurements(Rated):
     @cached_property
     def syncs(self) -> list[SyncRow]:
         """Places that wait for the device."""
-        return sync_rows(self, self.gaps)
+        return sync_rows(self, self.gaps, self.phases)
 
     @cached_property
     def class_rows(self) -> list[ClassStats]:
@@ -333,9 +338,44 @@ class Measurements(Rated):
         return roofline_step(self)
 
     @cached_property
-    def phases(self) -> list[PhaseStats]:
-        """Annotated phases."""
-        return phase_stats(self)
+    def profiled(self) -> Profiled | None:
+        """The sums of a profiler's printed table; None where the recording is something else."""
+        return profiled(self.trace.profiler_rows, self.classes)
+
+    @cached_property
+    def throughput(self) -> Throughput | None:
+        """Work per second; None without steps."""
+        return throughput(self, self.step, self.roofline_step, self.program, self.timing)
+
+    @cached_property
+    def utilisation(self) -> Utilisation | None:
+        """How much of the hardware a step uses; None without steps or device work."""
+        return utilisation(self, self.step, self.roofline_step, self.mean_step_ms)
+
+    @cached_property
+    def phases(self) -> Phases:
+        """What each operator and device op is for."""
+        return find_phases(self)
+
+    @cached_property
+    def modules(self) -> list[ModuleStats]:
+        """The step by module of the model; empty where no calls of modules were recorded."""
+        return module_stats(self)
+
+    @cached_property
+    def phase_rows(self) -> list[PhaseStats]:
+        """Phases by name."""
+        return phase_stats(self, self.phases)
+
+    @cached_property
+    def phase_times(self) -> PhaseTimes | None:
+        """The step by what its work is for; None where nothing tells."""
+        return phase_times(self, self.phases)
+
+    @cached_property
+    def program(self) -> ProgramStats | None:
+        """What the program does in a step; None where nothing tells."""
+        return program_stats(self, self.phases)
 
 
 def unprofiled_step(m: Measurements) -> Unprofiled | None:

@@ -17,7 +17,9 @@ import click
 from traceanalyzer import __version__
 from traceanalyzer.errors import TraceAnalyzerError
 
-TABLE_COMMANDS = ("path", "gaps", "ops", "kernels", "steps", "syncs", "copies", "shapes", "counters", "comm")
+TABLE_COMMANDS = (
+    "path", "phases", "modules", "gaps", "ops", "kernels", "steps", "syncs", "copies", "shapes", "counters", "comm",
+)  # fmt: skip
 """The tables that have a command; `table.py` has their help."""
 
 COMMANDS = (

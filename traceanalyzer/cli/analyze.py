@@ -11,6 +11,7 @@ import click
 from traceanalyzer.cli.options import (
     PICTURED,
     REPORT_FORMATS,
+    amount_options,
     is_quiet,
     max_chars_option,
     output_options,
@@ -42,6 +43,7 @@ PAGE_ROWS = 300
 @click.command(short_help="Say where the time went, why, and what to change.")
 @recordings
 @selection_options
+@amount_options
 @top_option
 @output_options((*REPORT_FORMATS, "svg"))
 @click.option(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from traceanalyzer.cli.options import limit_option, output_options, reading_options, selection_options
+from traceanalyzer.cli.options import amount_options, limit_option, output_options, reading_options, selection_options
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,6 +24,7 @@ BREACHED = 3
 @click.command(short_help="Hold a run against limits, for CI.")
 @click.argument("report", metavar="REPORT|PATH")
 @selection_options
+@amount_options
 @click.option("--baseline", metavar="X", help="What limits such as +3% are against: anything that REPORT can be.")
 @click.option(
     "--max", "most", multiple=True, metavar="NAME=LIMIT",

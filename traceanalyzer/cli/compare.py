@@ -9,6 +9,7 @@ import click
 from traceanalyzer.cli.options import (
     PICTURED,
     TABLE_FORMATS,
+    Pair,
     limit_option,
     output_options,
     reading_options,
@@ -32,11 +33,17 @@ if TYPE_CHECKING:
 @selection_options
 @redact_options()
 @output_options((*TABLE_FORMATS, *PICTURED))
+@click.option(
+    "--samples", type=Pair(), metavar="N[,N]", help="Samples of a step of one process, of A and of B where they differ."
+)
+@click.option("--tokens", type=Pair(), metavar="N[,N]", help="Tokens of a step likewise.")
 @limit_option
 @reading_options
 def compare(
     a: str,
     b: str,
+    samples: tuple[float, float] | None,
+    tokens: tuple[float, float] | None,
     selection: Selection,
     knowledge: Knowledge,
     redact: bool,
@@ -55,21 +62,27 @@ def compare(
       traceanalyzer compare base.json.gz fix.json.gz
       traceanalyzer compare main.json trace.json.gz --format markdown -o change.md
       traceanalyzer compare base.json.gz fix.json.gz -o change.html
+      traceanalyzer compare small.json.gz large.json.gz --samples 2,64
 
     The difference of the mean steps is taken apart by what the time was spent on: operators and kernels (matched by
     operator, shapes and position in the step), exposed communication and copies, idle time by cause. The parts sum
     to the whole difference. Each has a 95 % interval over the steps (Welch); differences within it, or under 2 %,
     are called noise. Other GPUs, shapes, numbers of ranks and recorder options are named first. A page (.html) and a
-    picture (.svg) show the parts as a waterfall from A to B, and the page a step of both on one time axis.
+    picture (.svg) show the parts as a waterfall from A to B, and the page a step of both on one time axis. Where the
+    samples (or tokens) of a step are known of both and differ, the answer is the time for each.
     """
     from traceanalyzer.cli.output import checked, emit
     from traceanalyzer.cli.reports import named
+    from traceanalyzer.comparison.amounts import with_amounts
     from traceanalyzer.comparison.compare import compare_reports
     from traceanalyzer.comparison.render import ComparisonPage
 
     output = checked(format_, file, (*TABLE_FORMATS, *PICTURED), (a, b))
     before, steps_before = _side(named(a, selection, knowledge), output.format)
     after, steps_after = _side(named(b, selection, knowledge), output.format)
+    before, after = (
+        with_amounts(side, samples and samples[i], tokens and tokens[i]) for i, side in enumerate((before, after))
+    )
     names, steps = (a, b), [steps_before, steps_after]
     if redact or hidden_names:
         from traceanalyzer.report.privacy.redact import redact_with

@@ -57,6 +57,21 @@ class Number(click.FloatRange):
         return number
 
 
+class Pair(click.ParamType):  # type: ignore[type-arg]  # generic in click 8.3 alone
+    """One number above zero for both sides, or two: `64`, `2,64`."""
+
+    name = "numbers"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, float]:
+        """The numbers. Raises BadParameter."""
+        if isinstance(value, tuple):
+            return value
+        numbers = [Number(min=0, min_open=True).convert(text, param, ctx) for text in str(value).split(",")]
+        if len(numbers) > 2:
+            self.fail(f"{value} is more than a number for A and one for B", param, ctx)
+        return numbers[0], numbers[-1]
+
+
 def recordings(command: Function) -> Function:
     """The recordings to read: `paths`; `--limit`, `--jobs` and `--no-cache`."""
     decorated = limit_option(reading_options(command))
@@ -264,6 +279,37 @@ def selection_options(command: Function) -> Function:
     ):
         narrowed = option(narrowed)
     return cast("Function", narrowed)
+
+
+def amount_options(command: Function) -> Function:
+    """`--samples`, `--tokens`, `--flops` and `--peak`, as part of `knowledge`: apply inside `selection_options`."""
+
+    @wraps(command)
+    def informed(
+        *args: Any, knowledge: Any, samples: float | None, tokens: float | None, flops: float | None,
+        peak: float | None, **options: Any
+    ) -> Any:  # fmt: skip
+        from dataclasses import replace
+
+        from traceanalyzer.trace import StepAmounts
+
+        known = replace(
+            knowledge,
+            amounts=StepAmounts(samples=samples, tokens=tokens, flops=flops),
+            peak_flops_per_s=None if peak is None else peak * 1e12,
+        )
+        return command(*args, knowledge=known, **options)
+
+    for name, help_ in (
+        ("peak", "What MFU is a share of, TFLOP/s (default: the datasheet's dense peak)."),
+        ("flops", "Operations that the model needs for a step of one process, e.g. 4.2e15; gives TFLOP/s and MFU."),
+        ("tokens", "Tokens of a step of one process, without padding; gives tokens/s."),
+        ("samples", "Samples of a step of one process, all micro-batches together; gives samples/s and ms a sample."),
+    ):
+        informed = click.option(f"--{name}", type=Number(min=0, min_open=True, max=1e24), metavar="N", help=help_)(
+            informed
+        )
+    return cast("Function", informed)
 
 
 def top_option(command: Function) -> Function:

@@ -57,6 +57,35 @@ HELP = {
         listed is hidden behind the path.
         """,
     ),
+    "phases": Help(
+        "Split the step into forward, backward, optimizer, data.",
+        """List the phases of the step: forward, backward, optimizer, data loading, logging, checkpoints.
+
+        \b
+        Examples:
+          traceanalyzer phases trace.json.gz
+          traceanalyzer phases trace.json.gz --columns name,device_ms,waits
+
+        A row is a range that the program or a library annotated (record_function, NVTX, Optimizer.step); where nothing
+        is annotated, autograd tells forward, backward and optimizer. Device time is that of the work launched in it,
+        whenever it ran; GPU idle is how long the GPU had nothing to do while the CPU was in it. `comm` has collectives,
+        `metrics.communication` the tail behind the backward pass.
+        """,
+    ),
+    "modules": Help(
+        "List the model's modules with their GPU time.",
+        """List the modules of the model: GPU time forward and backward, traffic, FLOPs, what bounds them.
+
+        \b
+        Examples:
+          traceanalyzer modules trace.json.gz
+          traceanalyzer modules trace.json.gz --sort self_ms --top 10
+
+        A row is a class of modules at one place of the model (all twelve layers of a stack are one row), with the
+        modules inside it. The backward pass counts for the module whose forward pass made it. Needs a recording with
+        stacks (collect torch --stacks), or ranges around the modules. `kernels` and `ops` name the module, too.
+        """,
+    ),
     "gaps": Help(
         "List the GPU's idle gaps, each with its cause.",
         """List the stretches in which a GPU had no work, each with its cause.

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import time
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -55,7 +55,6 @@ class StepTimer:
         self._steps = 0
         self._data_ns = 0
         self._laps: list[Lap] = []
-        self._amounts: list[Amounts] = []
 
     def batches(self, source: Iterable[T]) -> Iterator[T]:
         """The same batches; the wait for each is its step's data time."""
@@ -78,9 +77,7 @@ class StepTimer:
         """A step has ended that worked through these amounts."""
         self._steps += 1
         if self._steps >= self._warmup:
-            if self._steps > self._warmup:
-                self._amounts.append(Amounts(samples, tokens, padded_tokens, flops))
-            self._series.end_step(self._data_ns)
+            self._series.end_step(self._data_ns, Amounts(samples, tokens, padded_tokens, flops))
             self._laps += self._series.finished_laps()
         self._data_ns = 0
 
@@ -88,7 +85,7 @@ class StepTimer:
         """Every timed step; waits for the last one. Writes them to `path`, a JSON line each, if one was given."""
         self._laps += self._series.finished_laps(at_end=True)
         if self._path is not None:
-            self._path.write_text("".join(json.dumps(asdict(lap)) + "\n" for lap in self._laps))
+            self._path.write_text("".join(json.dumps(lap.line()) + "\n" for lap in self._laps))
         return list(self._laps)
 
     def summary(self) -> TimerSummary:
@@ -101,5 +98,5 @@ class StepTimer:
             iter_ms=summarize([lap.iter_ms for lap in laps]),
             data_ms=summarize([lap.data_ms for lap in laps]),
             data_share=sum(lap.data_ms for lap in laps) / elapsed,
-            rates=rates(elapsed, len(laps), sum(self._amounts[: len(laps)], Amounts()), self._peak),
+            rates=rates(elapsed, len(laps), sum((lap.amounts for lap in laps), Amounts()), self._peak),
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from traceanalyzer.analysis.tables.step_parts import BUDGET
+from traceanalyzer.comparison.amounts import per_unit
 from traceanalyzer.comparison.changes import SAME_CALLS, changes_between
 from traceanalyzer.comparison.conditions import RANK, conditions_between
 from traceanalyzer.comparison.metrics import figures_by_path, metrics_between
@@ -48,10 +49,12 @@ def compare_reports(a: Report, b: Report, names: tuple[str, str] = ("A", "B")) -
     step = Difference(**figures(*steps, whole))
     changes = changes_between(*parts, whole)
     conditions = conditions_between(a, b)
+    each = per_unit(a, b)
+    headline = _headline(*sides, step, changes, conditions)
     return Comparison(
         a=sides[0],
         b=sides[1],
-        headline=" ".join([_headline(*sides, step, changes, conditions), *_doubt(a, b, step, changes)]),
+        headline=" ".join([*([each.sentence] if each else []), headline, *_doubt(a, b, step, changes)]),
         step=step,
         conditions=conditions,
         changes=changes,
@@ -60,6 +63,7 @@ def compare_reports(a: Report, b: Report, names: tuple[str, str] = ("A", "B")) -
         notes=_notes(a, b, step),
         memory=_memory(a.tables.get("memory", []), b.tables.get("memory", [])),
         predicted=predicted_for(a, b, sides, changes),
+        per_unit=each,
     )
 
 

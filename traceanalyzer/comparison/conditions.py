@@ -36,6 +36,7 @@ def conditions_between(a: Report, b: Report) -> list[Condition]:
         _differ("GPU", _gpus(a), _gpus(b), OTHER_GPU, incomparable=True),
         _differ("number of processes", _processes(a), _processes(b), OTHER_WORLD, incomparable=True),
         _differ("steps", _steps(a), _steps(b), NO_STEPS, incomparable=True),
+        _differ("mode (training or inference)", _mode(a), _mode(b), OTHER_WORK, incomparable=True),
         _shapes(a, b),
         _differ("recorder", _kinds(a), _kinds(b), OTHER_TOOL),
         _differ("recorder's options", _options(a), _options(b), OTHER_OPTIONS),
@@ -62,6 +63,11 @@ def _processes(report: Report) -> str:
 
 def _steps(report: Report) -> str:
     return "none" if report.metrics.step_source == "none" else "found"
+
+
+def _mode(report: Report) -> str:
+    program = report.metrics.program
+    return (program.mode if program is not None else None) or ""
 
 
 def _kinds(report: Report) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from traceanalyzer.comparison.noise import RUN_NOISE_SHARE
 from traceanalyzer.figures import metric
 from traceanalyzer.report.memory.model import LineChange  # noqa: TC001  (schemas resolve the annotations)
 
@@ -101,6 +102,27 @@ class Predicted:
 
 
 @dataclass(frozen=True)
+class PerUnit:
+    """Time of the summary's step for each unit of work in it."""
+
+    unit: str = metric("what a step works through: `sample` or `token`")
+    a_units: float = metric("units of a step in A")
+    b_units: float = metric("units of a step in B")
+    a_ms: float = metric("time for each in A", "ms")
+    b_ms: float = metric("time for each in B", "ms")
+
+    @property
+    def sentence(self) -> str:
+        """The answer for a user who changed the batch size."""
+        share = (self.b_ms - self.a_ms) / self.a_ms if self.a_ms else 0.0
+        told = "no significant change" if abs(share) < RUN_NOISE_SHARE else "slower" if share > 0 else "faster"
+        return (
+            f"Per {self.unit} {told}: {self.a_ms:.4g} → {self.b_ms:.4g} ms ({share:+z.1%}), at {self.a_units:,.6g} and "
+            f"{self.b_units:,.6g} a step."
+        )
+
+
+@dataclass(frozen=True)
 class Comparison:
     """What changed from A to B."""
 
@@ -118,3 +140,5 @@ class Comparison:
     """GPU memory at the peak by line of the program, where both have a snapshot: as far as both reports list it."""
     predicted: Predicted | None = None
     """What A's report predicted for this change; None where it cannot be told which of its predictions that is."""
+    per_unit: PerUnit | None = None
+    """Time for each sample or token, where both sides know how many a step has and these differ."""

@@ -19,6 +19,8 @@ EXPLAINED = 3
 """Changes that are shown with what they are made of."""
 SHOWN_DETAILS = 8
 SHOWN_METRICS = (
+    "throughput.samples_per_s",
+    "throughput.tokens_per_s",
     "gpu_busy_share",
     "kernels_per_step",
     "launches_per_step",

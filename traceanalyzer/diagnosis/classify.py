@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from traceanalyzer.analysis.groups.bounds import rated_share
 from traceanalyzer.analysis.groups.host_details import main_detail
 from traceanalyzer.diagnosis.finding import BottleneckClass, Summary
+from traceanalyzer.diagnosis.profiled import profiled_summary
 from traceanalyzer.diagnosis.shares import Shares, missing_kernels, step_shares
 from traceanalyzer.diagnosis.timing import timing_summary
 
@@ -62,6 +63,8 @@ def classify(m: Measurements, best: Iterable[BottleneckClass | None] = ()) -> Su
     """The verdict on a process; `best` are the classes of what there is most to win by, first the surest."""
     if m.trace.only_step_times:
         return timing_summary(m)
+    if m.profiled is not None:
+        return profiled_summary(m.profiled)
     step_ms = m.step.step_ms if m.steps.found else None
     shares = step_shares(m)
     reason = _too_thin(m, shares)

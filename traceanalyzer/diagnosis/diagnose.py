@@ -13,6 +13,7 @@ import numpy as np
 from traceanalyzer.analysis.replay.scenarios import Scenario, less_compute
 from traceanalyzer.analysis.replay.whatif import SCENARIO_SPREAD
 from traceanalyzer.diagnosis.classify import classify, too_few_ops
+from traceanalyzer.diagnosis.culprit import culprit
 from traceanalyzer.diagnosis.finding import Finding, Recommendation, Severity, Summary
 from traceanalyzer.diagnosis.remedies import REMEDIES
 from traceanalyzer.diagnosis.remedies.advice import advise
@@ -66,7 +67,11 @@ def diagnose(m: Measurements, rules: Sequence[Rule] = RULES) -> Diagnosis:
         findings, advice = [_of_recording(f) for f in findings], [_advised_of_recording(a) for a in advice]
     across = [f.title for f in findings if f.id == "straggler"]
     return Diagnosis(
-        replace(summary, headline=" ".join([summary.headline, *(f"{t}." for t in across)])),
+        replace(
+            summary,
+            headline=" ".join([summary.headline, *(f"{t}." for t in across)]),
+            culprit=culprit(m, summary.bottleneck),
+        ),
         findings,
         [] if summary.bottleneck == "inconclusive" else _agreeing(advice, summary.bottleneck),
     )

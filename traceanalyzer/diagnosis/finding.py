@@ -118,3 +118,7 @@ class Summary:
         default="recorded",
     )
     step_ms: float | None = defined("mean time of that step; null where no steps are known", "ms", default=None)
+    culprit: str | None = defined(
+        "who is most to blame, in a sentence: kind of work, module, phase or place; null where nothing stands out",
+        default=None,
+    )

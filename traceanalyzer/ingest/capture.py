@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from traceanalyzer.errors import TraceAnalyzerError
 from traceanalyzer.files import note_read
+from traceanalyzer.ingest.amounts import batch_size, stated_amounts
 from traceanalyzer.ingest.conditions import environment_conditions, measured_ceilings, sampled_conditions
 from traceanalyzer.ingest.loads import loads_of
 from traceanalyzer.ingest.memory.snapshot import read_snapshot
 from traceanalyzer.ingest.side_files import json_lines, json_object
 from traceanalyzer.ingest.unprofiled import contradiction, light_of, stopwatch_of
+from traceanalyzer.trace import StepAmounts
 
 if TYPE_CHECKING:
     from traceanalyzer.snapshot import Snapshot
@@ -36,6 +38,8 @@ class Environment(NamedTuple):
 
     conditions: tuple[Condition, ...] = ()
     ceilings: Ceilings | None = None
+    amounts: StepAmounts = StepAmounts()
+    batch_size: int | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -63,7 +67,7 @@ def _with_neighbours(trace: Trace, environments: dict[Path, Environment]) -> Tra
     folder = path.parent
     if folder not in environments:
         environments[folder] = _environment(folder)
-    conditions, ceilings, notes = environments[folder]
+    conditions, ceilings, amounts, batch_size, notes = environments[folder]
     if not trace.only_step_times:
         trace, more = _with_unprofiled(trace, path)
         notes = (*notes, *more)
@@ -77,6 +81,7 @@ def _with_neighbours(trace: Trace, environments: dict[Path, Environment]) -> Tra
         memory, more = _snapshot(note_read(snapshot))
         trace, notes = replace(trace, memory=memory), (*notes, *more)
     health = replace(trace.health, notes=(*trace.health.notes, *notes))
+    trace = replace(trace, amounts=amounts, batch_size=batch_size)
     return replace(trace, conditions=conditions, ceilings=ceilings, health=health)
 
 
@@ -97,7 +102,8 @@ def _environment(folder: Path) -> Environment:
     values = json_object(path)
     if values is None:
         return Environment(notes=(f"{ENVIRONMENT} cannot be read: the conditions of the recording are not known.",))
-    return Environment(environment_conditions(values), measured_ceilings(values))
+    ceilings, amounts = measured_ceilings(values), stated_amounts(values)
+    return Environment(environment_conditions(values), ceilings, amounts, batch_size(values))
 
 
 def _with_unprofiled(trace: Trace, path: Path) -> tuple[Trace, tuple[str, ...]]:

@@ -26,8 +26,10 @@ class Format(Protocol):
         """A trace for each process recorded; `progress` is called with the share done, 0 to 1."""
 
 
-FORMATS = ("kineto", "nsys", "timing")
-"""Packages of this one. One is imported when the ones before it did not recognise a file, and not sooner."""
+FORMATS = ("kineto", "nsys", "timing", "key_averages")
+"""Packages and modules of this one, each imported when those before it did not recognise a file, and not sooner."""
+NAMED_ALONE = "key_averages"
+"""Read where the file itself is named: in a folder it lies beside the recording that it was printed from."""
 
 
 def formats(pattern: str | None = None) -> Iterator[Format]:
@@ -55,12 +57,12 @@ def detect(path: Path, pattern: str | None = None) -> Format:
 
 
 def is_recording(path: Path, pattern: str | None = None) -> bool:
-    """Whether the file is of a format that can be read."""
+    """Whether the file is of a format that is looked for in folders."""
     try:
-        detect(path, pattern)
+        found = detect(path, pattern)
     except UnreadableInputError:
         return False
-    return True
+    return not getattr(found, "__name__", "").endswith(f".{NAMED_ALONE}")
 
 
 def _first_bytes(path: Path) -> bytes:

@@ -9,6 +9,7 @@ from traceanalyzer.analysis.roofline.kernel_tables import other_version
 from traceanalyzer.analysis.tables.budget import launches_by_step
 from traceanalyzer.diagnosis.diagnose import diagnose
 from traceanalyzer.diagnosis.memory import in_a_report
+from traceanalyzer.diagnosis.profiled import profiled_notes
 from traceanalyzer.diagnosis.rules.conditions import profiler_note
 from traceanalyzer.diagnosis.rules.recording import recording_notes
 from traceanalyzer.diagnosis.shares import missing_kernels
@@ -119,6 +120,10 @@ def _metrics(m: Measurements) -> Metrics:
         regularity=m.regularity,
         latency=m.latency,
         memory=m.memory,
+        throughput=m.throughput,
+        utilisation=m.utilisation,
+        program=m.program,
+        phases=m.phase_times,
     )
 
 
@@ -157,6 +162,8 @@ def _roofline_notes(m: Measurements) -> list[str]:
 def _notes(run: Run, m: Measurements) -> list[str]:
     steps, collected = m.steps, m.trace.collected
     notes = [f"{failure.path} could not be read: {failure.message}" for failure in run.failures]
+    if m.profiled is not None:
+        return [*notes, *profiled_notes(m.profiled)]
     if not steps.found:
         notes.append("No steps were found: every figure is for the time from the first GPU work to the last.")
     notes += recording_notes(m)
@@ -165,6 +172,11 @@ def _notes(run: Run, m: Measurements) -> list[str]:
     if steps.incomplete:
         notes.append(
             f"The recording is cut off: its last {steps.incomplete} step(s) miss device work and are left out."
+        )
+    if m.program is not None and m.program.skipped_optimizer_steps:
+        notes.append(
+            f"{m.program.skipped_optimizer_steps} of {steps.steady_count} steps skipped their optimizer: "
+            "the GradScaler met infinite gradients. Such a step is shorter than one that learns."
         )
     if m.memory_of_devices:
         notes.append(f"Memory: {headline(m.memory_of_devices)} `traceanalyzer memory` has the ledger and the remedies.")

@@ -46,8 +46,17 @@ LABELS = {
     "sampled_dram_share": "sampled memory traffic",
     "short_kernel_share": "short kernels",
     "without_launch": "ops without launch",
+    "samples_per_s": "samples/s",
+    "tokens_per_s": "tokens/s",
+    "steps_per_s": "steps/s",
+    "global_samples_per_s": "samples/s of all replicas",
+    "ms_per_sample": "time per sample",
+    "tflops_per_s": "rate of operations",
+    "bandwidth_share": "bandwidth of peak",
 }
 """Names of figures whose fields' names say too little."""
+PER_SECOND = "1/s"
+"""Of rates; their names say it."""
 ROUNDS_UP = 999.5
 """From here on a figure is shown as 1,000 of its unit."""
 SMALLEST = 0.001
@@ -134,6 +143,8 @@ def label(name: str, unit: str = "") -> str:
 
 def with_unit(text: str, unit: str) -> str:
     """A figure and its unit as they are written."""
+    if unit == PER_SECOND:
+        return text
     return text + unit if unit in ("%", "x") else f"{text} {unit}" if unit else text
 
 

@@ -33,9 +33,21 @@ IDENTIFIERS = ("rank", "device", "step", "id")
 """Fields that hold an integer which is not a figure."""
 FOR_PROGRAMS = ("full_name", "end_ns")
 """Fields that people get in a shorter form beside them: the name, start and duration."""
-MAIN = ("total_ms", "device_total_ms", "gpu_idle_ms", "duration_ns", "duration_ms", "step_ms")
+MAIN = ("total_ms", "device_total_ms", "gpu_idle_ms", "duration_ns", "duration_ms", "step_ms", "device_ms")
 """Fields by which rows are in order, or that a row is about."""
-DECIDING = ("bound_by", "sol", "headroom_ms", "op", "python", "cause", "detail", "share_of_step", "outcome", "verdict")
+DECIDING = (
+    "bound_by",
+    "sol",
+    "headroom_ms",
+    "op",
+    "module",
+    "python",
+    "cause",
+    "detail",
+    "share_of_step",
+    "outcome",
+    "verdict",
+)
 """Fields that say what to do about a row: shown first where there is not room for all."""
 DISTRIBUTION = ("p50", "p95", "p99", "min", "max", "std")
 """Parts of the names of fields that come last: few people need them."""

@@ -13,6 +13,8 @@ from typing import Any
 
 from traceanalyzer.analysis.groups.step_times import Latency
 from traceanalyzer.analysis.memory.stats import MemoryStats
+from traceanalyzer.analysis.phases.roles import PhaseTimes
+from traceanalyzer.analysis.phases.training import ProgramStats
 from traceanalyzer.analysis.tables.collectives import CommunicationTime
 from traceanalyzer.analysis.tables.counter_rows import GpuCounters
 from traceanalyzer.analysis.tables.devices import DeviceTotals
@@ -22,6 +24,7 @@ from traceanalyzer.analysis.tables.path_rows import PathTime
 from traceanalyzer.analysis.tables.roofline_step import RooflineStep
 from traceanalyzer.analysis.tables.step_metrics import Budget, Idle, StepTime, Unprofiled
 from traceanalyzer.analysis.tables.step_parts import StepPart
+from traceanalyzer.analysis.tables.throughput import Throughput, Utilisation
 from traceanalyzer.analysis.tables.timing import TimingStats
 from traceanalyzer.analysis.time.coverage import Coverage
 from traceanalyzer.analysis.time.regularity import Regularity
@@ -55,6 +58,8 @@ __all__ = [
     "MemoryStats",
     "Metrics",
     "PathTime",
+    "PhaseTimes",
+    "ProgramStats",
     "Recommendation",
     "Regularity",
     "Repeats",
@@ -64,9 +69,11 @@ __all__ = [
     "StepPart",
     "StepTime",
     "Summary",
+    "Throughput",
     "TimingStats",
     "Tool",
     "Unprofiled",
+    "Utilisation",
 ]
 
 SCHEMA_VERSION = 2
@@ -186,6 +193,20 @@ class Metrics:
         "latency of the requests of an inference by PyTorch; null where the program trains, or marks no requests",
         default=None,
         kw_only=True,
+    )
+    throughput: Throughput | None = metric(
+        "work per second of the summary's step; null without steps", default=None, kw_only=True
+    )
+    utilisation: Utilisation | None = metric(
+        "how much of the hardware the summary's step uses; null without steps or device work",
+        default=None,
+        kw_only=True,
+    )
+    program: ProgramStats | None = metric(
+        "what the program does in a step; null where the recording does not tell", default=None, kw_only=True
+    )
+    phases: PhaseTimes | None = metric(
+        "the step by what its work is for; null where neither annotations nor autograd tell", default=None, kw_only=True
     )
     memory: MemoryStats | None = metric(
         "GPU memory; null where neither a snapshot nor allocator events were recorded", default=None, kw_only=True

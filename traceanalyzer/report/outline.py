@@ -23,6 +23,8 @@ LONGEST_NAME = 40
 CLEAR, LIKELY = 0.75, 0.5
 """From here on a verdict is clear, likely; below it is a close call."""
 STEP_GROUPS = {
+    "throughput": "Throughput",
+    "utilisation": "Utilisation",
     "critical_path": "Critical path",
     "unprofiled_critical_path": "Critical path without the profiler",
     "communication": "Communication",
@@ -36,12 +38,16 @@ STEP_GROUPS = {
     "regularity": "Regularity of the steps",
     "latency": "Latency of requests",
     "memory": "Memory",
+    "program": "The program",
+    "phases": "Phases of the step",
 }
 OF_SOME_INPUTS = (
-    "coverage", "repeats", "critical_path", "unprofiled_critical_path", "roofline", "timing", "memory",
-    "counters", "regularity", "latency",
+    "coverage", "repeats", "critical_path", "unprofiled_critical_path", "roofline", "timing", "memory", "program",
+    "phases", "throughput", "utilisation", "counters", "regularity", "latency",
 )  # fmt: skip
 """Groups that only some kinds of input have; a report of others need not say that they are missing."""
+ONLY_KNOWN = ("throughput", "utilisation", "program")
+"""Groups most of whose figures need to be asked for; the key figures say what for."""
 EXPLAINED = "traceanalyzer explain {} says what it means and how it was decided."
 GLOSSARY = (
     ("steady state", "the recorded steps without warm-up; figures of a step are means over it, of the critical rank"),
@@ -270,10 +276,22 @@ def step_groups(report: Report) -> list[tuple[str, list[Fact]]]:
 def _group(f: dataclasses.Field[Any], value: Any) -> list[Fact]:
     if value is None:
         return [_fact(f, None)]
+    if f.name == "phases":
+        return [_phase(g, getattr(value, g.name)) for g in dataclasses.fields(value) if getattr(value, g.name)]
+    if f.name in ONLY_KNOWN:
+        return [fact for fact in facts_of(value) if not fact.value.startswith(NOT_AVAILABLE)]
     figures = [getattr(value, g.name) for g in dataclasses.fields(value)]
     if not any(measured(number) and number for number in figures):
         return [Fact(label(f.name), "none in the measured steps")]
     return facts_of(value)
+
+
+def _phase(f: dataclasses.Field[Any], time: Any) -> Fact:
+    """A phase in a line."""
+    waits = f", {figure(time.waits)} waits" if time.waits else ""
+    return Fact(
+        f.name, f"{figure(time.device_ms, 'ms')} GPU, {figure(time.host_ms, 'ms')} CPU{waits}", f.metadata["definition"]
+    )
 
 
 def facts_of(measurement: Any) -> list[Fact]:

@@ -17,7 +17,7 @@ from traceanalyzer.tables import TABLES
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 REFERENCE = "#/$defs/{name}"
 VALUES = {
-    ("Input", "kind"): ("kineto", "nsys", "timing_log"),
+    ("Input", "kind"): ("kineto", "nsys", "timing_log", "key_averages"),
     ("Metrics", "step_source"): ("profiler_step", "nvtx", "annotation", "periodicity", "timing_log", "none"),
     ("GapRow", "cause"): tuple(cause.label for cause in IdleCause),
 }

@@ -129,7 +129,7 @@ def test_exposed_time_is_shared_and_hidden_time_is_not_exposed():
     assert small.exposed_ms == pytest.approx((20 + 15) / 1e3)
     assert large.exposed_ms == pytest.approx((15 + 50) / 1e3)
     assert small.overlap_share == pytest.approx(0.5)
-    total = communication_time(ctx, 0)
+    total = communication_time(ctx, 0, ctx.phases)
     assert total.total_ms == pytest.approx(0.150)
     assert total.exposed_ms == pytest.approx(small.exposed_ms + large.exposed_ms)
 
@@ -143,7 +143,7 @@ def test_the_compute_stream_is_named():
 def test_no_collectives_no_rows():
     ctx = Measurements(Ranked().launched(GEMM, 0, 100, 0).trace())
     assert collective_stats(ctx) == []
-    assert communication_time(ctx, 0).overlap_share is None
+    assert communication_time(ctx, 0, ctx.phases).overlap_share is None
 
 
 @pytest.mark.parametrize("path", TWO_RANKS, ids=label)

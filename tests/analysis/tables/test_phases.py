@@ -9,13 +9,12 @@ import pytest
 from tests.analysis.collectives import GEMM, Ranked
 from tests.recorded import recording
 from traceanalyzer.analysis.measure import Measurements
-from traceanalyzer.analysis.tables.phases import phase_stats
-from traceanalyzer.analysis.time.host_timeline import INPUT_NAMES
+from traceanalyzer.analysis.names.phase_names import INPUT_NAMES
 from traceanalyzer.trace import RangeKind
 
 
 def phases(builder: Ranked):
-    return {row.name: row for row in phase_stats(Measurements(builder.trace()))}
+    return {row.name: row for row in Measurements(builder.trace()).phase_rows}
 
 
 def recorded(path: Path) -> Measurements:
@@ -35,7 +34,7 @@ def stepped() -> Ranked:
 
 
 def test_a_phase_has_what_was_launched_inside_it():
-    (row,) = phase_stats(Measurements(stepped().trace()))
+    (row,) = Measurements(stepped().trace()).phase_rows
     assert (row.name, row.depth, row.calls, row.derived) == ("forward", 0, 1, False)
     assert row.host_ms == pytest.approx(0.3)
     assert row.device_ms == pytest.approx(0.1)
@@ -57,7 +56,7 @@ def test_phases_inside_phases_follow_them():
     for step in range(3):
         builder.annotation("attention", 1000 * step + 150, 1000 * step + 250)
     builder.annotation("loss", 410, 420)
-    rows = phase_stats(Measurements(builder.trace()))
+    rows = Measurements(builder.trace()).phase_rows
     assert [(row.name, row.depth, row.within) for row in rows] == [
         ("forward", 0, None),
         ("attention", 1, "forward"),
@@ -118,7 +117,7 @@ def test_a_thread_in_a_phase_of_its_own_works_for_that_one():
 
 def test_input_loading_is_told_by_its_name():
     builder = stepped().annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 10, 90)
-    assert [row.is_input for row in phase_stats(Measurements(builder.trace()))] == [True, False]
+    assert [row.is_input for row in Measurements(builder.trace()).phase_rows] == [True, False]
 
 
 @pytest.mark.parametrize(
@@ -156,12 +155,12 @@ def test_autograd_tells_the_phases_where_nobody_annotated():
 
 
 def test_nothing_is_derived_where_the_program_annotates():
-    assert [row.derived for row in phase_stats(Measurements(autograd(annotated=True).trace()))] == [False]
+    assert [row.derived for row in Measurements(autograd(annotated=True).trace()).phase_rows] == [False]
 
 
 def test_an_annotated_optimizer_is_not_derived_as_well():
     builder = autograd().annotation("Optimizer.step#AdamW.step", 69, 80)
-    assert [row.name for row in phase_stats(Measurements(builder.trace()))] == [
+    assert [row.name for row in Measurements(builder.trace()).phase_rows] == [
         "Optimizer.step#AdamW.step",
         "forward",
         "backward",
@@ -174,8 +173,8 @@ def test_derived_phases_agree_with_annotated_ones(name):
     ranges = ctx.trace.host_ranges
     marks = [i for i, s in enumerate(ctx.trace.strings) if s in ("forward", "backward", "optimizer")]
     without = replace(ctx.trace, host_ranges=ranges.take(~np.isin(ranges.name, marks)))
-    annotated = {row.name: row for row in phase_stats(ctx)}
-    derived = {row.name: row for row in phase_stats(Measurements(without)) if row.derived}
+    annotated = {row.name: row for row in ctx.phase_rows}
+    derived = {row.name: row for row in Measurements(without).phase_rows if row.derived}
     assert set(derived) == {"forward", "backward"}
     for phase, row in derived.items():
         assert row.device_ms == pytest.approx(annotated[phase].device_ms, rel=0.001)
@@ -185,7 +184,7 @@ def test_phases_against_a_search_through_every_range():
     ctx = recorded(recording("ranks2/ddp_accum_sync.base.rank0"))
     trace, steps = ctx.trace, ctx.steps
     ranges, calls, ops = trace.host_ranges, trace.api_calls, trace.device_ops
-    rows = {row.name: row for row in phase_stats(ctx)}
+    rows = {row.name: row for row in ctx.phase_rows}
     for name in ("forward", "DistributedDataParallel.forward", "optimizer", "backward"):
         marks = [
             i for i in range(len(ranges))
@@ -211,7 +210,7 @@ def test_phases_against_a_search_through_every_range():
 
 
 def test_the_device_time_of_a_training_step_is_in_its_phases():
-    rows = {row.name: row for row in phase_stats(recorded(recording("kineto/gpt_large_batch.base"))) if row.depth == 0}
+    rows = {row.name: row for row in recorded(recording("kineto/gpt_large_batch.base")).phase_rows if row.depth == 0}
     assert [rows[n].device_ms for n in ("forward", "backward", "optimizer")] == pytest.approx(
         [31.289, 69.105, 3.618], abs=1e-3
     )

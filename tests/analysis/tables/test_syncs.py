@@ -12,7 +12,7 @@ from traceanalyzer.analysis.tables.syncs import SyncRow, sync_rows
 
 def rows_of(program: Program) -> list[SyncRow]:
     m = Measurements(program.build())
-    return sync_rows(m, find_gaps(m))
+    return sync_rows(m, find_gaps(m), m.phases)
 
 
 def stepped(pauses: list[float]) -> Program:

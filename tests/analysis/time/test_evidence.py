@@ -163,7 +163,7 @@ def test_old_recordings_have_annotations_among_the_operators(category: str, tmp_
     path.write_text(json.dumps({"traceEvents": trace.rows}))
     m = Measurements(load([path]).traces[0])
     assert (m.steps.source, len(m.steps)) == ("profiler_step", 4)
-    assert any(phase.is_input for phase in m.phases)
+    assert any(phase.is_input for phase in m.phase_rows)
 
 
 def test_coverage_says_what_lies_outside() -> None:

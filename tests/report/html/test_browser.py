@@ -63,7 +63,7 @@ def test_the_first_screen_has_the_answer(page):
         "No single cause: the GPU is idle",
         "1.39 ms",
         "36.8%",
-        "What to change",
+        "Recommendations",
         "Before you trust it",
     ):
         element = f"[...document.querySelectorAll('#answer *')].find(e => e.textContent.startsWith('{words}'))"
@@ -398,7 +398,7 @@ def test_every_control_has_a_name_for_a_screen_reader(page):
 
 def test_the_first_stop_of_the_keyboard_skips_to_the_answer(page):
     page.evaluate("document.activeElement.blur(), document.querySelector('.skip').focus()")
-    assert page.evaluate("document.activeElement.textContent") == "Skip to the answer"
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the summary"
     assert page.evaluate(f"{SEEN}(document.activeElement)")
     page.press("Enter")
     page.wait("document.activeElement.id == 'answer'")

@@ -91,8 +91,8 @@ def test_hostile_names_are_readable_as_they_are(text):
 
 def test_the_answer_comes_first():
     text = Reader(render_html(full())).text
-    order = ["sync-bound", "clear", "15.9 ms", "What to change", "Stop reading GPU values", "1.69x", "Findings"]
-    place = text.index("Skip to the answer")
+    order = ["sync-bound", "clear", "15.9 ms", "Recommendations", "Stop reading GPU values", "1.69x", "Findings"]
+    place = text.index("Skip to the summary")
     for words in order:
         place = text.index(words, place)
 

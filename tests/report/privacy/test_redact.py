@@ -27,7 +27,7 @@ SECRETS = (
     "bob",
     "10.1.2.3",
     "secretmodel",
-    "token",
+    "?token",
 )
 PATTERNS = [re.compile("acme"), re.compile("(?i)SecretModel")]
 OWN_KERNEL = "void acme::attention_fwd<128, Params<float>>"

@@ -75,6 +75,16 @@ class Groups:
         return result
 
 
+def mostly(groups: Groups, values: I32 | I64, weights: I64) -> I64:
+    """The value that holds most of each group's weight; -1 (a value like others here) where that is most."""
+    pairs = Groups.of(groups.index, values)
+    group, weight = groups.index[pairs.first], pairs.sum(weights)
+    order = np.lexsort((weight, group))
+    result = np.full(len(groups), -1, np.int64)
+    result[group[order]] = values[pairs.first][order]
+    return result
+
+
 def _ranked(key: I32 | I64 | U8 | Bool) -> I64:
     """Each value's place among the distinct ones: the same groups in the same order, by small numbers."""
     result: I64 = np.unique(key, return_inverse=True)[1].reshape(-1).astype(np.int64)

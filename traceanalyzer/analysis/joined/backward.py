@@ -60,6 +60,16 @@ def made_by(linked: Linked, nodes: Bool) -> Bool:
     return result
 
 
+def forward_makers(linked: Linked) -> I64:
+    """For each node of the host tree the forward operator that made the autograd node it lies in, -1 without."""
+    forward, made = _numbered(linked, in_backward(linked))
+    maker = np.full(len(linked.tree.start), -1, np.int64)
+    maker[made] = _pair(linked, forward, made)
+    within = linked.tree.innermost(maker >= 0)
+    result: I64 = np.append(maker, -1)[within]
+    return result
+
+
 def _numbered(linked: Linked, backward: Bool) -> tuple[I64, I64]:
     """Operators of the forward pass that carry a number, and the outermost autograd nodes that do."""
     tree, ranges = linked.tree, linked.trace.host_ranges

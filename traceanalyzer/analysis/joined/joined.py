@@ -13,6 +13,7 @@ from traceanalyzer.analysis.joined.backward import in_backward
 from traceanalyzer.analysis.joined.blocking import blocking_calls
 from traceanalyzer.analysis.joined.framework import Framework, framework
 from traceanalyzer.analysis.joined.linked import Linked
+from traceanalyzer.analysis.joined.origins import Origins
 from traceanalyzer.analysis.joined.python_stacks import PythonStacks
 from traceanalyzer.analysis.names.pytorch import COPYING
 from traceanalyzer.trace import CopyKind, RangeKind
@@ -74,3 +75,8 @@ class Joined(Linked):
     def python(self) -> PythonStacks:
         """Python frames, where stacks were recorded."""
         return PythonStacks.build(self.trace)
+
+    @cached_property
+    def origins(self) -> Origins:
+        """The calls of modules and the lines of Python that device work comes from."""
+        return Origins(self, self.launch_node, self.in_backward, self.python)

@@ -1,4 +1,4 @@
-"""What is known beside the recording: kernel classes, GPUs' limits, measured kernels."""
+"""What is known beside the recording: kernel classes, GPUs' limits, measured kernels, what a step works through."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from traceanalyzer.analysis.names.kernel_classes import KernelClasses
 from traceanalyzer.hardware import HardwareTable
+from traceanalyzer.trace import StepAmounts
 
 if TYPE_CHECKING:
     from traceanalyzer.kernel_counters import KernelCounters
@@ -20,3 +21,7 @@ class Knowledge:
     hardware: HardwareTable = field(default_factory=HardwareTable.load)
     counters: tuple[KernelCounters, ...] = ()
     """Kernels of the same program as a kernel profiler measured them."""
+    amounts: StepAmounts = StepAmounts()
+    """What a step of one process works through, as the user says."""
+    peak_flops_per_s: float | None = None
+    """What MFU is a share of, as the user says; None: the datasheet's."""

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.nesting import nest, still_open
+from traceanalyzer.analysis.algebra.nesting import Nesting, levels, nest, still_open
+from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
-    from traceanalyzer.trace import I32, I64, Trace
+    from traceanalyzer.trace import I32, I64, Bool, Trace
 
 MOST_FRAMES = 1024
 """Of a stack the innermost; Python's own limit is 1000."""
@@ -47,7 +48,7 @@ class PythonStacks:
     @cached_property
     def parent(self) -> I64:
         """For each frame the frame that called it, -1 for the outermost."""
-        return nest(self.thread, self.start, self.end).parent
+        return self._nesting.parent
 
     def frames_at(self, thread: I32 | I64, time: I64) -> I64:
         """The innermost frame that each of these threads was in at each of these times, -1 where none was."""
@@ -58,6 +59,28 @@ class PythonStacks:
             frame = np.searchsorted(self.start[first:stop], time[here], side="right") - 1
             result[here] = np.where(frame >= 0, frame + first, -1)
         return still_open(self.parent, self.end, result, np.asarray(time))
+
+    @cached_property
+    def line(self) -> I64:
+        """For each frame the one whose line is shown for it: of itself and its callers the innermost with a source line
+        outside installed libraries, else with any, else itself."""
+        with_line = texts_where(self.strings, _SOURCE_LINE.search)
+        own = with_line & ~texts_where(self.strings, _LIBRARY.search)
+        nearest = self._nearest(own[self.name])
+        nearest = np.where(nearest >= 0, nearest, self._nearest(with_line[self.name]))
+        result: I64 = np.where(nearest >= 0, nearest, np.arange(len(self.name)))
+        return result
+
+    def _nearest(self, wanted: Bool) -> I64:
+        """For each frame the innermost wanted one among itself and its callers, -1 without."""
+        result = np.where(wanted, np.arange(len(wanted)), -1)
+        for here in levels(self._nesting.depth)[1:]:
+            result[here] = np.where(wanted[here], here, result[self._nesting.parent[here]])
+        return result
+
+    @cached_property
+    def _nesting(self) -> Nesting:
+        return nest(self.thread, self.start, self.end)
 
     def stack(self, frame: int) -> tuple[str, ...]:
         """Names of a frame and its callers, outermost first; empty for -1."""

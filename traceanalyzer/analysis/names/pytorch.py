@@ -16,10 +16,15 @@ MODULE_PREFIX = "nn.Module: "
 """Python frames that are calls of a module, where modules were recorded: `nn.Module: Linear_3`."""
 AUTOGRAD_PREFIX = "autograd::engine::evaluate_function:"
 """The engine's range around each node; nodes that accumulate gradients carry no forward thread."""
-LIBRARY_RANGE = re.compile(r"^(Optimizer\.|enumerate\(DataLoader\)|\w+Data(Parallel|_parallel)\.)")
+LIBRARY_RANGE = re.compile(
+    r"^(Optimizer\.|enumerate\(DataLoader\)|\w+Data(Parallel|_parallel)\.|FSDP::|## Call CompiledFxGraph|"
+    r"Torch-Compiled Region|Pregraph bytecode|TorchDynamo Cache Lookup|AOTDispatcher Runtime)"
+)
 """Ranges that are annotated unasked: they do not show that the program marks its phases."""
 ENGINE = re.compile(r"^autograd::engine::")
 MULTI_TENSOR = re.compile(r"^aten::(_fused_|_foreach_|_amp_)")
+UNSCALE = "aten::_amp_foreach_non_finite_check_and_unscale_"
+"""A GradScaler divides the gradients by its scale, and looks for infinities: then it steps, or leaves the step out."""
 STEP_PREFIX = "ProfilerStep#"
 BOOKKEEPING = frozenset(
     {

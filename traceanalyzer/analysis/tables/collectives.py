@@ -12,16 +12,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups
-from traceanalyzer.analysis.algebra.intervals import measure
+from traceanalyzer.analysis.algebra.intervals import measure, union
 from traceanalyzer.analysis.algebra.sharing import shared_time
-from traceanalyzer.analysis.names.collectives import KINDS, bus_factor
+from traceanalyzer.analysis.names.collectives import KINDS, POINT_TO_POINT, bus_factor
+from traceanalyzer.analysis.phases.tail import tail_time
 from traceanalyzer.figures import NS_PER_US, metric, ms
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.joined.linked import Linked
+    from traceanalyzer.analysis.phases.roles import Phases
     from traceanalyzer.analysis.time.collective_calls import CollectiveCalls
     from traceanalyzer.analysis.time.timed import Timed
     from traceanalyzer.trace import F64, I32, I64
+
+
+_SENDS = [KINDS.index(kind) for kind in sorted(POINT_TO_POINT)]
 
 
 @dataclass(frozen=True)
@@ -31,6 +36,24 @@ class CommunicationTime:
     total_ms: float = metric("time with at least one collective on the device (union of intervals)", "ms")
     exposed_ms: float = metric("part of it without compute beside it", "ms")
     overlap_share: float | None = metric("share of communication time hidden by compute; null without any", "share")
+    tail_ms: float | None = metric(
+        "part of `exposed_ms` behind the backward pass: after its last kernel, before the optimizer or the next "
+        "forward pass begins; null where no backward pass is known",
+        "ms",
+        default=None,
+    )
+    between_ms: float | None = metric(
+        "the rest of `exposed_ms`: between kernels of the forward and backward pass, and around the optimizer; null "
+        "where no backward pass is known",
+        "ms",
+        default=None,
+    )
+    send_recv_ms: float | None = metric(
+        "part of `exposed_ms` in sends and receives, waiting for the peer included: in pipeline parallelism the "
+        "bubbles; null where none were recorded as such",
+        "ms",
+        default=None,
+    )
 
 
 @dataclass(frozen=True)
@@ -68,17 +91,34 @@ class CollectiveStats:
     on_compute_stream: bool | None = metric("whether one of those streams also runs compute")
 
 
-def communication_time(timed: Timed, device: int) -> CommunicationTime:
+def communication_time(timed: Timed, device: int, phases: Phases) -> CommunicationTime:
     """Communication of a mean steady step on the device (CUDA ordinal)."""
     activity, steps = timed.activity[device], timed.steps
     start, end = steps.start[steps.steady], steps.end[steps.steady]
     total = int(measure(activity.communication, start, end).sum())
     exposed = int(measure(activity.exposed_communication, start, end).sum())
+    tail = tail_time(timed, phases.of_op, device) if total else None
     return CommunicationTime(
         total_ms=ms(total / steps.steady_count),
         exposed_ms=ms(exposed / steps.steady_count),
         overlap_share=1 - exposed / total if total else None,
+        tail_ms=None if tail is None else ms(tail / steps.steady_count),
+        between_ms=None if tail is None else ms((exposed - tail) / steps.steady_count),
+        send_recv_ms=_send_recv_ms(timed, device),
     )
+
+
+def _send_recv_ms(timed: Timed, device: int) -> float | None:
+    """Exposed time a step in kernels that the recording says send or receive, ms. Where it only has the kernel's name,
+    which an all-to-all made of sends has too, nothing is said."""
+    calls, ops, steps = timed.collective_calls, timed.trace.device_ops, timed.steps
+    known = (np.isin(calls.kind, _SENDS) & (calls.metadata >= 0) & (calls.step >= steps.warmup))[calls.of_kernel]
+    rows = calls.kernels[known & (ops.device[calls.kernels] == device)]
+    if not len(rows):
+        return None
+    sending = union(ops.start[rows], ops.end[rows])
+    exposed = measure(timed.activity[device].exposed_communication, sending.start, sending.end)
+    return ms(int(exposed.sum()) / steps.steady_count)
 
 
 def collective_stats(timed: Timed) -> list[CollectiveStats]:

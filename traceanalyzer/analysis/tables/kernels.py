@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.grouping import Groups
+from traceanalyzer.analysis.algebra.grouping import Groups, mostly
 from traceanalyzer.analysis.joined.attribution import owner_nodes
+from traceanalyzer.analysis.joined.places import places_of
 from traceanalyzer.analysis.names.kernel_names import short_name
 from traceanalyzer.analysis.roofline.measured_kernels import KernelMeasures, MeasuredRow
 from traceanalyzer.analysis.roofline.waves import occupancy_of, residence_of
@@ -66,6 +67,18 @@ class KernelStats(MeasuredRow, RatedRow, KernelTimes):
         default=None,
         kw_only=True,
     )
+    module: str | None = metric(
+        "module of the model that most of their time is for, forward or backward, with the one around it; null where "
+        "that is none, or no calls of modules were recorded",
+        default=None,
+        kw_only=True,
+    )
+    python: str | None = metric(
+        "line of the program that most of their time comes from, the backward pass's by its forward operator; null "
+        "where that is none, or stacks were not recorded",
+        default=None,
+        kw_only=True,
+    )
     occupancy_limit: str | None = metric(
         "what keeps more blocks of most of them from an SM: warps (threads), registers, shared memory, blocks or "
         "barriers; null where it is not known",
@@ -114,6 +127,7 @@ def kernel_stats(rated: Rated) -> list[KernelStats]:
     nodes, options = _graph_nodes(rated, rows, groups), groups.most_common(_launch_options(rated, rows))
     tensor = rated.roofline.tensor[rows][groups.first]
     measures = KernelMeasures(rated, groups, rows)
+    module, line = origins_of(rated, groups, rated.launch_node[rows], length)
     return [
         KernelStats(
             rank=rated.trace.rank,
@@ -133,6 +147,8 @@ def kernel_stats(rated: Rated) -> list[KernelStats]:
             tensor_cores=None if tensor[g] < 0 else bool(tensor[g]),
             waves=_known(waves[g]),
             occupancy_share=_known(occupancy[g]),
+            module=module[g],
+            python=line[g],
             occupancy_limit=_limit(int(limits[g])),
             graph_nodes=int(nodes[g]) or None,
             launch_options=rated.trace.text(int(options[g])),
@@ -166,6 +182,16 @@ def class_stats(timed: Timed) -> list[ClassStats]:
         for c in np.argsort(-total, kind="stable")
         if count[c]
     ]
+
+
+def origins_of(joined: Joined, groups: Groups, node: I64, weights: I64) -> tuple[list[str | None], list[str | None]]:
+    """Where most of the weight of each group of nodes of the host tree comes from: the module, and the line of
+    Python."""
+    origins = joined.origins
+    places = places_of(origins.calls)
+    place = mostly(groups, np.append(places.of_call, -1)[origins.call_of(node)], weights)
+    line = mostly(groups, origins.line_of(node), weights)
+    return [places.shown(p) for p in place.tolist()], [joined.trace.text(code) for code in line.tolist()]
 
 
 def _limit(flags: int) -> str | None:

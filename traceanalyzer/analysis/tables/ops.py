@@ -16,7 +16,7 @@ from traceanalyzer.analysis.algebra.grouping import Groups
 from traceanalyzer.analysis.joined.attribution import owner_nodes
 from traceanalyzer.analysis.joined.backward import backward_time
 from traceanalyzer.analysis.names.pytorch import BOOKKEEPING, STEP_PREFIX
-from traceanalyzer.analysis.tables.kernels import share_of_step
+from traceanalyzer.analysis.tables.kernels import origins_of, share_of_step
 from traceanalyzer.analysis.tables.roofline_rows import RatedRow, RooflineSums, by_subtree
 from traceanalyzer.figures import NS_PER_US, metric, ms
 from traceanalyzer.trace import RangeKind
@@ -63,6 +63,19 @@ class OpTimes:
 @dataclass(frozen=True)
 class OpStats(RatedRow, OpTimes):
     """Operators of one name in a mean steady step; what they launched anywhere inside held against the roofline."""
+
+    module: str | None = metric(
+        "module of the model that most of them run for, forward or backward, with the one around it; null where that "
+        "is none, or no calls of modules were recorded",
+        default=None,
+        kw_only=True,
+    )
+    python: str | None = metric(
+        "line of the program that most of them come from, those of the backward pass by their forward operator; null "
+        "where that is none, or stacks were not recorded",
+        default=None,
+        kw_only=True,
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,6 +197,7 @@ def _rows(rated: Rated, calls: _Calls, groups: Groups) -> list[OpStats]:
     last = rated.tree.subtree_end[calls.node]
     launched_at = np.where(rated.steady_ops, rated.launch_node, -1)
     sums = RooflineSums(rated, by_subtree(launched_at, calls.node, last, groups.index, len(groups)))
+    module, line = origins_of(rated, groups, calls.node, np.ones(len(calls.node), np.int64))
     return [
         OpStats(
             rank=trace.rank,
@@ -202,6 +216,8 @@ def _rows(rated: Rated, calls: _Calls, groups: Groups) -> list[OpStats]:
             kernels_per_call=float(kernels[g] / count[g]),
             backward_share=float(backward[g] / count[g]),
             backward_device_ms=ms(backward_device[g]) / steps if joined[g] else None,
+            module=module[g],
+            python=line[g],
             **sums.columns(g),
         )
         for g in range(len(groups))

@@ -2,29 +2,29 @@
 
 Phases are what the program or its libraries annotated inside a step (`record_function`, NVTX, PyTorch's own
 `Optimizer.step#...`); which device ops belong to one is said in `phase_ranges`. In a recording of operators
-whose annotations do not tell forward from backward these are derived from autograd (`derived_phases`).
+whose annotations do not tell forward from backward these are derived from autograd (`derived_phases`). Modules that
+are annotated have a table of their own.
 """
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import union
-from traceanalyzer.analysis.tables.derived_phases import derived_phases, host_time
-from traceanalyzer.analysis.tables.phase_ranges import PhaseRanges, phase_ranges
-from traceanalyzer.analysis.time.host_timeline import INPUT_NAMES
+from traceanalyzer.analysis.algebra.intervals import clip, measure, union
+from traceanalyzer.analysis.names.phase_names import INPUT_NAMES, Role, role_of
+from traceanalyzer.analysis.phases.derived_phases import derived_phases, host_time
+from traceanalyzer.analysis.phases.roles import NUMBER
 from traceanalyzer.figures import metric, ms
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.joined.linked import Linked
+    from traceanalyzer.analysis.phases.phase_ranges import PhaseRanges
+    from traceanalyzer.analysis.phases.roles import Phases
     from traceanalyzer.analysis.time.timed import Timed
     from traceanalyzer.trace import I64
-
-_NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+")
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,20 @@ class PhaseStats:
         "null where the phase was derived",
         "ms",
     )
+    role: str | None = metric(
+        "what it is for: forward, backward, optimizer, data, logging or checkpoint; null where its name does not say",
+        default=None,
+    )
+    gpu_idle_ms: float | None = metric(
+        "idle time of the GPU a step while the host was in it, whatever the cause; null without device work",
+        "ms",
+        default=None,
+    )
+    waits: float | None = metric(
+        "calls a step inside it that block the CPU until the GPU has finished something; null where API calls were not "
+        "recorded",
+        default=None,
+    )
 
 
 class _Phase(NamedTuple):
@@ -61,21 +75,22 @@ class _Phase(NamedTuple):
     path: tuple[str, ...]
     """Names from the outermost phase down."""
     calls: int | None
-    host_ns: int
+    rows: I64
+    """Host ranges: its instances, or of a derived phase its operators."""
     ops: I64
     """Device ops, and ..."""
     instance: I64 | None
     """... the instance that each belongs to; None in a derived phase."""
+    role: Role
 
 
-def phase_stats(timed: Timed) -> list[PhaseStats]:
+def phase_stats(timed: Timed, phases: Phases) -> list[PhaseStats]:
     """A row for each phase, in the order of the program, phases inside others after them."""
-    ranges = phase_ranges(timed)
     step_ns = float(timed.steps.duration[timed.steps.steady].mean())
-    phases = _annotated(timed, ranges)
-    for name, host, ops in derived_phases(timed, ranges):
-        phases.append(_Phase((name,), None, host, ops, None))
-    return [_row(timed, step_ns, phase) for phase in phases]
+    found = _annotated(timed, phases.ranges)
+    for role, rows, ops in derived_phases(timed, phases.ranges, phases.by_autograd):
+        found.append(_Phase((role.label,), None, rows, ops, None, role))
+    return [_row(timed, step_ns, phase) for phase in found]
 
 
 def _annotated(timed: Timed, ranges: PhaseRanges) -> list[_Phase]:
@@ -92,7 +107,8 @@ def _annotated(timed: Timed, ranges: PhaseRanges) -> list[_Phase]:
         chosen = ranges.row[instances[path]]
         if len(chosen):
             mine = members[path]
-            phases.append(_Phase(paths[path], len(chosen), host_time(table, chosen), op[mine], instance[mine]))
+            role = role_of(paths[path][-1])
+            phases.append(_Phase(paths[path], len(chosen), chosen, op[mine], instance[mine], role))
     return phases
 
 
@@ -101,6 +117,7 @@ def _row(timed: Timed, step_ns: float, phase: _Phase) -> PhaseStats:
     start, end = ops.start[phase.ops], ops.end[phase.ops]
     device = None if timed.device is None else union(start, end).total / steps
     span = None if timed.device is None or phase.instance is None else _spans(start, end, phase.instance) / steps
+    host_ns = host_time(timed.trace.host_ranges, phase.rows)
     return PhaseStats(
         rank=timed.trace.rank,
         name=phase.path[-1],
@@ -109,11 +126,37 @@ def _row(timed: Timed, step_ns: float, phase: _Phase) -> PhaseStats:
         derived=phase.instance is None,
         is_input=bool(INPUT_NAMES.search(phase.path[-1])),
         calls=None if phase.calls is None else phase.calls / steps,
-        host_ms=ms(phase.host_ns / steps),
-        host_share=phase.host_ns / steps / step_ns if step_ns else None,
+        host_ms=ms(host_ns / steps),
+        host_share=host_ns / steps / step_ns if step_ns else None,
         device_ms=None if device is None else ms(device),
         device_share=None if device is None or not step_ns else device / step_ns,
         device_span_ms=None if span is None else ms(span),
+        role=phase.role.label if phase.role else None,
+        gpu_idle_ms=_idle_ms(timed, phase.rows),
+        waits=_waits(timed, phase.rows),
+    )
+
+
+def _idle_ms(timed: Timed, rows: I64) -> float | None:
+    """GPU idle time a step while any host thread is in one of these ranges, ms."""
+    if timed.device is None:
+        return None
+    table, steps, gaps = timed.trace.host_ranges, timed.steps, timed.activity[timed.device].gaps
+    inside = union(table.start[rows], table.end[rows])
+    window = int(steps.start[steps.steady][0]), int(steps.end[steps.steady][-1])
+    inside = clip(inside, window)
+    return ms(int(measure(gaps, inside.start, inside.end).sum()) / steps.steady_count)
+
+
+def _waits(timed: Timed, rows: I64) -> float | None:
+    """Blocking calls a step in these ranges, on their own threads."""
+    if not len(timed.trace.api_calls):
+        return None
+    tree, chosen = timed.tree, np.zeros(len(timed.tree.parent), bool)
+    chosen[tree.node_of_range[rows]] = True
+    inside = tree.innermost(chosen)[tree.node_of_call] >= 0
+    return float((inside & timed.blocks & timed.steady_host(timed.trace.api_calls.start)).sum()) / (
+        timed.steps.steady_count
     )
 
 
@@ -128,7 +171,7 @@ def _spans(start: I64, end: I64, instance: I64) -> int:
 
 def _shared_names(names: list[str]) -> list[str]:
     """Names with # for numbers, where several names differ in nothing else."""
-    general = {name: _NUMBER.sub("#", name) for name in set(names)}
+    general = {name: NUMBER.sub("#", name) for name in set(names)}
     instances: dict[str, int] = {}
     for name in general.values():
         instances[name] = instances.get(name, 0) + 1

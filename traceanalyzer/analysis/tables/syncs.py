@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from traceanalyzer.analysis.causes.gaps import Gaps
     from traceanalyzer.analysis.joined.joined import Joined
     from traceanalyzer.analysis.joined.linked import Linked
+    from traceanalyzer.analysis.phases.roles import Phases
     from traceanalyzer.analysis.time.timed import Timed
     from traceanalyzer.trace import I64
 
@@ -41,15 +42,20 @@ class SyncRow:
     benign: bool | None = metric(
         "whether the device lost (almost) nothing by them; null where no device work was recorded"
     )
+    phase: str | None = metric(
+        "phase that the calls were made in: the innermost annotated one, else what autograd tells, else between which "
+        "two; null where nothing tells",
+        default=None,
+    )
 
 
-def sync_rows(timed: Timed, gaps: Gaps) -> list[SyncRow]:
+def sync_rows(timed: Timed, gaps: Gaps, phases: Phases) -> list[SyncRow]:
     """A row for each place that waits in the steady state, by device idle time, then host wait."""
     calls = timed.trace.api_calls
     rows = np.flatnonzero(timed.blocks & timed.steady_host(calls.start))
     if not len(rows):
         return []
-    labels = [_place(timed, int(r)) for r in rows]
+    labels = [_place(timed, int(r), phases) for r in rows]
     places = {label: i for i, label in enumerate(dict.fromkeys(labels))}
     place = np.array([places[label] for label in labels])
     idle = np.bincount(place, weights=_idle_after(timed, gaps, rows), minlength=len(places))
@@ -68,16 +74,17 @@ def sync_rows(timed: Timed, gaps: Gaps) -> list[SyncRow]:
             device_busy_share=float(busy[i] / wait[i]) if wait[i] and timed.device is not None else None,
             gpu_idle_ms=ms(idle[i] / steps),
             benign=None if timed.device is None else bool(idle[i] / steps < BENIGN_IDLE_SHARE * mean_step),
+            phase=label[3],
         )
         for label, i in places.items()
     ]
     return sorted(table, key=lambda row: (-row.gpu_idle_ms, -row.host_wait_ms))
 
 
-def _place(joined: Joined, row: int) -> tuple[str, str | None, str | None]:
-    calls = joined.trace.api_calls
+def _place(joined: Joined, row: int, phases: Phases) -> tuple[str, str | None, str | None, str | None]:
+    calls, node = joined.trace.api_calls, int(joined.tree.node_of_call[row])
     frame = joined.python.source_line(int(calls.thread[row]), int(calls.start[row]))
-    return joined.trace.strings[calls.name[row]], op_path(joined, int(joined.tree.node_of_call[row])), frame
+    return joined.trace.strings[calls.name[row]], op_path(joined, node), frame, phases.name_of(joined.trace, node)
 
 
 MOST_LEVELS = 64

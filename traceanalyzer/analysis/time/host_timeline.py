@@ -28,6 +28,7 @@ from traceanalyzer.analysis.algebra.intervals import (
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.joined.captures import building_time
 from traceanalyzer.analysis.names.api import ApiKind
+from traceanalyzer.analysis.names.phase_names import INPUT_NAMES
 from traceanalyzer.analysis.names.pytorch import OPTIMIZER_NAMES
 from traceanalyzer.analysis.time.first_use import loading_calls
 from traceanalyzer.trace import OverheadKind, RangeKind
@@ -61,15 +62,8 @@ LONG_STRETCH_NS = 100_000
 """A stretch without any recorded event that long is work of its own, not dispatch. In eager PyTorch 99 % of
 the pauses between operators are under this, even with a profiler attached."""
 
-INPUT_NAMES = re.compile(
-    r"^(?!.*(fsdp|fully_?sharded|param|weight)).*"
-    r"(data_?load|dataset|load_?batch|(next|get|fetch|read)_?batch|prefetch|\b(input|data)\b|batch_?(load|fetch|wait))",
-    re.IGNORECASE,
-)
 FEW_PIECES = 32
 """Up to so many pieces a plain loop is faster than arrays."""
-"""Annotations of such names are taken for loading of input; PyTorch names its own `enumerate(DataLoader)#...`. What
-sharded training prefetches is parameters: `FSDP::backward_prefetch for transformer.h.0`."""
 COMMUNICATION_NAMES = re.compile(
     r"c10d|nccl|rccl|gloo|\bmpi_|all_?reduce|all_?gather|reduce_?scatter|broadcast|barrier|all_?to_?all",
     re.IGNORECASE,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from traceanalyzer.collect.host import nvml, program
 from traceanalyzer.collect.host.export import write_json
+from traceanalyzer.collect.host.loader import describe as describe_loader
 from traceanalyzer.collect.host.ranks import current_rank
 from traceanalyzer.variables import ALLOWED_VARIABLES
 
@@ -40,6 +41,7 @@ def describe(plan: Plan) -> dict[str, Any]:
         "packages": _versions(),
         "torch": _torch() if "torch" in sys.modules else None,
         "program": program.describe(),
+        "loader": describe_loader(),
         "gpus": nvml.describe(),
         "ceilings": plan.ceilings,
         "variables": {name: os.environ[name] for name in ALLOWED_VARIABLES if name in os.environ},

@@ -1,16 +1,19 @@
-"""Writes one line a step (`collect timing`): `{"step": 12, "iter_ms": 41.2, "host_ms": 40.9, "data_ms": 3.1}`."""
+"""Writes one line a step (`collect timing`): `{"step": 12, "iter_ms": 41.2, "host_ms": 40.9, "data_ms": 3.1}`.
+
+Where the batches come from a DataLoader, `"samples": 64` too.
+"""
 
 from __future__ import annotations
 
 import atexit
 import json
-from dataclasses import asdict
 from typing import TYPE_CHECKING, TextIO
 
 from traceanalyzer.collect.host import environment
 from traceanalyzer.collect.host.ranks import own_file
 from traceanalyzer.collect.steps.data_time import DataTime
 from traceanalyzer.collect.steps.step_series import StepSeries
+from traceanalyzer.collect.steps.units import Amounts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,7 +51,8 @@ class StepLog:
             return
         if self._lines is None:
             self._open()
-        self._series.end_step(self._data.take())
+        waited_ns, samples = self._data.take()
+        self._series.end_step(waited_ns, Amounts(samples=samples))
         self._write(at_end=False)
 
     def record_now(self) -> None:
@@ -88,5 +92,4 @@ class StepLog:
     def _write(self, *, at_end: bool) -> None:
         laps = self._series.finished_laps(at_end=at_end)
         if laps and self._lines is not None:
-            rounded = ({k: round(v, DIGITS) for k, v in asdict(lap).items()} for lap in laps)
-            self._lines.write("".join(json.dumps(line) + "\n" for line in rounded))
+            self._lines.write("".join(json.dumps(lap.line(DIGITS)) + "\n" for lap in laps))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from traceanalyzer.collect.host import cuda
+from traceanalyzer.collect.steps.units import Amounts
 
 NS_PER_MS = 1e6
+NOTHING = Amounts()
 DRAIN_SECONDS = 5.0
 """How long the end of a series waits for the device."""
 
@@ -28,6 +30,15 @@ class Lap:
     """Between the host's readings at both ends: less than `iter_ms` while the host runs ahead of the device."""
     data_ms: float
     """Time the host waited for the batch."""
+    amounts: Amounts = NOTHING
+    """What the step worked through, as far as is known."""
+
+    def line(self, digits: int | None = None) -> dict[str, float]:
+        """What a log says of the step: amounts only where they are known; times with so many decimals."""
+        values = {**asdict(self), **asdict(self.amounts)}
+        del values["amounts"]
+        known = {name: value for name, value in values.items() if value is not None}
+        return known if digits is None else {name: round(value, digits) for name, value in known.items()}
 
 
 @dataclass(frozen=True)
@@ -35,6 +46,7 @@ class _End:
     step: int
     host_ns: int
     data_ns: int
+    amounts: Amounts
     event: Any
 
 
@@ -46,9 +58,10 @@ class StepSeries:
         self._ends: deque[_End] = deque()
         self._spare: list[Any] = []
 
-    def end_step(self, data_ns: int = 0) -> None:
-        """A step has ended, in which the host waited `data_ns` for its batch. The first call only starts the clock."""
-        self._ends.append(_End(self._step, time.perf_counter_ns(), data_ns, self._recorded()))
+    def end_step(self, data_ns: int = 0, amounts: Amounts = NOTHING) -> None:
+        """A step has ended, in which the host waited `data_ns` for its batch and worked through `amounts`. The first
+        call only starts the clock."""
+        self._ends.append(_End(self._step, time.perf_counter_ns(), data_ns, amounts, self._recorded()))
         self._step += 1
 
     def finished_laps(self, *, at_end: bool = False) -> list[Lap]:
@@ -83,4 +96,4 @@ def _lap(begin: _End, end: _End) -> Lap:
     host_ms = (end.host_ns - begin.host_ns) / NS_PER_MS
     on_device = begin.event is not None and end.event is not None
     iter_ms = begin.event.elapsed_time(end.event) if on_device else host_ms
-    return Lap(end.step, iter_ms, host_ms, end.data_ns / NS_PER_MS)
+    return Lap(end.step, iter_ms, host_ms, end.data_ns / NS_PER_MS, end.amounts)

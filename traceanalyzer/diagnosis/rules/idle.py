@@ -112,7 +112,7 @@ def input_wait(m: Measurements, _free: Bool) -> Iterator[Draft]:
     idle = m.step.idle
     if idle is None or idle.input <= 0:
         return
-    loading = [p for p in m.phases if p.is_input]
+    loading = [p for p in m.phase_rows if p.is_input]
     evidence = [share(m, idle.input, "idle while input data is awaited")]
     evidence += [Evidence("time in input loading", p.host_ms, "ms", p.name) for p in loading[:2]]
     evidence += loader_advice.evidence(m, m.loading) if m.loading is not None else ()

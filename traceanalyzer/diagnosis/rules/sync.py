@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from traceanalyzer.analysis.measure import Measurements
+    from traceanalyzer.analysis.tables.syncs import SyncRow
     from traceanalyzer.diagnosis.finding import BottleneckClass
     from traceanalyzer.trace import Bool
 
@@ -34,10 +35,7 @@ def host_waits(m: Measurements, _free: Bool) -> Iterator[Draft]:
         share(m, idle.sync, "idle after the queue had been drained by a wait"),
         Evidence("waits per step", sum(r.calls for r in costly), "", "calls that wait for the GPU"),
     ]
-    evidence += [
-        Evidence("host held in the recording", r.host_wait_ms, "ms", _where(r.call, r.op, r.python))
-        for r in costly[:PLACES]
-    ]
+    evidence += [Evidence("host held in the recording", r.host_wait_ms, "ms", _where(r)) for r in costly[:PLACES]]
     action = (
         "Do not wait for the GPU in the step: keep results on it and read them once every many steps (.item(), .cpu(), "
         "print(tensor), tensor truth tests and synchronize() each wait); copy with non_blocking=True to pinned memory."
@@ -58,5 +56,11 @@ def host_waits(m: Measurements, _free: Bool) -> Iterator[Draft]:
     )
 
 
-def _where(call: str, op: str | None, python: str | None) -> str:
-    return call + (f" in {op}" if op else "") + (f" at {python}" if python else "")
+def _where(row: SyncRow) -> str:
+    """The place in the program: the call, the operators around it, the phase, the line."""
+    parts = (f"{row.call}, {row.calls:.4g} a step", row.op and f"in {row.op}", row.phase and _in(row.phase), row.python)
+    return ", ".join(part for part in parts if part)
+
+
+def _in(phase: str) -> str:
+    return phase if phase.startswith("between ") else f"phase {phase}"

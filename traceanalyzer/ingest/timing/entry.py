@@ -24,6 +24,8 @@ class Entry:
     data_s: float | None = None
     samples: float | None = None
     tokens: float | None = None
+    padded_tokens: float | None = None
+    flops: float | None = None
     samples_per_s: float | None = None
     tokens_per_s: float | None = None
     mfu: float | None = None
@@ -62,6 +64,8 @@ _PLAIN = {
     "batch_size": "samples",
     "global_batch_size": "samples",
     "tokens": "tokens",
+    "padded_tokens": "padded_tokens",
+    "flops": "flops",
     "samples_per_s": "samples_per_s",
     "samples_per_sec": "samples_per_s",
     "samples_per_second": "samples_per_s",
@@ -160,7 +164,7 @@ def _percent(found: dict[str, Any], values: Mapping[str, Any]) -> None:
 
 def _positive(found: dict[str, Any]) -> None:
     """Drop impossible values; nanoGPT, for one, writes an MFU of -100 % for "not yet known"."""
-    for field in ("iter_s", "samples_per_s", "tokens_per_s", "mfu", "samples", "tokens"):
+    for field in ("iter_s", "samples_per_s", "tokens_per_s", "mfu", "samples", "tokens", "padded_tokens", "flops"):
         if field in found and found[field] <= 0:
             del found[field]
     if found.get("data_s", 0.0) < 0:

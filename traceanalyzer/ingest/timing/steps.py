@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 MAX_STEP_S = 7 * 86_400.0
 """No step takes a week: a longer time is damaged."""
+RATES = ("flops", "samples_per_s", "tokens_per_s", "mfu")
+"""Columns that hold fractions."""
 CLOCK_DIGITS = 6
 """Finest digit of a log's clock; seconds since 1970 in a float are good to a quarter of a microsecond."""
 
@@ -65,7 +67,8 @@ def step_timings(entries: Sequence[Entry]) -> LoggedSteps:
             "data": _ns(data),
             "samples": _count([e.samples for e in kept]),
             "tokens": _count([e.tokens for e in kept]),
-            **{name: _rate([getattr(e, name) for e in kept]) for name in ("samples_per_s", "tokens_per_s", "mfu")},
+            "padded_tokens": _count([e.padded_tokens for e in kept]),
+            **{name: _rate([getattr(e, name) for e in kept]) for name in RATES},
         }
     )
     repeated = len(entries) - len(kept)

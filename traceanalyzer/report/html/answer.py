@@ -39,6 +39,7 @@ def _verdict(report: Report) -> Markup:
         "div",
         tag("h1", f"{summary.bottleneck}{'-bound' if known else ''}"),
         tag("p", summary.headline, class_="headline"),
+        tag("p", summary.culprit, class_="headline") if summary.culprit else None,
         facts(_figures(report)),
         tag("p", f"Step time: {outline.step_sentence(report)}", class_="quiet"),
         tag("p", outline.recording(report), class_="quiet"),
@@ -104,7 +105,7 @@ def _colour(share: Share) -> str:
 
 
 def _advice(report: Report) -> Markup:
-    title = tag("h2", "What to change", id="change")
+    title = tag("h2", "Recommendations", id="change")
     if not report.recommendations:
         return join(title, tag("p", outline.no_advice(report)))
     items = [_remedy(report, advice) for advice in report.recommendations]

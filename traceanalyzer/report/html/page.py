@@ -37,14 +37,15 @@ def _document(report: Report, details: Details, rows: int) -> str:
     made = [(id_, title, content(page)) for id_, title, content in SECTIONS]
     sections = [(id_, title, body) for id_, title, body in made if body]
     title = f"{outline.verdict(report)}: {outline.recording(report)}"
-    links = [tag("a", title, href=f"#{id_}") for id_, title, _ in [("answer", "Answer", None), *sections]]
+    named = [("answer", "Summary", None), ("change", "Recommendations", None), *sections]
+    links = [tag("a", title, href=f"#{id_}") for id_, title, _ in named]
     return framed(
         title,
-        tag("a", "Skip to the answer", href="#answer", class_="skip"),
+        tag("a", "Skip to the summary", href="#answer", class_="skip"),
         tag("header", tag("nav", *links, aria_label="Sections")),
         tag(
             "main",
-            tag("section", answer(report), id="answer", tabindex=-1, aria_label="The answer"),
+            tag("section", answer(report), id="answer", tabindex=-1, aria_label="Summary"),
             *(_section(id_, title, body) for id_, title, body in sections),
         ),
         tag("footer", f"Made by {report.tool.name} {report.tool.version} from files alone."),

@@ -13,6 +13,7 @@ from traceanalyzer.report.html.markup import Markup, join, tag
 from traceanalyzer.report.html.parts import link_to
 from traceanalyzer.report.html.tables import definition_list, facts, plain_table, table, term
 from traceanalyzer.report.html.timeline_section import timeline
+from traceanalyzer.report.quoted import TITLE, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +35,10 @@ def _step(page: Page) -> Markup | None:
         for title, figures in outline.step_groups(page.report)
         if title not in ELSEWHERE
     ]
+    key = quoted(page.report)
     return join(
+        tag("h3", TITLE) if key else None,
+        facts(key) if key else None,
         page.chart(event_charts.logged(page.details) or step_charts.step_budget(page.report)),
         page.chart(event_charts.step_times(page.report)),
         facts(shown),
@@ -42,7 +46,7 @@ def _step(page: Page) -> Markup | None:
         if unknown
         else None,
         *groups,
-        *(page.table(name, folded=True) for name in ("steps", "critical_path", "phases")),
+        *(page.table(name, folded=True) for name in ("steps", "critical_path", "phases", "modules")),
     )
 
 
@@ -159,7 +163,7 @@ def _definitions(page: Page) -> Markup | None:
 
 SECTIONS: tuple[tuple[str, str, Callable[[Page], Markup | None]], ...] = (
     ("findings", "Findings", findings),
-    ("step", "Where the time goes", _step),
+    ("step", "Metrics", _step),
     ("idle-time", "Idle time", _idle),
     ("timeline", "Timeline", timeline),
     ("work", "GPU work", _work),

@@ -11,6 +11,7 @@ from traceanalyzer.report.grid import make_grid
 from traceanalyzer.report.markdown.escape import cell, grid_table, prose, table
 from traceanalyzer.report.markdown.fit import Block, Weight, fitted
 from traceanalyzer.report.markdown.mermaid import step_time_chart, table_chart, text_bar
+from traceanalyzer.report.quoted import TITLE, brief, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -48,7 +49,10 @@ def render_markdown(report: Report, max_chars: int = BRIEF) -> str:
 
 def _summary(report: Report) -> Iterator[Block]:
     yield Block(["## Summary", "", f"**Bottleneck: {outline.verdict(report)}.** {prose(report.summary.headline)}"])
-    lines = [f"- **Step time:** {outline.step_sentence(report)}"]
+    lines = [f"- **Culprit:** {prose(report.summary.culprit)}"] if report.summary.culprit else []
+    lines.append(f"- **Step time:** {outline.step_sentence(report)}")
+    if known := brief(report):
+        lines.append(f"- **Throughput and utilisation:** {known}")
     if report.findings:
         top = report.findings[0]
         lines.append(f"- **Top finding:** {prose(top.title)} ({outline.headroom(report, top)})")
@@ -84,6 +88,8 @@ def _budget(report: Report) -> list[str]:
 
 def _metrics(report: Report) -> Iterator[Block]:
     yield Block(["## Metrics"])
+    if key := quoted(report):
+        yield _facts(TITLE, key, Weight.ADVICE)
     if report.metrics.step_time_ms is not None:
         yield _table("Step time", [report.metrics.step_time_ms], report, Weight.FIGURES)
         chart = step_time_chart(report.tables.get("steps", []))

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from traceanalyzer.analysis.memory.measure import measured as measure_memory
 from traceanalyzer.analysis.replay.changes.repetition import GREATER_BATCH, enlarged
 from traceanalyzer.analysis.replay.scenarios import Scenario
-from traceanalyzer.analysis.tables.phases import phase_stats
 from traceanalyzer.diagnosis.memory import findings_of, recommendations_of
 from traceanalyzer.report.format import figure
 from traceanalyzer.report.memory.model import MemoryReport, compared
@@ -109,5 +108,5 @@ def _of_trace(run: Run | None) -> tuple[float | None, float | None, dict[int, in
     }
     critical = measured(run).critical
     time = critical.step_time
-    forward = next((row.device_ms for row in phase_stats(critical) if row.name == "forward"), None)
+    forward = next((row.device_ms for row in critical.phase_rows if row.name == "forward"), None)
     return (time.mean if time else None), forward, capacity

@@ -44,7 +44,9 @@ VOCABULARY = frozenset(
     )
 )
 """Fields whose text is the product's own; to change it would break the report's contract."""
-SENTENCES = frozenset(("headline", "title", "action", "basis", "metric", "value", "where", "notes", "detail"))
+SENTENCES = frozenset(
+    ("headline", "culprit", "title", "action", "basis", "metric", "value", "where", "notes", "detail")
+)
 """Fields in which names stand among other words; all others hold one name."""
 
 

@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from traceanalyzer.cut import ELLIPSIS
-from traceanalyzer.report import outline
+from traceanalyzer.report import outline, quoted
 from traceanalyzer.report.format import figure, plain, shorten
 from traceanalyzer.report.terminal.drawing import DEFAULT_WIDTH, Page
 
@@ -27,6 +27,7 @@ def render_screen(report: Report, width: int = DEFAULT_WIDTH, colour: bool = Fal
     """The answer as text `width` columns wide, with what to look at next."""
     page = Page(width, colour)
     _verdict(page, report)
+    _culprit(page, report)
     _budget(page, report)
     _changes(page, report)
     _caveats(page, report)
@@ -57,6 +58,14 @@ def _verdict(page: Page, report: Report) -> None:
         "   ".join([f"{cls.upper()} {sure}".strip(), outline.step_times(report), outline.hardware(report)]), "bold"
     )
     page.line(brief(report.summary.headline))
+
+
+def _culprit(page: Page, report: Report) -> None:
+    """Who is to blame, and the figures that people quote."""
+    if report.summary.culprit:
+        page.line(brief(report.summary.culprit))
+    if key := quoted.brief(report):
+        page.line(key)
 
 
 def _budget(page: Page, report: Report) -> None:

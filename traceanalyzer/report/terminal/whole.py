@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from traceanalyzer.report import outline
 from traceanalyzer.report.grid import make_grid
+from traceanalyzer.report.quoted import TITLE, quoted
 from traceanalyzer.report.terminal.drawing import DEFAULT_WIDTH, INDENT, Page
 from traceanalyzer.report.terminal.screen import render_screen
 
@@ -35,7 +36,8 @@ def _metrics(page: Page, report: Report) -> None:
     page.heading("Metrics")
     if report.metrics.step_time_ms is not None:
         _table(page, "Step time", [report.metrics.step_time_ms], report)
-    groups = [("Figures of a step", outline.step_figures(report)), *outline.step_groups(report)]
+    key = [(TITLE, quoted(report))] if quoted(report) else []
+    groups = [*key, ("Figures of a step", outline.step_figures(report)), *outline.step_groups(report)]
     for title, facts in groups:
         page.title(title)
         page.facts([(fact.label, fact.value) for fact in facts])

@@ -18,6 +18,7 @@ import numpy as np
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, complement, intersect, union
 from traceanalyzer.analysis.algebra.nesting import still_open
 from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.names.module_names import module_of
 from traceanalyzer.analysis.time.host_timeline import LONG_STRETCH_NS
 from traceanalyzer.trace import RangeKind
 
@@ -48,6 +49,8 @@ class PhaseRanges:
     """Instance that encloses it, -1 without."""
     of_op: I64
     """For each device op the innermost instance it belongs to, -1 without."""
+    of_node: I64
+    """For each node of the host tree the innermost instance that it lies in, or is; -1 without."""
 
     def __len__(self) -> int:
         return len(self.row)
@@ -62,19 +65,20 @@ def phase_ranges(timed: Timed) -> PhaseRanges:
     instance = np.full(len(tree.parent) + 1, -1, np.int64)
     instance[nodes] = np.arange(len(nodes))
     call = timed.launch
-    node = np.append(tree.node_of_call, -1)[call]
-    of_op = instance[np.append(nearest, -1)[node]]
+    of_op = instance[np.append(nearest, -1)[timed.launch_node]]
     lone = np.flatnonzero((call >= 0) & (of_op < 0))
     of_op[lone] = instance[_blocked_in(timed, nearest, call[lone])]
-    return PhaseRanges(tree.row[nodes], instance[tree.enclosing(nearest, nodes)], of_op)
+    return PhaseRanges(tree.row[nodes], instance[tree.enclosing(nearest, nodes)], of_op, instance[nearest])
 
 
 def _phases(timed: Timed) -> Bool:
-    """Which nodes of the tree are phases: annotations inside a step, but not of the communication library."""
+    """Which nodes of the tree are phases: annotations inside a step, but no calls of modules, and not of the
+    communication library."""
     tree, ranges, steps = timed.tree, timed.trace.host_ranges, timed.steps
     phase = (ranges.kind == RangeKind.ANNOTATION) & ~texts_where(timed.trace.strings, COMMUNICATION_RANGE.match)[
         ranges.name
     ]
+    phase &= ~texts_where(timed.trace.strings, module_of)[ranges.name]
     # A range that holds a whole step is the step, or the loop around it.
     following = np.searchsorted(steps.host_start, ranges.start, side="left")
     phase &= ranges.end < np.append(steps.host_end, np.iinfo(np.int64).max)[following]

@@ -1,0 +1,90 @@
+"""Where in the model and in the program device work comes from: the call of a module, and the line of Python.
+
+Work of the backward pass belongs to the module and the line whose forward operator made its autograd node; what is
+launched inside a module's call on the same thread (also there: forward passes done again) belongs to that call.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.joined.backward import forward_makers
+from traceanalyzer.analysis.joined.python_stacks import PythonStacks
+from traceanalyzer.analysis.names.module_names import module_of
+from traceanalyzer.trace import RangeKind
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.joined.linked import Linked
+    from traceanalyzer.trace import I64, Bool, Trace
+
+
+@dataclass(frozen=True, eq=False)
+class Origins:
+    """Where nodes of the host tree, and the device ops launched at them, come from."""
+
+    linked: Linked
+    launch_node: I64
+    """For each device op the node that launched it."""
+    in_backward: Bool
+    """For each node whether it runs in the backward pass."""
+    python: PythonStacks
+
+    @cached_property
+    def calls(self) -> PythonStacks:
+        """Calls of modules, sorted by (thread, start, longest first)."""
+        return module_calls(self.linked.trace)
+
+    @cached_property
+    def _maker(self) -> I64:
+        """For each node the forward operator that made its autograd node; -1 without, and where nothing is known of
+        modules and lines."""
+        known = len(self.calls.start) or len(self.python.start)
+        return forward_makers(self.linked) if known else np.full(len(self.linked.tree.start), -1, np.int64)
+
+    @cached_property
+    def call(self) -> I64:
+        """For each device op the innermost call of a module that it belongs to, -1 without."""
+        return self.call_of(self.launch_node)
+
+    @cached_property
+    def backward(self) -> Bool:
+        """For each device op whether it was launched in the backward pass."""
+        result: Bool = np.append(self.in_backward, False)[self.launch_node]
+        return result
+
+    def call_of(self, node: I64) -> I64:
+        """The innermost call of a module that each of these nodes belongs to, -1 for -1 and without."""
+        here = self._at(self.calls, node)
+        return np.where(here >= 0, here, self._at(self.calls, np.append(self._maker, -1)[node]))
+
+    def line_of(self, node: I64) -> I64:
+        """Name code of the line of Python that each of these nodes comes from, -1 for -1 and without stacks."""
+        made = self._at(self.python, np.append(self._maker, -1)[node])
+        frame = np.where(made >= 0, made, self._at(self.python, node))
+        result: I64 = np.append(self.python.name[self.python.line], -1)[frame].astype(np.int64)
+        return result
+
+    def _at(self, stacks: PythonStacks, node: I64) -> I64:
+        """The innermost of these frames in which each of these nodes begins, -1 for -1 and without."""
+        result = np.full(len(node), -1, np.int64)
+        known = np.flatnonzero(node >= 0)
+        if len(stacks.start) and len(known):
+            tree, at = self.linked.tree, node[known]
+            result[known] = stacks.frames_at(tree.thread[at], tree.start[at])
+        return result
+
+
+def module_calls(trace: Trace) -> PythonStacks:
+    """The calls of modules: Python frames where stacks were recorded, else annotations."""
+    ranges = trace.host_ranges
+    named = texts_where(trace.strings, module_of)[ranges.name]
+    frames = named & (ranges.kind == RangeKind.PYTHON)
+    rows = np.flatnonzero(frames if frames.any() else named & (ranges.kind == RangeKind.ANNOTATION))
+    rows = rows[np.lexsort((-ranges.end[rows], ranges.start[rows], ranges.thread[rows]))]
+    columns = (ranges.name[rows], ranges.start[rows], ranges.end[rows], ranges.thread[rows])
+    return PythonStacks(trace.strings, *columns, rows)

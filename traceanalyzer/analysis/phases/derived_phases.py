@@ -1,0 +1,108 @@
+"""Forward, backward and optimizer from autograd, where no annotation tells them apart.
+
+- backward: operators that autograd runs (inside `autograd::engine::evaluate_function`, or with the id of a
+  forward thread); what it calls back at its end (DDP's last copies) cannot be told from other work;
+- optimizer: multi-tensor operators outside of it (`aten::_fused_adamw_`, `aten::_foreach_add_`), where PyTorch
+  did not annotate the optimizer's step itself. Clipping of gradients by such operators counts with it;
+- forward: other outermost operators whose autograd sequence number a backward operator carries. An operator carries the
+  number that the next node will get, so what runs between a backward pass and the first operator that makes a node
+  (reading gradients, copying input) carries a number of the next forward pass, and is not part of it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.intervals import union
+from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.joined.backward import is_autograd
+from traceanalyzer.analysis.names.phase_names import Role
+from traceanalyzer.analysis.names.pytorch import LIBRARY_RANGE, MULTI_TENSOR, OPTIMIZER_STEP
+from traceanalyzer.trace import RangeKind
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.joined.linked import Linked
+    from traceanalyzer.analysis.phases.phase_ranges import PhaseRanges
+    from traceanalyzer.analysis.time.timed import Timed
+    from traceanalyzer.trace import I64, U8, Bool, HostRanges
+
+DERIVED = (Role.FORWARD, Role.BACKWARD, Role.OPTIMIZER)
+"""What autograd tells, in the order of the program."""
+
+
+class DerivedPhase(NamedTuple):
+    """A phase of the steady state without instances."""
+
+    role: Role
+    rows: I64
+    """Its operators, rows of `Trace.host_ranges`; none lies in another."""
+    ops: I64
+    """Device ops of the steps' device that they launched."""
+
+
+def derived_phases(timed: Timed, ranges: PhaseRanges, told: U8) -> list[DerivedPhase]:
+    """The phases that autograd tells (`told`: see `roles_by_autograd`); none where the program marks phases or nothing
+    ran backward."""
+    tree, table, ops = timed.tree, timed.trace.host_ranges, timed.trace.device_ops
+    marked = {timed.trace.strings[code] for code in np.unique(table.name[ranges.row]).tolist()}
+    if Role.BACKWARD not in told or any(not LIBRARY_RANGE.match(name) for name in marked):
+        return []
+    by_library = any(OPTIMIZER_STEP.match(name) for name in marked)
+    outermost = tree.outermost(tree.kind == RangeKind.OP) == np.arange(len(tree.parent))
+    of_op = np.append(told, Role.NONE)[timed.launch_node]
+    here = timed.steady_ops & (ops.device == timed.device)
+    found = []
+    for role in DERIVED:
+        rows = tree.row[outermost & (told == role)]
+        if len(rows) and not (role is Role.OPTIMIZER and by_library):
+            steady = rows[timed.steady_host(table.start[rows])]
+            found.append(DerivedPhase(role, steady, np.flatnonzero(here & (of_op == role))))
+    return found
+
+
+def roles_by_autograd(linked: Linked) -> U8:
+    """For each node of the host tree the role of the outermost operator around it: FORWARD, BACKWARD, OPTIMIZER, or
+    NONE; all NONE where nothing ran backward."""
+    tree, table = linked.tree, linked.trace.host_ranges
+    of_range = np.zeros(len(table), np.uint8)
+    is_op = table.kind == RangeKind.OP
+    backward = is_op & is_autograd(linked)
+    if backward.any():
+        numbers = np.unique(table.sequence[backward & (table.sequence >= 0)])
+        of_range[is_op & np.isin(table.sequence, numbers)] = Role.FORWARD
+        of_range[is_op & texts_where(linked.trace.strings, MULTI_TENSOR.match)[table.name]] = Role.OPTIMIZER
+        of_range[backward] = Role.BACKWARD
+    top = tree.outermost(tree.kind == RangeKind.OP)
+    role = np.append(tree.of_ranges(of_range, 0), np.uint8(0))
+    early = np.flatnonzero(role[:-1] == Role.FORWARD)
+    role[early[_before_its_pass(linked, early, top, role)]] = Role.NONE
+    result: U8 = role[top]
+    return result
+
+
+def _before_its_pass(linked: Linked, nodes: I64, top: I64, role: U8) -> Bool:
+    """Which of these nodes, all with the number of a forward pass, begin after the backward pass before it and before
+    the first operator in which that forward pass made a node."""
+    tree, sequence = linked.tree, linked.trace.host_ranges.sequence
+    number = sequence[tree.row[nodes]]
+    order = np.lexsort((nodes, number, tree.thread[nodes]))
+    last = np.append((np.diff(number[order]) != 0) | (np.diff(tree.thread[nodes][order]) != 0), True)[: len(order)]
+    makers = np.unique(top[nodes[order[last]]])
+    made = np.sort(tree.start[makers])
+    passed = np.sort(tree.start[np.flatnonzero(role[:-1] == Role.BACKWARD)])
+    start = tree.start[nodes]
+
+    def latest(times: I64) -> I64:
+        index = np.searchsorted(times, start, side="right")
+        return np.append(np.int64(-1), times)[index]
+
+    result: Bool = latest(made) <= latest(passed)
+    return result & ~np.isin(nodes, makers)
+
+
+def host_time(table: HostRanges, rows: I64) -> int:
+    """Time that the ranges cover (union on each thread, summed over threads), ns."""
+    threads = (rows[table.thread[rows] == thread] for thread in np.unique(table.thread[rows]))
+    return sum(union(table.start[mine], table.end[mine]).total for mine in threads)

@@ -1,0 +1,139 @@
+"""What each operator and each device op of a step is for: forward, backward, optimizer, data, logging, checkpoint.
+
+An annotation says it by its name, the innermost one that does; where none says it, autograd tells forward, backward
+and optimizer (`derived_phases`). So each op has one role, or none.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.intervals import union
+from traceanalyzer.analysis.names.phase_names import Role, role_of
+from traceanalyzer.analysis.phases.derived_phases import roles_by_autograd
+from traceanalyzer.analysis.phases.phase_ranges import PhaseRanges, phase_ranges
+from traceanalyzer.figures import metric, ms
+from traceanalyzer.trace import RangeKind
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.time.timed import Timed
+    from traceanalyzer.trace import I64, U8, Trace
+
+NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+")
+"""In which names of instances of one phase may differ."""
+ROLES = tuple(role for role in Role if role is not Role.NONE)
+
+
+@dataclass(frozen=True, eq=False)
+class Phases:
+    """Which phases there are, and the `Role` of everything."""
+
+    ranges: PhaseRanges
+    by_autograd: U8
+    """Role of each node of the host tree as autograd alone tells it."""
+    start: I64
+    """When each node of the host tree begins, ns."""
+    of_node: U8
+    """Role of each node of the host tree."""
+    of_op: U8
+    """Role of each device op."""
+
+    def name_of(self, trace: Trace, node: int) -> str | None:
+        """The phase that a node of the host tree lies in: the innermost annotated one, without numbers, else what
+        autograd tells, else the roles of what the host did before and after it; None where nothing has a role."""
+        instance = int(self.ranges.of_node[node])
+        if instance >= 0:
+            return NUMBER.sub("#", trace.strings[trace.host_ranges.name[self.ranges.row[instance]]])
+        if self.of_node[node]:
+            return Role(int(self.of_node[node])).label
+        after = int(np.searchsorted(self.moments[0], self.start[node]))
+        around = [Role(int(role)).label for role in self.moments[1][max(after - 1, 0) : after + 1]]
+        return f"between {around[0]} and {around[1]}" if len(set(around)) == 2 else next(iter(around), None)
+
+    @cached_property
+    def moments(self) -> tuple[I64, U8]:
+        """When nodes with a role begin, in time order, and their roles."""
+        known = np.flatnonzero(self.of_node)
+        known = known[np.argsort(self.start[known], kind="stable")]
+        return self.start[known], self.of_node[known]
+
+
+@dataclass(frozen=True)
+class PhaseTime:
+    """What is of one role in a mean steady step."""
+
+    host_ms: float = metric("time a step in which any host thread is in one of its ranges or operators", "ms")
+    device_ms: float | None = metric(
+        "time a step with work on the device (union) that it launched; null without device work", "ms"
+    )
+    waits: float = metric("calls a step in it that block the CPU until the GPU has finished something")
+
+
+@dataclass(frozen=True)
+class PhaseTimes:
+    """The step by what its work is for. Null: the recording shows none of it."""
+
+    forward: PhaseTime | None = metric("the forward pass; null where neither annotations nor autograd tell it")
+    backward: PhaseTime | None = metric("the backward pass; null where neither annotations nor autograd tell it")
+    optimizer: PhaseTime | None = metric("the optimizer's step and zero_grad; null where it was not recorded")
+    data: PhaseTime | None = metric("loading of input data; null without a range of such a name")
+    logging: PhaseTime | None = metric("logging; null without a range of such a name")
+    checkpoint: PhaseTime | None = metric("saving of checkpoints; null without a range of such a name")
+
+
+def find_phases(timed: Timed) -> Phases:
+    """The phases of a trace, and what belongs to them."""
+    ranges, told = phase_ranges(timed), roles_by_autograd(timed)
+    of_instance = np.append(_roles(timed, ranges), np.uint8(Role.NONE))
+    of_node, of_op = of_instance[ranges.of_node], of_instance[ranges.of_op]
+    return Phases(
+        ranges,
+        told,
+        timed.tree.start,
+        np.where(of_node, of_node, told),
+        np.where(of_op, of_op, np.append(told, np.uint8(0))[timed.launch_node]),
+    )
+
+
+def _roles(timed: Timed, ranges: PhaseRanges) -> U8:
+    """The role of each instance: its own name's, else that of the phase around it."""
+    strings, codes = timed.trace.strings, timed.trace.host_ranges.name[ranges.row].tolist()
+    of_name = {code: role_of(strings[code]) for code in set(codes)}
+    result: list[int] = []
+    for code, above in zip(codes, ranges.parent.tolist(), strict=True):
+        result.append(of_name[code] or (result[above] if above >= 0 else Role.NONE))
+    return np.array(result, np.uint8)
+
+
+def phase_times(timed: Timed, phases: Phases) -> PhaseTimes | None:
+    """The mean steady step by role; None where nothing has one."""
+    found = {role.label: _time(timed, phases, role) for role in ROLES}
+    return PhaseTimes(**found) if any(found.values()) else None
+
+
+def _time(timed: Timed, phases: Phases, role: Role) -> PhaseTime | None:
+    rows, ops, table = _rows(timed, phases, role), timed.trace.device_ops, timed.trace.host_ranges
+    mine = np.flatnonzero((phases.of_op == role) & timed.steady_ops & (ops.device == (timed.device or 0)))
+    if not len(rows) and not len(mine):
+        return None
+    steps, calls = timed.steps.steady_count, timed.trace.api_calls
+    blocks = timed.blocks & (phases.of_node[timed.tree.node_of_call] == role) & timed.steady_host(calls.start)
+    return PhaseTime(
+        host_ms=ms(union(table.start[rows], table.end[rows]).total / steps),
+        device_ms=None if timed.device is None else ms(union(ops.start[mine], ops.end[mine]).total / steps),
+        waits=float(blocks.sum()) / steps,
+    )
+
+
+def _rows(timed: Timed, phases: Phases, role: Role) -> I64:
+    """Host ranges of the steady state that have the role, or lie in one that has: annotations and operators."""
+    tree = timed.tree
+    chosen = (phases.of_node == role) & np.isin(tree.kind, (RangeKind.OP, RangeKind.ANNOTATION))
+    rows = tree.row[chosen]
+    result: I64 = rows[timed.steady_host(timed.trace.host_ranges.start[rows])]
+    return result

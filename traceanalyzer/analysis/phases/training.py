@@ -1,0 +1,95 @@
+"""What the program does in a step: training or inference, micro-steps, optimizer steps, and those that were skipped."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.names.phase_names import Role
+from traceanalyzer.analysis.names.pytorch import OPTIMIZER_STEP, TRAINING, UNSCALE
+from traceanalyzer.figures import metric
+from traceanalyzer.trace import RangeKind
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.phases.roles import Phases
+    from traceanalyzer.analysis.time.timed import Timed
+    from traceanalyzer.trace import I64, U8, Bool
+
+MODULES = ("aten::linear", "aten::matmul", "aten::mm", "aten::addmm", "aten::convolution", "aten::embedding")
+"""Any of these shows that a model ran."""
+
+
+@dataclass(frozen=True)
+class ProgramStats:
+    """What the program does in a step."""
+
+    mode: Literal["training", "inference"] | None = metric(
+        "`training`: a backward pass or an optimizer ran in the measured steps; `inference`: operators "
+        "of a model ran and neither of them; null where no such operators were recorded"
+    )
+    micro_steps: float | None = metric(
+        "forward and backward passes for each step of the optimizer (gradient accumulation); null unless all three "
+        "were recorded",
+    )
+    optimizer_steps: float | None = metric("steps of the optimizer a step; null where they are not annotated")
+    skipped_optimizer_steps: int | None = metric(
+        "measured steps that unscaled their gradients and then ran no optimizer: a GradScaler that met infinities; "
+        "null without a GradScaler, or where optimizers are not annotated"
+    )
+
+
+def program_stats(timed: Timed, phases: Phases) -> ProgramStats | None:
+    """What the program does in its steady steps; None where that cannot be told at all."""
+    taken, skipped = _optimizer_steps(timed)
+    stats = ProgramStats(_mode(timed, phases), _micro_steps(timed, phases), taken, skipped)
+    return stats if any(value is not None for value in vars(stats).values()) else None
+
+
+def _mode(timed: Timed, phases: Phases) -> Literal["training", "inference"] | None:
+    ops, ranges, strings = timed.trace.device_ops, timed.trace.host_ranges, timed.trace.strings
+    steady = timed.steady_host(ranges.start)
+    roles = np.concatenate((phases.of_op[timed.steady_ops], phases.of_node[timed.steady_host(timed.tree.start)]))
+    trains = texts_where(strings, TRAINING.search)
+    named = trains[np.concatenate((ops.name[timed.steady_ops], ranges.name[steady & (ranges.kind == RangeKind.OP)]))]
+    if np.isin(roles, (Role.BACKWARD, Role.OPTIMIZER)).any() or named.any():
+        return "training"
+    runs = texts_where(strings, MODULES.__contains__)[ranges.name[steady & (ranges.kind == RangeKind.OP)]]
+    return "inference" if runs.any() and timed.steps.found else None
+
+
+def _micro_steps(timed: Timed, phases: Phases) -> float | None:
+    """How often a backward pass follows a forward pass, over how often the optimizer follows one, in the order of
+    launches."""
+    rows = np.flatnonzero(timed.steady_ops & (phases.of_op != Role.NONE) & (timed.launch_time >= 0))
+    role = phases.of_op[rows[np.argsort(timed.launch_time[rows], kind="stable")]]
+    backward, optimizer = _runs(role, Role.BACKWARD), _runs(role, Role.OPTIMIZER)
+    return backward / optimizer if backward and optimizer else None
+
+
+def _runs(roles: U8, wanted: Role) -> int:
+    """How often `wanted` follows a forward pass."""
+    mine = roles[np.isin(roles, (Role.FORWARD, wanted))] == wanted
+    return int((mine[1:] & ~mine[:-1]).sum())
+
+
+def _optimizer_steps(timed: Timed) -> tuple[float | None, int | None]:
+    """Annotated steps of optimizers a step, and how many steps unscaled gradients but have none."""
+    ranges, strings, steps = timed.trace.host_ranges, timed.trace.strings, timed.steps
+    found = _by_step(timed, texts_where(strings, OPTIMIZER_STEP.match)[ranges.name])
+    if not found.any():
+        return None, None
+    unscaled = _by_step(timed, texts_where(strings, UNSCALE.__eq__)[ranges.name])
+    skipped = int(((unscaled > 0) & (found == 0)).sum()) if unscaled.any() else None
+    return float(found.sum()) / steps.steady_count, skipped
+
+
+def _by_step(timed: Timed, chosen: Bool) -> I64:
+    """How many of the chosen host ranges begin in each steady step."""
+    steps, start = timed.steps, timed.trace.host_ranges.start[np.flatnonzero(chosen)]
+    first, last = steps.host_start[steps.steady], steps.host_end[steps.steady]
+    index = np.searchsorted(first, start, side="right") - 1
+    inside = (index >= 0) & (start < last[np.maximum(index, 0)])
+    return np.bincount(index[inside], minlength=len(first))

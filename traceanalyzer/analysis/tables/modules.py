@@ -1,0 +1,149 @@
+"""The step by module of the model: device time forward and backward, work, traffic, what bounds it.
+
+Modules of one class at one place in the model (the twelve layers of a stack) are one row. A row holds what its modules
+launch with all modules inside them; `self_ms` is what they launch themselves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.joined.places import places_of
+from traceanalyzer.analysis.tables.kernels import share_of_step
+from traceanalyzer.analysis.tables.roofline_rows import RatedRow, RooflineSums, by_group
+from traceanalyzer.figures import metric, ms
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.joined.places import Places
+    from traceanalyzer.analysis.roofline.rated import Rated
+    from traceanalyzer.trace import I64
+
+OUTSIDE = "(outside of all modules)"
+
+
+@dataclass(frozen=True)
+class ModuleTimes:
+    """Modules of one class at one place of the model, in a mean steady step."""
+
+    rank: int | None = metric("rank of the process")
+    name: str = metric("class of the modules, or their path in the model with # for numbers")
+    depth: int = metric("how many modules enclose them")
+    within: str | None = metric("modules that enclose them, outermost first")
+    modules: int = metric("how many different modules the row stands for, the layers of a stack for instance")
+    calls: float = metric("calls a step")
+    host_ms: float = metric("host time a step inside their calls; the backward pass is not in it", "ms")
+    device_ms: float = metric(
+        "sum of the durations a step of device ops that they, and the modules inside them, launched, forward and "
+        "backward",
+        "ms",
+    )
+    forward_ms: float = metric("part of it launched in their calls", "ms")
+    backward_ms: float = metric(
+        "part of it launched in the backward pass, by the autograd nodes of what ran in their calls", "ms"
+    )
+    self_ms: float = metric("part of it that no module inside them launched", "ms")
+    share_of_step: float | None = metric("device time as a share of the step; null if it has no length", "share")
+    share_of_device: float = metric("device time as a share of that of all device ops", "share")
+    python: str | None = metric(
+        "line of the program that the first call came from; null where stacks were not recorded"
+    )
+
+
+@dataclass(frozen=True)
+class ModuleStats(RatedRow, ModuleTimes):
+    """Modules of one class at one place of the model, held against the roofline."""
+
+
+def module_stats(rated: Rated) -> list[ModuleStats]:
+    """A row for each place, in the order of the model, those inside others after them; then what no module launched.
+    Empty where no calls of modules were recorded."""
+    origins = rated.origins
+    if not len(origins.calls.start):
+        return []
+    places = places_of(origins.calls)
+    ops = np.flatnonzero(rated.steady_ops)
+    place = np.append(places.of_call, -1)[origins.call[ops]]
+    held, place_of = _with_enclosing(ops, place, places.above)
+    count = len(places.paths) + 1
+    group = np.where(place_of >= 0, place_of, count - 1)
+    figures = _Figures(rated, held, group, count, np.where(place >= 0, place, count - 1), ops)
+    steady = np.bincount(places.of_call[rated.steady_host(origins.calls.start)], minlength=count)
+    rows = [_row(rated, places, figures, i) for i in range(count - 1) if steady[i] or figures.device[i]]
+    return [*rows, *([_outside(rated, figures)] if figures.device[-1] else [])]
+
+
+class _Figures:
+    """Sums over places; the last one is what lies outside of all modules."""
+
+    def __init__(self, rated: Rated, held: I64, group: I64, count: int, own: I64, ops: I64) -> None:
+        length = (rated.trace.device_ops.end - rated.trace.device_ops.start).astype(np.float64)
+        backward = rated.origins.backward
+        self.device = np.bincount(group, weights=length[held], minlength=count)
+        self.backward = np.bincount(group, weights=(length * backward)[held], minlength=count)
+        self.own = np.bincount(own, weights=length[ops], minlength=count)
+        self.sums = RooflineSums(rated, by_group(group, held, count))
+        self.all_ns = max(float(length[ops].sum()), 1.0)
+
+
+def _row(rated: Rated, places: Places, figures: _Figures, index: int) -> ModuleStats:
+    origins, steps, path = rated.origins, rated.steps.steady_count, places.paths[index]
+    every = np.flatnonzero(places.of_call == index)
+    calls = every[rated.steady_host(origins.calls.start[every])]
+    length = (origins.calls.end - origins.calls.start)[calls]
+    first = int([*calls, *every][0])
+    return ModuleStats(
+        rank=rated.trace.rank,
+        name=path[-1],
+        depth=len(path) - 1,
+        within=" > ".join(path[:-1]) or None,
+        modules=len(np.unique(origins.calls.name[every])),
+        calls=len(calls) / steps,
+        host_ms=ms(int(length.sum()) / steps),
+        device_ms=ms(figures.device[index] / steps),
+        forward_ms=ms((figures.device[index] - figures.backward[index]) / steps),
+        backward_ms=ms(figures.backward[index] / steps),
+        self_ms=ms(figures.own[index] / steps),
+        share_of_step=share_of_step(rated, figures.device[index]),
+        share_of_device=float(figures.device[index]) / figures.all_ns,
+        python=_line(rated, int(origins.calls.thread[first]), int(origins.calls.start[first])),
+        **figures.sums.columns(index),
+    )
+
+
+def _outside(rated: Rated, figures: _Figures) -> ModuleStats:
+    time, steps = float(figures.device[-1]), rated.steps.steady_count
+    return ModuleStats(
+        rank=rated.trace.rank,
+        name=OUTSIDE,
+        depth=0,
+        within=None,
+        modules=0,
+        calls=0.0,
+        host_ms=0.0,
+        device_ms=ms(time / steps),
+        forward_ms=ms((time - float(figures.backward[-1])) / steps),
+        backward_ms=ms(float(figures.backward[-1]) / steps),
+        self_ms=ms(time / steps),
+        share_of_step=share_of_step(rated, time),
+        share_of_device=time / figures.all_ns,
+        python=None,
+        **figures.sums.columns(len(figures.device) - 1),
+    )
+
+
+def _line(rated: Rated, thread: int, time: int) -> str | None:
+    return rated.python.source_line(thread, time) if rated.trace.collected.stacks else None
+
+
+def _with_enclosing(ops: I64, place: I64, above: I64) -> tuple[I64, I64]:
+    """Pairs of a device op and a place that it belongs to, directly or through one inside; -1 outside of all."""
+    pairs = [(ops, place)]
+    up = np.append(above, -1)
+    while len(ops):
+        outer = up[place]
+        ops, place = ops[outer >= 0], outer[outer >= 0]
+        pairs.append((ops, place))
+    return np.concatenate([p[0] for p in pairs]), np.concatenate([p[1] for p in pairs])

@@ -1,0 +1,244 @@
+"""The figures that practitioners quote: work per second, and how much of the hardware that is.
+
+Both are of the step that the report speaks of: without the profiler where that is known, else as recorded.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.roofline.op_models import Precision
+from traceanalyzer.analysis.tables.roofline_step import ENOUGH_SHARE
+from traceanalyzer.figures import MS_PER_S, metric
+from traceanalyzer.trace import RangeKind, StepAmounts
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.phases.training import ProgramStats
+    from traceanalyzer.analysis.roofline.rated import Rated
+    from traceanalyzer.analysis.tables.roofline_step import RooflineStep
+    from traceanalyzer.analysis.tables.step_metrics import Step
+    from traceanalyzer.analysis.tables.timing import TimingStats
+    from traceanalyzer.analysis.time.timed import Timed
+    from traceanalyzer.trace import F64, I64, StepTimings
+
+Source = Literal["given", "environment", "log", "loader"]
+
+LOADER_RANGE = re.compile(r"^enumerate\(DataLoader\)#")
+REPLICATED = re.compile(r"(Distributed|FullySharded)DataParallel\.|^FSDP::|^torch::distributed::reducer|reducer::")
+"""Each rank works through a batch of its own. Ranks of other kinds of parallelism share one."""
+TERA, GIGA = 1e12, 1e9
+
+
+@dataclass(frozen=True)
+class Throughput:
+    """Work per second. Amounts are those of one process: given (`--samples`, `--tokens`, `--flops`), from the capture's
+    `environment.json`, its timing log, or the batch size of the loader."""
+
+    steps_per_s: float | None = metric("steps a second; null without steps", "1/s")
+    samples: float | None = metric(
+        "samples that a step of this process works through; null unless given, in `environment.json`, in a log or seen "
+        "at the loader"
+    )
+    samples_per_s: float | None = metric("samples a second; null where the samples of a step are not known", "1/s")
+    ms_per_sample: float | None = metric("step time over its samples; null where these are not known", "ms")
+    tokens: float | None = metric(
+        "tokens of a step without padding; null unless given, in `environment.json` or in a log"
+    )
+    tokens_per_s: float | None = metric(
+        "effective tokens a second: padding left out; null where the tokens of a step are not known", "1/s"
+    )
+    padding_share: float | None = metric(
+        "share of the computed tokens that are padding; null unless a log, or `environment.json`, says both", "share"
+    )
+    source: Source | None = metric(
+        "who says how much a step works through: `given`, `environment`, `log` or `loader`; null where nobody does"
+    )
+    tflop: float | None = metric(
+        "operations of a step, 1e12: those given, else those of operators with a model; null without either", "TFLOP"
+    )
+    tflops_per_s: float | None = metric("those operations over the step time; null without them", "TFLOP/s")
+    flops_source: Literal["given", "modelled"] | None = metric(
+        "whether the operations are `given` (by the user, `environment.json` or a log) or `modelled`; null without any"
+    )
+    micro_batch: float | None = metric(
+        "samples of one forward pass: those of a step over its micro-steps; null where either is not known"
+    )
+    replicas: int | None = metric(
+        "ranks that each work through samples of their own (data parallel); null where that cannot be told from other "
+        "kinds of parallelism"
+    )
+    global_batch: float | None = metric(
+        "samples of a step of all replicas: replicas x micro-batch x micro-steps; null where one of them is not known"
+    )
+    global_samples_per_s: float | None = metric("samples a second of all replicas; null likewise", "1/s")
+
+
+@dataclass(frozen=True)
+class Utilisation:
+    """How much of the hardware a step uses."""
+
+    mfu: float | None = metric(
+        "model FLOP/s utilisation: operations given over the peak of the number format that most matrix kernels use "
+        "(or --peak); else that of `roofline.mfu`; null where neither operations nor peak are known",
+        "share",
+    )
+    attainable_mfu: float | None = metric(
+        "MFU if the step's computation ran at the roofline and nothing else took time; null without "
+        "`roofline.ideal_ms`",
+        "share",
+    )
+    sol: float | None = metric(
+        "speed of light: time of the step's computation at the roofline over the step time; null without "
+        "`roofline.ideal_ms`",
+        "share",
+    )
+    room: float | None = metric("the reciprocal: how many times faster the step could be at most", "x")
+    gpu_busy_share: float | None = metric("share of the step with any device work; null without device work", "share")
+    least_bandwidth_gbs: float | None = metric(
+        "least traffic with the device memory that the step needs over the step time; null without models", "GB/s"
+    )
+    bandwidth_share: float | None = metric("that as a share of the memory's bandwidth", "share")
+
+
+def throughput(
+    rated: Rated, step: Step, roofline: RooflineStep | None, program: ProgramStats | None, logged: TimingStats | None
+) -> Throughput | None:
+    """Work per second; None without steps."""
+    seconds = step.step_ms / MS_PER_S if rated.steps.found else 0.0
+    if seconds <= 0 and logged is None:
+        return None
+    amounts, source = step_amounts(rated)
+    flops, flops_source = _flops(amounts, roofline)
+    micro_steps = program.micro_steps if program is not None else None
+    replicas = _replicas(rated)
+    own = amounts.samples if source != "log" else None
+    total = own * replicas if own is not None and replicas is not None else None
+    logged_rates = (logged.samples_per_s, logged.tokens_per_s) if logged is not None else (None, None)
+    return Throughput(
+        steps_per_s=1.0 / seconds if seconds else None,
+        samples=amounts.samples,
+        samples_per_s=_per(amounts.samples, seconds) or logged_rates[0],
+        ms_per_sample=step.step_ms / amounts.samples if amounts.samples and seconds else None,
+        tokens=amounts.tokens,
+        tokens_per_s=_per(amounts.tokens, seconds) or logged_rates[1],
+        padding_share=_padding(amounts),
+        source=source,
+        tflop=None if flops is None else flops / TERA,
+        tflops_per_s=None if flops is None or not seconds else flops / TERA / seconds,
+        flops_source=flops_source,
+        micro_batch=own / micro_steps if own is not None and micro_steps else None,
+        replicas=replicas,
+        global_batch=total,
+        global_samples_per_s=_per(total, seconds),
+    )
+
+
+def utilisation(rated: Rated, step: Step, roofline: RooflineStep | None, recorded_ms: float) -> Utilisation | None:
+    """How much of the hardware the step uses; None without steps or device work."""
+    if not rated.steps.found or rated.device is None or step.step_ms <= 0:
+        return None
+    slower = recorded_ms / step.step_ms
+    ideal = roofline.ideal_ms if roofline is not None else None
+    known = _known_mfu(rated, step)
+    modelled = None if roofline is None or roofline.mfu is None else roofline.mfu * slower
+    mfu = known if known is not None else modelled
+    sol = ideal / step.step_ms if ideal else None
+    share = None if roofline is None or roofline.bandwidth_share is None else roofline.bandwidth_share * slower
+    return Utilisation(
+        mfu=mfu,
+        attainable_mfu=mfu / sol if mfu is not None and sol else None,
+        sol=sol,
+        room=1.0 / sol if sol else None,
+        gpu_busy_share=None if step.budget is None else 1.0 - step.budget.idle / step.step_ms,
+        least_bandwidth_gbs=roofline.traffic_gb / step.step_ms * MS_PER_S if roofline and roofline.traffic_gb else None,
+        bandwidth_share=share,
+    )
+
+
+def step_amounts(timed: Timed) -> tuple[StepAmounts, Source | None]:
+    """What a step works through, and who says so: the user, else `environment.json`, else the log, else the loader."""
+    for source, amounts in (
+        ("given", timed.knowledge.amounts),
+        ("environment", timed.trace.amounts),
+        ("log", logged_amounts(timed.trace.step_timings)),
+        ("loader", StepAmounts(samples=_loaded(timed))),
+    ):
+        if amounts != StepAmounts():
+            return amounts, source  # type: ignore[return-value]  # the literals above
+    return StepAmounts(), None
+
+
+def logged_amounts(log: StepTimings) -> StepAmounts:
+    """Means of what a log's lines say of their steps."""
+
+    def mean(values: I64 | F64) -> float | None:
+        known = values[values > 0]
+        return float(known.mean()) if len(known) else None
+
+    return StepAmounts(mean(log.samples), mean(log.tokens), mean(log.padded_tokens), mean(log.flops))
+
+
+def _loaded(timed: Timed) -> float | None:
+    """Batches that a steady step takes from the loader, times their size."""
+    size, ranges = timed.trace.batch_size, timed.trace.host_ranges
+    if size is None or not timed.steps.found:
+        return None
+    named = texts_where(timed.trace.strings, LOADER_RANGE.match)[ranges.name] & (ranges.kind == RangeKind.ANNOTATION)
+    batches = int((named & timed.steady_host(ranges.start)).sum())
+    return size * batches / timed.steps.steady_count if batches else None
+
+
+def _flops(
+    amounts: StepAmounts, roofline: RooflineStep | None
+) -> tuple[float | None, Literal["given", "modelled"] | None]:
+    if amounts.flops is not None:
+        return amounts.flops, "given"
+    if roofline is None or roofline.tflop is None or roofline.modelled_share < ENOUGH_SHARE:
+        return None, None
+    return roofline.tflop * TERA, "modelled"
+
+
+def _known_mfu(rated: Rated, step: Step) -> float | None:
+    """MFU from operations that were given; None where they, or the peak, are not known."""
+    flops, peak = step_amounts(rated)[0].flops, peak_flops_per_s(rated)
+    return None if flops is None or peak is None else flops / (step.step_ms / MS_PER_S) / peak
+
+
+def peak_flops_per_s(rated: Rated) -> float | None:
+    """What the GPU can do a second in the number format of most of its matrix kernels' time, or what the user says;
+    None where the GPU or the format is not known."""
+    if rated.knowledge.peak_flops_per_s is not None:
+        return rated.knowledge.peak_flops_per_s
+    gpu = rated.gpus.get(-1 if rated.device is None else rated.device)
+    ops, precision = rated.trace.device_ops, rated.roofline.precision
+    rows = np.flatnonzero(rated.is_matrix & rated.steady_ops & (precision != Precision.UNKNOWN))
+    if gpu is None or not len(rows):
+        return None
+    time = np.bincount(precision[rows], weights=(ops.end - ops.start)[rows])
+    return gpu.matrix_peak(Precision(int(time.argmax())).name.lower())
+
+
+def _replicas(timed: Timed) -> int | None:
+    """Ranks with samples of their own: all of the world, where its ranks are replicas and no smaller group of them is
+    recorded (which other kinds of parallelism have)."""
+    world, groups = timed.trace.process.world_size, timed.trace.collectives.group_size
+    if world is None or world <= 1:
+        alone = world == 1 or not timed.is_communication.any()
+        return 1 if alone and len(timed.activity) == 1 else None
+    smaller = bool(((groups > 1) & (groups < world)).any())
+    return world if any(map(REPLICATED.search, timed.trace.strings)) and not smaller else None
+
+
+def _padding(amounts: StepAmounts) -> float | None:
+    if amounts.tokens is None or not amounts.padded_tokens:
+        return None
+    return max(1.0 - amounts.tokens / amounts.padded_tokens, 0.0)
+
+
+def _per(amount: float | None, seconds: float) -> float | None:
+    return amount / seconds if amount is not None and seconds else None

@@ -1,0 +1,140 @@
+"""Who is to blame for the largest part of the step, in one sentence: kind of work, module, phase or place."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.tables.modules import OUTSIDE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from traceanalyzer.analysis.measure import Measurements
+    from traceanalyzer.diagnosis.finding import BottleneckClass
+
+KNOWN_SHARE = 0.8
+"""Shares of the bytes are told where models know the traffic of this share of the computation's time."""
+NAMED_SHARE = 0.2
+"""What has less of the time or the bytes is not to blame."""
+MEGA = 1e6
+
+
+def culprit(m: Measurements, bottleneck: BottleneckClass) -> str | None:
+    """The sentence; None where nothing stands out, or the recording does not tell."""
+    found = _OF[bottleneck](m) if bottleneck in _OF else None
+    return None if found is None else f"{found}."
+
+
+def _of_compute(m: Measurements) -> str | None:
+    return _at_mfu(m, _heaviest(m) or _module(m))
+
+
+def _of_memory(m: Measurements) -> str | None:
+    return _at_mfu(m, _most_bytes(m) or _heaviest(m))
+
+
+def _at_mfu(m: Measurements, who: str | None) -> str | None:
+    """With the MFU before it, where that is known."""
+    used = m.utilisation
+    if used is None or not used.mfu:
+        return who
+    return f"{used.mfu:.0%} MFU" + (f": {who}" if who else "")
+
+
+def _most_bytes(m: Measurements) -> str | None:
+    """The class of kernels that moves most of the bytes."""
+    rows = np.flatnonzero(m.steady_ops & m.is_compute & m.is_kernel)
+    traffic, time = m.roofline.bytes[rows], (m.trace.device_ops.end - m.trace.device_ops.start)[rows]
+    known = np.isfinite(traffic)
+    if not known.any() or time[known].sum() < KNOWN_SHARE * time.sum():
+        return None
+    moved = np.bincount(m.op_class[rows][known], weights=traffic[known])
+    most = int(moved.argmax())
+    share = float(moved[most] / moved.sum()) if moved.sum() else 0.0
+    return f"{m.classes.names[most]} kernels move {share:.0%} of the bytes" if share >= NAMED_SHARE else None
+
+
+def _heaviest(m: Measurements) -> str | None:
+    """The class of kernels that takes most of the device's time."""
+    rows = np.flatnonzero(m.steady_ops & m.is_compute & m.is_kernel)
+    time = np.bincount(m.op_class[rows], weights=(m.trace.device_ops.end - m.trace.device_ops.start)[rows])
+    if not time.sum():
+        return None
+    most = int(time.argmax())
+    share = float(time[most] / time.sum())
+    named = share >= NAMED_SHARE and m.classes.names[most] != "other"
+    return f"{m.classes.names[most]} kernels take {share:.0%} of the compute time" if named else None
+
+
+def _module(m: Measurements) -> str | None:
+    """The module with the most device time of its own."""
+    rows = [row for row in m.modules if row.name != OUTSIDE]
+    top = max(rows, key=lambda row: row.self_ms, default=None)
+    device = sum(row.self_ms for row in m.modules)
+    if top is None or not device or top.self_ms < NAMED_SHARE * device:
+        return None
+    return f"module {top.name} takes {top.self_ms / device:.0%} of the GPU's time"
+
+
+def _of_launch(m: Measurements) -> str | None:
+    """The phase in which most of the GPU's idle time falls."""
+    rows = [row for row in m.phase_rows if row.role is not None and row.gpu_idle_ms]
+    top = max(rows, key=lambda row: row.gpu_idle_ms or 0.0, default=None)
+    idle = m.idle.total if m.idle is not None else 0.0
+    share = (top.gpu_idle_ms or 0.0) / idle if top is not None and idle else 0.0
+    if top is None or share < NAMED_SHARE:
+        return None
+    return f"{min(share, 1.0):.0%} of the GPU's idle time falls in {_phase(top.name, top.role)}"
+
+
+def _phase(name: str, role: str | None) -> str:
+    return f"the {role} pass" if name in ("forward", "backward") else f"{name}"
+
+
+def _of_sync(m: Measurements) -> str | None:
+    """The place whose waits cost the GPU most."""
+    costly = [row for row in m.syncs if not row.benign]
+    if not costly:
+        return None
+    top = costly[0]
+    where = top.python or (f"{top.op.split(' > ')[0]}" if top.op else top.call)
+    when = "" if top.phase is None else f" {top.phase}" if top.phase.startswith("between") else f" in {top.phase}"
+    idle = sum(row.gpu_idle_ms for row in costly)
+    who = f"{top.calls:.4g} waits a step{when}, at {where}"
+    return f"{top.gpu_idle_ms / idle:.0%} of that idle time comes from {who}" if idle else None
+
+
+def _of_communication(m: Measurements) -> str | None:
+    """The collective with the most exposed time, and the tail."""
+    time, rows = m.communication, m.collectives
+    if time is None or not rows or not time.exposed_ms:
+        return None
+    top = rows[0]
+    size = f" of {top.message_bytes / MEGA:.3g} MB" if top.message_bytes else ""
+    share = min(top.exposed_ms / time.exposed_ms, 1.0)
+    tail = ""
+    if time.tail_ms is not None:
+        tail = f"; {time.tail_ms / time.exposed_ms:.0%} of it is the tail behind the backward pass"
+    return f"{top.collective}{size} is {share:.0%} of the communication that does not overlap{tail}"
+
+
+def _of_transfer(m: Measurements) -> str | None:
+    rows, exposed = m.copies, sum(row.exposed_ms for row in m.copies)
+    if not rows or not exposed:
+        return None
+    top = rows[0]
+    memory = f" ({top.source_memory} memory)" if top.source_memory == "pageable" else ""
+    return f"copies {top.direction}{memory} of {top.size} are {top.exposed_ms / exposed:.0%} of it"
+
+
+_OF: dict[BottleneckClass, Callable[[Measurements], str | None]] = {
+    "compute": _of_compute,
+    "memory": _of_memory,
+    "launch": _of_launch,
+    "sync": _of_sync,
+    "communication": _of_communication,
+    "transfer": _of_transfer,
+}
+"""By class; for input and host the headline says who."""

@@ -1,0 +1,51 @@
+"""What can be said of a printed table of sums: where the time is in all, but not what waits for what."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from traceanalyzer.diagnosis.finding import Summary
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from traceanalyzer.analysis.tables.profiled import Profiled
+
+WAITS = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize", "hipStreamSynchronize",
+         "hipDeviceSynchronize", "hipEventSynchronize")  # fmt: skip
+LAUNCHES = ("cudaLaunchKernel", "cudaLaunchKernelExC", "hipLaunchKernel", "hipExtModuleLaunchKernel")
+FIND_OUT = "Export the trace (prof.export_chrome_trace) and analyse that."
+
+
+def profiled_summary(table: Profiled) -> Summary:
+    """The verdict: always inconclusive, because sums do not tell what waits for what."""
+    of = "a step" if table.steps else "the profile"
+    text = (
+        f"Inconclusive: a table of sums does not tell what waits for what. In {of} kernels take {table.device_ms:.3g} "
+        f"ms of GPU time, operators and calls {table.cpu_ms:.3g} ms of CPU time. {FIND_OUT}"
+    )
+    return Summary("inconclusive", 0.0, text, "recorded", None)
+
+
+def profiled_notes(table: Profiled) -> Iterator[str]:
+    """What stands out in the table."""
+    each = " a step" if table.steps else ""
+    if table.step_ms:
+        share = table.device_ms / table.step_ms
+        if share < 1.0:
+            yield (
+                f"A step takes {table.step_ms:.3g} ms on the CPU, with the profiler; GPU work is {share:.0%} of that "
+                "at most."
+            )
+    by_class: dict[str, float] = {}
+    for row in table.rows:
+        if row.cls is not None:
+            by_class[row.cls] = by_class.get(row.cls, 0.0) + (row.share_of_device or 0.0)
+    if by_class:
+        most = max(by_class, key=lambda name: by_class[name])
+        yield f"{most} kernels take {by_class[most]:.0%} of the kernels' time."
+    for row in table.rows:
+        if row.name in WAITS and row.calls and row.self_cpu_ms:
+            yield f"{row.name}: {row.calls:.4g} calls{each}, in which the CPU waits {row.self_cpu_ms:.3g} ms."
+        if row.name in LAUNCHES and row.calls and row.self_cpu_ms:
+            yield f"{row.name}: {row.calls:.4g} calls{each}, {row.self_cpu_ms:.3g} ms of CPU time."

@@ -1,0 +1,104 @@
+"""The text that `print(prof.key_averages().table())` leaves, as people paste it: sums by name, no single events."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from traceanalyzer.errors import UnreadableInputError
+from traceanalyzer.ingest.side_files import figure
+from traceanalyzer.ingest.stream import open_stream
+from traceanalyzer.ingest.timing.text import lines_of, pieces_of
+from traceanalyzer.trace import Health, ProfilerRow, Trace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+MOST_ROWS = 100_000
+"""A program has some hundred names; with shapes some thousand."""
+_HEADER = re.compile(r"^\W*Name  .*\bSelf CPU( total)?  .*(# of Calls|Number of Calls)")
+_CELLS = re.compile(r"\s{2,}")
+_QUANTITY = re.compile(r"(-?[\d,]+(?:\.\d+)?) ?(us|ms|s|b|Kb|Mb|Gb|B|KB|MB|GB)?")
+_UNITS = {
+    "us": 1e-3, "ms": 1.0, "s": 1e3,
+    "b": 1.0, "Kb": 2.0**10, "Mb": 2.0**20, "Gb": 2.0**30, "B": 1.0, "KB": 2.0**10, "MB": 2.0**20, "GB": 2.0**30,
+}  # fmt: skip
+"""Times in ms, sizes in bytes; `Kb` is what older versions wrote for KB."""
+_COLUMNS = (
+    (re.compile(r"Name"), "name"),
+    (re.compile(r"Self CPU( total)?"), "self_cpu_ms"),
+    (re.compile(r"CPU total"), "cpu_total_ms"),
+    (re.compile(r"Self (CUDA|XPU|HIP|MTIA|PRIVATEUSE\w*)( total)?"), "self_device_ms"),
+    (re.compile(r"(CUDA|XPU|HIP|MTIA|PRIVATEUSE\w*) total"), "device_total_ms"),
+    (re.compile(r"Self (CUDA|XPU|HIP|MTIA|PRIVATEUSE\w*) Mem"), "self_device_bytes"),
+    (re.compile(r"# of Calls|Number of Calls"), "calls"),
+    (re.compile(r"Input Shapes"), "shapes"),
+)
+"""Titles of columns as any version writes them; others are left out."""
+
+
+def recognise(head: bytes, path: Path) -> bool:
+    """Whether the text has the head of such a table. `head`: its first bytes, decompressed."""
+    return b"\0" not in head and any(_HEADER.match(line) for line in head.decode("utf-8", "replace").splitlines())
+
+
+def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Trace]:
+    """A `Trace` with nothing in it but the table's rows. Raises UnreadableInputError where it has none."""
+    with open_stream(path, progress, log=True) as stream:
+        rows, lost, tables = _rows(lines_of(pieces_of(stream), lambda: None))
+    if not rows:
+        raise UnreadableInputError(f"{path}: a profiler's table without rows; print more of it, or export the trace")
+    notes = ("The file holds several tables; the first is read.",) if tables > 1 else ()
+    return [
+        Trace(
+            str(path),
+            "key_averages",
+            [],
+            profiler_rows=tuple(rows),
+            health=Health(events=len(rows) + lost, lost=lost, notes=notes),
+        )
+    ]
+
+
+def _rows(lines: Iterator[str]) -> tuple[list[ProfilerRow], int, int]:
+    """The rows of the first table, how many lines of it are none, and how many tables there are."""
+    fields: Sequence[str | None] = ()
+    rows: list[ProfilerRow] = []
+    lost = tables = 0
+    for line in lines:
+        if _HEADER.match(line):
+            tables += 1
+            fields = [_field(title) for title in _split(line)] if tables == 1 else ()
+        elif fields and not line.strip(" -=`>"):
+            fields = () if rows else fields
+        elif fields and len(rows) < MOST_ROWS:
+            row = _row(fields, _split(line))
+            lost += row is None
+            rows += [row] if row is not None else []
+    return rows, lost, tables
+
+
+def _split(line: str) -> list[str]:
+    return _CELLS.split(line.strip().removeprefix(">").strip())
+
+
+def _field(title: str) -> str | None:
+    return next((name for pattern, name in _COLUMNS if pattern.fullmatch(title)), None)
+
+
+def _row(fields: Sequence[str | None], cells: list[str]) -> ProfilerRow | None:
+    """The row; None for a line that has not a cell for each column, or no times."""
+    if len(cells) != len(fields):
+        return None
+    values = {name: cell for name, cell in zip(fields, cells, strict=True) if name is not None}
+    numbers = {name: _quantity(cell) for name, cell in values.items() if name not in ("name", "shapes")}
+    if numbers.get("self_cpu_ms") is None or numbers.get("calls") is None:
+        return None
+    return ProfilerRow(name=values["name"], shapes=values.get("shapes"), **numbers)
+
+
+def _quantity(text: str) -> float | None:
+    found = _QUANTITY.fullmatch(text.strip())
+    number = figure(found[1]) if found is not None else None
+    return None if number is None or found is None else number * _UNITS.get(found[2] or "", 1.0)
