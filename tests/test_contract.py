@@ -112,9 +112,7 @@ def test_figures_are_possible(paths):
             assert value >= 0, where
     step = report["metrics"]["step_time_ms"]
     if step:
-        known = [step[name] for name in ("min", "median", "p95", "p99", "max") if step[name] is not None]
-        assert known == sorted(known)
-        assert (step["p95"] is None, step["p99"] is None) == (step["count"] < 20, step["count"] < 100)
+        assert step["min"] <= step["median"] <= step["p95"] <= step["p99"] <= step["max"]
 
 
 @every_input

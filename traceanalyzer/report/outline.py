@@ -13,6 +13,7 @@ from traceanalyzer.report.model import Budget, Idle, Input, Metrics
 from traceanalyzer.tables import BY_NAME
 
 if TYPE_CHECKING:
+    from traceanalyzer.analysis.tables.step_metrics import StepTime
     from traceanalyzer.report.model import Evidence, Finding, Recommendation, Report
 
 NO_STEPS = "none"
@@ -129,6 +130,16 @@ def caveats(report: Report) -> list[str]:
     return [*found, *report.notes]
 
 
+STEPS_FOR_P95, STEPS_FOR_P99 = 20, 100
+"""Of fewer a percentile is the slowest step in other words: people are not shown it."""
+
+
+def shown_step_time(time: StepTime) -> Any:
+    """The step time as people see it."""
+    p95, p99 = time.count >= STEPS_FOR_P95, time.count >= STEPS_FOR_P99
+    return dataclasses.replace(time, p95=time.p95 if p95 else None, p99=time.p99 if p99 else None)  # type: ignore[arg-type]
+
+
 def step_sentence(report: Report) -> str:
     """The step time in a sentence."""
     time = report.metrics.step_time_ms
@@ -139,7 +150,7 @@ def step_sentence(report: Report) -> str:
         return f"no steps found; figures are for the whole recording of {figure(total, 'ms')}"
     text = f"{figure(time.mean, 'ms')} mean of {figure(time.count)} steps"
     if time.count > 1:
-        high = "" if time.p95 is None else f" p95 {figure(time.p95, 'ms')},"
+        high = f" p95 {figure(time.p95, 'ms')}," if time.count >= STEPS_FOR_P95 else ""
         text += f" (median {figure(time.median, 'ms')},{high} std {figure(time.std, 'ms')})"
     if report.metrics.warmup_steps:
         text += f", {figure(report.metrics.warmup_steps)} warm-up left out"

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from traceanalyzer.analysis.causes.gaps import IdleCause
-from traceanalyzer.analysis.time.regularity import percentile
 from traceanalyzer.figures import NS_PER_MS, metric, ms
 
 if TYPE_CHECKING:
@@ -27,12 +26,8 @@ class StepTime:
     std: float = metric("standard deviation over steps (n-1); 0 with one step", "ms")
     min: float = metric("fastest step", "ms")
     max: float = metric("slowest step", "ms")
-    p95: float | None = metric(
-        "95th percentile of the step times, linearly interpolated; null with fewer than 20 steps", "ms"
-    )
-    p99: float | None = metric(
-        "99th percentile of the step times, linearly interpolated; null with fewer than 100 steps", "ms"
-    )
+    p95: float = metric("95th percentile of the step times, linearly interpolated", "ms")
+    p99: float = metric("99th percentile of the step times, linearly interpolated", "ms")
 
 
 @dataclass(frozen=True)
@@ -105,8 +100,8 @@ def step_time(steps: Steps) -> StepTime | None:
         std=float(times.std(ddof=1)) if len(times) > 1 else 0.0,
         min=float(times.min()),
         max=float(times.max()),
-        p95=percentile(times, 95),
-        p99=percentile(times, 99),
+        p95=float(np.percentile(times, 95)),
+        p99=float(np.percentile(times, 99)),
     )
 
 

@@ -27,7 +27,10 @@ MAX_NOTES = 100
 
 def _step(page: Page) -> Markup | None:
     time = page.report.metrics.step_time_ms
-    figures = [*(outline.facts_of(time) if time is not None else []), *outline.step_figures(page.report)]
+    figures = [
+        *(outline.facts_of(outline.shown_step_time(time)) if time is not None else []),
+        *outline.step_figures(page.report),
+    ]
     shown = [fact for fact in figures if not fact.value.startswith(NOT_AVAILABLE)]
     unknown = [term(fact.label, fact.definition) for fact in figures if fact.value.startswith(NOT_AVAILABLE)]
     groups = [

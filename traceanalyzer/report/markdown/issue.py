@@ -91,7 +91,7 @@ def _metrics(report: Report) -> Iterator[Block]:
     if key := quoted(report):
         yield _facts(TITLE, key, Weight.ADVICE)
     if report.metrics.step_time_ms is not None:
-        yield _table("Step time", [report.metrics.step_time_ms], report, Weight.FIGURES)
+        yield _table("Step time", [outline.shown_step_time(report.metrics.step_time_ms)], report, Weight.FIGURES)
         chart = step_time_chart(report.tables.get("steps", []))
         if chart:
             yield Block(chart, title="Chart of the step times", weight=Weight.CHART)

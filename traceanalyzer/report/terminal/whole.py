@@ -35,7 +35,7 @@ def render_terminal(report: Report, width: int = DEFAULT_WIDTH, colour: bool = F
 def _metrics(page: Page, report: Report) -> None:
     page.heading("Metrics")
     if report.metrics.step_time_ms is not None:
-        _table(page, "Step time", [report.metrics.step_time_ms], report)
+        _table(page, "Step time", [outline.shown_step_time(report.metrics.step_time_ms)], report)
     key = [(TITLE, quoted(report))] if quoted(report) else []
     groups = [*key, ("Figures of a step", outline.step_figures(report)), *outline.step_groups(report)]
     for title, facts in groups:
