@@ -228,7 +228,8 @@ def test_a_view_that_is_called_a_table_is_not_read(tmp_path):
 
 def test_a_generated_column_is_not_worked_out(tmp_path):
     data = hostile_export(
-        tmp_path, "ALTER TABLE NVTX_EVENTS ADD COLUMN jsonText TEXT AS (printf('%.*c', 300000000, 'x'))",
+        tmp_path, "ALTER TABLE NVTX_EVENTS DROP COLUMN jsonText",
+        "ALTER TABLE NVTX_EVENTS ADD COLUMN jsonText TEXT AS (printf('%.*c', 300000000, 'x'))",
         "CREATE TABLE CUDNN_EVENTS (start AS (length(hex(zeroblob(100000000)))), end, globalTid, nameId)",
         "INSERT INTO CUDNN_EVENTS (end) VALUES (1)",
     )  # fmt: skip

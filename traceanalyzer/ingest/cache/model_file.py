@@ -27,6 +27,7 @@ from traceanalyzer.trace import (
     MemoryEvents,
     Overheads,
     Process,
+    RangeDetails,
     Table,
     Thread,
     Trace,
@@ -36,7 +37,7 @@ from traceanalyzer.trace import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-FORMAT = 1
+FORMAT = 2
 MAGIC = b"TAmodel\x01"
 _LONGEST_HEADER = 64 << 20
 """Bytes; a header of a trace takes a few kilobytes, with a note for each of a million ranks a few megabytes."""
@@ -49,6 +50,7 @@ _TABLES: dict[str, type[Table]] = {
     "device_ranges": DeviceRanges,
     "memory_events": MemoryEvents,
     "gpu_metrics": GpuMetrics,
+    "range_details": RangeDetails,
     "collectives": Collectives,
 }
 _FACTS = ("source", "process", "threads", "devices", "collected", "health", "epoch_ns", "window")
