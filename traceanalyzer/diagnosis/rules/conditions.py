@@ -50,7 +50,5 @@ def profiler_note(m: Measurements) -> str | None:
         return None
     plain = m.unprofiled_time.step_ms
     cost = m.mean_step_ms / plain - 1
-    what = f"costs {cost:.1%}" if cost >= 0 else "costs nothing measurable"
-    return (
-        f"The profiler {what}: {m.mean_step_ms:.4g} ms a step as recorded (mean), {plain:.4g} ms without it (median)."
-    )
+    what = f"slowed the step by {cost:.1%}" if cost >= 0 else "did not slow the step"
+    return f"Profiling {what}: {plain:.4g} ms without, {m.mean_step_ms:.4g} ms with."

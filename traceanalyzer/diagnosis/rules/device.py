@@ -89,7 +89,7 @@ def plain_compute(m: Measurements, free: Bool) -> Iterator[Draft]:
     evidence += _at_the_roofline(m)
     action = (
         "Make the top kernels cheaper: lower precision (bf16, fp8), fused operators, torch.compile, better shapes; "
-        "or accept it: the GPU is busy."
+        "or stop here: the GPU is already busy."
     )
     basis = "the roofline is a bound that few kernels come near; without models nothing bounds it"
     remedy = Remedy(action, basis, bound=True, name="faster_kernels")
