@@ -17,7 +17,6 @@ from traceanalyzer.report.format import (
     scale_for,
     scaled,
     shorten,
-    with_unit,
 )
 from traceanalyzer.report.grid import FOR_PROGRAMS, TIMESTAMPS
 from traceanalyzer.report.model import Budget, Idle, Input, Metrics
@@ -229,7 +228,7 @@ def without_gain(report: Report) -> str | None:
     ]
     if not left or not advised:
         return None
-    return f"Not recommended, because the step would be (nearly) as long: {', '.join(left)}."
+    return f"Skipped, predicted gain under 1%: {', '.join(left)}."
 
 
 def prediction(report: Report, advice: Recommendation) -> str:

@@ -215,7 +215,7 @@ INPUT_READY = Scenario("input_ready", input_ready, "input data is always ready")
 NO_HOST_WORK = Scenario("no_host_work", no_host_work, "no host work between launches but dispatch")
 COPIES_HIDDEN = Scenario("copies_hidden", copies_hidden, "copies take no time and block nobody")
 COMMUNICATION_FREE = Scenario(
-    "communication_free", communication_free, "no collectives: they take no time, and nobody waits for another rank"
+    "communication_free", communication_free, "collectives are free, and no rank waits for another"
 )
 COMMUNICATION_OVERLAPPED = Scenario(
     "communication_overlapped", communication_overlapped, "collectives run beside the compute as far as the step lasts"

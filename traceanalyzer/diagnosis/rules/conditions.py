@@ -23,9 +23,7 @@ def spoiled(m: Measurements, _free: Bool) -> Iterator[Draft]:
         if condition.spoils:
             name = "-".join(condition.name.lower().replace(".", " ").replace("_", " ").split())
             evidence = [Evidence(condition.name, condition.value, "", "conditions of the recording")]
-            yield Draft(
-                f"condition-{name}", "inconclusive", f"Spoiled measurement: {condition.spoils}", "none", None, evidence
-            )
+            yield Draft(f"condition-{name}", "inconclusive", f"Caveat: {condition.spoils}", "none", None, evidence)
 
 
 def profiler_cost(m: Measurements, _free: Bool) -> Iterator[Draft]:

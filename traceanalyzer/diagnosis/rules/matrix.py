@@ -28,8 +28,8 @@ def fp32_matmul(m: Measurements, free: Bool) -> Iterator[Draft]:
     evidence = [share(m, total, "matrix products in full fp32, without tensor cores"), *times(found.kernels.top)]
     evidence += [Evidence(f"time in {name}", t, "ms", "at the rate tensor cores reach") for name, t in at.items()]
     action = (
-        "Let them use the tensor cores: torch.set_float32_matmul_precision('high') (TF32), or bf16 autocast, if the "
-        "model's accuracy allows."
+        "Enable TF32 or bf16 for these matmuls, if accuracy allows: "
+        "torch.set_float32_matmul_precision('high'), or autocast."
     )
     basis = f"the products at {TENSOR_EFFICIENCY:.0%} of the dense {next(iter(at), 'tensor-core')} peak"
     if found.unknown:
@@ -55,7 +55,7 @@ def misaligned(m: Measurements, free: Bool) -> Iterator[Draft]:
     )
     basis = f"these products at {TENSOR_EFFICIENCY:.0%} of their roofline, as aligned ones reach"
     remedy = Remedy(action, basis, name="pad_shapes")
-    title = "Matrix products have sizes that tensor cores do not like"
+    title = "Matmul sizes are misaligned for tensor cores"
     yield Draft(
         "misaligned-matmul", "compute", title, "compute", found.saved_ms, evidence, [remedy], found.kernels.rows
     )
@@ -91,7 +91,7 @@ def small_products(m: Measurements, free: Bool) -> Iterator[Draft]:
         share(m, total, "small products of one shape in a row"),
         Evidence("products in a row", found.in_a_row, "", "mean"),
     ]
-    action = "Do them as one batched product: stack the operands and call torch.bmm, or a grouped product."
+    action = "Batch these small matmuls: torch.bmm, or a grouped GEMM."
     basis = "each run as long as its longest product; products that need each other's results cannot"
     remedy = Remedy(action, basis, name="batched_matmul")
     title = "Small matrix products run one by one"

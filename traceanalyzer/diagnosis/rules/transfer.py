@@ -46,7 +46,7 @@ def exposed_copies(m: Measurements, _free: Bool) -> Iterator[Draft]:
     yield Draft(
         "exposed-copies",
         "transfer",
-        "Memory copies run while the GPU computes nothing",
+        "Memory copies do not overlap with compute",
         "exposed_copy",
         exposed,
         evidence,
