@@ -168,6 +168,18 @@ class Page:
         """Move the pointer there."""
         self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
 
+    def click(self, x: float, y: float) -> None:
+        """Press and release the left button there."""
+        self.point(x, y)
+        held = {"x": x, "y": y, "button": "left", "clickCount": 1}
+        self.call("Input.dispatchMouseEvent", type="mousePressed", buttons=1, **held)
+        self.call("Input.dispatchMouseEvent", type="mouseReleased", **held)
+
+    def wheel(self, x: float, y: float, down: float, *, held: str = "") -> None:
+        """Turn the wheel there, a key (`ctrl`, `shift`) held or none."""
+        keys = {"": 0, "ctrl": 2, "shift": 8}[held]
+        self.call("Input.dispatchMouseEvent", type="mouseWheel", x=x, y=y, deltaX=0, deltaY=down, modifiers=keys)
+
     def drag(self, start: tuple[float, float], end: tuple[float, float]) -> None:
         """Press the left button at one point and let go at another, moving in between."""
         self.point(*start)

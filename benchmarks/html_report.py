@@ -17,7 +17,7 @@ from benchmarks.analyze import recordings, traceanalyzer_command
 from benchmarks.chromium import Chromium
 from benchmarks.measured import MB, measure
 
-MAX_FILE_MB, MAX_DATA_MB, MAX_INTERACTIVE_S = 8.0, 2.0, 3.0
+MAX_FILE_MB, MAX_DATA_MB, MAX_INTERACTIVE_S = 1.5, 1.1, 1.0
 TO_THE_TIMELINE = """(async () => {
     const begun = performance.now();
     document.querySelector("a[href^='#at=']").click();
@@ -72,7 +72,7 @@ def report_on(recording: Path, folder: Path, repeats: int) -> bool:
     first = min(runs, key=lambda run: run.interactive)
     print(
         f"{recording.name} ({recording.stat().st_size / MB:.0f} MB): written in {cost.wall_s:.2f} s, "
-        f"{file.stat().st_size / MB:.2f} MB, of it {data / MB:.2f} MB data of charts\n"
+        f"{file.stat().st_size / MB:.2f} MB, of it {data / MB:.2f} MB data of timelines\n"
         f"  painted {first.painted / 1e3:.2f} s, interactive {first.interactive / 1e3:.2f} s "
         f"(slowest of {repeats}: {max(run.interactive for run in runs) / 1e3:.2f} s), "
         f"from a finding to the timeline {first.timeline / 1e3:.2f} s, zoomed out {first.zoom / 1e3:.2f} s\n"

@@ -1,4 +1,4 @@
-"""Takes the picture of the page that the README shows: `python -m docs.picture` (needs Chromium and Pillow)."""
+"""Takes the pictures that the README shows: `python -m docs.picture` (the page's needs Chromium and Pillow)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from docs.generate import ROOT
 
 SAMPLE = ROOT / "sample_traces" / "sync_bound_stacks"
-PICTURE = ROOT / "docs" / "page.png"
+PICTURE, REPORT = ROOT / "docs" / "page.png", ROOT / "docs" / "report.svg"
 SIZE = (1280, 1000)
 COLOURS = 128
 """Of a page with few of them; a third of the bytes."""
@@ -20,7 +20,10 @@ FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
 
 
 def main() -> None:
-    """Make the page, open it, keep what is seen."""
+    """Draw the report; make the page, open it, keep what is seen."""
+    # As a reader of the README would name it.
+    analyze = [sys.executable, "-m", "traceanalyzer", "analyze", str(SAMPLE.relative_to(ROOT)), "-o"]
+    subprocess.run([*analyze, str(REPORT)], check=True, cwd=ROOT)  # noqa: S603
     from PIL import Image
 
     browser = next((found for name in BROWSERS if (found := shutil.which(name))), None)
@@ -28,9 +31,7 @@ def main() -> None:
         sys.exit("no Chromium is installed")
     with tempfile.TemporaryDirectory() as folder:
         page, shot = Path(folder) / "page.html", Path(folder) / "page.png"
-        # As a reader of the README would name it.
-        command = [sys.executable, "-m", "traceanalyzer", "analyze", str(SAMPLE.relative_to(ROOT)), "-o", str(page)]
-        subprocess.run(command, check=True, cwd=ROOT)  # noqa: S603
+        subprocess.run([*analyze, str(page)], check=True, cwd=ROOT)  # noqa: S603
         size = f"--window-size={SIZE[0]},{SIZE[1]}"
         subprocess.run([browser, *FLAGS, size, f"--screenshot={shot}", page.as_uri()], check=True)  # noqa: S603
         Image.open(shot).convert("RGB").quantize(COLOURS).save(PICTURE, optimize=True)

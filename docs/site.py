@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 SOURCE = ROOT / "build" / "site-source"
 MORE = ("CHANGELOG.md", "CONTRIBUTING.md", "sample_traces/README.md", "benchmarks/README.md")
-PICTURES = ("*.png", "*.ipynb")
+PICTURES = ("*.png", "*.svg", "*.ipynb")
 LINK = re.compile(r"(\]\()([^)#:\s]+)((?:#[^)\s]*)?\))")
 """Links without a scheme: to files."""
 CODE = f"https://github.com/{os.environ.get('GITHUB_REPOSITORY', 'OWNER/REPO')}/blob/main/"

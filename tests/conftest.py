@@ -7,6 +7,9 @@ import os
 import pytest
 from hypothesis import settings
 
+os.environ["TRACEANALYZER_CACHE"] = ""
+"""Tests leave nothing in the cache of whoever runs them; those of the cache name a folder of their own."""
+
 settings.register_profile("default", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
 settings.register_profile("mutants", deadline=None, derandomize=True, max_examples=25)

@@ -165,3 +165,13 @@ def test_limits_that_a_recording_states_of_an_unknown_gpu_are_used() -> None:
     assert found.vector["fp32"] == pytest.approx(9.1e12, rel=0.01)
     assert found.matrix_peak("fp16") is None
     assert TABLE.find(Device(0, "NVIDIA GeForce RTX 3050", 20)) is None
+
+
+@pytest.mark.parametrize(
+    ("sms", "memory", "expected"),
+    [(304, 206_141_652_992, "Instinct MI300X"), (108, 42_000_000_000, None), (303, 206_141_652_992, None)],
+)
+def test_a_gpu_without_a_name_is_the_only_one_with_its_size(sms: int, memory: int, expected: str | None) -> None:
+    found = TABLE.find(Device(0, None, sms, memory))
+    assert (found.name if found else None) == expected
+    assert TABLE.find(Device(0, "Some Other GPU", sms, memory)) is None

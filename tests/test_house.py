@@ -21,8 +21,8 @@ LATE = ("cli", "__init__.py", "collect/attach.py")
 program that is recorded loads only what records it."""
 MOST_FILES = 22
 """In a folder, `__init__.py` left out."""
-LARGER = {"analysis/replay": 24, "cli": 32, "diagnosis/remedies": 35}
-"""Folders with more: a change of the tape, a command, a remedy a file; the GPU host; the parts of a report."""
+LARGER = {"analysis/replay": 24, "cli": 32}
+"""Folders with more: a change of the tape, a command a file; the GPU host; the parts of a report."""
 TREES = ("analysis", "diagnosis", "report")
 """Within each a file's name stands once; formats (`ingest/`) and commands (`cli/`) are alike on purpose."""
 ONE_MEANING = {

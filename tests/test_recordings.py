@@ -82,7 +82,7 @@ def test_findings_and_recommendations_are_ranked(report: Report) -> None:
     predicted = [r.predicted_step_ms for r in report.recommendations if r.predicted_step_ms is not None]
     assert predicted == sorted(predicted)
     assert len({(r.id, r.remedy, r.action) for r in report.recommendations}) == len(report.recommendations)
-    endings = re.compile("-(and-launches|fused-optimizer|fused-kernels)$")
+    endings = re.compile("-(and-launches|fused-optimizer|fused-kernels|less)$")
     assert {endings.sub("", r.id) for r in report.recommendations} <= {f.id for f in report.findings}
 
 

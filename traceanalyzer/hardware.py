@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 import tomllib
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, reduce
 from importlib.resources import files
+from operator import or_
 from typing import TYPE_CHECKING, Any
 
 from traceanalyzer.errors import UnreadableInputError
 from traceanalyzer.files import read_whole
+from traceanalyzer.trace import OccupancyLimit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -77,8 +79,10 @@ class Hardware:
         shared = any(pattern.fullmatch(name) for pattern in self.match_with_sms) and device.sm_count == self.sms
         if not shared and not any(pattern.fullmatch(name) for pattern in self.match):
             return False
-        if device.sm_count and self.sms and device.sm_count != self.sms:
-            return False
+        return not (device.sm_count and self.sms and device.sm_count != self.sms) and self.fits(device)
+
+    def fits(self, device: Device) -> bool:
+        """Whether a device's memory, where it is recorded, has a size that this GPU is sold with."""
         low, high = MEMORY_RANGE
         size = (device.memory_bytes or 0) / GIGA
         return not size or any(low * nominal <= size <= high * nominal for nominal in self.memory_gb)
@@ -102,14 +106,24 @@ class Hardware:
 
         The least of what its threads, registers and shared memory allow (CUDA C++ best practices guide, occupancy).
         """
+        return min((blocks for blocks, _ in self._block_limits(threads, registers, shared_bytes)), default=None)
+
+    def occupancy_limits(self, threads: int, registers: int, shared_bytes: int) -> OccupancyLimit:
+        """What keeps more blocks of this shape from an SM; none (0) where the limits are not known."""
+        limits = self._block_limits(threads, registers, shared_bytes)
+        least = min((blocks for blocks, _ in limits), default=0)
+        return reduce(or_, (what for blocks, what in limits if blocks == least), OccupancyLimit(0))
+
+    def _block_limits(self, threads: int, registers: int, shared_bytes: int) -> list[tuple[int, OccupancyLimit]]:
+        """How many blocks of this shape each resource of an SM allows."""
         if self.threads_per_sm is None or threads <= 0:
-            return None
-        limits = [self.threads_per_sm // threads]
+            return []
+        limits = [(self.threads_per_sm // threads, OccupancyLimit.WARPS)]
         if registers > 0:
-            limits.append(REGISTERS_PER_SM // (registers * threads))
+            limits.append((REGISTERS_PER_SM // (registers * threads), OccupancyLimit.REGISTERS))
         if shared_bytes > 0 and self.shared_per_sm is not None:
-            limits.append(self.shared_per_sm // shared_bytes)
-        return min(limits)
+            limits.append((self.shared_per_sm // shared_bytes, OccupancyLimit.SHARED_MEMORY))
+        return limits
 
 
 @dataclass(frozen=True)
@@ -145,10 +159,17 @@ class HardwareTable:
         recording states of it; None where it states nothing. SMs that the table lacks are those that were recorded."""
         if device is None:
             return None
-        found = next((gpu for gpu in self.gpus if gpu.describes(device)), None)
+        found = next((gpu for gpu in self.gpus if gpu.describes(device)), None) or self._by_size(device)
         if found is None:
             return stated_limits(device)
         return replace(found, sms=device.sm_count) if found.sms is None else found
+
+    def _by_size(self, device: Device) -> Hardware | None:
+        """The one GPU that has as many SMs and as much memory as a device without a name; None where several have."""
+        if (device.name or "").strip() or not device.sm_count or not device.memory_bytes:
+            return None
+        fitting = [gpu for gpu in self.gpus if gpu.sms == device.sm_count and gpu.fits(device)]
+        return fitting[0] if len(fitting) == 1 else None
 
 
 _GENERATIONS = {

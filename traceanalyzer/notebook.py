@@ -124,7 +124,7 @@ def shown(report: Report, of: Measured | None = None) -> NotebookReport:
     """The report as a notebook shows it; `of` is what it was made from, for its page."""
     made = NotebookReport(**{f.name: getattr(report, f.name) for f in fields(Report)})
     if of is not None:
-        object.__setattr__(made, "_details", Details.of(of.critical))
+        object.__setattr__(made, "_details", Details.of(of))
     return made
 
 

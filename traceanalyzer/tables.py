@@ -80,7 +80,9 @@ class Table:
 
 def _gaps(_: Measured, m: Measurements, wanted: Wanted) -> list[GapRow]:
     gaps, steps = m.gaps, m.steps
-    chosen = (gaps.side == GapSide.INSIDE) & (gaps.duration >= wanted.min_us * 1e3)
+    # Of the longest ones those are listed, too, that a step begins or ends with: they are part of its idle time.
+    listed = (gaps.side == GapSide.INSIDE) | ((wanted.top is not None) & steps.found & (gaps.step >= 0))
+    chosen = listed & (gaps.duration >= wanted.min_us * 1e3)
     if m.only_step is not None:
         chosen &= (gaps.end > steps.start[0]) & (gaps.start < steps.end[-1])
     index = np.flatnonzero(chosen)

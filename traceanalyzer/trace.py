@@ -108,6 +108,16 @@ class OverheadKind(enum.IntEnum):
     """The application's own driver work: JIT compilation, lazy loading of kernels."""
 
 
+class OccupancyLimit(enum.IntFlag):
+    """What keeps more blocks of a kernel from an SM."""
+
+    WARPS = 1
+    REGISTERS = 2
+    SHARED_MEMORY = 4
+    BLOCKS = 8
+    BARRIERS = 16
+
+
 MOST_DEVICES = 4096
 MOST_BYTES = 2**50
 MOST_ELEMENTS = 2**44
@@ -207,6 +217,8 @@ class DeviceOps(Table):
     """`external_id` of the host op that launched it, where recorded."""
     graph: I64 = column(np.int64)
     """CUDA graph it ran in, -1 if launched by itself or not recorded."""
+    graph_node: I64 = column(np.int64)
+    """Node of that graph, the same in every replay; -1 where not recorded."""
     bytes: I64 = column(np.int64, most=MOST_BYTES)
     copy_kind: U8 = column(np.uint8, fill=0)
     source_memory: U8 = column(np.uint8, fill=0)
@@ -223,6 +235,10 @@ class DeviceOps(Table):
     """Shared memory of each of its blocks, static and dynamic."""
     occupancy: I16 = column(np.int16)
     """Share of an SM's warps that the recorder expects to be resident, percent."""
+    resident_blocks: I32 = column(np.int32)
+    """Blocks of it that an SM holds at a time, as the recorder worked it out; -1 unknown."""
+    limits: U8 = column(np.uint8, fill=0)
+    """`OccupancyLimit` flags: what keeps more blocks from an SM, as the recorder worked it out; 0 unknown."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -261,6 +277,8 @@ class HostRanges(Table):
     """Input strides, in elements, as JSON text."""
     concrete: I32 = column(np.int32, text=True)
     """Values of the inputs that are no tensors (`'[1, 1]'`, `'True'`), each as text, as JSON text."""
+    launch: I32 = column(np.int32, text=True)
+    """Configuration of the kernel that it launches, as a kernel generator (Triton) states it: `XBLOCK=16, 4 warps`."""
     collective: I32 = column(np.int32)
     """Row of `Trace.collectives`, else -1."""
 

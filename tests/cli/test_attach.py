@@ -110,3 +110,14 @@ def test_a_comparison_comes_first(run, tmp_path):
     assert "<summary>Where the time goes now</summary>" in out
     assert len(out) <= 8_100
     assert str(BOUND.parent) not in out
+
+
+def test_a_picture_is_written_beside(run, tmp_path):
+    file = tmp_path / "report.svg"
+    sample = BOUND
+    status, _, _ = run("attach", sample, "--issue", "a/b#1", "--picture", file)
+    assert status == 0
+    assert file.read_text().startswith("<svg ")
+    assert "sync-bound" in file.read_text()
+    status, _, error = run("attach", sample, "--issue", "a/b#1", "--picture", tmp_path / "report.png")
+    assert (status, "does not end in .svg" in error) == (2, True)

@@ -134,9 +134,9 @@ def test_a_database_that_is_cut_off_says_where(here, run):
 
 
 def test_compare_says_what_it_writes(here, run):
-    status, _, err = run("compare", "trace.json.gz", "trace.json.gz", "-o", "x.html")
+    status, _, err = run("compare", "trace.json.gz", "trace.json.gz", "-o", "x.xml")
     assert status == 2
-    assert "`compare` does not write html (x.html); it writes terminal, markdown, json, csv" in err
+    assert "`compare` does not write junit (x.xml); it writes terminal, markdown, json, csv, html, svg" in err
 
 
 def test_a_speedup_of_nothing_is_warned_of_with_names(here, run):

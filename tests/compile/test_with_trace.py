@@ -192,6 +192,8 @@ def test_a_capture_with_the_log_has_a_compile_part(tmp_path: Path) -> None:
         result = CliRunner().invoke(cli, ["analyze", str(trace), "--full", "--format", format_])
         assert result.exit_code == 0, result.output
         assert "Compile time" in result.output
+    picture = CliRunner().invoke(cli, ["analyze", str(trace), "--format", "svg"])
+    assert (picture.exit_code, picture.output[:5]) == (0, "<svg ")
     result = CliRunner().invoke(cli, ["analyze", str(trace), "--format", "json"])
     report = json.loads(result.output)
     assert report["compile"]["compile_s"] == 2.0

@@ -90,6 +90,13 @@ def test_sizes_that_are_not_multiples_of_16_bytes(columns: int, told: bool) -> N
     assert ("misaligned-matmul" in found(b)) is told
 
 
+@pytest.mark.parametrize(("rows", "told"), [(1001, False), (1000, False)])
+def test_how_many_rows_a_product_has_plays_no_part(rows: int, told: bool) -> None:
+    b = TraceBuilder()
+    product(b, 0, f"[{rows},1000],[1000,1000]", BF16, GEMM, 100)
+    assert ("misaligned-matmul" in found(b)) is told
+
+
 def test_a_vector_is_no_odd_size() -> None:
     b = TraceBuilder()
     product(b, 0, "[1,4000],[4000,4000]", BF16, GEMM, 100)

@@ -10,7 +10,7 @@ import pytest
 import traceanalyzer as ta
 from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.diagnosis.diagnose import diagnose
-from traceanalyzer.diagnosis.remedies import cuda_graph
+from traceanalyzer.diagnosis.remedies.launches import cuda_graph
 from traceanalyzer.ingest import load
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_traces"

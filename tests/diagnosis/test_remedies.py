@@ -17,8 +17,10 @@ from traceanalyzer.analysis.replay.simulate import step_time_ns
 from traceanalyzer.analysis.replay.tape import make_tape
 from traceanalyzer.diagnosis import remedies
 from traceanalyzer.diagnosis.finding import RemedyName
-from traceanalyzer.diagnosis.remedies import REMEDIES, cuda_graph, data_loader_workers
+from traceanalyzer.diagnosis.remedies import REMEDIES
 from traceanalyzer.diagnosis.remedies.advice import advise
+from traceanalyzer.diagnosis.remedies.data import data_loader_workers
+from traceanalyzer.diagnosis.remedies.launches import batch_calls, cuda_graph
 from traceanalyzer.selection import measured
 from traceanalyzer.tables import predictions
 from traceanalyzer.trace import CopyKind, Device, DeviceOpKind, MemoryKind, RangeKind
@@ -34,6 +36,8 @@ GEMM = "ampere_bf16_s16816gemm_bf16_128x64"
 ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>"
 REDUCE = "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::MaxOps<float>>>"
 FOLDER = Path(remedies.__file__).parent
+OF_MEMORY = ("checkpoint", "free_tensors", "expandable_segments", "chunked_loss")
+"""Remedies for memory alone: they have no step of their own."""
 PAIR_CASES = json.loads((PAIRS / "manifest.json").read_text(encoding="utf-8"))["cases"]
 
 
@@ -73,11 +77,11 @@ def copy(p: Program, us: float, kind: CopyKind, size: int, memory: MemoryKind = 
 
 def test_every_file_is_in_the_list_and_every_name_is_a_contract() -> None:
     helpers = {"__init__", "advice", "program", "remedy"}
-    files = {path.stem for path in FOLDER.glob("*.py")} - helpers
+    files = {path.stem for path in FOLDER.rglob("*.py")} - helpers
     assert {one.removesuffix("_model") for one in files} == {remedy.id for remedy in REMEDIES}
     assert len({remedy.id for remedy in REMEDIES}) == len(REMEDIES)
     names = set(RemedyName.__args__)
-    assert {remedy.id for remedy in REMEDIES} == names - {"faster_kernels"}
+    assert {remedy.id for remedy in REMEDIES} == names - {"faster_kernels", *OF_MEMORY}
     pages = {path.stem for path in (FOLDER.parents[1] / "report" / "findings").glob("*.md")}
     assert {remedy.finding for remedy in REMEDIES} <= pages
 
@@ -203,7 +207,7 @@ def test_layers_of_one_model_are_not_calls() -> None:
 
     tape = make_tape(program(step))
     assert tape is not None
-    assert remedies.batch_calls.batched(tape) is None
+    assert batch_calls.batched(tape) is None
 
 
 def test_cells_in_a_loop_are_one_layer() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.analysis.build import TraceBuilder
@@ -13,7 +15,7 @@ from traceanalyzer.analysis.names.pytorch import FRAMEWORK
 from traceanalyzer.diagnosis.words import CUDA, JAX, PYTORCH_WORDS, in_words_of
 from traceanalyzer.ingest import load
 from traceanalyzer.report.build import build_report
-from traceanalyzer.trace import Run
+from traceanalyzer.trace import DeviceRanges, RangeKind, Run, Trace
 
 SAMPLES = sorted((Path(__file__).resolve().parents[2] / "sample_traces").glob("*/"))
 RECORDED = [path for path in SAMPLES if not path.name.startswith("timing")]
@@ -57,3 +59,32 @@ def test_advice_without_a_counterpart_is_left_out() -> None:
     assert in_words_of(Framework.CUDA, "no-such-rule", "Use larger messages.") == "Use larger messages."
     assert in_words_of(Framework.PYTORCH, "launch-bound", "Use torch.compile.") == "Use torch.compile."
     assert in_words_of(Framework.JAX, "host-waits", "Drop .item().") == JAX["host-waits"]
+
+
+@pytest.mark.parametrize("path", RECORDED, ids=lambda p: p.name)
+def test_without_steps_nothing_is_said_of_the_step(path: Path) -> None:
+    """The recording, deprived of all that marks a step or repeats."""
+    run = load([path])
+    report = build_report(Run(tuple(_without_rhythm(trace) for trace in run.traces)))
+    assert report.metrics.step_source == "none"
+    said = [
+        *(text for advice in report.recommendations for text in (advice.action, advice.basis)),
+        *(text for f in report.findings for text in (f.title, *(t for e in f.evidence for t in (e.metric, e.where)))),
+        report.summary.headline,
+    ]
+    assert [text for text in said if STEP.search(text)] == []
+
+
+STEP = re.compile(r"(?<!optimizer )(?<!next )\bsteps?\b")
+
+
+def _without_rhythm(trace: Trace) -> Trace:
+    """The trace without annotations and calls of modules, each kernel under a name of its own."""
+    ranges, ops = trace.host_ranges, trace.device_ops
+    kept = ranges.kind == RangeKind.OP
+    names = [f"{text} #{i}" for i, text in enumerate(trace.strings[code] for code in ops.name.tolist())]
+    renamed = replace(ops, name=np.arange(len(ops), dtype=np.int32) + len(trace.strings))
+    return replace(
+        trace, strings=[*trace.strings, *names], host_ranges=ranges.take(kept), device_ops=renamed,
+        device_ranges=DeviceRanges.empty(), unprofiled_step_ns=None, light=None, stopwatch=None,
+    )  # fmt: skip

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import traceanalyzer as ta
 from tests.kineto_builder import KinetoTrace
 from traceanalyzer.analysis.groups.counters import MIN_SAMPLES, busy_counters
 from traceanalyzer.analysis.measure import Measurements
@@ -55,3 +56,25 @@ def test_other_counters_are_left_out(row: dict[str, Any], tmp_path: Path) -> Non
     (read,) = load([path]).traces
     assert len(read.gpu_metrics) == 0
     assert len(read.device_ops) == 1
+
+
+@pytest.mark.parametrize(
+    ("dram", "tensor", "cls"),
+    [(85.0, 20.0, "memory"), (30.0, 75.0, "compute"), (40.0, 45.0, "inconclusive")],
+)
+def test_counters_say_what_limits_kernels_that_nobody_knows(
+    dram: float, tensor: float, cls: str, tmp_path: Path
+) -> None:
+    trace = KinetoTrace()
+    for step in range(3):
+        at = 12_000 * step
+        trace.annotation(f"ProfilerStep#{step}", at, at + 11_900)
+        for i in range(10):
+            trace.launched(f"solver_stage_{i % 2}", at + 20 * i + 1, at + 1000 * i + 300, 900, graph=1 + 10 * step + i)
+    for at in range(0, 36_000, 100):
+        trace.add(sample(at, dram))
+        trace.add(sample(at, tensor, "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active"))
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"traceEvents": trace.rows}))
+    summary = ta.analyze(path).summary
+    assert summary.bottleneck == cls

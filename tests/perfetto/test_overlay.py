@@ -114,14 +114,27 @@ def test_merged_with_its_recording_both_are_whole(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("recording", [b'{"traceEvents": []}', b" []", b'{"traceEvents": [{"ph": "M"}], "x": 1}'])
 def test_a_recording_with_any_list_of_events_can_be_merged(recording: bytes) -> None:
-    events = json.loads(merged(small(), recording))
+    events = json.loads(b"".join(merged(small(), pieces_of(recording))))
     events = events if isinstance(events, list) else events["traceEvents"]
     assert sum(e.get("name") == "sync: \ufffd" or e.get("name") == "sync: ?" for e in events) == 1
 
 
 def test_a_recording_without_events_cannot_be_merged() -> None:
     with pytest.raises(UnreadableInputError, match="no list of events"):
-        merged(small(), b'{"events": 1}')
+        list(merged(small(), [b'{"events": 1}']))
+
+
+def pieces_of(recording: bytes, size: int = 5) -> list[bytes]:
+    return [recording[i : i + size] for i in range(0, len(recording), size)]
+
+
+def test_a_list_of_events_is_found_across_pieces_and_after_anything() -> None:
+    before = b'{"deviceProperties": [' + b",".join([b"{}"] * 300) + b'], "traceEvents" : [{"ph": "M"}]}'
+    for size in (1, 7, 300, 100_000):
+        both = json.loads(b"".join(merged(small(), pieces_of(before, size))))
+        assert both["traceEvents"][-1] == {"ph": "M"}
+        assert len(both["deviceProperties"]) == 300
+        assert len(both["traceEvents"]) > 1
 
 
 def small() -> Overlay:

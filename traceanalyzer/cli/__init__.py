@@ -24,6 +24,7 @@ COMMANDS = (
     "analyze",
     *TABLE_COMMANDS,
     "overlay",
+    "open",
     "whatif",
     "memory",
     "compile",
@@ -36,6 +37,7 @@ COMMANDS = (
     "collect",
     "doctor",
     "mcp",
+    "cache",
     "completion",
 )
 """In the order of `--help`: tables, and modules of this package that have their command under its own name."""

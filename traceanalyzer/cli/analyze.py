@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from traceanalyzer.cli.options import (
+    PICTURED,
     REPORT_FORMATS,
     is_quiet,
     max_chars_option,
@@ -26,10 +27,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from traceanalyzer.compile_log import CompileLog
+    from traceanalyzer.report.document import Document
     from traceanalyzer.report.html import Details
     from traceanalyzer.report.model import Report
+    from traceanalyzer.report.page import ReportPage
     from traceanalyzer.selection import Knowledge, Measured, Selection
 
+COMPILE_FOLDER = "compile"
+"""`ingest.torch_log.read.FOLDER`"""
 PAGE_ROWS = 300
 """Rows of the long tables of an HTML report, which can be searched and sorted."""
 
@@ -38,7 +43,7 @@ PAGE_ROWS = 300
 @recordings
 @selection_options
 @top_option
-@output_options(REPORT_FORMATS)
+@output_options((*REPORT_FORMATS, "svg"))
 @click.option(
     "--pattern",
     metavar="REGEX",
@@ -83,6 +88,7 @@ def analyze(
       traceanalyzer analyze trace.json.gz
       traceanalyzer analyze rank*.json.gz --format markdown -o report.md
       traceanalyzer analyze trace.json.gz -o report.html
+      traceanalyzer analyze trace.json.gz -o picture.svg
       traceanalyzer analyze trace.json --redact --redact-name 'acme_.*'
       traceanalyzer analyze trace.json --store runs.db --tag branch=main
 
@@ -97,7 +103,7 @@ def analyze(
     from traceanalyzer.cli.progress import working
     from traceanalyzer.cli.read import read
 
-    output = checked(format_, file, REPORT_FORMATS, paths if store is None else (*paths, str(store)))
+    output = checked(format_, file, (*REPORT_FORMATS, "svg"), paths if store is None else (*paths, str(store)))
     if output.format == "html" and output.file is None and is_terminal(sys.stdout):
         raise click.UsageError("an HTML report is for a browser: say where to write it with -o FILE")
     if max_chars is not None and output.format != "markdown":
@@ -110,9 +116,7 @@ def analyze(
         check_storable(store)
     run = read(paths, pattern)
     warn_of_failures(run)
-    from traceanalyzer.ingest.torch_log import logs_beside
     from traceanalyzer.report.build import TOP_ROWS, report_of
-    from traceanalyzer.report.compile.part import with_compile
     from traceanalyzer.report.page import ReportPage
     from traceanalyzer.selection import measured
 
@@ -122,23 +126,37 @@ def analyze(
         report = report_of(of, top or (PAGE_ROWS if page else TOP_ROWS))
     recordings_read = [item.path for item in report.inputs]
     # Its texts are the program's own: none of it is in a report that is to be published or cut to a size.
-    logs = [] if redact or hidden_names or max_chars or is_quiet() else logs_beside(recordings_read)
-    details = _details(of, logs) if page else None
+    logs = [] if redact or hidden_names or max_chars or is_quiet() else _logs_beside(recordings_read)
+    details = _details(of, logs) if output.format in PICTURED else None
     if redact or hidden_names:
         from traceanalyzer.report.privacy.redact import redact_with
 
         report, details = redact_with(report, details, hidden_names)
     page_of = ReportPage(report, details, full or output.file is not None, max_chars, short=is_quiet())
-    made = with_compile(page_of, logs, of)
-    with emitted(made, output):
+    with emitted(_with_compile(page_of, logs, of) if logs else page_of, output):
         if store is not None:
             _store(store, report, tags, recordings_read, selection)
+
+
+def _logs_beside(recordings: list[str]) -> list[CompileLog]:
+    """The logs of torch.compile in the capture. Most have none: what reads them is not even loaded then."""
+    if not any((Path(recording).parent / COMPILE_FOLDER).is_dir() for recording in recordings):
+        return []
+    from traceanalyzer.ingest.torch_log import logs_beside
+
+    return logs_beside(recordings)
+
+
+def _with_compile(page: ReportPage, logs: Sequence[CompileLog], of: Measured) -> Document:
+    from traceanalyzer.report.compile.part import with_compile
+
+    return with_compile(page, logs, of)
 
 
 def _details(of: Measured, logs: Sequence[CompileLog]) -> Details:
     from traceanalyzer.report.html import Details
 
-    return Details.of(of.critical, logs)
+    return Details.of(of, logs)
 
 
 def _store(file: Path, report: Report, tags: dict[str, str], recordings: list[str], part: Selection) -> None:

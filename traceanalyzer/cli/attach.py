@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -12,6 +13,7 @@ from traceanalyzer.cli.options import limit_option, max_chars_option, redact_opt
 if TYPE_CHECKING:
     import re
 
+    from traceanalyzer.report.document import Document
     from traceanalyzer.report.github import Issue
 
 
@@ -44,6 +46,13 @@ def _name(_: click.Context, __: click.Parameter, text: str) -> str:
     "--name", default="", metavar="WORD", callback=_name, help="Keeps several comments on one issue apart: one each."
 )
 @click.option("--publish", is_flag=True, help="Really do it; without this it is only shown.")
+@click.option(
+    "--picture",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Also write the report (with --compare the waterfall) as a picture, FILE.svg, to be dragged into the comment: "
+    "gh cannot upload files.",
+)
 @redact_options(by_default=True)
 @max_chars_option
 @limit_option
@@ -53,6 +62,7 @@ def attach(
     base: str | None,
     name: str,
     publish: bool,
+    picture: Path | None,
     redact: bool,
     hidden_names: list[re.Pattern[str]],
     max_chars: int | None,
@@ -73,17 +83,21 @@ def attach(
     --no-redact is given; look at the names of your kernels and modules, which stay. The comment fits GitHub's limit
     of 65,536 characters.
     """
-    from traceanalyzer.cli.output import write
+    from traceanalyzer.cli.output import check_writable, write
     from traceanalyzer.cli.reports import report_named
     from traceanalyzer.comparison.compare import compare_reports
-    from traceanalyzer.comparison.render import with_comparison
+    from traceanalyzer.comparison.render import ComparisonPage, with_comparison
     from traceanalyzer.report import github
     from traceanalyzer.report.markdown.issue import BRIEF, render_markdown
+    from traceanalyzer.report.page import ReportPage
     from traceanalyzer.report.privacy.redact import redact as redacted
     from traceanalyzer.report.privacy.redact import redact_with
 
     if hidden_names and not redact:
         raise click.UsageError("--redact-name and --no-redact exclude each other")
+    if picture is not None and picture.suffix.lower() != ".svg":
+        raise click.UsageError(f"--picture writes SVG, and {picture} does not end in .svg")
+    check_writable(picture)
     value = report_named(report)
     before = report_named(base) if base else None
     if redact and before is not None:
@@ -92,9 +106,14 @@ def attach(
         value = redacted(value, hidden_names)
     if before is None:
         text = render_markdown(value) if max_chars is None else render_markdown(value, max_chars)
+        drawn: Document = ReportPage(value)
     else:
         names = ("base", "this") if redact else (str(base), report)
-        text = with_comparison(compare_reports(before, value, names), value, max_chars or BRIEF)
+        comparison = compare_reports(before, value, names)
+        text = with_comparison(comparison, value, max_chars or BRIEF)
+        drawn = ComparisonPage(comparison)
+    if picture is not None:
+        write(drawn.svg(), picture)
     text = github.marked(text, name)
     if publish:
         write(f"{github.publish(issue, text)}\n", None)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from traceanalyzer.cli.options import limit_option, output_options, selection_options
+from traceanalyzer.cli.options import limit_option, output_options, reading_options, selection_options
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,6 +38,7 @@ BREACHED = 3
 @click.option("--strict", is_flag=True, help="Also breach limits against the baseline by changes within noise.")
 @output_options(FORMATS)
 @limit_option
+@reading_options
 def check(
     report: str,
     selection: Selection,

@@ -82,8 +82,8 @@ def collect_torch(words: tuple[str, ...], output: str | None, compile_log: bool,
 
     Some steps are timed without the profiler first, until they are steady, and some recorded lightly (the device
     alone, which slows the host less), so every capture has a step time without the profiler. A profiler of the
-    script's own comes first: while it is on, nothing is recorded. Every rank writes its own file. SIGUSR2 sent to this process
-    records (again) at the next step.
+    script's own comes first: while it is on, nothing is recorded. Every rank writes its own file. SIGUSR2 sent to
+    this process records (again) at the next step.
     """
     _record("torch", words, output, {**options, "compile_log": compile_log})
 

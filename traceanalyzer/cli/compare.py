@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from traceanalyzer.cli.options import TABLE_FORMATS, limit_option, output_options, redact_options, selection_options
+from traceanalyzer.cli.options import (
+    PICTURED,
+    TABLE_FORMATS,
+    limit_option,
+    output_options,
+    reading_options,
+    redact_options,
+    selection_options,
+)
 
 if TYPE_CHECKING:
     import re
     from pathlib import Path
 
+    from traceanalyzer.comparison.reference import Named
+    from traceanalyzer.report.model import Report
+    from traceanalyzer.report.timeline.lanes import Timeline
     from traceanalyzer.selection import Knowledge, Selection
 
 
@@ -20,8 +31,9 @@ if TYPE_CHECKING:
 @click.argument("b")
 @selection_options
 @redact_options()
-@output_options(TABLE_FORMATS)
+@output_options((*TABLE_FORMATS, *PICTURED))
 @limit_option
+@reading_options
 def compare(
     a: str,
     b: str,
@@ -42,23 +54,36 @@ def compare(
     Examples:
       traceanalyzer compare base.json.gz fix.json.gz
       traceanalyzer compare main.json trace.json.gz --format markdown -o change.md
+      traceanalyzer compare base.json.gz fix.json.gz -o change.html
 
     The difference of the mean steps is taken apart by what the time was spent on: operators and kernels (matched by
     operator, shapes and position in the step), exposed communication and copies, idle time by cause. The parts sum
     to the whole difference. Each has a 95 % interval over the steps (Welch); differences within it, or under 2 %,
-    are called noise. Other GPUs, shapes, numbers of ranks and recorder options are named first.
+    are called noise. Other GPUs, shapes, numbers of ranks and recorder options are named first. A page (.html) and a
+    picture (.svg) show the parts as a waterfall from A to B, and the page a step of both on one time axis.
     """
     from traceanalyzer.cli.output import checked, emit
-    from traceanalyzer.cli.reports import report_named
+    from traceanalyzer.cli.reports import named
     from traceanalyzer.comparison.compare import compare_reports
     from traceanalyzer.comparison.render import ComparisonPage
 
-    output = checked(format_, file, TABLE_FORMATS, (a, b))
-    before, after = (report_named(side, selection, knowledge) for side in (a, b))
-    names = (a, b)
+    output = checked(format_, file, (*TABLE_FORMATS, *PICTURED), (a, b))
+    before, steps_before = _side(named(a, selection, knowledge), output.format)
+    after, steps_after = _side(named(b, selection, knowledge), output.format)
+    names, steps = (a, b), [steps_before, steps_after]
     if redact or hidden_names:
         from traceanalyzer.report.privacy.redact import redact_with
 
-        before, after = redact_with(before, after, hidden_names)
+        both: list[Any] = [after, steps]
+        before, cleaned = redact_with(before, both, hidden_names)
+        after, steps = cleaned
         names = ("A", "B")
-    emit(ComparisonPage(compare_reports(before, after, names)), output)
+    emit(ComparisonPage(compare_reports(before, after, names), steps), output)
+
+
+def _side(side: Named, format_: str) -> tuple[Report, Timeline | None]:
+    """The report, and a step of it event by event where a page shows that; what else was measured is let go."""
+    from traceanalyzer.report.timeline.step_timeline import step_timeline
+
+    drawn = format_ == "html" and side.measured is not None
+    return side.report, step_timeline(side.measured.critical) if drawn and side.measured else None

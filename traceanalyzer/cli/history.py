@@ -60,30 +60,42 @@ def history(
     Examples:
       traceanalyzer history runs.db --tag branch=main --last 20
       traceanalyzer history runs.db --metric step_time_ms.median
+      traceanalyzer history runs.db --last 50 -o runs.html
       traceanalyzer history runs.db --metric budget_ms.idle -o idle.html
 
     A row is a run, oldest first. Run 12 of runs.db is called runs.db#12 where a report is asked for, the last one
     runs.db#latest, the last one with a tag runs.db#branch=main. With --metric a row is the metric's value in a run,
-    drawn as a bar from zero, and its change against the run before. The file is an ordinary SQLite database, which
-    docs/history.md describes.
+    drawn as a bar from zero, and its change against the run before. A page (.html) draws the step's budget in every
+    run, or the metric, with what runs vary by and where it changed for good. The file is an ordinary SQLite database,
+    which docs/history.md describes.
     """
     from traceanalyzer.cli.output import checked, emit
     from traceanalyzer.history.database import reading
-    from traceanalyzer.history.page import MetricPage
-    from traceanalyzer.history.runs import MetricName, StoredRun, metric_names, metric_series, stored_runs
+    from traceanalyzer.history.html import DRAWN
+    from traceanalyzer.history.page import MetricPage, RunsPage
+    from traceanalyzer.history.runs import (
+        MetricName,
+        StoredRun,
+        known_series,
+        metric_names,
+        metric_series,
+        stored_runs,
+    )
 
     if name and names:
         raise click.UsageError("--metric and --metrics exclude each other")
     output = checked(format_, file, FORMATS, [str(database)])
-    if output.format == "html" and not name:
-        raise click.UsageError("--format html draws a metric: say which with --metric NAME")
+    if output.format == "html" and names:
+        raise click.UsageError("--metrics is a list; a page draws all runs, or one of them with --metric NAME")
     with reading(database) as db:
         if names:
             made: Document = _rows("metrics", metric_names(db), MetricName, output)
         elif name:
             made = MetricPage(metric_series(db, name, stored_runs(db, **filters)))
         else:
-            made = _rows("runs", stored_runs(db, **filters), StoredRun, output)
+            runs = stored_runs(db, **filters)
+            series = known_series(db, DRAWN, runs) if output.format == "html" else []
+            made = RunsPage(_rows("runs", runs, StoredRun, output), runs, series)
     emit(made, output)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from traceanalyzer.cli.options import REPORT_FORMATS, output_options, redact_options
+from traceanalyzer.cli.options import REPORT_FORMATS, output_options, reading_options, redact_options
 
 if TYPE_CHECKING:
     import re
@@ -30,6 +30,7 @@ PERMILLE = 1000
     "--ranks", type=click.IntRange(min=2), default=RANKS, show_default=True, metavar="N",
     help="Ranks to predict sharding over.",
 )  # fmt: skip
+@reading_options
 @redact_options()
 @output_options(REPORT_FORMATS)
 def memory(

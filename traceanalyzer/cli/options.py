@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
 REPORT_FORMATS = ("terminal", "markdown", "json", "html")
+PICTURED = ("html", "svg")
+"""Formats that show more than the report value."""
 TABLE_FORMATS = ("terminal", "markdown", "json", "csv")
 FORMAT_OF_SUFFIX = {
     ".md": "markdown",
@@ -27,6 +29,7 @@ FORMAT_OF_SUFFIX = {
     ".xml": "junit",
     ".html": "html",
     ".htm": "html",
+    ".svg": "svg",
     ".txt": "terminal",
     "": "terminal",
 }
@@ -55,8 +58,50 @@ class Number(click.FloatRange):
 
 
 def recordings(command: Function) -> Function:
-    """The recordings to read: `paths`; and `--limit`."""
-    return click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path())(limit_option(command))
+    """The recordings to read: `paths`; `--limit`, `--jobs` and `--no-cache`."""
+    decorated = limit_option(reading_options(command))
+    return click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path())(decorated)
+
+
+def _cache(_: click.Context, __: click.Parameter, without: bool) -> None:
+    from traceanalyzer.reading import read_with
+
+    read_with(cache=not without)
+
+
+MOST_JOBS = 16
+"""Of the processes that are started unasked: beyond, a disk seldom keeps up."""
+
+
+def _jobs(_: click.Context, __: click.Parameter, jobs: int | None) -> None:
+    import os
+
+    from traceanalyzer.reading import read_with
+
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    read_with(jobs=jobs or min(usable, MOST_JOBS))
+
+
+def reading_options(command: Function) -> Function:
+    """`--jobs` and `--no-cache`, which are in force before anything is read; the command does not get them."""
+    jobs = click.option(
+        "--jobs",
+        type=click.IntRange(min=1),
+        callback=_jobs,
+        expose_value=False,
+        is_eager=True,
+        metavar="N",
+        help=f"Read a large trace with N processes. Default: the CPU cores there are, {MOST_JOBS} at most.",
+    )
+    cache = click.option(
+        "--no-cache",
+        is_flag=True,
+        callback=_cache,
+        expose_value=False,
+        is_eager=True,
+        help="Read the recording itself, and keep nothing of it; see `cache`.",
+    )
+    return jobs(cache(command))
 
 
 def _quiet(context: click.Context, _: click.Parameter, quiet: bool) -> None:

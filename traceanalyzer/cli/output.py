@@ -16,7 +16,7 @@ from traceanalyzer.errors import TraceAnalyzerError
 from traceanalyzer.files import replacing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from traceanalyzer.report.document import Document
@@ -60,9 +60,9 @@ def write(text: str, file: Path | None) -> None:
         pass
 
 
-def write_bytes(data: bytes, file: Path) -> None:
-    """The same for bytes."""
-    with _replaced_by(data, file):
+def write_pieces(pieces: Iterable[bytes], file: Path) -> None:
+    """The same for bytes that come a piece at a time."""
+    with _replaced_by(pieces, file):
         pass
 
 
@@ -74,15 +74,16 @@ def written(text: str, file: Path | None) -> Iterator[None]:
         _to_stdout(text)
         yield
         return
-    with _replaced_by(text.encode("utf-8", "replace"), file):
+    with _replaced_by([text.encode("utf-8", "replace")], file):
         yield
 
 
 @contextmanager
-def _replaced_by(data: bytes, path: Path) -> Iterator[None]:
+def _replaced_by(pieces: Iterable[bytes], path: Path) -> Iterator[None]:
     try:
         with replacing(path) as file:
-            file.write(data)
+            for piece in pieces:
+                file.write(piece)
             file.flush()
             yield
     except OSError as error:

@@ -11,9 +11,13 @@ from traceanalyzer.cli.options import output_option, recordings, redact_options,
 
 if TYPE_CHECKING:
     import re
+    from collections.abc import Iterator
 
     from traceanalyzer.perfetto.overlay import Overlay
     from traceanalyzer.selection import Knowledge, Selection
+
+GZIP = 31
+"""zlib's number for the largest window with a gzip head."""
 
 
 @click.command(short_help="Write the findings as tracks to be opened beside the trace.")
@@ -55,16 +59,17 @@ def overlay(
         from traceanalyzer.report.privacy.redact import redact_rows
 
         made = redact_rows(made, run, hidden_names)
-    _write(_merged(made) if merge else _alone(made), file)
+    _write(merged_pieces(made) if merge else _alone(made), file)
 
 
-def _alone(made: Overlay) -> bytes:
-    from traceanalyzer.perfetto.overlay_json import render_overlay
+def _alone(made: Overlay) -> Iterator[bytes]:
+    from traceanalyzer.perfetto.overlay_json import overlay_pieces
 
-    return render_overlay(made)
+    return overlay_pieces(made)
 
 
-def _merged(made: Overlay) -> bytes:
+def merged_pieces(made: Overlay) -> Iterator[bytes]:
+    """The recording with its overlay, a piece at a time. Raises TraceAnalyzerError where it cannot be merged."""
     from traceanalyzer.errors import TraceAnalyzerError
     from traceanalyzer.ingest.stream import open_stream
     from traceanalyzer.perfetto.overlay_json import merged
@@ -72,15 +77,23 @@ def _merged(made: Overlay) -> bytes:
     if not made.opens_in_viewer:
         raise TraceAnalyzerError(f"{made.path}: only Kineto traces can be merged with their overlay; leave out --merge")
     with open_stream(Path(made.path)) as stream:
-        return merged(made, b"".join(iter(stream.read, b"")))
+        yield from merged(made, iter(stream.read, b""))
 
 
-def _write(data: bytes, file: Path | None) -> None:
-    from traceanalyzer.cli.output import write, write_bytes
+def _write(pieces: Iterator[bytes], file: Path | None) -> None:
+    from traceanalyzer.cli.output import write, write_pieces
 
-    if file is None or file.suffix != ".gz":
-        write(data.decode("utf-8", "replace"), file)
+    if file is None:
+        write(b"".join(pieces).decode("utf-8", "replace"), None)
         return
-    from isal import igzip
+    write_pieces(compressed(pieces) if file.suffix == ".gz" else pieces, file)
 
-    write_bytes(igzip.compress(data), file)
+
+def compressed(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """The same as gzip."""
+    from isal import isal_zlib
+
+    packer = isal_zlib.compressobj(wbits=GZIP)
+    for piece in pieces:
+        yield packer.compress(piece)
+    yield packer.flush()

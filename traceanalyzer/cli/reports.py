@@ -12,6 +12,7 @@ from traceanalyzer.cli.read import read
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from traceanalyzer.comparison.reference import Named
     from traceanalyzer.report.model import Report
     from traceanalyzer.selection import Knowledge, Selection
     from traceanalyzer.trace import Run
@@ -19,6 +20,11 @@ if TYPE_CHECKING:
 
 def report_named(reference: str, selection: Selection | None = None, knowledge: Knowledge | None = None) -> Report:
     """The report of what `reference` names. Raises TraceAnalyzerError."""
+    return named(reference, selection, knowledge).report
+
+
+def named(reference: str, selection: Selection | None = None, knowledge: Knowledge | None = None) -> Named:
+    """The report with what it was made from, where that was a recording. Raises TraceAnalyzerError."""
     from traceanalyzer.comparison import reference as references
 
     with ExitStack() as analysis:
@@ -28,7 +34,7 @@ def report_named(reference: str, selection: Selection | None = None, knowledge: 
             analysis.enter_context(working(f"Analyzing {reference}"))
             return run
 
-        return references.report_named(reference, then_analyzing, selection, knowledge)
+        return references.named(reference, then_analyzing, selection, knowledge)
 
 
 def _read(paths: Sequence[str]) -> Run:

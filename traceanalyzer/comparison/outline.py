@@ -62,9 +62,20 @@ class DetailRow:
     """A part of a change."""
 
     what: str = metric("operator, shapes and kernel; of idle time the place it is charged to")
-    calls: str = metric("device ops (gaps) per step in A and B, or in all steps where those differ")
+    calls: str = metric("device ops per step in A and B, or in all steps where those differ")
     a_ms: float = metric("wall-clock time in A's mean step", "ms")
     b_ms: float = metric("wall-clock time in B's mean step", "ms")
+    difference_ms: float = metric("B less A", "ms")
+
+
+@dataclass(frozen=True)
+class IdleRow:
+    """A part of a change of idle time."""
+
+    what: str = metric("operator, call or wait that the idle time is charged to")
+    gaps: str = metric("idle gaps per step in A and B, or in all steps where those differ")
+    a_ms: float = metric("idle time in A's mean step", "ms")
+    b_ms: float = metric("idle time in B's mean step", "ms")
     difference_ms: float = metric("B less A", "ms")
 
 
@@ -212,10 +223,10 @@ def signed(value: float) -> str:
     return f"+{number(value)}" if value > 0 else number(value)
 
 
-def _details(comparison: Comparison, change: Change) -> list[DetailRow]:
-    steps = comparison.a.steps, comparison.b.steps
+def _details(comparison: Comparison, change: Change) -> list[Any]:
+    steps, row = (comparison.a.steps, comparison.b.steps), IdleRow if change.part == "idle" else DetailRow
     return [
-        DetailRow(d.what, _calls((d.a_calls, d.b_calls), steps), d.a_ms, d.b_ms, d.difference_ms)
+        row(d.what, _calls((d.a_calls, d.b_calls), steps), d.a_ms, d.b_ms, d.difference_ms)
         for d in change.details[:SHOWN_DETAILS]
     ]
 

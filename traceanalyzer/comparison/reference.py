@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from glob import glob, has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,26 +13,35 @@ from traceanalyzer.errors import UnreadableInputError
 from traceanalyzer.files import note_read
 from traceanalyzer.history.stored import is_reference, stored_report
 from traceanalyzer.limits import limits
-from traceanalyzer.report.build import build_report
+from traceanalyzer.report.build import report_of
 from traceanalyzer.report.read import is_report, report_from_json
+from traceanalyzer.selection import measured
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from traceanalyzer.report.model import Report
-    from traceanalyzer.selection import Knowledge, Selection
+    from traceanalyzer.selection import Knowledge, Measured, Selection
     from traceanalyzer.trace import Run
 
 MARK = b'"schema_version"'
 """Every saved report holds this; a recording that does as well is told apart by decoding it."""
 
 
-def report_named(
+@dataclass(frozen=True)
+class Named:
+    """What a reference names: its report, and where it was read from a recording what was measured."""
+
+    report: Report
+    measured: Measured | None = None
+
+
+def named(
     reference: str,
     read: Callable[[Sequence[str]], Run],
     selection: Selection | None = None,
     knowledge: Knowledge | None = None,
-) -> Report:
+) -> Named:
     """The report of what `reference` names: `runs.db#42`, a report's JSON, a recording, a folder or a pattern of
     ranks (`rank*.json.gz`). `read` reads recordings, of which `selection` takes a part. Raises UnreadableInputError
     where that names nothing readable, or asks for a part of a saved report."""
@@ -40,10 +50,21 @@ def report_named(
     if (stored or saved is not None) and selection is not None and str(selection):
         raise UnreadableInputError(f"{reference}: a saved report is of what it was made from; leave out {selection}")
     if stored:
-        return stored_report(reference)
+        return Named(stored_report(reference))
     if saved is not None:
-        return report_from_json(saved, reference)
-    return build_report(read(_paths(reference)), selection, knowledge)
+        return Named(report_from_json(saved, reference))
+    of = measured(read(_paths(reference)), selection, knowledge)
+    return Named(report_of(of), of)
+
+
+def report_named(
+    reference: str,
+    read: Callable[[Sequence[str]], Run],
+    selection: Selection | None = None,
+    knowledge: Knowledge | None = None,
+) -> Report:
+    """The report alone of what `named` gives."""
+    return named(reference, read, selection, knowledge).report
 
 
 def _saved(path: Path) -> bytes | None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from traceanalyzer.comparison.outline import ChangeRow, Section, change_rows, sections
+from traceanalyzer.comparison.pages import picture, render_html
 from traceanalyzer.report.document import Document, Rows
 from traceanalyzer.report.grid import make_grid
 from traceanalyzer.report.json import dump
@@ -14,8 +15,11 @@ from traceanalyzer.report.markdown.issue import render_markdown
 from traceanalyzer.report.terminal.drawing import DEFAULT_WIDTH, INDENT, Page
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from traceanalyzer.comparison.model import Comparison
     from traceanalyzer.report.model import Report
+    from traceanalyzer.report.timeline.lanes import Timeline
 
 
 @dataclass(frozen=True)
@@ -23,6 +27,8 @@ class ComparisonPage(Document):
     """A comparison."""
 
     comparison: Comparison
+    steps: Sequence[Timeline | None] = ()
+    """A step of either side event by event, for the page; None where a side was no recording."""
 
     def terminal(self, width: int = DEFAULT_WIDTH, colour: bool = False) -> str:
         """All of it."""
@@ -56,6 +62,14 @@ class ComparisonPage(Document):
     def csv(self) -> str:
         """Every change, a row each."""
         return Rows("changes", change_rows(self.comparison), ChangeRow).csv()
+
+    def html(self) -> str:
+        """A page: the waterfall from A to B, the sections, a step of both on one time axis."""
+        return render_html(self.comparison, self.steps)
+
+    def svg(self) -> str:
+        """The waterfall."""
+        return picture(self.comparison)
 
 
 LEAST_FIRST = (

@@ -19,7 +19,7 @@ from traceanalyzer.diagnosis.remedies.advice import advise
 from traceanalyzer.diagnosis.rules import RULES
 from traceanalyzer.diagnosis.rules.device import GPU_BUSY
 from traceanalyzer.diagnosis.timing import timing_parts
-from traceanalyzer.diagnosis.words import in_words_of
+from traceanalyzer.diagnosis.words import in_words_of, without_steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -62,6 +62,8 @@ def diagnose(m: Measurements, rules: Sequence[Rule] = RULES) -> Diagnosis:
     advice = _advice(m, settled)
     summary = classify(m, [_worth_most(advice), _largest(m, settled)])
     findings = _findings(m, settled, summary.bottleneck)
+    if not m.steps.found and not m.trace.only_step_times:
+        findings, advice = [_of_recording(f) for f in findings], [_advised_of_recording(a) for a in advice]
     across = [f.title for f in findings if f.id == "straggler"]
     return Diagnosis(
         replace(summary, headline=" ".join([summary.headline, *(f"{t}." for t in across)])),
@@ -118,7 +120,10 @@ def _agreeing(advice: list[Recommendation], cls: BottleneckClass) -> list[Recomm
     that work and something else would come first."""
     if not advice or advice[0].cls == cls:
         return advice
-    return sorted(advice, key=lambda one: not (one.cls == cls and one.id == GPU_BUSY))
+    unpredicted = [one.cls == cls and one.id == GPU_BUSY and one.predicted_step_ms is None for one in advice]
+    return [a for a, first in zip(advice, unpredicted, strict=True) if first] + [
+        a for a, first in zip(advice, unpredicted, strict=True) if not first
+    ]
 
 
 def _worth_most(advice: list[Recommendation]) -> BottleneckClass | None:
@@ -137,13 +142,24 @@ def _largest(m: Measurements, settled: list[tuple[Draft, float | None]]) -> Bott
 
 def _findings(m: Measurements, settled: list[tuple[Draft, float | None]], bottleneck: BottleneckClass) -> list[Finding]:
     """The findings by headroom. That of the GPU's own work is only a bound, and told where the verdict names it."""
-    told = [(d, None if d.id == GPU_BUSY and d.cls != bottleneck else h) for d, h in settled]
+    unnamed = bottleneck == "inconclusive"
+    told = [(d, None if d.id == GPU_BUSY and (d.cls != bottleneck or unnamed) else h) for d, h in settled]
     told.sort(key=lambda pair: -1.0 if pair[1] is None else pair[1], reverse=True)
     return [_finding(m, draft, headroom) for draft, headroom in told]
 
 
 def _finding(m: Measurements, draft: Draft, headroom: float | None) -> Finding:
     return Finding(draft.id, draft.cls, draft.title, _severity(m, headroom), headroom, draft.evidence)
+
+
+def _of_recording(finding: Finding) -> Finding:
+    """A finding in words for a recording without steps."""
+    said = [replace(e, metric=without_steps(e.metric), where=without_steps(e.where)) for e in finding.evidence]
+    return replace(finding, title=without_steps(finding.title), evidence=said)
+
+
+def _advised_of_recording(advice: Recommendation) -> Recommendation:
+    return replace(advice, action=without_steps(advice.action), basis=without_steps(advice.basis))
 
 
 def _severity(m: Measurements, headroom: float | None) -> Severity:
@@ -199,7 +215,7 @@ def _against(advice: Advice, drafts: list[Draft]) -> Draft | None:
 
 def _offered(m: Measurements, draft: Draft, remedy: Remedy, known: set[RemedyName]) -> bool:
     """Whether a rule's remedy is said: no remedy of the list speaks for it, and the program's framework has it."""
-    return remedy.name not in known and _every_part_counts(m, remedy) and _has_words(m, draft, remedy)
+    return (remedy.alone or remedy.name not in known) and _every_part_counts(m, remedy) and _has_words(m, draft, remedy)
 
 
 def _has_words(m: Measurements, draft: Draft, remedy: Remedy) -> bool:
@@ -234,7 +250,7 @@ def _recommendation(m: Measurements, draft: Draft, remedy: Remedy, headroom: flo
         step, low, high = prediction.step_ms, prediction.low_ms, prediction.high_ms
         basis = f"replayed without the profiler: {prediction.basis}{_beyond(base, step, headroom)}"
     elif headroom is not None and m.steps.found:
-        step = base - headroom if headroom < base else None
+        step = max(base - headroom, remedy.least_ms) if headroom < base else None
         basis = f"not replayed; gains at most this: {basis}" if len(m.trace.api_calls) else basis
     if step is not None and low is None:
         low, high = step * (1.0 - SCENARIO_SPREAD), max(base, step * (1.0 + SCENARIO_SPREAD))

@@ -40,6 +40,10 @@ class Remedy:
     """Ending of the recommendation's id, where a finding has several remedies."""
     bound: bool = False
     """Whether the headroom only bounds what it gains from above: nothing is then predicted."""
+    alone: bool = False
+    """Whether it speaks for itself, although the list of remedies has one of its name (for another cause)."""
+    least_ms: float = 0.0
+    """Step time that it cannot lead below, where it is not replayed."""
     cls: BottleneckClass | None = None
     """Class of bottleneck that it is against, where that is not the finding's."""
     name: RemedyName | None = None

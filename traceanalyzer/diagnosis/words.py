@@ -65,6 +65,38 @@ JAX = {
 _WORDS = {Framework.CUDA: CUDA, Framework.JAX: {**CUDA, **JAX}}
 
 
+_WITHOUT_STEPS = tuple(
+    (re.compile(pattern), text)
+    for pattern, text in (
+        (r",? ?\bper (recorded )?step\b", ""),
+        (r"\bsteady state\b", "whole recording"),
+        (r"^a step, ", ""),
+        (r",? a step\b(?! without)", ""),
+        (r"\b(each|the) previous step\b|\bthe step before\b", "earlier work"),
+        (r"\b([Cc])apture the (whole )?step\b", r"\1apture the repeated part"),
+        (r"\b([Aa])head of the step\b", r"\1head"),
+        (r" behind the step\b", ""),
+        (r"\ba step without\b", "work without"),
+        (r"once every many steps|once every 100 steps", "seldom"),
+        (r"one step ahead|one batch ahead", "ahead of its use"),
+        (r"\brest of the step: it takes\b", "rest: all takes"),
+        (r"\bof the recorded step\b", "of the recording"),
+        (r"\ba fused step\b", "a fused update"),
+        (r"\bmore of the step, or several steps,", "more"),
+        (r"\b(the|each|every|whole) step\b", "the loop"),
+        (r"; if it is the program's start, later steps do not have it", ""),
+    )
+)
+"""How what is said of a step reads where the recording has none: everything is then of the whole recording."""
+
+
+def without_steps(text: str) -> str:
+    """A text of a rule for a recording in which no steps are known."""
+    for pattern, instead in _WITHOUT_STEPS:
+        text = pattern.sub(instead, text)
+    return text
+
+
 def in_words_of(framework: Framework, id_: str, action: str) -> str | None:
     """The advice with this id as a program in that framework can take it; None where it has no such thing."""
     if framework is Framework.PYTORCH or not PYTORCH_WORDS.search(action):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from html import escape
 from typing import TYPE_CHECKING
 
+from traceanalyzer.history.html import metric_page, runs_page
 from traceanalyzer.history.plot import bars
 from traceanalyzer.history.runs import MetricValue
 from traceanalyzer.report.document import Document, Rows
@@ -13,7 +13,7 @@ from traceanalyzer.report.json import dump
 from traceanalyzer.report.markdown.mermaid import bar_chart
 
 if TYPE_CHECKING:
-    from traceanalyzer.history.runs import MetricSeries
+    from traceanalyzer.history.runs import MetricSeries, StoredRun
 
 NO_RUN = "No run matches."
 
@@ -45,21 +45,38 @@ class MetricPage(Document):
         return self._rows().csv()
 
     def html(self) -> str:
-        """A line over the runs, from zero; a point's number, time and tags are shown where it is pointed at."""
-        import plotly.graph_objects as go
-
-        series = self.series
-        line = go.Scatter(
-            x=[v.run for v in series.values],
-            y=[v.value for v in series.values],
-            customdata=[[v.stored_at, escape(str(v.tags))] for v in series.values],
-            mode="lines+markers",
-            hovertemplate="run %{x}: %{y}<br>%{customdata[0]}<br>%{customdata[1]}<extra></extra>",
-        )
-        title = escape(f"{series.metric} ({series.unit})" if series.unit else series.metric)
-        layout = {"title": title, "xaxis_title": "run", "yaxis_title": title, "yaxis_rangemode": "tozero"}
-        page: str = go.Figure(line, layout).to_html(include_plotlyjs=True)
-        return page
+        """A line over the runs, what runs vary by, and where it changed; a point says its run, time and tags."""
+        return metric_page(self.series)
 
     def _rows(self) -> Rows:
         return Rows("values", self.series.values, MetricValue, none=NO_RUN)
+
+
+@dataclass(frozen=True)
+class RunsPage(Document):
+    """The stored runs."""
+
+    rows: Rows
+    runs: list[StoredRun]
+    series: list[MetricSeries]
+    """What the page draws of them; see `runs_page`."""
+
+    def terminal(self, width: int, colour: bool) -> str:
+        """The table."""
+        return self.rows.terminal(width, colour)
+
+    def markdown(self) -> str:
+        """The table."""
+        return self.rows.markdown()
+
+    def json(self) -> str:
+        """The table."""
+        return self.rows.json()
+
+    def csv(self) -> str:
+        """The table."""
+        return self.rows.csv()
+
+    def html(self) -> str:
+        """Budgets and metrics over the runs, then the table."""
+        return runs_page(self.runs, self.series)

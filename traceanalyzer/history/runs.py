@@ -123,6 +123,13 @@ def metric_series(db: Database, name: str, runs: Sequence[StoredRun]) -> MetricS
     return MetricSeries(name, str(next(iter(found.values()))["unit"]), values)
 
 
+def known_series(db: Database, names: Sequence[str], runs: Sequence[StoredRun]) -> list[MetricSeries]:
+    """Those of the metrics that some of the runs have."""
+    known = {row["name"] for row in db.query("SELECT DISTINCT name FROM metrics")}
+    made = [metric_series(db, name, runs) for name in names if name in known]
+    return [series for series in made if series.values]
+
+
 def metric_names(db: Database) -> list[MetricName]:
     """The metrics that there are, by name."""
     sql = "SELECT name, unit, count(*) AS runs FROM metrics GROUP BY name, unit ORDER BY name"

@@ -49,6 +49,11 @@ class Columns:
             self.mended += sum(a is not b for a, b in zip(fitting, values, strict=True))
             return struct.pack(f"{len(values)}{code}", *fitting)
 
+    def extend(self, values: Mapping[str, NDArray[Any]], mended: int) -> None:
+        """Add what other columns of this layout hold, with what they mended."""
+        self.append(values)
+        self.mended += mended
+
     def take(self) -> dict[str, NDArray[Any]]:
         """The columns as arrays, without copying; nothing may be appended afterwards."""
         arrays: dict[str, NDArray[Any]] = {
@@ -96,6 +101,10 @@ class Texts:
     def raw_codes(self, texts: Iterable[Raw]) -> list[int]:
         """The codes of undecoded JSON text; -1 for empty text."""
         return list(map(self._raw.__getitem__, map(bytes, texts)))
+
+    def in_order(self) -> list[str]:
+        """The strings as they were read, each at the index that is its code."""
+        return list(self._codes)
 
     def all(self) -> list[str]:
         """The strings, each at the index that is its code."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from traceanalyzer.errors import TraceAnalyzerError, UnreadableInputError
+from traceanalyzer.ingest.cache import read_once
 from traceanalyzer.ingest.capture import join
 from traceanalyzer.ingest.detect import detect
 from traceanalyzer.ingest.folders import nothing_in, recordings_in
@@ -74,9 +75,12 @@ def _files(paths: list[Path], pattern: str | None) -> tuple[list[Path], list[Fai
 
 def _read(path: Path, progress: Callable[[float], None] | None, pattern: str | None, *, several: bool) -> list[Trace]:
     """The traces of one file; whatever goes wrong in a reader is an error about the file, never a traceback."""
-    reader = detect(path, pattern)
+
+    def read() -> list[Trace]:
+        return detect(path, pattern).read(path, progress)
+
     try:
-        traces = reader.read(path, progress)
+        traces = read() if pattern is not None else read_once(path, read)
     except TraceAnalyzerError:
         raise
     except OSError as error:

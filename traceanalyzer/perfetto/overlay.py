@@ -35,6 +35,8 @@ PATH_OF_CLASS = {
     "transfer": PathKind.COPY,
 }
 """The kind of segment of the critical path that a finding's class speaks of."""
+EXPLAINED_GAPS = 5_000
+"""Longest gaps of a device whose cause is told in words; each costs a search of the host's timeline."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +121,10 @@ def _gaps(m: Measurements) -> Iterator[Track]:
     inside = (gaps.side == GapSide.INSIDE) & _asked_for(m, gaps.start, gaps.end)
     for device in m.activity:
         rows = np.flatnonzero(inside & (gaps.device == device))
-        labels = [Label(IdleCause(gaps.cause[i]).label, "", detail(m, gaps, i)) for i in rows.tolist()]
+        told = set(rows[np.argsort(gaps.start[rows] - gaps.end[rows], kind="stable")[:EXPLAINED_GAPS]].tolist())
+        labels = [
+            Label(IdleCause(gaps.cause[i]).label, "", detail(m, gaps, i) if i in told else "") for i in rows.tolist()
+        ]
         yield Track(f"idle gaps of GPU {device}", gaps.start[rows], gaps.duration[rows], np.arange(len(rows)), labels)
 
 

@@ -12,6 +12,7 @@ from traceanalyzer.diagnosis.memory import in_a_report
 from traceanalyzer.diagnosis.rules.conditions import profiler_note
 from traceanalyzer.diagnosis.rules.recording import recording_notes
 from traceanalyzer.diagnosis.shares import missing_kernels
+from traceanalyzer.hardware import GIGA
 from traceanalyzer.report.memory.build import headline
 from traceanalyzer.report.model import Input, InputDevice, InputHealth, Metrics, Report, Tool
 from traceanalyzer.selection import measured
@@ -127,6 +128,13 @@ def _roofline_notes(m: Measurements) -> list[str]:
             "nothing is said about its limits (--hardware FILE adds a GPU)."
         )
     gpu = None if m.device is None else m.gpus[m.device]
+    device = next((d for d in m.trace.devices if d.id == m.device), None)
+    if gpu is not None and not gpu.stated and device is not None and not (device.name or "").strip():
+        size = (device.memory_bytes or 0) / GIGA
+        notes.append(
+            f"The GPU's name was not recorded; {device.sm_count} SMs (compute units) and {size:.3g} GB are those of "
+            f"{gpu.name}: its limits are used."
+        )
     if gpu is not None and gpu.stated:
         fp32 = f", {gpu.vector['fp32'] / 1e12:.3g} TFLOP/s in fp32" if gpu.vector else ""
         notes.append(

@@ -41,6 +41,10 @@ class Document:
         """A page for a browser."""
         raise NotImplementedError
 
+    def svg(self) -> str:
+        """One picture, for where no page can be shown."""
+        raise NotImplementedError
+
 
 @dataclass(frozen=True)
 class Rows(Document):

@@ -258,7 +258,8 @@ def step_figures(report: Report) -> list[Fact]:
     facts = []
     for f in dataclasses.fields(Metrics):
         value = getattr(report.metrics, f.name)
-        if f.name not in ("step_time_ms", "budget_ms", "idle_ms", *STEP_GROUPS):
+        # Of the step without the profiler, time and source are figures of their own, and its parts the budget.
+        if f.name not in ("step_time_ms", "budget_ms", "idle_ms", "unprofiled", *STEP_GROUPS):
             facts.append(_fact(f, value))
     return facts
 

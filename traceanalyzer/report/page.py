@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from traceanalyzer.report.document import Document
 from traceanalyzer.report.html import render_html
+from traceanalyzer.report.html.pictures.summary import picture
 from traceanalyzer.report.json import render_json
 from traceanalyzer.report.markdown.issue import BRIEF, GITHUB_LIMIT, ROOM, render_markdown
 from traceanalyzer.report.terminal.screen import render_screen, render_verdict
@@ -47,3 +48,7 @@ class ReportPage(Document):
     def html(self) -> str:
         """One file for a browser."""
         return render_html(self.report, self.details)
+
+    def svg(self) -> str:
+        """Verdict, budget, timeline and predictions in one picture."""
+        return picture(self.report, self.details.timeline if self.details else None)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from tests.analysis.build import US, TraceBuilder
@@ -8,7 +9,7 @@ from traceanalyzer.analysis.causes.gaps import REFILL_LAUNCHES, GapSide, IdleCau
 from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.analysis.tables.budget import step_budgets
 from traceanalyzer.analysis.tables.gap_places import gap_places
-from traceanalyzer.analysis.tables.gap_rows import gap_histogram, gap_rows, largest_gaps
+from traceanalyzer.analysis.tables.gap_rows import gap_histogram, gap_rows
 from traceanalyzer.trace import CopyKind, DeviceOpKind, OverheadKind
 
 KERNEL_US = 5
@@ -323,7 +324,7 @@ def test_rows_say_what_the_host_did_and_what_ended_the_gap() -> None:
     program = Program().launch("first").within("load_batch", 900).launch("second")
     ctx = Measurements(program.build())
     gaps = find_gaps(ctx)
-    (row,) = gap_rows(ctx, gaps, largest_gaps(gaps, 1))
+    (row,) = gap_rows(ctx, gaps, np.flatnonzero(gaps.side == GapSide.INSIDE))
     assert row.cause == "input"
     assert row.detail == "host in load_batch on thread 0; ended by second"
     assert (row.start_ns, row.duration_ns) == (11_000, 899_000)

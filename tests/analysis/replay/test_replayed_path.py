@@ -77,7 +77,7 @@ def test_a_faster_host_is_no_longer_on_the_path() -> None:
 
 def test_a_full_queue_leads_back_to_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
     """The host is four launches ahead at most, and works for long after the last one."""
-    for module in ("simulate", "replayed_path"):
+    for module in ("simulate", "stretches", "replayed_path"):
         monkeypatch.setattr(f"traceanalyzer.analysis.replay.{module}.QUEUE_DEPTH", 4)
 
     def step(p: Program) -> None:

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from tests.analysis.build import TraceBuilder
 from tests.kineto_builder import KinetoTrace
 from traceanalyzer.analysis.measure import Measurements
+from traceanalyzer.analysis.time.periods import inference_only
+from traceanalyzer.diagnosis.rules.recording import recording_notes
 from traceanalyzer.ingest import load
 
 if TYPE_CHECKING:
@@ -202,3 +204,41 @@ def test_steps_never_claim_more_than_was_recorded(names: list[int], marked: bool
     assert not m.steps.found or (m.steps.duration > 0).all()
     if m.repeats is not None:
         assert 0 < m.repeats.share <= 1
+
+
+KERNEL_OF_LAMBDA = "void at::native::elementwise_kernel<gpu_kernel_impl(lambda(float))>"
+
+
+def numbered_layers(names: list[str]) -> TraceBuilder:
+    """Passes of 24 ops each, all alike, under one annotation each."""
+    b = TraceBuilder().op("SomeBackward0", 0, 1)
+    for i, name in enumerate(names):
+        at = 1000 * i
+        b.annotation(name, at, at + 300)
+        for j in range(24):
+            number = 24 * i + j + 1
+            b.call("cudaLaunchKernel", at + 10 * j, at + 10 * j + 2, number)
+            b.kernel(f"k{j}", at + 10 * j + 4, at + 10 * j + 9, number)
+    return b
+
+
+def test_numbered_layers_that_repeat_are_parts_of_a_step() -> None:
+    m = measure(numbered_layers([f"FSDP::pre_forward (blocks.{i}._module)" for i in range(9, 15)]))
+    assert not m.steps.found
+    assert m.repeats is not None
+    assert m.repeats.name == "FSDP::pre_forward (blocks.#._module)"
+    assert any("parts of a step" in note for note in recording_notes(m))
+
+
+def test_a_model_of_one_numbered_layer_may_repeat_by_steps() -> None:
+    assert measure(numbered_layers(["FSDP::pre_forward (blocks.0._module)"] * 6)).steps.source != "none"
+
+
+@pytest.mark.parametrize("name", [KERNEL_OF_LAMBDA, "RegisterPostBackwardFunction"])
+def test_neither_a_lambda_nor_a_hook_is_training(name: str) -> None:
+    b = TraceBuilder().op("aten::mm", 0, 1).op(name, 2, 3)
+    layers(b, 10)
+    assert inference_only(measure(b))
+    assert not measure(b).steps.found
+    b.op("LambBackward0", 4, 5)
+    assert not inference_only(measure(b))

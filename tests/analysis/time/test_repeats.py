@@ -20,13 +20,13 @@ def periodic(*, within: int, behind: int = 0) -> Measurements:
             trace.call("cudaLaunchKernel", at + 10 * k, at + 10 * k + 5, correlation=3 * i + k)
             trace.kernel(name, at + 30 + 200 * k, at + 220 + 200 * k, correlation=3 * i + k)
         if i < within:
-            trace.annotation(f"layer.{i}", at + 12, at + 13)
+            trace.annotation(f"sweep {i}", at + 12, at + 13)
     for i in range(behind):
         trace.annotation(f"log {i}", 1000 * PERIODS + i, 1000 * PERIODS + i + 0.5)
     return Measurements(trace.build())
 
 
-@pytest.mark.parametrize(("within", "name"), [(PERIODS, "layer.#"), (5, None), (0, None)])
+@pytest.mark.parametrize(("within", "name"), [(PERIODS, "sweep #"), (5, None), (0, None)])
 def test_the_range_that_nearly_every_period_holds_is_its_own(within, name):
     m = periodic(within=within)
     assert (m.steps.source, len(m.steps)) == ("periodicity", PERIODS)

@@ -18,7 +18,7 @@ SAMPLES = Path(__file__).resolve().parents[3] / "sample_traces"
 def report_and_details(*paths):
     """What the page of these recordings is made from."""
     of = measured(load(*paths))
-    return report_of(of, 300), Details.of(of.critical)
+    return report_of(of, 300), Details.of(of)
 
 
 @pytest.fixture(scope="session")

@@ -13,10 +13,10 @@ import pytest
 
 from tests.report.reports import HOSTILE
 from traceanalyzer.report.html import data
-from traceanalyzer.report.html.data import colour, first_view, json_block, shortened, timeline_block
+from traceanalyzer.report.html.data import colour, first_view, json_block, shortened, timelines_block
 from traceanalyzer.report.timeline.lanes import Category, Events, Lane, Shown, Timeline
 
-STYLE = (files("traceanalyzer.report.html") / "assets" / "page.css").read_text(encoding="utf-8")
+STYLE = (files("traceanalyzer.report.html") / "assets" / "colours.css").read_text(encoding="utf-8")
 
 
 def timeline(count=10, names=("a", "b"), detail=("why",)):
@@ -55,11 +55,28 @@ def test_no_text_ends_the_element_that_it_stands_in(text):
     assert html.unescape(block) == block, "entities would be text, not characters, in there"
 
 
-def test_columns_are_aligned():
-    read = decoded(timeline_block(timeline()))
-    assert {len(read[name]) for name in ("lane", "category", "start", "length", "name", "told")} == {10}
-    assert read["length"] == list(range(1, 11))
-    assert read["categories"] == {"0": ["compute", "--compute"]}
+def test_columns_are_aligned_by_lane_and_time():
+    one = timeline()
+    lanes = one.events.take(np.arange(10))
+    two = dataclasses.replace(
+        one,
+        lanes=[Lane("a"), Lane("b")],
+        events=dataclasses.replace(lanes, lane=(np.arange(10) % 2).astype(np.int32)),
+    )
+    (read,) = decoded(timelines_block([two]))
+    columns = ("category", "start", "length", "name", "told", "about", "link", "onPath")
+    assert {len(read[name]) for name in columns} == {10}
+    assert read["counts"] == [5, 5]
+    assert read["length"] == [1, 3, 5, 7, 9, 2, 4, 6, 8, 10]
+    assert np.cumsum(read["start"][:5]).tolist() == [0, 200, 400, 600, 800]
+    assert np.cumsum(read["start"][5:]).tolist() == [100, 300, 500, 700, 900]
+
+
+def test_a_link_is_the_place_of_the_event_that_it_means():
+    one = timeline(4)
+    linked = dataclasses.replace(one.events, own=np.array([7, 3, -1, -1]), link=np.array([-1, -1, 7, 99]))
+    (read,) = decoded(timelines_block([dataclasses.replace(one, events=linked)]))
+    assert read["link"] == [0, 0, 1, 0], "counted from 1; what is not shown is nobody's link"
 
 
 def test_the_longest_events_are_kept_with_their_names_and_the_count_tells():
@@ -71,10 +88,12 @@ def test_the_longest_events_are_kept_with_their_names_and_the_count_tells():
 
 
 def test_however_long_the_names_it_stays_within_its_limit(monkeypatch):
-    monkeypatch.setattr(data, "MAX_TIMELINE_BYTES", 60_000)
-    block = timeline_block(timeline(5_000, [f"{i}" * 40 for i in range(5_000)]))
-    assert len(block) <= 60_000
-    assert len(decoded(block)["start"]) >= data.FEW
+    monkeypatch.setattr(data, "FIRST_BYTES", 40_000)
+    monkeypatch.setattr(data, "REST_BYTES", 40_000)
+    long = timeline(5_000, [f"{i}" * 40 for i in range(5_000)])
+    block = timelines_block([long, long, long])
+    assert len(block) <= 81_000
+    assert all(len(read["start"]) >= data.FEW for read in decoded(block))
 
 
 def test_a_host_range_that_dwarfs_the_step_is_not_shown_whole_at_first():

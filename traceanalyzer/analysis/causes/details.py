@@ -65,14 +65,15 @@ _UNIFIED = (CopyKind.UNIFIED_HOST_TO_DEVICE, CopyKind.UNIFIED_DEVICE_TO_HOST, Co
 
 def host_details(timed: Timed, start: I64, end: I64) -> U8:
     """For each of these stretches the detail of host work that filled most of it, where one did."""
-    time = np.stack([measure(covered, start, end) for covered in _host_work(timed).values()])
-    kinds = np.array([int(kind) for kind in _host_work(timed)], np.uint8)
+    work = host_work(timed)
+    time = np.stack([measure(covered, start, end) for covered in work.values()])
+    kinds = np.array([int(kind) for kind in work], np.uint8)
     owner = time.argmax(axis=0)
     spent = time.max(axis=0)
     return np.where((spent >= DOMINANT * (end - start)) & (spent > 0), kinds[owner], IdleDetail.NONE).astype(np.uint8)
 
 
-def _host_work(timed: Timed) -> dict[IdleDetail, IntervalSet]:
+def host_work(timed: Timed) -> dict[IdleDetail, IntervalSet]:
     """When the host was busy with each kind of work. Of two that hold a gap the first one counts."""
     return {
         IdleDetail.COMPILATION: _compiling(timed),

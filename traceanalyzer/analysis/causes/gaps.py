@@ -145,14 +145,14 @@ def _causes(timed: Started, start: I64, end: I64, next_op: I64) -> dict[str, U8 
     time = {s: measure(i, start, arrival) for s, i in timed.timeline.states.items()}
     time_profiler = measure(timed.timeline.profiler, start, arrival)
     issued = np.where(next_op >= 0, launch, end)
-    always = _keeps_waiting(timed)
+    always = keeps_waiting(timed)
     drained, sync = _drained_by(timed, issued, idle_too=always), _last_wait(timed, issued)
     duration = end - start
     work = time[HostState.WORK] + time[HostState.ALLOCATE]
     cause = np.full(len(start), IdleCause.OTHER, np.uint8)
     cause[late] = IdleCause.LAUNCH
     cause[queued & (duration < QUEUED_LATENCY_NS)] = IdleCause.LAUNCH
-    if always or _could_be_ahead(timed):
+    if always or could_be_ahead(timed):
         cause[late & (drained >= 0)] = IdleCause.SYNC
     owners = (
         (IdleCause.SYNC, np.where(sync >= 0, time[HostState.SYNC], -1)),
@@ -205,7 +205,7 @@ def _exposed_by_waits(started: Started, gaps: Gaps) -> Gaps:
     return replace(gaps, cause=cause, sync=sync)
 
 
-def _could_be_ahead(timed: Timed) -> bool:
+def could_be_ahead(timed: Timed) -> bool:
     """Whether the host, without the profiler, launches the steps fast enough to get ahead of a device if it does not
     wait for it: else waits take nothing away from it."""
     if timed.device is None:
@@ -219,7 +219,7 @@ def _could_be_ahead(timed: Timed) -> bool:
     return result
 
 
-def _keeps_waiting(timed: Timed) -> bool:
+def keeps_waiting(timed: Timed) -> bool:
     """Whether the steps hold a wait for every few launches, so that the queue never fills: the waits are then what can
     be changed, whatever the host's speed, and however soon each is over."""
     calls = timed.trace.api_calls

@@ -111,7 +111,7 @@ def find_starts(linked: Linked) -> Starts:
     return Starts(
         stream=stream,
         previous=previous,
-        latency=_latency(linked, ~queued & (met <= linked.launch_time), previous >= 0),
+        latency=_latency(linked, np.maximum(free, met) <= linked.launch_time, previous >= 0),
         pause=np.where(short, pause, usual),
         held=np.where(late, pause - usual, 0),
         dependencies=dependencies,
@@ -128,8 +128,8 @@ def _launched_by(linked: Linked) -> I64:
 
 def _latency(linked: Linked, alone: Bool, follows: Bool) -> I64:
     """Launch latency of each op, ns: its own where it had nothing else to wait for, else what is usual for calls of its
-    kind, as it is for the first of a stream, of which nobody knows what it waited for. Of the many ops of one call the
-    first alone shows it."""
+    kind, as it is for the first of a stream, of which nobody knows what it waited for; never more than it took. Of the
+    many ops of one call the first alone shows it."""
     ops, calls = linked.trace.device_ops, linked.trace.api_calls
     result = np.full(len(ops), DEFAULT_LATENCY_NS)
     launched = np.flatnonzero(linked.launch >= 0)
@@ -144,6 +144,8 @@ def _latency(linked: Linked, alone: Bool, follows: Bool) -> I64:
             usual = int(np.median(own[here & shown]))
             own_known = (shown & follows[launched])[here]
             result[launched[here]] = np.where(own_known, np.minimum(own[here], LATENCY_RATIO * usual), usual)
+    took = own >= 0
+    result[launched[took]] = np.minimum(result[launched[took]], own[took])
     return result
 
 

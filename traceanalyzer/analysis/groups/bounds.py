@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.groups.counters import sampled_bounds
 from traceanalyzer.analysis.groups.ops import duration, per_step, steady, title
 from traceanalyzer.analysis.names.gemm_tiles import streams_weights
 from traceanalyzer.analysis.names.kernel_classes import UNKNOWN
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from traceanalyzer.analysis.roofline.rated import Rated
     from traceanalyzer.trace import I64, Bool
 
+KNOWN = (Bound.COMPUTE, Bound.MEMORY)
 SHOWN = 3
 ENOUGH_SHARE = 0.5
 """With a roofline for less of the computation, what it leaves would be a guess."""
@@ -39,14 +41,16 @@ class AboveRoofline:
 
 def memory_bound_share(rated: Rated) -> float:
     """Share of the steady state's compute time in kernels that memory bandwidth would limit at best: as a kernel
-    profiler measured it, else by the roofline (traffic takes longer than arithmetic), else (no model, unknown GPU, too
-    small to tell) by what usually limits kernels of the class."""
+    profiler measured it, else as counters sampled while they ran say, else by the roofline (traffic takes longer than
+    arithmetic), else (no model, unknown GPU, too small to tell) by what usually limits kernels of the class."""
     r = rated.roofline
     rows, time = _compute(rated)
     by_class = np.array([bound == "memory" for bound in rated.classes.bound])[rated.op_class[rows]]
     by_class |= _streaming(rated)[rows]
     memory = np.where((r.rated & ~r.small)[rows], ~r.arithmetic[rows], by_class)
-    measured = (r.counted & np.isin(r.bound, (Bound.COMPUTE, Bound.MEMORY)))[rows]
+    sampled = sampled_bounds(rated)[rows]
+    memory = np.where(np.isin(sampled, KNOWN), sampled == Bound.MEMORY, memory)
+    measured = (r.counted & np.isin(r.bound, KNOWN))[rows]
     memory = np.where(measured, r.bound[rows] == Bound.MEMORY, memory)
     return float(time[memory].sum() / time.sum()) if time.sum() else 0.0
 
@@ -80,7 +84,7 @@ def unknown_kernels(rated: Rated) -> list[tuple[str, float]]:
 def _unknown(rated: Rated) -> Bool:
     r = rated.roofline
     by_class = np.array([bound == UNKNOWN for bound in rated.classes.bound])[rated.op_class]
-    known = (r.rated & ~r.small) | (r.counted & np.isin(r.bound, (Bound.COMPUTE, Bound.MEMORY)))
+    known = (r.rated & ~r.small) | (r.counted & np.isin(r.bound, KNOWN)) | np.isin(sampled_bounds(rated), KNOWN)
     result: Bool = by_class & ~known
     return result
 

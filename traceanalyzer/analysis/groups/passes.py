@@ -80,7 +80,7 @@ def chains(rated: Rated, free: Bool) -> Chains | None:
     """Runs of at least `MIN_CHAIN` memory-bound kernels one after the other, of ops that are `free`."""
     order = in_stream_order(rated, steady(rated))
     fusible = of_class(rated, *FUSIBLE) & rated.is_kernel & free & ~named(rated, COMPILED)
-    run, number = split_by_size(runs(rated, order, fusible[order])[0], largest_operands(rated)[order])
+    run, number = split_by_size(runs(rated, order, fusible[order])[0], rated.once(largest_operands)[order])
     count = np.bincount(run[run >= 0], minlength=number)
     long = count >= MIN_CHAIN
     if not long.any():
@@ -103,16 +103,31 @@ def split_by_size(run: I64, elements: I64) -> tuple[I64, int]:
     different tensors. Operands that are far smaller (the row means of a normalisation) go with the run. And how many
     there are."""
     rows = np.flatnonzero(run >= 0)
-    current, last, count, parts = 0, -1, -1, []
-    for one, here in zip(run[rows].tolist(), elements[rows].tolist(), strict=True):
-        differs = here and current and here != current and max(here, current) < ASIDE * min(here, current)
-        if one != last or differs:
-            count, current = count + 1, 0
-        last, current = one, max(current, here)
-        parts.append(count)
+    one, size = run[rows], elements[rows]
+    begins = np.diff(one, prepend=-1) != 0
+    uneven = _uneven(begins, size)
+    current = 0
+    for i in uneven.tolist():
+        here = int(size[i])
+        if begins[i]:
+            current = 0
+        elif here and current and here != current and max(here, current) < ASIDE * min(here, current):
+            begins[i], current = True, 0
+        current = max(current, here)
     result = np.full(len(run), -1, np.int64)
-    result[rows] = parts
-    return result, count + 1
+    result[rows] = np.cumsum(begins) - 1
+    return result, int(begins.sum())
+
+
+def _uneven(begins: Bool, size: I64) -> I64:
+    """The rows of stretches, given by where they begin, whose sizes differ; 0 is none."""
+    if not len(size):
+        return np.empty(0, np.int64)
+    first = np.flatnonzero(begins)
+    most = np.maximum.reduceat(size, first)
+    least = np.minimum.reduceat(np.where(size > 0, size, np.iinfo(np.int64).max), first)
+    result: I64 = np.flatnonzero((least < most)[np.cumsum(begins) - 1])
+    return result
 
 
 def largest_operands(rated: Rated) -> I64:

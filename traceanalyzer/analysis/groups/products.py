@@ -68,6 +68,7 @@ class OddProducts:
     saved_ms: float
     """Time a step beyond what aligned ones reach."""
     shapes: list[str]
+    """Of the operands with such a size, those with most time first."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,8 +140,9 @@ def _by_arithmetic(rated: Rated) -> Bool:
 def odd_products(rated: Rated, free: Bool) -> OddProducts | None:
     """Matrix products whose sizes are not multiples of 16 bytes, of ops that are `free`."""
     rows = steady(rated) & of_class(rated, "gemm") & free & (rated.roofline.row >= 0)
-    rows &= rated.roofline.rated & ~rated.roofline.small
-    odd, shapes = _odd_sizes(rated, rated.roofline.row[rows])
+    # few blocks may still have much to calculate: a product over many rows
+    rows &= rated.roofline.rated & ~(rated.roofline.small & (rated.roofline.attainable < SHORT_NS))
+    odd, shapes = _odd_sizes(rated, rated.roofline.row[rows], duration(rated)[rows])
     rows[rows] = odd
     found = group(rated, rows)
     if found.total_ms <= 0:
@@ -150,26 +152,41 @@ def odd_products(rated: Rated, free: Bool) -> OddProducts | None:
     return OddProducts(found, saved, shapes)
 
 
-def _odd_sizes(rated: Rated, rows: I64) -> tuple[Bool, list[str]]:
-    """Which of these host ranges have an operand with a row length that is no multiple of 16 bytes; the shapes of such
-    operands, sorted."""
+def _odd_sizes(rated: Rated, rows: I64, time: I64) -> tuple[Bool, list[str]]:
+    """Which of these host ranges have a matrix with a row length that is no multiple of 16 bytes; the shapes of such
+    operands, those with most of the time first."""
     ranges = rated.trace.host_ranges
-    codes = np.stack([column[rows] for column in (ranges.shapes, ranges.dtypes, ranges.strides)])
+    codes = np.stack([column[rows] for column in (ranges.shapes, ranges.dtypes, ranges.strides, ranges.name)])
     kinds, kind = np.unique(codes, axis=1, return_inverse=True)
     shapes = [_odd_shape(rated, *one) for one in kinds.T.tolist()]
+    spent: dict[str, int] = {}
+    for shape, ns in zip(shapes, np.bincount(kind.reshape(-1), time, len(shapes)).tolist(), strict=True):
+        if shape is not None:
+            spent[shape] = spent.get(shape, 0) + ns
     odd = np.array([shape is not None for shape in shapes], bool)
-    return odd[kind.reshape(-1)], sorted({shape for shape in shapes if shape is not None})
+    return odd[kind.reshape(-1)], sorted(spent, key=lambda shape: -spent[shape])
 
 
-def _odd_shape(rated: Rated, shapes: int, dtypes: int, strides: int) -> str | None:
+def _odd_shape(rated: Rated, shapes: int, dtypes: int, strides: int, name: int) -> str | None:
     """The shape of such an operand among inputs with these texts; None without one, or where one is narrow anyway."""
     trace = rated.trace
     inputs = parse_inputs(trace.text(shapes) or "", trace.text(dtypes), trace.text(strides))
     operands = [t for t in inputs or () if isinstance(t, Tensor) and len(t.shape) >= 2]
-    odd = [t for t in operands if any(_is_odd(size, t.dtype.bytes) for size in t.shape[-2:])]
-    if not odd or min(size for t in operands for size in t.shape[-2:]) <= SMALL_DIMENSION:
+    if not operands or min(size for t in operands for size in t.shape[-2:]) <= SMALL_DIMENSION:
         return None
-    return "x".join(map(str, odd[0].shape))
+    last = operands[-1]
+    columns = last.shape[-2 if (trace.text(name) or "").endswith("linear") else -1]
+    odd = [t for t in operands if _is_odd(_row_length(t), t.dtype.bytes)]
+    if not odd and _is_odd(columns, last.dtype.bytes):
+        odd = [last]  # the rows of what it writes
+    return "x".join(map(str, odd[0].shape)) if odd else None
+
+
+def _row_length(tensor: Tensor) -> int:
+    """Elements from one row of a matrix to the next, whichever way it is stored; how many rows there are plays no part
+    in alignment."""
+    strides = tensor.strides[-2:] if tensor.strides is not None else ()
+    return max(strides) if len(strides) == 2 and min(strides) == 1 else tensor.shape[-1]
 
 
 def _is_odd(size: int, element_bytes: float) -> bool:

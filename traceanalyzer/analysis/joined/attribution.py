@@ -41,7 +41,6 @@ def owner_nodes(linked: Linked, launched_at: I64) -> I64:
     result = np.full(len(launched_at), -1, np.int64)
     inside = launched_at >= 0
     at = launched_at[inside]
-    operator = tree.innermost(tree.kind == RangeKind.OP)[at]
-    annotation = tree.innermost(tree.kind == RangeKind.ANNOTATION)[at]
-    result[inside] = np.where(operator >= 0, operator, annotation)
+    operator = tree.operator[at]
+    result[inside] = np.where(operator >= 0, operator, tree.annotation[at])
     return result

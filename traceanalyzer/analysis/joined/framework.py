@@ -27,8 +27,13 @@ class Framework(enum.Enum):
 
 def framework(trace: Trace) -> Framework:
     """The framework; names of kernels, ranges and calls are the only evidence."""
-    codes = [np.unique(table.name) for table in (trace.device_ops, trace.host_ranges, trace.device_ranges)]
-    names = [trace.strings[code] for code in np.unique(np.concatenate(codes)).tolist() if code >= 0]
+    names = names_used(trace)
     if any(map(FRAMEWORK.search, names)):
         return Framework.PYTORCH
     return Framework.JAX if any(map(_JAX.search, names)) else Framework.CUDA
+
+
+def names_used(trace: Trace) -> list[str]:
+    """The names of what was recorded: kernels, host ranges, projected ranges. An export's strings hold others, too."""
+    codes = [np.unique(table.name) for table in (trace.device_ops, trace.host_ranges, trace.device_ranges)]
+    return [trace.strings[code] for code in np.unique(np.concatenate(codes)).tolist() if code >= 0]

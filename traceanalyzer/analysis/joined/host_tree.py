@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 
+FEW = 4
+"""Where fewer than one in so many nodes is wanted, it is quicker to go through these than through the tree."""
+
 
 @dataclass(frozen=True, eq=False)
 class HostTree:
@@ -71,10 +74,25 @@ class HostTree:
         return cls(start, end, thread, parent, depth, kind, is_call, row, node_of_call, node_of_range, repaired)
 
     @cached_property
+    def levels(self) -> list[I32]:
+        """The nodes of each depth, in order."""
+        return [here.astype(np.int32) for here in levels(self.depth)]
+
+    @cached_property
+    def operator(self) -> I32:
+        """For each node the nearest operator among itself and its ancestors, -1 where there is none."""
+        return self.innermost(self.kind == RangeKind.OP).astype(np.int32)
+
+    @cached_property
+    def annotation(self) -> I32:
+        """The same of annotations."""
+        return self.innermost(self.kind == RangeKind.ANNOTATION).astype(np.int32)
+
+    @cached_property
     def subtree_end(self) -> I64:
         """For each node the node after its last descendant: its subtree is [node, subtree_end[node])."""
         result = np.empty(len(self.start), np.int64)
-        for here in levels(self.depth):
+        for here in self.levels:
             following = np.append(here[1:], len(self.start))
             above = self.parent[here]
             inside = above >= 0
@@ -96,11 +114,24 @@ class HostTree:
 
     def innermost(self, wanted: Bool) -> I64:
         """For each node the nearest wanted node among itself and its ancestors, -1 where there is none."""
+        rows = np.flatnonzero(wanted)
+        if len(rows) * FEW < len(wanted):
+            return self._innermost_of_few(rows)
         result = np.where(wanted, np.arange(len(wanted)), -1)
-        for here in levels(self.depth)[1:]:
+        for here in self.levels[1:]:
             missing = here[result[here] < 0]
             result[missing] = result[self.parent[missing]]
         return result
+
+    def _innermost_of_few(self, rows: I64) -> I64:
+        """The same from the wanted nodes: each holds from its place on, and what is around it after its subtree."""
+        stop = self.subtree_end[rows]
+        above = np.append(rows, -1)[nest(np.zeros(len(rows), np.int32), rows, stop).parent]
+        # At one place inner ends come before outer ones, and these before what starts there.
+        place = np.concatenate(([0], stop[::-1], rows))
+        holds = np.concatenate(([-1], above[::-1], rows))
+        order = np.argsort(place, kind="stable")
+        return np.repeat(holds[order], np.diff(np.append(place[order], len(self.start))))
 
     def outermost(self, wanted: Bool) -> I64:
         """For each node the farthest wanted node among itself and its ancestors, -1 where there is none."""
@@ -118,7 +149,7 @@ class HostTree:
     def counted(self, chosen: Bool) -> I64:
         """For each node how many chosen ones there are among itself and those that enclose it."""
         result = chosen.astype(np.int64)
-        for here in levels(self.depth)[1:]:
+        for here in self.levels[1:]:
             result[here] += result[self.parent[here]]
         return result
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -14,8 +14,12 @@ from traceanalyzer.analysis.names.api import ApiKind, api_kinds
 from traceanalyzer.trace import DeviceOpKind
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from traceanalyzer.hardware import Hardware
     from traceanalyzer.trace import F64, I32, I64, U8, Bool, Trace
+
+Made = TypeVar("Made")
 
 MATRIX_CLASSES = ("gemm", "attention", "convolution", "recurrent", "moe")
 """Classes of kernels that tensor cores were made for."""
@@ -29,6 +33,17 @@ class Linked:
         self.trace = trace
         self.knowledge = knowledge or Knowledge()
         self.classes = self.knowledge.classes
+
+    @cached_property
+    def _made(self) -> dict[Any, Any]:
+        return {}
+
+    def once(self, make: Callable[[Any], Made]) -> Made:
+        """`make(self)`, worked out when it is first asked for. `make` is a function of a module, which outlives it."""
+        if make not in self._made:
+            self._made[make] = make(self)
+        result: Made = self._made[make]
+        return result
 
     @cached_property
     def api_kind(self) -> U8:

@@ -44,11 +44,12 @@ FRAMEWORK = re.compile(
 """Any of these names proves that PyTorch ran."""
 
 TRAINING = re.compile(
-    r"backward|autograd::engine|Optimizer\.step|(?<![a-z])(multi_tensor_apply|fused_adam|adamw?|sgd|lamb|adagrad)\w*|"
-    r"bwd|dgrad|wgrad",
+    r"(?<!Register)(?<!RegisterPre)(?<!RegisterPost)(?<!register_)backward|autograd::engine|Optimizer\.step|"
+    r"(?<![a-z])(multi_tensor_apply|fused_adam|adamw?|sgd|lamb(?!da)|adagrad)\w*|bwd|dgrad|wgrad",
     re.IGNORECASE,
 )
-"""A backward pass or an optimizer, as an operator, a range or a kernel."""
+"""A backward pass or an optimizer, as an operator, a range or a kernel. What only registers a hook for one (FSDP's
+`RegisterPostBackwardFunction`) runs in the forward pass; C++ writes `lambda` into the names of most kernels."""
 
 LAYER_LIKE = re.compile(
     r"(^|[^a-z])(layers?|blocks?|modules?|identity|encoders?|decoders?|experts?|heads?|stages?|buckets?|h)"

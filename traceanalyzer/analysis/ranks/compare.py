@@ -74,6 +74,9 @@ class RankComparison:
     """Index of the rank that the report speaks of."""
     collectives: tuple[CollectiveSkew, ...]
     notes: tuple[str, ...]
+    offset_ns: tuple[int, ...] | None = None
+    """What to subtract from each recording's times to have them on the first one's clock; None where that is not
+    known."""
 
 
 def compare_ranks(recordings: Sequence[Timed]) -> RankComparison:
@@ -102,8 +105,19 @@ def compare_ranks(recordings: Sequence[Timed]) -> RankComparison:
     rows = [_row(timed, labels[i], *spent[i], i == critical) for i, timed in enumerate(recordings)]
     notes = [*_missing(recordings, labels), *(_clock_notes(matches, labels) if matches is not None else [])]
     return RankComparison(
-        tuple(rows), _first_with_work(recordings) if critical is None else critical, tuple(skew), tuple(notes)
+        tuple(rows),
+        _first_with_work(recordings) if critical is None else critical,
+        tuple(skew),
+        tuple(notes),
+        _offsets(recordings, matches),
     )
+
+
+def _offsets(recordings: Sequence[Linked], matches: Matches | None) -> tuple[int, ...] | None:
+    """How far each clock is from the first one's; None where nothing tells."""
+    if matches is None:
+        return (0,) * len(recordings) if len(recordings) == 1 else None
+    return tuple(matches.clocks.offset.tolist()) if matches.clocks.comparable else None
 
 
 def why_not_one_run(recordings: Sequence[Linked]) -> str:

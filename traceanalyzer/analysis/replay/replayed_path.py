@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from traceanalyzer.analysis.causes.critical_path import Chain
-    from traceanalyzer.analysis.replay.simulate import Pass
+    from traceanalyzer.analysis.replay.stretches import Pass
     from traceanalyzer.analysis.replay.tape import Tape
     from traceanalyzer.trace import F64, I64
 

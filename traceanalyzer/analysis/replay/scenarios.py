@@ -10,14 +10,13 @@ import numpy as np
 from traceanalyzer.analysis.causes.dependencies import Dependencies
 from traceanalyzer.analysis.replay.changes.buckets import MB, BucketSize, rebucketed
 from traceanalyzer.analysis.replay.changes.capture import GRAPH_GAP_NS
-from traceanalyzer.analysis.replay.changes.edits import without
+from traceanalyzer.analysis.replay.changes.edits import events_of, without
 from traceanalyzer.analysis.replay.changes.fusion import (
     ELEMENTWISE,
     LEAST_KERNEL_NS,
     Reading,
     elementwise_fused,
     fusing,
-    launches_fused,
 )
 from traceanalyzer.analysis.replay.changes.named import ops_named
 from traceanalyzer.analysis.replay.changes.optimizer import optimizer_by_lists, optimizer_fused
@@ -27,7 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from traceanalyzer.analysis.replay.changes.edits import Change
+    from traceanalyzer.analysis.replay.hiding import Chosen
     from traceanalyzer.analysis.replay.tape import Tape
+    from traceanalyzer.trace import Bool
 
 
 def lower_median(times: Sequence[float]) -> float:
@@ -52,6 +53,8 @@ class Scenario:
     """The run's step time from those of its ranks."""
     may_cost: bool = False
     """Whether it can make the step longer."""
+    hides: Chosen | None = None
+    """The ops that it hides behind the rest of the step: it cannot lead below the longer of the two (`hiding`)."""
     parts: tuple[Scenario, ...] = ()
     """The scenarios that it combines."""
 
@@ -89,9 +92,12 @@ def no_host_work(tape: Tape) -> Tape:
 
 def copies_hidden(tape: Tape) -> Tape:
     """Copies run beside the compute and nobody waits for them."""
-    copying = np.zeros(len(tape.waits), bool)
-    copying[tape.event[tape.copy]] = True
-    return replace(without(tape, tape.copy), waits=tape.waits & ~copying)
+    return replace(without(tape, tape.copy), waits=tape.waits & ~events_of(tape, tape.copy))
+
+
+def all_copies(tape: Tape) -> Bool:
+    """Every memory copy."""
+    return tape.copy
 
 
 def communication_free(tape: Tape) -> Tape:
@@ -166,7 +172,8 @@ def combined(*scenarios: Scenario) -> Scenario:
         return tape
 
     name, basis = "+".join(s.id for s in scenarios), "; ".join(s.basis for s in scenarios)
-    return Scenario(name, change, basis, parts=scenarios)
+    hides = next((s.hides for s in scenarios if s.hides is not None), None)
+    return Scenario(name, change, basis, hides=hides, parts=scenarios)
 
 
 def nobody_waited_for(tape: Tape) -> Tape | None:
@@ -193,12 +200,6 @@ FUSED_ELEMENTWISE = Scenario(
     cautious=fusing(ELEMENTWISE, Reading.CAUTIOUS),
     missing="no elementwise kernels are launched back to back",
 )
-ELEMENTWISE_LAUNCHED_ONCE = Scenario(
-    "elementwise_launched_once",
-    launches_fused,
-    "each run of elementwise kernels is launched once and takes as long as before",
-    missing="no elementwise kernels are launched back to back",
-)
 FUSED_OPTIMIZER = Scenario(
     "fused_optimizer",
     optimizer_fused,
@@ -213,7 +214,12 @@ FOREACH_OPTIMIZER = Scenario(
 )
 INPUT_READY = Scenario("input_ready", input_ready, "input data is always ready")
 NO_HOST_WORK = Scenario("no_host_work", no_host_work, "no host work between launches but dispatch")
-COPIES_HIDDEN = Scenario("copies_hidden", copies_hidden, "copies take no time and block nobody")
+COPIES_HIDDEN = Scenario(
+    "copies_hidden",
+    copies_hidden,
+    "copies run beside the rest of the step and block nobody: the step takes the longer of its copies and the rest",
+    hides=all_copies,
+)
 COMMUNICATION_FREE = Scenario(
     "communication_free", communication_free, "collectives are free, and no rank waits for another"
 )

@@ -6,10 +6,11 @@ which it could take part, and goes on from the moment from which all can.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.replay.stretches import Pass, run_alone
 from traceanalyzer.analysis.time.launch_queue import QUEUE_DEPTH
 
 if TYPE_CHECKING:
@@ -19,20 +20,6 @@ if TYPE_CHECKING:
 
 LEAST_STEPS = 24
 """Steps to run at least: the tape is repeated until its start no longer matters."""
-
-
-class Pass(NamedTuple):
-    """When things happened in a replay of one rank's tape, ns; ops and events are those of the last repetition."""
-
-    done: list[int]
-    """When the host and the device had finished each repetition."""
-    called: list[int]
-    """When the host made each event's call."""
-    returned: list[int]
-    """When it went on after it."""
-    came: list[int]
-    """When each op could begin, as far as its own rank is concerned."""
-    end: list[int]
 
 
 def step_time_ns(tape: Tape) -> float:
@@ -58,6 +45,8 @@ def run(tapes: Sequence[Tape], repeats: int) -> list[Pass]:
     A collective transfers once all ranks that have it are there. Where the ranks' orders contradict each other,
     one that could never begin does so with those who are there.
     """
+    if len(tapes) == 1 and (alone := run_alone(tapes[0], repeats)) is not None:
+        return [alone]
     members = np.bincount(np.concatenate([tape.meeting[tape.meeting >= 0] for tape in tapes])).tolist()
     ranks = [_pass(tape, repeats) for tape in tapes]
     passes = [Pass([], [], [], [], []) for _ in tapes]

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, intersect, join, measure, union
+from traceanalyzer.analysis.causes.dependencies import Dependencies
 from traceanalyzer.analysis.causes.gaps import IdleCause, idle_by_cause
 from traceanalyzer.analysis.causes.reads import read_ranges
 from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.analysis.time.launch_queue import blocked_time
 
 if TYPE_CHECKING:
-    from traceanalyzer.analysis.causes.dependencies import Dependencies
     from traceanalyzer.analysis.causes.explained import Explained
     from traceanalyzer.analysis.causes.started import Started
     from traceanalyzer.analysis.joined.joined import Joined
@@ -39,6 +39,12 @@ NAMELESS = (IdleCause.LAUNCH, IdleCause.HOST, IdleCause.PROFILER, IdleCause.OTHE
 """What a machine that is busy with something else looks like."""
 NAMELESS_SHARE = 0.5
 """... or less than this share of its excess has no cause of its own."""
+
+
+LONG_HELD_NS = 100_000
+"""An op that is queued starts within this, unless it waits for something on another stream."""
+HELD_BY = 8
+"""Ops that ended before it among which that is looked for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +119,9 @@ def make_tape(rated: Rated, typical: Bool | None = None) -> Tape | None:
     chosen = chosen[np.lexsort((ops.start[chosen], event_of_call[rated.launch[chosen]]))]
     event = event_of_call[rated.launch[chosen]]
     starts = rated.starts
-    host = _host_time(rated, rows, kept)
+    held, dependencies = _held_by_others(rated, chosen)
+    begin = _cut_at(rated)
+    host = _host_time(rated, rows, kept if begin is None else _from(kept, begin))
     reads = _inside(read_ranges(rated), calls.start[rows])
     return Tape(
         steps=int(typical.sum()),
@@ -125,20 +133,37 @@ def make_tape(rated: Rated, typical: Bool | None = None) -> Tape | None:
         waits=rated.blocks[rows],
         reads=reads,
         call=rows,
-        tail=(int(host.dispatch[-1]), int(host.work[-1]), int(host.loading[-1]), int(host.profiling[-1])),
+        tail=_tail(host, _begins_step(steps.of_op[chosen], event)),
         event=event,
         stream=starts.stream[chosen],
         duration=(ops.end - ops.start)[chosen],
         alone=_alone(rated, chosen),
-        latency=starts.latency[chosen],
-        gap=(starts.pause + starts.held)[chosen],
-        dependencies=starts.dependencies.among(chosen),
+        latency=starts.latency[chosen] if begin is None else _latency_from(rated, chosen, begin),
+        gap=starts.pause[chosen] + held,
+        dependencies=dependencies,
         communication=rated.is_communication[chosen],
         copy=rated.is_copy[chosen],
         meeting=np.full(len(chosen), -1, np.int64),
         row=chosen,
         source=rated,
     )
+
+
+def _held_by_others(started: Started, chosen: I64) -> tuple[I64, Dependencies]:
+    """What each op was held beyond its usual pause, ns, and what it waits for on other streams: one that was held for
+    long waited for the op of another stream that ended last before it, not for so much time."""
+    ops, stream = started.trace.device_ops, started.starts.stream[chosen]
+    held, found = started.starts.held[chosen].copy(), started.starts.dependencies.among(chosen)
+    start, end, also_on = ops.start[chosen], ops.end[chosen], found.also_on.copy()
+    ended = np.argsort(end, kind="stable")
+    last = np.searchsorted(end[ended], start, side="right")
+    for i in np.flatnonzero((held >= LONG_HELD_NS) & (also_on < 0)).tolist():
+        candidates = ended[max(last[i] - HELD_BY, 0) : last[i]][::-1]
+        usable = candidates[(candidates < i) & (stream[candidates] != stream[i])]
+        usable = usable[end[usable] > start[i] - held[i]]
+        if len(usable):
+            also_on[i], held[i] = usable[0], 0
+    return held, Dependencies(found.on, found.delay, also_on)
 
 
 def typical_steps(*recordings: Explained) -> Bool:
@@ -191,6 +216,28 @@ def _host_windows(timed: Timed, typical: Bool) -> IntervalSet:
     return union(begin[typical], until[typical])
 
 
+def _cut_at(rated: Rated) -> int | None:
+    """Where the only step begins, if that is where its device work does: what the host did before is not part of it.
+    Of several steps the next one's lead takes the place of the first one's."""
+    ops, steps = rated.trace.device_ops, rated.steps
+    first = np.flatnonzero(steps.of_op == 0)[:1]
+    if len(steps) > 1 or not len(first) or ops.start[first[0]] != steps.start[0]:
+        return None
+    return int(steps.start[0]) if steps.start[0] > steps.host_start[0] else None
+
+
+def _from(kept: IntervalSet, begin: int) -> IntervalSet:
+    last = int(kept.end[-1])
+    return intersect(kept, union(np.array([min(begin, last - 1)]), np.array([last])))
+
+
+def _latency_from(rated: Rated, chosen: I64, begin: int) -> I64:
+    """Launch latency of ops in a step that begins here: of what was launched before only what is left of it."""
+    launched = rated.launch_time[chosen]
+    left = np.maximum(rated.trace.device_ops.start[chosen] - begin, 0)
+    return np.where(launched < begin, np.minimum(rated.starts.latency[chosen], left), rated.starts.latency[chosen])
+
+
 def _alone(linked: Linked, chosen: I64) -> I64:
     """Duration of each op, for compute beside a collective that of its like (same name) without one, ns."""
     ops = linked.trace.device_ops
@@ -218,9 +265,26 @@ class _HostTime:
     profiling: I64
 
 
+def _begins_step(step: I32, event: I64) -> I64:
+    """The first event of each step but the first."""
+    events = np.sort(event[np.diff(step, prepend=step[:1]) > 0])
+    result: I64 = np.unique(events)
+    return result
+
+
+def _tail(host: _HostTime, begins: I64) -> tuple[int, int, int, int]:
+    """Host time after the last event, ns: its dispatch and work no longer than between two steps of the tape, because
+    there the recorder ends."""
+    dispatch, work = int(host.dispatch[-1]), int(host.work[-1])
+    if len(begins):
+        dispatch = min(dispatch, int(np.median(host.dispatch[begins])))
+        work = min(work, int(np.median(host.work[begins])))
+    return dispatch, work, int(host.loading[-1]), int(host.profiling[-1])
+
+
 def _host_time(timed: Started, rows: I64, kept: IntervalSet) -> _HostTime:
     calls = timed.trace.api_calls
-    start = np.append(kept.start[0], calls.start[rows])
+    start = np.append(min(kept.start[0], calls.start[rows[0]]), calls.start[rows])
     end = np.append(calls.start[rows], kept.end[-1])
     states = {state: intersect(covered, kept) for state, covered in timed.timeline.states.items()}
     profiling = measure(intersect(timed.timeline.profiler, kept), start, end)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, complement, measure, subtract, union
-from traceanalyzer.analysis.causes.gaps import REFILL_LAUNCHES, IdleCause
+from traceanalyzer.analysis.causes.gaps import REFILL_LAUNCHES, IdleCause, could_be_ahead, keeps_waiting
 from traceanalyzer.analysis.replay.replayed_path import HostClock
 from traceanalyzer.analysis.replay.scenarios import INPUT_READY, LAUNCHES_FREE, NO_HOST_SYNCS, NO_HOST_WORK
 from traceanalyzer.analysis.replay.simulate import repetitions, run
@@ -22,7 +22,7 @@ from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS
 from traceanalyzer.figures import ms
 
 if TYPE_CHECKING:
-    from traceanalyzer.analysis.replay.simulate import Pass
+    from traceanalyzer.analysis.replay.stretches import Pass
     from traceanalyzer.analysis.replay.tape import Tape
     from traceanalyzer.analysis.replay.whatif import Replay
     from traceanalyzer.trace import F64, I64, Bool
@@ -151,7 +151,9 @@ def _charged(tape: Tape, times: Pass, gaps: IntervalSet, device: int) -> Causes:
     by_cause[IdleCause.INPUT] = spent["loading"]
     by_cause[IdleCause.COMMUNICATION] = np.where(waits_for_others, spent["work"], 0.0)
     by_cause[IdleCause.HOST] = np.where(waits_for_others, 0.0, spent["work"])
-    after_wait = (recorded == IdleCause.SYNC) | ((next_op >= 0) & _after_wait(tape, times)[next_op])
+    after_wait = recorded == IdleCause.SYNC
+    if keeps_waiting(tape.source) or could_be_ahead(tape.source):
+        after_wait |= (next_op >= 0) & _after_wait(tape, times)[next_op]
     slow = spent["rest"] + np.where(late | brief, left, 0.0)
     by_cause[IdleCause.SYNC] = spent["reading"] + np.where(after_wait, slow, 0.0)
     by_cause[IdleCause.LAUNCH] = np.where(after_wait, 0.0, slow)

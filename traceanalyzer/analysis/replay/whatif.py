@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.replay.gpu_clock import CAUTIOUS_DUTY, LIMITED_DUTY, duties, slowed
+from traceanalyzer.analysis.replay.hiding import least_times_ns
 from traceanalyzer.analysis.replay.scenarios import COMBINED, SCENARIOS, Scenario, combined
 from traceanalyzer.analysis.replay.simulate import step_times_ns
 from traceanalyzer.analysis.replay.tape import hiccups, typical_steps
@@ -229,7 +230,11 @@ class Replay:
             return None
         times = step_times_ns(changed)
         lower = slowed(changed, self.duty, duties(changed, times), limited)
-        return scenario.step_of_run(times if lower is None else step_times_ns(lower)) / NS_PER_MS * self.scale
+        times = times if lower is None else step_times_ns(lower)
+        if scenario.hides is not None:
+            least = least_times_ns(tapes, changed, scenario.hides, rest=not scenario.parts)
+            times = [max(pair) for pair in zip(times, least, strict=True)]
+        return scenario.step_of_run(times) / NS_PER_MS * self.scale
 
     @cached_property
     def duty(self) -> list[float]:

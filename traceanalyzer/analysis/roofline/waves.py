@@ -1,32 +1,72 @@
-"""How blocks of kernels fill the GPU: as many at a time as threads, registers and shared memory of its SMs allow."""
+"""How blocks of kernels fill the GPU: as many at a time as threads, registers and shared memory of its SMs allow.
+
+What the recorder worked out itself comes first; else it follows from the launch configuration and the GPU's limits.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.joined.linked import Linked
-    from traceanalyzer.trace import F64
+    from traceanalyzer.trace import F64, I64, U8
+
+
+@dataclass(frozen=True, eq=False)
+class Residence:
+    """For each device op how many of its blocks an SM holds (NaN unknown), and what keeps more from it."""
+
+    blocks: F64
+    limits: U8
+    """`OccupancyLimit` flags, 0 unknown."""
+
+
+def residence_of(linked: Linked) -> Residence:
+    """How many blocks of each kernel an SM holds at a time."""
+    ops = linked.trace.device_ops
+    recorded = np.where(ops.resident_blocks > 0, ops.resident_blocks, np.nan)
+    result = Residence(recorded, ops.limits.copy())
+    rows = np.flatnonzero((ops.threads > 0) & (np.isnan(recorded) | (ops.limits == 0)))
+    if not len(rows):
+        return result
+    shapes = np.stack((ops.device, ops.threads, ops.registers, ops.shared_bytes))[:, rows]
+    distinct, inverse = np.unique(shapes, axis=1, return_inverse=True)
+    blocks, limits = np.full(distinct.shape[1], np.nan), np.zeros(distinct.shape[1], np.uint8)
+    for i, (device, *shape) in enumerate(distinct.T.tolist()):
+        gpu = linked.gpus.get(device)
+        resident = gpu.resident_blocks(*shape) if gpu else None
+        if gpu is not None and resident:
+            blocks[i], limits[i] = resident, gpu.occupancy_limits(*shape)
+    inverse = inverse.reshape(-1)
+    result.blocks[rows] = np.where(np.isnan(recorded[rows]), blocks[inverse], recorded[rows])
+    result.limits[rows] = np.where(ops.limits[rows] == 0, limits[inverse], ops.limits[rows])
+    return result
 
 
 def waves_of(linked: Linked) -> F64:
     """Blocks of each kernel over the blocks that the GPU holds at a time, NaN where not known."""
     ops = linked.trace.device_ops
-    result = np.full(len(ops), np.nan)
-    rows = np.flatnonzero((ops.blocks > 0) & (ops.threads > 0))
-    if not len(rows):
-        return result
-    shapes = np.stack((ops.device, ops.threads, ops.registers, ops.shared_bytes))[:, rows]
-    distinct, inverse = np.unique(shapes, axis=1, return_inverse=True)
-    capacity = np.full(distinct.shape[1], np.nan)
-    for i, (device, threads, registers, shared) in enumerate(distinct.T.tolist()):
-        gpu = linked.gpus.get(device)
-        resident = gpu.resident_blocks(threads, registers, shared) if gpu else None
-        if gpu and gpu.sms and resident:
-            capacity[i] = gpu.sms * resident
-    result[rows] = ops.blocks[rows] / capacity[inverse.reshape(-1)]
+    held = residence_of(linked).blocks * linked.limit("sms")
+    result: F64 = np.where((ops.blocks > 0) & (held > 0), ops.blocks / np.where(held > 0, held, 1), np.nan)
+    return result
+
+
+def occupancy_of(linked: Linked) -> F64:
+    """Share of an SM's warps that each kernel keeps resident: as the recorder expected it (it writes whole percents,
+    and 0 where it cannot tell), else from the blocks that an SM holds, or gets of a small grid; NaN where not known."""
+    ops = linked.trace.device_ops
+    recorded = np.where(ops.occupancy > 0, ops.occupancy / 100, np.nan)
+    blocks = np.minimum(residence_of(linked).blocks, _blocks_per_sm(linked))
+    threads = linked.limit("threads_per_sm")
+    return np.where(np.isnan(recorded), np.minimum(blocks * np.maximum(ops.threads, 0) / threads, 1.0), recorded)
+
+
+def _blocks_per_sm(linked: Linked) -> F64:
+    blocks: I64 = linked.trace.device_ops.blocks
+    result: F64 = np.where(blocks > 0, blocks, np.nan) / linked.limit("sms")
     return result
 
 

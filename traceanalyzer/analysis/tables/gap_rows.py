@@ -10,7 +10,7 @@ import numpy as np
 
 from traceanalyzer.analysis.causes.details import IdleDetail
 from traceanalyzer.analysis.causes.frames import python_frames
-from traceanalyzer.analysis.causes.gaps import GapSide, IdleCause
+from traceanalyzer.analysis.causes.gaps import IdleCause
 from traceanalyzer.analysis.names.kernel_names import short_name
 from traceanalyzer.analysis.tables.syncs import op_path
 from traceanalyzer.cut import cut
@@ -72,13 +72,6 @@ def gap_rows(timed: Timed, gaps: Gaps, chosen: I64) -> list[GapRow]:
         )
         for i in chosen
     ]
-
-
-def largest_gaps(gaps: Gaps, count: int) -> I64:
-    """Indices of the longest gaps inside their device's span or a step, longest first."""
-    inside = np.flatnonzero((gaps.side == GapSide.INSIDE) | (gaps.step >= 0))
-    order = np.argsort(-gaps.duration[inside], kind="stable")
-    return inside[order[:count]]
 
 
 def detail(timed: Timed, gaps: Gaps, i: int) -> str:

@@ -10,9 +10,10 @@ import numpy as np
 from traceanalyzer.analysis.algebra.grouping import Groups
 from traceanalyzer.analysis.joined.attribution import owner_nodes
 from traceanalyzer.analysis.names.kernel_names import short_name
+from traceanalyzer.analysis.roofline.waves import occupancy_of, residence_of
 from traceanalyzer.analysis.tables.roofline_rows import RatedRow, RooflineSums, by_group
 from traceanalyzer.figures import NS_PER_US, metric, ms
-from traceanalyzer.trace import DeviceOpKind
+from traceanalyzer.trace import DeviceOpKind, OccupancyLimit
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.joined.joined import Joined
@@ -58,9 +59,25 @@ class KernelStats(RatedRow, KernelTimes):
         kw_only=True,
     )
     occupancy_share: float | None = metric(
-        "mean share of the SMs' warps that the recorder expected to be resident; null where it could not tell, or less "
-        "than 1 %",
+        "mean share of the SMs' warps that are resident at a time: as the recorder expected it, else from the launch "
+        "configuration and the GPU's limits; null where neither tells",
         "share",
+        default=None,
+        kw_only=True,
+    )
+    occupancy_limit: str | None = metric(
+        "what keeps more blocks of most of them from an SM: warps (threads), registers, shared memory, blocks or "
+        "barriers; null where it is not known",
+        default=None,
+        kw_only=True,
+    )
+    graph_nodes: int | None = metric(
+        "distinct nodes of CUDA graphs that they are; null outside graphs, or where nodes were not recorded",
+        default=None,
+        kw_only=True,
+    )
+    launch_options: str | None = metric(
+        "options with which a kernel generator (Triton) launches most of them; null where none are recorded",
         default=None,
         kw_only=True,
     )
@@ -91,7 +108,9 @@ def kernel_stats(rated: Rated) -> list[KernelStats]:
     all_ns, steps = max(float(length.sum()), 1.0), rated.steps.steady_count
     classes = rated.op_class[rows][groups.first]
     sums = RooflineSums(rated, by_group(groups.index, rows, len(groups)))
-    waves, occupancy = _mean(groups, rated.roofline.waves[rows]), _mean(groups, _occupancy(rated)[rows])
+    waves, occupancy = _mean(groups, rated.roofline.waves[rows]), _mean(groups, occupancy_of(rated)[rows])
+    limits = groups.most_common(residence_of(rated).limits[rows].astype(np.int64))
+    nodes, options = _graph_nodes(rated, rows, groups), groups.most_common(_launch_options(rated, rows))
     tensor = rated.roofline.tensor[rows][groups.first]
     return [
         KernelStats(
@@ -112,6 +131,9 @@ def kernel_stats(rated: Rated) -> list[KernelStats]:
             tensor_cores=None if tensor[g] < 0 else bool(tensor[g]),
             waves=_known(waves[g]),
             occupancy_share=_known(occupancy[g]),
+            occupancy_limit=_limit(int(limits[g])),
+            graph_nodes=int(nodes[g]) or None,
+            launch_options=rated.trace.text(int(options[g])),
             **sums.columns(int(g)),
         )
         for g in np.argsort(-total, kind="stable")
@@ -143,11 +165,28 @@ def class_stats(timed: Timed) -> list[ClassStats]:
     ]
 
 
-def _occupancy(linked: Linked) -> F64:
-    """Expected occupancy of each device op, NaN where not recorded. Recorders write whole percents, and 0 where they
-    cannot tell (kernels with clusters or tensor maps)."""
-    recorded = linked.trace.device_ops.occupancy
-    result: F64 = np.where(recorded > 0, recorded / 100, np.nan)
+def _limit(flags: int) -> str | None:
+    """`registers`, `warps and registers`; None for none."""
+    return (
+        " and ".join(one.name.lower().replace("_", " ") for one in OccupancyLimit if one & flags and one.name) or None
+    )
+
+
+def _graph_nodes(linked: Linked, rows: I64, groups: Groups) -> I64:
+    """How many distinct nodes of graphs each group's ops are."""
+    ops = linked.trace.device_ops
+    inside = ops.graph_node[rows] >= 0
+    found = np.stack((groups.index[inside], ops.graph[rows[inside]], ops.graph_node[rows[inside]]))
+    distinct = np.unique(found, axis=1)
+    return np.bincount(distinct[0], minlength=len(groups)).astype(np.int64)
+
+
+def _launch_options(joined: Joined, rows: I64) -> I64:
+    """Code of the launch options of the operator that launched each of these device ops, -1 without."""
+    owner = owner_nodes(joined, joined.launch_node[rows])
+    result = np.full(len(rows), -1, np.int64)
+    known = owner >= 0
+    result[known] = joined.trace.host_ranges.launch[joined.tree.row[owner[known]]]
     return result
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups
 from traceanalyzer.analysis.joined.attribution import owner_nodes
-from traceanalyzer.analysis.joined.backward import backward_time, in_backward
+from traceanalyzer.analysis.joined.backward import backward_time
 from traceanalyzer.analysis.names.pytorch import BOOKKEEPING, STEP_PREFIX
 from traceanalyzer.analysis.tables.kernels import share_of_step
 from traceanalyzer.analysis.tables.roofline_rows import RatedRow, RooflineSums, by_subtree
@@ -123,7 +123,7 @@ def _calls(timed: Timed) -> _Calls:
     device_total = tree.subtree_sum(_sum_at(launched_at, length, size))
     kernels = tree.subtree_sum(_sum_at(launched_at, timed.is_kernel, size))
     shown = np.isin(tree.kind, (RangeKind.OP, RangeKind.ANNOTATION))
-    backward = in_backward(timed)
+    backward = timed.in_backward
     node = np.flatnonzero(counted & whole & shown & timed.steady_host(tree.start))
     return _Calls(
         node=node,

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.texts import texts_where
-from traceanalyzer.analysis.joined.backward import in_backward
 from traceanalyzer.analysis.roofline.bounds import Bound
 from traceanalyzer.analysis.roofline.op_models import Precision
 from traceanalyzer.figures import metric, ms
@@ -123,7 +122,7 @@ def recomputed(joined: Joined) -> Bool:
     """Which device ops belong to forward operators that run in the backward pass (activation checkpointing)."""
     names = texts_where(joined.trace.strings, FORWARD_ONLY.__contains__)
     forward = joined.tree.of_ranges(names[joined.trace.host_ranges.name], False)
-    again = np.append(joined.tree.innermost(forward & in_backward(joined)) >= 0, False)
+    again = np.append(joined.tree.innermost(forward & joined.in_backward) >= 0, False)
     result: Bool = again[joined.launch_node]
     return result
 

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.names.collectives import (
     BARRIER,
     KINDS,
     OTHER,
+    POINT_TO_POINT,
     collective_kind,
     element_bytes,
     message_bytes,
@@ -34,6 +34,7 @@ RANGE_NAMES = re.compile(r"^(nccl:+|c10d::|rccl:+|nccl(?=[A-Z])|MPI_I?)", re.IGN
 """How ranges around communication are named: `nccl:all_to_all`, `c10d::alltoall_base_`, `ncclAllToAll`."""
 _OTHER, _SEND_RECV, _BARRIER = KINDS.index(OTHER), KINDS.index("send_recv"), KINDS.index(BARRIER)
 
+_POINT_TO_POINT = tuple(KINDS.index(kind) for kind in POINT_TO_POINT)
 _UNTOLD = (_OTHER, _SEND_RECV)
 """Kinds of kernels that may be any collective: NCCL makes an all-to-all of sends and receives."""
 
@@ -124,20 +125,26 @@ class _Messages(NamedTuple):
 
 
 def _kinds_of_ranges(linked: Linked, kernels: I64, named: I32) -> I32:
-    """The kind of each kernel as the innermost host range around its launch that is named like communication says it;
-    as its own name does where there is none, or where that is no wiser."""
+    """The kind of each kernel as the host ranges around its launch that are named like communication say it: the
+    innermost collective, else the innermost send or receive, of which collectives are made, else the kernel's name."""
     tree, strings = linked.tree, linked.trace.strings
-    telling = texts_where(strings, RANGE_NAMES.match)
-    inside = np.zeros(len(tree.parent), bool)
-    inside[~tree.is_call] = telling[linked.trace.host_ranges.name[tree.row[~tree.is_call]]]
-    node = np.append(tree.innermost(inside), -1)[np.append(tree.node_of_call, -1)[linked.launch[kernels]]]
+    names = np.full(len(tree.parent), -1, np.int64)
+    names[~tree.is_call] = linked.trace.host_ranges.name[tree.row[~tree.is_call]]
+    told = np.array([_told_by(text) for text in (*strings, "")], np.int32)[names]
+    call = np.append(tree.node_of_call, -1)[linked.launch[kernels]]
     found = named.copy()
-    known = np.flatnonzero(node >= 0)
-    codes = linked.trace.host_ranges.name[tree.row[node[known]]]
-    kinds = {code: collective_kind(RANGE_NAMES.sub("", strings[code])) for code in np.unique(codes).tolist()}
-    told = np.array([KINDS.index(kinds[code]) for code in codes.tolist()], np.int32)
-    found[known] = np.where(told == _OTHER, named[known], told)
+    for inside in ((told >= 0) & np.isin(told, _POINT_TO_POINT), (told >= 0) & ~np.isin(told, _POINT_TO_POINT)):
+        node = np.append(tree.innermost(inside), -1)[call]
+        found[node >= 0] = told[node[node >= 0]]
     return found
+
+
+def _told_by(text: str) -> int:
+    """The kind that a range with this name says, as an index in `KINDS`; -1 where it says none."""
+    if not RANGE_NAMES.match(text):
+        return -1
+    kind = KINDS.index(collective_kind(RANGE_NAMES.sub("", text)))
+    return -1 if kind == _OTHER else kind
 
 
 def _enclosing_records(linked: Linked, kernels: I64, messages: _Messages) -> I64:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -9,10 +10,11 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import union
 from traceanalyzer.analysis.algebra.texts import texts_where
-from traceanalyzer.analysis.names.pytorch import FRAMEWORK, TRAINING
+from traceanalyzer.analysis.joined.framework import names_used
+from traceanalyzer.analysis.names.pytorch import FRAMEWORK, LAYER_LIKE, TRAINING
 from traceanalyzer.analysis.names.serving import iteration
 from traceanalyzer.analysis.time.markers import outermost_modules, outermost_ranges
-from traceanalyzer.analysis.time.step_evidence import MIN_COVERAGE, MIN_REPEATS, HostSteps
+from traceanalyzer.analysis.time.step_evidence import DIGITS, MIN_COVERAGE, MIN_REPEATS, HostSteps
 from traceanalyzer.trace import DeviceOpKind, RangeKind
 
 if TYPE_CHECKING:
@@ -57,7 +59,7 @@ def periodic(linked: Linked) -> HostSteps | None:
     devices, count = np.unique(ops.device, return_counts=True)
     number = int(devices[count.argmax()])
     found = find_period(linked, np.flatnonzero(ops.device == number), whole=True)
-    if found is None or _share(linked, found) < MIN_COVERAGE:
+    if found is None or _share(linked, found) < MIN_COVERAGE or numbered_part(linked, found) is not None:
         return None
     of_op = np.full(len(ops), -1, np.int32)
     inside = found.rows[found.bounds[0] : found.bounds[-1]]
@@ -69,10 +71,31 @@ def periodic(linked: Linked) -> HostSteps | None:
     return HostSteps("periodicity", names, start, end, of_op)
 
 
+def numbered_part(linked: Linked, found: Period) -> str | None:
+    """The annotation, its number written as #, of which (nearly) every repetition holds one, of another number than the
+    one before: `blocks.7`, `blocks.8`. The repetitions are then parts of a model; None where there is none."""
+    ranges, strings = linked.trace.host_ranges, linked.trace.strings
+    numbered = texts_where(strings, lambda text: bool(LAYER_LIKE.search(text)))
+    rows = np.flatnonzero((ranges.kind == RangeKind.ANNOTATION) & numbered[ranges.name])
+    time = np.maximum.accumulate(np.maximum(linked.launch_time[found.rows], 0))
+    begin, until = time[found.bounds[:-1]], time[found.bounds[-1] - 1]
+    repetition = np.searchsorted(begin, ranges.start[rows], side="right") - 1
+    inside = (repetition >= 0) & (ranges.start[rows] <= until)
+    by_name: dict[str, list[tuple[int, int]]] = {}
+    for index, code in zip(repetition[inside].tolist(), ranges.name[rows[inside]].tolist(), strict=True):
+        by_name.setdefault(DIGITS.sub("#", strings[code]), []).append((index, code))
+    for name, of in by_name.items():
+        others = sum(one[1] != before[1] for before, one in itertools.pairwise(of))
+        one_each = len({index for index, _ in of}) >= MIN_MATCH * found.count and len(of) <= found.count / MIN_MATCH
+        if one_each and others >= MIN_MATCH * (len(of) - 1):
+            return name
+    return None
+
+
 def inference_only(linked: Linked) -> bool:
     """Whether PyTorch ran and neither a backward pass nor an optimizer is to be seen."""
-    strings = linked.trace.strings
-    return any(map(FRAMEWORK.search, strings)) and not any(map(TRAINING.search, strings))
+    names = names_used(linked.trace)
+    return any(map(FRAMEWORK.search, names)) and not any(map(TRAINING.search, names))
 
 
 def find_period(linked: Linked, rows: I64, *, whole: bool) -> Period | None:

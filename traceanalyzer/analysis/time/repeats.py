@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.time.periods import find_period
+from traceanalyzer.analysis.time.periods import find_period, numbered_part
+from traceanalyzer.analysis.time.step_evidence import DIGITS
 from traceanalyzer.figures import metric, ms
 from traceanalyzer.trace import RangeKind
 
@@ -20,7 +20,6 @@ MIN_SHARE = 0.3
 MIN_COUNT = 4
 ONE_EACH = (0.9, 1.1)
 """Least and most ranges a step, for a range to be the step's: the first and last may be cut."""
-_NUMBERS = re.compile(r"\d+")
 
 
 @dataclass(frozen=True)
@@ -31,6 +30,10 @@ class Repeats:
     mean_ms: float = metric("mean time from the begin of one repetition to that of the next", "ms")
     ops: int = metric("device ops of one repetition")
     share: float = metric("share of the step that they fill", "share")
+    name: str | None = metric(
+        "annotation of which each repetition holds one, of another number than the one before (written as #); null "
+        "without one"
+    )
 
 
 def coinciding_range(timed: Timed) -> str | None:
@@ -43,7 +46,7 @@ def coinciding_range(timed: Timed) -> str | None:
     rows, step = rows[inside], step[inside]
     by_name: dict[str, list[int]] = {}
     for i, code in enumerate(ranges.name[rows].tolist()):
-        by_name.setdefault(_NUMBERS.sub("#", timed.trace.strings[code]), []).append(i)
+        by_name.setdefault(DIGITS.sub("#", timed.trace.strings[code]), []).append(i)
     found = {
         name: int((ranges.end - ranges.start)[rows[of]].sum())
         for name, of in by_name.items()
@@ -68,4 +71,5 @@ def repeats(timed: Timed) -> Repeats | None:
     share = length / int(steps.duration[index]) if steps.duration[index] else 0.0
     if share < MIN_SHARE:
         return None
-    return Repeats(found.count, ms(length / found.count), int(found.bounds[1] - found.bounds[0]), min(share, 1.0))
+    count, ops_of_one = found.count, int(found.bounds[1] - found.bounds[0])
+    return Repeats(count, ms(length / count), ops_of_one, min(share, 1.0), numbered_part(timed, found))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from traceanalyzer.trace import I32, I64, Bool
 
 STEP_LIKE = re.compile(r"step|iter|batch", re.IGNORECASE)
-_DIGITS = re.compile(r"\d+")
+DIGITS = re.compile(r"\d+")
 
 MIN_REPEATS = 3
 """Fewer instances of a name are not a rhythm."""
@@ -86,7 +86,7 @@ def _repeated(linked: Linked, rows: I64) -> list[I64]:
     """Rows of annotations grouped by thread and name without numbers; groups that repeat without overlap."""
     ranges = linked.trace.host_ranges
     groups: dict[tuple[int, str], list[int]] = {}
-    base = {int(c): _DIGITS.sub("#", linked.trace.strings[c]) for c in np.unique(ranges.name[rows])}
+    base = {int(c): DIGITS.sub("#", linked.trace.strings[c]) for c in np.unique(ranges.name[rows])}
     for row, code, thread in zip(rows.tolist(), ranges.name[rows].tolist(), ranges.thread[rows].tolist(), strict=True):
         groups.setdefault((thread, base[code]), []).append(row)
     arrays = [np.array(group, np.int64) for group in groups.values() if len(group) >= MIN_REPEATS]

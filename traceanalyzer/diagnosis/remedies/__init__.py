@@ -2,39 +2,47 @@
 
 from __future__ import annotations
 
-from traceanalyzer.diagnosis.remedies import (
-    avoid_allocations,
-    batch_calls,
-    batched_matmul,
-    channels_last,
-    compile_model,
+from traceanalyzer.diagnosis.remedies.communication import (
     compress_gradients,
-    copy_ahead,
-    cuda_graph,
-    data_loader_workers,
     fix_straggler,
-    fixed_shapes,
-    fuse_elementwise,
-    fused_attention,
-    fused_optimizer,
-    fused_rnn,
-    keep_on_device,
     keep_parameters,
-    larger_batch,
     larger_buckets,
-    low_precision,
-    move_host_work,
-    no_recompute,
     no_sync_accumulation,
     overlap_communication,
-    pad_shapes,
-    pinned_memory,
     prefetch_parameters,
-    remove_syncs,
     smaller_buckets,
     smaller_messages,
-    tf32,
+)
+from traceanalyzer.diagnosis.remedies.data import (
+    copy_ahead,
+    data_loader_workers,
+    keep_on_device,
+    pinned_memory,
+)
+from traceanalyzer.diagnosis.remedies.host import (
+    avoid_allocations,
+    fixed_shapes,
+    move_host_work,
+    remove_syncs,
     warm_up,
+)
+from traceanalyzer.diagnosis.remedies.kernels import (
+    channels_last,
+    fuse_elementwise,
+    fused_attention,
+    low_precision,
+    no_recompute,
+    pad_shapes,
+    tf32,
+)
+from traceanalyzer.diagnosis.remedies.launches import (
+    batch_calls,
+    batched_matmul,
+    compile_model,
+    cuda_graph,
+    fused_optimizer,
+    fused_rnn,
+    larger_batch,
 )
 
 REMEDIES = (

@@ -39,6 +39,10 @@ class Program(NamedTuple):
 
 def program(m: Measurements) -> Program:
     """What the names in the recording tell of the program."""
+    return m.once(_program)
+
+
+def _program(m: Measurements) -> Program:
     return Program(
         pytorch=m.framework is Framework.PYTORCH,
         training=_shows(m, _TRAINING),

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from traceanalyzer.analysis.replay.scenarios import COMMUNICATION_OVERLAPPED
 from traceanalyzer.diagnosis.draft import Draft, Remedy, share
 from traceanalyzer.diagnosis.finding import Evidence
+from traceanalyzer.diagnosis.remedies.program import program
+from traceanalyzer.hardware import GIGA
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,6 +21,21 @@ ROWS = 3
 BYTES_PER_MB = 1e6
 MOSTLY_WAITING = 0.8
 """Communication that is waiting for other ranks to this share is not made shorter by overlapping it."""
+OF_GRADIENTS = (
+    "Overlap or shrink communication: start gradient reduction during the backward pass (DDP buckets, FSDP prefetch), "
+    "reduce once per optimizer step when accumulating gradients (no_sync), use async collectives, lower precision or "
+    "larger messages."
+)
+OF_ANYTHING = (
+    "Overlap or shrink communication: start it as soon as its data is ready (async_op=True) and compute something else "
+    "meanwhile, send fewer and larger messages, in lower precision."
+)
+BY_LINK = (
+    "all its messages, without waiting for other ranks and without start-up; recordings of all ranks tell how much of "
+    "the rest is waiting"
+)
+REDUCTIONS = ("all_reduce", "reduce_scatter", "all_gather", "reduce")
+"""How gradients, or parameters in shards, travel."""
 
 
 def exposed_communication(m: Measurements, _free: Bool) -> Iterator[Draft]:
@@ -36,13 +53,12 @@ def exposed_communication(m: Measurements, _free: Bool) -> Iterator[Draft]:
         where = f"{row.collective}{size}, group {row.group or 'not recorded'}"
         evidence.append(Evidence("exposed time", row.exposed_ms, "ms", where))
     waiting = _waiting_share(m)
+    by_link = _by_link_ms(m)
+    if waiting is None and by_link is not None:
+        evidence.append(Evidence("time at the rate of the links", by_link, "ms", BY_LINK))
     if waiting is not None:
         evidence.append(Evidence("waiting for other ranks", waiting, "share", "of the communication of this rank"))
-    action = (
-        "Overlap or shrink communication: start gradient reduction during the backward pass (DDP buckets, FSDP "
-        "prefetch), reduce once per optimizer step when accumulating gradients (no_sync), use async collectives, "
-        "lower precision or larger messages."
-    )
+    action = OF_GRADIENTS if _of_gradients(m) else OF_ANYTHING
     basis = "all exposed communication hidden; it includes waiting for slower ranks, which overlap does not remove"
     remedy = Remedy(action, basis, COMMUNICATION_OVERLAPPED, name="overlap_communication")
     yield Draft(
@@ -54,6 +70,26 @@ def exposed_communication(m: Measurements, _free: Bool) -> Iterator[Draft]:
         evidence,
         [] if waiting is not None and waiting > MOSTLY_WAITING else [remedy],
     )
+
+
+def _by_link_ms(m: Measurements) -> float | None:
+    """What the messages of known size would take a step at the rate of the GPU's links; None where the links or most of
+    the messages are not known, or where they are not much faster."""
+    gpu = None if m.device is None else m.gpus[m.device]
+    known = [row for row in m.collectives if row.bus_gbs and row.device == m.device]
+    total = sum(row.total_ms for row in m.collectives if row.device == m.device)
+    time = sum(row.total_ms for row in known)
+    if gpu is None or gpu.link is None or time < MOSTLY_WAITING * total:
+        return None
+    least = sum(row.total_ms * (row.bus_gbs or 0.0) * GIGA / gpu.link for row in known)
+    return least if least <= (1.0 - MOSTLY_WAITING) * total else None
+
+
+def _of_gradients(m: Measurements) -> bool:
+    """Whether most of it may be gradients: reductions, in a program that trains."""
+    exposed = sum(row.exposed_ms for row in m.collectives)
+    reduced = sum(row.exposed_ms for row in m.collectives if row.collective in REDUCTIONS)
+    return program(m).training and 2 * reduced >= exposed
 
 
 def _waiting_share(m: Measurements) -> float | None:

@@ -79,6 +79,7 @@ def plain_compute(m: Measurements, free: Bool) -> Iterator[Draft]:
     if shares is None or m.step.budget is None or shares.device < MIN_BUSY_SHARE:
         return
     cls: BottleneckClass = "compute" if shares.compute >= shares.memory else "memory"
+    cls = cls if shares.limit_known else "inconclusive"
     evidence = [share(m, m.step.budget.compute, "the GPU computes")]
     classes = [row for row in m.class_rows if _computes(m, row.cls)]
     total = sum(row.total_ms for row in classes)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from traceanalyzer.analysis.causes.details import IdleDetail
 from traceanalyzer.analysis.groups.host_details import detail_ms, longest_of
+from traceanalyzer.analysis.replay.changes.warmup import graphs_kept
+from traceanalyzer.analysis.replay.scenarios import Scenario
 from traceanalyzer.diagnosis.draft import Draft, Remedy, share
 from traceanalyzer.diagnosis.finding import Evidence
 
@@ -78,6 +80,11 @@ CAUSES = {
         "keep_on_device",
     ),
 }
+SCENARIOS = {
+    IdleDetail.GRAPHS: Scenario("graphs_kept", graphs_kept, "graphs are captured and updated before the steps"),
+    IdleDetail.PAGE_MIGRATION: None,
+}
+"""What is replayed for remedies that the list of remedies does not have for these causes."""
 LOST = _Cause(
     "lost-kernels",
     "Kernels that were launched here are not in the recording: the GPU may have been busy",
@@ -99,7 +106,8 @@ def host_causes(m: Measurements, _free: Bool) -> Iterator[Draft]:
         # Without the profiler host work is as long as recorded in proportion to all of it.
         idle = min(recorded / m.idle.host, 1.0) * m.step.idle.host
         evidence = [share(m, idle, cause.what), *_longest(m, detail)]
-        remedy = Remedy(cause.action, cause.basis, name=cause.remedy)
+        alone = detail in SCENARIOS
+        remedy = Remedy(cause.action, cause.basis, SCENARIOS.get(detail), name=cause.remedy, alone=alone)
         yield Draft(cause.id, "host", cause.title, "idle.host", idle, evidence, [remedy])
 
 

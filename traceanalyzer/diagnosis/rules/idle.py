@@ -9,8 +9,6 @@ from traceanalyzer.analysis.causes.gaps import IdleCause
 from traceanalyzer.analysis.groups.host_details import longest_of, named_host_share
 from traceanalyzer.analysis.groups.idle import longest_gaps, queued_idle_ms
 from traceanalyzer.analysis.replay.scenarios import (
-    ELEMENTWISE_LAUNCHED_ONCE,
-    FUSED_OPTIMIZER,
     GAPS_CLOSED,
     INPUT_READY,
     LAUNCHES_FREE,
@@ -36,26 +34,6 @@ MORE_IN_GRAPHS = (
 )
 IN_GRAPHS_SHARE = 0.9
 """A step with this share of its kernels in CUDA graphs has been captured already."""
-FEWER_LAUNCHES = (
-    Remedy(
-        "Use the fused optimizer (torch.optim.AdamW(..., fused=True)): a few launches instead of many.",
-        ALL_GONE,
-        FUSED_OPTIMIZER,
-        suffix="-fused-optimizer",
-        name="fused_optimizer",
-    ),
-    Remedy(
-        "Compile the runs of elementwise operators (torch.compile): one kernel instead of several.",
-        ALL_GONE,
-        ELEMENTWISE_LAUNCHED_ONCE,
-        suffix="-fused-kernels",
-        name="fuse_elementwise",
-    ),
-)
-MANY_LAUNCHES_SHARE = 0.2
-"""With less of the step idle for launches, fewer of them are not what such a change is made for."""
-WORTHWHILE = 1.05
-"""Speed-up from which one of these is worth a recommendation of its own."""
 
 
 def launch_bound(m: Measurements, _free: Bool) -> Iterator[Draft]:
@@ -79,7 +57,7 @@ def launch_bound(m: Measurements, _free: Bool) -> Iterator[Draft]:
         "idle.launch",
         idle,
         evidence,
-        [remedy, *(one for one in FEWER_LAUNCHES if idle >= MANY_LAUNCHES_SHARE * m.step.step_ms and _pays(m, one))],
+        [remedy],
     )
 
 
@@ -89,13 +67,6 @@ def _in_graphs(m: Measurements) -> bool:
         return False
     inside = m.launches.kernels_per_graph_launch * m.launches.graph_launches
     return inside >= IN_GRAPHS_SHARE * m.launches.kernels
-
-
-def _pays(m: Measurements, remedy: Remedy) -> bool:
-    if m.replay is None or remedy.scenario is None or not m.replay.faithful:
-        return False
-    step = m.replay.step_under_ms(remedy.scenario)
-    return step is not None and step * WORTHWHILE <= m.replay.base_ms
 
 
 def launch_latency(m: Measurements, _free: Bool) -> Iterator[Draft]:
@@ -143,6 +114,7 @@ def input_wait(m: Measurements, _free: Bool) -> Iterator[Draft]:
     loading = [p for p in m.phases if p.is_input]
     evidence = [share(m, idle.input, "idle while input data is awaited")]
     evidence += [Evidence("time in input loading", p.host_ms, "ms", p.name) for p in loading[:2]]
+    evidence += [Evidence("longest gap", d, "ms", text) for d, text in longest_gaps(m, IdleCause.INPUT)]
     action = (
         "Load ahead of the step: DataLoader(num_workers>0, pin_memory=True, persistent_workers=True, prefetch_factor), "
         "cheaper or GPU-side preprocessing, and copies with non_blocking=True."

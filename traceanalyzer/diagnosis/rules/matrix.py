@@ -50,8 +50,8 @@ def misaligned(m: Measurements, free: Bool) -> Iterator[Draft]:
     evidence = [share(m, found.kernels.total_ms, "products with sizes that are not multiples of 16 bytes")]
     evidence += [Evidence("shape", shape, "", "of an operand") for shape in found.shapes[:SHAPES]]
     action = (
-        "Pad the sizes (vocabulary, hidden, batch) to multiples of 8 elements in 16 bits, 16 in 8 bits, better "
-        "of 64: the libraries' fast kernels need aligned rows."
+        "Pad the odd sizes (vocabulary, hidden or sequence length) to multiples of 8 elements in 16 bits, 16 in 8 "
+        "bits, better of 64: the libraries' fast kernels need aligned rows."
     )
     basis = f"these products at {TENSOR_EFFICIENCY:.0%} of their roofline, as aligned ones reach"
     remedy = Remedy(action, basis, name="pad_shapes")

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.joined.framework import Framework
-from traceanalyzer.analysis.names.pytorch import LAYER_LIKE
 from traceanalyzer.analysis.names.serving import iteration
 from traceanalyzer.analysis.time.coverage import WHOLE_SHARE
 from traceanalyzer.analysis.time.repeats import coinciding_range
@@ -57,8 +56,6 @@ def _steps(m: Measurements) -> Iterator[str]:
 def _parts(m: Measurements) -> str:
     """What the periods of a recording may be."""
     name = coinciding_range(m)
-    if name is not None and LAYER_LIKE.search(name.replace("#", "0")):
-        return f". Each holds one range `{name}`: it is a layer, and a step is longer"
     holds = f", each with one range `{name}`" if name else ""
     return f"{holds}. They may be parts of a step, such as layers; an annotation of the step ({_how(m)}) would tell"
 
@@ -90,8 +87,14 @@ def _repeats(m: Measurements) -> Iterator[str]:
     found = m.repeats
     if found is None:
         return
+    what = f"one for each `{found.name}`" if found.name else "layers or micro-batches"
     if m.steps.found:
-        yield f"{found.count} repeats of {_time(found.mean_ms)} within the step: layers or micro-batches."
+        yield f"{found.count} repeats of {_time(found.mean_ms)} within the step: {what}."
+    elif found.name:
+        yield (
+            f"The GPU's work repeats {found.count} times, {_time(found.mean_ms)} each, {what}: parts of a step, which "
+            f"is longer than what was recorded, or not marked. Name the step with an annotation ({_how(m)})."
+        )
     else:
         yield (
             f"The GPU's work repeats {found.count} times, {_time(found.mean_ms)} each; whether that is a step or "

@@ -14,10 +14,21 @@ if TYPE_CHECKING:
 
     from traceanalyzer.analysis.measure import Measurements
     from traceanalyzer.analysis.tables.copies import CopyStats
+    from traceanalyzer.diagnosis.finding import RemedyName
     from traceanalyzer.trace import Bool
 
 ROWS = 3
 """Kinds of copies named in the evidence."""
+TOO_LONG_TO_HIDE = 0.5
+"""A step with less than this share for all but its copies cannot hide them."""
+HIDE = (
+    "Copy on a side stream with non_blocking=True while the previous step computes; send less "
+    "(smaller types, compute on the GPU what can be)."
+)
+SEND_LESS = (
+    "Copy less between CPU and GPU: keep on the GPU what is sent again and again (offloaded weights, constants), send "
+    "smaller types, make the data on the GPU."
+)
 
 
 def exposed_copies(m: Measurements, _free: Bool) -> Iterator[Draft]:
@@ -36,13 +47,6 @@ def exposed_copies(m: Measurements, _free: Bool) -> Iterator[Draft]:
         evidence.append(Evidence("exposed copy time", row.exposed_ms, "ms", where))
         if row.bandwidth_gbs is not None:
             evidence.append(Evidence("achieved bandwidth", row.bandwidth_gbs, "GB/s", where))
-    pageable = any(row.source_memory == "pageable" or row.target_memory == "pageable" for row in shown)
-    action = (
-        ("Pin the host memory (pin_memory=True); pageable copies are slow and block the host. " if pageable else "")
-        + "Copy on a side stream with non_blocking=True while the previous step computes; send less "
-        "(smaller types, compute on the GPU what can be)."
-    )
-    basis = "copies completely hidden behind compute"
     yield Draft(
         "exposed-copies",
         "transfer",
@@ -50,8 +54,38 @@ def exposed_copies(m: Measurements, _free: Bool) -> Iterator[Draft]:
         "exposed_copy",
         exposed,
         evidence,
-        [Remedy(action, basis, COPIES_HIDDEN, name="pinned_memory" if pageable else "copy_ahead")],
+        _remedies(m, between, shown, exposed),
     )
+
+
+def _remedies(m: Measurements, between: list[CopyStats], shown: list[CopyStats], exposed: float) -> list[Remedy]:
+    """To hide the copies; where they take longer than the rest of the step, which can hide no more than itself, to send
+    less comes first."""
+    pageable = any(row.source_memory == "pageable" or row.target_memory == "pageable" for row in shown)
+    least = max(_longest_direction_ms(between), m.step.step_ms - exposed)
+    name: RemedyName = "pinned_memory" if pageable else "copy_ahead"
+    hidden = Remedy(
+        ("Pin the host memory (pin_memory=True); pageable copies are slow and block the host. " if pageable else "")
+        + HIDE,
+        "copies hidden behind the rest of the step: it takes the longer of the two",
+        COPIES_HIDDEN,
+        name=name,
+        least_ms=least,
+    )
+    if exposed <= (1.0 - TOO_LONG_TO_HIDE) * m.step.step_ms:
+        return [hidden]
+    most = m.step.step_ms - least
+    told = f"the copies take longer than all else, which can hide at most {most:.3g} of their {exposed:.3g} ms"
+    return [Remedy(SEND_LESS, told, suffix="-less", bound=True), hidden]
+
+
+def _longest_direction_ms(between: list[CopyStats]) -> float:
+    """Time of the copies of the device and direction with most of them: a link moves one at a time."""
+    totals: dict[tuple[int | None, int, str], float] = {}
+    for row in between:
+        key = (row.rank, row.device, row.direction)
+        totals[key] = totals.get(key, 0.0) + row.total_ms
+    return max(totals.values(), default=0.0)
 
 
 def _ends(row: CopyStats) -> list[str]:

@@ -23,7 +23,7 @@ _END = re.compile(rb'\}\s*+(?:,\s*+)?(?=\]\s*(?:,\s*(?:"|$)|\}|$))')
 _COMMA = re.compile(rb"\}\s*+,\s*+(?=\{)")
 _EMPTY = re.compile(rb"\s*+(?:,\s*+)?(?=\])")
 _BLANK = b" \t\r\n,\x00"
-_TAIL_BYTES = 8192
+TAIL_BYTES = 8192
 """How much of a piece is searched for the end of an event before all of it is; few events are longer."""
 
 _MAX_METADATA_BYTES = 64 * 1024 * 1024
@@ -52,8 +52,16 @@ class KinetoFile:
 
     def events(self, stream: ByteStream) -> Iterator[Decoded]:
         """The decoded chunks, in order."""
-        header, buffer = _to_events(stream, b"", at_start=True)
-        self.metadata = header
+        buffer = self.begin(stream)
+        yield from self.rest(stream, buffer)
+
+    def begin(self, stream: ByteStream) -> bytes | None:
+        """Read up to the first array of events: what has been read of it, None where there is none."""
+        self.metadata, buffer = _to_events(stream, b"", at_start=True)
+        return buffer
+
+    def rest(self, stream: ByteStream, buffer: bytes | None) -> Iterator[Decoded]:
+        """The decoded chunks from somewhere in the array, of which `buffer` has been read."""
         while buffer is not None:
             self.arrays += 1
             trailer = yield from _array(stream, buffer)
@@ -63,6 +71,34 @@ class KinetoFile:
                 return
             between, buffer = _to_events(stream, trailer)
             self.metadata += between
+
+
+class NotWholeError(ValueError):
+    """A stretch of an array that is damaged, or in which the array ends."""
+
+
+def whole_chunks(stream: ByteStream, buffer: bytes) -> Iterator[Decoded]:
+    """The chunks of a stretch from within an array: those that `KinetoFile.rest` makes of it, up to the last boundary.
+
+    Raises NotWholeError where that would have to mend anything.
+    """
+    while piece := stream.read():
+        buffer += piece
+        cut = _last_boundary(buffer, 0)
+        events = None if cut is None else decode_strictly(buffer[: cut.start() + 1])
+        if cut is None or events is None:
+            raise NotWholeError
+        yield Decoded(events)
+        buffer = buffer[cut.end() :]
+
+
+def boundary_before(text: bytes) -> int | None:
+    """Where in a text, of which more came before, the chunk after its last boundary begins; None where the text alone
+    does not tell."""
+    if len(text) < TAIL_BYTES:
+        return None
+    found = deque(BOUNDARY.finditer(text, len(text) - TAIL_BYTES), maxlen=1)
+    return found[0].end() if found else None
 
 
 def _to_events(stream: ByteStream, text: bytes, *, at_start: bool = False) -> tuple[bytes, bytes | None]:
@@ -139,7 +175,7 @@ def _whole_and_cut(text: bytes) -> tuple[bytes, bytes]:
 
 def _last_boundary(buffer: bytes, start: int) -> re.Match[bytes] | None:
     """The last place between two events at or after `start`."""
-    found = deque(BOUNDARY.finditer(buffer, max(start, len(buffer) - _TAIL_BYTES)), maxlen=1)
+    found = deque(BOUNDARY.finditer(buffer, max(start, len(buffer) - TAIL_BYTES)), maxlen=1)
     found = found or deque(BOUNDARY.finditer(buffer, start), maxlen=1)
     return found[0] if found else None
 

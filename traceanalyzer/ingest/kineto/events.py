@@ -90,6 +90,7 @@ class Args(Struct, gc=False):
     strides: Raw = msgspec.field(default=Raw(), name="Input Strides")
     concrete: Raw = msgspec.field(default=Raw(), name="Concrete Inputs")
     graph: int = msgspec.field(default=-1, name="graph id")
+    graph_node: int = msgspec.field(default=-1, name="graph node id")
     collective: str = msgspec.field(default="", name="Collective name")
     in_elements: int = msgspec.field(default=-1, name="In msg nelems")
     out_elements: int = msgspec.field(default=-1, name="Out msg nelems")
@@ -109,6 +110,10 @@ class Args(Struct, gc=False):
     registers: int = msgspec.field(default=-1, name="registers per thread")
     shared_bytes: int = msgspec.field(default=-1, name="shared memory")
     occupancy: int | float = msgspec.field(default=-1, name="est. achieved occupancy %")
+    occupancy_limits: Raw = msgspec.field(default=Raw(), name="occupancy")
+    warps: Raw = msgspec.field(default=Raw(), name="num_warps")
+    stages: Raw = msgspec.field(default=Raw(), name="num_stages")
+    kernel_options: Raw = msgspec.field(default=Raw(), name="kernel_kwargs")
 
 
 NO_ARGS = Args()

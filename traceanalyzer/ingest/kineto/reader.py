@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from traceanalyzer.errors import EmptyRecordingError, UnreadableInputError
 from traceanalyzer.ingest.kineto.chunks import BYTE_ORDER_MARK, KinetoFile
+from traceanalyzer.ingest.kineto.parallel import read_in_parallel
 from traceanalyzer.ingest.kineto.rows import Rows
 from traceanalyzer.ingest.kineto.trace import make_trace
 from traceanalyzer.ingest.stream import open_stream
@@ -32,16 +33,25 @@ def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Tr
 
     Raises UnreadableInputError, EmptyRecordingError.
     """
+    file, rows, damage = _read(path, progress)
+    if not file.arrays:
+        why = damage or "it has no `traceEvents`"
+        raise UnreadableInputError(f"{path}: not a readable Kineto trace: {why}; export it again")
+    if not rows.kept:
+        raise _nothing(path, file, rows)
+    return [make_trace(path, file, rows, damage)]
+
+
+def _read(path: Path, progress: Callable[[float], None] | None) -> tuple[KinetoFile, Rows, str]:
+    """The file's rows, and why it ended early, if it did."""
+    found = read_in_parallel(path, progress)
+    if found is not None:
+        return *found, ""
     file, rows = KinetoFile(), Rows()
     with open_stream(path, progress) as stream:
         for chunk in file.events(stream):
             rows.add(chunk)
-    if not file.arrays:
-        why = stream.damage or "it has no `traceEvents`"
-        raise UnreadableInputError(f"{path}: not a readable Kineto trace: {why}; export it again")
-    if not rows.kept:
-        raise _nothing(path, file, rows)
-    return [make_trace(path, file, rows, stream.damage)]
+    return file, rows, stream.damage
 
 
 def _nothing(path: Path, file: KinetoFile, rows: Rows) -> Exception:

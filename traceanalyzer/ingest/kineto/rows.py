@@ -12,6 +12,7 @@ import numpy as np
 
 from traceanalyzer.ingest.columns import Codes, Columns, Texts
 from traceanalyzer.ingest.kineto.events import NO_ARGS, Args, Counter, Group, Instant, Meta, Span, group_of
+from traceanalyzer.ingest.kineto.launch_config import Occupancies, launch_options
 from traceanalyzer.ingest.kineto.names import overhead_kind, wait_kind
 from traceanalyzer.ingest.kineto.times import durations_ns, exact_ns, starts_ns
 from traceanalyzer.trace import DeviceOpKind, RangeKind
@@ -45,6 +46,8 @@ _COUNTER_ARGS: msgspec.json.Decoder[dict[str, float]] = msgspec.json.Decoder(dic
 _LARGEST_SAMPLE = 2.0**62
 
 _WINDOW_END = "Record Window End"
+_NO_DESCRIPTION = ("", "undefined")
+"""What PyTorch writes of a process group that nobody described."""
 _MAX_DIGITS = 19
 """Numbers of fewer digits fit 64 bits."""
 
@@ -92,11 +95,12 @@ class Rows:
             {"kind": "B", **_TIMED, "device": "i", "context": "i", "stream": "i", "correlation": "q"}
             | {"external_id": "q", "graph": "q", "bytes": "q", "collective": "i"}
             | {"blocks": "q", "threads": "i", "registers": "i", "shared_bytes": "i", "occupancy": "h"}
+            | {"graph_node": "q", "resident_blocks": "i", "limits": "B"}
         )
         self.api = Columns({**_TIMED, "thread": "i", "correlation": "q"})
         self.host = Columns(
             {"kind": "B", **_TIMED, "thread": "i", "external_id": "q", "sequence": "q", "forward_thread": "i"}
-            | {"shapes": "i", "dtypes": "i", "strides": "i", "concrete": "i", "collective": "i"}
+            | {"shapes": "i", "dtypes": "i", "strides": "i", "concrete": "i", "launch": "i", "collective": "i"}
         )
         self.waits = Columns(
             {"kind": "B", "start": "q", "end": "q", "device": "i", "context": "i", "stream": "i"}
@@ -110,6 +114,7 @@ class Rows:
         self.counters = Columns({"name": "i", "start": "q", "device": "i", "value": "q"})
         self.memory_events = 0
         self._sizes = _Sizes()
+        self._occupancies = Occupancies()
         self.window: tuple[int, int] | None = None
         self.window_end = 0
         """Time of the marker at the end of the recording, 0 if there is none."""
@@ -130,8 +135,13 @@ class Rows:
 
     @property
     def tables(self) -> tuple[Columns, ...]:
-        """The columns of every table."""
+        """The columns of every table that counts what it mended."""
         return (self.device, self.api, self.host, self.waits, self.overheads, self.device_ranges, self.memory)
+
+    @property
+    def every_table(self) -> tuple[Columns, ...]:
+        """The columns of every table."""
+        return (*self.tables, self.counters)
 
     @property
     def kept(self) -> int:
@@ -204,6 +214,7 @@ class Rows:
 
     def _add_device(self, spans: Spans, group: Group) -> None:
         args = [span.args or NO_ARGS for span in spans]
+        occupancy = [self._occupancies[bytes(a.occupancy_limits)] for a in args]
         self.device.append(
             self._named_times(spans)
             | _device(spans, args)
@@ -220,6 +231,9 @@ class Rows:
                 "registers": [a.registers for a in args],
                 "shared_bytes": [a.shared_bytes for a in args],
                 "occupancy": [int(a.occupancy) for a in args],
+                "graph_node": [a.graph_node if a.graph_node > 0 else -1 for a in args],
+                "resident_blocks": [one.blocks for one in occupancy],
+                "limits": [one.limits for one in occupancy],
             }
         )
 
@@ -241,6 +255,7 @@ class Rows:
                 "dtypes": self.texts.raw_codes([a.dtypes for a in args]),
                 "strides": self.texts.raw_codes([a.strides for a in args]),
                 "concrete": self.texts.raw_codes([a.concrete for a in args]),
+                "launch": self._launch_codes(args),
                 "collective": self._collective_codes(args),
             }
         )
@@ -306,12 +321,18 @@ class Rows:
             }
         )
 
+    def _launch_codes(self, args: list[Args]) -> list[int]:
+        """Codes of the options of the kernels that operators launch, -1 for nearly all."""
+        stated = [launch_options(a) if a.warps or a.kernel_options else "" for a in args]
+        return [self.texts.code(text) if text else -1 for text in stated]
+
     def _collective_codes(self, args: list[Args]) -> list[int]:
         return [self._collective_code(a) if a.collective else -1 for a in args]
 
     def _collective_code(self, a: Args) -> int:
         texts = self.texts
-        group = _json_text(bytes(a.group_description)) or _json_text(bytes(a.group_name))
+        described = _json_text(bytes(a.group_description))
+        group = described if described not in _NO_DESCRIPTION else _json_text(bytes(a.group_name))
         ranks = _json_text(bytes(a.ranks))
         communicator = bytes(a.communicator).decode("utf-8", "replace").strip('"')
         return self.collectives[

@@ -131,7 +131,9 @@ def _collectives(rows: Rows) -> Collectives:
 
 
 def _op_counts(rows: Rows, host: HostRanges) -> NDArray[np.int64]:
-    return np.bincount(host.thread, minlength=len(rows.threads))
+    """Host events of each thread that a process must have made itself: stacks name threads without their process."""
+    own = host.kind != RangeKind.PYTHON
+    return np.bincount(host.thread[own] if own.any() else host.thread, minlength=len(rows.threads))
 
 
 def _pids(rows: Rows, events: NDArray[np.int64]) -> list[int]:

@@ -7,7 +7,7 @@ import sqlite3
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from traceanalyzer.limits import limits
 from traceanalyzer.sqlite_guard import allow_reads_of, distrust
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from traceanalyzer.trace import I64
@@ -27,11 +27,27 @@ MISSING = -(2**62)
 _ROWS_A_FETCH = 512
 """Small, so that of a damaged table little is lost around the damage; larger is not faster."""
 
+_ROWS_A_PART = 16_384
+"""Rows that are read as one text; of a table of six columns it takes a megabyte."""
+_LEAST_ROWID = -(2**63)
+
 _IDS_A_QUERY = 900
 """Below the lowest limit on the terms of an expression that SQLite builds have."""
 
 _QUERIES = 10
 """Texts are fetched by so many queries at most; for more, the table is read once: it may have no index."""
+
+
+class NotWholeError(Exception):
+    """A table that has to be read row by row."""
+
+
+class Part(NamedTuple):
+    """Columns of some rows of a table."""
+
+    integers: dict[str, I64]
+    texts: list[bytes]
+    """One a row, where a column of text was asked for."""
 
 
 @dataclass
@@ -65,12 +81,59 @@ class Database:
         All arrays have one entry a row of the table; they are empty where there is no such table. Text in a
         column of numbers counts as the number it begins with, else 0.
         """
+        with suppress(NotWholeError):
+            return together(list(self.parts(name, columns, where=where)), columns)
         try:
             flat = self._flat(name, columns, where, cast=False)
         except (TypeError, ValueError, OverflowError):
             flat = self._flat(name, columns, where, cast=True)
         matrix = flat.reshape(-1, len(columns))
         return {column: np.ascontiguousarray(matrix[:, i]) for i, column in enumerate(columns)}
+
+    def parts(
+        self, name: str, columns: Mapping[str, int], *, text: str | None = None, where: str = ""
+    ) -> Iterator[Part]:
+        """The columns of a sound table as `integers` gives them, and one column of undecoded text beside them.
+
+        SQLite joins the values of some thousand rows to one text, which numpy takes apart: half the time of making an
+        object of each. Raises NotWholeError where that would not give the table's very values: damage, other types
+        than integers, texts of several lines; what reads row by row then finds out.
+        """
+        table = self.table(name)
+        if table is None or "rowid" in self.columns[table] or not columns.keys() & (self.columns[table] | {"rowid"}):
+            raise NotWholeError
+        try:
+            yield from self._parts(table, columns, text, where)
+        except (sqlite3.Error, ValueError) as error:
+            raise NotWholeError from error
+
+    def _parts(self, table: str, columns: Mapping[str, int], text: str | None, where: str) -> Iterator[Part]:
+        """The same. Raises sqlite3.Error, ValueError."""
+        there = [column for column in columns if column == "rowid" or column in self.columns[table]]
+        terms = [self._term(table, column, columns[column], cast=False) for column in there]
+        joined = [f"CAST(group_concat({term}) AS BLOB)" for term in terms]
+        if text is not None:
+            term = f"coalesce(\"{text}\", '')" if text in self.columns[table] else "''"
+            joined.append(f"CAST(group_concat({term}, x'0a') AS BLOB)")
+        query = f'SELECT count(*), {", ".join(joined)} FROM "{table}" WHERE rowid BETWEEN ? AND ?'  # noqa: S608 as below
+        if where:
+            query += f" AND ({where})"
+        for bounds in self._bounds(table):
+            rows, *values = self.connection.execute(query, bounds).fetchone()
+            integers = {column: np.full(rows, null, np.int64) for column, null in columns.items()}
+            if rows:
+                integers |= {column: _parsed(value, rows) for column, value in zip(there, values, strict=False)}
+            yield Part(integers, _lines(values[-1], rows) if text is not None and rows else [])
+
+    def _bounds(self, table: str) -> Iterator[tuple[int, int]]:
+        """First and last rowid of each part of a table."""
+        query = f'SELECT max(r) FROM (SELECT rowid AS r FROM "{table}" WHERE rowid >= ? ORDER BY rowid LIMIT ?)'  # noqa: S608 as below
+        first = _LEAST_ROWID
+        while (last := self.connection.execute(query, (first, _ROWS_A_PART)).fetchone()[0]) is not None:
+            yield first, last
+            if last == -_LEAST_ROWID - 1:
+                return
+            first = last + 1
 
     def _flat(self, name: str, columns: Mapping[str, int], where: str, *, cast: bool) -> I64:
         batches = self.batches(name, columns, where=where, cast=cast)
@@ -138,6 +201,30 @@ class Database:
         if isinstance(null, bytes):
             return f'coalesce(CAST("{column}" AS BLOB), {default})'
         return f'coalesce(CAST("{column}" AS INTEGER), {default})' if cast else f'coalesce("{column}", {default})'
+
+
+def together(parts: Sequence[Part], columns: Iterable[str]) -> dict[str, I64]:
+    """The columns of all parts."""
+    return {
+        column: np.concatenate([part.integers[column] for part in parts] or [np.empty(0, np.int64)])
+        for column in columns
+    }
+
+
+def _parsed(text: bytes, count: int) -> I64:
+    """The integers in a text with commas between them. Raises ValueError where these are not so many."""
+    values = np.fromstring(text, np.int64, sep=",")  # it ends at the first that is none
+    if len(values) != count:
+        raise ValueError("other values than integers")
+    return values
+
+
+def _lines(text: bytes, count: int) -> list[bytes]:
+    """The lines of a text. Raises ValueError where these are not so many."""
+    lines = text.split(b"\n")
+    if len(lines) != count:
+        raise ValueError("texts of several lines")
+    return lines
 
 
 @contextmanager

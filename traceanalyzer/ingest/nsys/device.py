@@ -142,6 +142,7 @@ def _events(rows: dict[str, I64], kind: DeviceOpKind, name: I32) -> Events:
         "stream": ids(rows["streamId"]),
         "correlation": np.where(correlation > 0, correlation, -1),
         "graph": _graph_of(rows),
+        "graph_node": np.where((node := rows.get("graphNodeId", nothing)) > 0, node, -1),
         "bytes": rows.get("bytes", nothing - 1),
         "copy_kind": rows.get("copy_kind", nothing),
         "source_memory": rows.get("source_memory", nothing),

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from array import array
+from contextlib import suppress
+from itertools import compress
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.ingest.nsys.database import MISSING
+from traceanalyzer.ingest.nsys.database import MISSING, NotWholeError, together
 from traceanalyzer.ingest.nsys.enums import NVTX_RANGES, NvtxEvent
 from traceanalyzer.ingest.nsys.events import TIMES, UNKNOWN, Events, mend_times, process_of, thread_of
 from traceanalyzer.trace import RangeKind
@@ -23,6 +25,11 @@ if TYPE_CHECKING:
 NVTX = "NVTX_EVENTS"
 
 _UNNAMED = "unnamed range"
+
+_TEXTS_AT_ONCE = 512
+"""What is made of so many texts stays in the processor's cache."""
+MANY_ALIKE = 4
+"""Where each text stands so often on the mean, it is quicker to look at each once."""
 
 _RANGE_TYPES = ", ".join(str(int(kind)) for kind in NVTX_RANGES)
 
@@ -52,12 +59,7 @@ def nvtx_ranges(database: Database, strings: Strings, tally: Tally, *, with_rows
     columns = {**TIMES, "globalTid": UNKNOWN, "textId": -1}
     if with_rows or len(crossing):
         columns["rowid"] = -1
-    names = _Names(strings)
-    try:
-        numbers = _numbers_and_names(database, columns, names, cast=False)
-    except TypeError:
-        names = _Names(strings)
-        numbers = _numbers_and_names(database, columns, names, cast=True)
+    names, numbers = _names_and_numbers(database, columns, strings)
     start, tid = numbers["start"], numbers["globalTid"]
     row = numbers.get("rowid", np.full(len(start), -1, np.int64))
     name = np.where(names.code >= 0, names.code, strings.of_ids(numbers["textId"], _UNNAMED, bare_name))
@@ -77,7 +79,26 @@ def nvtx_ranges(database: Database, strings: Strings, tally: Tally, *, with_rows
     return events if kept.all() else events.take(kept)
 
 
-def _numbers_and_names(database: Database, columns: Mapping[str, int], names: _Names, *, cast: bool) -> dict[str, I64]:
+def _names_and_numbers(
+    database: Database, columns: Mapping[str, int], strings: Strings
+) -> tuple[_Names, dict[str, I64]]:
+    """The texts of all ranges, and their other columns."""
+    names, parts = _Names(strings), []
+    with suppress(NotWholeError):
+        for part in database.parts(NVTX, columns, text="text", where=f"eventType IN ({_RANGE_TYPES})"):
+            for first in range(0, len(part.texts), _TEXTS_AT_ONCE):
+                names.extend(part.texts[first : first + _TEXTS_AT_ONCE])
+            parts.append(part._replace(texts=[]))
+        return names, together(parts, columns)
+    names = _Names(strings)
+    try:
+        return names, _row_by_row(database, columns, names, cast=False)
+    except TypeError:
+        names = _Names(strings)
+        return names, _row_by_row(database, columns, names, cast=True)
+
+
+def _row_by_row(database: Database, columns: Mapping[str, int], names: _Names, *, cast: bool) -> dict[str, I64]:
     """The columns of all ranges, their texts taken in by `names`."""
     numbers = [array("q") for _ in columns]
     wanted: dict[str, int | bytes | None] = {**columns, "text": b""}
@@ -145,17 +166,34 @@ class _Names:
 
     def extend(self, texts: Sequence[bytes]) -> None:
         """Take in the texts of further ranges."""
+        if len(set(texts)) * MANY_ALIKE < len(texts):
+            self._extend_by_kinds(texts)
+        else:
+            self._extend(texts)
+
+    def _extend(self, texts: Sequence[bytes]) -> None:
         lines = _LINE.findall(b"\n".join(texts).decode("utf-8", "replace"))
         if len(lines) == len(texts):
             heads, sequences, numbers = zip(*lines, strict=True)
             self._learn(dict.fromkeys(heads))
-            self._numbered.update(head for head, number in zip(heads, numbers, strict=True) if number)
+            self._numbered.update(compress(heads, numbers))
             self._code.extend(map(self._codes.__getitem__, heads))
             self._sequence.extend([int(text) if text else -1 for text in sequences])
             self._shapes.extend([-1] * len(lines))
         else:
             for text in texts:
                 self._add(text.decode("utf-8", "replace"))
+
+    def _extend_by_kinds(self, texts: Sequence[bytes]) -> None:
+        """The same, each text looked at once."""
+        begun, distinct = len(self._code), list(dict.fromkeys(texts))
+        self._extend(distinct)
+        place = {text: i for i, text in enumerate(distinct)}
+        rows = np.fromiter(map(place.__getitem__, texts), np.int64, len(texts))
+        for column in (self._code, self._sequence, self._shapes):
+            known = np.array(column[begun:])
+            del column[begun:]
+            column.frombytes(known[rows].tobytes())
 
     def _learn(self, names: Iterable[str]) -> None:
         """Number new names in the order of their first appearance, so that every run reads the same."""

@@ -62,6 +62,10 @@ class WithCompile(Document):
         values["compile"] = {**as_plain(self.part.compiled), "findings": findings, "recommendations": advice}
         return orjson.dumps(values, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE).decode()
 
+    def svg(self) -> str:
+        """The report's picture, which has no room for more."""
+        return self.page.svg()
+
     def html(self) -> str:
         """More sections on the page."""
         before, end, after = self.page.html().rpartition("</main>")

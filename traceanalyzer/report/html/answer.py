@@ -70,8 +70,13 @@ def _budget_bar(report: Report) -> Markup | None:
     shares = outline.budget(report)
     if not shares:
         return None
-    parts = [share for share in shares if not share.within and share.share > 0]
-    bar = (tag("span", class_=f"part {_colour(part)}", style=f"width:{part.share:.3%}") for part in parts)
+    # Idle time is shown by its causes, in the colours that they have everywhere on the page.
+    causes = any(share.within for share in shares)
+    parts = [share for share in shares if share.share > 0 and not (causes and share.label == "idle")]
+    bar = (
+        tag("span", class_="part", style=f"width:{part.share:.3%};background:{_colour(part)}", data_def=_said(part))
+        for part in parts
+    )
     items = (tag("li", *_entry(share), class_="within" if share.within else None) for share in shares)
     return join(
         tag("div", *bar, class_="bar", aria_hidden="true"),
@@ -81,16 +86,21 @@ def _budget_bar(report: Report) -> Markup | None:
 
 def _entry(share: Share) -> Iterator[str]:
     """A line of the bar's legend."""
-    if not share.within:
-        yield tag("span", class_=f"key {_colour(share)}", aria_hidden="true")
+    yield tag("span", class_="key", style=f"background:{_colour(share)}", aria_hidden="true")
     meanings = {label(d.name): d.definition for d in definitions(Idle if share.within else Budget)}
     yield term(f"idle: {share.label}" if share.within else share.label, meanings.get(share.label, ""))
     yield tag("b", f" {figure(share.share, 'share')}")
     yield f" {figure(share.ms, 'ms')}"
 
 
+def _said(share: Share) -> str:
+    name = f"idle: {share.label}" if share.within else share.label
+    return f"{name} {figure(share.share, 'share')}, {figure(share.ms, 'ms')}"
+
+
 def _colour(share: Share) -> str:
-    return share.label.replace(" ", "-")
+    name = share.label.replace(" ", "-")
+    return f"var(--idle-{name})" if share.within else f"var(--{name})"
 
 
 def _advice(report: Report) -> Markup:

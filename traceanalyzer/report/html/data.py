@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import orjson
 
-from traceanalyzer.report.format import plain
+from traceanalyzer.report.format import figure, plain
 from traceanalyzer.report.html.markup import Markup, tag
+from traceanalyzer.report.html.pictures.colours import of_category
 from traceanalyzer.report.timeline.lanes import Category, Events, Shown, Timeline
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from traceanalyzer.report.html.charts import Chart
+    from traceanalyzer.trace import I32, I64
 
-MAX_TIMELINE_BYTES = 1_200_000
-"""Of the 2 MB that all charts may take; the others are bounded by their own limits and stay under a tenth of it."""
+T = TypeVar("T")
+
+FIRST_BYTES, REST_BYTES = 650_000, 350_000
+"""Of the representative step, and of all other timelines together: a page is to stay below 1.5 MB."""
 FEW = 100
 """Events that are shown however long their names are."""
 ROOMY = 10
 """A step's host range this many times longer than its window is not shown whole at first."""
-COLOURS = {Category.WAIT: "--idle-sync", Category.PATH_WAIT: "--idle-sync"}
-"""Categories whose colour is not named after themselves; what is not idle on the path is coloured as if it were."""
 
 
 def json_block(id_: str, value: Any) -> Markup:
@@ -41,21 +42,26 @@ def _valid(value: Any) -> Any:
         return plain(value)
     if isinstance(value, dict):
         return {key: _valid(item) for key, item in value.items()}
-    return [_valid(item) for item in value] if isinstance(value, list) else value
+    return [_valid(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def charts_block(charts: Sequence[Chart]) -> Markup:
-    """The figures by their ids."""
-    return json_block("charts", {chart.id: chart.figure for chart in charts})
+def timelines_block(timelines: Sequence[Timeline]) -> Markup:
+    """The timelines, each by columns and in bounded size: of those that have too many events the shortest are left
+    out."""
+    most = [FIRST_BYTES, *[REST_BYTES // max(len(timelines) - 1, 1)] * (len(timelines) - 1)]
+    return json_block("timeline-data", [_fitting(t, limit) for t, limit in zip(timelines, most, strict=True)])
 
 
-def timeline_block(timeline: Timeline) -> Markup:
-    """The timeline by columns; the shortest events are left out until it fits."""
-    block = json_block("timeline-data", _columns(timeline))
-    while len(block.encode()) > MAX_TIMELINE_BYTES and len(timeline.events) > FEW:
-        timeline = shortened(timeline, max(len(timeline.events) // 2, FEW))
-        block = json_block("timeline-data", _columns(timeline))
-    return block
+def _fitting(timeline: Timeline, limit: int) -> dict[str, Any]:
+    columns = _columns(timeline)
+    while _size(columns) > limit and len(timeline.events) > FEW:
+        timeline = shortened(timeline, max(len(timeline.events) * 2 // 3, FEW))
+        columns = _columns(timeline)
+    return columns
+
+
+def _size(columns: dict[str, Any]) -> int:
+    return len(orjson.dumps(_valid(columns), option=orjson.OPT_SERIALIZE_NUMPY))
 
 
 def shortened(timeline: Timeline, count: int) -> Timeline:
@@ -64,38 +70,67 @@ def shortened(timeline: Timeline, count: int) -> Timeline:
     kept = events.take(np.sort(np.argsort(events.start - events.end, kind="stable")[:count]))
     names, name = _used(timeline.names, kept.name)
     detail, told = _used(timeline.detail, kept.detail)
-    columns = {f.name: getattr(kept, f.name) for f in dataclasses.fields(Events)} | {"name": name, "detail": told}
-    share = len(kept) / max(len(events), 1)
+    facts, about = _used(timeline.facts, kept.facts)
+    events = dataclasses.replace(kept, name=name, detail=told, facts=about)
+    share = len(kept) / max(len(timeline.events), 1)
     shown = [Shown(s.what, min(s.shown, round(s.shown * share)), s.total) for s in timeline.shown]
-    return dataclasses.replace(timeline, names=names, detail=detail, events=Events.from_columns(columns), shown=shown)
+    return dataclasses.replace(timeline, names=names, detail=detail, facts=facts, events=events, shown=shown)
 
 
-def _used(texts: list[str], codes: Any) -> tuple[list[str], Any]:
+def _used(texts: list[T], codes: I32) -> tuple[list[T], I32]:
     """The texts that the codes mean, and their new codes."""
     used, index = np.unique(codes[codes >= 0], return_inverse=True)
-    renewed = np.full(len(codes), -1)
+    renewed = np.full(len(codes), -1, np.int32)
     renewed[codes >= 0] = index
     return [texts[i] for i in used.tolist()], renewed
 
 
 def _columns(timeline: Timeline) -> dict[str, Any]:
-    events = timeline.events
-    used = np.unique(events.category).tolist()
+    """Events by lane and start; starts count from the one before in the lane, codes from 1, and 0 is none."""
+    order = np.lexsort((timeline.events.start, timeline.events.lane))
+    events = timeline.events.take(order)
+    first = np.append(True, events.lane[1:] != events.lane[:-1])[: len(events)]
+    before = np.where(first, timeline.extent[0], np.append(0, events.start[:-1])[: len(events)])
     return {
+        "title": timeline.title,
         "extent": timeline.extent,
         "window": timeline.window,
         "first": first_view(timeline),
+        "shown": _count(timeline),
         "lanes": [[lane.title, lane.level] for lane in timeline.lanes],
-        "categories": {str(code): [Category(code).label, colour(Category(code))] for code in map(int, used)},
+        "counts": np.bincount(events.lane, minlength=len(timeline.lanes)),
         "names": timeline.names,
         "detail": timeline.detail,
-        "lane": events.lane,
+        "facts": timeline.facts,
         "category": events.category,
-        "start": events.start,
+        "start": events.start - before,
         "length": events.end - events.start,
-        "name": events.name,
-        "told": events.detail,
+        "name": events.name + 1,
+        "told": events.detail + 1,
+        "about": events.facts + 1,
+        "link": _linked(events) + 1,
+        "onPath": events.on_path,
+        "path": timeline.path,
     }
+
+
+def _linked(events: Events) -> I64:
+    """For each event the index of the one that it is linked to, -1 without."""
+    order = np.argsort(events.own, kind="stable")
+    own = events.own[order]
+    at = np.minimum(np.searchsorted(own, events.link), len(own) - 1)
+    found = (events.link >= 0) & (own[at] == events.link) if len(own) else np.zeros(0, bool)
+    return np.where(found, order[at], -1)
+
+
+def _count(timeline: Timeline) -> str:
+    parts = [
+        f"{figure(s.shown)} of {figure(s.total)} {s.what}" if s.shown < s.total else f"all {figure(s.total)} {s.what}"
+        for s in timeline.shown
+    ]
+    cut = any(s.shown < s.total for s in timeline.shown)
+    left = "; the shortest are left out" if cut else ""
+    return f"Shown: {', '.join(parts)}{left}. What is shorter than a pixel is drawn a pixel wide until you zoom in."
 
 
 def first_view(timeline: Timeline) -> tuple[int, int]:
@@ -108,5 +143,4 @@ def first_view(timeline: Timeline) -> tuple[int, int]:
 
 def colour(category: Category) -> str:
     """The CSS variable of a category's colour."""
-    named = category.name.lower().replace("path_", "idle_").replace("_", "-")
-    return COLOURS.get(category, f"--{named}")
+    return f"--{of_category(category)}"

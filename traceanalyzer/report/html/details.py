@@ -1,4 +1,4 @@
-"""What the HTML report shows beyond the report value: one step's timeline, memory over time, the GPU's ceilings."""
+"""What the HTML report shows beyond the report value: timelines of steps, memory over time, the GPU's ceilings."""
 
 from __future__ import annotations
 
@@ -8,9 +8,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.roofline.op_models import Precision
-from traceanalyzer.report.timeline.compile_spans import compile_spans
+from traceanalyzer.report.timeline.distributions import (
+    Box,
+    Lengths,
+    Logged,
+    Queue,
+    StepsOfRank,
+    icicle,
+    kernel_lengths,
+    launch_queue,
+    logged_steps,
+    steps_of_ranks,
+)
 from traceanalyzer.report.timeline.memory_tracks import MemoryTrack, memory_tracks
-from traceanalyzer.report.timeline.step_timeline import step_timeline
+from traceanalyzer.report.timeline.several import timelines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,6 +29,7 @@ if TYPE_CHECKING:
     from traceanalyzer.analysis.measure import Measurements
     from traceanalyzer.compile_log import CompileLog
     from traceanalyzer.report.timeline.lanes import Timeline
+    from traceanalyzer.selection import Measured
 
 TERA = 1e12
 ORDINARY = "fp32 on the ordinary cores"
@@ -38,14 +50,36 @@ class Ceilings:
 class Details:
     """All of it for the critical rank; what was not recorded is None or empty."""
 
-    timeline: Timeline | None = None
+    timelines: list[Timeline] = field(default_factory=list)
+    """The representative step first."""
     memory: list[MemoryTrack] = field(default_factory=list)
     ceilings: Ceilings | None = None
+    lengths: Lengths | None = None
+    queue: Queue | None = None
+    by_rank: list[StepsOfRank] = field(default_factory=list)
+    logged: list[Logged] = field(default_factory=list)
+    boxes: list[Box] = field(default_factory=list)
+    """Device time of the representative step by who launched it."""
 
     @classmethod
-    def of(cls, m: Measurements, logs: Sequence[CompileLog] = ()) -> Details:
+    def of(cls, measured: Measured, logs: Sequence[CompileLog] = ()) -> Details:
         """The details of the rank that the report speaks of; `logs` are of torch.compile."""
-        return cls(step_timeline(m, compile_spans(logs, m.trace)), memory_tracks(m.trace.memory_events), _ceilings(m))
+        m = measured.critical
+        return cls(
+            timelines(measured, logs),
+            memory_tracks(m.trace.memory_events),
+            _ceilings(m),
+            kernel_lengths(m),
+            launch_queue(m),
+            steps_of_ranks(measured.each),
+            logged_steps(m),
+            icicle(m),
+        )
+
+    @property
+    def timeline(self) -> Timeline | None:
+        """That of the representative step."""
+        return self.timelines[0] if self.timelines else None
 
 
 def _ceilings(m: Measurements) -> Ceilings | None:

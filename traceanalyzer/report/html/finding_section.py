@@ -6,14 +6,16 @@ from typing import TYPE_CHECKING
 
 from traceanalyzer.report import outline
 from traceanalyzer.report.html import places
+from traceanalyzer.report.html.charts import Chart
 from traceanalyzer.report.html.finding_page import explained
 from traceanalyzer.report.html.markup import Markup, join, tag
 from traceanalyzer.report.html.parts import link_to
+from traceanalyzer.report.html.pictures.summary import predictions
 from traceanalyzer.report.html.tables import plain_table, term
 
 if TYPE_CHECKING:
     from traceanalyzer.report.html.parts import Page
-    from traceanalyzer.report.model import Finding
+    from traceanalyzer.report.model import Finding, Report
     from traceanalyzer.report.timeline.lanes import Timeline
 
 GLOSSARY = dict(outline.GLOSSARY)
@@ -29,7 +31,20 @@ def findings(page: Page) -> Markup:
     """Every finding, in the report's order."""
     if not page.report.findings:
         return tag("p", "No finding: the recording supports none.")
-    return join(*(_finding(page, i, f) for i, f in enumerate(page.report.findings, 1)))
+    found = [_finding(page, i, f) for i, f in enumerate(page.report.findings, 1)]
+    return join(page.chart(_predictions(page.report)), *found)
+
+
+def _predictions(report: Report) -> Chart | None:
+    """The ladder from today's step down to what the GPU could do."""
+    made = predictions(report)
+    if made is None:
+        return None
+    caption = (
+        "The step after each recommended change alone, and its 90 % range; gains of several do not add up "
+        "(traceanalyzer whatif predicts combinations)."
+    )
+    return Chart("ladder", "What each change alone would bring", caption, *made)
 
 
 def _finding(page: Page, position: int, finding: Finding) -> Markup:
@@ -48,7 +63,7 @@ def _finding(page: Page, position: int, finding: Finding) -> Markup:
         "article",
         tag("h3", f"{position}. {finding.title}"),
         tag("p", about),
-        tag("details", tag("summary", "Evidence"), _evidence(timeline, finding), open=position == 1),
+        tag("details", tag("summary", "Evidence"), _evidence(timeline, finding), open=position == 1, class_="evidence"),
         explained(finding.id),
         class_="finding",
         id=f"finding-{position}",

@@ -1,16 +1,15 @@
-"""What every HTML file has around its content: the head, the places of charts, and what fills them."""
+"""What every HTML file has around its content: the head, the places of charts, and what the page does by itself."""
 
 from __future__ import annotations
 
+from functools import cache
+from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from traceanalyzer.report.html.data import charts_block
 from traceanalyzer.report.html.markup import Markup, join, tag
-from traceanalyzer.report.html.scripts import asset, plotly
+from traceanalyzer.report.html.pictures.svg import drawn
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from traceanalyzer.report.html.charts import Chart
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:"
@@ -26,27 +25,36 @@ def framed(title: str, *body: Markup, policy: str = POLICY) -> str:
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", name="color-scheme", content="light dark"),
         tag("title", title),
-        tag("style", asset("page.css")),
+        tag("style", asset("colours.css"), asset("page.css")),
     )
     return "<!DOCTYPE html>\n" + tag("html", head, tag("body", *body), lang="en")
 
 
 def chart_place(chart: Chart, remark: str = "") -> Markup:
-    """The place of a chart, filled by the scripts; readers of the screen are told `remark` after its caption."""
-    plot = tag(
-        "div", class_="plot", id=f"chart-{chart.id}", data_chart=chart.id, role="img",
-        aria_label=f"{chart.title}. {chart.caption}{remark}", style=f"height:{chart.height}px",
-    )  # fmt: skip
-    return tag("figure", tag("h3", chart.title), plot, tag("figcaption", chart.caption))
+    """A chart with title, legend and caption; readers of the screen are told `remark` after the caption."""
+    keys = [
+        tag("li", tag("span", class_="key", style=f"background:var(--{colour})", aria_hidden="true"), name)
+        for name, colour in chart.plot.legend
+    ]
+    return tag(
+        "figure",
+        tag("h3", chart.title),
+        tag("ul", *keys, class_="keys") if keys else None,
+        drawn(chart.plot, chart.height, f"{chart.title}. {chart.caption}{remark}"),
+        tag("figcaption", chart.caption),
+        id=f"chart-{chart.id}",
+    )
 
 
-def chart_scripts(charts: Sequence[Chart], scripts: Sequence[str]) -> Markup:
-    """The end of a body with charts: the tool tip, the charts' data, and what draws them."""
+def page_scripts(*names: str) -> Markup:
+    """The end of a body: the tool tip, and the scripts of these names after the one that every page has."""
     return join(
         tag("div", id="tip", role="tooltip", hidden=True),
-        tag("noscript", tag("p", "The charts need JavaScript; all figures are in the tables.")),
-        charts_block(charts),
-        *(tag("script", asset(name)) for name in scripts),
-        tag("script", plotly()),
-        tag("script", Markup("drawCharts();")),
+        *(tag("script", asset(name)) for name in ("page.js", *names)),
     )
+
+
+@cache
+def asset(name: str) -> Markup:
+    """A file of the page's own."""
+    return Markup((files("traceanalyzer.report.html") / "assets" / name).read_text(encoding="utf-8"))

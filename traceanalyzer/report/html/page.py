@@ -7,23 +7,23 @@ from typing import TYPE_CHECKING
 from traceanalyzer.report import outline
 from traceanalyzer.report.html.answer import answer
 from traceanalyzer.report.html.details import Details
-from traceanalyzer.report.html.frame import chart_scripts, framed
+from traceanalyzer.report.html.frame import framed, page_scripts
 from traceanalyzer.report.html.markup import Markup, tag
 from traceanalyzer.report.html.parts import Page
 from traceanalyzer.report.html.sections import SECTIONS
+from traceanalyzer.report.html.timeline_section import SCRIPTS
 
 if TYPE_CHECKING:
     from traceanalyzer.report.model import Report
 
-MAX_BYTES = 8_000_000
-"""Of the file; Plotly takes 4.8 million of it."""
+MAX_BYTES = 3_000_000
+"""Of the file."""
 ROWS = (300, 100, 30, 10)
 """Rows a table shows; fewer are tried until the file is small enough. The last is taken as it is."""
-SCRIPTS = ("page.js", "charts.js", "timeline.js")
 
 
 def render_html(report: Report, details: Details | None = None) -> str:
-    """The report as a self-contained HTML document of less than 8 MB; `details` adds timeline, memory and ceilings."""
+    """The report as a self-contained HTML document of less than 3 MB; `details` adds timelines, memory and ceilings."""
     details = details or Details()
     for rows in ROWS:
         document = _document(report, details, rows)
@@ -48,7 +48,7 @@ def _document(report: Report, details: Details, rows: int) -> str:
             *(_section(id_, title, body) for id_, title, body in sections),
         ),
         tag("footer", f"Made by {report.tool.name} {report.tool.version} from files alone."),
-        chart_scripts(page.charts, SCRIPTS),
+        page_scripts(*(SCRIPTS if details.timelines else ())),
     )
 
 

@@ -22,19 +22,17 @@ if TYPE_CHECKING:
 
 @dataclass
 class Page:
-    """A page being written: what it is of, how many rows its tables have, the charts and tables met so far."""
+    """A page being written: what it is of, how many rows its tables have, the tables met so far."""
 
     report: Report
     details: Details
     rows: int
-    charts: list[Chart] = field(default_factory=list)
     shown: set[str] = field(default_factory=set)
 
     def chart(self, chart: Chart | None) -> Markup | None:
-        """The place of a chart, filled by the page's scripts."""
+        """A chart, where there is one."""
         if chart is None:
             return None
-        self.charts.append(chart)
         return chart_place(chart, " The figures are in the tables of this page.")
 
     def table(

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from traceanalyzer.report import outline
-from traceanalyzer.report.format import figure
-from traceanalyzer.report.html import places, step_charts, work_charts
+from traceanalyzer.report.format import NOT_AVAILABLE, figure
+from traceanalyzer.report.html import event_charts, places, step_charts, work_charts
 from traceanalyzer.report.html.finding_section import findings
 from traceanalyzer.report.html.markup import Markup, join, tag
 from traceanalyzer.report.html.parts import link_to
-from traceanalyzer.report.html.tables import definition_list, facts, plain_table, table
+from traceanalyzer.report.html.tables import definition_list, facts, plain_table, table, term
 from traceanalyzer.report.html.timeline_section import timeline
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from traceanalyzer.report.html.parts import Page
+    from traceanalyzer.report.model import Input
 
 MAX_NOTES = 100
 """Notes that are shown: a run of a thousand ranks may have one for each."""
@@ -24,15 +26,21 @@ MAX_NOTES = 100
 
 def _step(page: Page) -> Markup | None:
     time = page.report.metrics.step_time_ms
-    shown = [*(outline.facts_of(time) if time is not None else []), *outline.step_figures(page.report)]
+    figures = [*(outline.facts_of(time) if time is not None else []), *outline.step_figures(page.report)]
+    shown = [fact for fact in figures if not fact.value.startswith(NOT_AVAILABLE)]
+    unknown = [term(fact.label, fact.definition) for fact in figures if fact.value.startswith(NOT_AVAILABLE)]
     groups = [
         tag("details", tag("summary", title), facts(figures))
         for title, figures in outline.step_groups(page.report)
         if title not in ELSEWHERE
     ]
     return join(
-        page.chart(step_charts.step_budget(page.report)),
+        page.chart(event_charts.logged(page.details) or step_charts.step_budget(page.report)),
+        page.chart(event_charts.step_times(page.report)),
         facts(shown),
+        tag("p", "Not known from this recording: ", Markup(", ".join(unknown)), ".", class_="quiet")
+        if unknown
+        else None,
         *groups,
         *(page.table(name, folded=True) for name in ("steps", "critical_path", "phases")),
     )
@@ -51,7 +59,9 @@ def _idle(page: Page) -> Markup | None:
     charts = [page.chart(step_charts.idle_causes(report)), page.chart(step_charts.gap_lengths(report))]
     return join(
         tag("div", *charts, class_="pair") if any(charts) else None,
-        page.table("gap_places"),
+        page.chart(event_charts.idle_places(report)),
+        page.chart(event_charts.launch_queue(page.details)),
+        page.table("gap_places", folded=True),
         page.table("gap_histogram", folded=True),
         page.table("gaps", link, folded=True),
         page.table("syncs"),
@@ -62,7 +72,9 @@ def _work(page: Page) -> Markup | None:
     if not any(page.report.tables.get(name) for name in ("kernel_classes", "kernels", "ops", "copies")):
         return None
     return join(
+        page.chart(event_charts.icicle(page.details)),
         page.chart(work_charts.kernel_classes(page.report)),
+        page.chart(event_charts.kernel_lengths(page.report, page.details)),
         page.table("kernel_classes", folded=True),
         page.table("kernels"),
         page.table("ops"),
@@ -87,7 +99,9 @@ def _communication(page: Page) -> Markup | None:
         return None
     return join(
         facts(outline.facts_of(total)) if total is not None else None,
+        page.chart(event_charts.overlap(page.details)),
         page.chart(work_charts.communication(page.report)),
+        page.chart(event_charts.bandwidths(page.report)),
         page.table("collectives"),
         page.table("skew", folded=True),
     )
@@ -108,14 +122,14 @@ def _memory(page: Page) -> Markup | None:
 def _ranks(page: Page) -> Markup | None:
     if not page.report.tables.get("ranks"):
         return None
-    return join(page.chart(step_charts.ranks(page.report)), page.table("ranks"))
+    charts = [page.chart(step_charts.ranks(page.report)), page.chart(event_charts.ranks_by_step(page.details))]
+    return join(*charts, page.table("ranks"))
 
 
 def _recording(page: Page) -> Markup | None:
     report = page.report
     inputs = [
-        (i.path, i.kind, "-" if i.rank is None else str(i.rank), ", ".join(d.name or f"GPU {d.id}" for d in i.devices),
-         outline.damage(i))
+        (i.path, i.kind, "-" if i.rank is None else str(i.rank), _gpus(i), outline.damage(i))
         for i in report.inputs[: page.rows]
     ]  # fmt: skip
     heads = ["Recording", "Kind", "Rank", "GPUs", "What was read"]
@@ -131,9 +145,16 @@ def _recording(page: Page) -> Markup | None:
     )
 
 
+def _gpus(item: Input) -> str:
+    """The GPUs of a recording, alike ones counted."""
+    counted = Counter(d.name or f"GPU {d.id}" for d in item.devices)
+    return ", ".join(f"{count} x {name}" if count > 1 else name for name, count in counted.items())
+
+
 def _definitions(page: Page) -> Markup | None:
     groups = [*outline.definition_groups(page.report), *outline.table_definition_groups(page.report)]
-    return join(*(tag("details", tag("summary", title), definition_list(pairs)) for title, pairs in groups if pairs))
+    lists = [join(tag("h3", title), definition_list(pairs)) for title, pairs in groups if pairs]
+    return tag("details", tag("summary", "All of them (each is shown for a name that has the focus, too)"), *lists)
 
 
 SECTIONS: tuple[tuple[str, str, Callable[[Page], Markup | None]], ...] = (

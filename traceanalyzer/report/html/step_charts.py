@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from traceanalyzer.report.format import label, number
-from traceanalyzer.report.html.charts import Chart, bar, figure, means, short, span
+from traceanalyzer.report.format import figure, label, measured, number
+from traceanalyzer.report.html.charts import (
+    Chart,
+    Series,
+    height_of,
+    means,
+    side_by_side,
+    stacked,
+)  # fmt: skip
+from traceanalyzer.report.html.charts import (
+    rows as rows_of,
+)
+from traceanalyzer.report.html.pictures.plot import Axis, Dots, Rects
 from traceanalyzer.report.outline import recorded_ms
 
 if TYPE_CHECKING:
     from traceanalyzer.report.model import Report
 
-MAX_BARS = 400
+MAX_BARS = 200
 """Steps drawn one by one; of more, each bar is the mean of a few that follow each other. Also of ranks."""
 PARTS = ("compute", "exposed_communication", "exposed_copy", "idle")
 CAUSES = ("launch", "sync", "input", "host", "communication", "profiler", "other")
@@ -25,20 +37,29 @@ def step_budget(report: Report) -> Chart | None:
     block = -(-len(rows) // MAX_BARS)
     known = rows[0].compute_ms is not None
     names = [f"{part}_ms" for part in PARTS] if known else ["duration_ms"]
-    first = [rows[i].step for i in range(0, len(rows), block)]
-    traces = [
-        bar(first, means([getattr(r, name) for r in rows], block), label(name), name.removesuffix("_ms"))
+    series = [
+        Series(label(name), colour(name.removesuffix("_ms")), means([getattr(r, name) for r in rows], block))
         for name in names
         if any(getattr(r, name) for r in rows)
     ]
+    places = [f"step {rows[i].step}" for i in range(0, len(rows), block)]
+    plot = stacked(places, series, "step", "ms")
     warm = sum(row.warmup for row in rows)
-    shapes = [span(first[0] - 0.5, rows[warm - 1].step + 0.5)] if warm else []
+    if warm:
+        last, top = (warm - 1) // block + 0.5, max(y for mark in plot.marks if isinstance(mark, Rects) for y in mark.y1)
+        plot = replace(plot, marks=[Rects("", "shade", [-0.5], [last], [0.0], [top]), *plot.marks])
+    plot = replace(plot, x=Axis("step", names=[place.removeprefix("step ") for place in places]))
     caption = "Wall-clock time of each recorded step" + (" by what the device did." if known else ".")
     if block > 1:
         caption += f" Each bar is the mean of {block} steps."
     if warm:
         caption += " The shaded steps are warm-up and left out of every mean."
-    return Chart("steps", "Step by step", caption, figure(traces, "step", "ms", barmode="stack", shapes=shapes))
+    return Chart("steps", "Step by step", caption, plot)
+
+
+def colour(name: str) -> str:
+    """The CSS variable's name of a part or cause."""
+    return name.replace("_", "-").replace(" ", "-")
 
 
 def idle_causes(report: Report) -> Chart | None:
@@ -47,21 +68,17 @@ def idle_causes(report: Report) -> Chart | None:
     if idle is None:
         return None
     parts = [(cause, getattr(idle, cause)) for cause in CAUSES]
-    parts = sorted(((cause, value) for cause, value in parts if value), key=lambda pair: pair[1])
+    parts = sorted(((cause, value) for cause, value in parts if value), key=lambda pair: -pair[1])
     if not parts:
         return None
-    data = {
-        "type": "bar",
-        "orientation": "h",
-        "x": [short(value) for _, value in parts],
-        "y": [cause for cause, _ in parts],
-        "marker": {"color": [f"--idle-{cause}" for cause, _ in parts]},
-        "text": [f"{value / (recorded_ms(report) or value):.1%}" for _, value in parts],
-        "textangle": 0,
-        "hovertemplate": "%{y}: %{x:.4g} ms, %{text} of the step<extra></extra>",
-    }
+    names, values = [cause for cause, _ in parts], [value for _, value in parts]
+    ends = [f"{value / (recorded_ms(report) or value):.1%}" for value in values]
+    said = [f"{n}: {figure(v, 'ms')}, {end} of the step" for n, v, end in zip(names, values, ends, strict=True)]
+    plot = rows_of(
+        names, [Series("", "idle", values, said)], "ms a step", ends, colours=[f"idle-{cause}" for cause in names]
+    )
     caption = "What the GPU was waiting for while it had no work, in a mean steady step."
-    return Chart("idle", "Idle time by cause", caption, figure([data], "ms a step", ""), 60 + 36 * len(parts) + 40)
+    return Chart("idle", "Idle time by cause", caption, plot, height_of(len(parts)))
 
 
 def gap_lengths(report: Report) -> Chart | None:
@@ -69,21 +86,17 @@ def gap_lengths(report: Report) -> Chart | None:
     rows = report.tables.get("gap_histogram", [])
     if not rows:
         return None
-    lengths = [row.length for row in rows]
-    traces = [
-        bar(lengths, [getattr(r, f"{part}_ms") for r in rows], part, f"idle-{part}")
-        for part in ("launch", "sync", "other")
+    series = [
+        Series(name, f"idle-{part}", [getattr(r, f"{part}_ms") for r in rows])
+        for part, name in (("launch", "launch"), ("sync", "sync"), ("other", "any other cause"))
     ]
-    traces[2] |= {
-        "name": "any other cause",
-        "text": [number(row.gaps) for row in rows],
-        "textposition": "outside",
-    }
+    ends = [f"{number(row.gaps)} gaps" for row in rows]
+    plot = rows_of([row.length for row in rows], series, "ms a step", ends)
     caption = (
-        "Idle time of a mean steady step by the length of its gaps; above each bar the number of gaps. Many short gaps "
+        "Idle time of a mean steady step by the length of its gaps; after each bar the number of gaps. Many short gaps "
         "are latency between kernels, few long ones mean that the GPU ran dry."
     )
-    return Chart("gaps", "Gaps by length", caption, figure(traces, "length of the gap", "ms a step", barmode="stack"))
+    return Chart("gaps", "Gaps by length", caption, plot, height_of(len(rows)))
 
 
 def ranks(report: Report) -> Chart | None:
@@ -100,20 +113,14 @@ def ranks(report: Report) -> Chart | None:
         else [("communication_ms", "communication", "communication")]
     )
     parts.append(("idle_ms", "idle", "idle"))
-    traces = [bar(names, [getattr(r, name) for r in rows], shown, colour) for name, shown, colour in parts]
-    traces.append(
-        {
-            "type": "scatter",
-            "mode": "markers",
-            "name": "mean step",
-            "x": names,
-            "y": [short(row.step_mean_ms) for row in rows],
-            "marker": {"color": "--text", "symbol": "line-ew-open", "size": 18, "line": {"width": 2}},
-        }
-    )
+    series = [Series(shown, chosen, [getattr(r, name) for r in rows]) for name, shown, chosen in parts]
+    plot = side_by_side(names, series, "ms a step")
+    timed = [(i, row.step_mean_ms) for i, row in enumerate(rows) if measured(row.step_mean_ms)]
+    said = [f"{names[i]}: mean step {figure(value, 'ms')}" for i, value in timed]
+    means_of = Dots("mean step", "text", [i for i, _ in timed], [v for _, v in timed], [4.0] * len(timed), said)
     caption = (
         "A mean steady step of each rank on its busiest device; what overlaps is counted in each bar it is part of."
     )
     if any(row.straggler for row in rows):
         caption += " ⚠ marks the rank that holds up the others."
-    return Chart("ranks", "Ranks side by side", caption, figure(traces, "", "ms a step", barmode="group"))
+    return Chart("ranks", "Ranks side by side", caption, replace(plot, marks=[*plot.marks, means_of]))

@@ -1,4 +1,4 @@
-"""The section of the timeline: its tools, its colours, its place, and its events as a table."""
+"""The section of the timelines: their tools, their colours, the place that scripts draw them in, a table of events."""
 
 from __future__ import annotations
 
@@ -7,48 +7,62 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.report.format import figure
-from traceanalyzer.report.html.data import colour, first_view, timeline_block
+from traceanalyzer.report.html.data import colour, first_view, timelines_block
 from traceanalyzer.report.html.markup import Markup, join, tag
+from traceanalyzer.report.html.pictures.step_strip import strip
+from traceanalyzer.report.html.pictures.svg import drawn
 from traceanalyzer.report.timeline.lanes import Category
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from traceanalyzer.report.html.parts import Page
     from traceanalyzer.report.timeline.lanes import Timeline
 
-HELP = "Drag to zoom, double-click for all of it; with the timeline in focus, the arrow keys move and + and - zoom."
+SCRIPTS = ("timeline_data.js", "timeline_canvas.js", "timeline.js")
+"""What makes them move."""
 NO_TIMELINE = "The recording holds no events of host or device, so there is no timeline."
+KEYS = (
+    ("Ctrl and wheel, W, S, + and -", "zoom"),
+    ("A, D, left and right, shift and wheel", "move"),
+    ("0", "all of it"),
+    ("drag", "measures; Z zooms to what is measured, marked or pinned"),
+    ("click, or Enter for the longest in view", "pins an event; up, down, comma and full stop go on from it"),
+    ("Escape", "lets it go"),
+)
+"""What keys and pointer do, shown below the timeline."""
 
 
 def timeline(page: Page) -> Markup:
-    """The representative step, event by event."""
-    timeline = page.details.timeline
-    if timeline is None:
+    """The representative step, event by event, and what else can be chosen."""
+    several = page.details.timelines
+    if not several:
         return tag("p", NO_TIMELINE)
-    of_rank = " of the critical rank" if page.report.tables.get("ranks") else ""
-    what = f"Step {timeline.step}{of_rank}, the steady step whose time is closest to the median"
-    if timeline.step is None:
-        what = "Everything recorded: no steps were found"
+    first = several[0]
+    elsewhere = (tag("code", "traceanalyzer open"), " shows the whole recording with these findings in Perfetto.")
+    return join(tag("p", f"{_what(page, first)}.{_ahead(first)} ", *elsewhere), explorer(several))
+
+
+def explorer(several: Sequence[Timeline]) -> Markup:
+    """Timelines to choose from and to explore, with all that their scripts work on."""
+    first = several[0]
     return join(
-        tag("p", f"{what}.{_ahead(timeline)} {HELP}"),
-        _tools(),
-        _legend(timeline),
-        tag(
-            "figure",
-            tag(
-                "div",
-                class_="plot",
-                id="timeline-plot",
-                data_chart="timeline",
-                role="application",
-                tabindex=0,
-                aria_label="Timeline of one step. The table below lists the longest events in view.",
-            ),
-            tag("figcaption", _count(timeline), id="timeline-shown"),
-        ),
+        _tools(several),
+        _legend(several),
+        tag("figure", _place(first), tag("figcaption", id="timeline-shown")),
         tag("p", id="timeline-status", role="status", class_="quiet"),
+        tag("div", id="timeline-pinned", class_="pinned", role="region", aria_label="Pinned event", hidden=True),
+        _keys(),
         tag("details", tag("summary", "Longest events in view, as a table"), _events_table()),
-        timeline_block(timeline),
+        timelines_block(several),
     )
+
+
+def _what(page: Page, timeline: Timeline) -> str:
+    if timeline.step is None:
+        return "Everything recorded: no steps were found"
+    of_rank = " of the critical rank" if page.report.tables.get("ranks") else ""
+    return f"Step {timeline.step}{of_rank}, the steady step whose time is closest to the median"
 
 
 def _ahead(timeline: Timeline) -> str:
@@ -61,31 +75,54 @@ def _ahead(timeline: Timeline) -> str:
     )
 
 
-def _tools() -> Markup:
+def _place(timeline: Timeline) -> Markup:
+    """Where it is drawn: titles of the lanes and a canvas on the screen, on paper and without scripts a picture."""
+    plot, height = strip(timeline)
+    canvas = tag(
+        "div", id="timeline-plot", role="application", tabindex=0, aria_describedby="timeline-keys",
+        aria_label="Timeline of a step. Enter pins the longest event in view, which is then described.",
+    )  # fmt: skip
+    still = drawn(plot, height, "The step: GPU work and idle time by cause.")
+    return join(
+        tag("div", tag("div", id="timeline-lanes"), canvas, id="timeline-area", class_="area"),
+        tag("div", still, id="timeline-still"),
+    )
+
+
+def _tools(several: Sequence[Timeline]) -> Markup:
     names = (("in", "Zoom in"), ("out", "Zoom out"), ("earlier", "Earlier"), ("later", "Later"), ("all", "All of it"))
     buttons = [tag("button", name, type="button", data_move=move) for move, name in names]
     find = tag("input", type="search", id="timeline-find", aria_label="Find an event by its name")
+    options = [tag("option", one.title or f"timeline {i}", value=i) for i, one in enumerate(several)]
     return tag(
         "p",
+        tag("label", "Show ", tag("select", *options, id="timeline-pick")) if len(several) > 1 else None,
         *buttons,
         tag("label", "Find ", find),
         tag("button", "Next", type="button", data_move="next"),
+        tag("label", tag("input", type="checkbox", checked=True, id="timeline-path"), " critical path"),
         class_="tools",
     )
 
 
-def _legend(timeline: Timeline) -> Markup:
+def _legend(several: Sequence[Timeline]) -> Markup:
     """The colours, each with a box that hides its events."""
+    used = sorted({int(code) for one in several for code in np.unique(one.events.category)})
     keys = [
         tag(
             "label",
-            tag("input", type="checkbox", checked=True, data_category=code),
+            tag("input", type="checkbox", checked=True, data_category=code, data_colour=colour(Category(code))),
             tag("span", class_="key", style=f"background:var({colour(Category(code))})", aria_hidden="true"),
-            Category(code).label,
+            tag("span", Category(code).label),
         )
-        for code in np.unique(timeline.events.category).tolist()
+        for code in used
     ]
     return tag("fieldset", tag("legend", "Shown events"), *keys, class_="keys")
+
+
+def _keys() -> Markup:
+    pairs = [tag("div", tag("dt", keys), tag("dd", what)) for keys, what in KEYS]
+    return tag("details", tag("summary", "Keys and pointer"), tag("dl", *pairs, class_="hints"), id="timeline-keys")
 
 
 def _events_table() -> Markup:
@@ -94,13 +131,3 @@ def _events_table() -> Markup:
     return tag(
         "div", inner, id="timeline-table", class_="scroll", role="region", aria_label="Longest events", tabindex=0
     )
-
-
-def _count(timeline: Timeline) -> str:
-    parts = [
-        f"{figure(s.shown)} of {figure(s.total)} {s.what}" if s.shown < s.total else f"all {figure(s.total)} {s.what}"
-        for s in timeline.shown
-    ]
-    cut = any(s.shown < s.total for s in timeline.shown)
-    left = "; the shortest are left out" if cut else ""
-    return f"Shown: {', '.join(parts)}{left}. What is shorter than a pixel is drawn a pixel wide until you zoom in."

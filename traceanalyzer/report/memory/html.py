@@ -1,20 +1,21 @@
 """The memory report as one HTML file that opens anywhere: the sections of the other forms, and the curve over time,
-which zooms."""
+of all of it and near its peak."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from traceanalyzer import __version__
-from traceanalyzer.report.format import figure as figure_text
-from traceanalyzer.report.html.charts import Chart, figure, line, name_of
-from traceanalyzer.report.html.frame import chart_place, chart_scripts, framed
+from traceanalyzer.report.format import figure
+from traceanalyzer.report.html.charts import Chart, name_of
+from traceanalyzer.report.html.frame import chart_place, framed, page_scripts
 from traceanalyzer.report.html.markup import Markup, join, tag
+from traceanalyzer.report.html.pictures.plot import Axis, Dots, Lines, Plot
 from traceanalyzer.report.html.tables import table
 from traceanalyzer.report.memory.document import sections_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from traceanalyzer.analysis.memory.consumers import Consumer
     from traceanalyzer.analysis.memory.measure import MemoryOfDevice
@@ -24,8 +25,12 @@ if TYPE_CHECKING:
 ROWS = 100
 GIGA = 1e9
 AROUND = 120
-"""Points of the curve on each side of the peak that are in view at first: a few steps."""
-SCRIPTS = ("page.js", "charts.js")
+"""Points of the curve on each side of the peak that are shown near it: a few steps."""
+PALETTE = (
+    "compute", "idle-launch", "copy", "communication", "idle-input", "idle-sync", "idle-host", "idle-communication",
+    "idle-profiler",
+)  # fmt: skip
+"""Colours that everyone tells apart, in the order in which areas are stacked."""
 
 
 def render_html(report: MemoryReport) -> str:
@@ -39,7 +44,7 @@ def render_html(report: MemoryReport) -> str:
         tag("header", tag("nav", *links, aria_label="Sections")),
         tag("main", *drawn),
         tag("footer", f"Made by traceanalyzer {__version__} from files alone."),
-        chart_scripts(charts, SCRIPTS),
+        page_scripts(),
     )
 
 
@@ -64,44 +69,53 @@ def _section(section: Section, number: int, charts: list[Chart]) -> Markup:
 
 
 def _curves(device: MemoryOfDevice) -> Iterator[Chart]:
-    """Memory over time by category and by line of the program, below what is reserved; the peak marked."""
+    """Memory over time by category, and near the peak by category and by line of the program."""
     if not device.curve:
         return
-    seconds = [round(at, 6) for at, _, _ in device.curve]
-    reserved = line(seconds, [round(held / GIGA, 6) for _, _, held in device.curve], "reserved")
-    reserved["line"] = {"shape": "hv", "color": "--idle-other", "width": 1.5}
-    whose = f"the {device.peak_phase} phase" if device.peak_phase else "the peak"
-    highest = max(range(len(seconds)), key=lambda i: device.curve[i][1])
-    allocated = device.curve[highest][1]
-    view = [seconds[max(highest - AROUND, 0)], seconds[min(highest + AROUND, len(seconds) - 1)]]
-    text = f"{figure_text(allocated, 'bytes')}: {whose}"
-    peak = {"type": "scatter", "mode": "markers+text", "name": "peak", "x": [seconds[highest]],
-            "y": [round(allocated / GIGA, 6)], "text": [text], "textposition": "top left",
-            "marker": {"size": 9, "symbol": "diamond"}}  # fmt: skip
+    highest = max(range(len(device.curve)), key=lambda i: device.curve[i][1])
+    near = _near([at for at, _, _ in device.curve], highest)
+    yield _curve(device, "category", "by category", slice(0, len(device.curve)), highest)
     for kind, title in (("category", "by category"), ("line", "by line of the program")):
-        areas = [_area(seconds, one) for one in device.consumers if one.kind == kind]
-        caption = (
-            f"GPU {device.device} over {device.events:,} events of the allocator: what is allocated {title}, what is "
-            "reserved, and the peak with the phase that sets it. Drag to zoom, double-click to see all."
-        )
-        yield Chart(
-            f"memory-{device.device}-{kind}",
-            f"Memory over time {title}",
-            caption,
-            _zoomed(figure([*areas, reserved, peak], "s since the first event", "GB", dragmode="zoom"), view),
-        )
+        if any(one.kind == kind for one in device.consumers):
+            yield _curve(device, kind, f"{title}, near the peak", near, highest)
 
 
-def _zoomed(drawn: dict[str, Any], view: list[float]) -> dict[str, Any]:
-    """The figure with this part of its horizontal axis in view at first."""
-    if view[0] < view[1]:
-        drawn["layout"]["xaxis"]["range"] = view
-    return drawn
+def _near(seconds: Sequence[float], highest: int) -> slice:
+    """The points around the peak, equally long before and after it: what goes before the first step may take ages."""
+    first, last = max(highest - AROUND, 0), min(highest + AROUND, len(seconds) - 1)
+    sides = [side for side in (seconds[highest] - seconds[first], seconds[last] - seconds[highest]) if side > 0]
+    reach = min(sides, default=0.0)
+    inside = [i for i in range(first, last + 1) if abs(seconds[i] - seconds[highest]) <= reach]
+    return slice(inside[0], inside[-1] + 1)
 
 
-def _area(seconds: list[float], one: Consumer) -> dict[str, Any]:
-    area = line(seconds, [round(size / GIGA, 6) for size in one.bytes], name_of(_label(one)))
-    return {**area, "stackgroup": one.kind, "line": {"shape": "hv", "width": 0.5}}
+def _curve(device: MemoryOfDevice, kind: str, title: str, shown: slice, highest: int) -> Chart:
+    """What is allocated, stacked, below what is reserved; the peak marked."""
+    points = device.curve[shown]
+    seconds, whose = [at for at, _, _ in points], f"the {device.peak_phase} phase" if device.peak_phase else "the peak"
+    allocated = device.curve[highest][1]
+    marks: list[Lines | Dots] = list(_areas(seconds, [one for one in device.consumers if one.kind == kind], shown))
+    marks.append(Lines("reserved", "idle-other", seconds, [held / GIGA for _, _, held in points], steps=True))
+    said = f"{figure(allocated, 'bytes')}: {whose}"
+    marks.append(Dots("peak", "text", [device.curve[highest][0]], [allocated / GIGA], [5.0], [said], [said]))
+    caption = (
+        f"GPU {device.device} over {device.events:,} events of the allocator: what is allocated {title}, what is "
+        "reserved, and the peak with the phase that sets it."
+    )
+    plot = Plot(marks, Axis("s since the first event", range=(seconds[0], seconds[-1])), Axis("GB"))
+    id_ = f"memory-{device.device}-{kind}" + ("" if len(points) == len(device.curve) else "-near")
+    return Chart(id_, f"Memory over time {title}", caption, plot)
+
+
+def _areas(seconds: Sequence[float], consumers: Sequence[Consumer], shown: slice) -> Iterator[Lines]:
+    """One on top of the other."""
+    base = [0.0] * len(seconds)
+    for i, one in enumerate(consumers):
+        sizes = [size / GIGA for size in one.bytes[shown]]
+        top = [below + size for below, size in zip(base, sizes, strict=True)]
+        said = f"{_label(one)}: at most {figure(max(one.bytes[shown], default=0), 'bytes')}"
+        yield Lines(name_of(_label(one)), PALETTE[i % len(PALETTE)], seconds, top, steps=True, said=[said], base=base)
+        base = top
 
 
 def _label(one: Consumer) -> str:

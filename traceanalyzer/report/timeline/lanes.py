@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -80,6 +80,14 @@ class Events(Table):
     """Index into `Timeline.names`."""
     detail: I32 = column(np.int32)
     """Index into `Timeline.detail`, -1 without."""
+    facts: I32 = column(np.int32)
+    """Index into `Timeline.facts`, -1 without."""
+    own: I64 = column(np.int64)
+    """What other events call this one, -1 where none does."""
+    link: I64 = column(np.int64)
+    """`own` of the call that launched it, or of the device op that ended this wait; -1 without."""
+    on_path: I64 = column(np.int64, fill=0)
+    """How much of the critical path it is, ns."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,3 +107,9 @@ class Timeline:
     detail: list[str]
     events: Events
     shown: list[Shown]
+    title: str = ""
+    """Which step of which rank, in words."""
+    facts: list[list[str]] = field(default_factory=list)
+    """What is known of an event beyond name and times, each a line."""
+    path: list[tuple[int, int, int]] = field(default_factory=list)
+    """The critical path from lane to lane: start, end, lane."""

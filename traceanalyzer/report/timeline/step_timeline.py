@@ -5,8 +5,8 @@ What is shown are the longest events of each sort; `Timeline.shown` says how man
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -16,16 +16,20 @@ from traceanalyzer.analysis.names.kernel_names import short_name
 from traceanalyzer.analysis.tables.gap_rows import detail
 from traceanalyzer.analysis.tables.path_rows import segment_names
 from traceanalyzer.cut import cut
+from traceanalyzer.report.timeline.event_facts import device_facts, host_facts
 from traceanalyzer.report.timeline.lanes import Category, Events, Lane, Shown, Timeline
+from traceanalyzer.report.timeline.path_line import OnPath, path_line
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from traceanalyzer.analysis.measure import Measurements
     from traceanalyzer.analysis.time.steps import Steps
     from traceanalyzer.report.timeline.compile_spans import CompileSpans
     from traceanalyzer.trace import I64, Bool
+
+Text = TypeVar("Text", str, tuple[str, ...])
 
 MAX_DEVICE_OPS, MAX_GAPS, MAX_HOST_EVENTS = 8_000, 4_000, 10_000
 """Longest ones shown. A step of a large model in eager mode has 800 kernels and 6,000 host events: nearly every step
@@ -53,14 +57,17 @@ def representative(steps: Steps) -> int:
     return steps.warmup + int(np.abs(time - np.median(time)).argmin())
 
 
-def step_timeline(m: Measurements, compiling: CompileSpans | None = None) -> Timeline | None:
-    """The timeline of the representative step; None where neither host nor device was recorded event by event.
-    `compiling` is drawn where the step has some."""
+def step_timeline(
+    m: Measurements, compiling: CompileSpans | None = None, step: int | None = None, *, device_alone: bool = False
+) -> Timeline | None:
+    """The timeline of a step (its index; None: the representative one); None where neither host nor device was recorded
+    event by event. `compiling` is drawn where the step has some; `device_alone` leaves out the host and the critical
+    path."""
     if not len(m.trace.device_ops) and not len(m.tree.start):
         return None
-    drawing = _Drawing(m, representative(m.steps), compiling)
-    parts = [part for draw in LANES for part in draw(drawing)]
-    return drawing.timeline(parts)
+    drawing = _Drawing(m, representative(m.steps) if step is None else step, compiling)
+    parts = [part for draw in (ON_DEVICE if device_alone else LANES) for part in draw(drawing)]
+    return drawing.timeline(parts, [] if device_alone else path_line(drawing.on_path, drawing.extent))
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +80,10 @@ class _Part:
     end: I64
     name: list[str]
     detail: list[str]
+    facts: list[list[str]] = field(default_factory=list)
+    own: I64 | None = None
+    link: I64 | None = None
+    on_path: I64 | None = None
 
 
 class _Drawing:
@@ -86,6 +97,7 @@ class _Drawing:
             min(self.window[0], int(steps.host_start[step])),
             max(self.window[1], int(steps.host_end[step])),
         )
+        self.on_path = OnPath(m)
         self.lanes: list[Lane] = []
         self.shown: list[Shown] = []
 
@@ -105,14 +117,19 @@ class _Drawing:
         self.lanes += [Lane(title, level) for level in range(levels)]
         return len(self.lanes) - levels
 
-    def timeline(self, parts: list[_Part]) -> Timeline:
+    def timeline(self, parts: list[_Part], path: list[tuple[int, int, int]]) -> Timeline:
         """All parts together, times from the step's start."""
+        facts, about = _coded([tuple(lines) for p in parts for lines in p.facts or [[]] * len(p.start)])
         names, name = _coded([text for part in parts for text in part.name])
         details, told = _coded([text for part in parts for text in part.detail])
         steps, origin = self.m.steps, self.window[0]
 
         def joined(values: list[I64]) -> I64:
             return np.concatenate([*values, np.empty(0, np.int64)])
+
+        def given(name: str, otherwise: int) -> I64:
+            columns = [(getattr(p, name), len(p.start)) for p in parts]
+            return joined([np.full(rows, otherwise) if column is None else column for column, rows in columns])
 
         return Timeline(
             step=steps.first + self.step if steps.found else None,
@@ -130,15 +147,21 @@ class _Drawing:
                     "end": joined([p.end for p in parts]) - origin,
                     "name": name,
                     "detail": told,
+                    "facts": about,
+                    "own": given("own", -1),
+                    "link": given("link", -1),
+                    "on_path": given("on_path", 0),
                 }
             ),
             shown=self.shown,
+            facts=[list(lines) for lines in facts],
+            path=[(start - origin, end - origin, lane) for start, end, lane in path],
         )
 
 
-def _coded(texts: list[str]) -> tuple[list[str], I64]:
-    """Distinct texts, and for each text its index; -1 for an empty one."""
-    codes: dict[str, int] = {}
+def _coded(texts: Sequence[Text]) -> tuple[list[Text], I64]:
+    """Distinct texts (or several each), and for each its index; -1 for an empty one."""
+    codes: dict[Text, int] = {}
     index = np.array([codes.setdefault(t, len(codes)) if t else -1 for t in texts], np.int64)
     return list(codes), index
 
@@ -212,12 +235,17 @@ def _streams(d: _Drawing) -> Iterator[_Part]:
             end=ops.end[here],
             name=[_name(short[name]) for name in full],
             detail=[cut(name, MAX_NAME) if short[name] != name else "" for name in full],
+            facts=device_facts(d.m, here),
+            own=here,
+            link=np.where(d.m.launch[here] >= 0, d.m.launch[here] + len(ops), -1),
+            on_path=d.on_path.of_op[here],
         )
+        d.on_path.lane_of_op[here] = lane
 
 
 def _threads(d: _Drawing) -> Iterator[_Part]:
     """Operators, annotations and API calls of each host thread, nested."""
-    tree, trace = d.m.tree, d.m.trace
+    tree, trace, ops = d.m.tree, d.m.trace, len(d.m.trace.device_ops)
     shallow = np.flatnonzero(tree.depth < MAX_DEPTH)
     rows = d.longest("host ranges and calls", shallow, tree.start, tree.end, MAX_HOST_EVENTS)
     category = _host_categories(d, rows)
@@ -238,7 +266,12 @@ def _threads(d: _Drawing) -> Iterator[_Part]:
                 for call, r in zip(is_call.tolist(), row.tolist(), strict=True)
             ],
             detail=[""] * int(here.sum()),
+            facts=host_facts(d.m, rows[here]),
+            own=np.where(is_call, row + ops, -1),
+            link=np.where(is_call, d.on_path.ended_by(row, is_call), -1),
+            on_path=d.on_path.of_node[rows[here]],
         )
+        d.on_path.lane_of_thread[thread] = lane
 
 
 def _compiling(d: _Drawing) -> Iterator[_Part]:
@@ -278,5 +311,6 @@ def _thread_title(d: _Drawing, thread: int) -> str:
     return cut(known.name if known.tid in known.name else f"thread {known.tid} {known.name}".strip(), MAX_NAME)
 
 
-LANES = (_critical_path, _gaps, _streams, _threads, _compiling)
+ON_DEVICE = (_gaps, _streams)
+LANES = (_critical_path, *ON_DEVICE, _threads, _compiling)
 """What is drawn, from the top."""

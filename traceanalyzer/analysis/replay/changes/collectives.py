@@ -25,6 +25,10 @@ OVERLAP_COST = 0.5
 (0.2 to 0.7 in recordings of two GPUs)."""
 BUCKETING = re.compile(r"ddp\.reducer|torch::distributed::reducer")
 """What DDP calls its copies of gradients into buckets and back."""
+CAST_PASSES = 5.0
+"""How often a message's bytes pass the GPU's memory when it is reduced in half of them: the cast reads all and writes
+half, the mean reads and writes half, the cast back reads half and writes all, and none of them reaches the limit."""
+NS = 1e9
 LAST_BUCKET = 25 * 2**20
 """Bytes of the last bucket, whose gradients are there only when the backward pass is over: DDP's usual size."""
 
@@ -117,9 +121,16 @@ def backward_passes(tape: Tape) -> I64:
 
 
 def compressed(tape: Tape) -> Tape | None:
-    """Reductions of gradients move half as many bytes; None without any."""
+    """Reductions of gradients move half as many bytes; casts before and after run among the computation. None without
+    any."""
     chosen = of_kind(tape, *REDUCTIONS)
-    return retimed(tape, np.where(chosen, tape.duration * 0.5, tape.duration)) if chosen.any() else None
+    if not chosen.any():
+        return None
+    bytes_ = np.where(chosen, np.maximum(sizes(tape), 0), 0)
+    casts = float(np.nan_to_num(CAST_PASSES * bytes_ / tape.source.limit("bandwidth")[tape.row] * NS).sum())
+    slower = 1.0 + casts / max(float(tape.duration[tape.compute].sum()), 1.0)
+    times = np.where(tape.compute, tape.duration * slower, tape.duration)
+    return retimed(tape, np.where(chosen, tape.duration * 0.5, times))
 
 
 def overlapped(cost: float) -> Callable[[Tape], Tape | None]:

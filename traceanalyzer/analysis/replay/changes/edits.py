@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from traceanalyzer.analysis.algebra.intervals import IntervalSet
+    from traceanalyzer.analysis.joined.linked import Linked
     from traceanalyzer.analysis.replay.tape import Tape
     from traceanalyzer.trace import F64, I32, I64, Bool
 
@@ -77,9 +78,11 @@ def _any_of(ops: Bool, others: I64) -> Bool:
 
 
 def before_events(tape: Tape, intervals: IntervalSet) -> I64:
-    """How much of these intervals of the host's time lies before each event and after the one before it, ns."""
+    """How much of these intervals of the host's time lies before each event and after the one before it, ns; before
+    the first one as far back as the tape's host time reaches."""
     called = tape.source.trace.api_calls.start[tape.call]
-    return measure(intervals, np.append(called[:1], called[:-1]), called)
+    led = (tape.dispatch + tape.work + tape.loading + tape.profiling)[:1]
+    return measure(intervals, np.append(called[:1] - led, called[:-1]), called)
 
 
 def nodes(tape: Tape) -> I64:
@@ -100,12 +103,22 @@ def step_of_event(tape: Tape) -> I32:
 
 def launched_within(tape: Tape, names: Bool) -> Bool:
     """Ops launched inside a host range with one of these names (mask over `Trace.strings`)."""
-    tree, trace = tape.source.tree, tape.source.trace
-    inside = tree.of_ranges(names[trace.host_ranges.name], False)
-    result: Bool = (tree.innermost(inside)[nodes(tape)] >= 0)[tape.event]
+    result: Bool = _within(tape.source, names)[nodes(tape)][tape.event]
     return result
+
+
+def _within(linked: Linked, names: Bool) -> Bool:
+    """Which nodes of the host tree are, or lie inside, a range with one of these names."""
+    tree = linked.tree
+    result: Bool = tree.innermost(tree.of_ranges(names[linked.trace.host_ranges.name], False)) >= 0
+    return result
+
+
+def _within_optimizer(linked: Linked) -> Bool:
+    return _within(linked, texts_where(linked.trace.strings, lambda text: text.startswith("Optimizer.")))
 
 
 def in_optimizer(tape: Tape) -> Bool:
     """Ops launched by an optimizer's step, which keeps its own format and is not part of the model."""
-    return launched_within(tape, texts_where(tape.source.trace.strings, lambda text: text.startswith("Optimizer.")))
+    result: Bool = tape.source.once(_within_optimizer)[nodes(tape)][tape.event]
+    return result

@@ -14,17 +14,21 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.groups.passes import largest_operands, split_by_size
-from traceanalyzer.analysis.replay.changes.edits import in_optimizer, without_launches
+from traceanalyzer.analysis.replay.changes.edits import in_optimizer, nodes, without_launches
+from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from traceanalyzer.analysis.replay.tape import Tape
-    from traceanalyzer.trace import F64, I64, Bool
+    from traceanalyzer.analysis.roofline.rated import Rated
+    from traceanalyzer.trace import F64, I32, I64, Bool
 
 ELEMENTWISE = ("elementwise",)
 REDUCING = ("normalisation", "softmax", "reduction", "loss")
 """Those that need all of a row before they can go on."""
+WRITTEN_OUT = ("elementwise", "reduction", "layout", "fill")
+"""Kernels of operators that do one small thing each: norms, softmax, losses and dropout of a library are whole."""
 COMPILED_PREFIX = "triton_"
 """Kernels of torch.compile: what could be merged has been."""
 REREAD_SHARE = 0.75
@@ -33,6 +37,8 @@ it fits, else from memory (all of it)."""
 SLOTS_PER_OPERATION = 3.0
 """Issue slots that one elementwise operation takes for an element in a fused kernel, where loads, stores and indices
 are shared (tanh, division and powers take more, products less; a GELU of 60 of them was measured at 3.5)."""
+PAIR = 2
+"""Kernels of the shortest run: what a compiler merges."""
 NS = 1e9
 LEAST_KERNEL_NS = 1_500
 """A kernel takes at least this long, whatever it does."""
@@ -69,39 +75,74 @@ def elementwise_fused(tape: Tape) -> Tape | None:
     return fused(tape, ELEMENTWISE, Reading.USUAL)
 
 
-def launches_fused(tape: Tape) -> Tape | None:
-    """The same where one kernel takes as long as all of the run: only launches are saved."""
-    runs = find_runs(tape, ELEMENTWISE)
-    if not len(runs.first):
-        return None
-    return _collapsed(tape, runs, _per_run(np.add, runs, tape.duration))
+def fusing(classes: tuple[str, ...], reading: Reading, least: int = PAIR) -> Callable[[Tape], Tape | None]:
+    """The change that fuses runs of at least so many kernels of these classes."""
+    return lambda tape: fused(tape, classes, reading, least)
 
 
-def fusing(classes: tuple[str, ...], reading: Reading) -> Callable[[Tape], Tape | None]:
-    """The change that fuses runs of these classes."""
-    return lambda tape: fused(tape, classes, reading)
-
-
-def fused(tape: Tape, classes: tuple[str, ...], reading: Reading) -> Tape | None:
-    """Each run of kernels of these classes on the same data is one kernel; None without any."""
-    runs = find_runs(tape, classes)
+def fused(tape: Tape, classes: tuple[str, ...], reading: Reading, least: int = PAIR) -> Tape | None:
+    """Each run of at least so many kernels of these classes on the same data is one kernel; None without any."""
+    runs = find_runs(tape, classes, least)
     if not len(runs.first):
         return None
     return _collapsed(tape, runs, _fused_times(tape, runs, reading))
 
 
-def find_runs(tape: Tape, classes: tuple[str, ...]) -> Runs:
-    """Runs of at least two ops of these classes: launched one after the other in the same step and on the same stream,
-    without a wait or other work of the host between them, waiting for nothing else, on operands of one size."""
+def find_runs(tape: Tape, classes: tuple[str, ...], least: int = PAIR) -> Runs:
+    """Runs of at least so many ops of these classes: launched one after the other in the same step and on the same
+    stream, without a wait or other work of the host between them, waiting for nothing else, on operands of one size."""
     source = tape.source
     wanted = np.isin(source.op_class, [source.classes.index(name) for name in classes])[tape.row]
-    compiled = texts_where(source.trace.strings, lambda text: text.startswith(COMPILED_PREFIX))
-    wanted &= ~compiled[source.trace.device_ops.name[tape.row]]
-    wanted &= ~in_optimizer(tape)
+    wanted &= ~source.once(_is_compiled)[tape.row]
+    wanted &= ~in_optimizer(tape) & ~of_matrix_operators(tape)
     follows = _follow(tape) & wanted
     follows[1:] &= wanted[:-1]
     number = np.where(wanted, np.cumsum(wanted & ~follows) - 1, -1)
-    return _numbered(split_by_size(number, largest_operands(source)[tape.row])[0])
+    return _numbered(_split_by_period(tape, split_by_size(number, source.once(largest_operands)[tape.row])[0]), least)
+
+
+def _is_compiled(rated: Rated) -> Bool:
+    """Which device ops are kernels of torch.compile."""
+    texts = texts_where(rated.trace.strings, lambda text: text.startswith(COMPILED_PREFIX))
+    result: Bool = texts[rated.trace.device_ops.name]
+    return result
+
+
+def of_matrix_operators(tape: Tape) -> Bool:
+    """Kernels that an operator runs beside a matrix kernel of its own (changes of layout, sums over parts): a library's
+    business, which no compiler sees."""
+    operator = tape.source.tree.innermost(tape.source.tree.kind == RangeKind.OP)[nodes(tape)][tape.event]
+    matrix = operator[tape.source.is_matrix[tape.row] & (operator >= 0)]
+    result: Bool = np.isin(operator, matrix) & ~tape.source.is_matrix[tape.row]
+    return result
+
+
+def _split_by_period(tape: Tape, number: I64) -> I64:
+    """The runs, each part of one that repeats itself and holds a reduction a run of its own: a norm that follows a norm
+    begins when the rows of the first are finished."""
+    name, reducing = tape.source.trace.device_ops.name[tape.row], _reducing(tape)
+    inside = np.flatnonzero(number >= 0)
+    cuts = np.zeros(len(number), np.int64)
+    for rows in np.split(inside, np.flatnonzero(np.diff(number[inside])) + 1) if len(inside) else ():
+        period = _period(name[rows]) if reducing[rows].any() else len(rows)
+        cuts[rows[period::period]] = 1
+    return np.where(number >= 0, number + np.cumsum(cuts), -1)
+
+
+def _period(names: I32) -> int:
+    """After how many entries they repeat themselves, their number where they do not."""
+    count = len(names)
+    for period in range(1, count // 2 + 1):
+        if count % period == 0 and (names[period:] == names[:-period]).all():
+            return period
+    return count
+
+
+def _reducing(tape: Tape) -> Bool:
+    """Which ops need all of a row before they can go on."""
+    rated = tape.source
+    result: Bool = np.isin(rated.op_class, [rated.classes.index(name) for name in REDUCING])[tape.row]
+    return result
 
 
 def _follow(tape: Tape) -> Bool:
@@ -115,10 +156,10 @@ def _follow(tape: Tape) -> Bool:
     return result
 
 
-def _numbered(number: I64) -> Runs:
-    """Runs of one op are none."""
+def _numbered(number: I64, least: int) -> Runs:
+    """Runs of fewer ops are none."""
     count = np.bincount(number[number >= 0], minlength=1)
-    number = np.where((number >= 0) & (np.append(count, 0)[number] > 1), number, -1)
+    number = np.where((number >= 0) & (np.append(count, 0)[number] >= least), number, -1)
     inside = np.flatnonzero(number >= 0)
     _, first, again = np.unique(number[inside], return_index=True, return_inverse=True)
     result = number.copy()
@@ -128,8 +169,7 @@ def _numbered(number: I64) -> Runs:
 
 def _fused_times(tape: Tape, runs: Runs, reading: Reading) -> F64:
     """What each run takes as one kernel, ns."""
-    rated, time = tape.source, tape.duration.astype(np.float64)
-    reducing = np.isin(rated.op_class, [rated.classes.index(name) for name in REDUCING])[tape.row]
+    rated, time, reducing = tape.source, tape.duration.astype(np.float64), _reducing(tape)
     longest = _per_run(np.maximum, runs, time)
     is_longest = (runs.number >= 0) & (time == longest[runs.number])
     again = _per_run(np.add, runs, np.where(reducing & ~is_longest, time * REREAD_SHARE, 0.0))

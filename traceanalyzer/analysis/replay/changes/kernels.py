@@ -11,17 +11,28 @@ import numpy as np
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.groups import attention, layout, products
 from traceanalyzer.analysis.joined.backward import made_by
-from traceanalyzer.analysis.replay.changes.edits import events_of, nodes, retimed, without_launches
+from traceanalyzer.analysis.replay.changes.edits import events_of, launched_within, nodes, retimed, without_launches
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.replay.tape import Tape
     from traceanalyzer.trace import I64, Bool
 
+CHANNELS_APART = re.compile(r"batch_norm_(backward|collect_statistics|transform_input)\w*_kernel")
+"""PyTorch's batch norm: with channels apart it has a block a channel."""
+LAST = "channels_last"
+NORM_EFFICIENCY = 0.4
+"""Share of the memory's bandwidth that its kernels for channels-last tensors reach (0.13 to 0.62, 0.37 of all on an
+H200)."""
+NS = 1e9
 CELL = re.compile(
     r"^aten::(lstm_cell|gru_cell|rnn_tanh_cell|rnn_relu_cell|_thnn_fused_lstm_cell|_thnn_fused_gru_cell)$"
 )
 """One time step of a recurrent layer."""
+JOINING = re.compile(r"^aten::(stack|cat|concat)$")
+"""Operators that make one tensor of several."""
+SPLIT = re.compile(r"splitK", re.IGNORECASE)
+"""Kernels that add up the parts of a product that was calculated in parts."""
 FEWEST_CELLS = 4
 """A layer of fewer time steps is not worth a library's."""
 CELL_LAUNCH_NS = 6_000
@@ -42,9 +53,16 @@ def fused_attention(tape: Tape) -> Tape | None:
 
 
 def channels_last(tape: Tape) -> Tape | None:
-    """Convolutions without the kernels that change the layout around them; None without any."""
+    """Convolutions without the kernels that change the layout around them, and norms over channels that lie next to
+    each other; None without the former."""
     found = layout.channel_kernels(tape.source, _all(tape))
-    return None if found is None else without_launches(tape, found.rows[tape.row])
+    if found is None:
+        return None
+    rated, row = tape.source, tape.row
+    apart = texts_where(rated.trace.strings, lambda text: bool(CHANNELS_APART.search(text)) and LAST not in text)
+    moved = rated.roofline.expected[row] / (rated.limit("bandwidth")[row] * NORM_EFFICIENCY) * NS
+    faster = apart[rated.trace.device_ops.name[row]] & (moved < tape.duration)
+    return without_launches(retimed(tape, np.where(faster, moved, tape.duration)), found.rows[row])
 
 
 def padded(tape: Tape) -> Tape | None:
@@ -60,14 +78,34 @@ def padded(tape: Tape) -> Tape | None:
 
 
 def products_batched(tape: Tape) -> Tape | None:
-    """Runs of small products of one shape as one batched product each; None without any."""
+    """Runs of small products of one shape as one batched product each, whose operands nobody takes apart and whose
+    results nobody puts together; None without any."""
     found = products.small_products(tape.source, _all(tape))
     if found is None:
         return None
     rows = found.kernels.rows[tape.row]
     kept = rows & _every(rows, max(round(found.in_a_row), 1))
     times = np.where(kept, tape.duration * found.in_a_row * found.batched_ms / found.kernels.total_ms, tape.duration)
-    return without_launches(retimed(tape, times), rows & ~kept)
+    joining = _follows(rows, launched_within(tape, texts_where(tape.source.trace.strings, JOINING.match)))
+    splitting = _between_products(tape, rows)
+    left = without_launches(retimed(tape, times), (rows | joining | splitting) & ~kept)
+    usual = int(np.median(tape.dispatch[events_of(tape, rows)]))
+    dispatch = np.where(events_of(tape, kept), np.minimum(left.dispatch, usual), left.dispatch)
+    ends_step = bool((rows | joining)[-1:].any())
+    tail = (min(left.tail[0], usual), *left.tail[1:]) if ends_step else left.tail
+    return replace(left, dispatch=dispatch, reading=np.minimum(left.reading, dispatch), tail=tail)
+
+
+def _follows(rows: Bool, others: Bool) -> Bool:
+    """Which of the others come right after one of these ops."""
+    result: Bool = others & ~rows & np.append(False, rows[:-1])
+    return result
+
+
+def _between_products(tape: Tape, rows: Bool) -> Bool:
+    """Ops that finish one product and come before the next: sums over the parts of a split one."""
+    part_of = texts_where(tape.source.trace.strings, SPLIT.search)[tape.source.trace.device_ops.name[tape.row]]
+    return _follows(rows, part_of)
 
 
 def _every(rows: Bool, count: int) -> Bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.names.api import ApiKind
+from traceanalyzer.analysis.replay.changes.constants import constants
 from traceanalyzer.analysis.replay.changes.edits import (
     before_events,
     events_of,
@@ -17,6 +18,7 @@ from traceanalyzer.analysis.replay.changes.edits import (
     without_launches,
 )
 from traceanalyzer.analysis.time.host_timeline import HostState
+from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS
 from traceanalyzer.trace import CopyKind, MemoryKind
 
 if TYPE_CHECKING:
@@ -37,6 +39,8 @@ PINNED_SHARE = 0.85
 PINNED_BYTES_PER_NS = 25.0
 """What it reaches where neither the link's rate nor such a copy was recorded: PCIe 4."""
 LEAST_COPY_NS = 2_000
+LEAST_AWAY_NS = 100_000
+"""The host works on data for at least this long where it calculates with them."""
 ROUND_TRIP_BYTES = 4096
 """Copies of fewer bytes are scalars."""
 
@@ -86,15 +90,24 @@ def pageable(tape: Tape) -> Bool:
 
 
 def pinned(tape: Tape) -> Tape | None:
-    """Copies from pageable memory come from pinned memory: as fast as the link, and nobody waits for them; None
-    without any."""
+    """Copies from pageable memory come from pinned memory: as fast as the link, nobody waits for them, and no part of
+    them is first copied to a buffer of the driver's; None without any."""
     slow = pageable(tape) & large_copies(tape, CopyKind.HOST_TO_DEVICE)
     if not slow.any():
         return None
     bytes_ = tape.source.trace.device_ops.bytes[tape.row]
     fast = np.minimum(tape.duration, np.maximum(bytes_ / _pinned_rate(tape), LEAST_COPY_NS))
     found = retimed(tape, np.where(slow, fast, tape.duration))
-    return replace(found, waits=tape.waits & ~events_of(tape, slow))
+    latency = np.where(slow, np.minimum(tape.latency, QUEUED_LATENCY_NS), tape.latency)
+    return replace(found, latency=latency, waits=tape.waits & ~_waiting_for(tape, slow))
+
+
+def _waiting_for(tape: Tape, copies: Bool) -> Bool:
+    """Events that wait for these copies: those that launch them, and calls right after that only wait."""
+    copying = events_of(tape, copies)
+    launching = events_of(tape, np.ones(len(tape.row), bool))
+    result: Bool = copying | (np.append(False, copying[:-1]) & ~launching)
+    return result
 
 
 def _pinned_rate(tape: Tape) -> float:
@@ -111,17 +124,48 @@ def _pinned_rate(tape: Tape) -> float:
 def copied_ahead(tape: Tape) -> Tape | None:
     """Input is copied from pinned memory on a stream of its own while the step before computes: the step takes the
     longer of its copies and the rest; None without copies of input."""
-    ahead = large_copies(tape, CopyKind.HOST_TO_DEVICE)
+    ahead = input_copies(tape)
     if not ahead.any():
         return None
     found = pinned(tape) or tape
-    return replace(on_own_stream(found, ahead), waits=found.waits & ~events_of(tape, ahead))
+    return replace(on_own_stream(found, ahead), waits=found.waits & ~_waiting_for(tape, ahead))
+
+
+def input_copies(tape: Tape) -> Bool:
+    """Copies to the device that carry data."""
+    return large_copies(tape, CopyKind.HOST_TO_DEVICE)
 
 
 def kept_on_device(tape: Tape) -> Tape | None:
-    """What is copied to the host and back in the same step stays on the device; None where nothing is."""
-    gone = round_trips(tape)
-    return without_launches(tape, gone) if gone.any() else None
+    """What is copied to the host and back in the same step, and what each step brings alike (a table, a weight, a
+    mask), stays on the device; None where nothing is."""
+    trips, away = round_trips(tape), away_from_device(tape)
+    gone = trips | away
+    gone |= constants(tape, large_copies(tape, CopyKind.HOST_TO_DEVICE) & ~gone)
+    if not gone.any():
+        return None
+    left = without_launches(tape, gone)
+    there = events_of(tape, away) & ~events_of(tape, ~away)
+    left = replace(left, work=np.where(there, 0, left.work))
+    return without_dispatch(left, _waiting_for(tape, gone) & ~events_of(tape, ~gone))
+
+
+def away_from_device(tape: Tape) -> Bool:
+    """Copies to the host whose data the host works on, and those that bring back what it made of them: no more bytes,
+    in the same step."""
+    ops, step = tape.source.trace.device_ops, tape.source.steps.of_op[tape.row]
+    out, back = large_copies(tape, CopyKind.DEVICE_TO_HOST), ops.copy_kind[tape.row] == CopyKind.HOST_TO_DEVICE
+    worked, bytes_ = np.append(0, np.cumsum(tape.work)), ops.bytes[tape.row]
+    result = np.zeros(len(tape.row), bool)
+    for one in np.unique(step[out]).tolist():
+        gone = np.flatnonzero(out & (step == one))
+        came = np.flatnonzero(back & (step == one) & (np.arange(len(step)) > gone[0]))
+        if not len(came) or bytes_[came].sum() > bytes_[gone].sum():
+            continue
+        gone = gone[gone < came[-1]]
+        if worked[tape.event[came[-1]] + 1] - worked[tape.event[gone[0]] + 1] >= LEAST_AWAY_NS:
+            result[gone] = result[came] = True
+    return result
 
 
 def round_trips(tape: Tape) -> Bool:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from traceanalyzer.analysis.algebra.texts import texts_where
-from traceanalyzer.analysis.replay.changes.edits import nodes, without_launches
+from traceanalyzer.analysis.replay.changes.edits import events_of, nodes, without_launches
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
@@ -20,6 +21,12 @@ FORWARD_ONLY = re.compile(
     r"|scaled_dot_product_attention|gelu|silu|relu|dropout)$"
 )
 """Operators of a forward pass that no backward pass of an operator calls."""
+REENTRANT = re.compile(r"CheckpointFunctionBackward")
+HOOKED_SHARE = 0.75
+"""Of the host's time for operators whose operands are not kept that is left where they are: each saved tensor calls a
+hook in Python, forward and backward (about 10 us of 40 an operator; two programs got at least this much faster)."""
+LEAST_STRETCH = 3
+"""Kernels that tell a stretch of the forward pass from others."""
 ENGINE = re.compile(r"^autograd::engine::evaluate_function")
 
 
@@ -46,6 +53,63 @@ def recomputed(tape: Tape) -> Bool:
 
 
 def kept(tape: Tape) -> Tape | None:
-    """Nothing is calculated again; None where nothing is."""
+    """Nothing is calculated again, and the host neither saves the state that this needs nor goes back to it; None where
+    nothing is."""
+    return _kept(tape, HOOKED_SHARE)
+
+
+def kept_with_hooks(tape: Tape) -> Tape | None:
+    """The same where the operators that stay take the host as long as before."""
+    return _kept(tape, 1.0)
+
+
+def _kept(tape: Tape, hooked: float) -> Tape | None:
     gone = recomputed(tape)
-    return without_launches(tape, gone) if gone.any() else None
+    if not gone.any():
+        return None
+    left = without_launches(tape, gone)
+    begin, stretch = _first_time(tape, gone)
+    begun, after = events_of(tape, begin), _next_event(tape, gone)
+    backward = tape.source.in_backward[nodes(tape)]
+    dispatch = left.dispatch.copy()
+    for events, like in ((begun, ~backward), (after, backward)):
+        others = like & ~events & ~events_of(tape, gone)
+        usual = int(np.median(dispatch[others])) if others.any() else 0
+        dispatch[events] = np.minimum(dispatch[events], usual)
+    slowed = (events_of(tape, stretch) | backward) & (not _reentrant(tape))
+    dispatch = np.rint(np.where(slowed, dispatch * hooked, dispatch)).astype(np.int64)
+    around = begun | after | (events_of(tape, gone) & ~events_of(tape, ~gone))
+    work = np.where(around, 0, left.work)
+    return replace(left, dispatch=dispatch, reading=np.minimum(left.reading, dispatch), work=work)
+
+
+def _reentrant(tape: Tape) -> bool:
+    """Whether stretches are calculated again by a node of their own, without hooks on what is saved."""
+    return bool(texts_where(tape.source.trace.strings, REENTRANT.search).any())
+
+
+def _next_event(tape: Tape, gone: Bool) -> Bool:
+    """The event after each stretch of those that launch what is gone: the host comes back from calculating again."""
+    events = events_of(tape, gone)
+    result: Bool = ~events & np.append(False, events[:-1])
+    return result
+
+
+def _first_time(tape: Tape, gone: Bool) -> tuple[Bool, Bool]:
+    """The stretches of the forward pass that run again later (the same kernels in the same order): the first op of
+    each, and all of them."""
+    name = tape.source.trace.device_ops.name[tape.row]
+    begins = np.flatnonzero(gone & ~np.append(False, gone[:-1]))
+    ends = np.flatnonzero(gone & ~np.append(gone[1:], False)) + 1
+    begin, inside = np.zeros(len(gone), bool), np.zeros(len(gone), bool)
+    for stretch in {tuple(name[a:b].tolist()) for a, b in zip(begins, ends, strict=True)}:
+        width = len(stretch)
+        if width < LEAST_STRETCH or width > len(name):
+            continue
+        same = np.ones(len(name) - width + 1, bool)
+        for offset, kernel in enumerate(stretch):
+            same &= name[offset : len(name) - width + 1 + offset] == kernel
+        found = np.flatnonzero(same)
+        begin[found] = True
+        inside[(found[:, None] + np.arange(width)).reshape(-1)] = True
+    return begin & ~gone, inside & ~gone

@@ -7,9 +7,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.replay.changes.edits import events_of, step_of_event, without_dispatch, without_launches
+from traceanalyzer.analysis.replay.changes.edits import (
+    events_of,
+    nodes,
+    step_of_event,
+    without_dispatch,
+    without_launches,
+)
+from traceanalyzer.analysis.replay.changes.items import first_shape, item_starts
 from traceanalyzer.analysis.replay.changes.loading import large_copies
-from traceanalyzer.trace import CopyKind
+from traceanalyzer.trace import CopyKind, RangeKind
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.replay.tape import Tape
@@ -19,6 +26,9 @@ STEPS_A_BATCH = 32
 """Calls of as many steps that make a batch where each step is one call."""
 GREATER_BATCH = 8
 """Times as large as a batch is tried where the GPU idles: what nearly always fits."""
+SCALAR_BYTES = 8
+REACHED = 0.75
+"""Share of the GPU's limits that kernels of a large batch reach."""
 FEWEST_CALLS = 4
 """Fewer calls of the same kind a step are not worth batching."""
 FEWEST_KERNELS = 3
@@ -42,8 +52,8 @@ class Calls(NamedTuple):
 
 
 def repeated_calls(tape: Tape) -> Calls | None:
-    """Stretches of each step that begin with data from the host, or end with a read, and launch nearly the same number
-    of kernels each; None where there are few, or where the kernels fill the GPU."""
+    """Stretches of each step that begin with data from the host or the next item, or end with a read, and launch nearly
+    the same number of kernels each; None where there are few, or where the kernels fill the GPU."""
     number, brought = _stretches(tape)
     inside = number >= 0
     least = FEWEST_KERNELS if brought >= FEWEST_CALLS * tape.steps else FEWEST_IF_READ
@@ -61,15 +71,15 @@ def repeated_calls(tape: Tape) -> Calls | None:
 
 
 def _stretches(tape: Tape) -> tuple[I64, int]:
-    """For each op the stretch between two moments at which the host hands data over or reads some; and how many begin
-    with the former."""
+    """For each op the stretch between two moments at which the host hands data over, reads some, or takes the next item
+    of a batch; and how many begin with the first."""
     ops = tape.source.trace.device_ops
     step = tape.source.steps.of_op[tape.row]
     brings = ops.copy_kind[tape.row] == CopyKind.HOST_TO_DEVICE
     reads = tape.waits[tape.event] & (ops.copy_kind[tape.row] == CopyKind.DEVICE_TO_HOST)
     starts = brings & ~np.append(False, brings[:-1])
     starts |= np.append(False, reads[:-1] & ~brings[1:]) & (np.append(0, np.diff(step)) == 0)
-    starts |= np.append(True, step[1:] != step[:-1])[: len(step)]
+    starts |= np.append(True, step[1:] != step[:-1])[: len(step)] | item_starts(tape)
     return np.cumsum(starts) - 1, int((starts & brings).sum())
 
 
@@ -100,14 +110,24 @@ def batched(tape: Tape) -> Tape | None:
 
 
 def one_call_a_step(tape: Tape) -> bool:
-    """Whether each step is one small call of its own: it brings its input from the host, reads a result back, and its
+    """Whether each step is one small call of its own: it brings one item from the host, reads a result back, and its
     kernels do not fill the GPU."""
     ops, step = tape.source.trace.device_ops, tape.source.steps.of_op[tape.row]
-    brings = ops.copy_kind[tape.row] == CopyKind.HOST_TO_DEVICE
+    brings = (ops.copy_kind[tape.row] == CopyKind.HOST_TO_DEVICE) & (ops.bytes[tape.row] > SCALAR_BYTES)
+    if _brings_batches(tape, brings):
+        return False
     reads = ops.copy_kind[tape.row] == CopyKind.DEVICE_TO_HOST
     steps = np.unique(step)
     each = all(np.isin(steps, step[rows]).all() for rows in (brings, reads))
     return each and _small(tape, np.ones(len(step), bool))
+
+
+def _brings_batches(tape: Tape, brings: Bool) -> bool:
+    """Whether what is brought has several items already."""
+    tree, ranges = tape.source.tree, tape.source.trace.host_ranges
+    operator = tree.outermost(tree.kind == RangeKind.OP)[nodes(tape)][tape.event[brings]]
+    codes = np.unique(ranges.shapes[tree.row[operator[operator >= 0]]]).tolist()
+    return any(len(shape) > 1 and shape[0] > 1 for shape in (first_shape(tape, code) for code in codes))
 
 
 def batched_over_steps(tape: Tape) -> Tape | None:
@@ -142,12 +162,17 @@ def _first_of_step(number: I64, step: I32) -> Bool:
 
 
 def _growth(tape: Tape, count: float) -> F64:
-    """How much longer each kernel takes for so many times the data: not at all until its blocks fill the GPU."""
-    blocks, sms = tape.source.trace.device_ops.blocks[tape.row], tape.source.limit("sms")[tape.row]
+    """How much longer each kernel takes for so many times the data: not at all until its blocks fill the GPU, which
+    holds several a multiprocessor, or the work reaches the GPU's limits."""
+    rated = tape.source
+    blocks, sms = rated.trace.device_ops.blocks[tape.row], rated.limit("sms")[tape.row]
+    waves = rated.roofline.waves[tape.row]
     filled = np.where((blocks > 0) & np.isfinite(sms), blocks / sms, 1.0)
+    filled = np.where(np.isfinite(waves), np.minimum(waves, filled), filled)
     copies = large_copies(tape, CopyKind.HOST_TO_DEVICE) | large_copies(tape, CopyKind.DEVICE_TO_HOST)
     growth = np.maximum(filled * count, 1.0) / np.maximum(filled, 1.0)
-    return np.where(copies, count, growth)
+    least = np.nan_to_num(rated.roofline.attainable[tape.row]) / REACHED / np.maximum(tape.duration, 1) * count
+    return np.where(copies, count, np.clip(least, growth, np.maximum(growth, count)))
 
 
 def _between(tape: Tape, gone: Bool) -> Bool:

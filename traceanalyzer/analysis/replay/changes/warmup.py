@@ -1,30 +1,41 @@
-"""Kernels that are loaded or compiled when they are first launched: without that."""
+"""Host work with a name of its own, taken out: what is done at the first use, graphs; and host work without one."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import union
-from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.algebra.intervals import join, union
+from traceanalyzer.analysis.causes.details import IdleDetail, host_work
 from traceanalyzer.analysis.replay.changes.edits import before_events
-from traceanalyzer.trace import OverheadKind
+from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.algebra.intervals import IntervalSet
-    from traceanalyzer.analysis.joined.linked import Linked
     from traceanalyzer.analysis.replay.tape import Tape
+    from traceanalyzer.analysis.time.timed import Timed
+    from traceanalyzer.trace import I64
 
-LOADING = re.compile(r"(Module|Library)LoadData|ModuleLoad|LinkCreate|nvrtcCompile|FatBinary")
-"""API calls that load or compile device code."""
+FIRST_USE = (IdleDetail.LOADING, IdleDetail.COMPILATION)
+
+FIRST_LAUNCH_NS = 100_000
+"""An operator launches in some microseconds; one that loads its kernel's code first takes hundreds."""
 
 
 def warmed_up(tape: Tape) -> Tape | None:
-    """All device code is loaded before the steps; None where none is loaded within them."""
-    time = before_events(tape, code_loading(tape.source))
+    """All device code is loaded, compiled and set up before the steps; None where none is within them."""
+    return _done_before(tape, FIRST_USE)
+
+
+def graphs_kept(tape: Tape) -> Tape | None:
+    """No stream is captured and no graph instantiated or updated within the steps; None where none is."""
+    return _done_before(tape, (IdleDetail.GRAPHS,))
+
+
+def _done_before(tape: Tape, details: tuple[IdleDetail, ...]) -> Tape | None:
+    time = _time(tape, details)
     from_work = np.minimum(time, tape.work)
     from_dispatch = np.minimum(time - from_work, tape.dispatch)
     if not (from_work + from_dispatch).any():
@@ -33,10 +44,34 @@ def warmed_up(tape: Tape) -> Tape | None:
     return replace(tape, work=tape.work - from_work, dispatch=dispatch, reading=np.minimum(tape.reading, dispatch))
 
 
-def code_loading(linked: Linked) -> IntervalSet:
-    """When the driver loads or compiles device code."""
-    overheads, calls = linked.trace.overheads, linked.trace.api_calls
-    driver = overheads.kind == OverheadKind.DRIVER
-    loading = texts_where(linked.trace.strings, LOADING.search)[calls.name]
-    start, end = (np.concatenate((getattr(overheads, e)[driver], getattr(calls, e)[loading])) for e in ("start", "end"))
-    return union(start, end)
+def no_work_of_its_own(tape: Tape) -> Tape:
+    """No long stretches of host work between launches but those with a name (and a remedy) of their own: allocation,
+    first use, compilation, building of graphs."""
+    named = np.minimum(_time(tape, tuple(host_work(tape.source))), tape.work)
+    return replace(tape, work=named, tail=(tape.tail[0], 0, *tape.tail[2:]))
+
+
+def _time(tape: Tape, details: tuple[IdleDetail, ...]) -> I64:
+    """Host time before each event in work of these kinds, ns."""
+    found = host_work(tape.source)
+    work = [found[detail] for detail in details]
+    if IdleDetail.LOADING in details:
+        work.append(first_launches(tape.source))
+    return before_events(tape, join(*work))
+
+
+def first_launches(timed: Timed) -> IntervalSet:
+    """When operators prepare and launch kernels of one step alone and take far longer than a launch: the kernels' code
+    is loaded then."""
+    calls, ops, tree = timed.trace.api_calls, timed.trace.device_ops, timed.tree
+    launched = np.flatnonzero((timed.launch >= 0) & timed.is_kernel)
+    step = timed.steps.of_op[launched]
+    kinds, at = np.unique(ops.name[launched], return_inverse=True)
+    first, last = np.full(len(kinds), np.iinfo(np.int64).max), np.full(len(kinds), -1)
+    np.minimum.at(first, at, step)
+    np.maximum.at(last, at, step)
+    call = timed.launch[launched[(first == last)[at]]]
+    operator = tree.outermost(tree.kind == RangeKind.OP)[tree.node_of_call[call]]
+    begin = np.where(operator >= 0, tree.start[operator], calls.start[call])
+    long = calls.end[call] - begin >= FIRST_LAUNCH_NS
+    return union(begin[long], calls.end[call][long])

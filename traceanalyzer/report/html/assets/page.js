@@ -13,6 +13,14 @@ function showTip(element) {
   tip.style.top = (below ? box.bottom + 6 : Math.max(4, box.top - tip.offsetHeight - 6)) + "px";
 }
 
+function showTipAt(x, y, words) {
+  tip.textContent = words;
+  tip.hidden = false;
+  const below = y + tip.offsetHeight + 24 < window.innerHeight;
+  tip.style.left = Math.max(8, Math.min(x + 12, window.innerWidth - tip.offsetWidth - 8)) + "px";
+  tip.style.top = (below ? y + 16 : y - tip.offsetHeight - 10) + "px";
+}
+
 function hideTip() {
   tip.hidden = true;
   document.querySelectorAll("[aria-describedby=tip]").forEach((e) => e.removeAttribute("aria-describedby"));
@@ -26,6 +34,22 @@ function withDefinition(event) {
 for (const kind of ["pointerover", "focusin", "click"]) document.addEventListener(kind, withDefinition);
 for (const kind of ["pointerout", "focusout", "scroll"]) document.addEventListener(kind, hideTip, true);
 document.addEventListener("keydown", (event) => event.key === "Escape" && hideTip());
+
+// A picture in focus: the arrow keys go from mark to mark, and what each says is shown and read out.
+document.addEventListener("keydown", (event) => {
+  const picture = event.target, way = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+  if (!way || !picture.classList.contains("picture")) return;
+  const marks = Array.from(picture.querySelectorAll("[data-def]"));
+  if (!marks.length) return;
+  event.preventDefault();
+  const at = (Number(picture.dataset.at ?? (way > 0 ? -1 : 0)) + way + marks.length) % marks.length;
+  picture.dataset.at = at;
+  picture.querySelectorAll(".chosen").forEach((mark) => mark.classList.remove("chosen"));
+  marks[at].classList.add("chosen");
+  showTip(marks[at]);
+  marks[at].removeAttribute("aria-describedby");
+  picture.setAttribute("aria-describedby", "tip");
+});
 
 function sortValue(cell) {
   return cell.dataset.v === undefined ? cell.textContent : Number(cell.dataset.v);
@@ -62,11 +86,34 @@ function search(input) {
   tabular.querySelector(".found").textContent = words.length ? `${found} of ${all} rows` : `${all} rows`;
 }
 
+// How a table is sorted and searched stands in the page's address, so that a link shows it alike.
+function keep(inside) {
+  const tabular = inside.closest(".tabular"), sorted = tabular.querySelector("th[aria-sort$=ending]");
+  const state = new URLSearchParams({ table: tabular.querySelector("caption").textContent });
+  if (sorted) state.set("sort", `${sorted.cellIndex},${sorted.getAttribute("aria-sort")}`);
+  if (tabular.querySelector(".search")?.value) state.set("find", tabular.querySelector(".search").value);
+  history.replaceState(null, "", "#" + state);
+}
+
+function restore() {
+  const state = new URLSearchParams(location.hash.slice(1));
+  const table = state.has("table") && Array.from(document.querySelectorAll(".tabular table")).find((one) => one.caption.textContent === state.get("table"));
+  if (!table) return;
+  const [column, direction] = (state.get("sort") || "").split(","), head = table.tHead.rows[0].cells[Number(column)];
+  const button = direction && head?.querySelector(".sort"), input = table.closest(".tabular").querySelector(".search");
+  for (let i = 0; button && i < 2 && head.getAttribute("aria-sort") !== direction; i++) sortBy(button);
+  if (input && state.has("find")) { input.value = state.get("find"); search(input); }
+  for (let e = table; e; e = e.parentElement) if (e.tagName === "DETAILS") e.open = true;
+  table.scrollIntoView();
+}
+
 document.addEventListener("click", (event) => {
   const button = event.target.closest(".sort");
-  if (button) sortBy(button);
+  if (button) { sortBy(button); keep(button); }
 });
-document.addEventListener("input", (event) => event.target.classList.contains("search") && search(event.target));
+document.addEventListener("input", (event) => {
+  if (event.target.classList.contains("search")) { search(event.target); keep(event.target); }
+});
 
 // A link into a folded part opens it.
 function unfold() {
@@ -75,3 +122,17 @@ function unfold() {
 }
 window.addEventListener("hashchange", unfold);
 unfold();
+restore();
+
+// Paper is light, and has no folds where the answer and its evidence stand.
+let unfolded = [];
+window.addEventListener("beforeprint", () => {
+  document.documentElement.dataset.theme = "light";
+  unfolded = Array.from(document.querySelectorAll("#answer details:not([open]), .evidence:not([open])"));
+  for (const details of unfolded) details.open = true;
+});
+window.addEventListener("afterprint", () => {
+  delete document.documentElement.dataset.theme;
+  for (const details of unfolded) details.open = false;
+});
+document.documentElement.dataset.ready = Math.round(performance.now());

@@ -1,223 +1,329 @@
-// One step's timeline: bars by lane, what is too small to see left to the zoom, links from findings lead here.
+// The timeline that is shown: pointer and keys, what is pinned and measured, links from findings.
 "use strict";
 
 (function () {
   const source = document.getElementById("timeline-data");
   if (!source) return;
-  const data = JSON.parse(source.textContent);
-  const plot = document.getElementById("timeline-plot");
-  const status = document.getElementById("timeline-status");
-  const body = document.querySelector("#timeline-table tbody");
-  const NS_PER_MS = 1e6, MIN_RANGE_NS = 200, LABEL_PX = 60, LISTED = 25, LANE_PX = 20, EDGES_PX = 60;
-  const MARGIN_PX = 20, TITLES_PX = 170, TITLES_SHARE = 0.3, CHARACTER_PX = 7;
-  const hidden = new Set();
-  let view = data.first.slice(), marked = null, found = -1, paper = 0;
+  const timelines = JSON.parse(source.textContent).map((raw) => new Timeline(raw));
+  const byId = (name) => document.getElementById("timeline-" + name);
+  const plot = byId("plot"), status = byId("status"), lanes = byId("lanes"), pinned = byId("pinned");
+  const canvas = plot.appendChild(document.createElement("canvas"));
+  const painter = new Painter(canvas), boxes = Array.from(document.querySelectorAll("[data-category]"));
+  const labels = Object.fromEntries(boxes.map((box) => [box.dataset.category, box.parentElement.innerText.trim()]));
+  const MIN_RANGE_NS = 200, LISTED = 25, NEAR_PX = 3, DRAG_PX = 4, WHEEL = 0.0015, SETTLED_MS = 120;
+  const scene = {
+    timeline: timelines[0], view: timelines[0].first.slice(), hidden: new Set(), folded: new Set(), rows: [], showPath: true,
+    marked: null, measured: null, pinned: -1, hovered: -1, found: -1,
+    colourOf: Object.fromEntries(boxes.map((box) => [box.dataset.category, box.dataset.colour])),
+  };
+  let asked = false, settled = 0, moved = "";
+  window.shownTimeline = scene;
 
-  function whole() {
-    return paper || plot.clientWidth || 1000;
+  // Drawing, at most once a frame.
+  function draw() {
+    if (asked) return;
+    asked = true;
+    requestAnimationFrame(() => { asked = false; paint(); });
   }
 
-  function titles() {
-    return Math.min(TITLES_PX, whole() * TITLES_SHARE);
+  function paint() {
+    const last = scene.rows[scene.rows.length - 1];
+    const began = performance.now();
+    painter.paint(scene, plot.clientWidth || 800, (last ? last.y + last.height : 0) + AXIS_PX);
+    plot.dataset.painted = performance.now() - began;
+    plot.dataset.drawn = "yes";
+    clearTimeout(settled);
+    settled = setTimeout(stands, SETTLED_MS);
   }
 
-  function width() {
-    return whole() - titles() - MARGIN_PX;
+  function stands() {
+    if (moved) status.textContent = moved;
+    moved = "";
+    list();
   }
 
-  // Rows in view; of those of a colour that fall on the same pixel of a lane only the first.
-  function visible() {
-    const [from, to] = view, pixel = (to - from) / width(), reached = new Map(), rows = [];
-    for (let i = 0; i < data.start.length; i++) {
-      const start = data.start[i], end = start + data.length[i];
-      if (end < from || start > to || hidden.has(data.category[i])) continue;
-      const key = data.lane[i] * 32 + data.category[i];
-      if (end <= (reached.get(key) ?? -Infinity) + pixel / 2) continue;
-      reached.set(key, end);
-      rows.push(i);
-    }
-    return rows;
+  function say(words) {
+    moved = "";
+    status.textContent = words;
   }
 
-  function text(i) {
-    return data.names[data.name[i]] || "";
+  function element(name, words, properties) {
+    return Object.assign(document.createElement(name), { textContent: words }, properties);
   }
 
-  function escaped(words) {
-    return words.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
-  }
-
-  function inView(i) {
-    return [Math.max(data.start[i], view[0]), Math.min(data.start[i] + data.length[i], view[1])];
-  }
-
-  function label(i) {
-    const room = ((inView(i)[1] - inView(i)[0]) / (view[1] - view[0])) * width();
-    return room > LABEL_PX ? escaped(text(i).slice(0, Math.floor(room / CHARACTER_PX))) : "";
-  }
-
-  function hover(i) {
-    const told = data.told[i] >= 0 ? "<br>" + escaped(data.detail[data.told[i]]) : "";
-    return `<b>${escaped(text(i))}</b><br>${shown(data.length[i])} from ${ms(data.start[i])} ms${told}`;
-  }
-
-  function shown(ns) {
-    return ns < 1e3 ? `${ns} ns` : ns < 1e6 ? `${(ns / 1e3).toPrecision(3)} us` : `${(ns / 1e6).toPrecision(4)} ms`;
-  }
-
-  function ms(ns) {
-    return (ns / NS_PER_MS).toFixed(4);
-  }
-
-  function traces() {
-    const by = new Map();
-    for (const i of visible()) {
-      if (!by.has(data.category[i])) by.set(data.category[i], []);
-      by.get(data.category[i]).push(i);
-    }
-    return Array.from(by, ([code, rows]) => ({
-      type: "bar", orientation: "h", width: 0.86, name: data.categories[code][0],
-      base: rows.map((i) => inView(i)[0] / NS_PER_MS), x: rows.map((i) => (inView(i)[1] - inView(i)[0]) / NS_PER_MS),
-      y: rows.map((i) => data.lane[i]), text: rows.map(label), textposition: "inside", insidetextanchor: "start",
-      textangle: 0, constraintext: "none", hovertext: rows.map(hover), hovertemplate: "%{hovertext}<extra></extra>",
-      marker: { color: colourOf(data.categories[code][1]), line: { width: 0 } },
+  function arrange() {
+    scene.rows = rowsOf(scene.timeline, scene.folded, scene.hidden);
+    const focus = lanes.contains(document.activeElement) ? document.activeElement.title : null;
+    lanes.replaceChildren(...scene.rows.filter((row) => row.level === 0).map((row) => {
+      const button = element("button", row.title, { type: "button", title: row.title });
+      button.style.top = row.y + "px";
+      button.className = row.thin ? "thin" : "";
+      button.setAttribute("aria-expanded", String(!row.thin));
+      button.addEventListener("click", () => {
+        scene.folded.has(row.title) ? scene.folded.delete(row.title) : scene.folded.add(row.title);
+        arrange();
+      });
+      return button;
     }));
-  }
-
-  function box(range, colour, opacity, layer) {
-    const edges = { x0: range[0] / NS_PER_MS, x1: range[1] / NS_PER_MS, yref: "paper", y0: 0, y1: 1 };
-    return { type: "rect", ...edges, fillcolor: colourOf(colour), opacity, layer, line: { width: 1, color: colourOf(colour) } };
-  }
-
-  function layout() {
-    const firsts = data.lanes.map((lane, i) => [lane, i]).filter(([lane]) => lane[1] === 0);
-    const outside = data.extent[0] < data.window[0] || data.extent[1] > data.window[1];
-    const shapes = outside ? [box(data.window, "--shade", 0.6, "below")] : [];
-    if (marked) shapes.push(box(marked, "--mark", 0.5, "below"));
-    const own = {
-      barmode: "overlay", dragmode: "zoom", hovermode: "closest", shapes, showlegend: false, margin: { l: titles(), r: MARGIN_PX, t: 10, b: 45 },
-      xaxis: { range: view.map((ns) => ns / NS_PER_MS), title: { text: "ms since the step's start" } },
-      yaxis: {
-        range: [data.lanes.length - 0.4, -0.6], fixedrange: true, tickvals: firsts.map((pair) => pair[1]), automargin: false,
-        ticktext: firsts.map(([lane]) => title(lane[0])), showgrid: false,
-      },
-    };
-    const made = layoutOf(own);
-    if (paper) Object.assign(made, { width: paper, height: plot.clientHeight, autosize: false });
-    return made;
-  }
-
-  function title(words) {
-    const room = Math.floor(titles() / CHARACTER_PX);
-    return escaped(words.length > room ? words.slice(0, room - 1) + "…" : words);
+    if (focus !== null) lanes.querySelector(`[title="${CSS.escape(focus)}"]`)?.focus();
+    byId("shown").textContent = scene.timeline.shown;
+    draw();
   }
 
   function list() {
-    const rows = visible().sort((a, b) => data.length[b] - data.length[a]).slice(0, LISTED);
-    body.replaceChildren(...rows.map((i) => {
-      const row = document.createElement("tr");
-      const told = data.told[i] >= 0 ? data.detail[data.told[i]] : "";
-      const what = data.categories[data.category[i]][0];
-      const cells = [text(i), data.lanes[data.lane[i]][0], what, ms(data.start[i]), (data.length[i] / 1e3).toPrecision(4), told];
+    const body = document.querySelector("#timeline-table tbody"), t = scene.timeline;
+    if (!body.closest("details").open) return;
+    body.replaceChildren(...t.longest(scene.view, scene.hidden, LISTED).map((i) => {
+      const row = document.createElement("tr"), detail = t.detail[t.told[i] - 1] || "";
+      const cells = [t.text(i), t.lanes[t.lane[i]][0], labels[t.category[i]], inMs(t.start[i]), (t.length[i] / 1e3).toPrecision(4), detail];
       for (const words of cells) row.insertCell().textContent = words;
       return row;
     }));
   }
 
-  function draw(_, onPaper) {
-    paper = onPaper || 0;
-    list();
-    const drawn = Plotly.react(plot, traces(), layout(), CONFIG);
-    if (!plot.dataset.drawn) {
-      listen();
-      // The plot's label and the table of events stand for the drawing.
-      plot.firstElementChild.setAttribute("aria-hidden", "true");
-    }
-    plot.dataset.drawn = "yes";
-    return drawn;
-  }
-
-  function listen() {
-    plot.on("plotly_relayout", zoomed);
-    plot.on("plotly_doubleclick", () => { show(...data.extent); return false; });
-  }
-
   function show(from, to) {
-    const [low, high] = data.extent;
+    const [low, high] = scene.timeline.extent;
     const length = Math.min(Math.max(to - from, MIN_RANGE_NS), high - low);
     const start = Math.min(Math.max((from + to - length) / 2, low), high - length);
-    view = [start, start + length];
+    scene.view = [start, start + length];
+    // Said once the view stands still: not sixty times a second.
+    moved = `In view: ${inMs(scene.view[0])} to ${inMs(scene.view[1])} ms.`;
     draw();
-    status.textContent = `In view: ${ms(view[0])} to ${ms(view[1])} ms.`;
+  }
+
+  function zoom(factor, around) {
+    const [from, to] = scene.view, at = around ?? (from + to) / 2;
+    const length = Math.max((to - from) * factor, MIN_RANGE_NS), share = (at - from) / (to - from);
+    show(at - share * length, at + (1 - share) * length);
+  }
+
+  function pan(share) {
+    const [from, to] = scene.view, by = share * (to - from), [low, high] = scene.timeline.extent;
+    const moved = Math.min(Math.max(by, low - from), high - to);
+    show(from + moved, to + moved);
   }
 
   function mark(from, to) {
     const margin = Math.max(to - from, MIN_RANGE_NS);
-    marked = [from, to];
+    scene.marked = [from, to];
     show(from - margin, to + margin);
-    status.textContent = `Marked: ${ms(from)} to ${ms(to)} ms (${shown(to - from)}).`;
+    say(`Marked: ${inMs(from)} to ${inMs(to)} ms (${lengthOf(to - from)}).`);
   }
 
-  function move(way) {
-    const [from, to] = view, quarter = (to - from) / 4;
-    if (way === "in") show(from + quarter, to - quarter);
-    if (way === "out") show(from - 2 * quarter, to + 2 * quarter);
-    if (way === "earlier") show(from - quarter, to - quarter);
-    if (way === "later") show(from + quarter, to + quarter);
-    if (way === "all") { marked = null; show(...data.extent); }
-    if (way === "next") next();
+  // Pinning an event, and what is known of it.
+  function describe(i) {
+    const t = scene.timeline;
+    return `${t.text(i)}, ${labels[t.category[i]]}, ${lengthOf(t.length[i])} from ${inMs(t.start[i])} ms`;
+  }
+
+  function pin(i) {
+    scene.pinned = i;
+    pinned.hidden = i < 0;
+    if (i < 0) { pinned.replaceChildren(); draw(); return; }
+    const t = scene.timeline, lines = [t.lanes[t.lane[i]][0], t.detail[t.told[i] - 1], ...(t.facts[t.about[i] - 1] || [])];
+    if (t.onPath[i] > 0) lines.push(`on the critical path for ${lengthOf(t.onPath[i])} of its ${lengthOf(t.length[i])}`);
+    const facts = element("ul", "");
+    facts.append(...lines.filter(Boolean).map((words) => element("li", words)));
+    pinned.replaceChildren(element("p", describe(i), { className: "name" }), facts, ...links(i), closing(() => pin(-1)));
+    say(`Pinned: ${describe(i)}.`);
+    draw();
+  }
+
+  function links(i) {
+    const t = scene.timeline, other = t.link[i] - 1, made = [];
+    const go = (words, to) => {
+      const button = element("button", `${words}: ${t.text(to)}`, { type: "button" });
+      button.addEventListener("click", () => { goTo(to); plot.focus({ preventScroll: true }); });
+      made.push(button);
+    };
+    if (other >= 0) go(labels[t.category[i]] === "wait" ? "it waited for" : "launched by", other);
+    const follows = t.link.indexOf(i + 1);
+    if (follows >= 0) go(labels[t.category[follows]] === "wait" ? "ended the wait" : "launches", follows);
+    return made;
+  }
+
+  function closing(act) {
+    const button = element("button", "Close", { type: "button" });
+    button.addEventListener("click", () => { act(); plot.focus({ preventScroll: true }); });
+    return button;
+  }
+
+  // An event into view, pinned.
+  function goTo(i) {
+    const t = scene.timeline, [from, to] = scene.view;
+    if (t.start[i] < from || t.end[i] > to) {
+      const length = Math.max(to - from, 1.2 * t.length[i]), middle = (t.start[i] + t.end[i]) / 2;
+      show(middle - length / 2, middle + length / 2);
+    }
+    pin(i);
+  }
+
+  // From the pinned event to the next one of its lane, or to the nearest of the lane above or below.
+  function along(step) {
+    const t = scene.timeline, i = scene.pinned;
+    if (i < 0) return pinLongest();
+    for (let n = i + step; n >= t.from[t.lane[i]] && n < t.from[t.lane[i] + 1]; n += step) {
+      if (!scene.hidden.has(t.category[n])) return goTo(n);
+    }
+  }
+
+  function across(step) {
+    const t = scene.timeline, i = scene.pinned;
+    if (i < 0) return pinLongest();
+    for (let n = scene.rows.findIndex((row) => row.lane === t.lane[i]) + step; n >= 0 && n < scene.rows.length; n += step) {
+      const found = t.at(scene.rows[n].lane, (t.start[i] + t.end[i]) / 2, scene.view[1] - scene.view[0], scene.hidden);
+      if (found >= 0) return goTo(found);
+    }
+  }
+
+  function pinLongest() {
+    const [first] = scene.timeline.longest(scene.view, scene.hidden, 1);
+    if (first !== undefined) goTo(first);
+  }
+
+  // Measuring a stretch: its length, and what the device did in it.
+  function measure(from, to) {
+    const t = scene.timeline, lines = [];
+    scene.measured = [from, to];
+    for (const row of scene.rows) {
+      if (row.level > 0 || row.title.endsWith("critical path")) continue;
+      const spent = [...t.spent(row.lane, from, to)].sort((a, b) => b[1] - a[1]);
+      if (spent.length) lines.push(`${row.title}: ${spent.map(([sort, ns]) => `${labels[sort]} ${lengthOf(ns)}`).join(", ")}`);
+    }
+    const facts = element("ul", "");
+    facts.append(...lines.map((words) => element("li", words)));
+    const near = element("button", "Zoom to it (Z)", { type: "button" });
+    near.addEventListener("click", toChosen);
+    scene.pinned = -1;
+    pinned.hidden = false;
+    pinned.replaceChildren(element("p", `${lengthOf(to - from)} measured, from ${inMs(from)} to ${inMs(to)} ms`, { className: "name" }), facts, near, closing(letGo));
+    say(`Measured: ${lengthOf(to - from)}, from ${inMs(from)} to ${inMs(to)} ms.`);
+    draw();
+  }
+
+  function letGo() {
+    scene.measured = scene.marked = null;
+    pin(-1);
+  }
+
+  function toChosen() {
+    const t = scene.timeline, i = scene.pinned;
+    const range = scene.measured || (i >= 0 ? [t.start[i], t.end[i]] : scene.marked);
+    if (range) show(...range);
   }
 
   function next() {
-    const words = document.getElementById("timeline-find").value.toLowerCase();
-    const count = data.start.length;
+    const t = scene.timeline, words = byId("find").value.toLowerCase(), count = t.start.length;
     for (let step = 1; words && step <= count; step++) {
-      const i = (found + step + count) % count;
-      if (!text(i).toLowerCase().includes(words)) continue;
-      found = i;
-      mark(data.start[i], data.start[i] + data.length[i]);
-      status.textContent = `${text(i)}, ${shown(data.length[i])}. ` + status.textContent;
+      const i = (scene.found + step + count) % count;
+      if (!t.text(i).toLowerCase().includes(words)) continue;
+      scene.found = i;
+      mark(t.start[i], t.end[i]);
+      pin(i);
+      say(`${describe(i)}.`);
       return;
     }
-    status.textContent = words ? `No event in the timeline is named "${words}".` : "Type a part of a name to find.";
+    say(words ? `No event in the timeline is named "${words}".` : "Type a part of a name to find.");
+  }
+
+  const MOVES = {
+    in: () => zoom(0.5), out: () => zoom(2), earlier: () => pan(-0.25), later: () => pan(0.25), next,
+    all: () => { scene.marked = scene.measured = null; show(...scene.timeline.extent); },
+  };
+  const KEYS = {
+    "+": MOVES.in, "=": MOVES.in, w: MOVES.in, "-": MOVES.out, s: MOVES.out, ArrowLeft: MOVES.earlier, a: MOVES.earlier,
+    ArrowRight: MOVES.later, d: MOVES.later, Home: MOVES.all, 0: MOVES.all, Enter: pinLongest, z: toChosen, Escape: letGo,
+    ".": () => along(1), ",": () => along(-1), ArrowDown: () => across(1), ArrowUp: () => across(-1),
+  };
+
+  function under(event) {
+    const box = canvas.getBoundingClientRect(), [from, to] = scene.view, perPx = (to - from) / box.width;
+    const time = from + (event.clientX - box.left) * perPx, y = event.clientY - box.top;
+    const row = scene.rows.find((one) => y >= one.y && y < one.y + one.height);
+    return { time, event: row ? scene.timeline.at(row.lane, time, NEAR_PX * perPx, scene.hidden) : -1 };
+  }
+
+  let pressed = null;
+  canvas.addEventListener("pointerdown", (event) => {
+    if (event.button !== 0) return;
+    pressed = { x: event.clientX, ...under(event), moved: false };
+    canvas.setPointerCapture(event.pointerId);
+    plot.focus({ preventScroll: true });
+  });
+  canvas.addEventListener("pointermove", (event) => {
+    const here = under(event);
+    if (pressed) {
+      pressed.moved ||= Math.abs(event.clientX - pressed.x) > DRAG_PX;
+      if (pressed.moved) { scene.measured = [Math.min(pressed.time, here.time), Math.max(pressed.time, here.time)]; draw(); }
+      return;
+    }
+    if (here.event !== scene.hovered) { scene.hovered = here.event; draw(); }
+    if (here.event < 0) return hideTip();
+    const t = scene.timeline, i = here.event, detail = t.detail[t.told[i] - 1];
+    showTipAt(event.clientX, event.clientY, describe(i) + (detail ? ` · ${detail}` : ""));
+  });
+  canvas.addEventListener("pointerup", (event) => {
+    const held = pressed;
+    pressed = null;
+    if (!held) return;
+    if (held.moved) measure(...scene.measured);
+    else { scene.measured = null; pin(under(event).event); }
+  });
+  canvas.addEventListener("pointercancel", () => { pressed = null; scene.measured = null; draw(); });
+  canvas.addEventListener("pointerleave", () => { scene.hovered = -1; hideTip(); draw(); });
+  canvas.addEventListener("dblclick", () => { letGo(); MOVES.all(); });
+  canvas.addEventListener("wheel", (event) => {
+    if (event.ctrlKey || event.metaKey) {
+      event.preventDefault();
+      zoom(Math.exp(Math.max(-200, Math.min(200, event.deltaY)) * WHEEL * 2), under(event).time);
+    } else if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
+      event.preventDefault();
+      pan((event.deltaX || event.deltaY) * WHEEL);
+    }
+  }, { passive: false });
+  plot.addEventListener("keydown", (event) => {
+    const act = KEYS[event.key.length === 1 ? event.key.toLowerCase() : event.key];
+    if (!act || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    act();
+  });
+
+  function choose(number) {
+    if (timelines[number] === scene.timeline) return;
+    Object.assign(scene, { timeline: timelines[number], view: timelines[number].first.slice(), found: -1, marked: null, measured: null, hovered: -1 });
+    pin(-1);
+    arrange();
+    say(`Shown: ${scene.timeline.title}.`);
   }
 
   function goToAddress() {
     const place = /^#at=(-?\d+)-(-?\d+)$/.exec(location.hash);
     if (!place) return;
+    if (byId("pick")) byId("pick").value = 0;
+    choose(0);
     document.getElementById("timeline").scrollIntoView();
     plot.focus({ preventScroll: true });
     mark(Number(place[1]), Number(place[2]));
   }
 
-  function zoomed(change) {
-    const from = change["xaxis.range[0]"] ?? change["xaxis.range"]?.[0], to = change["xaxis.range[1]"] ?? change["xaxis.range"]?.[1];
-    if (from !== undefined) show(from * NS_PER_MS, to * NS_PER_MS);
-    else if (change["xaxis.autorange"]) show(...data.extent);
-  }
-
-  const KEYS = { "+": "in", "=": "in", "-": "out", ArrowLeft: "earlier", ArrowRight: "later", Home: "all", 0: "all" };
-
-  plot.style.height = EDGES_PX + LANE_PX * data.lanes.length + "px";
-  window.startTimeline = function () {
-    DRAWS.timeline = draw;
-    plot.addEventListener("keydown", (event) => {
-      if (event.target !== plot || !KEYS[event.key] || event.ctrlKey || event.metaKey) return;
-      event.preventDefault();
-      move(KEYS[event.key]);
-    });
-    document.querySelectorAll("[data-move]").forEach((button) => button.addEventListener("click", () => move(button.dataset.move)));
-    document.querySelectorAll("[data-category]").forEach((box) => box.addEventListener("change", () => {
-      box.checked ? hidden.delete(Number(box.dataset.category)) : hidden.add(Number(box.dataset.category));
-      draw();
-    }));
-    document.getElementById("timeline-find").addEventListener("keydown", (event) => event.key === "Enter" && next());
-    document.addEventListener("click", (event) => {
-      // A second click on the same link leads there again.
-      const link = event.target.closest("a[href^='#at=']");
-      if (link && link.getAttribute("href") === location.hash) goToAddress();
-    });
-    window.addEventListener("hashchange", goToAddress);
-    goToAddress();
-  };
+  byId("pick")?.addEventListener("change", (event) => choose(Number(event.target.value)));
+  byId("path").addEventListener("change", (event) => { scene.showPath = event.target.checked; draw(); });
+  byId("find").addEventListener("keydown", (event) => event.key === "Enter" && next());
+  document.getElementById("timeline-table").closest("details").addEventListener("toggle", list);
+  document.querySelectorAll("[data-move]").forEach((button) => button.addEventListener("click", () => MOVES[button.dataset.move]()));
+  for (const box of boxes) box.addEventListener("change", () => {
+    box.checked ? scene.hidden.delete(Number(box.dataset.category)) : scene.hidden.add(Number(box.dataset.category));
+    arrange();
+  });
+  document.addEventListener("click", (event) => {
+    // A second click on the same link leads there again.
+    const link = event.target.closest("a[href^='#at=']");
+    if (link && link.getAttribute("href") === location.hash) goToAddress();
+  });
+  window.addEventListener("hashchange", goToAddress);
+  window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { painter.forgetColours(); draw(); });
+  new ResizeObserver(draw).observe(plot);
+  document.documentElement.dataset.timeline = "yes";
+  arrange();
+  goToAddress();
 })();

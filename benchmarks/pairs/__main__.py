@@ -1,0 +1,174 @@
+"""Programs with and without a remedy, timed and recorded: `python -m benchmarks.pairs OUT [--ranks] [NAME ...]`.
+
+For a host with a GPU (`--ranks`: two), timm, torchvision, transformers, peft and torch_geometric. Every program has a
+process of its own: it is timed with a stopwatch without and with its remedy, then recorded without it as
+`collect torch` does, steps found by the collector where an optimizer ends them. All processes load first and then take
+turns, so that none disturbs another; one that fails or hangs is ended and does not stop the others. OUT gets
+`pairs.json` and the captures, packed. `--device cpu --quick` tries the programs in small, `--seconds N` bounds the run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from benchmarks.pairs.program import Pair
+
+PARTS = ("base", "fix", "record")
+GOOD = "good"
+"""The fixed program recorded, too (one GPU): what its remedy changed must not be advised again."""
+LOADING_S, LIMIT_S, COMPILING_S, LEFT_S, SLOW_S = 90.0, 30.0, 80.0, 8.0, 200.0
+PACK_BYTES, PACKS = 15 * 2**20, 4
+TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+
+
+class Process:
+    """A process of a pair (several with ranks), loaded and waiting for its turn."""
+
+    def __init__(self, pair: Pair, parts: tuple[str, ...], folder: Path, *, together: bool) -> None:
+        self.pair, self.parts, self.folder, self.ranks = pair, parts, folder, 2 if together else 1
+        self.name = f"{pair.name}.{parts[0]}"
+        words = [sys.executable, *(TORCHRUN if together else ()), "-m", "benchmarks.pairs.one"]
+        self.log = folder / f"{self.name}.log"
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(
+                [*words, pair.name, str(folder), *parts], stdout=log, stderr=subprocess.STDOUT
+            )
+
+    @property
+    def pids(self) -> list[int]:
+        """Of the processes that have loaded."""
+        return [int(file.suffix[1:]) for file in self.folder.glob(f"{self.name}.ready.*")]
+
+    @property
+    def ready(self) -> bool:
+        """Whether it waits for its turn, or will never."""
+        return len(self.pids) >= self.ranks or self.process.poll() is not None
+
+    def take_turn(self, limit_s: float) -> str | None:
+        """Run it; what went wrong, if anything."""
+        (self.folder / f"{self.name}.go").touch()
+        try:
+            code = self.process.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            self.end()
+            return f"took more than {limit_s:.0f} s"
+        return None if code == 0 else f"exit {code}: {self.last_words()}"
+
+    def last_words(self) -> str:
+        """Its own error, in short."""
+        lines = [line.strip() for line in self.log.read_text(errors="replace").splitlines()]
+        told = [line for line in lines if "Error" in line and "ChildFailedError" not in line]
+        return (told or lines or [""])[-1][-300:]
+
+    def end(self) -> None:
+        """End it and its ranks."""
+        if self.process.poll() is not None:
+            return
+        for pid in (*self.pids, self.process.pid):
+            with suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        self.process.wait(10)
+
+
+def processes(pairs: list[Pair], folder: Path, *, together: bool) -> Iterator[Process]:
+    """Those of all pairs: one, or three where a program's steps are different the first time."""
+    for pair in pairs:
+        whole = PARTS if together else (*PARTS, GOOD)
+        for parts in [(part,) for part in PARTS] if pair.once else [whole]:
+            yield Process(pair, parts, folder, together=together)
+
+
+def run(waiting: list[Process], out: Path, until: float) -> dict[str, dict[str, Any]]:
+    """Give each process its turn; a row for each pair."""
+    found: dict[str, dict[str, Any]] = {}
+    for one in waiting:
+        row = found.setdefault(one.pair.name, {"remedy": one.pair.remedy, "what": one.pair.make.__doc__})
+        begin, limit = time.monotonic(), COMPILING_S if one.pair.remedy == "compile" else LIMIT_S
+        limit = SLOW_S if os.environ["PAIRS_DEVICE"] == "cpu" else limit
+        left = until - begin - LEFT_S
+        failed = "no time was left" if left < LEFT_S else one.take_turn(min(limit, left))
+        if failed:
+            row["failed"] = failed
+        for file in sorted(one.folder.glob(f"{one.pair.name}.*.rank0.json")):
+            row |= json.loads(file.read_text())
+        (out / "pairs.json").write_text(json.dumps(found, indent=1))
+        print(f"{time.monotonic() - begin:5.1f} s {one.name}", row.get("failed", ""), *_medians(row), flush=True)
+    return found
+
+
+def _medians(row: dict[str, Any]) -> Iterator[str]:
+    for key in ("base_ms", "fix_ms"):
+        if key in row:
+            yield f"{key} {sorted(row[key])[len(row[key]) // 2]:.3f}"
+
+
+def pack(captures: Path, out: Path) -> list[str]:
+    """The captures in a few files of bounded size; what did not fit."""
+    sizes = {f: sum(file.stat().st_size for file in f.iterdir() if file.is_file()) for f in captures.glob("*")}
+    packs: list[list[Path]] = [[] for _ in range(PACKS)]
+    left_out = []
+    for folder in sorted(sizes, key=sizes.__getitem__):
+        into = min(packs, key=lambda pack: sum(sizes[one] for one in pack))
+        if sum(sizes[one] for one in into) + sizes[folder] > PACK_BYTES:
+            left_out.append(f"{folder.name}: {sizes[folder]} bytes")
+            continue
+        into.append(folder)
+    for number, folders in enumerate(packs):
+        with tarfile.open(out / f"captures{number}.tar", "w") as tar:
+            for folder in folders:
+                for file in sorted(folder.iterdir()):
+                    if file.is_file():
+                        tar.add(file, f"{folder.name}/{file.name}")
+    return left_out
+
+
+def main() -> None:
+    """Load all, run one after the other, pack."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("out", type=Path)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--ranks", action="store_true")
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--seconds", type=float)
+    options = parser.parse_args()
+    until = time.monotonic() + (options.seconds or (235 if options.ranks else 350))
+    os.environ |= {"PAIRS_DEVICE": options.device} | ({"PAIRS_QUICK": "1"} if options.quick else {})
+    from benchmarks.pairs.one import ONE_GPU, TWO_GPUS
+
+    chosen = [p for p in (TWO_GPUS if options.ranks else ONE_GPU) if not options.names or p.name in options.names]
+    options.out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "captures").mkdir()
+        waiting = list(processes(chosen, folder, together=options.ranks))
+        try:
+            loading = time.monotonic() + LOADING_S
+            while not all(one.ready for one in waiting) and time.monotonic() < loading:
+                time.sleep(0.2)
+            print(f"loaded in {time.monotonic() - loading + LOADING_S:.1f} s", flush=True)
+            found = run(waiting, options.out, until)
+        finally:
+            for one in waiting:
+                one.end()
+        for line in pack(folder / "captures", options.out):
+            print("left out:", line)
+        print(sum("failed" not in row for row in found.values()), "of", len(found), "pairs")
+
+
+if __name__ == "__main__":
+    main()

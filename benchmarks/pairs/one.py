@@ -1,0 +1,147 @@
+"""A process of a pair: `python -m benchmarks.pairs.one NAME FOLDER PART...`.
+
+PART is `base` or `fix` (timed), `record` (the base) or `good` (the fix, in fewer steps).
+It loads everything, says so, and waits for its turn, so that nothing else runs while it does. What it timed stands in
+`FOLDER/NAME.PART.rankN.json` then, what it recorded in `FOLDER/captures/NAME` and `NAME.fixed`.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+import torch.distributed as dist
+
+from benchmarks.pairs import language, loops, ranks, vision
+from benchmarks.pairs.program import DEVICE, QUICK, n
+from traceanalyzer.collect.attach import Attached
+from traceanalyzer.collect.plan import LIGHT_WARMUP, Plan
+
+if TYPE_CHECKING:
+    from benchmarks.pairs.program import Pair, Step
+
+ONE_GPU = (*language.PAIRS, *vision.PAIRS, *loops.PAIRS)
+TWO_GPUS = ranks.PAIRS
+LIBRARIES = ("timm", "torchvision", "peft", "torch_geometric", "transformers.models.llama.modeling_llama")
+WARM_UP, ROUNDS, ROUND_S, LEAST_STEPS, MOST_STEPS = (1, 1, 0.0, 2, 2) if QUICK else (6, 5, 0.3, 3, 300)
+STEPS_ONCE = 20
+"""In a round of a program whose steps differ the first time."""
+RECORD_S = 12.0
+RANK, WORLD = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def wait(name: str, folder: Path) -> None:
+    """Say that all is loaded; wait for the turn, as long as whoever gives it is there."""
+    (folder / f"{name}.ready.{os.getpid()}").touch()
+    parent = os.getppid()
+    while not (folder / f"{name}.go").exists():
+        if os.getppid() != parent:
+            sys.exit("nobody is there any more")
+        time.sleep(0.1)
+
+
+def synchronize() -> None:
+    """Wait for the device."""
+    if DEVICE == "cuda":
+        torch.cuda.synchronize()
+
+
+def agreed(steps: int) -> int:
+    """Rank 0's number of steps: ranks that exchange must take as many."""
+    if WORLD == 1:
+        return steps
+    number = torch.tensor([steps], device=DEVICE)
+    dist.broadcast(number, 0)
+    return int(number.item())
+
+
+def rounds_ms(step: Step, *, once: bool) -> list[float]:
+    """Mean step time of each round, the device waited for at both ends."""
+    for _ in range(2 if once else WARM_UP):
+        step()
+    times, steps = [], STEPS_ONCE if once else LEAST_STEPS
+    for number in range(ROUNDS + 1):
+        synchronize()
+        begin = time.perf_counter()
+        for _ in range(steps):
+            step()
+        synchronize()
+        times.append((time.perf_counter() - begin) / steps * 1e3)
+        if number == 0 and not once:
+            steps = agreed(max(LEAST_STEPS, min(int(ROUND_S * 1e3 / times[0]), MOST_STEPS)))
+    return times[:3] if once else times[1:]
+
+
+def record(pair: Pair, step: Step, folder: Path, *, short: bool) -> None:
+    """A capture as `collect torch` makes it of a process that it has attached to, with fewer steps."""
+    folder.mkdir(parents=True, exist_ok=True)
+    plan = Plan(
+        folder=str(folder),
+        wait=n(4, 1),
+        unprofiled_steps=n(10, 1),
+        light_steps=n(3, 1) * (not short),
+        active=n(2 if short else 3, 1),
+    )
+    attached = Attached(plan)
+    found = pair.found and not (short and pair.remedy == "cuda_graph")
+    if found:
+        attached.begin()
+    most = plan.wait + plan.unprofiled_most + LIGHT_WARMUP + plan.light_steps + plan.warmup + plan.active + 2
+    until = time.monotonic() + RECORD_S
+    for _ in range(most):
+        step()
+        if not found:
+            attached._step()
+        # ranks stay together, finished or not
+        if WORLD == 1 and (attached._recorder.finished or time.monotonic() > until):
+            break
+    attached._recorder.close()
+
+
+def run(pair: Pair, part: str, folder: Path) -> dict[str, object]:
+    """Time or record a version of the program."""
+    torch.manual_seed(0)
+    step = pair.make(part in ("fix", "good"))
+    if part in ("record", "good"):
+        for _ in range(0 if pair.once else min(WARM_UP, 3)):
+            step()
+        name = pair.name if part == "record" else f"{pair.name}.fixed"
+        record(pair, step, folder / "captures" / name, short=part == "good")
+        return {}
+    share = pair.as_much if part == "fix" else 1.0
+    return {f"{part}_ms": [one / share for one in rounds_ms(step, once=pair.once)]}
+
+
+def main() -> None:
+    """Load, wait, and run the parts asked for."""
+    name, folder = sys.argv[1], Path(sys.argv[2])
+    pair = next(one for one in (*ONE_GPU, *TWO_GPUS) if one.name == name)
+    for library in LIBRARIES:
+        with suppress(Exception):
+            importlib.import_module(library)
+    wait(f"{name}.{sys.argv[3]}", folder)
+    if DEVICE == "cuda":
+        torch.cuda.set_device(RANK)
+    if WORLD > 1:
+        dist.init_process_group("nccl" if DEVICE == "cuda" else "gloo")
+    for part in sys.argv[3:]:
+        row = run(pair, part, folder)
+        gc.collect()
+        if DEVICE == "cuda":
+            torch.cuda.empty_cache()
+        (folder / f"{name}.{part}.rank{RANK}.json").write_text(json.dumps(row))
+    # no farewells: NCCL's may wait for ever
+    sys.stdout.flush()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

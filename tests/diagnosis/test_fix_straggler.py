@@ -1,0 +1,48 @@
+"""Which rank is said to hold up a run."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.analysis.replay.ranks import Rank, run
+from traceanalyzer.analysis.measure import Measurements, measure_ranks
+from traceanalyzer.analysis.ranks.compare import compare_ranks
+from traceanalyzer.diagnosis.remedies.communication import fix_straggler
+
+
+def together(*ranks: Rank) -> list[Measurements]:
+    """The ranks of a run, measured and compared."""
+    each = measure_ranks([one.trace for one in run(*ranks)])
+    compared = compare_ranks(each)
+    for one in each:
+        one.ranks = compared
+    return each
+
+
+def offers(*ranks: Rank) -> list[str]:
+    """What is advised, from each rank's point of view."""
+    made = [fix_straggler.offer(m) for m in together(*ranks)]
+    return [offer.action for offer in made if offer is not None]
+
+
+def test_a_rank_whose_host_has_more_work_is_to_be_fixed() -> None:
+    assert any("Fix rank 1: its host is late" in action for action in offers(Rank(), Rank(host=900.0)))
+
+
+def test_a_rank_with_longer_kernels_gets_less_of_the_data() -> None:
+    found = offers(Rank(), Rank(compute=700.0))
+    assert found
+    assert all("Deal out the work evenly: kernels of rank 1 take 0.2 ms more" in action for action in found)
+
+
+def test_a_host_that_merely_dispatches_more_slowly_is_no_straggler() -> None:
+    assert offers(Rank(compute=30.0), Rank(host=95.0, compute=30.0)) == []
+
+
+def test_uneven_work_is_evened_out_and_not_taken_away() -> None:
+    m = together(Rank(), Rank(compute=700.0))[0]
+    offer = fix_straggler.offer(m)
+    assert offer is not None
+    assert m.replay is not None
+    step_ms = m.replay.step_under_ms(offer.scenario)
+    assert step_ms == pytest.approx((300 + 700) / 2 / 1e3 + 0.052, rel=0.05)

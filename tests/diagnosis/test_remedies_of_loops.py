@@ -1,0 +1,147 @@
+"""Remedies that read more than kernels: how a program takes data apart, where it goes, and what loads code."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.analysis.causes.test_gaps import Program
+from tests.diagnosis.test_remedies import ADD, GEMM, REDUCE, copy, program, step_us, within
+from traceanalyzer.analysis.replay.changes.fusion import find_runs
+from traceanalyzer.analysis.replay.changes.repetition import batched
+from traceanalyzer.analysis.replay.simulate import step_time_ns
+from traceanalyzer.analysis.replay.tape import make_tape
+from traceanalyzer.trace import CopyKind, MemoryKind
+
+FUSIBLE = ("elementwise", "reduction", "layout")
+LAYOUT = "void cudnn::engines_precompiled::nchwToNhwcKernel<float, float, float, false, true>"
+ITEMS, LAYERS = 8, 12
+
+
+def call(p: Program) -> None:
+    for _ in range(LAYERS):
+        within(p, "aten::linear", lambda p: p.spend(20).launch(GEMM, 3))
+
+
+def test_a_call_for_each_item_of_a_batch_can_be_one() -> None:
+    def step(p: Program) -> None:
+        within(p, "aten::unbind", lambda p: p.spend(5), shapes=f"[[{ITEMS}, 64, 384], []]")
+        for _ in range(ITEMS):
+            within(p, "aten::unsqueeze", lambda p: p.spend(2), shapes="[[64, 384], []]")
+            call(p)
+
+    tape = make_tape(program(step))
+    assert tape is not None
+    one = batched(tape)
+    assert one is not None
+    assert step_time_ns(one) < step_time_ns(tape) / ITEMS * 1.5
+
+
+def test_layers_that_are_not_called_for_items_stay() -> None:
+    def step(p: Program) -> None:
+        within(p, "aten::unbind", lambda p: p.spend(5), shapes="[[3, 64, 384], []]")
+        for _ in range(ITEMS):
+            within(p, "aten::unsqueeze", lambda p: p.spend(2), shapes="[[64, 384], []]")
+            call(p)
+
+    tape = make_tape(program(step))
+    assert tape is not None
+    assert batched(tape) is None
+
+
+@pytest.mark.parametrize(
+    ("user", "shapes", "kept"),
+    [
+        ("aten::index", "[[16384, 1024], []]", True),
+        ("aten::embedding", "[[16384, 1024], [8192]]", True),
+        ("aten::linear", "[[8, 1024], [16384, 1024]]", True),
+        ("aten::linear", "[[16384, 1024], [1024, 1024]]", False),
+        ("aten::mul", "[[64, 16384, 1024], [16384, 1024]]", True),
+        ("aten::relu", "[[16384, 1024]]", False),
+    ],
+)
+def test_what_each_step_copies_is_a_constant_by_its_use(user: str, shapes: str, kept: bool) -> None:
+    def bring(p: Program) -> None:
+        copy(p, 900, CopyKind.HOST_TO_DEVICE, 1 << 26, MemoryKind.PAGEABLE).sync()
+
+    def step(p: Program) -> None:
+        within(p, "aten::to", bring, shapes="[[16384, 1024], []]")
+        within(p, user, lambda p: p.spend(10).launch(ADD, 40), shapes=shapes)
+
+    found = step_us(program(step), "keep_on_device")
+    assert (found is not None) == kept
+    assert found is None or found < 120
+
+
+def test_data_that_the_host_works_on_and_brings_back_can_stay() -> None:
+    def step(p: Program) -> None:
+        p.launch(GEMM, 50)
+        copy(p, 100, CopyKind.DEVICE_TO_HOST, 1 << 20, MemoryKind.PAGEABLE).sync()
+        copy(p.spend(1500), 5, CopyKind.HOST_TO_DEVICE, 1 << 13)
+        p.launch(GEMM, 50)
+
+    found = step_us(program(step), "keep_on_device")
+    assert found is not None
+    assert found < 400
+
+
+def test_input_that_is_larger_than_what_was_read_is_no_way_back() -> None:
+    def step(p: Program) -> None:
+        copy(p.launch(GEMM, 50), 5, CopyKind.DEVICE_TO_HOST, 1 << 13, MemoryKind.PAGEABLE).sync()
+        copy(p.spend(1500), 100, CopyKind.HOST_TO_DEVICE, 1 << 20)
+        p.launch(GEMM, 50)
+
+    assert step_us(program(step), "keep_on_device") is None
+
+
+def test_kernels_of_one_step_that_take_long_to_launch_were_loaded_then() -> None:
+    names = iter(range(99))
+
+    def step(p: Program) -> None:
+        p.spend(10).launch(GEMM, 50)
+        within(p, "aten::tan", lambda p: p.spend(800).launch(f"kernel_{next(names)}", 5))
+
+    found = step_us(program(step), "warm_up")
+    assert found is not None
+    assert found < 120
+    same = program(lambda p: within(p.launch(GEMM, 50), "aten::tan", lambda p: p.spend(800).launch(ADD, 5)))
+    assert step_us(same, "warm_up") is None
+
+
+def test_what_a_library_runs_around_its_matrix_kernel_is_not_merged() -> None:
+    def convolution(p: Program) -> None:
+        p.launch(LAYOUT, 20).launch(GEMM, 50).launch(LAYOUT, 20)
+
+    def step(p: Program) -> None:
+        within(p, "aten::cudnn_convolution", convolution)
+        within(p, "aten::add_", lambda p: p.launch(ADD, 20))
+        within(p, "aten::relu", lambda p: p.launch(ADD, 20))
+
+    tape = make_tape(program(step))
+    assert tape is not None
+    runs = find_runs(tape, FUSIBLE)
+    assert len(runs.first) == tape.steps
+    assert int((runs.number >= 0).sum()) == 2 * tape.steps
+
+
+def test_a_norm_after_a_norm_is_a_kernel_of_its_own() -> None:
+    def step(p: Program) -> None:
+        for _ in range(3):
+            p.launch(ADD, 20).launch(REDUCE, 20).launch(ADD, 20)
+        p.launch(GEMM, 50)
+
+    tape = make_tape(program(step))
+    assert tape is not None
+    assert len(find_runs(tape, FUSIBLE).first) == 3 * tape.steps
+
+
+def test_the_recorders_end_is_not_the_programs_work() -> None:
+    steps = iter(range(99))
+
+    def step(p: Program) -> None:
+        p.spend(20).launch(GEMM, 10).spend(20).launch(GEMM, 10)
+        if next(steps) == 5:
+            p.spend(3000)
+
+    tape = make_tape(program(step))
+    assert tape is not None
+    assert sum(tape.tail) < 100_000

@@ -1,0 +1,69 @@
+"""The page of a history: levels and changes of a metric, budgets of runs."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from traceanalyzer.history.html import metric_page, runs_page
+from traceanalyzer.history.runs import MetricSeries, MetricValue, StoredRun, Tags
+from traceanalyzer.history.shifts import levels
+
+
+def series(values, metric="step_time_ms.mean"):
+    rows = [
+        MetricValue(i, "2026-01-01T00:00:00Z", Tags(branch="<main>"), value, None) for i, value in enumerate(values, 1)
+    ]
+    return MetricSeries(metric, "ms", rows)
+
+
+def spans(values):
+    return [(level.first, level.end) for level in levels(values)]
+
+
+def test_values_that_vary_by_little_are_one_level():
+    assert spans([10.0, 10.1, 9.9, 10.05, 10.1]) == [(0, 5)]
+
+
+def test_a_level_begins_where_two_runs_leave_the_band():
+    assert spans([10.0, 10.1, 10.0, 12.0, 12.1, 12.0]) == [(0, 3), (3, 6)]
+
+
+def test_one_odd_run_is_no_change_unless_it_is_the_last():
+    assert spans([10.0, 10.1, 14.0, 10.0, 10.1]) == [(0, 5)]
+    assert spans([10.0, 10.1, 10.0, 14.0]) == [(0, 3), (3, 4)]
+
+
+def test_a_noisy_metric_needs_a_larger_change():
+    noisy = [10.0, 12.0, 8.0, 11.0, 9.0]
+    assert spans([*noisy, 11.9, 12.1]) == [(0, 7)]
+
+
+@given(st.lists(st.floats(-1e6, 1e6), max_size=40))
+def test_levels_are_the_series_in_order(values):
+    found = levels(values)
+    assert [level.first for level in found] == ([0] if values else []) + [level.end for level in found[:-1]]
+    assert not values or found[-1].end == len(values)
+
+
+def test_a_metrics_page_says_run_time_and_tags_and_where_it_changed():
+    text = metric_page(series([10.0, 10.0, 10.0, 5.0, 5.0]))
+    assert 'data-def="#4 2026-01-01T00:00:00Z branch=&lt;main&gt;: 5.00 ms"' in text
+    assert 'data-def="changed with run #4"' in text
+    assert "-50.0%" in text
+    assert len(text) < 60_000
+
+
+def test_a_history_without_runs_has_a_page():
+    assert "No run matches." in metric_page(series([]))
+    assert "No run matches." in runs_page([], [])
+
+
+@pytest.mark.parametrize("count", [1, 1_000])
+def test_a_history_of_any_length_is_drawn(count):
+    run = StoredRun(1, "2026-01-01", Tags(), "sync", 0.9, 1.0, None, 0.2, "H200", 1, None, None)
+    runs = [StoredRun(**{**vars(run), "run": i}) for i in range(1, count + 1)]
+    text = runs_page(runs, [series([float(i % 3)] * count, f"idle_ms.{c}") for i, c in enumerate(("launch", "sync"))])
+    assert "idle: sync 1.00 ms" in text
+    assert len(text) < 400_000

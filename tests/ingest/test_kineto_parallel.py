@@ -1,0 +1,186 @@
+"""Several processes read a trace as one does, to the bit; where they cannot, one reads it."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import subprocess
+import sys
+from contextlib import contextmanager
+from dataclasses import fields
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.recorded import GPU, KINETO, ROOT, label, recording
+from traceanalyzer.ingest import stream as byte_stream
+from traceanalyzer.ingest.kineto import chunks, parallel, worker
+from traceanalyzer.ingest.kineto.chunks import NotWholeError
+from traceanalyzer.ingest.kineto.handover import send
+from traceanalyzer.ingest.kineto.reader import read
+from traceanalyzer.reading import read_with
+from traceanalyzer.trace import Table, Trace
+
+LARGE = gzip.decompress(recording("kineto/gpt_large_batch.base").read_bytes())
+PIECE = 20_000
+RECORDED = [*GPU, *KINETO, *sorted((ROOT / "sample_traces").glob("*/trace*.json.gz"))]
+
+
+@pytest.fixture(autouse=True)
+def alone() -> Any:
+    yield
+    read_with(jobs=1)
+
+
+def read_by(path: Path, jobs: int) -> Trace:
+    read_with(jobs=jobs)
+    (trace,) = read(path)
+    return trace
+
+
+def same(one: Trace, other: Trace) -> None:
+    for f in fields(Trace):
+        a, b = getattr(one, f.name), getattr(other, f.name)
+        if isinstance(a, Table):
+            assert all(np.array_equal(getattr(a, c.name), getattr(b, c.name)) for c in fields(a)), f.name
+        else:
+            assert a == b, f.name
+
+
+@contextmanager
+def in_this_process(stretches: list[worker.Stretch]) -> Any:
+    """What the workers do, without their processes."""
+    done = []
+    for stretch in stretches:
+        out = io.BytesIO()
+        try:
+            send(worker.read_stretch(stretch), out)
+            status = 0
+        except NotWholeError:
+            status = worker.FAILED
+        out.seek(0)
+        done.append(SimpleNamespace(stdout=out, wait=lambda status=status: status))
+    yield done
+
+
+@pytest.fixture
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Files of any size are read in many pieces; the list has a 1 for each that was read by several, else 0."""
+    together: list[int] = []
+    read_in_parallel = parallel.read_in_parallel
+
+    def noted(*given: Any) -> Any:
+        found = read_in_parallel(*given)
+        together.append(found is not None)
+        return found
+
+    for module in (parallel, byte_stream):
+        monkeypatch.setattr(module, "PIECE_BYTES", PIECE)
+    monkeypatch.setattr(parallel, "LEAST_BYTES", PIECE)
+    monkeypatch.setattr(parallel, "_working", in_this_process)
+    monkeypatch.setattr("traceanalyzer.ingest.kineto.reader.read_in_parallel", noted)
+    return together
+
+
+def test_processes_read_what_one_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parallel, "LEAST_BYTES", 1 << 20)
+    started = []
+    popen = subprocess.Popen
+
+    def counted(*given: Any, **options: Any) -> Any:
+        started.append(popen(*given, **options))
+        return started[-1]
+
+    path = tmp_path / "trace.json"
+    path.write_bytes(LARGE)
+    alone = read_by(path, 1)
+    assert not started
+    monkeypatch.setattr(subprocess, "Popen", counted)
+    same(read_by(path, 3), alone)
+    assert [process.returncode for process in started] == [0, 0]
+
+
+@pytest.mark.parametrize("path", RECORDED, ids=label)
+def test_every_recording(path: Path, tmp_path: Path, small_pieces: list[int]) -> None:
+    plain = tmp_path / "trace.json"
+    plain.write_bytes(gzip.decompress(path.read_bytes()))
+    alone = read_by(plain, 1)
+    for jobs in (2, 3, 7):
+        same(read_by(plain, jobs), alone)
+    if plain.stat().st_size > 20 * PIECE:
+        assert any(small_pieces)
+
+
+@given(st.data())
+@settings(max_examples=40)
+def test_damage_anywhere(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    """Bytes replaced, text cut off, two recordings in one file."""
+    text = bytearray(LARGE[: 30 * PIECE])
+    for at in data.draw(st.lists(st.integers(0, len(text) - 9), max_size=2)):
+        text[at : at + 4] = data.draw(st.sampled_from([b"}]}\n", b'"":,', b"NaN ", b"\xff\xfe{[", b"\x00" * 4]))
+    if data.draw(st.booleans()):
+        text += LARGE[-9000:] + LARGE[: 5 * PIECE]
+    path = tmp_path_factory.mktemp("damaged") / "trace.json"
+    path.write_bytes(text)
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (parallel, byte_stream):
+            patch.setattr(module, "PIECE_BYTES", PIECE)
+        patch.setattr(parallel, "LEAST_BYTES", PIECE)
+        patch.setattr(parallel, "_working", in_this_process)
+        same(read_by(path, data.draw(st.integers(2, 6))), read_by(path, 1))
+
+
+def test_a_process_that_dies_costs_nothing_but_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parallel, "LEAST_BYTES", 1 << 20)
+    monkeypatch.setattr(parallel, "_RUN", "raise SystemExit(3)")
+    path = tmp_path / "trace.json"
+    path.write_bytes(LARGE)
+    same(read_by(path, 2), read_by(path, 1))
+
+
+def test_no_process_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    left = []
+
+    def interrupted(_: Any, processes: list[Any], __: Any) -> None:
+        left.extend(processes)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(parallel, "LEAST_BYTES", 1 << 20)
+    monkeypatch.setattr(parallel, "_together", interrupted)
+    path = tmp_path / "trace.json"
+    path.write_bytes(LARGE)
+    with pytest.raises(KeyboardInterrupt):
+        read_by(path, 2)
+    assert [process.poll() is not None for process in left] == [True]
+
+
+def test_modules_beside_a_recording_are_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parallel, "LEAST_BYTES", 1 << 20)
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry] + [str(ROOT)])
+    for name in ("json.py", "msgspec.py"):
+        (tmp_path / name).write_text("open('run', 'w')")
+    (tmp_path / "trace.json").write_bytes(LARGE)
+    monkeypatch.chdir(tmp_path)
+    read_by(Path("trace.json"), 2)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("size", [100, chunks.TAIL_BYTES])
+def test_text_without_a_boundary_is_not_cut(size: int) -> None:
+    assert chunks.boundary_before(b" " * size) is None
+
+
+def test_small_and_gzipped_files_are_read_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_process(*_: Any, **__: Any) -> None:
+        raise AssertionError("a process was started")
+
+    monkeypatch.setattr(subprocess, "Popen", no_process)
+    (tmp_path / "trace.json").write_bytes(LARGE)
+    read_by(tmp_path / "trace.json", 8)
+    monkeypatch.setattr(parallel, "LEAST_BYTES", 1000)
+    read_by(recording("kineto/gpt_large_batch.base"), 8)

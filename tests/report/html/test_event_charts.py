@@ -1,0 +1,86 @@
+"""Charts of single events: only where they have something to say, and saying what was measured."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.report.html.conftest import SAMPLES, report_and_details
+from tests.report.reports import empty, full, hostile
+from traceanalyzer.report.html import event_charts
+from traceanalyzer.report.html.details import Details
+from traceanalyzer.report.html.frame import chart_place
+from traceanalyzer.report.html.pictures import colours
+from traceanalyzer.report.html.pictures.plot import Dots, Lines, Rects, Words
+
+OF_REPORT = (event_charts.idle_places, event_charts.step_times, event_charts.bandwidths)
+OF_DETAILS = (
+    event_charts.launch_queue, event_charts.logged, event_charts.ranks_by_step, event_charts.icicle,
+    event_charts.overlap,
+)  # fmt: skip
+
+
+def all_of(report, details):
+    made = [make(report) for make in OF_REPORT] + [make(details) for make in OF_DETAILS]
+    made.append(event_charts.kernel_lengths(report, details))
+    return {chart.id: chart for chart in made if chart is not None}
+
+
+def rects(chart):
+    return [mark for mark in chart.plot.marks if isinstance(mark, Rects)]
+
+
+@pytest.fixture(scope="module", params=["sync_bound_stacks", "tensor_parallel", "communication_bound", "cuda_graph"])
+def shown(request):
+    return report_and_details(SAMPLES / request.param)
+
+
+def test_what_is_drawn_is_in_the_colours_of_the_page_and_small(shown):
+    for chart in all_of(*shown).values():
+        for mark in chart.plot.marks:
+            used = [] if isinstance(mark, Words) else [mark.colour, *getattr(mark, "colours", ())]
+            assert set(used) <= colours.light().keys(), chart.id
+        assert len(chart_place(chart)) < 80_000
+
+
+@pytest.mark.parametrize("report", [full(), empty(), hostile()], ids=["full", "empty", "hostile"])
+def test_of_a_report_alone_there_is_little(report):
+    assert set(all_of(report, Details())) <= {"places", "times", "bandwidths"}
+
+
+def test_overlap_is_the_communication_of_the_step_hidden_and_exposed():
+    report, details = report_and_details(SAMPLES / "communication_bound")
+    _, hidden, exposed = rects(event_charts.overlap(details))
+    total = sum(sum(b - a for a, b in zip(m.x0, m.x1, strict=True)) for m in (hidden, exposed))
+    assert total == pytest.approx(report.metrics.communication.total_ms, rel=0.2), "of one step, not of the mean"
+    assert event_charts.overlap(report_and_details(SAMPLES / "sync_bound_stacks")[1]) is None
+
+
+def test_places_of_idle_time_are_those_with_the_most_of_it():
+    report, _ = report_and_details(SAMPLES / "sync_bound_stacks")
+    (bars,) = rects(event_charts.idle_places(report))
+    rows = report.tables["gap_places"]
+    assert bars.x1 == pytest.approx([row.idle_ms for row in rows[: len(bars.x1)]])
+    assert list(bars.colours) == [f"idle-{row.cause}" for row in rows[: len(bars.x1)]]
+
+
+def test_the_cost_of_a_launch_is_a_line_among_the_kernels():
+    report, details = report_and_details(SAMPLES / "sync_bound_stacks")
+    (line,) = [m for m in event_charts.kernel_lengths(report, details).plot.marks if isinstance(m, Lines)]
+    assert list(line.x) == [report.metrics.launches.launch_mean_us] * 2
+
+
+def test_the_longest_step_of_all_ranks_is_the_darkest():
+    _, details = report_and_details(SAMPLES / "tensor_parallel")
+    (cells,) = rects(event_charts.ranks_by_step(details))
+    times = [time for row in details.by_rank for time in row.times_ms]
+    assert cells.strength[times.index(max(times))] == pytest.approx(1.0)
+    assert min(cells.strength) > 0
+
+
+def test_a_logs_steps_are_data_and_the_rest():
+    report, details = report_and_details(SAMPLES / "timing_input_bound")
+    data, rest = rects(event_charts.logged(details))
+    assert (data.name, data.colour) == ("waiting for data", "idle-input")
+    assert rest.y1 == pytest.approx([row.time_ms for row in details.logged])
+    assert not [m for m in event_charts.logged(details).plot.marks if isinstance(m, Dots)]
+    assert report.tables["steps"]

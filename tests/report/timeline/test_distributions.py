@@ -1,0 +1,88 @@
+"""What charts show of single events, held against the recordings that it is from."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from tests.recorded import ROOT
+from traceanalyzer import load
+from traceanalyzer.report.timeline.distributions import (
+    MAX_POINTS,
+    icicle,
+    kernel_lengths,
+    launch_queue,
+    logged_steps,
+    steps_of_ranks,
+)
+from traceanalyzer.report.timeline.step_timeline import representative
+from traceanalyzer.selection import measured
+
+SAMPLES = ROOT / "sample_traces"
+
+
+@pytest.fixture(scope="module", params=["sync_bound_stacks", "compiled", "cuda_graph", "launch_bound"])
+def m(request):
+    return measured(load(SAMPLES / request.param)).critical
+
+
+def test_every_kernel_of_the_steady_steps_is_in_a_bin(m):
+    found, ops = kernel_lengths(m), m.trace.device_ops
+    rows = m.is_kernel & m.steady_ops
+    steps = m.steps.steady_count
+    assert found.kernels.sum() * steps == pytest.approx(rows.sum())
+    assert found.time_ms.sum() * steps == pytest.approx((ops.end - ops.start)[rows].sum() / 1e6)
+    us = (ops.end - ops.start)[rows] / 1e3
+    for low, high, count in zip(found.edges_us, found.edges_us[1:], found.kernels, strict=False):
+        assert count * steps == pytest.approx(((us >= low * 0.9999) & (us < high * 0.9999)).sum(), abs=1)
+
+
+def test_the_queues_depth_is_what_was_launched_and_has_not_ended(m):
+    found, ops, step = launch_queue(m), m.trace.device_ops, representative(m.steps)
+    begin = int(m.steps.start[step])
+    launched = m.launch_time >= 0
+    assert len(found.time_ns) <= MAX_POINTS + 1
+    deepest = 0
+    for at in np.unique(np.concatenate((m.launch_time[launched], ops.end[launched]))):
+        if begin <= at <= m.steps.end[step]:
+            deepest = max(deepest, int((launched & (m.launch_time <= at) & (ops.end > at)).sum()))
+    assert deepest <= found.depth.max() <= deepest + 1, "moments of one nanosecond may be in either order"
+    assert found.depth.min() >= 0
+
+
+def test_boxes_hold_what_is_below_them_and_kernels_their_own_time(m):
+    boxes, ops, step = icicle(m), m.trace.device_ops, representative(m.steps)
+    inside = (ops.start >= m.steps.start[step]) & (ops.start < m.steps.end[step]) & (m.launch_node >= 0)
+    whole = (ops.end - ops.start)[inside].sum() / 1e6
+    by_level = defaultdict(list)
+    for box in boxes:
+        by_level[box.level].append(box)
+    assert 0.9 * whole < sum(b.end_ms - b.begin_ms for b in by_level[0]) <= whole * 1.0001
+    for level, here in by_level.items():
+        here.sort(key=lambda b: b.begin_ms)
+        assert all(a.end_ms <= b.begin_ms + 1e-9 for a, b in pairwise(here)), "side by side"
+        if level:
+            above = by_level[level - 1]
+            assert all(
+                any(a.begin_ms - 1e-9 <= b.begin_ms and b.end_ms <= a.end_ms + 1e-9 and not a.kernel for a in above)
+                for b in here
+            )
+
+
+def test_ranks_by_step_are_the_steps_of_the_recordings():
+    each = measured(load(SAMPLES / "straggler")).each
+    rows = steps_of_ranks(each)
+    assert [row.rank for row in rows] == [m.trace.rank for m in each]
+    assert rows[1].times_ms == pytest.approx((each[1].steps.duration / 1e6).tolist())
+    assert steps_of_ranks(each[:1]) == []
+
+
+def test_a_log_that_tells_data_from_compute_is_taken_apart():
+    m = measured(load(SAMPLES / "timing_input_bound")).critical
+    rows = logged_steps(m)
+    assert len(rows) == (m.trace.step_timings.data >= 0).sum() > 0
+    assert all(0 <= row.data_ms <= row.time_ms for row in rows)
+    assert logged_steps(measured(load(SAMPLES / "sync_bound")).critical) == []

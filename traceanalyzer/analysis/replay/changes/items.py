@@ -1,0 +1,95 @@
+"""Loops over the items of a batch: where a program takes the first dimension of a tensor apart and works on each part.
+
+Nothing else tells such calls from the layers of one model, which repeat alike: a model that is called for each of 24
+texts launches what one of 24 times the layers would.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.replay.changes.edits import nodes
+from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs, parse_values
+from traceanalyzer.trace import RangeKind
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.replay.tape import Tape
+    from traceanalyzer.trace import I32, Bool
+
+APART = re.compile(r"^aten::unbind$")
+"""Iterating over a tensor."""
+TAKES = re.compile(r"^aten::unsqueeze$")
+"""Makes a batch of one of an item."""
+PICKS = re.compile(r"^aten::(select|slice|narrow)$")
+"""Takes an item out of a batch by its number."""
+FEWEST_ITEMS = 4
+
+
+def item_starts(tape: Tape) -> Bool:
+    """The ops with which work on the next item of a batch begins; none in a backward pass's program, where the items of
+    a sequence may depend on each other."""
+    result = np.zeros(len(tape.row), bool)
+    if tape.source.in_backward[nodes(tape)].any():
+        return result
+    called = tape.source.trace.api_calls.start[tape.call][tape.event]
+    first = np.searchsorted(called, np.array(_times(tape), np.int64))
+    result[first[first < len(called)]] = True
+    return result
+
+
+def _times(tape: Tape) -> list[int]:
+    """When the host takes the items, ns."""
+    tree, trace = tape.source.tree, tape.source.trace
+    outer = np.flatnonzero(tree.outermost(tree.kind == RangeKind.OP) == np.arange(len(tree.start)))
+    row = tree.row[outer]
+    name, shapes, concrete = (column[row] for column in _columns(tape))
+    apart, takes, picks = (texts_where(trace.strings, pattern.match)[name] for pattern in (APART, TAKES, PICKS))
+    step = np.searchsorted(tape.source.steps.host_start, tree.start[outer], side="right")
+    found: list[int] = []
+    for one in np.unique(step[apart | picks]).tolist():
+        here = step == one
+        for batch, count in _counted(shapes[here & apart]):
+            shape = first_shape(tape, batch)
+            items = here & takes & _of_shape(tape, shapes, shape[1:])
+            if len(shape) > 1 and shape[0] >= FEWEST_ITEMS and items.sum() == shape[0] * count:
+                found += tree.start[outer[items]].tolist()
+        for batch, count in _counted(shapes[here & picks]):
+            shape = first_shape(tape, batch)
+            items = here & picks & (shapes == batch)
+            if len(shape) > 1 and FEWEST_ITEMS <= shape[0] == count and _along_first(tape, concrete[items]):
+                found += tree.start[outer[items]].tolist()
+    return sorted(found)
+
+
+def _columns(tape: Tape) -> tuple[I32, I32, I32]:
+    ranges = tape.source.trace.host_ranges
+    return ranges.name, ranges.shapes, ranges.concrete
+
+
+def _counted(codes: I32) -> list[tuple[int, int]]:
+    values, counts = np.unique(codes, return_counts=True)
+    return list(zip(values.tolist(), counts.tolist(), strict=True))
+
+
+def first_shape(tape: Tape, code: int) -> tuple[int, ...]:
+    """The shape of the first operand that this text of shapes has; () where that is none."""
+    inputs = parse_inputs(tape.source.trace.text(code) or "", None, None) if code >= 0 else None
+    return inputs[0].shape if inputs and isinstance(inputs[0], Tensor) else ()
+
+
+def _of_shape(tape: Tape, codes: I32, shape: tuple[int, ...]) -> Bool:
+    """Which of these texts of shapes begin with this one."""
+    known = np.unique(codes)
+    alike = np.array([first_shape(tape, code) == shape for code in known.tolist()], bool)
+    result: Bool = alike[np.searchsorted(known, codes)]
+    return result
+
+
+def _along_first(tape: Tape, codes: I32) -> bool:
+    """Whether operators with these values take parts of the first dimension."""
+    values = [parse_values(tape.source.trace.text(code)) for code in np.unique(codes).tolist() if code >= 0]
+    return bool(values) and all(len(one) > 1 and one[1] == "0" for one in values)

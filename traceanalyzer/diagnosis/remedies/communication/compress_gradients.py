@@ -1,0 +1,32 @@
+"""Gradients reduced in 16 bits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from traceanalyzer.analysis.replay.changes.collectives import compressed
+from traceanalyzer.analysis.replay.scenarios import Scenario
+from traceanalyzer.diagnosis.remedies.program import program
+from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.measure import Measurements
+
+SCENARIO = Scenario(
+    "compress_gradients",
+    compressed,
+    "gradients are reduced in half as many bytes, and cast before and after that",
+    missing="nothing is reduced",
+)
+ACTION = "Reduce gradients in bf16: model.register_comm_hook(dist.group.WORLD, default_hooks.bf16_compress_hook)."
+WIDE = ("Float", "float32", "float", "fp32")
+"""What frameworks call 32 bits."""
+
+
+def offer(m: Measurements) -> Offer | None:
+    """Where DDP reduces gradients of 32 bits."""
+    wide = any(row.dtype in WIDE for row in m.collectives)
+    return Offer(ACTION, SCENARIO) if program(m).ddp and wide else None
+
+
+REMEDY = Remedy("compress_gradients", "communication", "exposed-communication", offer)

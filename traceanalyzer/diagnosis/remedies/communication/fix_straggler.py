@@ -1,0 +1,103 @@
+"""The rank that others wait for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from traceanalyzer.analysis.replay.changes.edits import retimed
+from traceanalyzer.analysis.replay.scenarios import Scenario, lower_median, nobody_waited_for
+from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy
+from traceanalyzer.figures import NS_PER_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from traceanalyzer.analysis.measure import Measurements
+    from traceanalyzer.analysis.replay.tape import Tape
+    from traceanalyzer.trace import F64
+
+SCENARIO = Scenario(
+    "fix_straggler",
+    nobody_waited_for,
+    "every rank takes as long as the middle one, and collectives only transfer",
+    missing="it takes the recordings of several ranks that share collectives",
+    step_of_run=lower_median,
+)
+MIN_SHARE = 0.05
+"""Share of the step that a rank must wait for another, or have more to do, before that one is said to hold up the
+run."""
+ALIKE = 1.15
+"""Ranks whose numbers of launches differ by less run the same program: one whose kernels take longer has more data."""
+
+
+class _Work(NamedTuple):
+    """What each rank has to do in a step, without the profiler."""
+
+    compute_ms: F64
+    host_ms: F64
+    """Work and loading of the host, dispatch left out: how long that takes differs from host to host by chance, and the
+    profiler makes more of it."""
+    launches: F64
+    waits: F64
+
+
+def offer(m: Measurements) -> Offer | None:
+    """Where one rank has more to do than the others: more data, more kernels, or more work of its host."""
+    replay, ranks = m.replay, m.ranks
+    if replay is None or ranks is None or len(replay.usual) < 2:
+        return None
+    tapes, least_ms = replay.usual, MIN_SHARE * replay.base_ms
+    names, work = [tape.source.trace.process.rank for tape in tapes], _work(tapes)
+    most = int(work.compute_ms.argmax())
+    more_ms = float(work.compute_ms[most] - work.compute_ms.mean())
+    if more_ms >= least_ms and work.launches.max() <= ALIKE * work.launches.min():
+        how = f"kernels of rank {names[most]} take {more_ms:.3g} ms more than on average"
+        return Offer(f"Deal out the work evenly: {how}: even out batches, lengths, stages or experts.", _evened(tapes))
+    slow = ranks.rows[ranks.critical]
+    waiting_ms = max((row.waiting_ms or 0.0 for row in ranks.rows if row.rank != slow.rank), default=0.0)
+    if not slow.straggler or waiting_ms < MIN_SHARE * m.mean_step_ms or slow.rank not in names:
+        return None
+    reason = _more_to_do(work, names.index(slow.rank), least_ms)
+    return None if reason is None else Offer(f"Fix rank {slow.rank}: {reason.format(rank=slow.rank)}.", SCENARIO)
+
+
+def _work(tapes: Sequence[Tape]) -> _Work:
+    def each(values: list[float]) -> F64:
+        return np.array([value / tape.steps for value, tape in zip(values, tapes, strict=True)])
+
+    return _Work(
+        each([float(tape.duration[tape.compute].sum()) / NS_PER_MS for tape in tapes]),
+        each([float((tape.work + tape.loading).sum()) / NS_PER_MS for tape in tapes]),
+        each([float(len(tape.event)) for tape in tapes]),
+        each([float(tape.waits.sum()) for tape in tapes]),
+    )
+
+
+def _more_to_do(work: _Work, slow: int, least_ms: float) -> str | None:
+    """What the slow rank does that the others do not; None where its host is merely slower."""
+    compute_ms, host_ms, _, waits = (float(one[slow] - np.delete(one, slow).mean()) for one in work)
+    if compute_ms >= least_ms:
+        return f"its kernels take {compute_ms:.3g} ms more: look for extra work there; check its clocks"
+    if host_ms >= least_ms or waits >= 1 or work.launches[slow] > ALIKE * np.median(work.launches):
+        return "its host is late: traceanalyzer gaps --rank {rank} shows where"
+    return None
+
+
+def _evened(tapes: Sequence[Tape]) -> Scenario:
+    """All ranks compute for as long as they do on average."""
+    compute_ms = _work(tapes).compute_ms
+    shares = {
+        tape.source.trace.process.rank: float(compute_ms.mean() / own) if own else 1.0
+        for tape, own in zip(tapes, compute_ms, strict=True)
+    }
+
+    def change(tape: Tape) -> Tape:
+        share = shares.get(tape.source.trace.process.rank, 1.0)
+        return retimed(tape, np.where(tape.compute, tape.duration * share, tape.duration))
+
+    return Scenario("fix_straggler", change, "every rank computes for as long as they do on average")
+
+
+REMEDY = Remedy("fix_straggler", "communication", "straggler", offer)

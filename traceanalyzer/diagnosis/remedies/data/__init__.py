@@ -1,0 +1,1 @@
+"""Remedies for input: loading it and copying it to the device."""

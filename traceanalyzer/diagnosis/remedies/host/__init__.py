@@ -1,0 +1,1 @@
+"""Remedies for what the host does between launches: waits for the device, allocations, Python, first launches."""

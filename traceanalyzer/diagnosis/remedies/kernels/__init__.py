@@ -1,0 +1,1 @@
+"""Remedies for kernels: less work, fewer bytes, faster units."""

@@ -1,0 +1,48 @@
+"""Chains of memory-bound kernels as one kernel each, by hand or by a library's operator."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from traceanalyzer.analysis.groups.passes import MIN_CHAIN
+from traceanalyzer.analysis.replay.changes.fusion import WRITTEN_OUT, Reading, fusing
+from traceanalyzer.analysis.replay.scenarios import Scenario
+from traceanalyzer.diagnosis.remedies.program import program, tape_of
+from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy
+from traceanalyzer.figures import NS_PER_MS
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.measure import Measurements
+
+SCENARIO = Scenario(
+    "fuse_elementwise",
+    fusing(WRITTEN_OUT, Reading.USUAL, MIN_CHAIN),
+    f"each run of at least {MIN_CHAIN} kernels of written-out operators on the same data is one kernel: it moves what "
+    "the largest of them moves, has the arithmetic of all, and reads a reduction's rows again (upper end: it takes as "
+    "long as the longest)",
+    hopeful=fusing(WRITTEN_OUT, Reading.HOPEFUL, MIN_CHAIN),
+    cautious=fusing(WRITTEN_OUT, Reading.CAUTIOUS, MIN_CHAIN),
+    missing="no chain of written-out operators works on the same data",
+)
+PYTORCH = (
+    "Fuse the chain: a library operator (F.layer_norm, F.group_norm, F.gelu, F.cross_entropy), @torch.compile on the "
+    "function, or a Triton kernel."
+)
+LEAST_SAVED = 0.02
+"""Share of the step that its kernels must become shorter by: what only saves launches is for a compiler."""
+OTHER = "Fuse the chain of elementwise and reduction kernels into one kernel."
+
+
+def offer(m: Measurements) -> Offer | None:
+    """Where such kernels follow each other, and the GPU's own time becomes shorter: launches alone are for others."""
+    tape, replay = tape_of(m), m.replay
+    fused = None if tape is None else SCENARIO.change(tape)
+    if tape is None or replay is None or fused is None:
+        return None
+    saved_ns = float((tape.duration.sum() - fused.duration.sum()) / tape.steps)
+    if saved_ns < LEAST_SAVED * replay.base_ms * NS_PER_MS:
+        return None
+    return Offer(PYTORCH if program(m).pytorch else OTHER, SCENARIO)
+
+
+REMEDY = Remedy("fuse_elementwise", "memory", "memory-chains", offer)

@@ -1,0 +1,133 @@
+"""A history as one HTML file that opens offline: where the step's time went in each run, and metrics over the runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from traceanalyzer.history.shifts import levels
+from traceanalyzer.report.format import figure, label, scale_for, scaled
+from traceanalyzer.report.html.charts import Chart, Series, stacked
+from traceanalyzer.report.html.frame import chart_place, framed, page_scripts
+from traceanalyzer.report.html.markup import Markup, tag
+from traceanalyzer.report.html.pictures.plot import Axis, Dots, Lines, Plot, Rects, Words
+from traceanalyzer.report.html.tables import table
+from traceanalyzer.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from traceanalyzer.history.runs import MetricSeries, MetricValue, StoredRun
+
+MAX_RUNS = 200
+"""Runs that are drawn, the last ones."""
+ROWS = 300
+LINE = 0.001
+"""Half the width of a line that marks a change, of the picture's."""
+BUDGET = ("budget_ms.compute", "budget_ms.exposed_communication", "budget_ms.exposed_copy")
+"""Parts of the budget without idle time, which is shown by its causes."""
+IDLE = tuple(f"idle_ms.{c}" for c in ("launch", "sync", "input", "host", "communication", "profiler", "other"))
+OVER_RUNS = ("step_time_ms.mean", "unprofiled_step_time_ms", "gpu_busy_share", "launches_per_step")
+"""Metrics that the page of all runs draws, besides the budget."""
+DRAWN = (*BUDGET, *IDLE, *OVER_RUNS)
+"""All that the page of runs draws."""
+
+
+def metric_page(series: MetricSeries) -> str:
+    """The page of one metric."""
+    return _page(series.metric, [_line(series)] if series.values else [], series.values)
+
+
+def runs_page(runs: Sequence[StoredRun], series: Sequence[MetricSeries]) -> str:
+    """The page of all runs: their budgets, then some metrics; `series` are those of `BUDGET`, `IDLE`, `OVER_RUNS`
+    that there are."""
+    by_name = {one.metric: one for one in series}
+    charts = [_budgets(runs, by_name), *(_line(by_name[name]) for name in OVER_RUNS if name in by_name)]
+    return _page("Runs", [chart for chart in charts if chart is not None], runs)
+
+
+def _page(title: str, charts: Sequence[Chart], rows: Sequence[Any]) -> str:
+    shown: list[Markup] = [chart_place(chart) for chart in charts]
+    shown.append(table("Values", rows[-ROWS:], limit=ROWS) if rows else tag("p", "No run matches."))
+    return framed(
+        title,
+        tag("main", tag("h1", title), *shown),
+        tag("footer", f"Made by traceanalyzer {__version__} from files alone."),
+        page_scripts(),
+    )
+
+
+def _budgets(runs: Sequence[StoredRun], by_name: dict[str, MetricSeries]) -> Chart | None:
+    """The step's budget in each run, idle time by cause."""
+    shown = runs[-MAX_RUNS:]
+    parts = []
+    for name in (*BUDGET, *IDLE):
+        values = {v.run: v.value for v in by_name[name].values} if name in by_name else {}
+        if not any(values.get(run.run) for run in shown):
+            continue
+        what = name.partition(".")[2]
+        words = f"idle: {what}" if name in IDLE else label(what)
+        said = [
+            f"{_run(run.run, run.stored_at, run.tags)}: {words} {figure(values.get(run.run), 'ms')}" for run in shown
+        ]
+        colour = f"idle-{what}" if name in IDLE else what.replace("_", "-")
+        parts.append(Series(words, colour, [values.get(run.run) for run in shown], said))
+    if not parts:
+        return None
+    plot = stacked([f"#{run.run}" for run in shown], parts, "run", "ms a step")
+    caption = "The recorded step of each run by what the GPU did, idle time by cause."
+    return Chart("budgets", "Where the step's time went", caption, plot, 320)
+
+
+def _run(number: int, stored_at: str, tags: dict[str, str]) -> str:
+    return " ".join(part for part in (f"#{number}", stored_at, str(tags) if tags else "") if part)
+
+
+def _line(series: MetricSeries) -> Chart:
+    """A metric over the runs, what it varies by, and where it changed."""
+    shown = series.values[-MAX_RUNS:]
+    scale = scale_for(max(abs(v.value) for v in shown), series.unit)
+    values = [scaled(v.value, scale) for v in shown]
+    places, found = [float(i) for i in range(len(shown))], levels(values)
+    bands = Rects(
+        "what runs vary by", "neutral", [one.first - 0.5 for one in found], [one.end - 0.5 for one in found],
+        [one.low for one in found], [one.high for one in found], strength=[0.35] * len(found),
+    )  # fmt: skip
+    top = max([*values, *(one.high for one in found)])
+    changes = [one.first for one in found[1:]]
+    wide = LINE * len(shown)
+    marks = Rects(
+        "change", "more", [at - 0.5 - wide for at in changes], [at - 0.5 + wide for at in changes],
+        [0.0] * len(changes), [top] * len(changes), [f"changed with run #{shown[at].run}" for at in changes],
+    )  # fmt: skip
+    by = Words(
+        [at - 0.5 for at in changes], [top] * len(changes), [_change(shown, values, at, found) for at in changes]
+    )
+    dots = Dots("", "compute", places, values, [4.0] * len(shown), [_said(v, series.unit) for v in shown])
+    names = [f"#{v.run}" for v in shown]
+    words = label(series.metric.replace(".", ", ").replace("_ms", ""), series.unit)
+    title = words[:1].upper() + words[1:]
+    line = Lines(title, "compute", places, values)
+    plot = Plot([bands, marks, line, dots, by], Axis("run", names=names), Axis(scale.label, range=_ends(values, top)))
+    caption = (
+        "A value for each run. The grey band is what runs of the same program vary by; a line marks where two runs in "
+        "a row, or the last, leave it."
+    )
+    return Chart(series.metric.replace(".", "-"), title, caption, plot, 300)
+
+
+def _ends(values: Sequence[float], top: float) -> tuple[float, float]:
+    low = min([0.0, *values])
+    return low, top * 1.05 if top > low else low + 1.0
+
+
+def _said(value: MetricValue, unit: str) -> str:
+    return f"{_run(value.run, value.stored_at, value.tags)}: {figure(value.value, unit)}"
+
+
+def _change(shown: Sequence[MetricValue], values: Sequence[float], at: int, found: Sequence[Any]) -> str:
+    """How much the level is above or below the one before."""
+    before = next(one for one in found if one.end == at)
+    after = next(one for one in found if one.first == at)
+    middle = [(one.low + one.high) / 2 for one in (before, after)]
+    return f"{middle[1] / middle[0] - 1:+.1%}" if middle[0] else f"#{shown[at].run}"

@@ -1,0 +1,160 @@
+"""Rows that were read elsewhere: as bytes from one process to another, and appended to other rows.
+
+Codes of strings, threads and collectives count from 0 in each part, in the order in which they are first met; parts
+that are taken in the order of the file number them as reading it from front to back does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import msgspec
+import numpy as np
+from msgspec import Struct
+
+from traceanalyzer.ingest.kineto.events import Group
+from traceanalyzer.trace import (
+    ApiCalls,
+    DeviceOps,
+    DeviceRanges,
+    GpuMetrics,
+    HostRanges,
+    MemoryEvents,
+    Overheads,
+    Table,
+    Waits,
+)
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from traceanalyzer.ingest.kineto.rows import Rows
+
+Id = int | str
+_TABLES: tuple[type[Table], ...] = (
+    DeviceOps,
+    ApiCalls,
+    HostRanges,
+    Waits,
+    Overheads,
+    DeviceRanges,
+    MemoryEvents,
+    GpuMetrics,
+)
+"""What `Rows.every_table` becomes, in that order: they say which columns are codes of strings."""
+_TEXTS_OF_COLLECTIVES = (0, 3, 4, 6, 8)
+"""Places of codes of strings in the key of a collective (`Rows._collective_code`)."""
+
+
+class Column(Struct, array_like=True):
+    """A column that follows."""
+
+    name: str
+    dtype: str
+    length: int
+
+
+class Part(Struct):
+    """What is known of some rows besides their columns."""
+
+    texts: list[str]
+    threads: list[tuple[Id, Id]]
+    collectives: list[tuple[int, ...]]
+    names: list[tuple[str, Id, Id, str]]
+    counts: dict[int, int]
+    events: int
+    skipped: int
+    repaired: int
+    lost: int
+    memory_events: int
+    window: tuple[int, int] | None
+    window_end: int
+    mended: list[int]
+    tables: list[list[Column]]
+
+
+Columns = list[dict[str, "NDArray[Any]"]]
+_DECODER = msgspec.json.Decoder(Part)
+_LENGTH_BYTES = 8
+
+
+def part_of(rows: Rows) -> tuple[Part, Columns]:
+    """The rows as a part. Empties them."""
+    mended = [table.mended for table in rows.every_table]
+    columns = [table.take() for table in rows.every_table]
+    part = Part(
+        texts=rows.texts.in_order(),
+        threads=list(rows.threads),
+        collectives=list(rows.collectives),
+        names=[(*key, text) for key, text in rows.names.items()],
+        counts={int(group): count for group, count in rows.counts.items()},
+        events=rows.events,
+        skipped=rows.skipped,
+        repaired=rows.repaired,
+        lost=rows.lost,
+        memory_events=rows.memory_events,
+        window=rows.window,
+        window_end=rows.window_end,
+        mended=mended,
+        tables=[[Column(name, values.dtype.str, len(values)) for name, values in table.items()] for table in columns],
+    )
+    return part, columns
+
+
+def send(rows: Rows, to: BinaryIO) -> None:
+    """Write rows for `receive`. Empties them. Raises OSError; ValueError for text that cannot be handed over."""
+    part, columns = part_of(rows)
+    head = msgspec.json.encode(part)
+    to.write(len(head).to_bytes(_LENGTH_BYTES, "little") + head)
+    for table in columns:
+        for values in table.values():
+            to.write(values.data.cast("B"))
+    to.flush()
+
+
+def receive(source: BinaryIO) -> tuple[Part, Columns]:
+    """What `send` wrote. Raises OSError; ValueError where it is cut off."""
+    part = _DECODER.decode(_exactly(source, int.from_bytes(_exactly(source, _LENGTH_BYTES), "little")))
+    return part, [
+        {column.name: np.frombuffer(_exactly(source, _bytes(column)), column.dtype) for column in table}
+        for table in part.tables
+    ]
+
+
+def _bytes(column: Column) -> int:
+    return column.length * np.dtype(column.dtype).itemsize
+
+
+def _exactly(source: BinaryIO, count: int) -> bytes:
+    data = source.read(count)
+    if len(data) != count:
+        raise ValueError("cut off")
+    return data
+
+
+def append(rows: Rows, part: Part, columns: Columns) -> None:
+    """Add a part to the rows of all that comes before it in the file."""
+    texts = _codes([rows.texts.code(text) for text in part.texts])
+    threads = _codes([rows.threads[key] for key in part.threads])
+    collectives = _codes([rows.collectives[_recoded(key, texts)] for key in part.collectives])
+    for kind, table, mended, values in zip(_TABLES, rows.every_table, part.mended, columns, strict=True):
+        maps = {f.name: texts for f in fields(kind) if f.metadata["text"]}
+        maps |= {"thread": threads, "collective": collectives}
+        table.extend({name: maps[name][one] if name in maps else one for name, one in values.items()}, mended)
+    rows.names.update({(kind, pid, tid): text for kind, pid, tid, text in part.names})
+    for group, count in part.counts.items():
+        rows.counts[Group(group)] += count
+    for name in ("events", "skipped", "repaired", "lost", "memory_events"):
+        setattr(rows, name, getattr(rows, name) + getattr(part, name))
+    rows.window = part.window or rows.window
+    rows.window_end = max(rows.window_end, part.window_end)
+
+
+def _codes(codes: list[int]) -> NDArray[np.int32]:
+    """New codes by old ones; -1 stays."""
+    return np.array([*codes, -1], np.int32)
+
+
+def _recoded(key: tuple[int, ...], texts: NDArray[np.int32]) -> tuple[int, ...]:
+    return tuple(int(texts[value]) if i in _TEXTS_OF_COLLECTIVES else value for i, value in enumerate(key))

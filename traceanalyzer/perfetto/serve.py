@@ -1,0 +1,99 @@
+"""Hands one file to Perfetto's page in the browser: from this machine, to that page, once.
+
+Perfetto's page reads traces of its users from http://127.0.0.1:9001 alone (its content security policy; its own
+`trace_processor` and `record_android_trace` serve there, too). The trace does not leave the machine: the page reads it
+within the browser.
+"""
+
+from __future__ import annotations
+
+import secrets
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import TYPE_CHECKING
+
+from traceanalyzer.errors import TraceAnalyzerError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HOST, PORT = "127.0.0.1", 9001
+VIEWER = "https://ui.perfetto.dev"
+PIECE_BYTES = 1 << 20
+WAIT_S = 0.5
+"""How long a fetch is waited for before it is asked again whether to go on."""
+
+
+class OneFile(HTTPServer):
+    """A server that gives one file to Perfetto's page. Raises TraceAnalyzerError where the port is taken."""
+
+    allow_reuse_address = True
+
+    def __init__(self, file: Path, port: int = PORT) -> None:
+        self.file, self.fetched, self.timeout = file, False, WAIT_S
+        # Not to be guessed: other programs of the machine can ask, too.
+        self.path = f"/{secrets.token_urlsafe(16)}/{file.name}"
+        try:
+            super().__init__((HOST, port), _Handler)
+        except OSError as error:
+            raise TraceAnalyzerError(
+                f"port {port} of {HOST} is taken (by another `traceanalyzer open`, or a trace_processor?), and "
+                "Perfetto's page reads from no other; end that first"
+            ) from error
+
+    @property
+    def link(self) -> str:
+        """What is to be opened in a browser."""
+        return f"{VIEWER}/#!/?url=http://{HOST}:{self.server_port}{self.path}"
+
+    def until_fetched(self) -> None:
+        """Answer until the file has been given once."""
+        while not self.fetched:
+            self.handle_request()
+
+    def handle_error(self, *_: object) -> None:
+        """A page that went away in the middle may come back."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: OneFile
+    timeout = 30
+
+    def do_OPTIONS(self) -> None:
+        """What a browser asks before a page may reach this machine."""
+        if not self._allowed():
+            return
+        self.send_response(204)
+        self._allow()
+        self.send_header("Access-Control-Allow-Methods", "GET")
+        self.send_header("Access-Control-Allow-Private-Network", "true")
+        self.end_headers()
+
+    def do_GET(self) -> None:
+        """The file."""
+        if not self._allowed():
+            return
+        self.send_response(200)
+        self._allow()
+        self.send_header("Content-Type", "application/octet-stream")
+        self.send_header("Content-Length", str(self.server.file.stat().st_size))
+        self.end_headers()
+        with self.server.file.open("rb") as file:
+            while piece := file.read(PIECE_BYTES):
+                self.wfile.write(piece)
+        self.server.fetched = True
+
+    def _allowed(self) -> bool:
+        """Whether it is Perfetto's page that asks for the file, and by this machine's own address."""
+        mine = f"{HOST}:{self.server.server_port}"
+        asked = self.path == self.server.path and self.headers.get("Origin") == VIEWER
+        if asked and self.headers.get("Host") == mine:
+            return True
+        self.send_error(403)
+        return False
+
+    def _allow(self) -> None:
+        self.send_header("Access-Control-Allow-Origin", VIEWER)
+        self.send_header("Cache-Control", "no-store")
+
+    def log_message(self, *_: object) -> None:
+        """Nothing: the command says what there is to say."""

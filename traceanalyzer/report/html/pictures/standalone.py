@@ -1,0 +1,88 @@
+"""Pictures that need no page: SVG files for issues and READMEs, which show no HTML."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from textwrap import wrap
+from typing import TYPE_CHECKING
+
+from traceanalyzer.report.format import plain, shorten
+from traceanalyzer.report.html.markup import Markup, join, tag
+from traceanalyzer.report.html.pictures.colours import light
+from traceanalyzer.report.html.pictures.svg import CHARACTER_PX, drawn
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from traceanalyzer.report.html.pictures.plot import Plot
+
+WIDTH, EDGE = 900, 20
+"""As wide as a column of an issue shows without shrinking it."""
+LINE_PX, TITLE_PX, LEGEND_PX = 20, 30, 20
+MOST_LINE = 122
+"""Characters of a line of text that fit the width."""
+MOST_LINES = 4
+"""Of one text: names can be endless."""
+KEY_PX = 24
+"""Of a legend's key: its square and the room around it."""
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One picture of several, with its title."""
+
+    title: str
+    plot: Plot
+    height: int
+
+
+def standalone(title: str, lines: Sequence[str], panels: Sequence[Panel]) -> str:
+    """An SVG file: a title, lines of text, and pictures below each other, on a light ground wherever it is shown."""
+    parts, y = [_text(title, 34, 17, bold=True)], 34
+    for line in (part for text in lines for part in wrap(plain(text), MOST_LINE)[:MOST_LINES]):
+        y += LINE_PX
+        parts.append(_text(line, y, 13))
+    for panel in panels:
+        y += TITLE_PX
+        parts.append(_text(panel.title, y, 14, bold=True))
+        legend, rows = _legend(panel.plot, y + 8)
+        y += 8 + LEGEND_PX * rows
+        picture = drawn(panel.plot, panel.height, panel.title, WIDTH - 2 * EDGE)
+        parts += [legend, tag("svg", picture, x=EDGE, y=y, width=WIDTH - 2 * EDGE, height=panel.height)]
+        y += panel.height
+    height = y + EDGE
+    ground = tag("rect", width=WIDTH, height=height, rx=8, style="fill:var(--page)")
+    whole = tag(
+        "svg", ground, *parts, xmlns="http://www.w3.org/2000/svg", viewBox=f"0 0 {WIDTH} {height}", width=WIDTH,
+        height=height, role="img", aria_label=" ".join([title, *lines]), font_family="system-ui, sans-serif",
+        style="fill:var(--text)",
+    )  # fmt: skip
+    # Programs that draw SVG know no variables: the colours stand in the file, and what a page would say is a title.
+    coloured = re.sub(r"var\(--([\w-]+)\)", lambda name: light()[name[1]], whole)
+    return re.sub(r' data-def="([^"]*)"></(rect|circle)>', r"><title>\1</title></\2>", coloured) + "\n"
+
+
+def _text(words: str, y: int, size: int, *, bold: bool = False) -> Markup:
+    return tag(
+        "text",
+        shorten(words, MOST_LINE * 13 // size),
+        x=EDGE,
+        y=y,
+        font_size=size,
+        font_weight="bold" if bold else None,
+    )
+
+
+def _legend(plot: Plot, y: int) -> tuple[Markup, int]:
+    """Squares and names in rows, and how many rows they take."""
+    made, x, row = [], EDGE, 0
+    for name, colour in plot.legend:
+        width = KEY_PX + round(len(name) * CHARACTER_PX) + 8
+        if x + width > WIDTH - EDGE and x > EDGE:
+            x, row = EDGE, row + 1
+        top = y + row * LEGEND_PX
+        made.append(tag("rect", x=x, y=top + 2, width=11, height=11, rx=2, style=f"fill:var(--{colour})"))
+        made.append(tag("text", name, x=x + 16, y=top + 12, font_size=12))
+        x += width
+    return join(*made), row + 1 if made else 0

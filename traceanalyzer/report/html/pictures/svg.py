@@ -1,0 +1,202 @@
+"""Draws a `Plot` as SVG.
+
+In the page a picture is as wide as its column: places across are shares of the width, texts keep their size. Drawn
+for a width, it stands alone.
+"""
+
+from __future__ import annotations
+
+from itertools import repeat
+from typing import TYPE_CHECKING, assert_never
+
+from traceanalyzer.report.html.markup import Markup, join, tag
+from traceanalyzer.report.html.pictures.colours import on
+from traceanalyzer.report.html.pictures.plot import Dots, Lines, Rects, Words
+from traceanalyzer.report.html.pictures.scales import Scale, scale_of, ticks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from traceanalyzer.report.html.pictures.plot import Axis, Mark, Plot
+
+CHARACTER_PX = 6.9
+"""A character of 12 px text, on average."""
+EDGE_PX, RIGHT_PX, BELOW_PX, TITLE_PX = 10, 18, 22, 18
+"""Room around the marks: at the top, to the right, for the numbers below, for a title."""
+MAX_LEFT_PX = 130
+LEAST_PX = 34.0
+"""Narrower boxes have nothing written into them in a picture of `USUAL_PX`."""
+USUAL_PX = 1000
+
+
+def drawn(plot: Plot, height: int, label: str, width: int | None = None) -> Markup:
+    """The picture, `height` px high; `label` tells what it shows to who does not see it."""
+    across, along = scale_of(plot.x, plot.marks, "x"), scale_of(plot.y, plot.marks, "y")
+    left = _left(plot, along)
+    below = 0 if plot.x.hidden else BELOW_PX + (TITLE_PX if plot.x.title else 0)
+    top = EDGE_PX + (TITLE_PX if plot.y.title and not plot.y.hidden else 0)
+    inner = height - top - below
+    area = _Area(across, along, inner, plot.down)
+    title = tag("text", plot.y.title, x=-left if width is None else 0, y=12, class_="axis") if top > EDGE_PX else None
+    alone = width is not None
+    body = tag(
+        "svg", _grid(area, plot), *(_mark(area, mark) for mark in plot.marks), x=left if alone else 0, y=top,
+        width="100%" if width is None else width - left - RIGHT_PX, height=inner, overflow="visible",
+    )  # fmt: skip
+    # In the page the room to the left is a margin: what is across is then a share of the rest, however wide that is.
+    place = "" if alone else f"margin-left:{left}px;width:calc(100% - {left + RIGHT_PX}px);"
+    return tag(
+        "svg", title, body, width=width, height=height, role="img", aria_label=label, class_="picture", font_size=12,
+        font_family="system-ui, sans-serif", style=f"{place}fill:var(--text)", tabindex=None if alone else 0,
+        xmlns="http://www.w3.org/2000/svg" if alone else None,
+    )  # fmt: skip
+
+
+class _Area:
+    """Where marks are drawn: across in shares of its width, down in px."""
+
+    def __init__(self, across: Scale, along: Scale, height: int, down: bool) -> None:
+        self.across, self.along, self.height, self.down = across, along, height, down
+
+    def x(self, value: float) -> str:
+        return f"{100 * self.across.at(value):.5g}%"
+
+    def y(self, value: float) -> float:
+        share = self.along.at(value)
+        return round(self.height * (share if self.down else 1.0 - share), 1)
+
+
+def _left(plot: Plot, along: Scale) -> int:
+    """Room for what stands at the vertical axis."""
+    if plot.y.hidden:
+        return 2
+    longest = max((len(text) for _, text in ticks(plot.y, along)), default=0)
+    return min(round(longest * CHARACTER_PX) + 12, MAX_LEFT_PX)
+
+
+def _grid(area: _Area, plot: Plot) -> Markup:
+    return tag("g", *_down(area, plot.y), *_across(area, plot.x), class_="grid", style="fill:var(--quiet)")
+
+
+def _down(area: _Area, axis: Axis) -> Iterator[Markup]:
+    if axis.hidden:
+        return
+    room = int(MAX_LEFT_PX / CHARACTER_PX) - 1
+    for value, text in ticks(axis, area.along):
+        y = area.y(value)
+        if axis.names is None:
+            yield tag("line", x1=0, x2="100%", y1=y, y2=y, style="stroke:var(--line)")
+        words = text if len(text) <= room else text[: room - 1] + "…"
+        yield tag("text", words, x=-6, y=y + 4, text_anchor="end")
+
+
+def _across(area: _Area, axis: Axis) -> Iterator[Markup]:
+    if axis.hidden:
+        return
+    for place, (value, text) in enumerate(ticks(axis, area.across)):
+        x = area.x(value)
+        if axis.names is None:
+            yield tag("line", x1=x, x2=x, y1=0, y2=area.height, style="stroke:var(--line)")
+        yield tag(
+            "text", text, x=x, y=area.height + 15, text_anchor="middle", class_="minor" if place % 2 else None
+        )  # fmt: skip
+    if axis.title:
+        yield tag("text", axis.title, x="50%", y=area.height + 15 + TITLE_PX, text_anchor="middle", class_="axis")
+
+
+def _mark(area: _Area, mark: Mark) -> Markup:
+    if isinstance(mark, Rects):
+        return tag("g", *_rects(area, mark), style=f"fill:var(--{mark.colour})")
+    if isinstance(mark, Lines):
+        return join(_line(area, mark), _hovers(area, mark))
+    if isinstance(mark, Dots):
+        return tag("g", *_dots(area, mark), style=f"fill:var(--{mark.colour})", fill_opacity=0.75)
+    if isinstance(mark, Words):
+        return tag("g", *_words(area, mark))
+    assert_never(mark)
+
+
+def _or_nothing(values: Sequence[str]) -> Iterable[str]:
+    return values or repeat("")
+
+
+def _rects(area: _Area, mark: Rects) -> Iterator[Markup]:
+    parts = zip(
+        mark.x0, mark.x1, mark.y0, mark.y1, _or_nothing(mark.said), _or_nothing(mark.texts),
+        _or_nothing(mark.colours), mark.strength or repeat(1.0), strict=False,
+    )  # fmt: skip
+    for x0, x1, y0, y1, said, text, colour, strength in parts:
+        left, right = sorted((area.across.at(x0), area.across.at(x1)))
+        high, low = sorted((area.y(y0), area.y(y1)))
+        yield tag(
+            "rect", x=f"{100 * left:.5g}%", width=f"{100 * (right - left):.4g}%", y=high, height=round(low - high, 1),
+            style=f"fill:var(--{colour})" if colour else None, data_def=said or None,
+            fill_opacity=None if strength >= 1.0 else round(strength, 2),
+        )  # fmt: skip
+        room = int(((right - left) * USUAL_PX - 4) / CHARACTER_PX)
+        if text and (right - left) * USUAL_PX >= LEAST_PX:
+            shown = text if len(text) <= room else text[: room - 1] + "…"
+            words = tag("text", shown, x=4, y=(low - high) / 2 + 4, style=f"fill:{on(colour or mark.colour)}")
+            # A box of its own cuts what a narrow page has no room for.
+            yield tag(
+                "svg", words, x=f"{100 * left:.5g}%", width=f"{100 * (right - left):.4g}%", y=high,
+                height=round(low - high, 1), pointer_events="none",
+            )  # fmt: skip
+
+
+def _line(area: _Area, mark: Lines) -> Markup:
+    """The line (or the area below it) in a box of a thousand by a thousand, which is stretched; its width is not."""
+    path, colour = _path(area, mark.x, mark.y, mark.steps, "M"), f"var(--{mark.colour})"
+    if mark.base:
+        # Back along the base, where a step falls before it goes on.
+        back = _path(area, mark.x[::-1], mark.base[::-1], mark.steps, "L", falls_first=True)
+        shape = tag("path", d=f"{path}{back}Z", style=f"fill:{colour}", data_def=mark.said[0] if mark.said else None)
+    else:
+        shape = tag(
+            "path", d=path, fill="none", stroke_width=1.5, stroke_dasharray=mark.dash or None,
+            style=f"stroke:{colour}", vector_effect="non-scaling-stroke",
+        )  # fmt: skip
+    return tag(
+        "svg", shape, viewBox="0 0 1000 1000", preserveAspectRatio="none", width="100%", height=area.height,
+        overflow="visible",
+    )  # fmt: skip
+
+
+def _path(
+    area: _Area, x: Sequence[float], y: Sequence[float], steps: bool, first: str, *, falls_first: bool = False
+) -> str:
+    """The way through some points, as SVG writes it."""
+    points = [(1000 * area.across.at(a), 1000 * (area.y(b) / area.height)) for a, b in zip(x, y, strict=True)]
+    way = ("V{1:.4g}H{0:.4g}" if falls_first else "H{0:.4g}V{1:.4g}") if steps else "L{0:.4g} {1:.4g}"
+    return "".join(way.format(a, b) if i else f"{first}{a:.4g} {b:.4g}" for i, (a, b) in enumerate(points))
+
+
+def _hovers(area: _Area, mark: Lines) -> Markup | None:
+    """What is said of the points of a line, in circles that are not seen."""
+    if not mark.said or mark.base:
+        return None
+    dots = [
+        tag("circle", cx=area.x(x), cy=area.y(y), r=5, data_def=said)
+        for x, y, said in zip(mark.x, mark.y, mark.said, strict=True)
+    ]
+    return tag("g", *dots, fill_opacity=0)
+
+
+def _dots(area: _Area, mark: Dots) -> Iterator[Markup]:
+    parts = zip(mark.x, mark.y, mark.radius_px, _or_nothing(mark.said), _or_nothing(mark.texts), strict=False)
+    for x, y, radius, said, text in parts:
+        yield tag("circle", cx=area.x(x), cy=area.y(y), r=radius, data_def=said or None)
+        if text:
+            beyond = area.across.at(x) > 0.7
+            yield tag(
+                "text", text, x=area.x(x), y=area.y(y) + 4, dx=(-radius - 4) if beyond else radius + 4, class_="label",
+                text_anchor="end" if beyond else None, style="fill:var(--text)", fill_opacity=1,
+            )  # fmt: skip
+
+
+def _words(area: _Area, mark: Words) -> Iterator[Markup]:
+    for x, y, text in zip(mark.x, mark.y, mark.texts, strict=True):
+        if mark.above:
+            yield tag("text", text, x=area.x(x), y=area.y(y) - 5, text_anchor="middle")
+        else:
+            yield tag("text", text, x=area.x(x), y=area.y(y) + 4, dx=5)

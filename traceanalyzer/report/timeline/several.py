@@ -1,0 +1,141 @@
+"""The timelines of a page: the representative step first, other steps of the same rank, and the ranks side by side."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from traceanalyzer.report.format import figure
+from traceanalyzer.report.timeline.compile_spans import compile_spans
+from traceanalyzer.report.timeline.lanes import Events, Lane, Shown, Timeline
+from traceanalyzer.report.timeline.step_timeline import representative, step_timeline
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from traceanalyzer.analysis.measure import Measurements
+    from traceanalyzer.compile_log import CompileLog
+    from traceanalyzer.selection import Measured
+    from traceanalyzer.trace import I32, I64
+
+MAX_RANKS = 16
+"""Ranks drawn below each other: more lanes than a screen has room for say nothing."""
+
+
+def timelines(of: Measured, logs: Sequence[CompileLog] = ()) -> list[Timeline]:
+    """All of them; empty where nothing was recorded event by event."""
+    m = of.critical
+    first = step_timeline(m, compile_spans(logs, m.trace))
+    if first is None:
+        return []
+    return [replace(first, title=_title(m, representative(m.steps), "median")), *_other_steps(m), *_of_ranks(of)]
+
+
+def _title(m: Measurements, step: int, which: str) -> str:
+    if not m.steps.found:
+        return "everything recorded"
+    rank = "" if m.trace.rank is None else f"rank {m.trace.rank}, "
+    return f"{rank}step {m.steps.first + step} ({which}, {figure(int(m.steps.duration[step]), 'ns')})"
+
+
+def _other_steps(m: Measurements) -> Iterator[Timeline]:
+    """The slowest and the fastest steady step."""
+    steps = m.steps
+    if not steps.found:
+        return
+    time, shown = steps.duration[steps.steady], {representative(steps)}
+    for which, found in (("slowest", time.argmax()), ("fastest", time.argmin())):
+        step = steps.warmup + int(found)
+        made = None if step in shown else step_timeline(m, None, step)
+        if made is not None:
+            yield replace(made, title=_title(m, step, which))
+        shown.add(step)
+
+
+def _of_ranks(of: Measured) -> Iterator[Timeline]:
+    """The same step of every rank, on the critical one's clock, where the clocks can be compared."""
+    offsets, step = of.ranks.offset_ns, representative(of.critical.steps)
+    if len(of.each) < 2 or offsets is None:
+        return
+    # Recordings need not begin with the same step: the one at the same time is meant.
+    begun = int(of.critical.steps.start[step]) - offsets[of.ranks.critical]
+    parts = []
+    for i, m in list(enumerate(of.each))[:MAX_RANKS]:
+        nearest = int(np.abs(m.steps.start - offsets[i] - begun).argmin())
+        drawn = step_timeline(m, None, nearest, device_alone=True)
+        if drawn is not None:
+            rank = i if m.trace.rank is None else m.trace.rank
+            parts.append((f"rank {rank} ", drawn, drawn.origin_ns - offsets[i] - begun))
+    if len(parts) > 1:
+        which = f"step {of.critical.steps.first + step}" if of.critical.steps.found else "everything"
+        yield joined(parts, f"{len(parts)} ranks, {which}")
+
+
+def joined(parts: Sequence[tuple[str, Timeline, int]], title: str) -> Timeline:
+    """Timelines below each other: what their lanes' titles begin with, and the moment (ns) that their times count
+    from."""
+    whole = _Whole()
+    for prefix, one, at in parts:
+        whole.add(prefix, one, at)
+    first = parts[0][1]
+    window = (min(one.window[0] + at for _, one, at in parts), max(one.window[1] + at for _, one, at in parts))
+    return Timeline(
+        step=first.step,
+        origin_ns=first.origin_ns - parts[0][2],
+        extent=window,
+        window=window,
+        lanes=whole.lanes,
+        names=whole.names,
+        detail=whole.details,
+        events=Events.from_columns(
+            {f.name: np.concatenate([c[f.name] for c in whole.columns]) for f in fields(Events)}
+        ),
+        shown=[Shown(what, *counts) for what, counts in whole.shown.items()],
+        title=title,
+        facts=whole.facts,
+        path=whole.path,
+    )
+
+
+class _Whole:
+    """What has been put below each other so far; the codes of what follows count on from it."""
+
+    def __init__(self) -> None:
+        self.lanes: list[Lane] = []
+        self.names: list[str] = []
+        self.details: list[str] = []
+        self.facts: list[list[str]] = []
+        self.columns: list[dict[str, Any]] = []
+        self.path: list[tuple[int, int, int]] = []
+        self.shown: dict[str, tuple[int, int]] = {}
+        self.owned = 0
+
+    def add(self, prefix: str, one: Timeline, at: int) -> None:
+        """Another timeline below."""
+        events = one.events
+
+        def after(codes: I32 | I64, count: int) -> I32 | I64:
+            return np.where(codes >= 0, codes + count, -1)
+
+        changed = {
+            "lane": events.lane + len(self.lanes),
+            "start": events.start + at,
+            "end": events.end + at,
+            "name": after(events.name, len(self.names)),
+            "detail": after(events.detail, len(self.details)),
+            "facts": after(events.facts, len(self.facts)),
+            "own": after(events.own, self.owned),
+            "link": after(events.link, self.owned),
+        }
+        self.columns.append({f.name: changed.get(f.name, getattr(events, f.name)) for f in fields(events)})
+        self.owned += int(max(events.own.max(initial=-1), events.link.max(initial=-1))) + 1
+        self.path += [(start + at, end + at, lane + len(self.lanes)) for start, end, lane in one.path]
+        self.lanes += [Lane(prefix + lane.title, lane.level) for lane in one.lanes]
+        self.names += one.names
+        self.details += one.detail
+        self.facts += one.facts
+        for s in one.shown:
+            before = self.shown.get(s.what, (0, 0))
+            self.shown[s.what] = (before[0] + s.shown, before[1] + s.total)
