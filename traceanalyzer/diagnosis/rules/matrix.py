@@ -25,7 +25,7 @@ def fp32_matmul(m: Measurements, free: Bool) -> Iterator[Draft]:
     if found is None:
         return
     total, at = found.kernels.total_ms, found.at_ms
-    evidence = [share(m, total, "matrix products in full fp32, without tensor cores"), *times(found.kernels.top)]
+    evidence = [share(m, total, "matmuls in full fp32, without tensor cores"), *times(found.kernels.top)]
     evidence += [Evidence(f"time in {name}", t, "ms", "at the rate tensor cores reach") for name, t in at.items()]
     action = (
         "Enable TF32 or bf16 for these matmuls, if accuracy allows: "
@@ -36,7 +36,7 @@ def fp32_matmul(m: Measurements, free: Bool) -> Iterator[Draft]:
         basis += "; where sizes were not recorded, the ordinary cores were at their peak before"
     if not at:
         basis = "the gain depends on the GPU's tensor-core rate, which is not known"
-    title = "Matrix products run in fp32 off the tensor cores"
+    title = "Matmuls run in fp32 without tensor cores"
     claim = max(total - at["tf32"], 0.0) if "tf32" in at else None
     remedy = Remedy(action, basis, name="tf32")
     yield Draft("fp32-matmul", "compute", title, "compute", claim, evidence, [remedy], found.kernels.rows)
@@ -94,6 +94,6 @@ def small_products(m: Measurements, free: Bool) -> Iterator[Draft]:
     action = "Batch these small matmuls: torch.bmm, or a grouped GEMM."
     basis = "each run as long as its longest product; products that need each other's results cannot"
     remedy = Remedy(action, basis, name="batched_matmul")
-    title = "Small matrix products run one by one"
+    title = "Small matmuls run one by one"
     claim = max(total - found.batched_ms, 0.0)
     yield Draft("small-matmuls", "compute", title, "compute", claim, evidence, [remedy], found.kernels.rows)

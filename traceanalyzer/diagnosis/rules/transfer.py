@@ -26,7 +26,7 @@ HIDE = (
     "(smaller types, compute on the GPU what can be)."
 )
 SEND_LESS = (
-    "Copy less between CPU and GPU: keep on the GPU what is sent again and again (offloaded weights, constants), send "
+    "Copy less between CPU and GPU: keep on the GPU what is sent repeatedly (offloaded weights, constants), send "
     "smaller types, make the data on the GPU."
 )
 

@@ -37,7 +37,7 @@ TRAINING = (
 )
 DDP = " Under DDP, warm up 11 steps on a side stream before the capture."
 OTHER = "Capture the step in a CUDA graph (cudaStreamBeginCapture, cudaGraphLaunch)."
-FIRST = "After removing the syncs (no graph can hold one), "
+FIRST = "Remove the syncs first (no graph can hold one), then "
 
 
 def offer(m: Measurements) -> Offer | None:
