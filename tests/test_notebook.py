@@ -14,6 +14,7 @@ from traceanalyzer.errors import TraceAnalyzerError
 
 ROOT = Path(__file__).resolve().parents[1]
 SAMPLE, FIXED = (ROOT / "sample_traces" / name for name in ("sync_bound", "sync_fixed"))
+TIMINGS = ROOT / "sample_traces" / "timing_input_bound"
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +68,10 @@ def test_plots_are_figures_of_the_reports_numbers(report):
     # Plotly draws from the bottom: the longest is on top.
     assert list(kernels.data[0].x) == sorted(kernels.data[0].x)
     assert len(report.plot.roofline().data[0].x) > 0
+    timeline = report.plot.timeline()
+    assert sum(len(bars.x) for bars in timeline.data) == len(report.details.timelines[0].events)
+    assert {bars.name for bars in timeline.data} >= {"compute"}
+    assert not ta.analyze(TIMINGS).plot.timeline().data
 
 
 def test_frames_have_sound_types():
@@ -80,6 +85,21 @@ def test_frames_have_sound_types():
     assert isinstance(gaps["cause"].dtype, pd.CategoricalDtype)
     assert gaps.attrs["origin_ns"] > 0
     assert set(kernels.attrs["definitions"]) >= set(kernels.columns) - {"rank"}
+
+
+def test_columns_have_their_type_where_nothing_was_recorded():
+    kernels, collectives = ta.frame(SAMPLE, "kernels"), ta.frame(SAMPLE, "comm")
+    assert kernels["rank"].dtype == "Int64"
+    assert kernels["rank"].isna().all()
+    assert len(collectives) == 0
+    assert (collectives["rank"].dtype, collectives["total_ms"].dtype) == ("Int64", "float64")
+    assert ta.frame(SAMPLE, "steps")["start_ms"].dtype == "float64"
+
+
+def test_a_prediction_is_a_line():
+    shown = repr(ta.whatif(SAMPLE))
+    assert shown.startswith("<WhatIf: ")
+    assert len(shown) < 200
 
 
 def test_moments_of_a_frame_and_of_the_table_are_the_same():

@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 
 import traceanalyzer as ta
+from traceanalyzer.cut import ELLIPSIS
+from traceanalyzer.report.terminal.drawing import DEFAULT_WIDTH
+from traceanalyzer.report.terminal.screen import render_screen
 
 FOLDER = Path(__file__).resolve().parents[1] / "sample_traces"
 SAMPLES = sorted(path for path in FOLDER.iterdir() if (path / "environment.json").exists())
@@ -35,6 +38,8 @@ CLASSES = {
     "transfer_bound": "transfer",
     "wasteful_kernels": "memory",
 }
+LINES = 34
+"""Of the first screen at 80 columns, at most; most have about 24."""
 MACHINE = re.compile(rb"/(?:root|home|tmp|opt|work|usr|mnt)/|LD_LIBRARY_PATH|PYTHONPATH|HOSTNAME")
 
 
@@ -49,6 +54,14 @@ def test_what_the_analyzer_says_of_it(path: Path) -> None:
     assert report.summary.bottleneck == CLASSES[path.name]
     if report.inputs[0].kind != "timing_log":
         assert report.metrics.unprofiled_source == "measured"
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=lambda p: p.name)
+def test_its_first_screen_fits_and_no_sentence_is_cut(path: Path) -> None:
+    lines = render_screen(ta.analyze(path)).splitlines()
+    assert len(lines) <= LINES
+    assert max(map(len, lines)) <= DEFAULT_WIDTH
+    assert not any(ELLIPSIS in line for line in lines)
 
 
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda p: p.name)

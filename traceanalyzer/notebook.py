@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import typing
 from dataclasses import dataclass, fields
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
 
 from traceanalyzer.errors import TraceAnalyzerError
-from traceanalyzer.figures import definitions
+from traceanalyzer.figures import NS_PER_MS, definitions
 from traceanalyzer.files import replacing
 from traceanalyzer.report import outline
 from traceanalyzer.report.html import render_html
 from traceanalyzer.report.html.details import Details
 from traceanalyzer.report.model import Finding, Recommendation, Report
 from traceanalyzer.report.page import ReportPage
+from traceanalyzer.report.timeline.lanes import Category
 from traceanalyzer.report.values import RENAMED
 from traceanalyzer.tables import BY_NAME, named
 
@@ -25,6 +29,8 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
     from traceanalyzer.selection import Measured
+
+    ColumnType = Literal["boolean", "Int64", "float64"]
 
 WIDTH = 100
 FORMATS = {".html": "html", ".htm": "html", ".md": "markdown", ".json": "json", ".txt": "terminal"}
@@ -115,6 +121,34 @@ class Plots:
         axes = {"xaxis": {"type": "log", "title": "FLOP per byte"}, "yaxis": {"type": "log", "title": "TFLOP/s"}}
         return go.Figure(marks, axes)
 
+    def timeline(self) -> go.Figure:
+        """The representative step: streams, idle gaps and host threads by lane, ms from its start; what each is on
+        hover. Empty where the report was read from a file, or no events were recorded."""
+        import plotly.graph_objects as go
+
+        drawn = self.report.details.timelines
+        if not drawn:
+            return go.Figure()
+        step = drawn[0]
+        events, titles = step.events, [f"{i}: {lane.title}" for i, lane in enumerate(step.lanes)]
+        bars = []
+        for category in np.unique(events.category).tolist():
+            rows = np.flatnonzero(events.category == category)
+            bars.append(
+                go.Bar(
+                    name=Category(category).label,
+                    base=events.start[rows] / NS_PER_MS,
+                    x=(events.end[rows] - events.start[rows]) / NS_PER_MS,
+                    y=[titles[lane] for lane in events.lane[rows].tolist()],
+                    text=[step.names[name] for name in events.name[rows].tolist()],
+                    textposition="none",
+                    hovertemplate="%{text}<br>%{x:.4f} ms",
+                    orientation="h",
+                )
+            )
+        lanes = {"categoryorder": "array", "categoryarray": titles[::-1]}
+        return go.Figure(bars, {"barmode": "overlay", "xaxis_title": "ms", "yaxis": lanes, "bargap": 0.05})
+
     @property
     def _has_causes(self) -> bool:
         return any(part.within for part in outline.budget(self.report))
@@ -153,8 +187,11 @@ def as_frame(rows: Sequence[Any], row: type[Any]) -> pd.DataFrame:
         if old in made:
             made[old] = [None if v is None else (v - origin) / 1e6 for v in columns[old]]
             made = made.rename(columns={old: new})
+    types = typing.get_type_hints(row)
+    kinds: dict[str, ColumnType | None] = dict.fromkeys(MOMENTS.values(), "float64")
+    kinds.update((RENAMED.get(f.name, f.name), _kind(types[f.name])) for f in fields(row))
     for name in made:
-        made[name] = _sound(made[name])
+        made[name] = _sound(made[name], kinds[str(name)])
     made.attrs = {
         "definitions": {RENAMED.get(d.name, d.name): f"{d.definition} ({d.unit})" if d.unit else d.definition
                         for d in definitions(row)},
@@ -163,13 +200,22 @@ def as_frame(rows: Sequence[Any], row: type[Any]) -> pd.DataFrame:
     return made
 
 
-def _sound(column: pd.Series[Any]) -> pd.Series[Any]:
+def _kind(hint: Any) -> ColumnType | None:
+    """The type of a column by what its rows declare; None where that has no type of its own."""
+    parts = {part for part in (typing.get_args(hint) or (hint,)) if part is not type(None)}
+    known: dict[frozenset[Any], ColumnType] = {
+        frozenset({bool}): "boolean",
+        frozenset({int}): "Int64",
+        frozenset({float}): "float64",
+    }
+    return known.get(frozenset(parts))
+
+
+def _sound(column: pd.Series[Any], kind: ColumnType | None) -> pd.Series[Any]:
     """The column with a type of its own: `Int64` and `boolean` bear what is missing, repeated text is a category."""
+    if kind is not None:
+        return column.astype(kind)
     values = [v for v in column if v is not None]
-    if values and all(isinstance(v, bool) for v in values):
-        return column.astype("boolean")
-    if values and all(isinstance(v, int) and not isinstance(v, bool) for v in values):
-        return column.astype("Int64")
     if values and all(isinstance(v, str) for v in values) and len(set(values)) <= FEW * len(values):
         return column.astype("category")
     return column

@@ -560,7 +560,7 @@ class Health:
     events: int = 0
     """Events read."""
     skipped: int = 0
-    """Events left out on purpose because they hold nothing the analysis uses (flows, counters, markers)."""
+    """Events skipped because they hold nothing the analysis uses (flows, counters, markers)."""
     repaired: int = 0
     """Events kept after mending damaged text or values."""
     lost: int = 0

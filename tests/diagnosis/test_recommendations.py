@@ -23,7 +23,7 @@ def test_a_change_that_needs_another_first_comes_after_single_ones(sample: str, 
     assert bool(both) is told
     for one in both:
         assert one.action.startswith("Remove the syncs first")
-        assert "for a step with all of it" in one.basis
+        assert "for a step with both" in one.basis
         (alone,) = [a for a in advice if a.remedy == "remove_syncs"]
         assert advice.index(alone) < advice.index(one)
 

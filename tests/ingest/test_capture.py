@@ -74,14 +74,14 @@ def test_the_unprofiled_step_and_what_the_profiler_cost(tmp_path):
     assert report.metrics.unprofiled_step_time_ms == 1.6
     assert report.metrics.unprofiled_source == "measured"
     assert report.metrics.step_time_ms.mean == pytest.approx(2.0)
-    assert "The profiler costs 25.0%: 2 ms a step as recorded (mean), 1.6 ms without it (median)." in report.notes
+    assert "Profiling slowed the step by 25.0%: 1.6 ms without, 2 ms with." in report.notes
     assert "profiler-cost" in [f.id for f in report.findings]
 
 
 def test_a_cheap_profiler_is_a_note_only(tmp_path):
     report = analyze(capture(tmp_path, unprofiled=1.98))
     assert "profiler-cost" not in [f.id for f in report.findings]
-    assert any("The profiler costs 1.0%" in note for note in report.notes)
+    assert any("Profiling slowed the step by 1.0%" in note for note in report.notes)
 
 
 def test_the_trace_alone_finds_what_lies_beside_it(tmp_path):
@@ -111,7 +111,7 @@ def test_nothing_beside_the_trace(tmp_path):
     report = analyze(capture(tmp_path, environment=None, unprofiled=None))
     assert report.metrics.unprofiled_source != "measured"
     assert report.tables["conditions"] == []
-    assert not any("The profiler costs" in note for note in report.notes)
+    assert not any("Profiling slowed" in note for note in report.notes)
 
 
 @pytest.mark.parametrize(

@@ -93,11 +93,11 @@ def full() -> Report:
             Finding(
                 "host-waits",
                 "sync",
-                "The host waits for the GPU and leaves its queue empty",
+                "The CPU blocks on the GPU, and the GPU's queue runs dry",
                 "high",
                 6.4912345,
                 [
-                    Evidence("idle after the queue had been drained by a wait", 0.4093, "share", "of the mean step"),
+                    Evidence("idle after the queue was drained by a sync", 0.4093, "share", "of the mean step"),
                     Evidence("waits per step", 48.0, "", "calls that cost the GPU idle time"),
                     Evidence("idle caused", 5.9, "ms", "cudaStreamSynchronize in aten::item at train.py(118): step"),
                 ],
@@ -105,7 +105,7 @@ def full() -> Report:
             Finding(
                 "exposed-copies",
                 "transfer",
-                "Memory copies run while the GPU computes nothing",
+                "Memory copies do not overlap with compute",
                 "low",
                 0.198,
                 [Evidence("achieved bandwidth", 11.3, "GB/s", "host to device, pageable to device", 20.0)],

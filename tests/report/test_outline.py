@@ -22,7 +22,5 @@ def test_findings_whose_remedy_gains_nothing_are_named():
     unknown = replace(first, id="gpu-busy", cls="compute", headroom_ms=None)
     with_hidden = replace(report, findings=[first, hidden, unknown], recommendations=report.recommendations[:1])
     assert report.recommendations[0].id.startswith(first.id)
-    assert outline.without_gain(with_hidden) == (
-        "Not recommended, because the step would be (nearly) as long: memory-chains."
-    )
+    assert outline.without_gain(with_hidden) == ("Skipped, predicted gain under 1%: memory-chains.")
     assert outline.without_gain(replace(with_hidden, recommendations=[])) is None

@@ -61,7 +61,7 @@ class Commands(click.Group):
         name = args[0]
         if name in COMMANDS or (name.startswith("-") and name != "-"):
             return super().resolve_command(ctx, args)
-        if name == "-" or Path(name).exists():
+        if name == "-" or Path(name).exists() or "://" in name:
             return "analyze", self.get_command(ctx, "analyze"), args
         raise click.UsageError(_no_command(name), ctx)
 

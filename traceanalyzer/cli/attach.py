@@ -39,7 +39,7 @@ def _name(_: click.Context, __: click.Parameter, text: str) -> str:
     required=True,
     metavar="OWNER/REPO#N",
     callback=_issue,
-    help="The issue or pull request; its address (https://github.com/...) does as well.",
+    help="The issue or pull request; or its address (https://github.com/...).",
 )
 @click.option("--compare", "base", metavar="BASE", help="Begin with what changed from BASE (anything REPORT can be).")
 @click.option(

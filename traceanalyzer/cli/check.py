@@ -21,7 +21,7 @@ BREACHED = 3
 """Exit status where a limit does not hold: told apart from input that cannot be analysed and from usage."""
 
 
-@click.command(short_help="Hold a run against limits, for CI.")
+@click.command(short_help="Check a run against limits, for CI.")
 @click.argument("report", metavar="REPORT|PATH")
 @selection_options
 @amount_options
@@ -30,7 +30,7 @@ BREACHED = 3
     "--max", "most", multiple=True, metavar="NAME=LIMIT",
     help="A figure and what it may be at most: a number, or +3% against the baseline. May be repeated.",
 )  # fmt: skip
-@click.option("--min", "least", multiple=True, metavar="NAME=LIMIT", help="The same with at least. May be repeated.")
+@click.option("--min", "least", multiple=True, metavar="NAME=LIMIT", help="Breached below LIMIT. May be repeated.")
 @click.option(
     "--policy", "policy_file", metavar="FILE", type=click.Path(dir_okay=False),
     help="Limits and baseline from a TOML file; options go before it.",

@@ -55,7 +55,7 @@ def _common(command: F) -> F:
         _count("--wait", WAIT, "Steps left out at the start.", least=1),
         click.option("--step-on", metavar="REGEX", help="Function whose calls are the steps: module.Class.method."),
         click.option("--nvml", "nvml_interval", type=SECONDS, metavar="SECONDS", help="Sample the GPUs through NVML."),
-        click.option("--ceilings", is_flag=True, help="First measure what the GPU reaches: a copy, matrix products."),
+        click.option("--ceilings", is_flag=True, help="First measure what the GPU reaches: a copy, matmuls."),
     ]
     return functools.reduce(lambda made, option: option(made), reversed(options), command)
 
@@ -81,9 +81,9 @@ def collect_torch(words: tuple[str, ...], output: str | None, compile_log: bool,
     """Record torch.profiler: collect torch -- python train.py.
 
     Some steps are timed without the profiler first, until they are steady, and some recorded lightly (the device
-    alone, which slows the host less), so that every capture carries its own truth. A profiler of the script's own
-    comes first: while it is on, nothing is recorded. Every rank writes its own file. SIGUSR2 sent to this process
-    records (again) at the next step.
+    alone, which slows the host less), so every capture has a step time without the profiler. A profiler of the
+    script's own comes first: while it is on, nothing is recorded. Every rank writes its own file. SIGUSR2 sent to
+    this process records (again) at the next step.
     """
     _record("torch", words, output, {**options, "compile_log": compile_log})
 
@@ -236,6 +236,6 @@ def _ceilings() -> dict[str, Any] | None:
         click.echo(f"traceanalyzer: ceilings were not measured: {trouble}", err=True)
         return None
     products = ", ".join(f"{name} {rate:.0f}" for name, rate in reached["matmul_tflops"].items())
-    said = f"{reached['gpu']}: copy {reached['copy_gbs']:.0f} GB/s, matrix products {products} TFLOP/s"
+    said = f"{reached['gpu']}: copy {reached['copy_gbs']:.0f} GB/s, matmuls {products} TFLOP/s"
     click.echo(f"traceanalyzer: {said}", err=True)
     return reached

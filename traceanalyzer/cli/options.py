@@ -263,7 +263,7 @@ def selection_options(command: Function) -> Function:
             type=click.Path(dir_okay=False, path_type=Path),
             callback=_hardware,
             metavar="FILE",
-            help="What GPUs of your own can do at most (TOML); they go before the built-in ones.",
+            help="TOML with peak FLOP/s and bandwidth of more GPUs; takes precedence over the built-in ones.",
         ),
         click.option(
             "--kernel-classes",
@@ -271,7 +271,7 @@ def selection_options(command: Function) -> Function:
             type=click.Path(dir_okay=False, path_type=Path),
             callback=_kernel_classes,
             metavar="FILE",
-            help="Rules of your own for what kind of work kernels are (TOML); they go before the built-in ones.",
+            help="TOML with custom kernel classes; takes precedence over the built-in rules.",
         ),
         click.option("--step", type=number, metavar="N", help="Only this step (its index, as `steps` lists it)."),
         click.option("--device", type=number, metavar="N", help="Only this GPU (its CUDA ordinal)."),
@@ -314,9 +314,9 @@ def amount_options(command: Function) -> Function:
 
 def top_option(command: Function) -> Function:
     """`--top`, None where it is not given."""
-    return click.option(
-        "--top", type=click.IntRange(min=1), metavar="N", help="Only N rows: the first, of gaps the longest."
-    )(command)
+    return click.option("--top", type=click.IntRange(min=1), metavar="N", help="Show N rows (gaps: the N longest).")(
+        command
+    )
 
 
 def _patterns(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> list[re.Pattern[str]]:

@@ -86,7 +86,7 @@ class Condition:
     a: str = metric("in A")
     b: str = metric("in B")
     effect: str = metric("what that does to the comparison, if anything")
-    incomparable: bool = metric("whether times of the two cannot be held against each other because of it")
+    incomparable: bool = metric("whether times of the two cannot be compared because of it")
 
 
 @dataclass(frozen=True)

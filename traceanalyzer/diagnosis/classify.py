@@ -152,12 +152,12 @@ def _evidence_factor(m: Measurements) -> float:
 
 
 _REASONS = {
-    "compute": "the GPU computes for {}, mostly in kernels whose ceiling is arithmetic",
-    "memory": "the GPU computes for {}, mostly in kernels whose ceiling is memory bandwidth",
+    "compute": "the GPU computes for {}, mostly in kernels limited by arithmetic",
+    "memory": "the GPU computes for {}, mostly in kernels limited by memory bandwidth",
     "communication": "communication that does not overlap with compute takes {}",
-    "transfer": "memory copies that overlap with nothing take {}",
+    "transfer": "memory copies that do not overlap with compute take {}",
     "launch": "the GPU is idle for {} while the CPU issues work",
-    "sync": "the GPU is idle for {} because the CPU keeps blocking on it and queues nothing ahead",
+    "sync": "the GPU is idle for {} because the CPU keeps blocking on it",
     "input": "the GPU is idle for {} waiting for input data",
     "host": "the GPU is idle for {} during other CPU work between launches",
     "unexplained": "the GPU is idle for {} for reasons that this recording does not show",
@@ -169,8 +169,10 @@ def _reason(m: Measurements, part: str, shares: Shares, *, brief: bool = False) 
     share = _parts(shares)[part]
     time = f"{share * m.step.step_ms:.3g} ms ({share:.0%})"
     text = _REASONS["unexplained" if part == "unexplained" else _name(part, shares)]
+    if brief:
+        return text.partition(",")[0].format(time)
     more = main_detail(m) if part == "host" else ""
-    return text.format(time if brief else f"{time} of {_whole(m)}") + (f", mostly {more}" if more else "")
+    return text.format(f"{time} of {_whole(m)}") + (f", mostly {more}" if more else "")
 
 
 def _whole(m: Measurements) -> str:
@@ -181,10 +183,11 @@ def _whole(m: Measurements) -> str:
 
 
 def _headline(m: Measurements, verdict: _Verdict, shares: Shares) -> str:
-    reason = _reason(m, verdict.cause, shares)
+    cls = _name(verdict.cause, shares)
     if verdict.beside is None:
-        return f"{_name(verdict.cause, shares).capitalize()}-bound: {reason}.{_kinds(m)}"
-    return f"No single cause: {reason}; {_reason(m, verdict.beside, shares, brief=True)}.{_kinds(m)}"
+        return f"{cls.capitalize()}-bound: {_reason(m, verdict.cause, shares)}.{_kinds(m)}"
+    both = (_reason(m, part, shares, brief=part != verdict.cause) for part in (verdict.cause, verdict.beside))
+    return f"No single cause: {'; '.join(both)}.{_kinds(m)}"
 
 
 def _kinds(m: Measurements) -> str:

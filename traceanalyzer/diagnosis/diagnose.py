@@ -199,7 +199,7 @@ def _of_remedy(m: Measurements, advice: Advice, drafts: list[Draft]) -> Recommen
         return None
     basis = f"replayed without the profiler: {p.basis}"
     if not advice.offer.single:
-        what = "as much work as a step does now" if advice.offer.aside else "a step with all of it"
+        what = "as much work as a step does now" if advice.offer.aside else "a step with both"
         told = f"{p.step_ms:.3g} ms for {what}; {basis}"
         return Recommendation(against.id, against.cls, action, None, None, told, remedy.id)
     return Recommendation(against.id, against.cls, action, p.step_ms, p.speedup, basis, remedy.id, p.low_ms, p.high_ms)

@@ -65,7 +65,7 @@ class Evidence:
     value: int | float | str | None = defined("its value; null where it could not be measured")
     unit: str = defined("unit of the value, or empty")
     where: str = defined("the place in the recording or in the program, or what the value is of")
-    threshold: float | None = defined("what the value was held against; null where nothing was", default=None)
+    threshold: float | None = defined("what the value was compared with; null where there is nothing", default=None)
 
 
 @dataclass(frozen=True)

@@ -31,18 +31,18 @@ CUDA = {
     "ready, in fewer and larger messages, in lower precision.",
     "exposed-copies": "Copy on a stream of its own with cudaMemcpyAsync and pinned memory (cudaHostAlloc) while "
     "kernels run; send less: smaller types, or keep the data on the GPU.",
-    "memory-chains": "Merge them into one kernel, so that the data goes through memory once.",
-    "fp32-matmul": "Let them use the tensor cores: TF32 (cublasSetMathMode, CUBLAS_TF32_TENSOR_OP_MATH) or 16-bit "
-    "inputs, if the accuracy allows.",
+    "memory-chains": "Fuse this chain into one kernel, so that data is read and written once.",
+    "fp32-matmul": "Use the tensor cores for these matmuls: TF32 (cublasSetMathMode, CUBLAS_TF32_TENSOR_OP_MATH) "
+    "or 16-bit inputs, if the accuracy allows.",
     "gpu-busy": "Make the top kernels cheaper: lower precision, fusion, better shapes; Nsight Compute (ncu) says what "
-    "limits each. Or accept it: the GPU is busy.",
+    "limits each. Or stop here: the GPU is already busy.",
     "attention-written-out": "Use a fused attention kernel (cuDNN, FlashAttention): it keeps the scores on the chip.",
     "channels-last": "Keep tensors in NHWC from end to end: convolutions then need no transposition.",
     "layout-copies": "Keep one layout through the chain; cuBLAS takes transposed operands.",
     "repeated-casts": "Cast once and keep the result.",
     "wave-quantisation": "Change a size so that the blocks fill whole waves of the SMs, or choose another tile "
     "(cuBLASLt's heuristics, CUTLASS).",
-    "small-matmuls": "Do them as one batched product (cublasGemmStridedBatchedEx), or a grouped product.",
+    "small-matmuls": "Batch these small matmuls: cublasGemmStridedBatchedEx, or a grouped GEMM.",
     "optimizer-not-fused": "Update all parameters in one kernel.",
 }
 JAX = {
@@ -57,8 +57,8 @@ JAX = {
     "exposed-communication": "Overlap or shrink communication: XLA's latency-hiding scheduler "
     "(--xla_gpu_enable_latency_hiding_scheduler=true), lower precision, larger messages.",
     "memory-chains": "XLA fuses what one jit function holds: put the chain into one, or write it as a Pallas kernel.",
-    "fp32-matmul": "Let them use the tensor cores: jax_default_matmul_precision = 'tensorfloat32', or bfloat16 "
-    "inputs, if the accuracy allows.",
+    "fp32-matmul": "Use the tensor cores for these matmuls: jax_default_matmul_precision = 'tensorfloat32', or "
+    "bfloat16 inputs, if the accuracy allows.",
     "attention-written-out": "Use jax.nn.dot_product_attention with implementation='cudnn': it keeps the scores on the "
     "chip.",
 }

@@ -12,7 +12,7 @@ from traceanalyzer.variables import ALLOWED_VARIABLES
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-THROTTLED = "the GPU ran below its clocks: device time is longer than it need be"
+THROTTLED = "the GPU ran below its full clocks, so kernels took longer"
 CROWDED = "other work shared the GPU: times are not the program's own"
 
 MOST_GPUS = 1024

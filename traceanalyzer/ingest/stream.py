@@ -117,6 +117,7 @@ def head_of(path: Path) -> bytes:
 def cannot_open(path: Path, error: OSError) -> UnreadableInputError:
     """The error for a file that the system does not let us read."""
     if is_address(path):
-        return UnreadableInputError(f"{path}: an address, not a file; download it first (curl -LO ADDRESS)")
+        address = str(path).replace(":/", "://", 1)
+        return UnreadableInputError(f"{address}: an address, not a file; download it first (curl -LO {address})")
     what = (error.strerror or str(error)).lower()
     return UnreadableInputError(f"{path}: cannot be opened ({what}); check the path and its permissions")

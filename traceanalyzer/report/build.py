@@ -168,7 +168,7 @@ def _notes(run: Run, m: Measurements) -> list[str]:
         notes.append("No steps were found: every figure is for the time from the first GPU work to the last.")
     notes += recording_notes(m)
     if steps.warmup:
-        notes.append(f"{steps.warmup} slow leading step(s) are left out as warm-up.")
+        notes.append(f"{steps.warmup} slow leading step{'s' * (steps.warmup > 1)} left out as warm-up.")
     if steps.incomplete:
         notes.append(
             f"The recording is cut off: its last {steps.incomplete} step(s) miss device work and are left out."
@@ -210,11 +210,11 @@ def _unprofiled_notes(m: Measurements) -> Iterator[str]:
     elif known.source == "estimated":
         yield (
             f"Without the profiler a step takes about {known.step_time_ms:.3g} ms ({known.low_ms:.3g} to "
-            f"{known.high_ms:.3g}): the recording replayed with the profiler's usual cost taken out. Summary, findings "
-            "and predictions speak of that step, tables of the recorded one."
+            f"{known.high_ms:.3g}): the recording replayed with the profiler's usual cost taken out. Verdict and "
+            "predictions are for that step, tables for the recorded one."
         )
     else:
-        yield "Summary, findings and predictions speak of the step without the profiler, tables of the recorded one."
+        yield "Tables show the recorded step; all else is without the profiler."
 
 
 def _why_not_known(m: Measurements) -> str:

@@ -49,6 +49,8 @@ DECIDING = (
     "verdict",
 )
 """Fields that say what to do about a row: shown first where there is not room for all."""
+OF_STACKS = ("rank", "python")
+"""Fields that most recordings have no value for: nobody misses them."""
 DISTRIBUTION = ("p50", "p95", "p99", "min", "max", "std")
 """Parts of the names of fields that come last: few people need them."""
 LEAST_LARGEST, MOST_LARGEST = 1, 10_000
@@ -128,7 +130,7 @@ def make_grid(rows: Sequence[Any], origin_ns: int | None = None, chosen: Sequenc
     columns, constant, missing = [], [], []
     for f in fields:
         if all(v is None for v in values[f.name]):
-            missing += [label(f.name)] if f.name != "rank" else []
+            missing += [label(f.name)] if f.name not in OF_STACKS else []
         elif _said_once(f.name, values[f.name]):
             constant.append((label(f.name), _cell(f.name, values[f.name][0])))
         elif f.name in TIMESTAMPS:

@@ -92,7 +92,7 @@ class InputHealth:
     """What the reader met in one input; counts are of events."""
 
     events: int = metric("events read")
-    skipped: int = metric("events left out on purpose because they hold nothing the analysis uses")
+    skipped: int = metric("events skipped because they hold nothing the analysis uses")
     repaired: int = metric("events kept after mending damaged text or values")
     lost: int = metric("events that could not be read")
     clipped: int = metric("events whose impossible duration was cut")

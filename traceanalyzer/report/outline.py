@@ -7,7 +7,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from traceanalyzer.figures import definitions
-from traceanalyzer.report.format import NOT_AVAILABLE, figure, label, measured, plain, shorten
+from traceanalyzer.report.format import (
+    NOT_AVAILABLE,
+    figure,
+    label,
+    measured,
+    number,
+    plain,
+    scale_for,
+    scaled,
+    shorten,
+)
 from traceanalyzer.report.grid import FOR_PROGRAMS, TIMESTAMPS
 from traceanalyzer.report.model import Budget, Idle, Input, Metrics
 from traceanalyzer.tables import BY_NAME
@@ -112,12 +122,13 @@ def step_times(report: Report) -> str:
 
 def hardware(report: Report) -> str:
     """GPUs and steps, in a few words."""
-    names = sorted({plain(d.name) for i in report.inputs for d in i.devices if d.name})
-    count = sum(len(i.devices) for i in report.inputs)
+    known = [d.name for i in report.inputs for d in i.devices]
+    used = [d.name for d in report.devices] or known
+    names, count = sorted({plain(name) for name in used if name}), len(used)
     steps = report.metrics.step_time_ms
     named = shorten(", ".join(names), LONGEST_NAME)
     what = f"{count} x {named}" if count > 1 and names else named
-    return ", ".join(part for part in (what, f"{steps.count} steps" if steps else "") if part)
+    return ", ".join(part for part in (what, f"{steps.count} step{'s' * (steps.count != 1)}" if steps else "") if part)
 
 
 def caveats(report: Report) -> list[str]:
@@ -126,7 +137,7 @@ def caveats(report: Report) -> list[str]:
     found = [f"{plain(i.path)}: {damage(i)}" for i in damaged[:1]]
     if len(damaged) > 1:
         found[0] += f" (and {len(damaged) - 1} more damaged)"
-    found += [f"{c.name}: {c.value}: {c.spoils}" for c in report.tables.get("conditions", []) if c.spoils]
+    found += [f"{c.name} ({c.value}): {c.spoils}" for c in report.tables.get("conditions", []) if c.spoils]
     return [*found, *report.notes]
 
 
@@ -239,7 +250,7 @@ def without_gain(report: Report) -> str | None:
     ]
     if not left or not advised:
         return None
-    return f"Not recommended, because the step would be (nearly) as long: {', '.join(left)}."
+    return f"Skipped, predicted gain under 1%: {', '.join(left)}."
 
 
 def prediction(report: Report, advice: Recommendation) -> str:
@@ -247,13 +258,15 @@ def prediction(report: Report, advice: Recommendation) -> str:
     if advice.predicted_peak_bytes is not None:
         return f"{figure(advice.predicted_peak_bytes, 'bytes')} of GPU memory at the peak"
     if advice.predicted_step_ms is None:
-        return "gain unknown"
+        return advice.basis.partition("; ")[0] if advice.basis[:1].isdigit() else "gain unknown"
     faster = f", {figure(advice.predicted_speedup, 'x')}" if advice.predicted_speedup is not None else ""
     before = step_ms(report) or advice.predicted_step_ms * (advice.predicted_speedup or 1.0)
+    scale = scale_for(before, "ms")
     likely = ""
     if advice.low_ms is not None and advice.high_ms is not None:
-        likely = f" ({figure(advice.low_ms, 'ms')} to {figure(advice.high_ms, 'ms')})"
-    return f"{figure(before, 'ms')} → {figure(advice.predicted_step_ms, 'ms')}{likely} per step{faster}"
+        likely = " ({} to {})".format(*(number(scaled(ms, scale)) for ms in (advice.low_ms, advice.high_ms)))
+    arrow = " → ".join(number(scaled(ms, scale)) for ms in (before, advice.predicted_step_ms))
+    return f"{arrow} {scale.label}{likely} per step{faster}"
 
 
 def evidence_value(item: Evidence) -> str:
@@ -332,7 +345,7 @@ def damage(item: Input) -> str:
         "clipped": health.clipped,
     }
     parts = [f"{figure(health.events)} events", *(f"{figure(n)} {what}" for what, n in counts.items() if n)]
-    return ", ".join(parts) + (", the recording stops before its end" if health.truncated else "")
+    return ", ".join(parts) + ("; cut off before its end: copy or export it again" if health.truncated else "")
 
 
 def is_damaged(item: Input) -> bool:

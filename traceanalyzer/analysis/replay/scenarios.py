@@ -221,7 +221,7 @@ COPIES_HIDDEN = Scenario(
     hides=all_copies,
 )
 COMMUNICATION_FREE = Scenario(
-    "communication_free", communication_free, "no collectives: they take no time, and nobody waits for another rank"
+    "communication_free", communication_free, "collectives are free, and no rank waits for another"
 )
 COMMUNICATION_OVERLAPPED = Scenario(
     "communication_overlapped", communication_overlapped, "collectives run beside the compute as far as the step lasts"

@@ -87,7 +87,7 @@ class Prediction:
     basis: str = metric("what is assumed, or why there is no prediction")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class WhatIf:
     """The step as recorded, replayed, without a profiler, and under each scenario."""
 
@@ -104,6 +104,12 @@ class WhatIf:
     ranks: int = metric("ranks replayed together")
     scenarios: list[Prediction] = metric("scenarios, largest gain first")
     notes: list[str] = metric("what all of them assume")
+
+    def __repr__(self) -> str:
+        base = self.recorded_step_ms if self.unprofiled_step_ms is None else self.unprofiled_step_ms
+        known = [one for one in self.scenarios if one.step_ms is not None]
+        best = f", {known[0].id} {known[0].step_ms:.3g} ms" if known else ""
+        return f"<WhatIf: step {base:.3g} ms{best}, {len(self.scenarios)} scenarios>"
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,7 +25,7 @@ class HostStats:
     communication_ms: float = metric("stuck in communication operators", "ms")
     allocate_ms: float = metric("allocating or freeing memory", "ms")
     work_ms: float = metric("stretches of 0.1 ms and more without operator or call: Python, I/O, CPU operators", "ms")
-    floor_ms: float = metric("all of these but waiting for the device: the step cannot be shorter with this host", "ms")
+    floor_ms: float = metric("CPU time per step without syncs: a lower bound for the step", "ms")
 
 
 def host_stats(timed: Timed) -> HostStats | None:

@@ -47,7 +47,7 @@ class KernelTimes:
 
 @dataclass(frozen=True)
 class KernelStats(MeasuredRow, RatedRow, KernelTimes):
-    """Kernels of one name in a mean steady step, held against the roofline."""
+    """Kernels of one name in a mean steady step, compared with the roofline."""
 
     tensor_cores: bool | None = metric(
         "whether matrix kernels use tensor cores; null for others and where the name does not tell",

@@ -62,7 +62,7 @@ class OpTimes:
 
 @dataclass(frozen=True)
 class OpStats(RatedRow, OpTimes):
-    """Operators of one name in a mean steady step; what they launched anywhere inside held against the roofline."""
+    """Operators of one name in a mean steady step; what they launched anywhere inside compared with the roofline."""
 
     module: str | None = metric(
         "module of the model that most of them run for, forward or backward, with the one around it; null where that "

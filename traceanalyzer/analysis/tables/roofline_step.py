@@ -46,7 +46,7 @@ class RooflineStep:
         "ms",
     )
     reachable_ms: float | None = metric(
-        "the ideal time at the rates that a copy and matrix products were measured to reach on the machine, instead of "
+        "the ideal time at the rates that a copy and matmuls were measured to reach on the machine, instead of "
         "the datasheet's; null where they were not measured (collect --ceilings)",
         "ms",
     )

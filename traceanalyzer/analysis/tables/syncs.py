@@ -38,7 +38,7 @@ class SyncRow:
     calls: float = metric("calls a step")
     host_wait_ms: float = metric("time the host spent in these calls a step", "ms")
     device_busy_share: float | None = metric("share of the host's wait in which the device was working", "share")
-    gpu_idle_ms: float = metric("device idle time a step because the queue had been drained by these waits", "ms")
+    gpu_idle_ms: float = metric("device idle time a step because the queue was drained by these syncs", "ms")
     benign: bool | None = metric(
         "whether the device lost (almost) nothing by them; null where no device work was recorded"
     )

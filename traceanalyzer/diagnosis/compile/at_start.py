@@ -140,9 +140,7 @@ def failures(compiled: Compiled) -> Iterator[Pair]:
     if compiled.errors:
         title = f"Compilation failed: {compiled.errors[0]}"
         evidence = [Evidence("error", error, "", "") for error in compiled.errors]
-        action = (
-            "Fix the error, or leave the function out with torch.compiler.disable: what fails is tried again and again."
-        )
+        action = "Fix the error, or leave the function out with torch.compiler.disable: what fails is tried repeatedly."
         yield (
             Finding("compile-failed", "host", title, "high", None, evidence),
             [start_advice("compile-failed", "fix_compile_error", action, None, "it runs eager, or stops")],

@@ -23,9 +23,7 @@ def spoiled(m: Measurements, _free: Bool) -> Iterator[Draft]:
         if condition.spoils:
             name = "-".join(condition.name.lower().replace(".", " ").replace("_", " ").split())
             evidence = [Evidence(condition.name, condition.value, "", "conditions of the recording")]
-            yield Draft(
-                f"condition-{name}", "inconclusive", f"Spoiled measurement: {condition.spoils}", "none", None, evidence
-            )
+            yield Draft(f"condition-{name}", "inconclusive", f"Caveat: {condition.spoils}", "none", None, evidence)
 
 
 def profiler_cost(m: Measurements, _free: Bool) -> Iterator[Draft]:
@@ -50,7 +48,5 @@ def profiler_note(m: Measurements) -> str | None:
         return None
     plain = m.unprofiled_time.step_ms
     cost = m.mean_step_ms / plain - 1
-    what = f"costs {cost:.1%}" if cost >= 0 else "costs nothing measurable"
-    return (
-        f"The profiler {what}: {m.mean_step_ms:.4g} ms a step as recorded (mean), {plain:.4g} ms without it (median)."
-    )
+    what = f"slowed the step by {cost:.1%}" if cost >= 0 else "did not slow the step"
+    return f"Profiling {what}: {plain:.4g} ms without, {m.mean_step_ms:.4g} ms with."

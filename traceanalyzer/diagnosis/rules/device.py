@@ -62,8 +62,8 @@ def memory_chains(m: Measurements, free: Bool) -> Iterator[Draft]:
         evidence.append(Evidence("traffic saved", found.bytes_saved, "bytes", where))
     evidence += times(found.kernels.top)
     action = (
-        "Merge them: torch.compile, a fused library operator (F.layer_norm, F.scaled_dot_product_attention, fused "
-        "losses) or a Triton kernel, so that the data goes through memory once."
+        "Fuse this chain: torch.compile, a fused library operator (F.layer_norm, F.scaled_dot_product_attention, fused "
+        "losses) or a Triton kernel, so that data is read and written once."
     )
     basis = "each run taking as long as its longest kernel; kernels that work on different data save less"
     remedy = Remedy(action, basis, name="fuse_elementwise")
@@ -90,13 +90,13 @@ def plain_compute(m: Measurements, free: Bool) -> Iterator[Draft]:
     evidence += _at_the_roofline(m)
     action = (
         "Make the top kernels cheaper: lower precision (bf16, fp8), fused operators, torch.compile, better shapes; "
-        "or accept it: the GPU is busy."
+        "or stop here: the GPU is already busy."
     )
-    basis = "the roofline is a bound that few kernels come near; without models nothing bounds it"
+    basis = "no estimate: few kernels reach their roofline"
     remedy = Remedy(action, basis, bound=True, name="faster_kernels")
     above = bounds.above_limits_ms(m, free)
     claim = m.step.budget.compute * NEARLY_ALL if above is None else above
-    yield Draft(GPU_BUSY, cls, "Time on the GPU's own work", "compute", claim, evidence, [remedy])
+    yield Draft(GPU_BUSY, cls, "GPU compute time by kernel", "compute", claim, evidence, [remedy])
 
 
 def _computes(m: Measurements, cls: str) -> bool:

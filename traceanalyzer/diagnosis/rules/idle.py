@@ -54,7 +54,7 @@ def launch_bound(m: Measurements, _free: Bool) -> Iterator[Draft]:
     yield Draft(
         "launch-bound",
         "launch",
-        "The host launches work more slowly than the GPU runs it",
+        "The CPU cannot launch kernels as fast as the GPU runs them",
         "idle.launch",
         idle,
         evidence,
@@ -83,7 +83,7 @@ def launch_latency(m: Measurements, _free: Bool) -> Iterator[Draft]:
     yield Draft(
         "launch-latency",
         "launch",
-        "The GPU pauses between short kernels although they are queued",
+        "Kernel-to-kernel latency: the GPU pauses between short queued kernels",
         "idle.launch",
         idle,
         evidence,

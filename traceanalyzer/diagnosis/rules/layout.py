@@ -50,7 +50,7 @@ def repeated_casts(m: Measurements, free: Bool) -> Iterator[Draft]:
         "fp32 masters), cast inputs where they enter, keep autocast's weight cache on."
     )
     remedy = Remedy(action, "which tensors are the same is not in the recording", name="low_precision")
-    title = "Tensors are cast again and again"
+    title = "The same tensors are cast repeatedly"
     yield Draft("repeated-casts", "memory", title, "compute", None, evidence, [remedy], found.kernels.rows)
 
 

@@ -25,18 +25,18 @@ def fp32_matmul(m: Measurements, free: Bool) -> Iterator[Draft]:
     if found is None:
         return
     total, at = found.kernels.total_ms, found.at_ms
-    evidence = [share(m, total, "matrix products in full fp32, without tensor cores"), *times(found.kernels.top)]
+    evidence = [share(m, total, "matmuls in full fp32, without tensor cores"), *times(found.kernels.top)]
     evidence += [Evidence(f"time in {name}", t, "ms", "at the rate tensor cores reach") for name, t in at.items()]
     action = (
-        "Let them use the tensor cores: torch.set_float32_matmul_precision('high') (TF32), or bf16 autocast, if the "
-        "model's accuracy allows."
+        "Enable TF32 or bf16 for these matmuls, if accuracy allows: "
+        "torch.set_float32_matmul_precision('high'), or autocast."
     )
     basis = f"the products at {TENSOR_EFFICIENCY:.0%} of the dense {next(iter(at), 'tensor-core')} peak"
     if found.unknown:
         basis += "; where sizes were not recorded, the ordinary cores were at their peak before"
     if not at:
         basis = "the gain depends on the GPU's tensor-core rate, which is not known"
-    title = "Matrix products run in fp32 off the tensor cores"
+    title = "Matmuls run in fp32 without tensor cores"
     claim = max(total - at["tf32"], 0.0) if "tf32" in at else None
     remedy = Remedy(action, basis, name="tf32")
     yield Draft("fp32-matmul", "compute", title, "compute", claim, evidence, [remedy], found.kernels.rows)
@@ -55,7 +55,7 @@ def misaligned(m: Measurements, free: Bool) -> Iterator[Draft]:
     )
     basis = f"these products at {TENSOR_EFFICIENCY:.0%} of their roofline, as aligned ones reach"
     remedy = Remedy(action, basis, name="pad_shapes")
-    title = "Matrix products have sizes that tensor cores do not like"
+    title = "Matmul sizes are misaligned for tensor cores"
     yield Draft(
         "misaligned-matmul", "compute", title, "compute", found.saved_ms, evidence, [remedy], found.kernels.rows
     )
@@ -111,9 +111,9 @@ def small_products(m: Measurements, free: Bool) -> Iterator[Draft]:
         share(m, total, "small products of one shape in a row"),
         Evidence("products in a row", found.in_a_row, "", "mean"),
     ]
-    action = "Do them as one batched product: stack the operands and call torch.bmm, or a grouped product."
+    action = "Batch these small matmuls: torch.bmm, or a grouped GEMM."
     basis = "each run as long as its longest product; products that need each other's results cannot"
     remedy = Remedy(action, basis, name="batched_matmul")
-    title = "Small matrix products run one by one"
+    title = "Small matmuls run one by one"
     claim = max(total - found.batched_ms, 0.0)
     yield Draft("small-matmuls", "compute", title, "compute", claim, evidence, [remedy], found.kernels.rows)

@@ -52,7 +52,7 @@ def new_shapes(m: Measurements, _free: Bool) -> Iterator[Draft]:
     yield Draft(
         "new-shapes",
         "host",
-        "cuDNN prepares operators anew within the step, for shapes that change",
+        "Changing input shapes make cuDNN re-plan inside the step",
         "idle.host",
         idle_ms,
         evidence,

@@ -88,12 +88,14 @@ def _own_markers(m: Measurements) -> Iterator[str]:
 def _steps(m: Measurements) -> Iterator[str]:
     seen, steps, times = m.coverage, m.steps, m.step_time
     if seen.steps_share is not None and seen.steps_share < WHOLE_SHARE:
-        yield f"The steps cover {_time(seen.steps_ms)} of {_time(seen.recorded_ms)} recorded ({seen.steps_share:.0%})."
+        outside = ""
         if seen.idle_outside_share is not None and seen.work_outside_share is not None:
-            yield (
-                f"Outside the steps: {seen.idle_outside_share:.0%} of the GPU's idle time and "
-                f"{seen.work_outside_share:.0%} of its work."
+            outside = (
+                f"; outside them: {seen.idle_outside_share:.0%} of the GPU's idle time, "
+                f"{seen.work_outside_share:.0%} of its work"
             )
+        covered = f"{_time(seen.steps_ms)} of {_time(seen.recorded_ms)} recorded ({seen.steps_share:.0%})"
+        yield f"The steps cover {covered}{outside}."
     if steps.source == "periodicity":
         yield f"No marker says what a step is: {len(steps)} repeats of the same GPU work are called one{_parts(m)}."
     if times is not None and times.median and times.mean > UNEVEN_RATIO * times.median:

@@ -32,8 +32,8 @@ def host_waits(m: Measurements, _free: Bool) -> Iterator[Draft]:
         return
     costly = [row for row in m.syncs if not row.benign] or m.syncs
     evidence = [
-        share(m, idle.sync, "idle after the queue had been drained by a wait"),
-        Evidence("waits per step", sum(r.calls for r in costly), "", "calls that wait for the GPU"),
+        share(m, idle.sync, "idle after the queue was drained by a sync"),
+        Evidence("waits per step", sum(r.calls for r in costly), "", "calls that block on the GPU"),
     ]
     evidence += [Evidence("host held in the recording", r.host_wait_ms, "ms", _where(r)) for r in costly[:PLACES]]
     action = (
@@ -48,7 +48,7 @@ def host_waits(m: Measurements, _free: Bool) -> Iterator[Draft]:
     yield Draft(
         "host-waits",
         "sync",
-        "The host waits for the GPU and leaves its queue empty",
+        "The CPU blocks on the GPU, and the GPU's queue runs dry",
         "idle.sync",
         idle.sync,
         evidence,

@@ -98,7 +98,7 @@ def two_kinds(m: Measurements, _free: Bool) -> Iterator[Draft]:
     basis = f"{_said(stats)}: all steps as fast as the fast ones, an upper bound where the slow ones do more work"
     yield _regularity(
         "two-kinds-of-steps",
-        "Steps are of two kinds, fast and slow",
+        "Step times fall into two groups, fast and slow",
         _claim(m, excess),
         evidence,
         Remedy(action, basis),

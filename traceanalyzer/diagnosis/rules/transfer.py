@@ -26,7 +26,7 @@ HIDE = (
     "(smaller types, compute on the GPU what can be)."
 )
 SEND_LESS = (
-    "Copy less between CPU and GPU: keep on the GPU what is sent again and again (offloaded weights, constants), send "
+    "Copy less between CPU and GPU: keep on the GPU what is sent repeatedly (offloaded weights, constants), send "
     "smaller types, make the data on the GPU."
 )
 
@@ -50,7 +50,7 @@ def exposed_copies(m: Measurements, _free: Bool) -> Iterator[Draft]:
     yield Draft(
         "exposed-copies",
         "transfer",
-        "Memory copies run while the GPU computes nothing",
+        "Memory copies do not overlap with compute",
         "exposed_copy",
         exposed,
         evidence,

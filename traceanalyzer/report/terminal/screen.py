@@ -9,7 +9,7 @@ from rich.text import Text
 
 from traceanalyzer.cut import ELLIPSIS
 from traceanalyzer.report import outline, quoted
-from traceanalyzer.report.format import figure, plain, shorten
+from traceanalyzer.report.format import figure, number, plain, scale_for, scaled, with_unit
 from traceanalyzer.report.terminal.drawing import DEFAULT_WIDTH, Page
 
 if TYPE_CHECKING:
@@ -18,8 +18,19 @@ if TYPE_CHECKING:
 SHOWN_CHANGES = 3
 SHOWN_CAVEATS = 3
 BAR_WIDTH = 40
-LONGEST = 170
+LONGEST, LONGEST_HEADLINE = 180, 240
 """Characters of a text on the screen; the page, Markdown and `--full` have all of it."""
+TABLES = {
+    "sync": "syncs",
+    "launch": "gaps",
+    "host": "gaps",
+    "input": "gaps",
+    "compute": "kernels",
+    "memory": "kernels",
+    "communication": "comm",
+    "transfer": "copies",
+}
+"""The command whose table shows a bottleneck's places."""
 STYLES = {"compute": "green", "exposed communication": "magenta", "exposed copy": "blue", "idle": "red"}
 
 
@@ -43,12 +54,18 @@ def render_verdict(report: Report, width: int = DEFAULT_WIDTH, colour: bool = Fa
     return page.text()
 
 
-def brief(text: str) -> str:
-    """The text up to its last whole word within `LONGEST`."""
+def brief(text: str, longest: int = LONGEST) -> str:
+    """The whole sentences, else the whole clauses of the text that there is room for."""
     text = plain(text)
-    if len(text) <= LONGEST:
+    if len(text) <= longest:
         return text
-    cut = text[: LONGEST - 1]
+    for end in (". ", "; ", ", "):
+        at = text.rfind(end, 0, longest)
+        while at > 0 and text.count("(", 0, at) != text.count(")", 0, at):
+            at = text.rfind(end, 0, at)
+        if at > 0:
+            return f"{text[:at]}."
+    cut = text[: longest - 1]
     return (cut.rpartition(" ")[0] or cut) + ELLIPSIS
 
 
@@ -57,7 +74,7 @@ def _verdict(page: Page, report: Report) -> None:
     page.line(
         "   ".join([f"{cls.upper()} {sure}".strip(), outline.step_times(report), outline.hardware(report)]), "bold"
     )
-    page.line(brief(report.summary.headline))
+    page.line(brief(report.summary.headline, LONGEST_HEADLINE))
 
 
 def _culprit(page: Page, report: Report) -> None:
@@ -73,10 +90,11 @@ def _budget(page: Page, report: Report) -> None:
     if not parts:
         return
     page.line("")
+    scale = scale_for(outline.step_ms(report) or 0.0, "ms")
     widest = max(cell_len(part.label) + 2 * part.within for part in parts)
     for part in parts:
         name = f"  {part.label}" if part.within else part.label
-        numbers = f"{figure(part.ms, 'ms'):>9} {figure(part.share, 'share'):>6}  "
+        numbers = f"{with_unit(number(scaled(part.ms, scale)), scale.label):>10} {figure(part.share, 'share'):>6}  "
         text = Text(f"  {name:<{widest}} {numbers}")
         bar = ("▒" if part.within else "█") * max(round(min(part.share, 1.0) * BAR_WIDTH), 1)
         text.append(bar, "dim" if part.within else STYLES.get(part.label, ""))
@@ -110,6 +128,9 @@ def _caveats(page: Page, report: Report) -> None:
 
 def _next(page: Page, report: Report) -> None:
     page.line("")
-    path = shorten(plain(report.inputs[0].path), page.width // 2) if len(report.inputs) == 1 else "PATH..."
-    explained = f" | explain {report.findings[0].id}" if report.findings else ""
-    page.line(f"Next: traceanalyzer analyze {path} --full | -o report.html{explained}", "dim")
+    path = plain(report.inputs[0].path) if len(report.inputs) == 1 else ""
+    path = path if 0 < len(path) <= page.width // 3 and " " not in path else "PATH"
+    table = TABLES.get(report.summary.bottleneck) if report.devices else None
+    more = [f"analyze {path} --full", "-o report.html", *([f"{table} {path}"] if table else [])]
+    more += [f"explain {report.findings[0].id}"] if report.findings else []
+    page.line(f"Next: traceanalyzer {' | '.join(more)}", "dim")

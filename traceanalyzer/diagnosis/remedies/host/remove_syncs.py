@@ -22,8 +22,8 @@ SCENARIO = Scenario(
     missing="the host does not wait for the GPU",
 )
 PYTORCH = (
-    "Remove the sync: keep values on the GPU (loss.detach()) and call .item(), .cpu() or print once every 100 steps; "
-    "replace nonzero() and boolean masks by torch.where; drop torch.cuda.synchronize()."
+    "Remove the sync: keep values on the GPU (loss.detach()), and call .item(), .cpu() or print every 100 steps; "
+    "replace nonzero() and masks by torch.where; drop synchronize()."
 )
 OTHER = "Remove the sync: queue work without waiting for it (events, asynchronous copies) and read results later."
 

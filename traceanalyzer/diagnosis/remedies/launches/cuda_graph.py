@@ -32,12 +32,12 @@ AFTER_SYNCS = Scenario(
 )
 INFERENCE = "Capture the step: torch.compile(model, mode='reduce-overhead'), or torch.cuda.graph around fixed inputs."
 TRAINING = (
-    "Capture the step: torch.cuda.make_graphed_callables(model, sample_args), or the whole step in torch.cuda.graph "
-    "with AdamW(capturable=True) and static input tensors."
+    "Capture the step: torch.cuda.make_graphed_callables(model, sample_args); or the whole step in torch.cuda.graph, "
+    "with AdamW(capturable=True) and static inputs."
 )
 DDP = " Under DDP, warm up 11 steps on a side stream before the capture."
 OTHER = "Capture the step in a CUDA graph (cudaStreamBeginCapture, cudaGraphLaunch)."
-FIRST = "Remove the syncs first (a graph cannot wait for the host), then: "
+FIRST = "Remove the syncs first (no graph can hold one), then "
 
 
 def offer(m: Measurements) -> Offer | None:
@@ -46,7 +46,8 @@ def offer(m: Measurements) -> Offer | None:
     if tape is None or known.in_graphs or known.fsdp or not same_every_step(tape):
         return None
     if waits_within(tape):
-        return Offer(FIRST + _how(known), AFTER_SYNCS, after=("remove_syncs",))
+        how = _how(known)
+        return Offer(f"{FIRST}{how[0].lower()}{how[1:]}", AFTER_SYNCS, after=("remove_syncs",))
     return Offer(_how(known), SCENARIO)
 
 

@@ -26,7 +26,7 @@ LEAST_IDLE = 0.3
 
 
 def offer(m: Measurements) -> Offer | None:
-    """Where the GPU idles because the host cannot launch fast enough."""
+    """Where the GPU is idle because the CPU cannot launch fast enough."""
     idle = m.step.idle
     if idle is None or idle.launch < LEAST_IDLE * m.step.step_ms:
         return None
