@@ -59,7 +59,7 @@ def _mfu(used: Utilisation | None) -> str:
     if used is None or used.mfu is None:
         return f"{NOT_AVAILABLE} ({SAY_FLOPS})"
     if not used.mfu:
-        return "0% (no matrix products ran)"
+        return "0% (no matmuls ran)"
     most = f" of {figure(used.attainable_mfu, 'share')} that this step could reach" if used.attainable_mfu else ""
     return figure(used.mfu, "share") + most
 

@@ -54,7 +54,7 @@ class ModuleTimes:
 
 @dataclass(frozen=True)
 class ModuleStats(RatedRow, ModuleTimes):
-    """Modules of one class at one place of the model, held against the roofline."""
+    """Modules of one class at one place of the model, compared with the roofline."""
 
 
 def module_stats(rated: Rated) -> list[ModuleStats]:

@@ -77,7 +77,7 @@ def odd_channels(m: Measurements, free: Bool) -> Iterator[Draft]:
         "fast kernels need them, or pad inside."
     )
     remedy = Remedy(action, "what the padded convolutions would take is not in the recording")
-    title = "Convolutions have channel counts that tensor cores do not like"
+    title = "Convolutions have channel counts that are misaligned for tensor cores"
     yield Draft("odd-channels", "compute", title, "compute", None, evidence, [remedy])
 
 
