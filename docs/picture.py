@@ -13,8 +13,8 @@ from docs.generate import ROOT
 SAMPLE = ROOT / "sample_traces" / "sync_bound_stacks"
 PICTURE, REPORT = ROOT / "docs" / "page.png", ROOT / "docs" / "report.svg"
 SIZE = (1280, 1000)
-COLOURS = 128
-"""Of a page with few of them; a third of the bytes."""
+COLOURS = 256
+"""Of a page with few of them; half of the bytes. Fewer, and two causes of idle time have one colour."""
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--virtual-time-budget=8000")
 
