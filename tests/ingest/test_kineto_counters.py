@@ -9,8 +9,9 @@ import pytest
 
 import traceanalyzer as ta
 from tests.kineto_builder import KinetoTrace
-from traceanalyzer.analysis.groups.counters import MIN_SAMPLES, busy_counters
+from traceanalyzer.analysis.groups.counters import busy_counters
 from traceanalyzer.analysis.measure import Measurements
+from traceanalyzer.analysis.roofline.sampled_bounds import MIN_SAMPLES
 from traceanalyzer.ingest import load
 
 if TYPE_CHECKING:

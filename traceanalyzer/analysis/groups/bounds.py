@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.texts import texts_where
-from traceanalyzer.analysis.groups.counters import sampled_bounds
 from traceanalyzer.analysis.groups.ops import duration, per_step, steady, title
 from traceanalyzer.analysis.names.gemm_tiles import streams_weights
 from traceanalyzer.analysis.names.kernel_classes import UNKNOWN
@@ -48,7 +47,7 @@ def memory_bound_share(rated: Rated) -> float:
     by_class = np.array([bound == "memory" for bound in rated.classes.bound])[rated.op_class[rows]]
     by_class |= _streaming(rated)[rows]
     memory = np.where((r.rated & ~r.small)[rows], ~r.arithmetic[rows], by_class)
-    sampled = sampled_bounds(rated)[rows]
+    sampled = rated.sampled_bounds[rows]
     memory = np.where(np.isin(sampled, KNOWN), sampled == Bound.MEMORY, memory)
     measured = (r.counted & np.isin(r.bound, KNOWN))[rows]
     memory = np.where(measured, r.bound[rows] == Bound.MEMORY, memory)
@@ -84,7 +83,7 @@ def unknown_kernels(rated: Rated) -> list[tuple[str, float]]:
 def _unknown(rated: Rated) -> Bool:
     r = rated.roofline
     by_class = np.array([bound == UNKNOWN for bound in rated.classes.bound])[rated.op_class]
-    known = (r.rated & ~r.small) | (r.counted & np.isin(r.bound, KNOWN)) | np.isin(sampled_bounds(rated), KNOWN)
+    known = (r.rated & ~r.small) | (r.counted & np.isin(r.bound, KNOWN)) | np.isin(rated.sampled_bounds, KNOWN)
     result: Bool = by_class & ~known
     return result
 

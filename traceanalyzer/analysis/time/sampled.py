@@ -109,13 +109,13 @@ def sampled_ops(timed: Timed) -> SampledOps | None:
 def _by_op(timed: Timed, device: int, samples: Samples, role: str) -> tuple[I64, F64]:
     """Count and sum of the samples of a counter that are each device op's own."""
     time, size = samples.time[role], len(timed.trace.device_ops)
-    owner = _alone(timed, timed.trace.device_ops.device == device, time - samples.period_ns, time)
+    owner = alone_through(timed, timed.trace.device_ops.device == device, time - samples.period_ns, time)
     mine = owner >= 0
     count = np.bincount(owner[mine], minlength=size).astype(np.int64)
     return count, np.bincount(owner[mine], weights=samples.value[role][mine], minlength=size).astype(np.float64)
 
 
-def _alone(timed: Timed, here: Bool, start: I64, end: I64) -> I64:
+def alone_through(timed: Timed, here: Bool, start: I64, end: I64) -> I64:
     """The device op that ran through all of each of these times with no other op beside it, else -1."""
     ops = timed.trace.device_ops
     rows = np.flatnonzero(here)
