@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 from typing import TYPE_CHECKING, Any
@@ -49,7 +50,7 @@ def test_what_is_wrapped_is_named_with_its_wrapper() -> None:
 
 def test_it_finds_them_by_itself_and_never_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     net = Net()
-    found = program.describe()
+    found = program.describe(gc.get_objects())
     assert found is not None
     assert found["model"]["parameters"] >= 58
     assert net.training
@@ -59,10 +60,10 @@ def test_it_finds_them_by_itself_and_never_fails(monkeypatch: pytest.MonkeyPatch
             raise RuntimeError("no")
 
     odd = Odd()
-    assert program.describe() is None
+    assert program.describe(gc.get_objects()) is None
     del odd
     monkeypatch.delitem(sys.modules, "torch")
-    assert program.describe() is None
+    assert program.describe(gc.get_objects()) is None
 
 
 def test_without_any_of_them_nothing_is_said() -> None:

@@ -6,6 +6,7 @@ the rest may hold secrets.
 
 from __future__ import annotations
 
+import gc
 import os
 import platform
 import subprocess
@@ -31,6 +32,7 @@ PACKAGES = ("torch", "triton", "transformers", "lightning", "deepspeed", "vllm",
 
 def describe(plan: Plan) -> dict[str, Any]:
     """Everything that can be told in this process; what PyTorch knows only where the script has imported it."""
+    objects = gc.get_objects() if "torch" in sys.modules else []  # looked through once: programs have millions
     return {
         "schema_version": 1,
         "command": plan.command,
@@ -40,8 +42,8 @@ def describe(plan: Plan) -> dict[str, Any]:
         "cpu": {"model": _cpu_model(), "count": os.cpu_count(), "usable": len(os.sched_getaffinity(0))},
         "packages": _versions(),
         "torch": _torch() if "torch" in sys.modules else None,
-        "program": program.describe(),
-        "loader": describe_loader(),
+        "program": program.describe(objects),
+        "loader": describe_loader(objects),
         "gpus": nvml.describe(),
         "ceilings": plan.ceilings,
         "variables": {name: os.environ[name] for name in ALLOWED_VARIABLES if name in os.environ},

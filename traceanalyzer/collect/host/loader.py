@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import gc
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 MOST_PARTS = 8
 """Of a batch that are looked at for a tensor."""
 
 
-def describe() -> dict[str, Any] | None:
-    """The batch size of the loader that is being iterated; None without PyTorch, and where several differ or none is
-    in sight."""
+def describe(objects: Iterable[Any]) -> dict[str, Any] | None:
+    """Among all objects of the process: the batch size of the loader that is being iterated; None without PyTorch, and
+    where several differ or none is in sight."""
     dataloader = sys.modules.get("torch.utils.data.dataloader")
     if dataloader is None:
         return None
     # by `type`: `isinstance` asks the object, and a lazy one would wake up
-    sizes = {batch_size(one) for one in gc.get_objects() if issubclass(type(one), dataloader._BaseDataLoaderIter)}
+    sizes = {batch_size(one) for one in objects if issubclass(type(one), dataloader._BaseDataLoaderIter)}
     size = sizes.pop() if len(sizes) == 1 else None
     return None if size is None else {"batch_size": size}
 

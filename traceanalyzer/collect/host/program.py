@@ -6,7 +6,6 @@ stays behind, and nothing of the program is called.
 
 from __future__ import annotations
 
-import gc
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -18,12 +17,13 @@ WRAPPERS = frozenset(("OptimizedModule", "DistributedDataParallel", "DataParalle
 MOST_LOADERS = 4
 
 
-def describe() -> dict[str, Any] | None:
-    """The largest model, its optimizer's settings and the loaders; None without PyTorch, or where that fails."""
+def describe(objects: Iterable[Any]) -> dict[str, Any] | None:
+    """Among all objects of the process: the largest model, its optimizer's settings and the loaders; None without
+    PyTorch, or where that fails."""
     if "torch" not in sys.modules:
         return None
     try:
-        return _describe(gc.get_objects())
+        return _describe(objects)
     except Exception:  # a program's objects may do anything when they are looked at; the recording matters more
         return None
 
