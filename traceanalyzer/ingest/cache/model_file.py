@@ -14,25 +14,7 @@ from isal import isal_zlib
 from msgspec import Struct
 
 from traceanalyzer.ingest.cache.packed import Packed, pack, unpack
-from traceanalyzer.trace import (
-    ApiCalls,
-    Collected,
-    Collectives,
-    Device,
-    DeviceOps,
-    DeviceRanges,
-    GpuMetrics,
-    Health,
-    HostRanges,
-    MemoryEvents,
-    Overheads,
-    Process,
-    RangeDetails,
-    Table,
-    Thread,
-    Trace,
-    Waits,
-)
+from traceanalyzer.trace import Collected, Device, Health, Process, StepTimings, Table, Thread, Trace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -42,17 +24,11 @@ MAGIC = b"TAmodel\x01"
 _LONGEST_HEADER = 64 << 20
 """Bytes; a header of a trace takes a few kilobytes, with a note for each of a million ranks a few megabytes."""
 _TABLES: dict[str, type[Table]] = {
-    "device_ops": DeviceOps,
-    "api_calls": ApiCalls,
-    "host_ranges": HostRanges,
-    "waits": Waits,
-    "overheads": Overheads,
-    "device_ranges": DeviceRanges,
-    "memory_events": MemoryEvents,
-    "gpu_metrics": GpuMetrics,
-    "range_details": RangeDetails,
-    "collectives": Collectives,
+    f.name: made
+    for f in fields(Trace)
+    if isinstance(made := getattr(f.default_factory, "__self__", None), type) and made is not StepTimings
 }
+"""The tables of a trace and their types; logs of step times are not kept."""
 _FACTS = ("source", "process", "threads", "devices", "collected", "health", "epoch_ns", "window")
 _NOT_KEPT = ("path", "strings")
 """The path is the one under which the recording is asked for; strings follow the header."""
