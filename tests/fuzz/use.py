@@ -107,15 +107,14 @@ def use_snapshot(path: Path) -> None:
     """As `memory`, or as it is read beside a recording."""
     from traceanalyzer.ingest.memory.snapshot import read_snapshot
     from traceanalyzer.report.memory.build import memory_report
-    from traceanalyzer.report.memory.html import render_html
-    from traceanalyzer.report.memory.render import render_markdown, render_terminal
+    from traceanalyzer.report.memory.page import MemoryPage
 
     number = zlib.crc32(path.read_bytes())
     if number % ANALYSED_OF == 0:
         _beside(path, "memory.rank0.pickle", draw=False)
         return
-    report = memory_report(read_snapshot(path), None, None, 8)
-    (render_html, render_markdown, lambda r: render_terminal(r, 100, False))[number % 3](report)
+    page = MemoryPage(memory_report(read_snapshot(path), None, None, 8))
+    (page.html, page.markdown, lambda: page.terminal(100, False))[number % 3]()
 
 
 def use_compile_log(path: Path) -> None:

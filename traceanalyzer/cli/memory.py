@@ -12,7 +12,6 @@ from traceanalyzer.cli.options import REPORT_FORMATS, output_options, reading_op
 if TYPE_CHECKING:
     import re
 
-    from traceanalyzer.cli.options import Output
     from traceanalyzer.report.memory.model import MemoryReport
     from traceanalyzer.snapshot import Snapshot
 
@@ -55,18 +54,17 @@ def memory(
     The ledger at the peak adds up to the byte, by phase, category and line of the program. Each predicted peak replays
     every allocation with one thing changed. TRACE adds what a change costs in time.
     """
-    from traceanalyzer.cli.options import output_of
-    from traceanalyzer.cli.output import check_writable, write
+    from traceanalyzer.cli.output import checked, emit
+    from traceanalyzer.report.memory.page import MemoryPage
 
     named = [str(path) for path in (snapshot, trace, other) if path is not None]
-    output = output_of(format_, file, REPORT_FORMATS, named)
-    check_writable(output.file)
+    output = checked(format_, file, REPORT_FORMATS, named)
     report = _report(snapshot, trace, other, ranks)
     if redact or hidden_names:
         from traceanalyzer.report.memory.redact import redacted
 
         report = redacted(report, hidden_names)
-    write(_drawn(report, output), output.file)
+    emit(MemoryPage(report), output)
 
 
 def _report(snapshot: Path, trace: str | None, other: Path | None, ranks: int) -> MemoryReport:
@@ -83,22 +81,3 @@ def _read(path: Path) -> Snapshot:
 
     with progress("Reading") as report_progress:
         return read_snapshot(path, lambda share: report_progress(round(share * PERMILLE), PERMILLE))
-
-
-def _drawn(report: MemoryReport, output: Output) -> str:
-    from traceanalyzer.cli.output import terminal_width, with_colour
-
-    if output.format == "json":
-        from traceanalyzer.report.json import dump
-        from traceanalyzer.report.memory.model import as_document
-
-        return dump(as_document(report))
-    if output.format == "html":
-        from traceanalyzer.report.memory.html import render_html
-
-        return render_html(report)
-    from traceanalyzer.report.memory.render import render_markdown, render_terminal
-
-    if output.format == "markdown":
-        return render_markdown(report)
-    return render_terminal(report, terminal_width(), with_colour(output.file))
