@@ -34,7 +34,8 @@ def shared(browser, sync_page):
 @pytest.fixture
 def page(shared, sync_page):
     """It, scrolled to its top; whatever a test does there, nothing may be complained of or asked for."""
-    shared.evaluate("scrollTo(0, 0), new Promise(next => requestAnimationFrame(() => requestAnimationFrame(next)))")
+    shared.evaluate("scrollTo(0, 0)")
+    settle(shared)
     yield shared
     assert shared.complaints == []
     assert shared.requests == [sync_page.as_uri()]
@@ -52,9 +53,15 @@ def opened(browser, folder, name, report, details=None):
     page.close()
 
 
+def settle(page):
+    """Until what was asked for is drawn, and scrolling is over."""
+    page.evaluate("new Promise(next => requestAnimationFrame(() => requestAnimationFrame(next)))")
+
+
 def see(page, selector):
     """Scroll to an element."""
     page.evaluate(f"document.querySelector('{selector}').scrollIntoView()")
+    settle(page)
 
 
 def test_the_first_screen_has_the_answer(page):
@@ -158,6 +165,21 @@ def test_a_definition_is_shown_for_what_has_the_focus(page):
     assert page.evaluate(f"{tip}.hidden")
 
 
+def test_a_definition_stays_where_the_focus_scrolled_to_and_goes_with_any_other_scroll(page):
+    hidden = "document.getElementById('tip').hidden"
+    page.point(1, 1)
+    last = "[...document.querySelectorAll('.term')].findLast(e => e.dataset.def && e.offsetParent)"
+    page.evaluate(f"{last}.focus()")
+    settle(page)
+    assert page.evaluate("scrollY") > 0
+    assert not page.evaluate(hidden)
+    assert page.evaluate(f"{SEEN}(document.getElementById('tip'))")
+    page.evaluate("document.activeElement.blur()")
+    page.evaluate("showTip(document.querySelector('#answer .term')), scrollTo(0, 0)")
+    settle(page)
+    assert page.evaluate(hidden)
+
+
 def test_a_finding_leads_to_its_place_on_the_timeline(page, sync_report):
     page.evaluate("document.querySelector('#finding-1 a').focus()")
     page.press("Enter")
@@ -185,11 +207,6 @@ def whole_step(page):
     page.press("Escape")
     page.press("0")
     settle(page)
-
-
-def settle(page):
-    """Until what was asked for is drawn."""
-    page.evaluate("new Promise(next => requestAnimationFrame(() => requestAnimationFrame(next)))")
 
 
 def place_of(page, name):

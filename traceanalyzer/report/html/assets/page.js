@@ -2,11 +2,17 @@
 "use strict";
 
 const tip = document.getElementById("tip");
+let explained = null;
 
 function showTip(element) {
+  explained = element;
   tip.textContent = element.dataset.def;
   tip.hidden = false;
   element.setAttribute("aria-describedby", "tip");
+  placeTip(element);
+}
+
+function placeTip(element) {
   const box = element.getBoundingClientRect();
   const below = box.bottom + tip.offsetHeight + 8 < window.innerHeight;
   tip.style.left = Math.max(8, Math.min(box.left, window.innerWidth - tip.offsetWidth - 8)) + "px";
@@ -14,6 +20,7 @@ function showTip(element) {
 }
 
 function showTipAt(x, y, words) {
+  explained = null;
   tip.textContent = words;
   tip.hidden = false;
   const below = y + tip.offsetHeight + 24 < window.innerHeight;
@@ -22,6 +29,7 @@ function showTipAt(x, y, words) {
 }
 
 function hideTip() {
+  explained = null;
   tip.hidden = true;
   document.querySelectorAll("[aria-describedby=tip]").forEach((e) => e.removeAttribute("aria-describedby"));
 }
@@ -32,7 +40,16 @@ function withDefinition(event) {
 }
 
 for (const kind of ["pointerover", "focusin", "click"]) document.addEventListener(kind, withDefinition);
-for (const kind of ["pointerout", "focusout", "scroll"]) document.addEventListener(kind, hideTip, true);
+document.addEventListener("focusout", hideTip);
+
+// What the focus explains stays: a browser scrolls to what gets the focus, and the page then moves under the pointer.
+function leaveTip() {
+  const focused = document.activeElement;
+  if (explained && focused !== document.body && focused.contains(explained)) placeTip(explained);
+  else hideTip();
+}
+
+for (const kind of ["pointerout", "scroll"]) document.addEventListener(kind, leaveTip, true);
 document.addEventListener("keydown", (event) => event.key === "Escape" && hideTip());
 
 // A picture in focus: the arrow keys go from mark to mark, and what each says is shown and read out.
