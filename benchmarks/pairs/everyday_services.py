@@ -194,7 +194,7 @@ PAIRS = (
     Pair("batch_calls", dlrm_table_by_table, libraries=(), fixed_too=False),
     Pair("cuda_graph", decoder_token_by_token, libraries=(), fixed_too=False),
     Pair("keep_on_device", alibi_from_host, libraries=()),
+    Pair("compile", dit_eager, libraries=(), early=("fix",)),
     Pair("batch_calls", crops_one_by_one, libraries=("timm",), fixed_too=False),
     Pair("fixed_shapes", ocr_any_width, libraries=(), fixed_too=False),
-    Pair("compile", dit_eager, libraries=(), early=("fix",)),
 )

@@ -41,7 +41,12 @@ if TYPE_CHECKING:
 
 SETS: dict[str, tuple[Pair | Good, ...]] = {
     "first": (*language.PAIRS, *vision.PAIRS, *loops.PAIRS),
-    "everyday": (*everyday_training.PAIRS, *everyday_loops.PAIRS, *everyday_services.PAIRS, *already_good.PROGRAMS),
+    "everyday": (
+        *everyday_training.PAIRS,
+        *already_good.PROGRAMS,
+        *everyday_services.PAIRS,
+        *everyday_loops.PAIRS,
+    ),
     "ranks": ranks.PAIRS,
 }
 """All for one GPU, but `ranks`."""
