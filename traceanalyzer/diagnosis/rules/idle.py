@@ -17,6 +17,7 @@ from traceanalyzer.analysis.replay.scenarios import (
 from traceanalyzer.diagnosis import loader_advice
 from traceanalyzer.diagnosis.draft import Draft, Remedy, share
 from traceanalyzer.diagnosis.finding import Evidence
+from traceanalyzer.diagnosis.remedies.program import program
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,8 +34,8 @@ MORE_IN_GRAPHS = (
     "Give the GPU more work per launch: put more of the step, or several steps, into one CUDA graph, or raise the "
     "batch size."
 )
-IN_GRAPHS_SHARE = 0.9
-"""A step with this share of its kernels in CUDA graphs has been captured already."""
+ONE_GRAPH = 1.0
+"""CUDA graphs that a step launches where it has been captured whole."""
 
 
 def launch_bound(m: Measurements, _free: Bool) -> Iterator[Draft]:
@@ -50,7 +51,8 @@ def launch_bound(m: Measurements, _free: Bool) -> Iterator[Draft]:
             Evidence("host dispatch time", m.host.dispatch_ms, "ms", "launching threads, per recorded step")
         )
     evidence += _launch_evidence(m)
-    remedy = Remedy(MORE_IN_GRAPHS if _in_graphs(m) else MORE_PER_LAUNCH, ALL_GONE, LAUNCHES_FREE, name="cuda_graph")
+    action = MORE_IN_GRAPHS if program(m).in_graphs else MORE_PER_LAUNCH
+    remedies = [] if _one_graph(m) else [Remedy(action, ALL_GONE, LAUNCHES_FREE, name="cuda_graph")]
     yield Draft(
         "launch-bound",
         "launch",
@@ -58,16 +60,13 @@ def launch_bound(m: Measurements, _free: Bool) -> Iterator[Draft]:
         "idle.launch",
         idle,
         evidence,
-        [remedy],
+        remedies,
     )
 
 
-def _in_graphs(m: Measurements) -> bool:
-    """Whether CUDA graphs launch (nearly) all of the step's kernels."""
-    if m.launches is None or not m.launches.kernels_per_graph_launch:
-        return False
-    inside = m.launches.kernels_per_graph_launch * m.launches.graph_launches
-    return inside >= IN_GRAPHS_SHARE * m.launches.kernels
+def _one_graph(m: Measurements) -> bool:
+    """Whether the step is a single CUDA graph already: nothing of it is left to be launched together."""
+    return program(m).in_graphs and m.launches is not None and m.launches.graph_launches <= ONE_GRAPH
 
 
 def launch_latency(m: Measurements, _free: Bool) -> Iterator[Draft]:
@@ -80,6 +79,8 @@ def launch_latency(m: Measurements, _free: Bool) -> Iterator[Draft]:
         "Fuse short kernels (torch.compile, a fused operator) or enlarge them; queued kernels cost about 1 us each."
     )
     remedy = Remedy(action, "pauses between queued kernels, an upper bound", GAPS_CLOSED, name="fuse_elementwise")
+    # a graph's kernels wait for each other on the device: what fuses them says so itself
+    remedies = [] if program(m).in_graphs else [remedy]
     yield Draft(
         "launch-latency",
         "launch",
@@ -87,7 +88,7 @@ def launch_latency(m: Measurements, _free: Bool) -> Iterator[Draft]:
         "idle.launch",
         idle,
         evidence,
-        [remedy],
+        remedies,
     )
 
 

@@ -26,6 +26,8 @@ TAKES = re.compile(r"^aten::unsqueeze$")
 """Makes a batch of one of an item."""
 PICKS = re.compile(r"^aten::(select|slice|narrow)$")
 """Takes an item out of a batch by its number."""
+WORDS = re.compile(r"^aten::embedding$")
+"""Looks tokens up; its second operand is a batch of texts."""
 FEWEST_ITEMS = 4
 
 
@@ -63,6 +65,22 @@ def _times(tape: Tape) -> list[int]:
             if len(shape) > 1 and FEWEST_ITEMS <= shape[0] == count and _along_first(tape, concrete[items]):
                 found += tree.start[outer[items]].tolist()
     return sorted(found)
+
+
+def single_tokens(tape: Tape) -> Bool:
+    """The ops that look up one token of each text: a decoder that goes on from what it has just said."""
+    tree, ranges = tape.source.tree, tape.source.trace.host_ranges
+    words = texts_where(tape.source.trace.strings, WORDS.match)[ranges.name]
+    code, index = np.unique(ranges.shapes[words], return_inverse=True)
+    words[words] = np.array([_one_token(tape, one) for one in code.tolist()], bool)[index]
+    result: Bool = (tree.innermost(tree.of_ranges(words, False)) >= 0)[nodes(tape)][tape.event]
+    return result
+
+
+def _one_token(tape: Tape, code: int) -> bool:
+    inputs = parse_inputs(tape.source.trace.text(code) or "", None, None) if code >= 0 else None
+    texts = inputs[1] if inputs and len(inputs) > 1 else None
+    return isinstance(texts, Tensor) and len(texts.shape) > 1 and texts.shape[-1] == 1
 
 
 def _columns(tape: Tape) -> tuple[I32, I32, I32]:

@@ -13,6 +13,7 @@ from traceanalyzer.analysis.groups import attention, layout, products
 from traceanalyzer.analysis.joined.backward import made_by
 from traceanalyzer.analysis.replay.changes.edits import events_of, launched_within, nodes, retimed, without_launches
 from traceanalyzer.analysis.replay.changes.items import first_shape
+from traceanalyzer.analysis.roofline.op_models.tensors import parse_values
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
@@ -32,14 +33,22 @@ CELL = re.compile(
     r"^aten::(lstm_cell|gru_cell|rnn_tanh_cell|rnn_relu_cell|_thnn_fused_lstm_cell|_thnn_fused_gru_cell)$"
 )
 """One time step of a recurrent layer."""
+LAYER = re.compile(r"^aten::(lstm|gru|rnn_tanh|rnn_relu)$")
+"""A recurrent layer on a sequence, which may have one time step only."""
+NUMBER_OF_LAYERS, BIDIRECTIONAL = 4, 7
+"""Places of these among its operands."""
+YES = "True"
 JOINING = re.compile(r"^aten::(stack|cat|concat)$")
 """Operators that make one tensor of several."""
 SPLIT = re.compile(r"splitK", re.IGNORECASE)
 """Kernels that add up the parts of a product that was calculated in parts."""
 FEWEST_CELLS = 4
 """A layer of fewer time steps is not worth a library's."""
-CELL_LAUNCH_NS = 6_000
-"""What a library takes to launch the next kernel of a layer."""
+SEQUENCES = 3
+"""Dimensions of a batch of sequences."""
+CELL_LAUNCH_NS = 12_000
+"""What a library takes to launch a time step of a layer: three kernels, 4 us each (cuDNN's LSTM and GRU, forward
+and backward, recorded on an H100 and an H200, without the profiler's share)."""
 CELL_SHARE = 0.5
 """Of the time of a cell's kernels that is left in cuDNN's layer: its input products are one, its pointwise part is
 fused."""
@@ -151,8 +160,25 @@ def recurrent_fused(tape: Tape) -> Tape | None:
     ops = forward | again
     each = float(tape.duration[ops].sum()) * CELL_SHARE / int(kept.sum())
     left = without_launches(retimed(tape, np.where(kept, each, tape.duration)), ops & ~kept)
-    dispatch = np.where(events_of(tape, kept), np.minimum(left.dispatch, CELL_LAUNCH_NS), left.dispatch)
-    return replace(left, dispatch=dispatch, reading=np.minimum(left.reading, dispatch))
+    dispatch = np.where(events_of(tape, kept), CELL_LAUNCH_NS * _layers(tape, cell), left.dispatch)
+    called = events_of(tape, ops) & ~events_of(tape, first)
+    left = replace(left, work=np.where(called, 0, left.work), dispatch=np.rint(dispatch).astype(np.int64))
+    return replace(left, reading=np.minimum(left.reading, left.dispatch))
+
+
+def _layers(tape: Tape, cell: I64) -> float:
+    """How many layers, one after the other or in the other direction, each of these calls (nodes of the host tree, -1:
+    none) has: what a library launches one by one."""
+    tree, trace = tape.source.tree, tape.source.trace
+    concrete = trace.host_ranges.concrete[tree.row[np.unique(cell[cell >= 0])]]
+    kinds, count = np.unique(concrete, return_counts=True)
+    return float(np.average([_layers_said(parse_values(trace.text(one))) for one in kinds.tolist()], weights=count))
+
+
+def _layers_said(values: tuple[str, ...]) -> int:
+    if len(values) <= BIDIRECTIONAL or not values[NUMBER_OF_LAYERS].isdigit():
+        return 1
+    return max(int(values[NUMBER_OF_LAYERS]), 1) * (1 + (values[BIDIRECTIONAL] == YES))
 
 
 def _cells(tape: Tape) -> tuple[I64, Bool]:
@@ -160,7 +186,28 @@ def _cells(tape: Tape) -> tuple[I64, Bool]:
     events belong to the backward pass of such cells."""
     source = tape.source
     tree, trace = source.tree, source.trace
-    cells = tree.kind == RangeKind.OP
-    cells[cells] = texts_where(trace.strings, CELL.match)[trace.host_ranges.name[tree.row[cells]]]
-    outer, node = tree.outermost(cells), nodes(tape)
+    cells = tree.of_ranges(texts_where(trace.strings, CELL.match)[trace.host_ranges.name], False)
+    layers = tree.of_ranges(texts_where(trace.strings, LAYER.match)[trace.host_ranges.name], False)
+    cells |= layers & _of_one_time_step(tape, layers)
+    outer, node = tree.outermost(cells & (tree.kind == RangeKind.OP)), nodes(tape)
     return outer[node], made_by(source, outer >= 0)[node]
+
+
+def _of_one_time_step(tape: Tape, layers: Bool) -> Bool:
+    """Which of these calls of recurrent layers, nodes of the host tree, get a single time step."""
+    tree, ranges, trace = tape.source.tree, tape.source.trace.host_ranges, tape.source.trace
+    result = np.zeros(len(layers), bool)
+    row = tree.row[layers]
+    kinds, kind = np.unique(np.stack((ranges.shapes[row], ranges.concrete[row])), axis=1, return_inverse=True)
+    one = [_time_steps(first_shape(tape, shapes), trace.text(concrete)) == 1 for shapes, concrete in kinds.T.tolist()]
+    result[layers] = np.array(one, bool)[kind.reshape(-1)]
+    return result
+
+
+def _time_steps(shape: tuple[int, ...], concrete: str | None) -> int:
+    """Time steps of what a recurrent layer gets: its second dimension where the last of the operator's values says that
+    batches come first, else its first one; 0 where that was not recorded."""
+    values = parse_values(concrete)
+    if len(shape) != SEQUENCES or not values:
+        return 0
+    return shape[1 if values[-1] == YES else 0]

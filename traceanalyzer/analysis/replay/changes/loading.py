@@ -132,8 +132,9 @@ def copied_ahead(tape: Tape) -> Tape | None:
 
 
 def input_copies(tape: Tape) -> Bool:
-    """Copies to the device that carry data."""
-    return large_copies(tape, CopyKind.HOST_TO_DEVICE)
+    """Copies to the device that carry data; not those that bring the same in every step, which need not be made."""
+    large = large_copies(tape, CopyKind.HOST_TO_DEVICE)
+    return large & ~constants(tape, large)
 
 
 def kept_on_device(tape: Tape) -> Tape | None:

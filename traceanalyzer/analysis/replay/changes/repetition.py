@@ -9,13 +9,15 @@ import numpy as np
 
 from traceanalyzer.analysis.replay.changes.edits import (
     events_of,
+    in_optimizer,
     nodes,
     step_of_event,
     without_dispatch,
     without_launches,
 )
-from traceanalyzer.analysis.replay.changes.items import first_shape, item_starts
+from traceanalyzer.analysis.replay.changes.items import first_shape, item_starts, single_tokens
 from traceanalyzer.analysis.replay.changes.loading import LEAST_COPY_NS, large_copies
+from traceanalyzer.analysis.replay.changes.syncs import read_at_once
 from traceanalyzer.trace import CopyKind, RangeKind
 
 if TYPE_CHECKING:
@@ -65,9 +67,18 @@ def repeated_calls(tape: Tape) -> Calls | None:
     alike = (count >= least) & (np.abs(count - usual) <= max(SPREAD * usual, 1.0))
     chosen = inside & alike[np.maximum(number, 0)]
     per_step = int(alike.sum()) / tape.steps
-    if per_step < FEWEST_CALLS or chosen.sum() < ALIKE_SHARE * len(number) or not _small(tape, chosen):
+    if per_step < FEWEST_CALLS or chosen.sum() < ALIKE_SHARE * len(number) or not mostly_small(tape, chosen):
+        return None
+    if _one_needs_another(tape, number):
         return None
     return Calls(np.where(chosen, number, -1), per_step)
+
+
+def _one_needs_another(tape: Tape, number: I64) -> bool:
+    """Whether each call needs what the one before it led to: an update of the weights, or the next token of a text."""
+    updates = np.unique(number[in_optimizer(tape) & (number >= 0)])
+    words = np.unique(number[single_tokens(tape) & (number >= 0)])
+    return max(len(updates), len(words)) >= FEWEST_CALLS * tape.steps
 
 
 def _stretches(tape: Tape) -> tuple[I64, int]:
@@ -76,14 +87,14 @@ def _stretches(tape: Tape) -> tuple[I64, int]:
     ops = tape.source.trace.device_ops
     step = tape.source.steps.of_op[tape.row]
     brings = ops.copy_kind[tape.row] == CopyKind.HOST_TO_DEVICE
-    reads = tape.waits[tape.event] & (ops.copy_kind[tape.row] == CopyKind.DEVICE_TO_HOST)
+    reads = read_at_once(tape)[tape.event] & (ops.copy_kind[tape.row] == CopyKind.DEVICE_TO_HOST)
     starts = brings & ~np.append(False, brings[:-1])
     starts |= np.append(False, reads[:-1] & ~brings[1:]) & (np.append(0, np.diff(step)) == 0)
     starts |= np.append(True, step[1:] != step[:-1])[: len(step)] | item_starts(tape)
     return np.cumsum(starts) - 1, int((starts & brings).sum())
 
 
-def _small(tape: Tape, ops: Bool) -> bool:
+def mostly_small(tape: Tape, ops: Bool) -> bool:
     """Whether most of these kernels are too small to fill the GPU."""
     ops_table = tape.source.trace.device_ops
     kernels = ops & tape.source.is_kernel[tape.row]
@@ -103,10 +114,10 @@ def batched(tape: Tape) -> Tape | None:
     step = tape.source.steps.of_op[tape.row]
     first = _first_of_step(calls.number, step)
     gone = (calls.number >= 0) & ~first
-    times = np.where(first, tape.duration * _growth(tape, calls.per_step), tape.duration)
+    times = np.where(first, tape.duration * growth(tape, calls.per_step), tape.duration)
     left = without_launches(replace(tape, duration=np.rint(times).astype(np.int64)), gone)
-    between = _between(tape, gone)
-    left = replace(without_dispatch(left, between), work=np.where(between, 0, left.work))
+    there = between(tape, gone)
+    left = replace(without_dispatch(left, there), work=np.where(there, 0, left.work))
     dispatch = np.rint(left.dispatch * _usual_call(tape, calls.number, first)).astype(np.int64)
     return replace(left, dispatch=dispatch, reading=np.minimum(left.reading, dispatch))
 
@@ -123,6 +134,18 @@ def _usual_call(tape: Tape, number: I64, first: Bool) -> F64:
     return np.where(events_of(tape, first), share, 1.0)
 
 
+def joined(tape: Tape, kept: Bool, gone: Bool, count: float | F64) -> Tape:
+    """What is gone is done by what is kept, for so many times the data, which is launched like any of them: what a step
+    begins with, and the recorder does there, are before the first."""
+    times = np.where(kept, tape.duration * growth(tape, count), tape.duration)
+    left = without_launches(replace(tape, duration=np.rint(times).astype(np.int64)), gone)
+    there = events_of(tape, gone) & ~events_of(tape, ~gone)
+    usual = int(np.median(tape.dispatch[events_of(tape, kept | gone)]))
+    dispatch = np.where(events_of(tape, kept), np.minimum(left.dispatch, usual), left.dispatch)
+    work = np.where(there, 0, left.work)
+    return replace(left, work=work, dispatch=dispatch, reading=np.minimum(left.reading, dispatch))
+
+
 def one_call_a_step(tape: Tape) -> bool:
     """Whether each step is one small call of its own: it brings one item from the host, reads a result back, and its
     kernels do not fill the GPU."""
@@ -133,7 +156,7 @@ def one_call_a_step(tape: Tape) -> bool:
     reads = ops.copy_kind[tape.row] == CopyKind.DEVICE_TO_HOST
     steps = np.unique(step)
     each = all(np.isin(steps, step[rows]).all() for rows in (brings, reads))
-    return each and _small(tape, np.ones(len(step), bool))
+    return each and mostly_small(tape, np.ones(len(step), bool))
 
 
 def _brings_batches(tape: Tape, brings: Bool) -> bool:
@@ -157,7 +180,7 @@ def enlarged(tape: Tape, times: float = GREATER_BATCH) -> Tape:
 def _shared(tape: Tape, count: float) -> Tape:
     """A step that works on so many times the data, divided by their number."""
     share = 1.0 / count
-    times = tape.duration * _growth(tape, count) * share
+    times = tape.duration * growth(tape, count) * share
     host = {name: np.rint(getattr(tape, name) * share).astype(np.int64) for name in ("dispatch", "work", "reading")}
     delays = {name: np.rint(getattr(tape, name) * share).astype(np.int64) for name in ("latency", "gap")}
     dispatch, work, loading, profiling = tape.tail
@@ -175,7 +198,7 @@ def _first_of_step(number: I64, step: I32) -> Bool:
     return result
 
 
-def _growth(tape: Tape, count: float) -> F64:
+def growth(tape: Tape, count: float | F64) -> F64:
     """How much longer each kernel takes for so many times the data: not at all until its blocks fill the GPU, which
     holds several a multiprocessor, or the work reaches the GPU's limits."""
     rated = tape.source
@@ -184,13 +207,13 @@ def _growth(tape: Tape, count: float) -> F64:
     filled = np.where((blocks > 0) & np.isfinite(sms), blocks / sms, 1.0)
     filled = np.where(np.isfinite(waves), np.minimum(waves, filled), filled)
     copies = large_copies(tape, CopyKind.HOST_TO_DEVICE) | large_copies(tape, CopyKind.DEVICE_TO_HOST)
-    growth = np.maximum(filled * count, 1.0) / np.maximum(filled, 1.0)
+    longer = np.maximum(filled * count, 1.0) / np.maximum(filled, 1.0)
     least = np.nan_to_num(rated.roofline.attainable[tape.row]) / REACHED / np.maximum(tape.duration, 1) * count
     fixed = np.minimum(LEAST_COPY_NS / np.maximum(tape.duration, 1), 1.0)
-    return np.where(copies, fixed + (1.0 - fixed) * count, np.clip(least, growth, np.maximum(growth, count)))
+    return np.where(copies, fixed + (1.0 - fixed) * count, np.clip(least, longer, np.maximum(longer, count)))
 
 
-def _between(tape: Tape, gone: Bool) -> Bool:
+def between(tape: Tape, gone: Bool) -> Bool:
     """Events that launch only what is gone, and those in the same step between two of them."""
     removed = events_of(tape, gone) & ~events_of(tape, ~gone)
     kept = events_of(tape, ~gone)

@@ -36,6 +36,15 @@ def is_read(tape: Tape) -> Bool:
     return result
 
 
+def read_at_once(tape: Tape) -> Bool:
+    """Which events launch something that the host then waits for: in their own call, or in one right after it that
+    launches nothing. The first does not hold the host up where the device has nothing else left to do."""
+    launching = events_of(tape, np.ones(len(tape.row), bool))
+    after = np.append(tape.waits[1:] & ~launching[1:], False)[: len(launching)]
+    result: Bool = launching & (tape.waits | after)
+    return result
+
+
 def syncs_removed(tape: Tape) -> Tape | None:
     """The host waits for the device only where it copies from pageable memory, operators that only read a value are
     gone, and chains of operators that lead to nothing but a read; None without such a wait."""

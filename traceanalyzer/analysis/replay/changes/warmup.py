@@ -9,7 +9,8 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import join, union
 from traceanalyzer.analysis.causes.details import IdleDetail, host_work
-from traceanalyzer.analysis.replay.changes.edits import before_events, nodes, within_optimizer
+from traceanalyzer.analysis.replay.changes.edits import before_events, nodes, within_optimizer, without_launches
+from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
@@ -58,6 +59,30 @@ def no_work_of_its_own(tape: Tape) -> Tape | None:
     if (left == tape.work).all() and tail == tape.tail[1]:
         return None
     return replace(tape, work=left, tail=(tape.tail[0], tail, *tape.tail[2:]))
+
+
+def nothing_before_copies(tape: Tape) -> Tape | None:
+    """The same, and nothing that the program itself does before it copies data to the device; None without that. What a
+    loader does has a name."""
+    mine = _before_copies(tape)
+    if not mine.any():
+        return None
+    left = no_work_of_its_own(tape) or tape
+    return replace(left, loading=left.loading - mine)
+
+
+def made_on_device(tape: Tape) -> Tape | None:
+    """The same where the device makes these data, and nothing is copied."""
+    mine = _before_copies(tape)
+    found = nothing_before_copies(tape)
+    return found and without_launches(found, tape.copy & (mine > 0)[tape.event])
+
+
+def _before_copies(tape: Tape) -> I64:
+    """Long work of the host before a copy to the device that no range names as loading, for each event, ns."""
+    named = before_events(tape, tape.source.timeline.states[HostState.INPUT])
+    mine = tape.loading - np.minimum(named, tape.loading)
+    return np.where(mine >= OWN_WORK_NS, mine, 0)
 
 
 def programs_own(tape: Tape) -> tuple[Bool, bool]:

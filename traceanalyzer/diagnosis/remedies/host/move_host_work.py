@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from traceanalyzer.analysis.replay.changes.warmup import no_work_of_its_own
+from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.causes.inputs import LOADERS
+from traceanalyzer.analysis.replay.changes.warmup import made_on_device, no_work_of_its_own, nothing_before_copies
 from traceanalyzer.analysis.replay.scenarios import Scenario
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy
 
@@ -24,9 +26,30 @@ ACTION = (
 )
 
 
+BEFORE_COPIES = Scenario(
+    "move_host_work",
+    nothing_before_copies,
+    "the host makes nothing in the step that it then copies to the GPU (lower end: the GPU makes it, and nothing is "
+    "copied), and does no other long work of its own between launches",
+    hopeful=made_on_device,
+    missing="the host does not work long before it copies data to the GPU",
+)
+ON_DEVICE = (
+    "Take the host's preparation out of the step: the same in torch on the GPU instead of NumPy or Python, once before "
+    "the loop, or in another thread; record with_stack=True to see the lines."
+)
+
+
 def offer(m: Measurements) -> Offer | None:
-    """Where the GPU idles while the host works."""
+    """Where the GPU idles while the host works, or prepares what no loader does."""
+    if m.replay is not None and not _has_loader(m) and m.replay.gain_ms(BEFORE_COPIES) > m.replay.gain_ms(SCENARIO):
+        return Offer(ON_DEVICE, BEFORE_COPIES, against=("input-wait", "input"))
     return Offer(ACTION, SCENARIO) if m.step.idle is not None and m.step.idle.host > 0 else None
+
+
+def _has_loader(m: Measurements) -> bool:
+    """Whether the program's own functions are named like loading."""
+    return bool(texts_where(m.trace.strings, LOADERS.search).any())
 
 
 LEAST_GAIN = 0.1

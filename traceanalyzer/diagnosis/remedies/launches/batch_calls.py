@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from traceanalyzer.analysis.replay.changes.lookups import lookups_joined
 from traceanalyzer.analysis.replay.changes.repetition import STEPS_A_BATCH, batched, batched_over_steps
 from traceanalyzer.analysis.replay.scenarios import Scenario
 from traceanalyzer.diagnosis.remedies.program import program, tape_of
@@ -25,16 +26,29 @@ OVER_STEPS = Scenario(
     "as long for all of them as for one",
     missing="the steps are no small calls of one kind",
 )
+LOOKUPS = Scenario(
+    "batch_calls",
+    lookups_joined,
+    "lookups that follow each other are one call: kernels that do not fill the GPU take as long for all of them as for "
+    "one",
+    missing="no lookups in tables follow each other",
+)
+TABLES = (
+    "Look up in all tables at once: one table with an offset for each feature, or torchrec's EmbeddingBagCollection."
+)
 ACTION = "Batch the calls: stack the inputs (pad them to one length) and call the model once instead of in a loop."
 
 
 def offer(m: Measurements) -> Offer | None:
-    """Where calls of one kind repeat within a step, each with its own input or read, or where each step is one."""
+    """Where calls of one kind repeat within a step, each with its own input or read, where lookups follow each other,
+    or where each step is one call."""
     tape, known = tape_of(m), program(m)
     if tape is None or not known.pytorch:
         return None
     if batched(tape) is not None:
         return Offer(ACTION, SCENARIO)
+    if lookups_joined(tape) is not None:
+        return Offer(TABLES, LOOKUPS)
     return None if known.training or known.in_graphs else Offer(ACTION, OVER_STEPS)
 
 

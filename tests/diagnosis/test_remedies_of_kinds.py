@@ -1,0 +1,210 @@
+"""Remedies for kinds of programs, each built in variants: what triggers it however it is written, and what does not."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.analysis.causes.test_gaps import Program
+from tests.diagnosis.test_remedies import ADD, GEMM, copy, program, step_us, within
+from traceanalyzer.analysis.replay.changes.ensembles import ensembles_joined, members
+from traceanalyzer.analysis.replay.changes.lookups import lookups_joined
+from traceanalyzer.analysis.replay.changes.repetition import batched
+from traceanalyzer.analysis.replay.simulate import step_time_ns
+from traceanalyzer.analysis.replay.tape import make_tape
+from traceanalyzer.diagnosis.remedies.data import copy_ahead
+from traceanalyzer.trace import CopyKind, MemoryKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from traceanalyzer.analysis.replay.tape import Tape
+
+CALLS, KERNELS = 6, 12
+
+
+def tape_of(step: Callable[[Program], object]) -> Tape:
+    tape = make_tape(program(step))
+    assert tape is not None
+    return tape
+
+
+def read(p: Program) -> None:
+    within(p, "aten::item", lambda p: copy(p.spend(5), 2, CopyKind.DEVICE_TO_HOST, 8).sync())
+
+
+def model(p: Program, *, tokens: str = "", update: bool = False) -> None:
+    if tokens:
+        within(p, "aten::embedding", lambda p: p.spend(20).launch(ADD, 3), shapes=f"[[32000, 512], {tokens}]")
+    for _ in range(KERNELS):
+        within(p, "aten::conv2d", lambda p: p.spend(20).launch(GEMM, 3))
+    if update:
+        within(p, "Optimizer.step#SGD.step", lambda p: p.spend(20).launch(ADD, 3))
+
+
+@pytest.mark.parametrize(
+    ("tokens", "update", "apart"),
+    [("", False, True), ("[1, 37]", False, True), ("[1, 1]", False, False), ("", True, False)],
+)
+def test_calls_that_end_with_a_read_are_one_unless_each_needs_the_one_before(
+    tokens: str, update: bool, apart: bool
+) -> None:
+    def step(p: Program) -> None:
+        for _ in range(CALLS):
+            model(p, tokens=tokens, update=update)
+            read(p)
+
+    tape = tape_of(step)
+    one = batched(tape)
+    assert (one is not None) == apart
+    assert one is None or step_time_ns(one) < step_time_ns(tape) / CALLS * 1.5
+
+
+@pytest.mark.parametrize("tables", [5, 26])
+@pytest.mark.parametrize("name", ["aten::embedding", "aten::embedding_bag"])
+@pytest.mark.parametrize("before", [0, 1, 2])
+def test_lookups_table_by_table_are_one(name: str, tables: int, before: int) -> None:
+    def step(p: Program) -> None:
+        for i in range(tables):
+            for _ in range(before):
+                within(p, "aten::arange", lambda p: p.spend(10).launch(ADD, 2))
+            within(p, name, lambda p: p.spend(20).launch(ADD, 3), shapes=f"[[{1000 * (i + 1)}, 16], [64, 1]]")
+        within(p, "aten::cat", lambda p: p.spend(20).launch(ADD, 3))
+        within(p, "aten::linear", lambda p: p.spend(20).launch(GEMM, 20))
+
+    tape = tape_of(step)
+    found = lookups_joined(tape)
+    assert found is not None
+    left = found.duration > 0
+    assert int(left.sum()) == (before + 2) * tape.steps
+    assert step_time_ns(found) < step_time_ns(tape) / 2
+
+
+def test_a_lookup_in_each_layer_stays() -> None:
+    def step(p: Program) -> None:
+        for _ in range(CALLS):
+            within(p, "aten::embedding", lambda p: p.spend(20).launch(ADD, 3), shapes="[[32, 12], [64, 64]]")
+            for _ in range(4):
+                within(p, "aten::linear", lambda p: p.spend(20).launch(GEMM, 20))
+
+    assert lookups_joined(tape_of(step)) is None
+
+
+def linear(p: Program, size: str, weight: str) -> None:
+    within(p, "aten::linear", lambda p: p.spend(20).launch(GEMM, 3), shapes=f"[{size}, {weight}, []]")
+
+
+def one_member(p: Program, activation: str, first: int, last: int) -> None:
+    linear(p, f"[256, {first}]", f"[64, {first}]")
+    within(p, activation, lambda p: p.spend(10).launch(ADD, 2), shapes="[[256, 64]]")
+    linear(p, "[256, 64]", f"[{last}, 64]")
+
+
+@pytest.mark.parametrize("many", [4, 20])
+@pytest.mark.parametrize("activation", ["aten::relu", "aten::tanh", "aten::silu"])
+def test_members_of_an_ensemble_are_one_network(many: int, activation: str) -> None:
+    def step(p: Program) -> None:
+        for _ in range(many):
+            one_member(p, activation, 17, 1)
+        within(p, "aten::stack", lambda p: p.spend(20).launch(ADD, 3))
+        p.spend(20).launch(GEMM, 30)
+
+    tape = tape_of(step)
+    found, joined = members(tape), ensembles_joined(tape)
+    assert found is not None
+    assert joined is not None
+    assert found.number == many
+    assert int((joined.duration > 0).sum()) == 4 * tape.steps
+
+
+def recurrence(p: Program) -> None:
+    linear(p, "[256, 17]", "[64, 17]")
+    linear(p, "[256, 64]", "[64, 64]")
+    within(p, "aten::add", lambda p: p.spend(10).launch(ADD, 2), shapes="[[256, 64], [256, 64], []]")
+    within(p, "aten::tanh", lambda p: p.spend(10).launch(ADD, 2), shapes="[[256, 64]]")
+
+
+@pytest.mark.parametrize("part", [partial(one_member, activation="aten::relu", first=32, last=32), recurrence])
+def test_layers_and_time_steps_need_each_other(part: Callable[[Program], object]) -> None:
+    def step(p: Program) -> None:
+        for _ in range(10):
+            part(p)
+
+    assert ensembles_joined(tape_of(step)) is None
+
+
+STATE = "[[2, 64, 384], [2, 64, 384]]"
+
+
+def layer(p: Program, name: str, shape: str, batch_first: bool) -> None:
+    values = f'["", "", "", "True", "2", "0.", "True", "False", "{batch_first}"]'
+    within(p, name, kernels_of_layer, shapes=f"[{shape}, {STATE}, []]", concrete=p.code(values))
+
+
+def kernels_of_layer(p: Program) -> None:
+    for _ in range(6):
+        p.spend(60).launch(GEMM, 4)
+
+
+@pytest.mark.parametrize("name", ["aten::lstm", "aten::gru", "aten::rnn_tanh"])
+@pytest.mark.parametrize(
+    ("shape", "batch_first", "one_step"),
+    [("[64, 1, 192]", True, True), ("[1, 64, 192]", False, True), ("[1, 64, 192]", True, False)],
+)
+def test_a_recurrent_layer_called_time_step_by_time_step(
+    name: str, shape: str, batch_first: bool, one_step: bool
+) -> None:
+    def step(p: Program) -> None:
+        for _ in range(20):
+            layer(p, name, shape, batch_first)
+
+    found = step_us(program(step), "fused_rnn")
+    assert (found is not None) == one_step
+    assert found is None or found < 20 * 6 * 60 / 3
+
+
+@pytest.mark.parametrize(
+    ("bias", "queries", "kept"),
+    [
+        ("[1, 12, 512, 512]", "[4, 12, 512, 64]", True),
+        ("[12, 512, 512]", "[4, 12, 512, 64]", True),
+        ("[4, 12, 512, 512]", "[4, 12, 512, 64]", False),
+        ("[1, 12, 512, 512]", "[1, 12, 512, 64]", False),
+    ],
+)
+def test_a_bias_of_attention_that_all_texts_share_stays_on_the_device(bias: str, queries: str, kept: bool) -> None:
+    def bring(p: Program) -> None:
+        copy(p, 900, CopyKind.HOST_TO_DEVICE, 1 << 24, MemoryKind.PAGEABLE).sync()
+
+    def step(p: Program) -> None:
+        within(p, "aten::to", bring, shapes=f"[{bias}, []]")
+        within(p, "aten::to", lambda p: p.spend(10).launch(ADD, 40), shapes=f"[{bias}, []]")
+        within(p, "aten::linear", lambda p: p.spend(10).launch(GEMM, 40), shapes="[[4, 512, 768], [2304, 768]]")
+        shapes = f"[{queries}, {queries}, {queries}, {bias}]"
+        within(p, "aten::scaled_dot_product_attention", lambda p: p.spend(10).launch(GEMM, 40), shapes=shapes)
+
+    m = program(step)
+    found, tape = step_us(m, "keep_on_device"), make_tape(m)
+    assert tape is not None
+    assert (found is not None) == kept
+    assert (copy_ahead.SCENARIO.change(tape) is None) == kept
+
+
+@pytest.mark.parametrize("loader", ["", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"])
+def test_what_the_program_prepares_itself_can_be_made_elsewhere(loader: str) -> None:
+    def prepare(p: Program) -> None:
+        p.spend(2000)
+
+    def step(p: Program) -> None:
+        start = p.now
+        prepare(p)
+        if loader:
+            p.annotation(loader, start, p.now)
+        copy(p, 50, CopyKind.HOST_TO_DEVICE, 1 << 22).sync()
+        p.spend(20).launch(GEMM, 300).sync()
+
+    found = step_us(program(step), "move_host_work")
+    assert (found is not None) == (not loader)
+    assert found is None or found < 600

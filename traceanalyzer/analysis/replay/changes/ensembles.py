@@ -1,0 +1,163 @@
+"""Small networks of one shape that are called one after the other, as one network with batched products.
+
+Layers repeat alike, too, but each needs what the one before it found. An ensemble is told by its shapes: what a member
+begins with is not what one ends with, and within a member each operator takes what the one before it gives.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.joined.backward import made_by
+from traceanalyzer.analysis.replay.changes.edits import events_of, in_optimizer, launched_within, nodes
+from traceanalyzer.analysis.replay.changes.kernels import JOINING
+from traceanalyzer.analysis.replay.changes.repetition import FEWEST_CALLS, joined, mostly_small
+from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
+from traceanalyzer.trace import RangeKind
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.replay.tape import Tape
+    from traceanalyzer.trace import I64, Bool
+
+LONGEST_MEMBER = 64
+"""Operators of a member at most: longer ones are models of their own."""
+MOST_RUNS = 8
+"""Ensembles in a step at most: those of an agent are a handful."""
+LINEAR = re.compile(r"^aten::linear$")
+PRODUCT = re.compile(r"^aten::(mm|matmul)$")
+BIASED = re.compile(r"^aten::addmm$")
+EACH = re.compile(
+    r"^aten::(relu_?|leaky_relu_?|elu_?|gelu|silu_?|mish|tanh_?|sigmoid_?|softplus|hardtanh_?|dropout|layer_norm|square"
+    r"|abs|exp_?|clamp_?|detach|contiguous)$"
+)
+"""Operators that give as many elements as they take, and take one tensor that is no weight."""
+
+Shape = tuple[int, ...]
+
+
+class Members(NamedTuple):
+    """Ensembles of the steps of a tape."""
+
+    first: Bool
+    """Nodes of the host tree that are operators of the first member of each."""
+    others: Bool
+    """Those of the others."""
+    number: float
+    """Members of each, in the mean."""
+
+
+def ensembles_joined(tape: Tape) -> Tape | None:
+    """Each ensemble is one network with batched products, forward and backward; None without any."""
+    found = members(tape)
+    if found is None:
+        return None
+    outer, node = _outermost(tape), nodes(tape)
+    kept, gone = (np.append(mask, False)[outer][node][tape.event] for mask in (found.first, found.others))
+    kept |= _backward_of(tape, np.append(found.first, False)[outer])
+    gone |= _backward_of(tape, np.append(found.others, False)[outer])
+    if not mostly_small(tape, gone):
+        return None
+    joining = launched_within(tape, texts_where(tape.source.trace.strings, JOINING.match))
+    gone |= np.append(False, gone[:-1]) & joining
+    return _fewer_tensors(joined(tape, kept & ~gone, gone, found.number), kept | gone, found.number)
+
+
+def _fewer_tensors(tape: Tape, ensemble: Bool, count: float) -> Tape:
+    """The optimizer goes through the weights of one member instead of all, as far as these are the model's."""
+    matrix = tape.source.is_matrix[tape.row]
+    share = float((matrix & ensemble).sum() / max(matrix.sum(), 1)) * (1.0 - 1.0 / count)
+    updating = events_of(tape, in_optimizer(tape))
+    dispatch = np.rint(np.where(updating, tape.dispatch * (1.0 - share), tape.dispatch)).astype(np.int64)
+    return replace(tape, dispatch=dispatch, reading=np.minimum(tape.reading, dispatch))
+
+
+def _outermost(tape: Tape) -> I64:
+    """For each node of the host tree the outermost operator around it, -1 without."""
+    tree = tape.source.tree
+    result: I64 = tree.outermost(tree.kind == RangeKind.OP)
+    return result
+
+
+def _backward_of(tape: Tape, forward: Bool) -> Bool:
+    result: Bool = made_by(tape.source, forward)[nodes(tape)][tape.event]
+    return result
+
+
+def members(tape: Tape) -> Members | None:
+    """The ensembles of the steps on a tape: at least a handful of members of the same operators and shapes in a row."""
+    tree, steps = tape.source.tree, tape.source.steps
+    outer = np.flatnonzero((_outermost(tape) == np.arange(len(tree.start))) & ~tape.source.in_backward)
+    code = _codes(tape, outer)
+    first, others = np.zeros(len(tree.start), bool), np.zeros(len(tree.start), bool)
+    counts: list[int] = []
+    for step in np.unique(steps.of_op[tape.row]).tolist():
+        begin, end = steps.host_start[step], steps.host_end[step]
+        here = np.flatnonzero((tree.start[outer] >= begin) & (tree.start[outer] < end))
+        for start, period, count in _repeated(tape, outer[here], code[here]):
+            first[outer[here[start : start + period]]] = True
+            others[outer[here[start + period : start + period * count]]] = True
+            counts.append(count)
+    return Members(first, others, float(np.mean(counts))) if counts else None
+
+
+def _codes(tape: Tape, outer: I64) -> I64:
+    """A number for the name and the shapes of each of these nodes of the host tree."""
+    ranges, row = tape.source.trace.host_ranges, tape.source.tree.row[outer]
+    _, code = np.unique(np.stack((ranges.name[row], ranges.shapes[row])), axis=1, return_inverse=True)
+    result: I64 = code.reshape(-1).astype(np.int64)
+    return result
+
+
+def _repeated(tape: Tape, outer: I64, code: I64) -> list[tuple[int, int, int]]:
+    """Where members begin, how many operators one has, and how many members follow each other."""
+    taken = np.zeros(len(code), bool)
+    found: list[tuple[int, int, int]] = []
+    for period in range(1, min(LONGEST_MEMBER, len(code) // FEWEST_CALLS) + 1):
+        same = (code[period:] == code[:-period]) & ~taken[period:] & ~taken[:-period]
+        edge = np.flatnonzero(np.diff(np.concatenate(([0], same.astype(np.int8), [0]))))
+        for start, stop in zip(edge[::2].tolist(), edge[1::2].tolist(), strict=True):
+            count = (stop - start) // period + 1
+            if count < FEWEST_CALLS or len(found) >= MOST_RUNS or not _is_member(tape, outer[start : start + period]):
+                continue
+            taken[start : start + period * count] = True
+            found.append((start, period, count))
+    return found
+
+
+def _is_member(tape: Tape, operators: I64) -> bool:
+    """Whether each of these operators takes what the one before it gives, one at least is a product, and the last does
+    not give what the first takes."""
+    tree, trace = tape.source.tree, tape.source.trace
+    products, given, taken = 0, None, None
+    for row in tree.row[operators].tolist():
+        name = trace.text(int(trace.host_ranges.name[row])) or ""
+        shapes = _shapes(trace.text(int(trace.host_ranges.shapes[row])))
+        takes, gives = _takes_and_gives(name, shapes)
+        if gives is None or (given is not None and takes != given):
+            return False
+        taken, given = takes if given is None else taken, gives
+        products += not EACH.match(name)
+    return products > 0 and taken != given
+
+
+def _shapes(text: str | None) -> list[Shape]:
+    """The shapes of an operator's tensors."""
+    return [one.shape for one in parse_inputs(text or "", None, None) or () if isinstance(one, Tensor)]
+
+
+def _takes_and_gives(name: str, shapes: list[Shape]) -> tuple[Shape | None, Shape | None]:
+    """The shapes of what comes from the operator before and of what it gives; None where that is not told."""
+    if LINEAR.match(name) and len(shapes) > 1 and len(shapes[1]) == 2:
+        return shapes[0], (*shapes[0][:-1], shapes[1][0])
+    if PRODUCT.match(name) and len(shapes) > 1 and len(shapes[1]) == 2:
+        return shapes[0], (*shapes[0][:-1], shapes[1][1])
+    if BIASED.match(name) and len(shapes) > 2 and len(shapes[2]) == 2:
+        return shapes[1], (*shapes[1][:-1], shapes[2][1])
+    if EACH.match(name) and shapes:
+        return shapes[0], shapes[0]
+    return None, None

@@ -1,0 +1,62 @@
+"""Lookups in many tables, one call each, as one call.
+
+A lookup takes whole numbers and gives vectors, so one can never need what another found: nothing but the way the
+program is written makes them one after the other.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.joined.backward import made_by
+from traceanalyzer.analysis.replay.changes.edits import launched_within, nodes
+from traceanalyzer.analysis.replay.changes.kernels import JOINING
+from traceanalyzer.analysis.replay.changes.repetition import FEWEST_CALLS, joined
+from traceanalyzer.trace import RangeKind
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.replay.tape import Tape
+    from traceanalyzer.trace import I64, Bool
+
+LOOKUP = re.compile(r"^aten::(embedding|embedding_bag)$")
+MOST_BETWEEN = 3
+"""Kernels between two lookups that prepare the next one: offsets, a cast, a shift."""
+
+
+def lookups_joined(tape: Tape) -> Tape | None:
+    """Lookups that follow each other are one call, and so is what they give rise to in the backward pass; None where
+    fewer than a handful do."""
+    tree, strings = tape.source.tree, tape.source.trace.strings
+    lookups = tree.of_ranges(texts_where(strings, LOOKUP.match)[tape.source.trace.host_ranges.name], False)
+    lookups &= (tree.kind == RangeKind.OP) & ~tape.source.in_backward
+    outer, node = tree.outermost(lookups), nodes(tape)
+    call = outer[node][tape.event]
+    backward = np.cumsum(np.diff(node[tape.event], prepend=-1) != 0)
+    made = made_by(tape.source, outer >= 0)[node][tape.event] & (call < 0)
+    found = [_runs(tape, call), _runs(tape, np.where(made, backward, -1))]
+    kept, gone = found[0][0] | found[1][0], found[0][1] | found[1][1]
+    if not found[0][1].any():
+        return None
+    gone |= np.append(False, gone[:-1]) & launched_within(tape, texts_where(strings, JOINING.match)) & ~kept
+    return joined(tape, kept, gone, np.maximum(found[0][2], found[1][2]))
+
+
+def _runs(tape: Tape, call: I64) -> tuple[Bool, Bool, I64]:
+    """Of runs of calls (numbers, one for each op, -1: none) in a step: the ops of the first, those from there to the
+    end of the last, and for each op how many calls its run has."""
+    kept, gone, count = np.zeros(len(call), bool), np.zeros(len(call), bool), np.ones(len(call), np.int64)
+    rows = np.flatnonzero(call >= 0)
+    step = tape.source.steps.of_op[tape.row]
+    ends = (np.diff(rows) > MOST_BETWEEN + 1) | (np.diff(step[rows]) != 0)
+    for run in np.split(rows, np.flatnonzero(ends) + 1):
+        calls = len(np.unique(call[run]))
+        if calls < FEWEST_CALLS:
+            continue
+        first = run[call[run] == call[run[0]]]
+        kept[first], count[first] = True, calls
+        gone[first[-1] + 1 : run[-1] + 1] = True
+    return kept, gone & ~kept, count
