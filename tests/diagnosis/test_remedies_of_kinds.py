@@ -11,10 +11,13 @@ from tests.analysis.causes.test_gaps import Program
 from tests.diagnosis.test_remedies import ADD, GEMM, copy, program, step_us, within
 from traceanalyzer.analysis.replay.changes.ensembles import ensembles_joined, members
 from traceanalyzer.analysis.replay.changes.lookups import lookups_joined
+from traceanalyzer.analysis.replay.changes.masks import masks_spread
 from traceanalyzer.analysis.replay.changes.repetition import batched
 from traceanalyzer.analysis.replay.simulate import step_time_ns
 from traceanalyzer.analysis.replay.tape import make_tape
+from traceanalyzer.analysis.replay.whatif import fitted
 from traceanalyzer.diagnosis.remedies.data import copy_ahead
+from traceanalyzer.figures import NS_PER_MS
 from traceanalyzer.trace import CopyKind, MemoryKind
 
 if TYPE_CHECKING:
@@ -208,3 +211,45 @@ def test_what_the_program_prepares_itself_can_be_made_elsewhere(loader: str) -> 
     found = step_us(program(step), "move_host_work")
     assert (found is not None) == (not loader)
     assert found is None or found < 600
+
+
+def picked(p: Program, kernels: int) -> None:
+    def count(p: Program) -> None:
+        p.spend(10).launch(ADD, 2)
+        copy(p.spend(5), 2, CopyKind.DEVICE_TO_HOST, 8).sync()
+
+    within(p, "aten::nonzero", count)
+    for _ in range(kernels):
+        p.spend(20).launch(ADD, 2)
+
+
+@pytest.mark.parametrize("kernels", [1, 8])
+@pytest.mark.parametrize(("user", "spread"), [("aten::mean", True), ("aten::linear", False)])
+def test_what_a_mask_picks_is_all_there_unless_a_product_needs_it_small(kernels: int, user: str, spread: bool) -> None:
+    def step(p: Program) -> None:
+        for _ in range(4):
+            within(p, "aten::index", partial(picked, kernels=kernels), shapes="[[32, 80, 80, 24], []]")
+            within(p, user, lambda p: p.spend(20).launch(ADD, 3))
+
+    tape = tape_of(step)
+    found = masks_spread(tape)
+    assert (found is not None) == spread
+    if found is not None:
+        assert not found.waits.any()
+        assert int((found.duration > 0).sum()) == 8 * tape.steps
+        assert step_time_ns(found) < step_time_ns(tape)
+
+
+def test_the_host_is_not_made_slower_by_loading_that_took_another_time() -> None:
+    def step(p: Program) -> None:
+        start = p.now
+        p.spend(20_000)
+        p.annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", start, p.now)
+        for _ in range(40):
+            p.spend(40).launch(GEMM, 3)
+        p.sync()
+
+    tape = tape_of(step)
+    recorded_ms = step_time_ns(tape) / NS_PER_MS
+    shares = [fitted((tape,), recorded_ms * off)[0] for off in (0.95, 1.0, 1.05)]
+    assert max(shares) - min(shares) < 0.2

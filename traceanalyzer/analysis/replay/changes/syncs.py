@@ -10,6 +10,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.replay.changes.edits import events_of, nodes, without, without_launches
+from traceanalyzer.analysis.replay.changes.masks import masks_spread
 from traceanalyzer.trace import CopyKind, RangeKind
 
 if TYPE_CHECKING:
@@ -47,8 +48,9 @@ def read_at_once(tape: Tape) -> Bool:
 
 def syncs_removed(tape: Tape) -> Tape | None:
     """The host waits for the device only where it copies from pageable memory, operators that only read a value are
-    gone, and chains of operators that lead to nothing but a read; None without such a wait."""
-    found = values_kept(tape)
+    gone, and chains of operators that lead to nothing but a read; what a mask picks is all there. None without such a
+    wait."""
+    found = values_kept(masks_spread(tape) or tape)
     if found is None:
         return None
     chain, operators = read_chains(tape)
@@ -67,7 +69,7 @@ def values_kept(tape: Tape) -> Tape | None:
 
 def values_gone(tape: Tape) -> Tape | None:
     """The same where no value is calculated that is only read."""
-    found = values_kept(tape)
+    found = values_kept(masks_spread(tape) or tape)
     return None if found is None else without_launches(found, read_chains(tape)[0])
 
 

@@ -16,7 +16,8 @@ SCENARIO = Scenario(
     "remove_syncs",
     syncs_removed,
     "the host never waits for the GPU but to copy from pageable memory; operators that only read a value are gone, and "
-    "so are chains of operators that lead to nothing else (upper end: all values are still calculated)",
+    "so are chains of operators that lead to nothing else; what a mask picks is all there, in one pass (upper end: all "
+    "values are still calculated, masks stay)",
     hopeful=values_gone,
     cautious=values_kept,
     missing="the host does not wait for the GPU",
