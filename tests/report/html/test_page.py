@@ -16,8 +16,9 @@ from traceanalyzer.report.html import Details, frame, render_html
 from traceanalyzer.report.html import page as module
 from traceanalyzer.report.html.frame import POLICY
 from traceanalyzer.report.privacy.redact import redact_with
-from traceanalyzer.report.timeline.distributions import Box
+from traceanalyzer.report.timeline.icicle import Box
 from traceanalyzer.report.timeline.lanes import Lane
+from traceanalyzer.report.timeline.messages import Message
 
 
 class Reader(HTMLParser):
@@ -137,7 +138,11 @@ def test_nothing_hidden_is_left_on_the_page(monkeypatch):
     hidden = dataclasses.replace(timeline(names=where, detail=where), lanes=[Lane("thread 4242 alice@gpu-node-07")])
     hidden = dataclasses.replace(hidden, facts=[["in SecretModel", where[2]]], title="alice")
     boxes = [Box(name, level, 0.0, 1.0, level == 2) for level, name in enumerate(("SecretModel", where[2], OWN_KERNEL))]
-    report, details = redact_with(secret(), Details([hidden], boxes=boxes), PATTERNS)
+    sent = [Message("all_reduce", 1, 2, "SecretModel", 1000, 7, 0, 1000, 500)]
+    beside = Details([hidden], boxes=boxes, idle_boxes=boxes, messages=sent)
+    report, details = redact_with(secret(), beside, PATTERNS)
     assert details.timeline.names[0] == report.tables["kernels"][0].name == "kernel-1"
     text = render_html(report, details).lower()
+    assert all(f'id="chart-{name}"' in text for name in ("icicle", "idle-icicle"))
+    assert details.messages[0].group not in (None, "SecretModel")
     assert [s for s in SECRETS if s.lower() in text and s != "4242"] == []

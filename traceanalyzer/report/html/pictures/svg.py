@@ -25,7 +25,7 @@ EDGE_PX, RIGHT_PX, BELOW_PX, TITLE_PX = 10, 18, 22, 18
 """Room around the marks: at the top, to the right, for the numbers below, for a title."""
 MAX_LEFT_PX = 130
 LEAST_PX = 34.0
-"""Narrower boxes have nothing written into them in a picture of `USUAL_PX`."""
+"""Narrower boxes of a picture of `USUAL_PX` have only written into them what fits in full."""
 USUAL_PX = 1000
 
 
@@ -134,9 +134,13 @@ def _rects(area: _Area, mark: Rects) -> Iterator[Markup]:
             fill_opacity=None if strength >= 1.0 else round(strength, 2),
         )  # fmt: skip
         room = int(((right - left) * USUAL_PX - 4) / CHARACTER_PX)
-        if text and (right - left) * USUAL_PX >= LEAST_PX:
+        roomy = (right - left) * USUAL_PX >= LEAST_PX
+        if text and (roomy or len(text) <= room):
             shown = text if len(text) <= room else text[: room - 1] + "…"
-            words = tag("text", shown, x=4, y=(low - high) / 2 + 4, style=f"fill:{on(colour or mark.colour)}")
+            words = tag(
+                "text", shown, x=4 if roomy else 2, y=(low - high) / 2 + 4, style=f"fill:{on(colour or mark.colour)}",
+                class_=None if roomy else "minor",
+            )  # fmt: skip
             # A box of its own cuts what a narrow page has no room for.
             yield tag(
                 "svg", words, x=f"{100 * left:.5g}%", width=f"{100 * (right - left):.4g}%", y=high,
