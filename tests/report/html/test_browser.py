@@ -35,6 +35,7 @@ def shared(browser, sync_page):
 def page(shared, sync_page):
     """It, in front, scrolled to its top, the pointer on nothing; whatever a test does there, nothing may be complained
     of or asked for."""
+    shared.look()
     shared.call("Page.bringToFront")
     shared.point(1, 1)
     shared.act("document.activeElement.blur(), scrollTo(0, 0)")
@@ -327,7 +328,9 @@ def test_a_lane_is_folded(page):
     whole_step(page)
     height = "document.querySelector('#timeline-plot canvas').clientHeight"
     before = page.evaluate(height)
-    page.act("[...document.querySelectorAll('#timeline-lanes button')].find(e => e.title.includes('thread')).focus()")
+    page.act(
+        "[...document.querySelectorAll('#timeline-lanes button')].find(e => e.dataset.lane.includes('thread')).focus()"
+    )
     page.press("Enter")
     page.wait(f"{height} < {before}")
     page.wait("document.activeElement.ariaExpanded == 'false'")
@@ -345,6 +348,68 @@ def test_other_steps_can_be_chosen(page, sync_report):
         page.until("shownTimeline.timeline.title", lambda shown, i=i: shown == titles[i])
 
 
+STAND_IN = """
+    window.handed = [];
+    window.stand_in = document.body.appendChild(document.createElement("iframe"));
+    stand_in.hidden = true;
+    const answer = (origin, data, source) => dispatchEvent(new MessageEvent("message", { origin, data, source }));
+    stand_in.contentWindow.postMessage = (message, origin) => {
+        handed.push([message, origin]);
+        if (message !== "PING" || handed.length < 2) return;
+        answer("https://elsewhere.example", "PONG", stand_in.contentWindow);
+        answer("https://ui.perfetto.dev", "PONG", window);
+        answer("https://ui.perfetto.dev", "PONG", stand_in.contentWindow);
+    };
+    window.open = (url) => { window.asked_for = url; return stand_in.contentWindow; };
+"""
+"""A window that answers as Perfetto's does, on the second call; before it others do, who must get nothing."""
+
+
+def test_perfetto_gets_the_timeline_on_a_click_alone(page, sync_report):
+    page.act(STAND_IN)
+    assert page.evaluate("window.asked_for") is None
+    see(page, "#timeline-perfetto")
+    box = "document.querySelector('#timeline-perfetto').getBoundingClientRect()"
+    page.click(*page.evaluate(f"(b => [b.left + b.width / 2, b.top + b.height / 2])({box})"))
+    status = "document.getElementById('timeline-status').textContent"
+    page.wait(f"{status}.startsWith('Perfetto has the events')")
+    assert page.evaluate("asked_for") == "https://ui.perfetto.dev"
+    assert page.evaluate("handed.map(([message]) => message === 'PING')") == [True, True, False]
+    assert set(page.evaluate("handed.map(([, origin]) => origin)")) == {"https://ui.perfetto.dev"}
+    given = page.evaluate("JSON.parse(new TextDecoder().decode(handed[2][0].perfetto.buffer)).traceEvents")
+    timeline = sync_report[1].timeline
+    slices = [event for event in given if event["ph"] == "X"]
+    assert sum(event["dur"] for event in slices) == pytest.approx(
+        (timeline.events.end - timeline.events.start).sum() / 1e3
+    )
+    launches = {event["id"]: event for event in given if event["ph"] == "s"}
+    kernels = {(event["tid"], event["ts"]): event for event in slices}
+    arrows = [(launches[event["id"]], kernels[event["tid"], event["ts"]]) for event in given if event["ph"] == "f"]
+    assert len(arrows) == len(launches) > 0
+    calls = [kernels[launch["tid"], launch["ts"]]["name"] for launch, _ in arrows]
+    assert all(name.startswith(("cuda", "aten")) for name in calls)
+    titles = [event["args"]["name"] for event in given if event["ph"] == "M"]
+    assert titles == list(dict.fromkeys(lane.title for lane in timeline.lanes))
+    page.act("stand_in.remove()")
+
+
+def test_a_title_that_is_cut_is_shown_in_full_where_it_is_tapped(page):
+    page.look(width=390)
+    see(page, "#timeline-lanes")
+    cut = "[...document.querySelectorAll('#timeline-lanes button')].findLast(e => e.scrollWidth > e.clientWidth)"
+    page.wait(f"{cut}?.dataset.def !== undefined")
+    title = page.evaluate(f"{cut}.dataset.lane")
+    x, y = page.evaluate(f"(b => [b.left + b.width / 2, b.top + b.height / 2])({cut}.getBoundingClientRect())")
+    page.click(x, y)
+    tip = "document.getElementById('tip')"
+    page.wait(f"!{tip}.hidden && {tip}.textContent == {title!r}")
+    page.wait(f"{SEEN}({tip})")
+    page.click(x, y)
+    page.wait("[...document.querySelectorAll('#timeline-lanes button')].every(e => e.ariaExpanded == 'true')")
+    page.look()
+    page.wait(f"{cut} === undefined || {cut}.dataset.def !== undefined")
+
+
 def test_an_event_is_found_by_its_name(page):
     see(page, "#timeline-plot")
     page.act("document.getElementById('timeline-find').focus()")
@@ -360,7 +425,7 @@ def test_an_event_is_found_by_its_name(page):
 def test_a_colour_of_the_timeline_is_switched_off(page):
     whole_step(page)
     box = "document.querySelectorAll('#timeline [data-category]')"
-    lanes = "[...document.querySelectorAll('#timeline-lanes button')].map(e => e.title)"
+    lanes = "[...document.querySelectorAll('#timeline-lanes button')].map(e => e.dataset.lane)"
     page.wait(f"{lanes}.includes('GPU 0 idle')")
     switch = f"[...{box}].filter(e => e.parentElement.innerText.includes('idle: ')).forEach(e => e.click())"
     page.act(switch)
