@@ -54,7 +54,8 @@ def overlap(details: Details) -> Chart | None:
     ]
     ends = (timeline.window[0] / NS_PER_MS, timeline.window[1] / NS_PER_MS)
     names = ["compute", *(["communication"] if len(streams) == 1 else [f"stream {stream}" for stream in streams])]
-    plot = Plot(marks, Axis("ms since the step's start", range=ends), Axis(names=names), down=True)
+    drawn = [mark for mark in marks if mark.x0]
+    plot = Plot(drawn, Axis("ms since the step's start", range=ends), Axis(names=names), down=True)
     caption = (
         "The timeline's step: communication makes it longer only where no compute runs beside it. Each box is a "
         "collective of the step by its number: 'all_reduce 2/7' is the second of seven."

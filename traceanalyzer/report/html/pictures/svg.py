@@ -27,6 +27,8 @@ MAX_LEFT_PX = 130
 LEAST_PX = 34.0
 """Narrower boxes of a picture of `USUAL_PX` have only written into them what fits in full."""
 USUAL_PX = 1000
+FEW_TICKS = 4
+"""Of more, a narrow page shows every second one."""
 
 
 def drawn(plot: Plot, height: int, label: str, width: int | None = None) -> Markup:
@@ -93,12 +95,14 @@ def _down(area: _Area, axis: Axis) -> Iterator[Markup]:
 def _across(area: _Area, axis: Axis) -> Iterator[Markup]:
     if axis.hidden:
         return
-    for place, (value, text) in enumerate(ticks(axis, area.across)):
+    shown = ticks(axis, area.across)
+    for place, (value, text) in enumerate(shown):
         x = area.x(value)
         if axis.names is None:
             yield tag("line", x1=x, x2=x, y1=0, y2=area.height, style="stroke:var(--line)")
         yield tag(
-            "text", text, x=x, y=area.height + 15, text_anchor="middle", class_="minor" if place % 2 else None
+            "text", text, x=x, y=area.height + 15, text_anchor="middle",
+            class_="minor" if place % 2 and len(shown) > FEW_TICKS else None,
         )  # fmt: skip
     if axis.title:
         yield tag("text", axis.title, x="50%", y=area.height + 15 + TITLE_PX, text_anchor="middle", class_="axis")
@@ -133,8 +137,8 @@ def _rects(area: _Area, mark: Rects) -> Iterator[Markup]:
             style=f"fill:var(--{colour})" if colour else None, data_def=said or None,
             fill_opacity=None if strength >= 1.0 else round(strength, 2),
         )  # fmt: skip
-        room = int(((right - left) * USUAL_PX - 4) / CHARACTER_PX)
         roomy = (right - left) * USUAL_PX >= LEAST_PX
+        room = int(((right - left) * USUAL_PX - (4 if roomy else 2)) / CHARACTER_PX)
         if text and (roomy or len(text) <= room):
             shown = text if len(text) <= room else text[: room - 1] + "…"
             words = tag(
