@@ -137,7 +137,10 @@ def test_nothing_hidden_is_left_on_the_page(monkeypatch):
     where = [OWN_KERNEL, "SecretModel", "at /home/alice/projects/train.py(118): step"]
     hidden = dataclasses.replace(timeline(names=where, detail=where), lanes=[Lane("thread 4242 alice@gpu-node-07")])
     hidden = dataclasses.replace(hidden, facts=[["in SecretModel", where[2]]], title="alice")
-    boxes = [Box(name, level, 0.0, 1.0, level == 2) for level, name in enumerate(("SecretModel", where[2], OWN_KERNEL))]
+    boxes = [
+        Box(name, level, 0.0, 1.0, "copy" if level == 2 else "")
+        for level, name in enumerate(("SecretModel", where[2], OWN_KERNEL))
+    ]
     sent = [Message("all_reduce", 1, 2, "SecretModel", 1000, 7, 0, 1000, 500)]
     beside = Details([hidden], boxes=boxes, idle_boxes=boxes, messages=sent)
     report, details = redact_with(secret(), beside, PATTERNS)
@@ -145,4 +148,7 @@ def test_nothing_hidden_is_left_on_the_page(monkeypatch):
     text = render_html(report, details).lower()
     assert all(f'id="chart-{name}"' in text for name in ("icicle", "idle-icicle"))
     assert details.messages[0].group not in (None, "SecretModel")
+    _, colourless = redact_with(secret(), beside, [re.compile("copy|all_reduce")])
+    assert colourless.boxes[2].sort == "copy"
+    assert colourless.messages[0].kind == "all_reduce"
     assert [s for s in SECRETS if s.lower() in text and s != "4242"] == []

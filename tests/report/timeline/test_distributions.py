@@ -69,7 +69,7 @@ def test_boxes_hold_what_is_below_them_and_kernels_their_own_time(m):
         if level:
             above = by_level[level - 1]
             assert all(
-                any(a.begin_ms - 1e-9 <= b.begin_ms and b.end_ms <= a.end_ms + 1e-9 and not a.innermost for a in above)
+                any(a.begin_ms - 1e-9 <= b.begin_ms and b.end_ms <= a.end_ms + 1e-9 and not a.sort for a in above)
                 for b in here
             )
 
@@ -93,7 +93,8 @@ def test_idle_time_of_the_step_is_charged_in_full(m):
     assert 0.9 * idle[here].sum() < sum(b.end_ms - b.begin_ms for b in boxes if b.level == 0) * 1e6
     by_cause = defaultdict(float)
     for box in boxes:
-        if box.innermost:
+        if box.sort:
+            assert box.sort == f"idle-{box.name}"
             by_cause[box.name] += (box.end_ms - box.begin_ms) * 1e6
     assert sum(by_cause.values()) <= idle[here].sum() * 1.0001
     for cause, time in by_cause.items():
@@ -103,7 +104,7 @@ def test_idle_time_of_the_step_is_charged_in_full(m):
 def test_a_waits_idle_time_is_charged_to_the_operator_that_waited():
     m = measured(load(SAMPLES / "sync_bound_stacks")).critical
     boxes = idle_time(m)
-    sync = max((b for b in boxes if b.innermost and b.name == "sync"), key=lambda b: b.end_ms - b.begin_ms)
+    sync = max((b for b in boxes if b.sort == "idle-sync"), key=lambda b: b.end_ms - b.begin_ms)
     above = [b.name for b in boxes if b.level < sync.level and b.begin_ms <= sync.begin_ms and sync.end_ms <= b.end_ms]
     assert "aten::_local_scalar_dense" in above
     assert NOWHERE not in [b.name for b in boxes]

@@ -14,7 +14,7 @@ from traceanalyzer.report.html.pictures.colours import light
 from traceanalyzer.report.html.pictures.plot import Axis, Lines, Plot, Rects, Words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from traceanalyzer.report.html.details import Details
     from traceanalyzer.report.model import Report
@@ -35,9 +35,12 @@ def idle_places(report: Report) -> Chart | None:
     if len(rows) < 2:
         return None
     names = [_place(row) for row in rows]
-    ends = [f"{figure(row.idle_ms, 'ms')}, {number(row.gaps)} gaps" for row in rows]
-    said = [f"{name}: {row.cause}, {end} a step" for name, row, end in zip(names, rows, ends, strict=True)]
-    colours = [idle_colour(row.cause) for row in rows]
+    ends = [figure(row.idle_ms, "ms") for row in rows]
+    said = [
+        f"{name}: {row.cause}, {end} a step in {number(row.gaps)} gaps"
+        for name, row, end in zip(names, rows, ends, strict=True)
+    ]
+    colours = [f"idle-{row.cause}" if f"idle-{row.cause}" in light() else "idle-other" for row in rows]
     plot = rows_of(names, [Series("", "idle", [row.idle_ms for row in rows], said)], "ms a step", ends, colours=colours)
     caption = (
         "Idle time of a mean steady step by the call that waited, or the operator that ended it; coloured by cause."
@@ -129,10 +132,10 @@ def logged(details: Details) -> Chart | None:
 def icicle(details: Details) -> Chart | None:
     """Device time by who launched it."""
     caption = (
-        "Device time of the timeline's step, by phases and operators from the outside in, and kernels (dark). What is "
-        "below 0.4 % is left out."
+        "Device time of the timeline's step, by phases and operators from the outside in, and kernels, collectives "
+        "and copies in their colours. What is below 0.4 % is left out."
     )
-    return _icicle("icicle", "Who launched the GPU's work", caption, details.boxes, 3, lambda _: "compute")
+    return _icicle("icicle", "Who launched the GPU's work", caption, details.boxes, 3)
 
 
 def idle_icicle(details: Details) -> Chart | None:
@@ -141,17 +144,10 @@ def idle_icicle(details: Details) -> Chart | None:
         "Idle time of the timeline's step, charged to the wait or the launch that ended it: phases and operators from "
         "the outside in, then the cause in its colour. What is below 0.4 % is left out."
     )
-    return _icicle("idle-icicle", "Who keeps the GPU idle", caption, details.idle_boxes, 2, idle_colour)
+    return _icicle("idle-icicle", "Who keeps the GPU idle", caption, details.idle_boxes, 2)
 
 
-def idle_colour(cause: str) -> str:
-    """The colour of a cause of idle time."""
-    return f"idle-{cause}" if f"idle-{cause}" in light() else "idle-other"
-
-
-def _icicle(
-    id_: str, title: str, caption: str, boxes: Sequence[Box], least: int, colour: Callable[[str], str]
-) -> Chart | None:
+def _icicle(id_: str, title: str, caption: str, boxes: Sequence[Box], least: int) -> Chart | None:
     """Boxes below each other, the innermost ones in their own colour; None with fewer levels than the least."""
     boxes = sorted(boxes, key=lambda box: box.begin_ms - box.end_ms)[:MAX_BOXES]
     levels = max((box.level for box in boxes), default=-1) + 1
@@ -165,7 +161,7 @@ def _icicle(
     marks = Rects(
         "", "operator", [b.begin_ms for b in boxes], [b.end_ms for b in boxes], [b.level + 0.03 for b in boxes],
         [b.level + 0.97 for b in boxes], said, [name_of(b.name) for b in boxes],
-        [colour(b.name) if b.innermost else "operator" for b in boxes],
+        [b.sort or "operator" for b in boxes],
     )  # fmt: skip
     plot = Plot([marks], Axis("ms", range=(0.0, total)), Axis(range=(0.0, levels), hidden=True), down=True, keys=[])
     return Chart(id_, title, caption, plot, EDGES_PX + ROW_PX * levels)

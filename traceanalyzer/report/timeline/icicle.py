@@ -6,7 +6,7 @@ whatever the recording.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,6 +31,7 @@ MAX_OPS = 20_000
 LEAST_SHARE = 0.004
 """Of a step's device (or idle) time: less is no wider than a line."""
 MAX_NAME = 100
+COMPUTE, COMMUNICATION, COPY = "compute", "communication", "copy"
 UNKNOWN = -2
 NOWHERE = "(launch not recorded)"
 
@@ -43,7 +44,8 @@ class Box:
     level: int
     begin_ms: float
     end_ms: float
-    innermost: bool
+    sort: str = ""
+    """Of what is innermost the colour of its sort (`compute`, `copy`, `idle-sync`), else empty."""
 
 
 def device_time(m: Measurements) -> list[Box]:
@@ -52,7 +54,9 @@ def device_time(m: Measurements) -> list[Box]:
     inside = (ops.start >= start) & (ops.start < end) & (m.launch_node >= 0)
     rows = _longest(np.flatnonzero(inside), ops.end - ops.start)
     names = [short_name(m.trace.text(code) or "?") for code in ops.name[rows].tolist()]
-    return _boxes(m, m.launch_node[rows], names, (ops.end - ops.start)[rows])
+    sorts = np.where(m.is_communication, COMMUNICATION, np.where(m.is_copy, COPY, COMPUTE))[rows]
+    leaves = list(zip(names, sorts.tolist(), strict=True))
+    return _boxes(m, m.launch_node[rows], leaves, (ops.end - ops.start)[rows])
 
 
 def idle_time(m: Measurements) -> list[Box]:
@@ -60,8 +64,8 @@ def idle_time(m: Measurements) -> list[Box]:
     gaps, (start, end) = m.gaps, _window(m)
     length = np.minimum(gaps.end, end) - np.maximum(gaps.start, start)
     rows = _longest(np.flatnonzero((length > 0) & (gaps.device == (-1 if m.device is None else m.device))), length)
-    names = [IdleCause(cause).label for cause in gaps.cause[rows].tolist()]
-    return _boxes(m, nodes_behind(m, gaps, rows), names, length[rows])
+    causes = [IdleCause(cause).label for cause in gaps.cause[rows].tolist()]
+    return _boxes(m, nodes_behind(m, gaps, rows), [(cause, f"idle-{cause}") for cause in causes], length[rows])
 
 
 def _window(m: Measurements) -> tuple[int, int]:
@@ -73,14 +77,14 @@ def _longest(rows: I64, length: I64) -> I64:
     return rows[np.argsort(-length[rows], kind="stable")[:MAX_OPS]]
 
 
-def _boxes(m: Measurements, nodes: I64, names: Sequence[str], length: I64) -> list[Box]:
-    """Times of nodes of the host tree, each with the name of what is innermost."""
-    root = _Branch({}, 0)
+def _boxes(m: Measurements, nodes: I64, leaves: Sequence[tuple[str, str]], length: I64) -> list[Box]:
+    """Times of nodes of the host tree, each with name and sort of what is innermost."""
+    root = _Branch()
     paths: dict[int, list[str]] = {UNKNOWN: [NOWHERE], -1: []}
-    for node, name, ns in zip(_around(m, nodes), names, length.tolist(), strict=True):
+    for node, (name, sort), ns in zip(_around(m, nodes), leaves, length.tolist(), strict=True):
         if node not in paths:
             paths[node] = _path(m, node)
-        root.add([*paths[node], name], ns)
+        root.add([*paths[node], name], ns, sort)
     boxes: list[Box] = []
     root.boxes(boxes, 0, 0.0, root.ns * LEAST_SHARE)
     return boxes
@@ -110,21 +114,23 @@ def _path(m: Measurements, node: int) -> list[str]:
 class _Branch:
     """Time below a name, by what is below it."""
 
-    below: dict[str, _Branch]
-    ns: int
+    below: dict[str, _Branch] = field(default_factory=dict)
+    ns: int = 0
+    sort: str = ""
 
-    def add(self, path: Sequence[str], ns: int) -> None:
+    def add(self, path: Sequence[str], ns: int, sort: str) -> None:
         branch = self
         branch.ns += ns
         for name in path:
-            branch = branch.below.setdefault(name, _Branch({}, 0))
+            branch = branch.below.setdefault(name, _Branch())
             branch.ns += ns
+        branch.sort = sort
 
     def boxes(self, made: list[Box], level: int, begin: float, least: float) -> None:
         """The boxes of what is below, widest first."""
         for name, branch in sorted(self.below.items(), key=lambda item: -item[1].ns):
             if branch.ns >= least:
                 end = begin + branch.ns / NS_PER_MS
-                made.append(Box(cut(name, MAX_NAME), level, begin, end, not branch.below))
+                made.append(Box(cut(name, MAX_NAME), level, begin, end, "" if branch.below else branch.sort))
                 branch.boxes(made, level + 1, begin, least)
                 begin = end
