@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 
 import pytest
 
+from tests.report.html.conftest import SAMPLES, report_and_details
 from tests.report.html.test_data import timeline
 from tests.report.privacy.test_redact import OWN_KERNEL, PATTERNS, SECRETS, secret
 from tests.report.reports import HOSTILE, empty, full, hostile
@@ -103,6 +104,15 @@ def test_every_table_of_the_report_is_there():
     text = Reader(render_html(report)).text
     for name, rows in report.tables.items():
         assert not rows or outline.table_title(name) in text, name
+
+
+def test_what_a_log_cannot_tell_is_named_once():
+    text = render_html(*report_and_details(SAMPLES / "timing_input_bound"))
+    metrics = text[text.index("Key figures") : text.index("<details", text.index("Key figures"))]
+    assert "n/a" not in metrics
+    missing = Reader(metrics[metrics.rindex("<p") :]).text
+    assert missing.startswith("Not known from this recording:")
+    assert missing.count("kernels per step") == missing.count("MFU") == 1
 
 
 def test_a_table_of_a_later_version_is_there():

@@ -32,13 +32,18 @@ def _step(page: Page) -> Markup | None:
         *outline.step_figures(page.report),
     ]
     shown = [fact for fact in figures if not fact.value.startswith(NOT_AVAILABLE)]
-    unknown = [term(fact.label, fact.definition) for fact in figures if fact.value.startswith(NOT_AVAILABLE)]
+    key = quoted(page.report)
+    if page.report.metrics.budget_ms is None:
+        # Of a log nearly none is known, and no option of the recording would tell it.
+        figures = [*figures, *(fact for fact in key if fact.value.startswith(NOT_AVAILABLE))]
+        key = [fact for fact in key if not fact.value.startswith(NOT_AVAILABLE)]
+    missing = {fact.label: fact for fact in figures if fact.value.startswith(NOT_AVAILABLE)}
+    unknown = [term(label, fact.definition) for label, fact in missing.items()]
     groups = [
         tag("details", tag("summary", title), facts(figures))
         for title, figures in outline.step_groups(page.report)
         if title not in ELSEWHERE
     ]
-    key = quoted(page.report)
     return join(
         tag("h3", TITLE) if key else None,
         facts(key) if key else None,

@@ -207,4 +207,4 @@ def _words(area: _Area, mark: Words) -> Iterator[Markup]:
         if mark.above:
             yield tag("text", text, x=area.x(x), y=area.y(y) - 5, text_anchor="middle")
         else:
-            yield tag("text", text, x=area.x(x), y=area.y(y) + 4, dx=5)
+            yield tag("text", text, x=area.x(x), y=area.y(y) + 4, dx=5, class_="words")
