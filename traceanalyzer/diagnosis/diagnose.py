@@ -47,6 +47,8 @@ OF_HOST = ("launch", "sync", "host")
 """Classes of a device that waits for its host."""
 LEAST_ADVISED = 0.02
 """Share of the step that what a rule proposes must be predicted to save, as with remedies."""
+GAINS_LITTLE = 0.1
+"""A larger batch where the GPU waits for launches for a third of the step gains more than this."""
 BEYOND = 1.05
 """A change that gains this many times its finding's headroom gains from other findings, too, and says so."""
 
@@ -189,8 +191,15 @@ def _advice(m: Measurements, settled: list[tuple[Draft, float | None]]) -> list[
     known = {remedy.id for remedy in REMEDIES} if replayed else set()
     wanted = [(d, r, h) for d, h in settled for r in d.remedies if _offered(m, d, r, known)]
     made = [recommendation for one in wanted if _worth_doing(recommendation := _recommendation(m, *one))]
-    never = float("inf")
-    return sorted([*offered, *made], key=lambda a: never if a.predicted_step_ms is None else a.predicted_step_ms)
+    return sorted([*offered, *made], key=lambda one: _place(one, m.step.step_ms))
+
+
+def _place(advice: Recommendation, base_ms: float) -> float:
+    """By the step that it leads to. A larger batch leads to another step: it comes before changes that gain little;
+    whatever else has no step comes last."""
+    if advice.predicted_step_ms is not None:
+        return advice.predicted_step_ms
+    return base_ms * (1.0 - GAINS_LITTLE) if advice.remedy == "larger_batch" else float("inf")
 
 
 def _of_remedy(m: Measurements, advice: Advice, drafts: list[Draft]) -> Recommendation | None:

@@ -19,6 +19,7 @@ from traceanalyzer.analysis.replay.gpu_clock import CAUTIOUS_DUTY, LIMITED_DUTY,
 from traceanalyzer.analysis.replay.hiding import least_times_ns
 from traceanalyzer.analysis.replay.scenarios import COMBINED, SCENARIOS, Scenario, combined
 from traceanalyzer.analysis.replay.simulate import step_times_ns
+from traceanalyzer.analysis.replay.spreads import GAIN_SPREAD, gain_spread
 from traceanalyzer.analysis.replay.tape import hiccups, typical_steps
 from traceanalyzer.analysis.replay.together import make_tapes
 from traceanalyzer.figures import NS_PER_MS, metric
@@ -63,9 +64,11 @@ HOST_SPREAD = 0.25
 were recorded twice, minutes apart on one machine, differ by up to a quarter."""
 MEASURED_SPREAD, ESTIMATED_SPREAD = 0.05, 0.1
 """How far a step that was timed, or estimated, may be off whatever its host does: clocks, memory, the replay itself."""
-SCENARIO_SPREAD, GAIN_SPREAD = 0.12, 0.015
-"""The same of a prediction, as shares of it and of what it gains: scenarios leave things out. With these about nine in
-ten stopwatch medians are in their ranges (docs/accuracy.md)."""
+SCENARIO_SPREAD = 0.12
+"""The same of a prediction, to which comes a share of what it gains (`spreads`): scenarios leave things out. With these
+about nine in ten stopwatch medians are in their ranges (docs/accuracy.md)."""
+LEAST_OF_STEP = 0.25
+"""No prediction is so far off that the step is shorter than this share of it for what a scenario leaves out."""
 
 LONGEST_MS = 86.4e6
 """A step of more than a day is damage, and a replay of several would leave 64 bits."""
@@ -230,8 +233,9 @@ class Replay:
             return Prediction(scenario.id, None, None, None, None, scenario.missing)
         low = self._step_ms(scenario, scenario.hopeful or scenario.change, self.cheap, ALWAYS) or step
         high = self._step_ms(scenario, scenario.cautious or scenario.change, self.dear, CAUTIOUS_DUTY) or step
-        spread = math.hypot(SCENARIO_SPREAD * step, GAIN_SPREAD * (self.base_ms - step))
+        spread = math.hypot(SCENARIO_SPREAD * step, gain_spread(scenario.id) * (self.base_ms - step))
         high = step + math.hypot(max(high - step, 0.0), spread)
+        spread = min(spread, max((1.0 - LEAST_OF_STEP) * step, GAIN_SPREAD * (self.base_ms - step)))
         return Prediction(
             id=scenario.id,
             step_ms=step,

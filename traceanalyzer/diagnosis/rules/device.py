@@ -29,6 +29,8 @@ NEARLY_ALL = 0.99
 UNREACHED = 0.35
 """Share of their time by which kernels stay above the roofline even where they are good: large products reach 0.71 to
 0.79 of the tensor cores' peak."""
+MOSTLY_BUSY = 0.5
+"""Share of the step from which its kernels are what makes it long."""
 MIN_BUSY_SHARE = 0.25
 """A GPU that computes less than this much of the step has no kernels worth looking at first."""
 
@@ -107,10 +109,12 @@ def plain_compute(m: Measurements, free: Bool) -> Iterator[Draft]:
 
 
 def _could_be_faster(m: Measurements) -> bool:
-    """Whether faster kernels are to be had: not where nearly all are as fast as kernels get, nor where CUDA graphs hide
-    what they work on."""
+    """Whether faster kernels are to be had and shorten the step: not where the GPU mostly waits, nearly all are as fast
+    as kernels get, or CUDA graphs hide what they work on."""
+    if m.step.budget is None or m.step.budget.compute < MOSTLY_BUSY * m.step.step_ms:
+        return False
     above = bounds.above_limits_ms(m, np.ones(len(m.trace.device_ops), bool))
-    if above is None or m.step.budget is None:
+    if above is None:
         return not program(m).in_graphs
     return above >= UNREACHED * m.step.budget.compute
 
