@@ -42,14 +42,15 @@ ON_DEVICE = (
 
 def offer(m: Measurements) -> Offer | None:
     """Where the GPU idles while the host works, or prepares what no loader does."""
-    if m.replay is not None and not _has_loader(m) and m.replay.gain_ms(BEFORE_COPIES) > m.replay.gain_ms(SCENARIO):
+    if m.replay is not None and not _may_load(m) and m.replay.gain_ms(BEFORE_COPIES) > m.replay.gain_ms(SCENARIO):
         return Offer(ON_DEVICE, BEFORE_COPIES, against=("input-wait", "input"))
     return Offer(ACTION, SCENARIO) if m.step.idle is not None and m.step.idle.host > 0 else None
 
 
-def _has_loader(m: Measurements) -> bool:
-    """Whether the program's own functions are named like loading."""
-    return bool(texts_where(m.trace.strings, LOADERS.search).any())
+def _may_load(m: Measurements) -> bool:
+    """Whether a loader may be what prepares the input: the program's functions are named like one, or the recorder
+    names none. PyTorch's own names its DataLoader."""
+    return not m.trace.operators_slowed or bool(texts_where(m.trace.strings, LOADERS.search).any())
 
 
 LEAST_GAIN = 0.1
