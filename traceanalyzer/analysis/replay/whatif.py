@@ -62,6 +62,8 @@ that differs less is scaled to it."""
 HOST_SPREAD = 0.25
 """How much longer or shorter the host takes over the same work from one run of a program to the next: programs that
 were recorded twice, minutes apart on one machine, differ by up to a quarter."""
+LOADING_SPREAD = 0.1
+"""How much longer or shorter loading takes in the timed run than in the recorded one, as a mean over its steps."""
 MEASURED_SPREAD, ESTIMATED_SPREAD = 0.05, 0.1
 """How far a step that was timed, or estimated, may be off whatever its host does: clocks, memory, the replay itself."""
 SCENARIO_SPREAD = 0.12
@@ -357,7 +359,7 @@ def fitted(tapes: tuple[Tape, ...], measured_ms: float) -> tuple[float, float]:
     are in other recordings. A host that is only not slower than the GPU is faster than usual. Loading takes another
     time in another run, and what it is off by says nothing of the dispatch.
     """
-    off = FIT_TOLERANCE * measured_ms + HOST_SPREAD * _loading_ms(tapes)
+    off = FIT_TOLERANCE * measured_ms + LOADING_SPREAD * _loading_ms(tapes)
     low, high = max(measured_ms - off, 0.0), measured_ms + off
 
     def takes(share: float) -> float:
