@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.memory.categories import ACTIVATIONS
+from traceanalyzer.analysis.memory.categories import ACTIVATIONS, phase_of
 from traceanalyzer.analysis.memory.phases import CHECKPOINT_FILE, FORWARD, MODULE_FILE, line_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from traceanalyzer.analysis.memory.lives import Lives
+    from traceanalyzer.analysis.memory.lives import Lives, Piece
     from traceanalyzer.analysis.memory.phases import Timeline
-    from traceanalyzer.snapshot import I64, Frame, Stack
+    from traceanalyzer.snapshot import I8, I64, Frame, Stack
 
 MOST_NODES = 60
 """Module calls that are looked at, the ones with the most activations first."""
 LEAST_BLOCKS = 2
 """A module that runs once a step has no earlier block whose activations wait."""
-
-Pieces = tuple["I64", "I64", "I64"]
-"""born, freed, size of what would be alive."""
 
 
 @dataclass(frozen=True)
@@ -38,18 +34,18 @@ class Block:
     bytes_per_step: float
 
 
-def repeated_block(lives: Lives, timeline: Timeline, categories: I64, stacks: Sequence[Stack]) -> Block | None:
+def repeated_block(lives: Lives, timeline: Timeline, categories: I8, stacks: Sequence[Stack]) -> Block | None:
     """The repeated module with the most activations; None where no module repeats."""
     n_steps = max(len(timeline.steps.ends), 1)
-    phase = np.where(lives.born >= 0, timeline.phase[np.maximum(lives.born, 0)], -1) if lives.n_events else lives.born
-    rows = np.flatnonzero((categories == ACTIVATIONS) & (phase == FORWARD) & (lives.freed < lives.n_events))
+    if not lives.n_events:
+        return None
+    is_kept = (categories == ACTIVATIONS) & (lives.born >= 0) & (lives.freed < lives.n_events)
+    rows = np.flatnonzero(is_kept & (phase_of(lives, timeline) == FORWARD))
     if not len(rows):
         return None
-    weight = Counter[int]()
-    for stack, size in zip(lives.stack[rows].tolist(), lives.size[rows].tolist(), strict=True):
-        weight[stack] += size
+    weight = np.bincount(lives.stack[rows], lives.size[rows]).tolist()
     nodes: dict[tuple[object, ...], set[int]] = {}
-    for stack in weight:
+    for stack in dict.fromkeys(lives.stack[rows].tolist()):
         for node in _module_calls(stacks[stack]):
             nodes.setdefault(node, set()).add(stack)
     best: Block | None = None
@@ -101,8 +97,8 @@ def _saved(block: Block) -> float:
     return block.bytes_per_step * (1 - 1 / block.instances_per_step)
 
 
-def checkpointed(lives: Lives, block: Block) -> Pieces:
-    """The lives if each run of the block kept its output alone and made the rest again in the backward."""
+def checkpointed(lives: Lives, block: Block) -> tuple[Piece, Piece]:
+    """Pieces of the lives if each run of the block kept its output alone and made the rest again in the backward."""
     n = int(block.instance.max()) + 1
     born, freed = lives.born[block.lives], lives.freed[block.lives]
     last_born = np.full(n, -1, np.int64)
@@ -112,11 +108,8 @@ def checkpointed(lives: Lives, block: Block) -> Pieces:
     np.minimum.at(first_freed, block.instance[after], freed[after])
     is_output = born == last_born[block.instance]
     again = np.maximum(first_freed[block.instance] - 1, last_born[block.instance] + 1)
-    moved = block.lives[~is_output & after & (again < freed)]
-    chosen = np.isin(block.lives, moved)
-    rest = np.setdiff1d(np.arange(len(lives)), moved)
-    return (
-        np.concatenate((lives.born[rest], born[chosen], again[chosen])),
-        np.concatenate((lives.freed[rest], last_born[block.instance][chosen] + 1, freed[chosen])),
-        np.concatenate((lives.size[rest], lives.size[moved], lives.size[moved])),
-    )
+    moves = ~is_output & after & (again < freed)
+    moved = block.lives[moves]
+    ends = lives.freed.copy()
+    ends[moved] = last_born[block.instance[moves]] + 1
+    return (lives.born, ends, lives.size), (again[moves], lives.freed[moved], lives.size[moved])

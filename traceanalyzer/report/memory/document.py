@@ -37,9 +37,9 @@ def sections_of(report: MemoryReport) -> list[Section]:
     found = [Section("Summary", (report.headline, *report.notes), tuple(_summary(report)))]
     for device in report.memory:
         found += _of_device(device, len(report.memory) > 1)
-    if report.operators:
+    if report.traced.operators:
         how = "A step of the trace, by the operator that allocates: what is held sums to the peak of the trace."
-        found.append(Section("Operators by memory", (how,), rows=report.operators[:TOP_LINES]))
+        found.append(Section("Operators by memory", (how,), rows=report.traced.operators[:TOP_LINES]))
     if report.compared:
         found += [section for pair in report.compared for section in _compared(pair, report)]
     if report.findings:
@@ -51,13 +51,13 @@ def sections_of(report: MemoryReport) -> list[Section]:
 
 def _summary(report: MemoryReport) -> Iterator[tuple[str, str]]:
     for device in report.memory:
-        size = report.capacity_bytes.get(device.device)
+        size = report.traced.capacity_bytes.get(device.device)
         of = f" of {figure(size, 'bytes')}" if size else ""
         yield f"GPU {device.device} peak allocated", f"{figure(device.peak_bytes, 'bytes')}{of}"
         yield f"GPU {device.device} most reserved", f"{figure(device.reserved_bytes, 'bytes')}{of}"
     yield "Snapshot", report.path
-    if report.step_ms is not None:
-        yield "Step of the trace", figure(report.step_ms, "ms")
+    if report.traced.step_ms is not None:
+        yield "Step of the trace", figure(report.traced.step_ms, "ms")
 
 
 def _of_device(device: MemoryOfDevice, several: bool) -> Iterator[Section]:
