@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.memory.categories import ACTIVATIONS, phase_of
-from traceanalyzer.analysis.memory.phases import CHECKPOINT_FILE, FORWARD, MODULE_FILE, line_of
+from traceanalyzer.analysis.memory.phases import CHECKPOINT_FILE, EVEN_SHARE, FORWARD, MODULE_FILE, line_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
     from traceanalyzer.analysis.memory.lives import Lives, Piece
     from traceanalyzer.analysis.memory.phases import Timeline
-    from traceanalyzer.snapshot import I8, I64, Frame, Stack
+    from traceanalyzer.snapshot import I8, I16, I32, I64, Frame, Stack
 
 MOST_NODES = 60
 """Module calls that are looked at, the ones with the most activations first."""
@@ -69,27 +71,49 @@ def _module_calls(stack: Stack) -> list[tuple[object, ...]]:
 
 
 def _block(node: tuple[object, ...], members: set[int], lives: Lives, rows: I64, n_steps: int) -> Block | None:
-    """The block of a node: its runs lie one after another, each with the same allocations where that comes out even."""
+    """The block of a node: its runs lie one after another, each with nearly the same allocations."""
     mine = rows[np.isin(lives.stack[rows], list(members))]
     mine = mine[np.argsort(lives.born[mine], kind="stable")]
     found, counts = np.unique(lives.stack[mine], return_counts=True)
     often = counts >= LEAST_BLOCKS * n_steps
     if not often.all():
         return None  # it holds what repeats, and more: the blocks are inside
-    # A line may make several of a block's activations: blocks are what all counts have in common.
-    blocks = int(np.gcd.reduce(counts))
-    rarest = blocks if blocks >= LEAST_BLOCKS * n_steps else int(counts.min())
-    period, rest = divmod(len(mine), rarest)
-    if rest:
-        anchor = lives.born[mine[lives.stack[mine] == found[counts.argmin()]]]
-        instance = np.maximum(np.searchsorted(anchor, lives.born[mine], side="right") - 1, 0)
+    weight = np.bincount(np.searchsorted(found, lives.stack[mine]), lives.size[mine])
+    blocks = _number_of_blocks(counts, weight, LEAST_BLOCKS * n_steps)
+    if len(mine) % blocks == 0 and not (counts % blocks).any():
+        instance = np.arange(len(mine)) // (len(mine) // blocks)
     else:
-        instance = np.arange(len(mine)) // period
-    per_step = rarest / n_steps
+        ends = _ends(lives, mine, found[counts % blocks == 0], blocks)
+        instance = np.minimum(np.searchsorted(ends, lives.born[mine]), blocks - 1)
+    per_step = blocks / n_steps
     file, name = str(node[0]), str(node[1])
     return Block(
         line_of(file, 0, name).replace(":0", ""), mine, instance, per_step, float(lives.size[mine].sum()) / n_steps
     )
+
+
+def _number_of_blocks(counts: I64, weight: NDArray[np.float64], least: int) -> int:
+    """The most runs at which nearly all bytes are of stacks that come equally often in each.
+
+    A line may make several of a block's activations. In the first or the last block some may be missing: what comes
+    before the first trained weight needs no gradient.
+    """
+    tried = np.unique([int(np.gcd.reduce(counts)), *counts.tolist()])
+    for blocks in tried[tried >= least][::-1].tolist():
+        if weight[counts % blocks == 0].sum() >= EVEN_SHARE * weight.sum():
+            return int(blocks)
+    return int(counts.min())
+
+
+def _ends(lives: Lives, mine: I64, even: I32 | I16, blocks: int) -> I64:
+    """Where the blocks end: at the last birth in each of a stack that comes equally often in all."""
+    latest = np.empty(0, np.int64)
+    for stack in even.tolist():
+        born = lives.born[mine[lives.stack[mine] == stack]]
+        last = born[len(born) // blocks - 1 :: len(born) // blocks]
+        if not len(latest) or last[0] > latest[0]:
+            latest = last
+    return latest
 
 
 def _saved(block: Block) -> float:
