@@ -37,6 +37,7 @@ OOM_TITLES = {
     "parameters": "Out of memory: the parameters leave no room",
     "gradients": "Out of memory: gradients beside the parameters leave no room",
     "too_large": "Out of memory: what lives across steps leaves no room",
+    "unknown": "Out of memory: most of it was allocated before the history begins",
 }
 
 

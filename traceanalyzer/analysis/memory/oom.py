@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from traceanalyzer.analysis.memory.categories import CATEGORIES, STATE
+from traceanalyzer.analysis.memory.categories import BEFORE, CATEGORIES, STATE
 from traceanalyzer.analysis.memory.phases import OPTIMIZER, PHASES, site_of
 from traceanalyzer.analysis.memory.segments import held_at, reserved_of
 from traceanalyzer.figures import metric
@@ -31,6 +31,7 @@ OomVerdict = Literal[
     "parameters",
     "gradients",
     "too_large",
+    "unknown",
 ]
 
 LARGE_SHARE = 0.2
@@ -175,6 +176,8 @@ def _verdict(
     top = CATEGORIES[int(by_category.argmax())] if len(alive) else "too_large"
     if top in ("activations", "temporaries"):
         return "activations"
+    if top == CATEGORIES[BEFORE]:
+        return "unknown"
     return top if top in ("parameters", "gradients", "optimizer_state") else "too_large"  # type: ignore[return-value]
 
 

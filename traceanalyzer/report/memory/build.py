@@ -25,6 +25,7 @@ OOM_CAUSES = {
     "parameters": "the parameters",
     "gradients": "the gradients",
     "too_large": "what lives across steps",
+    "unknown": "what was allocated before the history begins",
 }
 
 
