@@ -78,7 +78,7 @@ class Events:
 
     begin_us: int
     since_us: I64 | I32
-    """Since `begin_us`, the time of the first."""
+    """Since `begin_us`, the time of the snapshot's first event, be it another GPU's."""
     address: I64
     """For `oom`, the driver's free bytes."""
     size: I64 | I32

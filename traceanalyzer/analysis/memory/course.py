@@ -155,7 +155,7 @@ def _points(events: Events, moments: I64, level: Level, reserved: Reserved) -> t
     """(seconds since the first event, allocated, reserved) at these elements."""
     if not len(moments):
         return ()
-    seconds = events.since_us[moments - 1] / 1e6
+    seconds = (events.since_us[moments - 1].astype(np.int64) - int(events.since_us[0])) / 1e6
     return tuple(zip(seconds.tolist(), level.at(moments).tolist(), reserved.at(moments).tolist(), strict=True))
 
 
