@@ -80,11 +80,12 @@ def _block(node: tuple[object, ...], members: set[int], lives: Lives, rows: I64,
         return None  # it holds what repeats, and more: the blocks are inside
     weight = np.bincount(np.searchsorted(found, lives.stack[mine]), lives.size[mine])
     blocks = _number_of_blocks(counts, weight, LEAST_BLOCKS * n_steps)
-    if len(mine) % blocks == 0 and not (counts % blocks).any():
-        instance = np.arange(len(mine)) // (len(mine) // blocks)
+    if (counts < blocks / 2).any():
+        return None  # it holds what comes in few of the blocks: embeddings, norms and heads around them
+    if (counts % blocks).any():
+        instance = _instances(lives, mine, found[counts % blocks == 0], blocks)
     else:
-        ends = _ends(lives, mine, found[counts % blocks == 0], blocks)
-        instance = np.minimum(np.searchsorted(ends, lives.born[mine]), blocks - 1)
+        instance = np.arange(len(mine)) // (len(mine) // blocks)
     per_step = blocks / n_steps
     file, name = str(node[0]), str(node[1])
     return Block(
@@ -105,15 +106,23 @@ def _number_of_blocks(counts: I64, weight: NDArray[np.float64], least: int) -> i
     return int(counts.min())
 
 
-def _ends(lives: Lives, mine: I64, even: I32 | I16, blocks: int) -> I64:
-    """Where the blocks end: at the last birth in each of a stack that comes equally often in all."""
-    latest = np.empty(0, np.int64)
+def _instances(lives: Lives, mine: I64, even: I32 | I16, blocks: int) -> I64:
+    """The block that each life is of, from the stacks that come equally often in all of them.
+
+    What lies between the last of these in one block and the first of them in the next is of the one after, if such
+    comes before the first block and not after the last one; else of the one before.
+    """
+    born = lives.born[mine]
+    starts = ends = np.empty(0, np.int64)
     for stack in even.tolist():
-        born = lives.born[mine[lives.stack[mine] == stack]]
-        last = born[len(born) // blocks - 1 :: len(born) // blocks]
-        if not len(latest) or last[0] > latest[0]:
-            latest = last
-    return latest
+        rows = born[lives.stack[mine] == stack]
+        each = len(rows) // blocks
+        first, last = rows[::each], rows[each - 1 :: each]
+        starts = first if not len(starts) or first[0] < starts[0] else starts
+        ends = last if not len(ends) or last[0] > ends[0] else ends
+    if born[0] < starts[0] and born[-1] <= ends[-1]:
+        return np.searchsorted(ends, born)
+    return np.maximum(np.searchsorted(starts, born, side="right") - 1, 0)
 
 
 def _saved(block: Block) -> float:
