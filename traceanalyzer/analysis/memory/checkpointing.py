@@ -78,7 +78,7 @@ def _block(node: tuple[object, ...], members: set[int], lives: Lives, rows: I64,
     often = counts >= LEAST_BLOCKS * n_steps
     if not often.all():
         return None  # it holds what repeats, and more: the blocks are inside
-    weight = np.bincount(np.searchsorted(found, lives.stack[mine]), lives.size[mine])
+    weight = np.bincount(np.searchsorted(found, lives.stack[mine]), lives.size[mine]).astype(np.float64)
     blocks = _number_of_blocks(counts, weight, LEAST_BLOCKS * n_steps)
     if (counts < blocks / 2).any():
         return None  # it holds what comes in few of the blocks: embeddings, norms and heads around them
