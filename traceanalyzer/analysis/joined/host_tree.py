@@ -84,6 +84,11 @@ class HostTree:
         return self.innermost(self.kind == RangeKind.OP).astype(np.int32)
 
     @cached_property
+    def outer_operator(self) -> I32:
+        """For each node the farthest operator among itself and its ancestors, -1 where there is none."""
+        return self.outermost(self.kind == RangeKind.OP).astype(np.int32)
+
+    @cached_property
     def annotation(self) -> I32:
         """The same of annotations."""
         return self.innermost(self.kind == RangeKind.ANNOTATION).astype(np.int32)
@@ -140,11 +145,10 @@ class HostTree:
             return np.full(len(self.start), -1, np.int64)
         reach = np.maximum.accumulate(self.subtree_end[rows])
         top = rows[np.concatenate(([True], rows[1:] >= reach[:-1]))]
-        nodes = np.arange(len(self.start))
-        index = np.searchsorted(top, nodes, side="right") - 1
-        candidate = top[np.maximum(index, 0)]
-        result: I64 = np.where((index >= 0) & (nodes < self.subtree_end[candidate]), candidate, -1)
-        return result
+        # Their subtrees follow each other: from each begin and end on it is that node, and none.
+        edges = np.stack((top, self.subtree_end[top]), axis=1).ravel()
+        holds = np.stack((top, np.full(len(top), -1)), axis=1).ravel()
+        return np.repeat(np.append(-1, holds), np.diff(edges, prepend=0, append=len(self.start)))
 
     def counted(self, chosen: Bool) -> I64:
         """For each node how many chosen ones there are among itself and those that enclose it."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.distinct import ranked
 from traceanalyzer.errors import UnreadableInputError
 from traceanalyzer.files import read_whole
 from traceanalyzer.trace import DeviceOpKind
@@ -66,7 +67,7 @@ class KernelClasses:
         for kind, name in _BY_KIND.items():
             result[ops.kind == kind] = self.index(name)
         kernels = ops.kind == DeviceOpKind.KERNEL
-        codes, inverse = np.unique(ops.name[kernels], return_inverse=True)
+        codes, inverse = ranked(ops.name[kernels])
         classes = [self.class_of(trace.strings[code]) if code >= 0 else 0 for code in codes.tolist()]
         result[kernels] = np.array(classes, np.int32)[inverse]
         return result

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.causes.critical_path import Part, PathKind
 from traceanalyzer.analysis.names.kernel_names import short_name
@@ -109,7 +110,7 @@ def segment_names(timed: Timed, path: CriticalPath) -> tuple[I64, list[str]]:
     code[waits] = trace.api_calls.name[tree.row[path.node[waits]]]
     texts: dict[str, int] = {}
     index = np.zeros(count + len(Part), np.int64)
-    kernels = set(np.unique(code[runs]).tolist())
+    kernels = set(distinct(code[runs]).tolist())
     for used in np.flatnonzero(np.bincount(code)).tolist():
         index[used] = texts.setdefault(_text(trace.strings, used, used in kernels), len(texts))
     return index[code], list(texts)

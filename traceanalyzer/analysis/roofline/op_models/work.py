@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.algebra.grouping import Groups
 from traceanalyzer.analysis.roofline.op_models.call import Call, Link, UnmodelledError, Work
 from traceanalyzer.analysis.roofline.op_models.kernel_types import element_type
@@ -99,7 +100,7 @@ def apply_models(joined: Joined, models: Models) -> OpWork:
     groups = _distinct_calls(joined.trace, rows)
     made = np.array([_work(joined.trace, row, found) for row in rows[groups.first]])
     table[rows] = made.reshape(-1, len(UNKNOWN_ROW))[groups.index]
-    composite[rows] = np.array([found[code][1] for code in ranges.name[rows].tolist()], np.bool_)
+    composite[rows] = np.isin(ranges.name[rows], [code for code, (_, of_others) in found.items() if of_others])
     _fill_lists(joined, table, found)
     counts, of_device_op = _cover(joined, table[:, 0], composite)
     _type_lists(joined.trace, table, of_device_op, found)
@@ -140,7 +141,7 @@ def _type_lists(trace: Trace, table: F64, of_device_op: I64, found: Found) -> No
 
 def _models_of_names(trace: Trace, models: Models) -> Found:
     """The model of each distinct range name that has one, by the name's code."""
-    codes = np.unique(trace.host_ranges.name)
+    codes = distinct(trace.host_ranges.name)
     named = {int(code): models.find(trace.strings[code]) for code in codes if code >= 0}
     return {code: (model, composite) for code, (model, composite) in named.items() if model is not None}
 
