@@ -16,9 +16,9 @@ PACKAGE = ROOT / "traceanalyzer"
 FILES = sorted(PACKAGE.rglob("*.py"))
 HEAVY = {"torch", "plotly", "pandas", "rich", "sqlite_utils", "pynvml", "isal", "sitecustomize", "detect_secrets"}
 """What a function may import when it is called: slow to load, or not installed everywhere."""
-LATE = ("cli", "__init__.py", "collect/attach.py")
+LATE = ("cli", "__init__.py", "collect/attach.py", "report/page.py")
 """Where modules of the package itself may wait as well: `--help` and `import traceanalyzer` answer at once, and a
-program that is recorded loads only what records it."""
+program that is recorded loads only what records it; a terminal does without what makes pages."""
 MOST_FILES = 22
 """In a folder, `__init__.py` left out."""
 LARGER = {"analysis/tables": 28, "cli": 32}

@@ -620,6 +620,8 @@ class Trace:
     """All there is where `source` is `key_averages`: a printed table of sums."""
     window: tuple[int, int] | None = None
     """Start and end of the recording as the recorder states them, ns."""
+    kept_as: str | None = None
+    """Digest of all that its tables come from, where a model of it is kept: the same again has the same tables."""
 
     def __repr__(self) -> str:
         rank = "" if self.rank is None else f", rank {self.rank}"

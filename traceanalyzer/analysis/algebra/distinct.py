@@ -59,6 +59,7 @@ def _seen(values: NDArray[Any], low: int, high: int) -> NDArray[np.bool_]:
 
 def _from(values: NDArray[Any], low: int) -> NDArray[Any]:
     """Values by their distance from the least."""
-    if values.dtype == np.bool_ or low:
-        return np.subtract(values, low, dtype=np.int64)
-    return values
+    if values.dtype != np.bool_ and not low:
+        return values
+    result: I64 = np.subtract(values, low, dtype=np.int64)
+    return result

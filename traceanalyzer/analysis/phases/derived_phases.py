@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from traceanalyzer.analysis.joined.linked import Linked
     from traceanalyzer.analysis.phases.phase_ranges import PhaseRanges
     from traceanalyzer.analysis.time.timed import Timed
-    from traceanalyzer.trace import I64, U8, Bool, HostRanges
+    from traceanalyzer.trace import I32, I64, U8, Bool, HostRanges
 
 DERIVED = (Role.FORWARD, Role.BACKWARD, Role.OPTIMIZER)
 """What autograd tells, in the order of the program."""
@@ -83,7 +83,7 @@ def roles_by_autograd(linked: Linked) -> U8:
     return result
 
 
-def _before_its_pass(linked: Linked, nodes: I64, top: I64, role: U8) -> Bool:
+def _before_its_pass(linked: Linked, nodes: I64, top: I32, role: U8) -> Bool:
     """Which of these nodes, all with the number of a forward pass, begin after the backward pass before it and before
     the first operator in which that forward pass made a node."""
     tree, sequence = linked.tree, linked.trace.host_ranges.sequence
