@@ -46,6 +46,7 @@ def driving(timed: Timed, within: IntervalSet) -> Stretches:
             claimed = union(*own)
             of, found = overlaps(intersect(claimed, left), own)
             parts.append((found, state, pieces.node[rows[of]]))
+            del rows, own, of, found
             left = subtract(left, claimed)
     parts.append((left, NO_STATE, np.full(len(left.start), -1, np.int32)))
     return Stretches(

@@ -35,18 +35,18 @@ class HostTree:
     end: I64
     """As recorded; `repaired` counts nodes that end after their parent."""
     thread: I32
-    parent: I64
+    parent: I32
     """Node of the innermost enclosing node on the same thread, -1 for a root."""
     depth: I32
     kind: U8
     """`RangeKind`, 0 for an API call."""
     is_call: Bool
     """Whether the node is an API call (else a host range)."""
-    row: I64
+    row: I32
     """Row in `Trace.api_calls` or `Trace.host_ranges`."""
-    node_of_call: I64
+    node_of_call: I32
     """For each API call its node."""
-    node_of_range: I64
+    node_of_range: I32
     """For each host range its node, -1 for Python frames and OS calls (they are not in this tree)."""
     repaired: int = 0
 
@@ -59,14 +59,16 @@ class HostTree:
         end = np.concatenate((ranges.end[kept], calls.end))
         thread = np.concatenate((ranges.thread[kept], calls.thread))
         kind = np.concatenate((ranges.kind[kept], np.zeros(len(calls), np.uint8)))
-        row = np.concatenate((kept, np.arange(len(calls))))
+        row = np.concatenate((kept.astype(np.int32), np.arange(len(calls), dtype=np.int32)))
         # Of two nodes with equal times the range encloses the call.
         order = np.lexsort((kind == 0, -end, start, thread))
         start, end, thread, kind, row = start[order], end[order], thread[order], kind[order], row[order]
         is_call = kind == 0
-        parent, depth = nest(thread, start, end)
-        node_of_range = np.full(len(ranges), -1, np.int64)
-        node_of_call = np.full(len(calls), -1, np.int64)
+        wide, depth = nest(thread, start, end)
+        parent = wide.astype(np.int32)
+        del wide
+        node_of_range = np.full(len(ranges), -1, np.int32)
+        node_of_call = np.full(len(calls), -1, np.int32)
         node_of_range[row[~is_call]] = np.flatnonzero(~is_call)
         node_of_call[row[is_call]] = np.flatnonzero(is_call)
         inside = parent >= 0
@@ -94,11 +96,11 @@ class HostTree:
         return self.innermost(self.kind == RangeKind.ANNOTATION).astype(np.int32)
 
     @cached_property
-    def subtree_end(self) -> I64:
+    def subtree_end(self) -> I32:
         """For each node the node after its last descendant: its subtree is [node, subtree_end[node])."""
-        result = np.empty(len(self.start), np.int64)
+        result = np.empty(len(self.start), np.int32)
         for here in self.levels:
-            following = np.append(here[1:], len(self.start))
+            following = np.append(here[1:], np.int32(len(self.start)))
             above = self.parent[here]
             inside = above >= 0
             following[inside] = np.minimum(following[inside], result[above[inside]])
@@ -130,7 +132,7 @@ class HostTree:
 
     def _innermost_of_few(self, rows: I64) -> I64:
         """The same from the wanted nodes: each holds from its place on, and what is around it after its subtree."""
-        stop = self.subtree_end[rows]
+        stop = self.subtree_end[rows].astype(np.int64)
         above = np.append(rows, -1)[nest(np.zeros(len(rows), np.int32), rows, stop).parent]
         # At one place inner ends come before outer ones, and these before what starts there.
         place = np.concatenate(([0], stop[::-1], rows))

@@ -162,7 +162,7 @@ def _own_time(tree: HostTree, name: I32, counted: Bool) -> tuple[Bool, I32, I64]
     return whole, call, _sum_at(np.where(counted, call, -1), own, size)
 
 
-def _nested(name: I32, node: I64, subtree_end: I64) -> Bool:
+def _nested(name: I32, node: I64, subtree_end: I32) -> Bool:
     """Which of these nodes (ascending) lie in the subtree of an earlier one with the same name."""
     result = np.zeros(len(node), bool)
     if not len(node):

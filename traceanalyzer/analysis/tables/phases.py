@@ -195,7 +195,7 @@ def _paths(names: list[str], parent: I64) -> tuple[I64, list[tuple[str, ...]]]:
 
 def _with_ancestors(ops: I64, ranges: PhaseRanges) -> tuple[I64, I64]:
     """Pairs of an op and an instance it belongs to, directly or through an inner instance."""
-    instance = ranges.of_op[ops]
+    instance = ranges.of_op[ops].astype(np.int64)
     pairs = [(ops, instance)]
     while len(ops):
         above = ranges.parent[instance]

@@ -218,8 +218,9 @@ def _done_below(linked: Linked, flops: F64, working: Bool, own: F64) -> Bool:
     """For each node whether working operators beneath it do what its own model says: most of its FLOPs, or, where
     it has none, anything. (A transposed convolution that clears its result has a child, but that is not the work.)"""
     end = linked.tree.subtree_end
+    many = np.concatenate((np.zeros(1, np.int32), np.cumsum(working, dtype=np.int32)))
+    done: Bool = many[end] > many[:-1]
+    del many
     before = np.concatenate(([0.0], np.cumsum(flops)))
-    many = np.concatenate(([0], np.cumsum(working)))
-    start = np.arange(len(end))
-    done: Bool = (many[end] > many[start]) & (before[end] - before[start] >= own * MOST)
+    done &= before[end] - before[:-1] >= own * MOST
     return done
