@@ -295,7 +295,7 @@ def _print(
     top = SHOWN_ROWS if top is None and for_people and not everything and sort is None else top
     with working("Analyzing"):
         summed = tables.BY_NAME.get(table.totals or "") if for_people and columns is None else None
-        parts = [(table.name, tables.Wanted(None if sort else top, **wanted))]
+        parts = [(name, tables.Wanted(None if sort else top, **wanted))]
         parts += [(summed.name, tables.Wanted(SHOWN_TOTALS))] if summed else []
         rows, *others = kept_rows(Asked(run, selection, knowledge), *parts)
         totals = others[0] if others else []

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
+from traceanalyzer import tables
 from traceanalyzer.analysis.replay.whatif import WhatIf
 from traceanalyzer.ingest.cache.answers import answered_once
-from traceanalyzer.report.build import TOP_ROWS, report_of
+from traceanalyzer.report import build
+from traceanalyzer.report.build import TOP_ROWS
 from traceanalyzer.report.model import Report
 from traceanalyzer.selection import Knowledge, Selection
-from traceanalyzer.tables import BY_NAME, predictions, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +32,7 @@ def kept_report(asked: Asked, top: int = TOP_ROWS) -> Report:
     """The report, its long tables with so many rows. Raises as `measured` does."""
 
     def make() -> Report:
-        return report_of(asked.measured, top)
+        return build.report_of(asked.measured, top)
 
     question = _question(asked, "report", top)
     return make() if question is None else answered_once(asked.run, question, make, _report_text, _report_of)
@@ -41,7 +42,7 @@ def kept_rows(asked: Asked, *parts: tuple[str, Wanted]) -> list[list[Any]]:
     """The rows of tables, each with those that are wanted of it. Raises as `measured` does."""
 
     def make() -> list[list[Any]]:
-        return [rows_of(asked.measured, name, wanted) for name, wanted in parts]
+        return [tables.rows_of(asked.measured, name, wanted) for name, wanted in parts]
 
     def rows_from(data: bytes) -> list[list[Any]]:
         texts = msgspec.json.decode(data, type=list[msgspec.Raw])
@@ -55,7 +56,7 @@ def kept_predictions(asked: Asked, speedups: Sequence[tuple[str, float]], bucket
     """What the step would take under each scenario. Raises as `predictions` does."""
 
     def make() -> WhatIf:
-        return predictions(asked.run, asked.selection, asked.knowledge, speedups=speedups, bucket_mb=bucket_mb)
+        return tables.predictions(asked.run, asked.selection, asked.knowledge, speedups=speedups, bucket_mb=bucket_mb)
 
     question = _question(asked, "whatif", list(speedups), list(bucket_mb))
     return make() if question is None else answered_once(asked.run, question, make, _text, _WHAT_IF.decode)
@@ -70,7 +71,7 @@ def _question(asked: Asked, what: str, *options: object) -> tuple[object, ...] |
 
 
 def _rows(table: str, text: bytes | msgspec.Raw) -> list[Any]:
-    rows: list[Any] = msgspec.json.decode(text, type=list[BY_NAME[table].row])  # type: ignore[misc]
+    rows: list[Any] = msgspec.json.decode(text, type=list[tables.named(table).row])  # type: ignore[misc]
     return rows
 
 
@@ -79,8 +80,8 @@ def _report_text(report: Report) -> str:
 
 
 def _report_of(data: bytes) -> Report:
-    report, tables = _REPORT.decode(data)
-    return replace(report, tables={name: _rows(name, table) for name, table in tables.items()})
+    report, texts = _REPORT.decode(data)
+    return replace(report, tables={name: _rows(name, table) for name, table in texts.items()})
 
 
 def _text(value: Any) -> str:

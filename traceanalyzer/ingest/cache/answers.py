@@ -65,7 +65,7 @@ def answered_once(
 def _name(run: Run, question: tuple[object, ...]) -> str | None:
     """Digest of all that the answer depends on; None where that cannot be told."""
     traces = (*run.traces, *run.logs)
-    if any(trace.kept_as is None or trace.memory is not None for trace in traces):
+    if not traces or any(trace.kept_as is None or trace.memory is not None for trace in traces):
         return None
     digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
     told = (program("."), question, run.failures, len(run.traces), [_facts(trace) for trace in traces])
