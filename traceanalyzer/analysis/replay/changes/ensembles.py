@@ -18,7 +18,6 @@ from traceanalyzer.analysis.replay.changes.edits import events_of, in_optimizer,
 from traceanalyzer.analysis.replay.changes.kernels import JOINING
 from traceanalyzer.analysis.replay.changes.repetition import FEWEST_CALLS, joined, mostly_small
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
-from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.replay.tape import Tape
@@ -56,7 +55,7 @@ def ensembles_joined(tape: Tape) -> Tape | None:
     found = members(tape)
     if found is None:
         return None
-    outer, node = _outermost(tape), nodes(tape)
+    outer, node = tape.source.tree.outer_operator, nodes(tape)
     kept, gone = (np.append(mask, False)[outer][node][tape.event] for mask in (found.first, found.others))
     kept |= _backward_of(tape, np.append(found.first, False)[outer])
     gone |= _backward_of(tape, np.append(found.others, False)[outer])
@@ -76,13 +75,6 @@ def _fewer_tensors(tape: Tape, ensemble: Bool, count: float) -> Tape:
     return replace(tape, dispatch=dispatch, reading=np.minimum(tape.reading, dispatch))
 
 
-def _outermost(tape: Tape) -> I64:
-    """For each node of the host tree the outermost operator around it, -1 without."""
-    tree = tape.source.tree
-    result: I64 = tree.outermost(tree.kind == RangeKind.OP)
-    return result
-
-
 def _backward_of(tape: Tape, forward: Bool) -> Bool:
     result: Bool = made_by(tape.source, forward)[nodes(tape)][tape.event]
     return result
@@ -91,7 +83,7 @@ def _backward_of(tape: Tape, forward: Bool) -> Bool:
 def members(tape: Tape) -> Members | None:
     """The ensembles of the steps on a tape: at least a handful of members of the same operators and shapes in a row."""
     tree, steps = tape.source.tree, tape.source.steps
-    outer = np.flatnonzero((_outermost(tape) == np.arange(len(tree.start))) & ~tape.source.in_backward)
+    outer = np.flatnonzero((tree.outer_operator == np.arange(len(tree.start))) & ~tape.source.in_backward)
     code = _codes(tape, outer)
     first, others = np.zeros(len(tree.start), bool), np.zeros(len(tree.start), bool)
     counts: list[int] = []

@@ -12,7 +12,6 @@ from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.joined.backward import made_by
 from traceanalyzer.analysis.replay.changes.edits import events_of, nodes, retimed, without_dispatch, without_launches
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
-from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.replay.tape import Tape
@@ -31,8 +30,7 @@ NS = 1e9
 def masks_spread(tape: Tape) -> Tape | None:
     """Each pick by a mask, and its backward pass, is one kernel over all values; None without any, or where a product
     follows, for which fewer values are the point."""
-    tree = tape.source.tree
-    outer = tree.outermost(tree.kind == RangeKind.OP)
+    outer = tape.source.tree.outer_operator
     picks = _picks(tape, outer)
     if not len(picks):
         return None
