@@ -15,7 +15,7 @@ from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inpu
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.replay.tape import Tape
-    from traceanalyzer.trace import I64
+    from traceanalyzer.trace import I32, I64
 
 PICKS = re.compile(r"^aten::(index|masked_select)$")
 COUNTS = re.compile(r"^aten::(nonzero|masked_select)$")
@@ -48,7 +48,7 @@ def masks_spread(tape: Tape) -> Tape | None:
     return replace(left, dispatch=dispatch, reading=np.minimum(left.reading, dispatch))
 
 
-def _picks(tape: Tape, outer: I64) -> I64:
+def _picks(tape: Tape, outer: I32) -> I32:
     """The operators of the forward pass, nodes of the host tree, that pick by a mask."""
     tree, trace = tape.source.tree, tape.source.trace
     name = trace.host_ranges.name
@@ -62,7 +62,7 @@ def _picks(tape: Tape, outer: I64) -> I64:
     return found[~followed] if len(found) else found
 
 
-def _pass_ns(tape: Tape, picks: I64) -> float:
+def _pass_ns(tape: Tape, picks: I32) -> float:
     """What reading and writing the values that are picked from takes, the mean of all picks, ns."""
     ranges, rows = tape.source.trace.host_ranges, tape.source.tree.row[picks]
     bandwidth = tape.source.limit("bandwidth")[tape.row]
