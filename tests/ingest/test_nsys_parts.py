@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.recorded import NSYS, label
 from traceanalyzer.errors import UnreadableInputError
 from traceanalyzer.ingest import nsys
-from traceanalyzer.ingest.nsys import nvtx, pages
+from traceanalyzer.ingest.nsys import nvtx_names, pages
 from traceanalyzer.ingest.nsys.database import Database, NotWholeError, open_database
 from traceanalyzer.trace import Table
 
@@ -173,19 +173,22 @@ def test_recordings(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
                     assert np.array_equal(values, getattr(getattr(other, name), column)), (name, column)
 
 
-@given(
-    st.lists(st.sampled_from([b"aten::add, seq = 3", b"aten::mm", b"", b"step", b"x, op_id = 4", b"a, sizes = [[1]]"]))
-)
-def test_texts_that_are_alike_are_looked_at_once(texts: list[bytes]) -> None:
-    results = []
-    for alike in (0, 10**9):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(nvtx, "MANY_ALIKE", alike)
-            strings = Codes()
-            names = nvtx._Names(strings)  # type: ignore[arg-type]
-            found = [column.tolist() for _ in range(2) for column in names.of(texts)]
-        results.append((found, strings.values))
-    assert results[0] == results[1]
+PIECES = b"aten::add|aten::mm|x||, seq = 3|, seq = 12|, op_id = 4|, op_id = 007|, op_id = |, sizes = [[1]]|step 7|5|,"
+NINES = b"|, seq = " + b"9" * 18 + b"|, seq = " + b"9" * 19 + b"|\n|\xff"
+EMITTED = st.sampled_from((PIECES + NINES).split(b"|"))
+
+
+@given(st.lists(st.lists(EMITTED, max_size=4).map(b"".join), max_size=12))
+@settings(max_examples=300)
+def test_texts_say_together_what_each_says_alone(texts: list[bytes]) -> None:
+    together, alone = Codes(), Codes()
+    name, sequence, shapes = nvtx_names.RangeNames(together).of(texts)  # type: ignore[arg-type]
+    each = [nvtx_names.RangeNames(alone)._said(text) for text in texts]  # type: ignore[arg-type]
+    named = [together.values[code] if code >= 0 else "" for code in name.tolist()]
+    assert named == [alone.values[said.name] if said.name >= 0 else "" for said in each]
+    assert sequence.tolist() == [said.sequence for said in each]
+    shaped = [together.values[code] if code >= 0 else "" for code in shapes.tolist()]
+    assert shaped == [alone.values[said.shapes] if said.shapes >= 0 else "" for said in each]
 
 
 class Codes:

@@ -54,6 +54,8 @@ class Database:
     layouts: dict[str, Layout] = field(default_factory=dict)
     """Of the tables that `pages` can read."""
     pages: PageFile | None = None
+    where_kinds: dict[int, tuple[int, int]] | None = None
+    """Numbers of the first and the last row of each kind of NVTX event that is no range, once they have been read."""
     damaged: set[str] = field(default_factory=set)
     """Tables of which only the rows before the damage could be read."""
 
@@ -67,6 +69,10 @@ class Database:
         """Whether the table and all these columns exist; a table without rows counts as existing."""
         table = self.table(name)
         return table is not None and self.columns[table].issuperset(columns)
+
+    def is_plain(self, name: str) -> bool:
+        """Whether the table's rows have numbers, and lie in the file as the schema says."""
+        return self.table(name) in self.layouts
 
     def any_rows(self, name: str) -> bool:
         """Whether the table exists and holds a row."""

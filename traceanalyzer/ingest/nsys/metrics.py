@@ -46,7 +46,7 @@ def gpu_metrics(database: Database, strings: Strings) -> GpuMetrics:
         for (kind, number), code in wanted.items():
             name[(rows["typeId"] == kind) & (rows["metricId"] == number)] = code
         taken = (name >= 0) & (rows["timestamp"] != MISSING)
-        columns = {
+        columns: dict[str, NDArray[Any]] = {
             "name": name,
             "start": rows["timestamp"],
             "device": rows["typeId"] & _GPU_BITS,

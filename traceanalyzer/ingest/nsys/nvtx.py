@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from array import array
 from itertools import compress
 from typing import TYPE_CHECKING
 
@@ -23,40 +21,18 @@ from traceanalyzer.ingest.nsys.events import (
     thread_of,
     tight,
 )
+from traceanalyzer.ingest.nsys.nvtx_names import RangeNames, bare_name
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from traceanalyzer.ingest.nsys.database import Database
     from traceanalyzer.ingest.nsys.events import Strings, Tally
     from traceanalyzer.ingest.nsys.pages import Part
-    from traceanalyzer.trace import I32, I64, Bool
+    from traceanalyzer.trace import I64, Bool
 
 NVTX = "NVTX_EVENTS"
 
 _UNNAMED = "unnamed range"
-
-_TEXTS_AT_ONCE = 512
-"""What is made of so many texts stays in the processor's cache."""
-MANY_ALIKE = 4
-"""Where each text stands so often on the mean, it is quicker to look at each once."""
-
-_EMITTED = re.compile(
-    r"(?P<name>.+?)(?:, seq = (?P<seq>\d{1,18}))?(?:, op_id = \d+)?"
-    r"(?:, sizes = (?P<sizes>\[[\[\]\d, -]*\]))?(?:, input_op_ids = \[[\[\]()\d, -]*\])?",
-    re.DOTALL,
-)
-"""The text that PyTorch's `emit_nvtx` gives a range: every call has its own numbers."""
-
-_LINE = re.compile(r"^([^,\n]*)(?:, seq = (\d{1,18}))?(, op_id = \d+)?$", re.MULTILINE)
-"""The usual form of these texts, for many of them at once: three times as fast as one by one."""
-
-_OPERATOR = re.compile(r"(?:[A-Za-z_]\w*::)+[\w.]+|autograd::engine::evaluate_function: .*")
-"""Names of PyTorch operators and autograd nodes, as against those of `record_function` blocks."""
-
-_ALWAYS_OPERATOR = "aten::"
-"""PyTorch's own namespace: an operator even where the text has no numbers."""
 
 
 def nvtx_ranges(database: Database, strings: Strings, tally: Tally, *, with_rows: bool = False) -> Events:
@@ -64,9 +40,10 @@ def nvtx_ranges(database: Database, strings: Strings, tally: Tally, *, with_rows
 
     A column `row` holds each range's rowid if `with_rows`, else -1.
     """
-    names = _Names(strings)
+    names, kinds = RangeNames(strings), dict[int, tuple[int, int]]()
 
     def ranges(part: Part, own: Tally) -> Events:
+        _note_kinds(part.integers, kinds)
         rows, texts = _ranges_of(part, own)
         code, sequence, shapes = names.of(texts)
         kept = _kept(rows, own)
@@ -77,15 +54,16 @@ def nvtx_ranges(database: Database, strings: Strings, tally: Tally, *, with_rows
             "end": rows["end"],
             "sequence": sequence,
             "shapes": shapes,
-            "row": rows.get("rowid", np.full(len(kept), -1, np.int64)),
+            "row": rows["rowid"] if with_rows else np.full(len(kept), -1, np.int64),
         }
         tid = rows["globalTid"]
         return Events(process_of(tid), columns, thread_of(tid)).take(kept)
 
     columns = {**TIMES, "globalTid": UNKNOWN, "endGlobalTid": MISSING, "textId": -1, "eventType": -1}
-    if with_rows:
+    if with_rows or database.is_plain(NVTX):
         columns["rowid"] = -1
     events = Events.concatenate(read_events(database, NVTX, columns, ranges, tally, text="text"))
+    database.where_kinds = kinds if database.is_plain(NVTX) else None
     if tally.unclosed:
         tally.notes.append(f"{tally.unclosed} NVTX ranges were still open when the recording ended and are left out")
     name, ids = events.columns["name"], events.columns.pop("textId")
@@ -109,6 +87,24 @@ def _ranges_of(part: Part, tally: Tally) -> tuple[dict[str, I64], list[bytes]]:
     )
 
 
+def _note_kinds(rows: dict[str, I64], known: dict[int, tuple[int, int]]) -> None:
+    """Widen what is known of where events lie that are no ranges by these rows."""
+    others = np.flatnonzero(~np.isin(rows["eventType"], NVTX_RANGES)) if "rowid" in rows else np.empty(0, np.int64)
+    kinds, places = rows["eventType"][others], rows.get("rowid", others)[others]
+    for kind in np.unique(kinds).tolist():
+        here = places[kinds == kind]
+        low, high = known.get(kind, (int(here[0]), int(here[-1])))
+        known[kind] = min(low, int(here.min())), max(high, int(here.max()))
+
+
+def of_kind(database: Database, kind: NvtxEvent) -> str:
+    """SQL that chooses the events of a kind that is no range, without going through the whole table."""
+    if database.where_kinds is None:
+        return f"eventType = {kind:d}"
+    low, high = database.where_kinds.get(kind, (0, -1))
+    return f"rowid BETWEEN {low} AND {high} AND eventType = {kind:d}"
+
+
 def _kept(rows: dict[str, I64], tally: Tally) -> Bool:
     """Which ranges have possible times, and an end on the thread they began on; the others are counted."""
     tid, end_tid = rows["globalTid"], rows["endGlobalTid"]
@@ -123,96 +119,14 @@ def _kept(rows: dict[str, I64], tally: Tally) -> Bool:
     return result
 
 
-def bare_name(text: str) -> str:
-    """The text without the numbers that `emit_nvtx` appends."""
-    match = _EMITTED.fullmatch(text)
-    return match["name"] if match else text
-
-
 def nvtx_thread_names(database: Database) -> dict[tuple[int, int], str]:
     """Names that the program gave its threads, by (process key, thread id)."""
     rows = list(
         database.rows(
-            NVTX, {"globalTid": UNKNOWN, "textId": -1, "text": None}, where=f"eventType = {NvtxEvent.THREAD_NAME:d}"
+            NVTX, {"globalTid": UNKNOWN, "textId": -1, "text": None}, where=of_kind(database, NvtxEvent.THREAD_NAME)
         )
     )
     registered = database.texts({row[1] for row in rows if row[1] >= 0})
     tids = np.array([row[0] for row in rows], np.int64)
     keys = zip(process_of(tids).tolist(), thread_of(tids).tolist(), strict=True)
     return {key: str(text or registered.get(i, "")) for key, (_, i, text) in zip(keys, rows, strict=True)}
-
-
-class _Names:
-    """Names, autograd sequence numbers and input shapes from the texts of ranges."""
-
-    def __init__(self, strings: Strings) -> None:
-        self._strings = strings
-        self._codes: dict[str, int] = {"": -1}
-        self._numbered: set[str] = set()
-        self._code, self._sequence, self._shapes = array("i"), array("q"), array("i")
-
-    def of(self, texts: list[bytes]) -> tuple[I32, I64, I32]:
-        """Of the texts of ranges: code of the name (-1 where the range has no text of its own), autograd sequence
-        number and code of the input shapes (-1 without)."""
-        self._code, self._sequence, self._shapes = array("i"), array("q"), array("i")
-        for first in range(0, len(texts), _TEXTS_AT_ONCE):
-            self._extend_all(texts[first : first + _TEXTS_AT_ONCE])
-        return np.array(self._code, np.int32), np.array(self._sequence, np.int64), np.array(self._shapes, np.int32)
-
-    def _extend_all(self, texts: Sequence[bytes]) -> None:
-        if len(set(texts)) * MANY_ALIKE < len(texts):
-            self._extend_by_kinds(texts)
-        else:
-            self._extend(texts)
-
-    def _extend(self, texts: Sequence[bytes]) -> None:
-        together = b"\n".join(texts)
-        lines = _LINE.findall(together.decode("utf-8", "replace"))
-        if len(lines) == len(texts) == together.count(b"\n") + 1:
-            heads, sequences, numbers = zip(*lines, strict=True)
-            self._learn(dict.fromkeys(heads))
-            self._numbered.update(compress(heads, numbers))
-            self._code.extend(map(self._codes.__getitem__, heads))
-            self._sequence.extend([int(text) if text else -1 for text in sequences])
-            self._shapes.extend([-1] * len(lines))
-        else:
-            for text in texts:
-                self._add(text.decode("utf-8", "replace"))
-
-    def _extend_by_kinds(self, texts: Sequence[bytes]) -> None:
-        """The same, each text looked at once."""
-        begun, distinct = len(self._code), list(dict.fromkeys(texts))
-        self._extend(distinct)
-        place = {text: i for i, text in enumerate(distinct)}
-        rows = np.fromiter(map(place.__getitem__, texts), np.int64, len(texts))
-        for column in (self._code, self._sequence, self._shapes):
-            known = np.array(column[begun:])
-            del column[begun:]
-            column.frombytes(known[rows].tobytes())
-
-    def _learn(self, names: Iterable[str]) -> None:
-        """Number new names in the order of their first appearance, so that every run reads the same."""
-        for name in names:
-            if name not in self._codes:
-                self._codes[name] = self._strings.code(name)
-
-    def _add(self, text: str) -> None:
-        """Take in one text of any form."""
-        match = _EMITTED.fullmatch(text)
-        name = match["name"] if match else text
-        self._learn((name,))
-        if match and name != text:
-            self._numbered.add(name)
-        self._code.append(self._codes[name])
-        self._sequence.append(int(match["seq"] or -1) if match else -1)
-        self._shapes.append(self._strings.code(match["sizes"]) if match and match["sizes"] else -1)
-
-    def operators(self, name: I32, sequence: I64) -> Bool:
-        """Which of the ranges, with these name codes and sequence numbers, are PyTorch operators."""
-        is_operator = np.zeros(len(self._strings.values), bool)
-        for text in self._numbered - {""}:
-            is_operator[self._codes[text]] = _OPERATOR.fullmatch(text) is not None
-        for code in np.unique(name).tolist():
-            is_operator[code] |= self._strings.values[code].startswith(_ALWAYS_OPERATOR)
-        result: Bool = is_operator[name] | (sequence >= 0)
-        return result

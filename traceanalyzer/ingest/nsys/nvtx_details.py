@@ -10,7 +10,8 @@ import numpy as np
 from traceanalyzer.ingest.nsys.database import MISSING
 from traceanalyzer.ingest.nsys.enums import NVTX_RANGES, NvtxEvent
 from traceanalyzer.ingest.nsys.events import UNKNOWN, process_of
-from traceanalyzer.ingest.nsys.nvtx import NVTX, bare_name
+from traceanalyzer.ingest.nsys.nvtx import NVTX, of_kind
+from traceanalyzer.ingest.nsys.nvtx_names import bare_name
 from traceanalyzer.trace import RangeDetails, constant
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def range_details(database: Database, strings: Strings) -> dict[int, RangeDetail
 def _names(database: Database, event: NvtxEvent) -> Names:
     """Names of domains or categories, by process key, domain and (of categories) number."""
     rows = list(
-        database.rows(NVTX, {"globalTid": UNKNOWN, **_KIND, "textId": -1, "text": None}, where=f"eventType = {event:d}")
+        database.rows(NVTX, {"globalTid": UNKNOWN, **_KIND, "textId": -1, "text": None}, where=of_kind(database, event))
     )
     registered = database.texts({row[3] for row in rows if row[3] >= 0})
     keys = process_of(np.array([row[0] for row in rows], np.int64)).tolist()
