@@ -131,16 +131,6 @@ def column(dtype: type[np.generic], *, fill: int = -1, text: bool = False, most:
     return field(metadata={"dtype": np.dtype(dtype), "fill": fill, "text": text, "most": most})
 
 
-def constant(value: int, rows: int, dtype: Any = np.int64) -> NDArray[Any]:
-    """A column of one value, which takes no memory; it cannot be written to."""
-    return np.broadcast_to(np.array(value, dtype), (rows,))
-
-
-def is_constant(column: NDArray[Any]) -> bool:
-    """Whether the column was made by `constant`."""
-    return column.strides == (0,)
-
-
 @dataclass(frozen=True, eq=False)
 class Table:
     """Columns of equal length, one row an event. Columns are never written to after construction."""
@@ -161,7 +151,7 @@ class Table:
             if f.name in columns:
                 made[f.name] = _fitting(columns[f.name], f.metadata)
             else:
-                made[f.name] = constant(f.metadata["fill"], rows, f.metadata["dtype"])
+                made[f.name] = alike(f.metadata["fill"], rows, f.metadata["dtype"])
             if made[f.name].shape != (rows,):
                 raise ValueError(f"{cls.__name__}.{f.name}: {made[f.name].shape} instead of ({rows},)")
         del columns  # of a caller that keeps none of them, so that little is held twice
@@ -198,18 +188,28 @@ class Table:
         return pd.DataFrame(data)
 
 
+def alike(value: int, rows: int, dtype: np.dtype[Any] | type[np.generic]) -> NDArray[Any]:
+    """A column of so many rows that are all this value; it takes no memory, and cannot be written to."""
+    return np.broadcast_to(np.array(value, dtype), rows)
+
+
+def is_constant(column: NDArray[Any]) -> bool:
+    """Whether the column was made by `alike`."""
+    return column.strides == (0,)
+
+
 def _taken(values: NDArray[Any], rows: I64 | Bool | slice) -> NDArray[Any]:
     """The given rows of a column."""
     if isinstance(rows, slice) or not is_constant(values) or not len(values):
         return values[rows]
-    return constant(values[0], int(np.count_nonzero(rows)) if rows.dtype == bool else len(rows), values.dtype)
+    return alike(values[0], int(np.count_nonzero(rows)) if rows.dtype == bool else len(rows), values.dtype)
 
 
 def _fitting(values: Any, what: Mapping[str, Any]) -> NDArray[Any]:
     """The values as the column's type; what it does not hold, or is out of all reason, becomes its fill value."""
     dtype, most, fill = what["dtype"], what["most"], what["fill"]
     if isinstance(values, np.ndarray) and is_constant(values) and len(values):
-        return constant(_fitting(values[:1].copy(), what)[0], len(values), dtype)
+        return alike(_fitting(values[:1].copy(), what)[0], len(values), dtype)
     if isinstance(values, np.ndarray) and values.dtype == dtype and most is None:
         return np.ascontiguousarray(values)
     if dtype.kind not in "iu":

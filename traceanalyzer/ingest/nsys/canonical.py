@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from traceanalyzer.trace import Table, constant, is_constant
+from traceanalyzer.trace import Table, alike, is_constant
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -47,7 +47,7 @@ def _recoded(table: AnyTable, code: I32) -> AnyTable:
 
 def _codes(column: NDArray[Any], code: I32) -> NDArray[Any]:
     """The column in other codes."""
-    return constant(code[column[0]], len(column), np.int32) if is_constant(column) and len(column) else code[column]
+    return alike(code[column[0]], len(column), np.int32) if is_constant(column) and len(column) else code[column]
 
 
 def _ordered(table: AnyTable) -> AnyTable:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from traceanalyzer.ingest.nsys.database import MISSING
 from traceanalyzer.ingest.nsys.enums import INVALID_ID
 from traceanalyzer.ingest.nsys.pages import Part
-from traceanalyzer.trace import constant, is_constant
+from traceanalyzer.trace import alike, is_constant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -133,13 +133,13 @@ def joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
         return (filled or parts)[0]
     first = filled[0]
     if all(is_constant(part) and part.dtype == first.dtype and part[0] == first[0] for part in filled):
-        return constant(first[0], sum(map(len, filled)), first.dtype)
+        return alike(first[0], sum(map(len, filled)), first.dtype)
     return np.concatenate(filled)
 
 
 def tight(column: NDArray[Any]) -> NDArray[Any]:
     """The column in little memory: as a constant where it is one."""
-    return constant(column[0], len(column), column.dtype) if len(column) and (column == column[0]).all() else column
+    return alike(column[0], len(column), column.dtype) if len(column) and (column == column[0]).all() else column
 
 
 def small(column: I64) -> I64 | I32:
@@ -204,7 +204,7 @@ class Strings:
         found = [self.code(rewrite(texts[i]) if i in texts else unnamed) for i in distinct.tolist()]
         codes = np.array(found, np.int32)
         return [
-            constant(codes[np.searchsorted(distinct, column[0])], len(column), np.int32)
+            alike(codes[np.searchsorted(distinct, column[0])], len(column), np.int32)
             if is_constant(column) and len(column)
             else codes[np.searchsorted(distinct, column)]
             for column in columns

@@ -19,7 +19,7 @@ from traceanalyzer.ingest.nsys.events import (
     small,
     thread_of,
 )
-from traceanalyzer.trace import ApiCalls, OverheadKind, RangeKind, WaitKind, constant
+from traceanalyzer.trace import ApiCalls, OverheadKind, RangeKind, WaitKind, alike
 
 if TYPE_CHECKING:
     from traceanalyzer.ingest.nsys.database import Database
@@ -79,7 +79,7 @@ def _call_ranges(database: Database, strings: Strings, tally: Tally, table: str,
         rows = part.integers
         timed = mend_times(rows, own, zero_is_missing=False)
         columns: Columns = {
-            "kind": constant(kind, len(timed), np.uint8),
+            "kind": alike(kind, len(timed), np.uint8),
             "name": small(rows["nameId"]),
             "start": rows["start"],
             "end": rows["end"],

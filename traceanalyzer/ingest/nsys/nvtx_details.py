@@ -12,7 +12,7 @@ from traceanalyzer.ingest.nsys.enums import NVTX_RANGES, NvtxEvent
 from traceanalyzer.ingest.nsys.events import UNKNOWN, process_of
 from traceanalyzer.ingest.nsys.nvtx import NVTX, of_kind
 from traceanalyzer.ingest.nsys.nvtx_names import bare_name
-from traceanalyzer.trace import RangeDetails, constant
+from traceanalyzer.trace import RangeDetails, alike
 
 if TYPE_CHECKING:
     from traceanalyzer.ingest.nsys.database import Database
@@ -72,7 +72,7 @@ def range_details(database: Database, strings: Strings) -> dict[int, RangeDetail
         "category": np.fromiter(map(cache(category_of), keys, in_domain, in_category), np.int32),
         "payload": np.fromiter((_payload(strings, known, row) for row in zip(*values, strict=True)), np.int32)
         if values
-        else constant(-1, len(rows), np.int32),
+        else alike(-1, len(rows), np.int32),
     }
     return {
         int(key): RangeDetails.from_columns({name: column[process == key] for name, column in columns.items()})

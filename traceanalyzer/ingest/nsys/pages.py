@@ -219,8 +219,8 @@ def _values(data: U8, place: I64, end: I64, names: tuple[str, ...], wanted: Coll
     for name in names[: last + 1]:
         byte = data[at]
         at += 1
-        alike = byte.min() == byte.max() < _TWO_BYTES  # as nearly always
-        kind: I64 = (byte[:1] if alike else byte).astype(np.int64)
+        equal = byte.min() == byte.max() < _TWO_BYTES  # as nearly always
+        kind: I64 = (byte[:1] if equal else byte).astype(np.int64)
         longer = np.flatnonzero(kind >= _TWO_BYTES)
         width = _WIDTH[kind]
         if len(longer):

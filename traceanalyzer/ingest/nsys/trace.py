@@ -29,7 +29,7 @@ from traceanalyzer.trace import (
     Thread,
     Trace,
     Waits,
-    constant,
+    alike,
     is_constant,
 )
 
@@ -173,7 +173,9 @@ def _joined(parts: list[Columns], threads: list[I32]) -> Columns:
     for name in ("kind", "name", "start", "end"):
         columns[name] = joined([part.pop(name) for part in parts])
     for name, fill in _NVTX_COLUMNS.items():
-        columns[name] = joined([part.pop(name, constant(fill, len(t))) for part, t in zip(parts, threads, strict=True)])
+        columns[name] = joined(
+            [part.pop(name, alike(fill, len(t), np.int64)) for part, t in zip(parts, threads, strict=True)]
+        )
     return columns
 
 
@@ -198,7 +200,7 @@ class _Threads:
     def of(self, events: Events) -> I32:
         """For each row the index of its thread."""
         if events.thread is None:
-            return constant(UNKNOWN, len(events), np.int32)
+            return alike(UNKNOWN, len(events), np.int32)
         if is_constant(events.thread) and len(events):
-            return constant(int(np.searchsorted(self._ids, events.thread[0])), len(events), np.int32)
+            return alike(int(np.searchsorted(self._ids, events.thread[0])), len(events), np.int32)
         return np.searchsorted(self._ids, events.thread).astype(np.int32)
