@@ -12,12 +12,15 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.recorded import GPU, KINETO, ROOT, label, recording
+from traceanalyzer.errors import UnreadableInputError
+from traceanalyzer.ingest import processes
 from traceanalyzer.ingest import stream as byte_stream
 from traceanalyzer.ingest.kineto import chunks, parallel, worker
 from traceanalyzer.ingest.kineto.chunks import NotWholeError
@@ -53,10 +56,11 @@ def same(one: Trace, other: Trace) -> None:
 
 
 @contextmanager
-def in_this_process(stretches: list[worker.Stretch]) -> Any:
+def in_this_process(_: str, given: list[list[str]]) -> Any:
     """What the workers do, without their processes."""
     done = []
-    for stretch in stretches:
+    for (words,) in given:
+        stretch = msgspec.json.decode(words, type=worker.Stretch)
         out = io.BytesIO()
         try:
             send(worker.read_stretch(stretch), out)
@@ -82,7 +86,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     for module in (parallel, byte_stream):
         monkeypatch.setattr(module, "PIECE_BYTES", PIECE)
     monkeypatch.setattr(parallel, "LEAST_BYTES", PIECE)
-    monkeypatch.setattr(parallel, "_working", in_this_process)
+    monkeypatch.setattr(parallel, "running", in_this_process)
     monkeypatch.setattr("traceanalyzer.ingest.kineto.reader.read_in_parallel", noted)
     return together
 
@@ -131,13 +135,20 @@ def test_damage_anywhere(tmp_path_factory: pytest.TempPathFactory, data: st.Data
         for module in (parallel, byte_stream):
             patch.setattr(module, "PIECE_BYTES", PIECE)
         patch.setattr(parallel, "LEAST_BYTES", PIECE)
-        patch.setattr(parallel, "_working", in_this_process)
-        same(read_by(path, data.draw(st.integers(2, 6))), read_by(path, 1))
+        patch.setattr(parallel, "running", in_this_process)
+        try:
+            alone = read_by(path, 1)
+        except UnreadableInputError as error:
+            with pytest.raises(UnreadableInputError) as raised:
+                read_by(path, data.draw(st.integers(2, 6)))
+            assert str(raised.value) == str(error)
+        else:
+            same(read_by(path, data.draw(st.integers(2, 6))), alone)
 
 
 def test_a_process_that_dies_costs_nothing_but_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parallel, "LEAST_BYTES", 1 << 20)
-    monkeypatch.setattr(parallel, "_RUN", "raise SystemExit(3)")
+    monkeypatch.setattr(processes, "_RUN", "raise SystemExit(3)")
     path = tmp_path / "trace.json"
     path.write_bytes(LARGE)
     same(read_by(path, 2), read_by(path, 1))

@@ -42,6 +42,13 @@ def read_once(path: Path, read: Callable[[], list[Trace]]) -> list[Trace]:
     return traces
 
 
+def kept_traces(path: Path) -> list[Trace] | None:
+    """The traces of a recording that has a kept model."""
+    folder = place() if reading().cache else None
+    identity = None if folder is None else _identity(path)
+    return None if folder is None or identity is None else _kept(folder, identity, path)
+
+
 def _identity(path: Path) -> Identity | None:
     try:
         return identity_of(path)

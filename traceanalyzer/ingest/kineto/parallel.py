@@ -3,16 +3,11 @@
 The chunks are the same as those of reading from front to back, so the result is, to the bit: stretches begin where a
 piece of the file does, and what a piece leaves over is found from its last bytes. Where anything is damaged, or a
 process fails, nothing comes of it and the file is read from front to back.
-
-The processes are fresh interpreters that run `worker.py`: nothing is forked, and the program that is using this library
-is not run again.
 """
 
 from __future__ import annotations
 
-import subprocess
 import sys
-from contextlib import contextmanager
 from itertools import pairwise
 from typing import TYPE_CHECKING, cast
 
@@ -23,24 +18,17 @@ from traceanalyzer.ingest.kineto.chunks import TAIL_BYTES, KinetoFile, boundary_
 from traceanalyzer.ingest.kineto.handover import append, part_of, receive
 from traceanalyzer.ingest.kineto.rows import Rows
 from traceanalyzer.ingest.kineto.worker import Stretch
+from traceanalyzer.ingest.processes import LEAST_BYTES, Process, running
 from traceanalyzer.ingest.stream import GZIP_MAGIC, PIECE_BYTES, ByteStream
 from traceanalyzer.limits import limits
 from traceanalyzer.reading import reading
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
     from typing import BinaryIO
 
-LEAST_BYTES = 64 << 20
-"""Of a stretch: a process takes as long to start as to read half of that."""
-_RUN = """
-import json, sys
-sys.path[:] = json.loads(sys.argv[1])
-from traceanalyzer.ingest.kineto.worker import main
-main()
-"""
-"""Modules are looked for where this process finds them: not in the folder of the recording."""
+WORKER = "traceanalyzer.ingest.kineto.worker"
 
 
 def read_in_parallel(path: Path, progress: Callable[[float], None] | None) -> tuple[KinetoFile, Rows] | None:
@@ -57,7 +45,10 @@ def read_in_parallel(path: Path, progress: Callable[[float], None] | None) -> tu
         stretches = None if buffer is None else _stretches(path, source, size, begun, begun - len(buffer), jobs)
         if stretches is None:
             return None
-        with _working(stretches[:-1]) as processes:
+        given = [[msgspec.json.encode(stretch).decode()] for stretch in stretches[:-1]]
+        with running(WORKER, given) as processes:
+            if len(processes) < len(given):
+                return None
             last = stretches[-1]
             source.seek(last.start)
             mine = Rows()
@@ -84,27 +75,7 @@ def _stretches(path: Path, source: BinaryIO, size: int, begun: int, start: int, 
     return [Stretch(str(path.absolute()), a, b, c, limits()) for a, b, c in zip(starts, pieces, ends, strict=True)]
 
 
-@contextmanager
-def _working(stretches: list[Stretch]) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """A process for each stretch; none is left when the block ends."""
-    found = msgspec.json.encode(sys.path).decode()
-    processes: list[subprocess.Popen[bytes]] = []
-    try:
-        for stretch in stretches:
-            command = [sys.executable, "-P", "-c", _RUN, found, msgspec.json.encode(stretch).decode()]
-            processes.append(
-                subprocess.Popen(  # noqa: S603 our own interpreter, no shell
-                    command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-                )
-            )
-        yield processes
-    finally:
-        for process in processes:
-            process.kill()
-            process.communicate()
-
-
-def _together(file: KinetoFile, processes: list[subprocess.Popen[bytes]], mine: Rows) -> tuple[KinetoFile, Rows] | None:
+def _together(file: KinetoFile, processes: list[Process], mine: Rows) -> tuple[KinetoFile, Rows] | None:
     rows = Rows()
     for process in processes:
         try:

@@ -12,6 +12,7 @@ from msgspec import Struct
 from traceanalyzer.ingest.kineto.chunks import NotWholeError, whole_chunks
 from traceanalyzer.ingest.kineto.handover import send
 from traceanalyzer.ingest.kineto.rows import Rows
+from traceanalyzer.ingest.processes import requests
 from traceanalyzer.ingest.stream import ByteStream
 from traceanalyzer.limits import Limits, raise_for_all
 
@@ -61,6 +62,7 @@ def read_stretch(stretch: Stretch) -> Rows:
 
 def main() -> None:
     """Read the stretch that the last argument says, and hand its rows over."""
+    requests()  # there are none, but it ends with the process that started it
     stretch = msgspec.json.decode(sys.argv[-1], type=Stretch)
     raise_for_all(**asdict(stretch.limits))
     try:
