@@ -249,13 +249,14 @@ def test_a_file_that_is_kept_is_given_to_nobody(
 def test_small_files_are_not_worth_a_process(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(several, "LEAST_BYTES", processes.LEAST_BYTES)
     read_with(jobs=16)
-    assert several.readers_of({path: path.stat().st_size for path in RANKS}) == 1
-    assert several.readers_of({Path(f"{i}.json"): 35_000_000 for i in range(64)}) == 16
-    assert several.readers_of({Path(f"{i}.json.gz"): 3_000_000 for i in range(4)}) == 2
-    assert several.readers_of({}) == 1
+    assert several.readers_of(RANKS) == 1
+    assert several.readers_of([]) == 1
     made = started(monkeypatch)
     outcome([folder], 16)
     assert made == []
+    monkeypatch.setattr(several, "text_bytes", lambda _: 35_000_000)
+    assert several.readers_of(RANKS * 2) == 2
+    assert several.readers_of(RANKS * 32) == 16
 
 
 def test_progress_reaches_the_end(folder: Path) -> None:

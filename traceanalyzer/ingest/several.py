@@ -18,18 +18,17 @@ from traceanalyzer.files import note_read
 from traceanalyzer.ingest.cache import kept_traces
 from traceanalyzer.ingest.file_worker import answered, request_of
 from traceanalyzer.ingest.processes import LEAST_BYTES, Process, running
+from traceanalyzer.ingest.stream import text_bytes
 from traceanalyzer.reading import Reading, reading, reading_as
 from traceanalyzer.trace import Trace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
 Outcome: TypeAlias = list[Trace] | TraceAnalyzerError
 
 WORKER = "traceanalyzer.ingest.file_worker"
-_PACKED_RATIO = 12
-"""Bytes of text for each byte of a gzipped trace, about."""
 _PATIENCE_S = 2.0
 """For a process that is told to end, and may have files to remove."""
 _LOOK_S = 0.1
@@ -62,14 +61,14 @@ class Files:
                 self._read_here(path)
         return [self._found[path] for path in self._sizes]
 
-    def _not_kept(self) -> dict[Path, int]:
+    def _not_kept(self) -> deque[Path]:
         """The files that have to be read: there is no kept model of them."""
         if len(self._sizes) > 1:
             for path in self._sizes:
                 if (traces := kept_traces(path)) is not None:
                     self._found[path] = traces
                     self._todo.remove(path)
-        return {path: self._sizes[path] for path in self._todo}
+        return self._todo
 
     @contextmanager
     def _helped(self, helpers: int, way: Reading) -> Iterator[list[threading.Thread]]:
@@ -125,7 +124,9 @@ class Files:
             self._progress(begun + sum(self._sizes[path] for path in tuple(self._found)), sum(self._sizes.values()))
 
 
-def readers_of(sizes: dict[Path, int]) -> int:
+def readers_of(paths: Iterable[Path]) -> int:
     """How many processes read these files, this one included: each has enough to read to be worth its start."""
-    text = sum(size * _PACKED_RATIO if path.suffix == ".gz" else size for path, size in sizes.items())
-    return max(min(reading().jobs, len(sizes), text // LEAST_BYTES), 1) if sys.executable else 1
+    if reading().jobs < 2 or not sys.executable:
+        return 1
+    texts = [text_bytes(path) for path in paths]
+    return max(min(reading().jobs, len(texts), sum(texts) // LEAST_BYTES), 1)
