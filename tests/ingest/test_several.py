@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -85,7 +85,8 @@ def in_this_process(_: str, arguments: list[Any], __: float) -> Any:
         yield ends
     finally:
         for one in ends:
-            one.stdin.close()
+            with suppress(OSError):  # the worker has died
+                one.stdin.close()
         for thread in threads:
             thread.join()
 

@@ -14,7 +14,6 @@ import sys
 import threading
 import time
 from contextlib import contextmanager, suppress
-from io import FileIO
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, BinaryIO, TypeAlias, cast
 
@@ -80,7 +79,7 @@ def requests() -> Iterator[bytes]:
 
 def _listen(lines: SimpleQueue[bytes]) -> None:
     # not `sys.stdin`: the interpreter could not end while a thread waits in its buffer
-    with FileIO(0, closefd=False) as source:
+    with open(0, "rb", closefd=False) as source:
         for line in source:
             lines.put(line)
     lines.put(b"")
