@@ -97,7 +97,6 @@ def measure_commands(ask: Asked, results: Results, path: Path, text_mb: float, i
         if both:
             ask(*words)
         results.add(PLAIN, f"{what}, second question", path, mb, ask(*words))
-    again.unlink()
 
 
 def measure_ranks(ask: Asked, results: Results, folder: Path, asked: argparse.Namespace) -> None:
@@ -137,6 +136,7 @@ def measure_sizes(ask: Asked, results: Results, folder: Path, asked: argparse.Na
     for path in recordings(folder, asked.sizes_mb):
         text_mb = path.stat().st_size / MB
         packed = None if asked.no_gzip else gzipped(path)
+        same_again(path)  # before anything is asked: a new name changes a file's times, and with them its identity
         time.sleep(SETTLED_S)
         if text_mb < REPEATED_MB:
             measure_reader(results, path)
@@ -147,6 +147,7 @@ def measure_sizes(ask: Asked, results: Results, folder: Path, asked: argparse.Na
             measure_commands(ask, results, path, text_mb, folder)
         if packed is not None:
             measure_questions(ask, results, PACKED, packed, text_mb, asked.jobs)
+        same_again(path).unlink()
         for made in (path, packed):
             if asked.clean and made is not None:
                 made.unlink()
