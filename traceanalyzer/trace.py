@@ -151,7 +151,7 @@ class Table:
             if f.name in columns:
                 made[f.name] = _fitting(columns[f.name], f.metadata)
             else:
-                made[f.name] = np.full(rows, f.metadata["fill"], dtype=f.metadata["dtype"])
+                made[f.name] = alike(f.metadata["fill"], rows, f.metadata["dtype"])
             if made[f.name].shape != (rows,):
                 raise ValueError(f"{cls.__name__}.{f.name}: {made[f.name].shape} instead of ({rows},)")
         table = cls(**made)
@@ -181,11 +181,18 @@ class Table:
         return pd.DataFrame(data)
 
 
+def alike(value: int, rows: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """A column of so many rows that are all this value; it takes no memory, and cannot be written to."""
+    return np.broadcast_to(np.array(value, dtype), rows)
+
+
 def _fitting(values: Any, what: Mapping[str, Any]) -> NDArray[Any]:
     """The values as the column's type; what it does not hold, or is out of all reason, becomes its fill value."""
     dtype, most, fill = what["dtype"], what["most"], what["fill"]
     if isinstance(values, np.ndarray) and values.dtype == dtype and most is None:
-        return np.ascontiguousarray(values)
+        return values if values.strides == (0,) else np.ascontiguousarray(values)
+    if isinstance(values, np.ndarray) and values.strides == (0,) and len(values):
+        return np.broadcast_to(_fitting(values[:1].copy(), what), values.shape)
     if dtype.kind not in "iu":
         return np.ascontiguousarray(values, dtype=dtype)
     given = np.asarray(values)
@@ -623,6 +630,8 @@ class Trace:
     """All there is where `source` is `key_averages`: a printed table of sums."""
     window: tuple[int, int] | None = None
     """Start and end of the recording as the recorder states them, ns."""
+    kept_as: str | None = None
+    """Digest of all that its tables come from, where a model of it is kept: the same again has the same tables."""
 
     def __repr__(self) -> str:
         rank = "" if self.rank is None else f", rank {self.rank}"

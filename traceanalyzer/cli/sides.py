@@ -57,7 +57,7 @@ def _side(reference: str, selection: Selection, knowledge: Knowledge, drawn: boo
     from traceanalyzer.report.timeline.step_timeline import step_timeline
 
     found = named(reference, selection, knowledge)
-    return Side(found.report, step_timeline(found.measured.critical) if drawn and found.measured else None)
+    return Side(found.report, step_timeline(found.asked.measured.critical) if drawn and found.asked else None)
 
 
 def _worth_a_process(*references: str) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.names.pytorch import LAYER_LIKE, OPTIMIZER_STEP
 from traceanalyzer.trace import RangeKind
 
@@ -86,7 +87,7 @@ def _repeated(linked: Linked, rows: I64) -> list[I64]:
     """Rows of annotations grouped by thread and name without numbers; groups that repeat without overlap."""
     ranges = linked.trace.host_ranges
     groups: dict[tuple[int, str], list[int]] = {}
-    base = {int(c): DIGITS.sub("#", linked.trace.strings[c]) for c in np.unique(ranges.name[rows])}
+    base = {int(c): DIGITS.sub("#", linked.trace.strings[c]) for c in distinct(ranges.name[rows])}
     for row, code, thread in zip(rows.tolist(), ranges.name[rows].tolist(), ranges.thread[rows].tolist(), strict=True):
         groups.setdefault((thread, base[code]), []).append(row)
     arrays = [np.array(group, np.int64) for group in groups.values() if len(group) >= MIN_REPEATS]
