@@ -106,7 +106,7 @@ def reading_options(command: Function) -> Function:
         expose_value=False,
         is_eager=True,
         metavar="N",
-        help=f"Read a large trace with N processes. Default: the CPU cores there are, {MOST_JOBS} at most.",
+        help=f"Read with N processes. Default: the CPU cores there are, {MOST_JOBS} at most.",
     )
     cache = click.option(
         "--no-cache",
