@@ -80,7 +80,9 @@ def classify(m: Measurements, best: Iterable[BottleneckClass | None] = ()) -> Su
     confidence = min(MAX_CONFIDENCE, BASE_CONFIDENCE + verdict.margin) * _evidence_factor(m)
     if verdict.cause == "device" and rated_share(m) < RATED_SHARE:
         confidence *= BY_CLASS_FACTOR
-    return Summary(bottleneck, round(confidence, 2), _headline(m, verdict, shares), m.step.basis, step_ms)
+    beside = None if verdict.beside in (None, "unexplained") else _name(verdict.beside, shares)
+    headline = _headline(m, verdict, shares)
+    return Summary(bottleneck, round(confidence, 2), headline, m.step.basis, step_ms, beside=beside)
 
 
 def _parts(shares: Shares) -> dict[str, float]:

@@ -61,6 +61,7 @@ def straggler(m: Measurements, _free: Bool) -> Iterator[Draft]:
 
 
 def _idles(m: Measurements) -> bool:
-    """Whether the late rank's GPU idles in the step that the report speaks of, too: a profiler alone makes ranks late."""
+    """Whether the late rank's GPU idles in the step that the report speaks of, too: a profiler alone can make it
+    late."""
     budget = m.step.budget
     return m.step.basis == "recorded" or budget is None or budget.idle >= MIN_WAIT_SHARE * m.step.step_ms

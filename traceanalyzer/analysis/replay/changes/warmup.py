@@ -66,8 +66,8 @@ def _time(tape: Tape, details: tuple[IdleDetail, ...]) -> I64:
 
 def first_launches(timed: Timed) -> IntervalSet:
     """When operators prepare and launch kernels for the first time and take far longer than a launch: the kernels' code
-    is loaded then. With several steps these are kernels of one step alone; within a single step only a first launch that
-    took many times as long as the later ones of the same kernel."""
+    is loaded then. With several steps these are kernels of one step alone; within a single step only a first launch
+    that took many times as long as the later ones of the same kernel."""
     calls, ops, tree = timed.trace.api_calls, timed.trace.device_ops, timed.tree
     launched = np.flatnonzero((timed.launch >= 0) & timed.is_kernel)
     call = timed.launch[launched]
