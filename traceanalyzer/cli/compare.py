@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     "--samples", type=Pair(), metavar="N[,N]", help="Samples of a step of one process, of A and of B where they differ."
 )
 @click.option("--tokens", type=Pair(), metavar="N[,N]", help="Tokens of a step likewise.")
+@click.option("-v", "--full", is_flag=True, help="All of the comparison; without it a terminal shows the answer.")
 @limit_option
 @reading_options
 def compare(
@@ -44,6 +45,7 @@ def compare(
     b: str,
     samples: tuple[float, float] | None,
     tokens: tuple[float, float] | None,
+    full: bool,
     selection: Selection,
     knowledge: Knowledge,
     redact: bool,
@@ -91,7 +93,8 @@ def compare(
         before, cleaned = redact_with(before, both, hidden_names)
         after, steps = cleaned
         names = ("A", "B")
-    emit(ComparisonPage(compare_reports(before, after, names), steps), output)
+    full = full or output.file is not None
+    emit(ComparisonPage(compare_reports(before, after, names), steps, full), output)
 
 
 def _side(side: Named, format_: str) -> tuple[Report, Timeline | None]:
