@@ -177,7 +177,7 @@ def test_other_files_of_a_project_are_told_what_they_are(here, run, name, conten
         (("gaps", "trace.json.gz", "--min-us", "abc"), "'abc' is not a number"),
         (
             ("analyze", "trace.json.gz", "--hardware", "no.toml"),
-            "no.toml: the hardware table cannot be opened (no such",
+            "no.toml: the hardware table cannot be opened (no",
         ),
     ],
 )
