@@ -75,7 +75,7 @@ def first_launches(timed: Timed) -> IntervalSet:
     begin = np.where(operator >= 0, tree.start[operator], calls.start[call])
     took = calls.end[call] - begin
     step, names = timed.steps.of_op[launched], ops.name[launched]
-    several = len(step) > 0 and step.min() != step.max()
+    several = len(np.unique(step[step >= 0])) > 1
     first = _of_one_step(step, names) if several else _unlike_later(begin, took, names)
     long = first & (took >= FIRST_LAUNCH_NS)
     return union(begin[long], calls.end[call][long])
