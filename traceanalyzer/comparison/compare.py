@@ -14,6 +14,7 @@ from traceanalyzer.comparison.noise import RUN_NOISE_SHARE, is_significant
 from traceanalyzer.comparison.predicted import predicted_for
 from traceanalyzer.comparison.work import WHOLE, Whole, Work, figures, parts_of_both
 from traceanalyzer.errors import EmptyRecordingError
+from traceanalyzer.figures import digits
 from traceanalyzer.report.build import TOP_ROWS
 from traceanalyzer.report.memory.model import line_changes
 from traceanalyzer.report.outline import recorded_ms
@@ -118,7 +119,7 @@ def _headline(a: Side, b: Side, step: Difference, changes: list[Change], conditi
 
 def _from_to(a_ms: float, b_ms: float) -> str:
     share = (b_ms - a_ms) / a_ms if a_ms else 0.0
-    return f"{a_ms:.4g} → {b_ms:.4g} ms per step ({share:+z.1%})"
+    return f"{digits(a_ms, 4)} → {digits(b_ms, 4)} ms per step ({share:+z.1%})"
 
 
 def _unprofiled_verdict(a: Side, b: Side, step: Difference) -> str:

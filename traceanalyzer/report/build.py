@@ -13,6 +13,7 @@ from traceanalyzer.diagnosis.profiled import profiled_notes
 from traceanalyzer.diagnosis.rules.conditions import profiler_note
 from traceanalyzer.diagnosis.rules.recording import recording_notes
 from traceanalyzer.diagnosis.shares import missing_kernels
+from traceanalyzer.figures import digits
 from traceanalyzer.hardware import GIGA
 from traceanalyzer.ingest.unprofiled import contradiction
 from traceanalyzer.report.memory.build import headline
@@ -206,8 +207,8 @@ def _unprofiled_notes(m: Measurements) -> Iterator[str]:
         yield against
     if said is not None and m.unprofiled_time is None:
         yield (
-            f"The capture says {said.step_ms:.3g} ms a step without the profiler, and recorded steps take "
-            f"{m.mean_step_ms:.3g} ms: it timed other steps, so its figure is not used."
+            f"The capture says {digits(said.step_ms)} ms a step without the profiler, and recorded steps take "
+            f"{digits(m.mean_step_ms)} ms: it timed other steps, so its figure is not used."
         )
     if replay is not None and not replay.faithful:
         yield "The replay of the unchanged recording is off by more than a tenth: nothing is predicted from it."
@@ -215,8 +216,8 @@ def _unprofiled_notes(m: Measurements) -> Iterator[str]:
         yield f"{NOT_KNOWN}: {_why_not_known(m)}. Summary and findings speak of the recorded step."
     elif known.source == "estimated":
         yield (
-            f"{IN_HEADER[0]} about {known.step_time_ms:.3g} ms ({known.low_ms:.3g} to "
-            f"{known.high_ms:.3g}): the recording replayed with the profiler's usual cost taken out. Verdict and "
+            f"{IN_HEADER[0]} about {digits(known.step_time_ms)} ms ({digits(known.low_ms)} to "
+            f"{digits(known.high_ms)}): the recording replayed with the profiler's usual cost taken out. Verdict and "
             "predictions are for that step, tables for the recorded one."
         )
     else:

@@ -6,6 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 
 from traceanalyzer.analysis.replay.whatif import Prediction, WhatIf
+from traceanalyzer.figures import digits
 from traceanalyzer.report.document import Document, Rows
 from traceanalyzer.report.grid import make_grid
 from traceanalyzer.report.json import dump
@@ -82,11 +83,13 @@ class ScenariosPage(Document):
 
     def _heading(self) -> str:
         of = self.result
-        text = f"Recorded {of.recorded_step_ms:.4g} ms per step"
+        text = f"Recorded {digits(of.recorded_step_ms, 4)} ms per step"
         if of.unprofiled_step_ms is not None:
             low, high = of.unprofiled_low_ms, of.unprofiled_high_ms
-            text = f"Step {of.unprofiled_step_ms:.4g} ms without the profiler ({low:.4g} to {high:.4g}), as recorded "
-            text += f"{of.recorded_step_ms:.4g} ms"
+            text = f"Step {digits(of.unprofiled_step_ms, 4)} ms without the profiler"
+            if low is not None and high is not None:
+                text += f" ({digits(low, 4)} to {digits(high, 4)})"
+            text += f", as recorded {digits(of.recorded_step_ms, 4)} ms"
         if of.replayed_step_ms is not None:
             text += f"; the replay of the recording is off by {of.fidelity_error:+z.1%}"
         if of.replayed_step_ms is None:

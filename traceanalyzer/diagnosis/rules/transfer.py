@@ -8,6 +8,7 @@ from traceanalyzer.analysis.replay.scenarios import COPIES_HIDDEN
 from traceanalyzer.diagnosis.draft import Draft, Remedy, share
 from traceanalyzer.diagnosis.finding import Evidence
 from traceanalyzer.diagnosis.shares import WITHIN, copied_within_ms
+from traceanalyzer.figures import digits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,7 +76,7 @@ def _remedies(m: Measurements, between: list[CopyStats], shown: list[CopyStats],
     if exposed <= (1.0 - TOO_LONG_TO_HIDE) * m.step.step_ms:
         return [hidden]
     most = m.step.step_ms - least
-    told = f"the copies take longer than all else, which can hide at most {most:.3g} of their {exposed:.3g} ms"
+    told = f"the copies take longer than all else, which can hide at most {digits(most)} of their {digits(exposed)} ms"
     return [Remedy(SEND_LESS, told, suffix="-less", bound=True), hidden]
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from traceanalyzer.analysis.algebra.intervals import IntervalSet
     from traceanalyzer.analysis.replay.tape import Tape
     from traceanalyzer.analysis.time.timed import Timed
-    from traceanalyzer.trace import I64, Bool
+    from traceanalyzer.trace import I32, I64, Bool
 
 FIRST_USE = (IdleDetail.LOADING, IdleDetail.COMPILATION)
 
@@ -81,7 +81,7 @@ def first_launches(timed: Timed) -> IntervalSet:
     return union(begin[long], calls.end[call][long])
 
 
-def _of_one_step(step: I64, names: I64) -> Bool:
+def _of_one_step(step: I32, names: I32) -> Bool:
     """Launches whose kernel has no launch in any other step."""
     kinds, at = np.unique(names, return_inverse=True)
     first, last = np.full(len(kinds), np.iinfo(np.int64).max), np.full(len(kinds), -1)
@@ -91,7 +91,7 @@ def _of_one_step(step: I64, names: I64) -> Bool:
     return result
 
 
-def _unlike_later(begin: I64, took: I64, names: I64) -> Bool:
+def _unlike_later(begin: I64, took: I64, names: I32) -> Bool:
     """The first launch of each kernel, where it took many times as long as the median of the later ones."""
     result = np.zeros(len(names), bool)
     order = np.lexsort((begin, names))
