@@ -1,10 +1,12 @@
-"""Programs with and without a remedy, timed and recorded: `python -m benchmarks.pairs OUT [--ranks] [NAME ...]`.
+"""Programs with and without a remedy, timed and recorded: `python -m benchmarks.pairs OUT [--set SET] [NAME ...]`.
 
-For a host with a GPU (`--ranks`: two), timm, torchvision, transformers, peft and torch_geometric. Every program has a
-process of its own: it is timed with a stopwatch without and with its remedy, then recorded without it as
-`collect torch` does, steps found by the collector where an optimizer ends them. All processes load first and then take
-turns, so that none disturbs another; one that fails or hangs is ended and does not stop the others. OUT gets
-`pairs.json` and the captures, packed. `--device cpu --quick` tries the programs in small, `--seconds N` bounds the run.
+For a host with a GPU (`--set ranks`: two), timm, torchvision, transformers, peft and torch_geometric. Every program
+has a process of its own: it is timed with a stopwatch without and with its remedy in random order, then recorded
+without it as `collect torch` does, steps found by the collector where an optimizer ends them. All processes load first
+and then take turns, so that none disturbs another; one that fails or hangs is ended and does not stop the others.
+OUT gets `pairs.json` (the mean step of each round, ms, by version) and the captures, packed. `--early` lets the
+programs start the device while they load, where that admits several processes (compute mode "Default").
+`--device cpu --quick` tries the programs in small, `--seconds N` bounds the run.
 """
 
 from __future__ import annotations
@@ -22,14 +24,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from benchmarks.pairs.program import Pair
+    from benchmarks.pairs.program import Good, Pair
 
-PARTS = ("base", "fix", "record")
-GOOD = "good"
-"""The fixed program recorded, too (one GPU): what its remedy changed must not be advised again."""
 LOADING_S, LIMIT_S, COMPILING_S, LEFT_S, SLOW_S = 90.0, 30.0, 80.0, 8.0, 200.0
 PACK_BYTES, PACKS = 15 * 2**20, 4
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
@@ -38,7 +39,7 @@ TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "
 class Process:
     """A process of a pair (several with ranks), loaded and waiting for its turn."""
 
-    def __init__(self, pair: Pair, parts: tuple[str, ...], folder: Path, *, together: bool) -> None:
+    def __init__(self, pair: Pair | Good, parts: tuple[str, ...], folder: Path, *, together: bool) -> None:
         self.pair, self.parts, self.folder, self.ranks = pair, parts, folder, 2 if together else 1
         self.name = f"{pair.name}.{parts[0]}"
         words = [sys.executable, *(TORCHRUN if together else ()), "-m", "benchmarks.pairs.one"]
@@ -84,11 +85,13 @@ class Process:
         self.process.wait(10)
 
 
-def processes(pairs: list[Pair], folder: Path, *, together: bool) -> Iterator[Process]:
+def processes(pairs: list[Pair | Good], folder: Path, *, together: bool) -> Iterator[Process]:
     """Those of all pairs: one, or three where a program's steps are different the first time."""
     for pair in pairs:
-        whole = PARTS if together else (*PARTS, GOOD)
-        for parts in [(part,) for part in PARTS] if pair.once else [whole]:
+        order = np.random.default_rng(list(pair.name.encode())).permutation(len(pair.timed))
+        timed = [pair.timed[one] for one in order]
+        whole = (*timed, *(("record",) if together or pair.once else pair.recorded))
+        for parts in [(part,) for part in whole] if pair.once else [whole]:
             yield Process(pair, parts, folder, together=together)
 
 
@@ -96,7 +99,7 @@ def run(waiting: list[Process], out: Path, until: float) -> dict[str, dict[str, 
     """Give each process its turn; a row for each pair."""
     found: dict[str, dict[str, Any]] = {}
     for one in waiting:
-        row = found.setdefault(one.pair.name, {"remedy": one.pair.remedy, "what": one.pair.make.__doc__})
+        row = found.setdefault(one.pair.name, dict(one.pair.row))
         begin, limit = time.monotonic(), COMPILING_S if one.pair.remedy == "compile" else LIMIT_S
         limit = SLOW_S if os.environ["PAIRS_DEVICE"] == "cpu" else limit
         left = until - begin - LEFT_S
@@ -111,8 +114,8 @@ def run(waiting: list[Process], out: Path, until: float) -> dict[str, dict[str, 
 
 
 def _medians(row: dict[str, Any]) -> Iterator[str]:
-    for key in ("base_ms", "fix_ms"):
-        if key in row:
+    for key in row:
+        if key.endswith("_ms"):
             yield f"{key} {sorted(row[key])[len(row[key]) // 2]:.3f}"
 
 
@@ -141,21 +144,25 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("out", type=Path)
     parser.add_argument("names", nargs="*")
-    parser.add_argument("--ranks", action="store_true")
+    parser.add_argument("--set", default="first")
+    parser.add_argument("--early", action="store_true")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--seconds", type=float)
     options = parser.parse_args()
-    until = time.monotonic() + (options.seconds or (235 if options.ranks else 350))
+    together = options.set == "ranks"
+    until = time.monotonic() + (options.seconds or (235 if together else 350))
     os.environ |= {"PAIRS_DEVICE": options.device} | ({"PAIRS_QUICK": "1"} if options.quick else {})
-    from benchmarks.pairs.one import ONE_GPU, TWO_GPUS
+    os.environ |= {"PAIRS_EARLY": "1"} if options.early else {}
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "4")
+    from benchmarks.pairs.one import SETS
 
-    chosen = [p for p in (TWO_GPUS if options.ranks else ONE_GPU) if not options.names or p.name in options.names]
+    chosen = [p for p in SETS[options.set] if not options.names or p.name in options.names]
     options.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "captures").mkdir()
-        waiting = list(processes(chosen, folder, together=options.ranks))
+        waiting = list(processes(chosen, folder, together=together))
         try:
             loading = time.monotonic() + LOADING_S
             while not all(one.ready for one in waiting) and time.monotonic() < loading:

@@ -1,6 +1,6 @@
 """A process of a pair: `python -m benchmarks.pairs.one NAME FOLDER PART...`.
 
-PART is `base` or `fix` (timed), `record` (the base) or `good` (the fix, in fewer steps).
+PART is `base`, `fix` or a remedy's id (timed), `record` (the base) or `good` (the fix, in fewer steps).
 It loads everything, says so, and waits for its turn, so that nothing else runs while it does. What it timed stands in
 `FOLDER/NAME.PART.rankN.json` then, what it recorded in `FOLDER/captures/NAME` and `NAME.fixed`.
 """
@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import gc
 import importlib
+import itertools
 import json
 import os
 import sys
 import time
+import traceback
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,18 +22,35 @@ from typing import TYPE_CHECKING
 import torch
 import torch.distributed as dist
 
-from benchmarks.pairs import language, loops, ranks, vision
-from benchmarks.pairs.program import DEVICE, QUICK, n
+from benchmarks.pairs import (
+    already_good,
+    everyday_loops,
+    everyday_services,
+    everyday_training,
+    language,
+    loops,
+    ranks,
+    vision,
+)
+from benchmarks.pairs.program import DEVICE, QUICK, VERSION, n
 from traceanalyzer.collect.attach import Attached
 from traceanalyzer.collect.plan import LIGHT_WARMUP, Plan
 
 if TYPE_CHECKING:
-    from benchmarks.pairs.program import Pair, Step
+    from benchmarks.pairs.program import Good, Pair, Step
 
-ONE_GPU = (*language.PAIRS, *vision.PAIRS, *loops.PAIRS)
-TWO_GPUS = ranks.PAIRS
-LIBRARIES = ("timm", "torchvision", "peft", "torch_geometric", "transformers.models.llama.modeling_llama")
-WARM_UP, ROUNDS, ROUND_S, LEAST_STEPS, MOST_STEPS = (1, 1, 0.0, 2, 2) if QUICK else (6, 5, 0.3, 3, 300)
+SETS: dict[str, tuple[Pair | Good, ...]] = {
+    "first": (*language.PAIRS, *vision.PAIRS, *loops.PAIRS),
+    "everyday": (
+        *everyday_training.PAIRS,
+        *already_good.PROGRAMS,
+        *everyday_services.PAIRS,
+        *everyday_loops.PAIRS,
+    ),
+    "ranks": ranks.PAIRS,
+}
+"""All for one GPU, but `ranks`."""
+WARM_UP, ROUNDS, ROUND_S, LEAST_STEPS, MOST_STEPS = (1, 1, 0.0, 2, 2) if QUICK else (6, 5, 0.25, 3, 300)
 STEPS_ONCE = 20
 """In a round of a program whose steps differ the first time."""
 RECORD_S = 12.0
@@ -80,7 +99,22 @@ def rounds_ms(step: Step, *, once: bool) -> list[float]:
     return times[:3] if once else times[1:]
 
 
-def record(pair: Pair, step: Step, folder: Path, *, short: bool) -> None:
+def make_early(pair: Pair | Good) -> dict[str, Step]:
+    """The versions that compile, and with `--early` the device ready to be used."""
+    if DEVICE == "cuda" and (pair.early or os.environ.get("PAIRS_EARLY")):
+        torch.ones(8, 8, device=DEVICE) @ torch.ones(8, 8, device=DEVICE)
+        synchronize()
+    made = {}
+    for name in pair.early:
+        torch.manual_seed(0)
+        made[name] = pair.version(name)
+        for _ in range(3):
+            made[name]()
+        synchronize()
+    return made
+
+
+def record(pair: Pair | Good, step: Step, folder: Path, *, short: bool) -> None:
     """A capture as `collect torch` makes it of a process that it has attached to, with fewer steps."""
     folder.mkdir(parents=True, exist_ok=True)
     plan = Plan(
@@ -106,41 +140,50 @@ def record(pair: Pair, step: Step, folder: Path, *, short: bool) -> None:
     attached._recorder.close()
 
 
-def run(pair: Pair, part: str, folder: Path) -> dict[str, object]:
+def run(pair: Pair | Good, part: str, folder: Path, made: dict[str, Step]) -> dict[str, object]:
     """Time or record a version of the program."""
     torch.manual_seed(0)
-    step = pair.make(part in ("fix", "good"))
+    version = VERSION.get(part, part)
+    step = made[version] if version in made else pair.version(version)
     if part in ("record", "good"):
         for _ in range(0 if pair.once else min(WARM_UP, 3)):
             step()
         name = pair.name if part == "record" else f"{pair.name}.fixed"
         record(pair, step, folder / "captures" / name, short=part == "good")
         return {}
-    share = pair.as_much if part == "fix" else 1.0
-    return {f"{part}_ms": [one / share for one in rounds_ms(step, once=pair.once)]}
+    return {f"{part}_ms": [one / pair.share(part) for one in rounds_ms(step, once=pair.once)]}
 
 
 def main() -> None:
     """Load, wait, and run the parts asked for."""
     name, folder = sys.argv[1], Path(sys.argv[2])
-    pair = next(one for one in (*ONE_GPU, *TWO_GPUS) if one.name == name)
-    for library in LIBRARIES:
+    pair = next(one for one in itertools.chain(*SETS.values()) if one.name == name)
+    for library in pair.libraries:
         with suppress(Exception):
             importlib.import_module(library)
+    made = make_early(pair)
     wait(f"{name}.{sys.argv[3]}", folder)
     if DEVICE == "cuda":
         torch.cuda.set_device(RANK)
     if WORLD > 1:
         dist.init_process_group("nccl" if DEVICE == "cuda" else "gloo")
+    failed = False
     for part in sys.argv[3:]:
-        row = run(pair, part, folder)
+        try:
+            row = run(pair, part, folder, made)
+        except Exception:
+            # ranks would wait for one that went on alone
+            if WORLD > 1:
+                raise
+            traceback.print_exc()
+            row, failed = {f"{part}_failed": True}, True
         gc.collect()
         if DEVICE == "cuda":
             torch.cuda.empty_cache()
         (folder / f"{name}.{part}.rank{RANK}.json").write_text(json.dumps(row))
     # no farewells: NCCL's may wait for ever
     sys.stdout.flush()
-    os._exit(0)
+    os._exit(failed)
 
 
 if __name__ == "__main__":

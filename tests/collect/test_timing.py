@@ -36,7 +36,7 @@ def test_the_command_writes_a_line_a_step_with_data_time(tmp_path):
 def test_step_timer_keeps_data_apart_and_leaves_warm_up_out(tmp_path):
     def source():
         for i in range(8):
-            time.sleep(0.004)
+            time.sleep(0.02)
             yield i
 
     timer = StepTimer(warmup=3, path=tmp_path / "timings.jsonl", peak_flops_per_s=1e12)
@@ -45,7 +45,7 @@ def test_step_timer_keeps_data_apart_and_leaves_warm_up_out(tmp_path):
         timer.step(samples=4, tokens=100, padded_tokens=128, flops=1e9)
     summary = timer.summary()
     assert summary.iter_ms["count"] == 5
-    assert summary.data_ms["min"] >= 4
+    assert summary.data_ms["min"] >= 20
     assert 0.5 < summary.data_share < 1
     per_step = 1 / summary.rates.steps_per_s
     assert summary.rates.samples_per_s == pytest.approx(4 / per_step)
