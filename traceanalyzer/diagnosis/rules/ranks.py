@@ -18,7 +18,7 @@ BALANCE = (
     "Give every rank the same work: balance batches by tokens or sequence length, pipeline stages and experts by "
     "measured cost; rule out a slower GPU (clocks, temperature, other processes)."
 )
-UNBLOCK = "Find what holds the host of rank {rank} (its idle gaps say where): the other ranks pay for it, too."
+UNBLOCK = "Find what holds up the CPU of rank {rank} (its idle gaps say where): the other ranks pay for it, too."
 MIN_WAIT_SHARE = 0.05
 """Share of the step that another rank must wait before one rank is said to hold up the run."""
 

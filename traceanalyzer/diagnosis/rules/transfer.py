@@ -40,7 +40,7 @@ def exposed_copies(m: Measurements, _free: Bool) -> Iterator[Draft]:
     exposed = budget.exposed_copy - min(copied_within_ms(m), budget.exposed_copy)
     if exposed <= 0:
         return
-    evidence = [share(m, exposed, "copies with nothing beside them")]
+    evidence = [share(m, exposed, "copies that overlap with nothing")]
     between = [row for row in m.copies if row.direction != WITHIN]
     shown = sorted(between, key=lambda row: -row.exposed_ms)[:ROWS]
     for row in shown:
@@ -101,7 +101,7 @@ def device_copies(m: Measurements, _free: Bool) -> Iterator[Draft]:
     exposed = copied_within_ms(m)
     if m.step.budget is None or exposed <= 0:
         return
-    evidence = [share(m, exposed, "copies within the GPU with nothing beside them")]
+    evidence = [share(m, exposed, "copies within the GPU that overlap with nothing")]
     rows = sorted((row for row in m.copies if row.direction == WITHIN), key=lambda row: -row.exposed_ms)
     evidence += [
         Evidence("exposed copy time", r.exposed_ms, "ms", f"{r.op or r.call or WITHIN}, {r.size}") for r in rows[:ROWS]
