@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import json
+import select
 import shutil
 import subprocess
 import tempfile
@@ -24,9 +25,16 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
 FLAGS = (
     "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
     "--disable-background-networking", "--disable-extensions", "--hide-scrollbars", "--remote-debugging-pipe",
+    # A page acts alike whether or not another is in front of it, and a turn of the wheel is over when it is answered.
+    "--disable-background-timer-throttling", "--disable-renderer-backgrounding", "--disable-smooth-scrolling",
 )  # fmt: skip
 PATIENCE_S = 60.0
 """Longest wait for an answer: a loaded machine takes seconds to start the browser."""
+FRAMES = f"""new Promise(next => {{
+    setTimeout(next, {PATIENCE_S / 2 * 1e3});
+    requestAnimationFrame(() => requestAnimationFrame(next));
+}})"""
+"""Two frames: input is handed to a page at the start of one, and what it asks for is drawn at the end of the next."""
 
 
 def chromium() -> str | None:
@@ -59,7 +67,11 @@ class Chromium:
 
     def __exit__(self, *_: object) -> None:
         self._process.terminate()
-        self._process.wait(PATIENCE_S)
+        try:
+            self._process.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
         self._profile.cleanup()
 
     def call(self, method: str, session: str | None = None, **parameters: Any) -> dict[str, Any]:
@@ -82,6 +94,8 @@ class Chromium:
     def _next(self) -> dict[str, Any]:
         assert self._process.stdout is not None
         while b"\0" not in self._rest:
+            if not select.select([self._process.stdout], [], [], PATIENCE_S)[0]:
+                raise TimeoutError(f"the browser said nothing for {PATIENCE_S:.0f} s")
             chunk = self._process.stdout.read1(1 << 16)  # type: ignore[attr-defined]
             if not chunk:
                 raise RuntimeError("the browser has gone")
@@ -93,7 +107,7 @@ class Chromium:
         return answer
 
     def open(self, file: Path, *, width: int = 1280, height: int = 900, dark: bool = False) -> Page:
-        """A page with the file, once it is interactive."""
+        """A page with the file, in front, once all its scripts have run and it has been drawn."""
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         page = Page(self, session)
@@ -101,8 +115,11 @@ class Chromium:
         for domain in ("Page", "Runtime", "Log", "Network"):
             page.call(f"{domain}.enable")
         page.look(width=width, height=height, dark=dark)
+        page.call("Emulation.setFocusEmulationEnabled", enabled=True)
         page.call("Page.navigate", url=file.resolve().as_uri())
-        page.wait("document.documentElement?.dataset.ready !== undefined")
+        # Until all scripts have run: the first of them says that it is ready while the others are still read.
+        page.wait("document.readyState == 'complete' && document.documentElement.dataset.ready !== undefined")
+        page.settle()
         return page
 
 
@@ -143,13 +160,28 @@ class Page:
             raise RuntimeError(str(answer["exceptionDetails"].get("exception", answer["exceptionDetails"])))
         return answer["result"].get("value")
 
+    def until(self, expression: str, holds: Callable[[Any], bool]) -> Any:
+        """The value of a JavaScript expression once it is as it should be. Raises TimeoutError."""
+        end = time.monotonic() + PATIENCE_S
+        while not holds(value := self.evaluate(expression)):
+            if time.monotonic() > end:
+                raise TimeoutError(f"{expression} is {value!r}")
+            time.sleep(0.02)
+        return value
+
     def wait(self, expression: str) -> None:
         """Until a JavaScript expression holds. Raises TimeoutError."""
-        end = time.monotonic() + PATIENCE_S
-        while not self.evaluate(expression):
-            if time.monotonic() > end:
-                raise TimeoutError(expression)
-            time.sleep(0.02)
+        self.until(expression, bool)
+
+    def settle(self) -> None:
+        """Until what was put in is handled, what it asked for is drawn, and scrolling is over."""
+        self.evaluate(FRAMES)
+
+    def act(self, expression: str) -> Any:
+        """The value of a JavaScript expression that changes the page, once the page has settled."""
+        value = self.evaluate(expression)
+        self.settle()
+        return value
 
     def press(self, key: str, text: str = "") -> None:
         """Press and release a key, as a person does."""
@@ -159,14 +191,18 @@ class Page:
         common = {"key": key, "windowsVirtualKeyCode": code}
         self.call("Input.dispatchKeyEvent", type="keyDown", text=text, **common)
         self.call("Input.dispatchKeyEvent", type="keyUp", **common)
+        self.settle()
 
     def write(self, text: str) -> None:
-        """Type text into what has the focus."""
+        """Type text into the field that has the focus."""
         self.call("Input.insertText", text=text)
+        self.wait(f"document.activeElement.value.includes({json.dumps(text)})")
+        self.settle()
 
     def point(self, x: float, y: float) -> None:
         """Move the pointer there."""
         self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+        self.settle()
 
     def click(self, x: float, y: float) -> None:
         """Press and release the left button there."""
@@ -174,11 +210,13 @@ class Page:
         held = {"x": x, "y": y, "button": "left", "clickCount": 1}
         self.call("Input.dispatchMouseEvent", type="mousePressed", buttons=1, **held)
         self.call("Input.dispatchMouseEvent", type="mouseReleased", **held)
+        self.settle()
 
     def wheel(self, x: float, y: float, down: float, *, held: str = "") -> None:
         """Turn the wheel there, a key (`ctrl`, `shift`) held or none."""
         keys = {"": 0, "ctrl": 2, "shift": 8}[held]
         self.call("Input.dispatchMouseEvent", type="mouseWheel", x=x, y=y, deltaX=0, deltaY=down, modifiers=keys)
+        self.settle()
 
     def drag(self, start: tuple[float, float], end: tuple[float, float]) -> None:
         """Press the left button at one point and let go at another, moving in between."""
@@ -189,6 +227,7 @@ class Page:
             x, y = (a + part * (b - a) for a, b in zip(start, end, strict=True))
             self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y, **held)
         self.call("Input.dispatchMouseEvent", type="mouseReleased", x=end[0], y=end[1], **held)
+        self.settle()
 
     def picture(self, file: Path, *, whole: bool = False) -> None:
         """A PNG of the window, or of the whole page."""

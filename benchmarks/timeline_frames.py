@@ -34,7 +34,7 @@ MOVING = f"""(async () => {{
     for (let i = 0; i < {FRAMES}; i++) {{
         plot.dispatchEvent(new KeyboardEvent("keydown", {{ key: keys[i % keys.length], bubbles: true }}));
         await new Promise(requestAnimationFrame);
-        paints.push(Number(plot.dataset.painted));
+        paints.push(shownTimeline.painted);
     }}
     paints.sort((a, b) => a - b);
     const seconds = (performance.now() - begun) / 1e3;

@@ -13,6 +13,7 @@ import numpy as np
 from traceanalyzer.analysis.causes.gaps import GapSide
 from traceanalyzer.analysis.memory.measure import Site
 from traceanalyzer.analysis.ranks.compare import RankRow
+from traceanalyzer.analysis.ranks.point_to_point import TrafficRow, traffic
 from traceanalyzer.analysis.ranks.skew import CollectiveSkew
 from traceanalyzer.analysis.replay.scenarios import buckets_of, faster
 from traceanalyzer.analysis.tables.budget import StepRow
@@ -141,6 +142,8 @@ TABLES = (
           "No collectives in this recording.", "comm"),
     Table("skew", "Collectives across ranks: transfer and waiting", CollectiveSkew,
           lambda of, _, __: list(of.ranks.collectives), "No collectives that several recorded ranks share."),
+    Table("traffic", "Traffic between ranks", TrafficRow, lambda of, _, __: traffic(of.each),
+          "No send or receive that says its peer in this recording."),
     Table("nvtx", "NVTX ranges by domain and category", RangeRow, lambda _, m, __: m.range_rows,
           "No NVTX range has a domain, a category or a payload.", long=True),
     Table("load", "Load while the program ran", Load, lambda _, m, __: list(m.trace.loads),

@@ -383,6 +383,9 @@ class Collectives(Table):
     """Number of the operation in its communicator, the same on all its ranks."""
     communicator: I32 = column(np.int32, text=True)
     """Id of the communicator, the same on all its ranks."""
+    peer: I32 = column(np.int32, most=MOST_RANKS)
+    """Of a send the rank that it goes to, of a receive the rank that it comes from, counted over all ranks of the
+    run."""
 
 
 @dataclass(frozen=True, eq=False)

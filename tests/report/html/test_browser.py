@@ -33,9 +33,12 @@ def shared(browser, sync_page):
 
 @pytest.fixture
 def page(shared, sync_page):
-    """It, scrolled to its top; whatever a test does there, nothing may be complained of or asked for."""
-    shared.evaluate("scrollTo(0, 0)")
-    settle(shared)
+    """It, in front, scrolled to its top, the pointer on nothing; whatever a test does there, nothing may be complained
+    of or asked for."""
+    shared.look()
+    shared.call("Page.bringToFront")
+    shared.point(1, 1)
+    shared.act("document.activeElement.blur(), scrollTo(0, 0)")
     yield shared
     assert shared.complaints == []
     assert shared.requests == [sync_page.as_uri()]
@@ -53,15 +56,14 @@ def opened(browser, folder, name, report, details=None):
     page.close()
 
 
-def settle(page):
-    """Until what was asked for is drawn, and scrolling is over."""
-    page.evaluate("new Promise(next => requestAnimationFrame(() => requestAnimationFrame(next)))")
-
-
 def see(page, selector):
     """Scroll to an element."""
-    page.evaluate(f"document.querySelector('{selector}').scrollIntoView()")
-    settle(page)
+    page.act(f"document.querySelector('{selector}').scrollIntoView()")
+
+
+def near(value, within=None):
+    """Whether a value is this one, about."""
+    return lambda seen: seen == pytest.approx(value, abs=within)
 
 
 def test_the_first_screen_has_the_answer(page):
@@ -94,11 +96,11 @@ def test_bars_are_as_high_as_what_they_stand_for(page, sync_report):
 
 def test_what_a_bar_stands_for_is_said_to_pointer_and_keyboard(page):
     see(page, "#chart-steps")
-    page.evaluate("document.querySelector('#chart-steps .picture').focus()")
+    page.act("document.querySelector('#chart-steps .picture').focus()")
     page.press("ArrowRight")
     said = "document.getElementById('tip').textContent"
-    assert page.evaluate(said).startswith("step ")
-    assert page.evaluate("document.activeElement.getAttribute('aria-describedby')") == "tip"
+    page.wait(f"{said}.startsWith('step ')")
+    page.wait("document.activeElement.getAttribute('aria-describedby') == 'tip'")
     box = "document.querySelector('#chart-classes rect[data-def]').getBoundingClientRect()"
     see(page, "#chart-classes")
     page.point(*page.evaluate(f"(b => [b.left + b.width / 2, b.top + b.height / 2])({box})"))
@@ -113,24 +115,23 @@ def test_idle_time_has_the_colours_of_its_causes_from_the_budget_to_the_timeline
 
 def test_a_table_is_sorted_by_keyboard(page):
     table = "[...document.querySelectorAll('table')].find(table => table.caption.textContent == 'Operators')"
-    page.evaluate(f"[...{table}.querySelectorAll('.sort')].find(button => button.textContent == 'calls').focus()")
+    page.act(f"[...{table}.querySelectorAll('.sort')].find(button => button.textContent == 'calls').focus()")
     page.evaluate("window.sorted = document.activeElement.closest('table')")
     index = page.evaluate("document.activeElement.closest('th').cellIndex")
     cells = f"[...sorted.tBodies[0].rows].map(row => Number(row.cells[{index}].dataset.v))"
     for key, reverse in (("Enter", True), (" ", False)):
         page.press(key)
+        page.wait(f"document.activeElement.closest('th').ariaSort == '{'descending' if reverse else 'ascending'}'")
         values = page.evaluate(cells)
         assert len(values) == 13
         assert values == sorted(values, reverse=reverse)
-        said = page.evaluate("document.activeElement.closest('th').ariaSort")
-        assert said == ("descending" if reverse else "ascending")
 
 
 def test_a_table_is_searched(page):
-    page.evaluate("document.querySelector('[aria-label=\"Search in Operators\"]').focus()")
+    page.act("document.querySelector('[aria-label=\"Search in Operators\"]').focus()")
     page.write("aten::max")
     rows = "[...document.activeElement.closest('.tabular').querySelectorAll('tbody tr')].filter(row => !row.hidden)"
-    assert page.evaluate(f"{rows}.map(row => row.cells[0].textContent)") == ["aten::max"]
+    page.until(f"{rows}.map(row => row.cells[0].textContent)", lambda shown: shown == ["aten::max"])
     assert (
         page.evaluate("document.activeElement.closest('.tabular').querySelector('.found').textContent")
         == "1 of 13 rows"
@@ -139,74 +140,73 @@ def test_a_table_is_searched(page):
 
 def test_how_a_table_is_sorted_and_searched_is_kept_in_the_link(browser, page, sync_page):
     field = "document.querySelector('[aria-label=\"Search in Operators\"]')"
-    page.evaluate(f"{field}.value = '', {field}.focus()")
+    page.act(f"{field}.value = '', {field}.focus()")
     page.write("aten::")
     table = "[...document.querySelectorAll('table')].find(table => table.caption.textContent == 'Operators')"
-    page.evaluate(f"{table}.querySelectorAll('.sort')[2].click()")
-    kept = page.evaluate("location.hash")
+    page.act(f"{table}.querySelectorAll('.sort')[2].click()")
+    kept = page.until("location.hash", lambda kept: "sort=" in kept and "find=" in kept)
     assert "table=Operators" in kept
     state = f"[...{table}.querySelectorAll('th')].map(e => e.ariaSort).concat({field}.value)"
     shown = page.evaluate(state)
-    page.evaluate(f"{table}.querySelectorAll('.sort')[0].click()")
-    assert page.evaluate(state) != shown
-    page.evaluate(f"location.hash = {kept!r}, restore()")
-    assert page.evaluate(state) == shown
-    page.evaluate(f"{field}.value = '', {field}.dispatchEvent(new Event('input', {{ bubbles: true }}))")
-    page.evaluate("history.replaceState(null, '', '#')")
+    page.act(f"{table}.querySelectorAll('.sort')[0].click()")
+    page.until(state, lambda now: now != shown)
+    page.act(f"location.hash = {kept!r}, restore()")
+    page.until(state, lambda now: now == shown)
+    page.act(f"{field}.value = '', {field}.dispatchEvent(new Event('input', {{ bubbles: true }}))")
+    page.act("history.replaceState(null, '', '#')")
 
 
 def test_a_definition_is_shown_for_what_has_the_focus(page):
-    page.evaluate("[...document.querySelectorAll('#answer .term')].find(e => e.textContent == 'confidence').focus()")
+    page.act("[...document.querySelectorAll('#answer .term')].find(e => e.textContent == 'confidence').focus()")
     tip = "document.getElementById('tip')"
-    assert page.evaluate(f"{tip}.innerText").startswith("margin of the bottleneck over the next cause")
-    assert page.evaluate(f"{SEEN}({tip})")
-    assert page.evaluate("document.activeElement.getAttribute('aria-describedby')") == "tip"
+    page.wait(f"{tip}.innerText.startsWith('margin of the bottleneck over the next cause')")
+    page.wait(f"{SEEN}({tip})")
+    page.wait("document.activeElement.getAttribute('aria-describedby') == 'tip'")
     page.press("Escape")
-    assert page.evaluate(f"{tip}.hidden")
+    page.wait(f"{tip}.hidden")
 
 
 def test_a_definition_stays_where_the_focus_scrolled_to_and_goes_with_any_other_scroll(page):
     hidden = "document.getElementById('tip').hidden"
-    page.point(1, 1)
     last = "[...document.querySelectorAll('.term')].findLast(e => e.dataset.def && e.offsetParent)"
-    page.evaluate(f"{last}.focus()")
-    settle(page)
-    assert page.evaluate("scrollY") > 0
+    page.act(f"{last}.focus()")
+    page.wait("scrollY > 0")
+    page.settle()
     assert not page.evaluate(hidden)
-    assert page.evaluate(f"{SEEN}(document.getElementById('tip'))")
-    page.evaluate("document.activeElement.blur()")
-    page.evaluate("showTip(document.querySelector('#answer .term')), scrollTo(0, 0)")
-    settle(page)
-    assert page.evaluate(hidden)
+    page.wait(f"{SEEN}(document.getElementById('tip'))")
+    page.act("document.activeElement.blur()")
+    page.act("showTip(document.querySelector('#answer .term')), scrollTo(0, 0)")
+    page.wait(hidden)
 
 
 def test_a_finding_leads_to_its_place_on_the_timeline(page, sync_report):
-    page.evaluate("document.querySelector('#finding-1 a').focus()")
+    page.act("document.querySelector('#finding-1 a').focus()")
     page.press("Enter")
-    page.wait("document.getElementById('timeline-status').textContent")
     timeline = sync_report[1].timeline
     gaps = timeline.events.take(timeline.events.category == Category.IDLE_SYNC)
     starts, ends = gaps.start.clip(*timeline.extent) / 1e6, gaps.end.clip(*timeline.extent) / 1e6
     longest = int((ends - starts).argmax())
     start, end = starts[longest], ends[longest]
-    said = page.evaluate("document.getElementById('timeline-status').textContent")
-    assert said.startswith(f"Marked: {start:.4f} to {end:.4f} ms")
+    said = "document.getElementById('timeline-status').textContent"
+    page.wait(f"{said}.startsWith('Marked: {start:.4f} to {end:.4f} ms')")
     low, high = (ns / 1e6 for ns in page.evaluate(VIEW))
     assert low <= start < end <= high
-    assert page.evaluate("document.activeElement.id") == "timeline-plot"
-    assert page.evaluate(f"{SEEN}(document.querySelector('#timeline h2'))")
-    page.evaluate("document.getElementById('timeline-table').closest('details').open = true")
+    page.wait("document.activeElement.id == 'timeline-plot'")
+    page.wait(f"{SEEN}(document.querySelector('#timeline h2'))")
+    table = "document.getElementById('timeline-table').closest('details')"
+    page.act(f"{table}.open = true")
     names = "[...document.querySelectorAll('#timeline-table tbody tr')].map(row => row.cells[0].textContent)"
     page.wait(f"{names}.includes('idle: sync')")
+    page.act(f"{table}.open = false")
 
 
 def whole_step(page):
     """All of the timeline in view, nothing pinned."""
     see(page, "#timeline-plot")
-    page.evaluate("document.getElementById('timeline-plot').focus()")
+    page.act("document.getElementById('timeline-plot').focus({ preventScroll: true })")
     page.press("Escape")
     page.press("0")
-    settle(page)
+    page.wait(f"{VIEW}.join() == shownTimeline.timeline.extent.join() && shownTimeline.pinned < 0")
 
 
 def place_of(page, name):
@@ -231,14 +231,16 @@ def test_the_timeline_is_moved_by_keyboard(page):
     whole = page.evaluate(VIEW)
     for near_key, later_key in (("+", "ArrowRight"), ("w", "d")):
         page.press(near_key)
-        near = page.evaluate(VIEW)
-        assert near[1] - near[0] == pytest.approx((whole[1] - whole[0]) / 2)
+        half = (whole[1] - whole[0]) / 2
+        page.until(f"{VIEW}[1] - {VIEW}[0]", near(half))
+        before = page.evaluate(VIEW)[0]
         page.press(later_key)
-        assert page.evaluate(VIEW)[0] == pytest.approx(near[0] + (near[1] - near[0]) / 4)
+        page.until(f"{VIEW}[0]", near(before + half / 4))
         page.press("a")
+        page.until(f"{VIEW}[0]", near(before))
         page.press("s")
         page.press("0")
-        assert page.evaluate(VIEW) == pytest.approx(whole)
+        page.until(VIEW, near(whole))
 
 
 def test_the_wheel_zooms_around_the_pointer_with_ctrl_alone(page):
@@ -265,14 +267,13 @@ def test_dragging_measures_and_z_zooms_to_it(page, sync_report):
     page.drag((left + 0.2 * width, top + 30), (left + 0.4 * width, top + 30))
     low, high = sync_report[1].timeline.extent
     wanted = [low + share * (high - low) for share in (0.2, 0.4)]
-    assert page.evaluate("shownTimeline.measured") == pytest.approx(wanted, abs=(high - low) / 500)
-    said = page.evaluate("document.getElementById('timeline-pinned').innerText")
-    assert "measured, from" in said
-    assert "GPU 0 idle: " in said
+    said = "document.getElementById('timeline-pinned').innerText"
+    page.wait(f"{said}.includes('measured, from') && {said}.includes('GPU 0 idle: ')")
+    page.until("shownTimeline.measured", near(wanted, (high - low) / 500))
     page.press("z")
-    assert page.evaluate(VIEW) == pytest.approx(wanted, abs=(high - low) / 500)
+    page.until(VIEW, near(wanted, (high - low) / 500))
     page.press("Escape")
-    assert page.evaluate("document.getElementById('timeline-pinned').hidden")
+    page.wait("document.getElementById('timeline-pinned').hidden")
 
 
 def test_a_click_pins_what_is_known_of_an_event_and_leads_to_its_launch(page):
@@ -280,17 +281,15 @@ def test_a_click_pins_what_is_known_of_an_event_and_leads_to_its_launch(page):
     timeline = page.evaluate("[...new Set(shownTimeline.timeline.names)]")
     kernel = next(name for name in timeline if "gemm" in name or "elementwise" in name or "sgemm" in name)
     x, y = place_of(page, kernel)
-    page.point(x, y)
     page.click(x, y)
     said = "document.getElementById('timeline-pinned').innerText"
     page.wait(f"{said}.includes({kernel!r})")
     for words in ("GPU 0 stream", "in ", "aten::", "blocks of"):
-        assert words in page.evaluate(said), words
+        page.wait(f"{said}.includes({words!r})")
     buttons = "[...document.querySelectorAll('#timeline-pinned button')]"
-    page.evaluate(f"{buttons}.find(e => e.innerText.includes('launched by')).click()")
-    assert "LaunchKernel" in page.evaluate(said)
-    assert "launches: " in page.evaluate(said)
-    assert page.evaluate("document.activeElement.id") == "timeline-plot"
+    page.act(f"{buttons}.find(e => e.innerText.includes('launched by')).click()")
+    page.wait(f"{said}.includes('LaunchKernel') && {said}.includes('launches: ')")
+    page.wait("document.activeElement.id == 'timeline-plot'")
 
 
 def test_a_wait_leads_to_what_ended_it(page):
@@ -308,32 +307,33 @@ def test_a_wait_leads_to_what_ended_it(page):
 def test_events_are_gone_through_by_keyboard(page):
     whole_step(page)
     page.press("Enter")
-    first = page.evaluate("shownTimeline.pinned")
-    assert first >= 0
-    assert page.evaluate("document.getElementById('timeline-status').textContent").startswith("Pinned: ")
-    lane = "shownTimeline.timeline.lane[shownTimeline.pinned]"
+    page.wait("shownTimeline.pinned >= 0")
+    page.wait("document.getElementById('timeline-status').textContent.startsWith('Pinned: ')")
+    lane, pinned = "shownTimeline.timeline.lane[shownTimeline.pinned]", "shownTimeline.pinned"
     begins = page.evaluate(lane)
     page.press("ArrowDown")
-    assert page.evaluate(lane) > begins
+    page.wait(f"{lane} > {begins}")
     page.press("ArrowUp")
-    assert page.evaluate(lane) == begins
+    page.wait(f"{lane} == {begins}")
     page.press("ArrowDown")
-    at = page.evaluate("shownTimeline.pinned")
+    page.wait(f"{lane} > {begins}")
+    at = page.evaluate(pinned)
     page.press(".")
+    page.wait(f"{pinned} != {at}")
     page.press(",")
-    assert page.evaluate("shownTimeline.pinned") == at
+    page.wait(f"{pinned} == {at}")
 
 
 def test_a_lane_is_folded(page):
     whole_step(page)
     height = "document.querySelector('#timeline-plot canvas').clientHeight"
     before = page.evaluate(height)
-    page.evaluate(
-        "[...document.querySelectorAll('#timeline-lanes button')].find(e => e.title.includes('thread')).focus()"
+    page.act(
+        "[...document.querySelectorAll('#timeline-lanes button')].find(e => e.dataset.lane.includes('thread')).focus()"
     )
     page.press("Enter")
     page.wait(f"{height} < {before}")
-    assert page.evaluate("document.activeElement.ariaExpanded") == "false"
+    page.wait("document.activeElement.ariaExpanded == 'false'")
     page.press("Enter")
     page.wait(f"{height} == {before}")
 
@@ -343,33 +343,96 @@ def test_other_steps_can_be_chosen(page, sync_report):
     titles = page.evaluate(f"[...{pick}.options].map(e => e.innerText)")
     assert titles == [one.title for one in sync_report[1].timelines]
     assert any("slowest" in title for title in titles)
-    page.evaluate(f"{pick}.value = 1, {pick}.dispatchEvent(new Event('change'))")
-    assert page.evaluate("shownTimeline.timeline.title") == titles[1]
-    page.evaluate(f"{pick}.value = 0, {pick}.dispatchEvent(new Event('change'))")
+    for i in (1, 0):
+        page.act(f"{pick}.value = {i}, {pick}.dispatchEvent(new Event('change'))")
+        page.until("shownTimeline.timeline.title", lambda shown, i=i: shown == titles[i])
+
+
+STAND_IN = """
+    window.handed = [];
+    window.stand_in = document.body.appendChild(document.createElement("iframe"));
+    stand_in.hidden = true;
+    const answer = (origin, data, source) => dispatchEvent(new MessageEvent("message", { origin, data, source }));
+    stand_in.contentWindow.postMessage = (message, origin) => {
+        handed.push([message, origin]);
+        if (message !== "PING" || handed.length < 2) return;
+        answer("https://elsewhere.example", "PONG", stand_in.contentWindow);
+        answer("https://ui.perfetto.dev", "PONG", window);
+        answer("https://ui.perfetto.dev", "PONG", stand_in.contentWindow);
+    };
+    window.open = (url) => { window.asked_for = url; return stand_in.contentWindow; };
+"""
+"""A window that answers as Perfetto's does, on the second call; before it others do, who must get nothing."""
+
+
+def test_perfetto_gets_the_timeline_on_a_click_alone(page, sync_report):
+    page.act(STAND_IN)
+    assert page.evaluate("window.asked_for") is None
+    see(page, "#timeline-perfetto")
+    box = "document.querySelector('#timeline-perfetto').getBoundingClientRect()"
+    page.click(*page.evaluate(f"(b => [b.left + b.width / 2, b.top + b.height / 2])({box})"))
+    status = "document.getElementById('timeline-status').textContent"
+    page.wait(f"{status}.startsWith('Perfetto has the events')")
+    assert page.evaluate("asked_for") == "https://ui.perfetto.dev"
+    assert page.evaluate("handed.map(([message]) => message === 'PING')") == [True, True, False]
+    assert set(page.evaluate("handed.map(([, origin]) => origin)")) == {"https://ui.perfetto.dev"}
+    given = page.evaluate("JSON.parse(new TextDecoder().decode(handed[2][0].perfetto.buffer)).traceEvents")
+    timeline = sync_report[1].timeline
+    slices = [event for event in given if event["ph"] == "X"]
+    assert sum(event["dur"] for event in slices) == pytest.approx(
+        (timeline.events.end - timeline.events.start).sum() / 1e3
+    )
+    launches = {event["id"]: event for event in given if event["ph"] == "s"}
+    kernels = {(event["tid"], event["ts"]): event for event in slices}
+    arrows = [(launches[event["id"]], kernels[event["tid"], event["ts"]]) for event in given if event["ph"] == "f"]
+    assert len(arrows) == len(launches) > 0
+    calls = [kernels[launch["tid"], launch["ts"]]["name"] for launch, _ in arrows]
+    assert all(name.startswith(("cuda", "aten")) for name in calls)
+    titles = [event["args"]["name"] for event in given if event["ph"] == "M"]
+    assert titles == list(dict.fromkeys(lane.title for lane in timeline.lanes))
+    page.act("stand_in.remove()")
+
+
+def test_a_title_that_is_cut_is_shown_in_full_where_it_is_tapped(page):
+    page.look(width=390)
+    see(page, "#timeline-lanes")
+    cut = "[...document.querySelectorAll('#timeline-lanes button')].findLast(e => e.scrollWidth > e.clientWidth)"
+    page.wait(f"{cut}?.dataset.def !== undefined")
+    title = page.evaluate(f"{cut}.dataset.lane")
+    x, y = page.evaluate(f"(b => [b.left + b.width / 2, b.top + b.height / 2])({cut}.getBoundingClientRect())")
+    page.click(x, y)
+    tip = "document.getElementById('tip')"
+    page.wait(f"!{tip}.hidden && {tip}.textContent == {title!r}")
+    page.wait(f"{SEEN}({tip})")
+    page.click(x, y)
+    page.wait("[...document.querySelectorAll('#timeline-lanes button')].every(e => e.ariaExpanded == 'true')")
+    page.look()
+    page.wait(f"{cut} === undefined || {cut}.dataset.def !== undefined")
 
 
 def test_an_event_is_found_by_its_name(page):
     see(page, "#timeline-plot")
-    page.evaluate("document.getElementById('timeline-find').focus()")
+    page.act("document.getElementById('timeline-find').focus()")
     page.write("localscalar")
     page.press("Enter")
     status = "document.getElementById('timeline-status').textContent"
-    assert page.evaluate(status) == 'No event in the timeline is named "localscalar".'
-    page.evaluate("document.getElementById('timeline-find').value = 'local_scalar'")
+    page.until(status, lambda said: said == 'No event in the timeline is named "localscalar".')
+    page.act("document.getElementById('timeline-find').value = 'local_scalar'")
     page.press("Enter")
-    assert page.evaluate(status).startswith("aten::_local_scalar_dense, ")
+    page.wait(f"{status}.startsWith('aten::_local_scalar_dense, ')")
 
 
 def test_a_colour_of_the_timeline_is_switched_off(page):
     whole_step(page)
     box = "document.querySelectorAll('#timeline [data-category]')"
-    lanes = "[...document.querySelectorAll('#timeline-lanes button')].map(e => e.title)"
-    assert "GPU 0 idle" in page.evaluate(lanes)
+    lanes = "[...document.querySelectorAll('#timeline-lanes button')].map(e => e.dataset.lane)"
+    page.wait(f"{lanes}.includes('GPU 0 idle')")
     switch = f"[...{box}].filter(e => e.parentElement.innerText.includes('idle: ')).forEach(e => e.click())"
-    page.evaluate(switch)
-    assert "GPU 0 idle" not in page.evaluate(lanes), "a row without anything to show takes no room"
-    page.evaluate(switch)
-    assert "GPU 0 idle" in page.evaluate(lanes)
+    page.act(switch)
+    # A row without anything to show takes no room.
+    page.wait(f"!{lanes}.includes('GPU 0 idle')")
+    page.act(switch)
+    page.wait(f"{lanes}.includes('GPU 0 idle')")
 
 
 @pytest.mark.parametrize("dark", [True, False])
@@ -390,17 +453,20 @@ def test_nothing_but_tables_is_wider_than_the_window(page, width):
 
 def test_it_prints_in_light_colours_without_definitions(page, tmp_path):
     page.look(dark=True)
-    page.evaluate("addEventListener('beforeprint', () => window.colour = getComputedStyle(document.body).color)")
+    page.wait("matchMedia('(prefers-color-scheme: dark)').matches")
+    page.act("addEventListener('beforeprint', () => window.colour = getComputedStyle(document.body).color)")
     page.paper(tmp_path / "page.pdf")
     assert (tmp_path / "page.pdf").read_bytes().startswith(b"%PDF")
-    assert not _light(page.evaluate("window.colour"))
-    assert _light(page.evaluate("getComputedStyle(document.body).color"))
+    assert not _light(page.until("window.colour", bool))
+    page.until("getComputedStyle(document.body).color", _light)
     page.look(dark=False, media="print")
+    page.wait("matchMedia('print').matches")
     shown = "getComputedStyle(document.querySelector('{}')).display"
     assert page.evaluate(shown.format("#definitions")) == "none"
     assert page.evaluate(shown.format("#timeline .area")) == "none"
     assert page.evaluate(shown.format("#timeline-still")) != "none", "a picture stands for the canvas"
     page.look()
+    page.wait("!matchMedia('print').matches")
 
 
 def test_every_control_has_a_name_for_a_screen_reader(page):
@@ -414,9 +480,9 @@ def test_every_control_has_a_name_for_a_screen_reader(page):
 
 
 def test_the_first_stop_of_the_keyboard_skips_to_the_answer(page):
-    page.evaluate("document.activeElement.blur(), document.querySelector('.skip').focus()")
+    page.act("document.querySelector('.skip').focus()")
     assert page.evaluate("document.activeElement.textContent") == "Skip to the summary"
-    assert page.evaluate(f"{SEEN}(document.activeElement)")
+    page.wait(f"{SEEN}(document.activeElement)")
     page.press("Enter")
     page.wait("document.activeElement.id == 'answer'")
 
@@ -467,7 +533,7 @@ def attack(trace):
 def test_a_kernels_name_cannot_attack(browser, folder, tmp_path):
     report, details = odd_trace(tmp_path, "attack", attack)
     with opened(browser, folder, "attack", report, details) as page:
-        page.evaluate("document.querySelectorAll('details').forEach(element => element.open = true)")
+        page.act("document.querySelectorAll('details').forEach(element => element.open = true)")
         assert page.evaluate("window.attacked") is None
         assert "onerror=window.attacked" in page.evaluate("document.body.innerText")
 
@@ -491,7 +557,7 @@ def test_thin_recordings_have_a_timeline(browser, folder, tmp_path, build):
 
 
 def test_an_address_with_a_place_opens_there(page):
-    page.evaluate("location.hash = '#at=100000-200000'")
+    page.act("location.hash = '#at=100000-200000'")
     page.wait("document.getElementById('timeline-status').textContent.startsWith('Marked: 0.1000 to 0.2000 ms')")
 
 

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from tests.report.html.conftest import SAMPLES, report_and_details
 from tests.report.reports import empty, full, hostile
-from traceanalyzer.report.html import event_charts
+from traceanalyzer.report.html import event_charts, rank_charts
 from traceanalyzer.report.html.details import Details
 from traceanalyzer.report.html.frame import chart_place
 from traceanalyzer.report.html.pictures import colours
 from traceanalyzer.report.html.pictures.plot import Dots, Lines, Rects, Words
 
-OF_REPORT = (event_charts.idle_places, event_charts.step_times, event_charts.bandwidths)
+OF_REPORT = (event_charts.idle_places, event_charts.step_times, rank_charts.bandwidths, rank_charts.traffic)
 OF_DETAILS = (
-    event_charts.launch_queue, event_charts.logged, event_charts.ranks_by_step, event_charts.icicle,
-    event_charts.overlap,
+    event_charts.launch_queue, event_charts.logged, event_charts.icicle, event_charts.idle_icicle,
+    rank_charts.ranks_by_step, rank_charts.waiting_by_step, rank_charts.overlap,
 )  # fmt: skip
 
 
@@ -23,6 +25,10 @@ def all_of(report, details):
     made = [make(report) for make in OF_REPORT] + [make(details) for make in OF_DETAILS]
     made.append(event_charts.kernel_lengths(report, details))
     return {chart.id: chart for chart in made if chart is not None}
+
+
+def length(mark):
+    return sum(b - a for a, b in zip(mark.x0, mark.x1, strict=True))
 
 
 def rects(chart):
@@ -49,10 +55,19 @@ def test_of_a_report_alone_there_is_little(report):
 
 def test_overlap_is_the_communication_of_the_step_hidden_and_exposed():
     report, details = report_and_details(SAMPLES / "communication_bound")
-    _, hidden, exposed = rects(event_charts.overlap(details))
-    total = sum(sum(b - a for a, b in zip(m.x0, m.x1, strict=True)) for m in (hidden, exposed))
-    assert total == pytest.approx(report.metrics.communication.total_ms, rel=0.2), "of one step, not of the mean"
-    assert event_charts.overlap(report_and_details(SAMPLES / "sync_bound_stacks")[1]) is None
+    marks = {mark.name: mark for mark in rects(rank_charts.overlap(details))}
+    whole, named = marks["exposed communication"], marks[""]
+    # Of one step, not of the mean; nothing of it is hidden in this recording.
+    assert length(whole) == pytest.approx(report.metrics.communication.total_ms, rel=0.2)
+    assert length(whole) == pytest.approx(report.metrics.communication.exposed_ms, rel=0.2)
+    assert "communication beside compute" not in marks
+    assert named.texts[1].startswith("all_reduce 2/")
+    assert " of it exposed" in named.said[1]
+    start, end = details.timeline.window
+    all_step = dataclasses.replace(details.messages[0], start=start, end=end)
+    marks = {mark.name: mark for mark in rects(rank_charts.overlap(dataclasses.replace(details, messages=[all_step])))}
+    assert length(marks["communication beside compute"]) == pytest.approx(length(marks["compute"]))
+    assert rank_charts.overlap(report_and_details(SAMPLES / "sync_bound_stacks")[1]) is None
 
 
 def test_places_of_idle_time_are_those_with_the_most_of_it():
@@ -71,10 +86,14 @@ def test_the_cost_of_a_launch_is_a_line_among_the_kernels():
 
 def test_the_longest_step_of_all_ranks_is_the_darkest():
     _, details = report_and_details(SAMPLES / "tensor_parallel")
-    (cells,) = rects(event_charts.ranks_by_step(details))
+    (cells,) = rects(rank_charts.ranks_by_step(details))
     times = [time for row in details.by_rank for time in row.times_ms]
     assert cells.strength[times.index(max(times))] == pytest.approx(1.0)
     assert min(cells.strength) > 0
+    (waits,) = rects(rank_charts.waiting_by_step(details))
+    waited = [time for row in details.by_rank for time in row.waiting_ms]
+    assert waits.strength[waited.index(max(waited))] == pytest.approx(1.0)
+    assert len(waits.said) == len(cells.said)
 
 
 def test_a_logs_steps_are_data_and_the_rest():

@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 
 import pytest
 
+from tests.report.html.conftest import SAMPLES, report_and_details
 from tests.report.html.test_data import timeline
 from tests.report.privacy.test_redact import OWN_KERNEL, PATTERNS, SECRETS, secret
 from tests.report.reports import HOSTILE, empty, full, hostile
@@ -16,8 +17,9 @@ from traceanalyzer.report.html import Details, frame, render_html
 from traceanalyzer.report.html import page as module
 from traceanalyzer.report.html.frame import POLICY
 from traceanalyzer.report.privacy.redact import redact_with
-from traceanalyzer.report.timeline.distributions import Box
+from traceanalyzer.report.timeline.icicle import Box
 from traceanalyzer.report.timeline.lanes import Lane
+from traceanalyzer.report.timeline.messages import Message
 
 
 class Reader(HTMLParser):
@@ -104,6 +106,15 @@ def test_every_table_of_the_report_is_there():
         assert not rows or outline.table_title(name) in text, name
 
 
+def test_what_a_log_cannot_tell_is_named_once():
+    text = render_html(*report_and_details(SAMPLES / "timing_input_bound"))
+    metrics = text[text.index("Key figures") : text.index("<details", text.index("Key figures"))]
+    assert "n/a" not in metrics
+    missing = Reader(metrics[metrics.rindex("<p") :]).text
+    assert missing.startswith("Not known from this recording:")
+    assert missing.count("kernels per step") == missing.count("MFU") == 1
+
+
 def test_a_table_of_a_later_version_is_there():
     assert "Odd" in Reader(render_html(hostile())).text
 
@@ -136,8 +147,18 @@ def test_nothing_hidden_is_left_on_the_page(monkeypatch):
     where = [OWN_KERNEL, "SecretModel", "at /home/alice/projects/train.py(118): step"]
     hidden = dataclasses.replace(timeline(names=where, detail=where), lanes=[Lane("thread 4242 alice@gpu-node-07")])
     hidden = dataclasses.replace(hidden, facts=[["in SecretModel", where[2]]], title="alice")
-    boxes = [Box(name, level, 0.0, 1.0, level == 2) for level, name in enumerate(("SecretModel", where[2], OWN_KERNEL))]
-    report, details = redact_with(secret(), Details([hidden], boxes=boxes), PATTERNS)
+    boxes = [
+        Box(name, level, 0.0, 1.0, "copy" if level == 2 else "")
+        for level, name in enumerate(("SecretModel", where[2], OWN_KERNEL))
+    ]
+    sent = [Message("all_reduce", 1, 2, "SecretModel", 1000, 7, 0, 1000, 500)]
+    beside = Details([hidden], boxes=boxes, idle_boxes=boxes, messages=sent)
+    report, details = redact_with(secret(), beside, PATTERNS)
     assert details.timeline.names[0] == report.tables["kernels"][0].name == "kernel-1"
     text = render_html(report, details).lower()
+    assert all(f'id="chart-{name}"' in text for name in ("icicle", "idle-icicle"))
+    assert details.messages[0].group not in (None, "SecretModel")
+    _, colourless = redact_with(secret(), beside, [re.compile("copy|all_reduce")])
+    assert colourless.boxes[2].sort == "copy"
+    assert colourless.messages[0].kind == "all_reduce"
     assert [s for s in SECRETS if s.lower() in text and s != "4242"] == []

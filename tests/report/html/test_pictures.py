@@ -17,6 +17,7 @@ from traceanalyzer.report import outline
 from traceanalyzer.report.html.pictures import colours
 from traceanalyzer.report.html.pictures.plot import Axis, Lines, Plot, Rects
 from traceanalyzer.report.html.pictures.scales import Scale, scale_of, ticks
+from traceanalyzer.report.html.pictures.standalone import Panel, standalone
 from traceanalyzer.report.html.pictures.step_strip import strip
 from traceanalyzer.report.html.pictures.summary import budget, picture, predictions
 from traceanalyzer.report.html.pictures.svg import drawn
@@ -153,3 +154,26 @@ def test_colours_of_the_budget_and_the_timeline_are_told_apart_by_everyone(value
         < LEAST_APART
     }
     assert near == {}
+
+
+def luminance(colour):
+    rgb = np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    return float(linear @ [0.2126, 0.7152, 0.0722])
+
+
+@pytest.mark.parametrize("name", [*BESIDE, "operator", "exposed-communication"])
+def test_text_in_a_box_can_be_read_on_light_and_dark_pages(name):
+    said = colours.on(name).removeprefix("light-dark(").removesuffix(")").split(",")
+    for text, values in zip((said[0], said[-1]), (colours.light(), colours.dark()), strict=True):
+        low, high = sorted((luminance(text), luminance(values[name])))
+        assert (high + 0.05) / (low + 0.05) > 2.8, "of large text 3 is asked, of none less than this"
+
+
+def test_a_picture_alone_has_light_colours_only():
+    assert "light-dark" in drawn(Plot([box("idle-sync")]), 60, "label")
+    assert "light-dark" not in standalone("title", [], [Panel("", Plot([box("idle-sync")]), 60)])
+
+
+def box(colour):
+    return Rects("", colour, [0.0], [1.0], [0.0], [1.0], texts=["text"])

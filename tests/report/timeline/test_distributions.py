@@ -10,14 +10,16 @@ import pytest
 
 from tests.recorded import ROOT
 from traceanalyzer import load
+from traceanalyzer.analysis.causes.gaps import IdleCause
 from traceanalyzer.report.timeline.distributions import (
     MAX_POINTS,
-    icicle,
     kernel_lengths,
     launch_queue,
     logged_steps,
     steps_of_ranks,
 )
+from traceanalyzer.report.timeline.icicle import NOWHERE, device_time, idle_time
+from traceanalyzer.report.timeline.messages import messages
 from traceanalyzer.report.timeline.step_timeline import representative
 from traceanalyzer.selection import measured
 
@@ -54,7 +56,7 @@ def test_the_queues_depth_is_what_was_launched_and_has_not_ended(m):
 
 
 def test_boxes_hold_what_is_below_them_and_kernels_their_own_time(m):
-    boxes, ops, step = icicle(m), m.trace.device_ops, representative(m.steps)
+    boxes, ops, step = device_time(m), m.trace.device_ops, representative(m.steps)
     inside = (ops.start >= m.steps.start[step]) & (ops.start < m.steps.end[step]) & (m.launch_node >= 0)
     whole = (ops.end - ops.start)[inside].sum() / 1e6
     by_level = defaultdict(list)
@@ -67,17 +69,59 @@ def test_boxes_hold_what_is_below_them_and_kernels_their_own_time(m):
         if level:
             above = by_level[level - 1]
             assert all(
-                any(a.begin_ms - 1e-9 <= b.begin_ms and b.end_ms <= a.end_ms + 1e-9 and not a.kernel for a in above)
+                any(a.begin_ms - 1e-9 <= b.begin_ms and b.end_ms <= a.end_ms + 1e-9 and not a.sort for a in above)
                 for b in here
             )
 
 
 def test_ranks_by_step_are_the_steps_of_the_recordings():
-    each = measured(load(SAMPLES / "straggler")).each
-    rows = steps_of_ranks(each)
+    of = measured(load(SAMPLES / "straggler"))
+    each, rows = of.each, steps_of_ranks(of)
     assert [row.rank for row in rows] == [m.trace.rank for m in each]
     assert rows[1].times_ms == pytest.approx((each[1].steps.duration / 1e6).tolist())
-    assert steps_of_ranks(each[:1]) == []
+    for row, rank, m in zip(rows, of.ranks.rows, each, strict=True):
+        assert len(row.waiting_ms) == len(row.times_ms)
+        assert np.mean(row.waiting_ms[m.steps.steady]) == pytest.approx(rank.waiting_ms)
+    assert steps_of_ranks(measured(load(SAMPLES / "sync_bound"))) == []
+
+
+def test_idle_time_of_the_step_is_charged_in_full(m):
+    boxes, step = idle_time(m), representative(m.steps)
+    start, end = m.steps.start[step], m.steps.end[step]
+    idle = np.minimum(m.gaps.end, end) - np.maximum(m.gaps.start, start)
+    here = (idle > 0) & (m.gaps.device == m.device)
+    assert 0.9 * idle[here].sum() < sum(b.end_ms - b.begin_ms for b in boxes if b.level == 0) * 1e6
+    by_cause = defaultdict(float)
+    for box in boxes:
+        if box.sort:
+            assert box.sort == f"idle-{box.name}"
+            by_cause[box.name] += (box.end_ms - box.begin_ms) * 1e6
+    assert sum(by_cause.values()) <= idle[here].sum() * 1.0001
+    for cause, time in by_cause.items():
+        assert time <= idle[here & (m.gaps.cause == IdleCause[cause.upper()])].sum() * 1.0001
+
+
+def test_a_waits_idle_time_is_charged_to_the_operator_that_waited():
+    m = measured(load(SAMPLES / "sync_bound_stacks")).critical
+    boxes = idle_time(m)
+    sync = max((b for b in boxes if b.sort == "idle-sync"), key=lambda b: b.end_ms - b.begin_ms)
+    above = [b.name for b in boxes if b.level < sync.level and b.begin_ms <= sync.begin_ms and sync.end_ms <= b.end_ms]
+    assert "aten::_local_scalar_dense" in above
+    assert NOWHERE not in [b.name for b in boxes]
+
+
+@pytest.mark.parametrize("sample", ["communication_bound", "tensor_parallel"])
+def test_messages_are_the_collectives_of_the_step(sample):
+    m = measured(load(SAMPLES / sample)).critical
+    found, ops, step = messages(m), m.trace.device_ops, representative(m.steps)
+    rows = np.flatnonzero(m.is_communication & (m.steps.of_op == step) & (ops.device == m.device))
+    assert [one.start + m.steps.start[step] for one in found] == ops.start[rows].tolist()
+    assert [one.number for one in found if one.kind == "all_reduce"] == list(range(1, len(found) + 1))
+    assert {one.of for one in found} == {len(found)}
+    compute = np.zeros(int(m.steps.end[step] - m.steps.start[step]), bool)
+    for op in np.flatnonzero(m.is_compute & (ops.device == m.device)):
+        compute[max(ops.start[op] - m.steps.start[step], 0) : max(ops.end[op] - m.steps.start[step], 0)] = True
+    assert [one.exposed for one in found] == [int((~compute[one.start : one.end]).sum()) for one in found]
 
 
 def test_a_log_that_tells_data_from_compute_is_taken_apart():

@@ -77,6 +77,8 @@ class RankComparison:
     offset_ns: tuple[int, ...] | None = None
     """What to subtract from each recording's times to have them on the first one's clock; None where that is not
     known."""
+    waited_ns: tuple[tuple[int, ...] | None, ...] = ()
+    """What each recording waited in each of its steps, in matched collectives; None where none were matched."""
 
 
 def compare_ranks(recordings: Sequence[Timed]) -> RankComparison:
@@ -94,11 +96,12 @@ def compare_ranks(recordings: Sequence[Timed]) -> RankComparison:
         return RankComparison(tuple(rows), chosen, (), (NOT_ONE_RUN.format(doubt=doubt),))
     labels = [i if timed.trace.rank is None else timed.trace.rank for i, timed in enumerate(recordings)]
     matches = match_collectives(recordings) if len(recordings) > 1 else None
-    spent: list[tuple[float | None, float | None]] = [(None, None)] * len(recordings)
+    by_step: list[tuple[I64, I64] | None] = [None] * len(recordings)
     skew: list[CollectiveSkew] = []
     if matches is not None and len(matches):
-        spent = [_waiting_and_transfer(timed, matches, i) for i, timed in enumerate(recordings)]
+        by_step = [_waiting_and_transfer(timed, matches, i) for i, timed in enumerate(recordings)]
         skew = skew_rows(matches, labels, max(timed.steps.steady_count for timed in recordings))
+    spent = [_in_a_steady_step(timed, spent) for timed, spent in zip(recordings, by_step, strict=True)]
     waiting = [waiting for waiting, _ in spent]
     # With collectives matched the longest step is often that of who began early and waited.
     critical = _slowest(recordings) if not any(waiting) else _awaited(recordings, waiting)
@@ -110,6 +113,7 @@ def compare_ranks(recordings: Sequence[Timed]) -> RankComparison:
         tuple(skew),
         tuple(notes),
         _offsets(recordings, matches),
+        tuple(None if one is None else tuple(one[0].tolist()) for one in by_step),
     )
 
 
@@ -160,19 +164,25 @@ def _row(timed: Timed, label: int | None, waiting: float | None, transfer: float
     )
 
 
-def _waiting_and_transfer(timed: Timed, matches: Matches, rank: int) -> tuple[float | None, float | None]:
-    """Time a steady step that a rank waited in matched collectives, and that they transferred, ms."""
+def _waiting_and_transfer(timed: Timed, matches: Matches, rank: int) -> tuple[I64, I64] | None:
+    """Time of each step that a rank waited in matched collectives, and that they transferred, ns."""
     here, steps = matches.present[:, rank], timed.steps
     if not here.any():
-        return None, None
+        return None
     _, last = arrivals(matches)
     offset = matches.clocks.offset[rank]
     start, end = matches.start[here, rank] + offset, matches.end[here, rank] + offset
-    arrived = np.minimum(last[here] + offset, end)
-    window = steps.start[steps.steady], steps.end[steps.steady]
-    moving = union(arrived, end)
-    waited = measure(union(start, end), *window) - measure(moving, *window)
-    return ms(waited.sum() / steps.steady_count), ms(measure(moving, *window).sum() / steps.steady_count)
+    moving = measure(union(np.minimum(last[here] + offset, end), end), steps.start, steps.end)
+    return measure(union(start, end), steps.start, steps.end) - moving, moving
+
+
+def _in_a_steady_step(timed: Timed, spent: tuple[I64, I64] | None) -> tuple[float | None, float | None]:
+    """The mean of each, ms."""
+    if spent is None:
+        return None, None
+    steps = timed.steps
+    waiting, transfer = (ms(time[steps.steady].sum() / steps.steady_count) for time in spent)
+    return waiting, transfer
 
 
 def _slowest(recordings: Sequence[Timed]) -> int | None:

@@ -43,7 +43,7 @@ def gap_places(timed: Timed, gaps: Gaps) -> list[GapPlaceRow]:
     if not len(chosen):
         return []
     length, cause = length[chosen], gaps.cause[chosen].astype(np.int64)
-    node = _nodes(timed, gaps, chosen)
+    node = nodes_behind(timed, gaps, chosen)
     nowhere = len(trace.strings)
     name = np.append(node_names(timed, nowhere), nowhere)[node]
     sync = gaps.sync[chosen]
@@ -71,7 +71,7 @@ def gap_places(timed: Timed, gaps: Gaps) -> list[GapPlaceRow]:
     ]
 
 
-def _nodes(timed: Timed, gaps: Gaps, chosen: I64) -> I64:
+def nodes_behind(timed: Timed, gaps: Gaps, chosen: I64) -> I64:
     """For each gap the node of the host tree that stands behind it: the wait, else the next op's launch; -1: none."""
     op, sync = gaps.next_op[chosen], gaps.sync[chosen]
     node = np.append(timed.launch_node, -1)[op]

@@ -101,6 +101,8 @@ class Args(Struct, gc=False):
     ranks: Raw = msgspec.field(default=Raw(), name="Process Group Ranks")
     sequence_of_collective: Raw = msgspec.field(default=Raw(), name="Seq")
     communicator: Raw = msgspec.field(default=Raw(), name="Comms Id")
+    target: Raw = msgspec.field(default=Raw(), name="Dst Rank")
+    source: Raw = msgspec.field(default=Raw(), name="Src Rank")
     sync_kind: str = msgspec.field(default="", name="cuda_sync_kind")
     wait_event: int = msgspec.field(default=-1, name="wait_on_cuda_event_id")
     wait_record: int = msgspec.field(default=-1, name="wait_on_cuda_event_record_corr_id")

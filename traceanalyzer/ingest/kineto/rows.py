@@ -345,6 +345,7 @@ class Rows:
             texts.code(ranks) if ranks else -1,
             _number(bytes(a.sequence_of_collective)),
             texts.code(communicator) if communicator else -1,
+            _number(bytes(a.target or a.source)),
         ]
 
 

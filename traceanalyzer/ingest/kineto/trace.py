@@ -50,6 +50,7 @@ _COLLECTIVE_COLUMNS = (
     "ranks",
     "sequence",
     "communicator",
+    "peer",
 )
 
 

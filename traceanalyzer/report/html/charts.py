@@ -107,7 +107,7 @@ def rows(
     marks.append(Words([0.0] * len(names), (top - NAME_SHARE / 2).tolist(), [name_of(n) for n in names]))
     if ends:
         marks.append(Words(base.tolist(), (top + (1 - NAME_SHARE) / 2).tolist(), ends))
-    reach = 1.12 if ends else 1.0
+    reach = 1.18 if ends else 1.0
     return Plot(
         marks, Axis(x, range=(0.0, float(base.max(initial=0.0)) * reach)), Axis(names=names, hidden=True), down=True
     )

@@ -24,7 +24,7 @@ FIRST_BYTES, REST_BYTES = 650_000, 350_000
 """Of the representative step, and of all other timelines together: a page is to stay below 1.5 MB."""
 FEW = 100
 """Events that are shown however long their names are."""
-ROOMY = 10
+ROOMY = 3
 """A step's host range this many times longer than its window is not shown whole at first."""
 
 

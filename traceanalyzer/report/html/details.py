@@ -9,18 +9,18 @@ import numpy as np
 
 from traceanalyzer.analysis.roofline.op_models import Precision
 from traceanalyzer.report.timeline.distributions import (
-    Box,
     Lengths,
     Logged,
     Queue,
     StepsOfRank,
-    icicle,
     kernel_lengths,
     launch_queue,
     logged_steps,
     steps_of_ranks,
 )
+from traceanalyzer.report.timeline.icicle import Box, device_time, idle_time
 from traceanalyzer.report.timeline.memory_tracks import MemoryTrack, memory_tracks
+from traceanalyzer.report.timeline.messages import Message, messages
 from traceanalyzer.report.timeline.several import timelines
 
 if TYPE_CHECKING:
@@ -60,6 +60,10 @@ class Details:
     logged: list[Logged] = field(default_factory=list)
     boxes: list[Box] = field(default_factory=list)
     """Device time of the representative step by who launched it."""
+    idle_boxes: list[Box] = field(default_factory=list)
+    """Its idle time by who is behind it."""
+    messages: list[Message] = field(default_factory=list)
+    """Its collectives."""
 
     @classmethod
     def of(cls, measured: Measured, logs: Sequence[CompileLog] = ()) -> Details:
@@ -71,9 +75,11 @@ class Details:
             _ceilings(m),
             kernel_lengths(m),
             launch_queue(m),
-            steps_of_ranks(measured.each),
+            steps_of_ranks(measured),
             logged_steps(m),
-            icicle(m),
+            device_time(m),
+            idle_time(m),
+            messages(m),
         )
 
     @property

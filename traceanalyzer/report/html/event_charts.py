@@ -1,5 +1,5 @@
-"""Charts of single events: who launched the device's work, how long kernels are, how full the queue is, ranks by step,
-what overlaps. Each is left out where it would say nothing."""
+"""Charts of single events: who launched the device's work, who keeps it idle, how long kernels are, how full the queue
+is. Each is left out where it would say nothing."""
 
 from __future__ import annotations
 
@@ -7,26 +7,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import IntervalSet, intersect, subtract, union
 from traceanalyzer.report.format import figure, measured, number
 from traceanalyzer.report.html.charts import Chart, Series, height_of, name_of, stacked
 from traceanalyzer.report.html.charts import rows as rows_of
 from traceanalyzer.report.html.pictures.colours import light
-from traceanalyzer.report.html.pictures.plot import Axis, Dots, Lines, Plot, Rects, Words
-from traceanalyzer.report.timeline.lanes import Category
+from traceanalyzer.report.html.pictures.plot import Axis, Lines, Plot, Rects, Words
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from traceanalyzer.report.html.details import Details
     from traceanalyzer.report.model import Report
-    from traceanalyzer.report.timeline.lanes import Timeline
+    from traceanalyzer.report.timeline.icicle import Box
 
 LEAST_KERNELS, LEAST_STEPS = 20, 20
 """Fewer make no distribution."""
 PLACES = 10
 MAX_LOGGED = 200
 ROW_PX, EDGES_PX = 24, 60
-PALEST = 0.12
-"""Strength of the colour of the shortest step."""
 NS_PER_MS = 1e6
 MAX_BOXES = 300
 
@@ -37,8 +35,11 @@ def idle_places(report: Report) -> Chart | None:
     if len(rows) < 2:
         return None
     names = [_place(row) for row in rows]
-    ends = [f"{figure(row.idle_ms, 'ms')}, {number(row.gaps)} gaps" for row in rows]
-    said = [f"{name}: {row.cause}, {end} a step" for name, row, end in zip(names, rows, ends, strict=True)]
+    ends = [figure(row.idle_ms, "ms") for row in rows]
+    said = [
+        f"{name}: {row.cause}, {end} a step in {number(row.gaps)} gaps"
+        for name, row, end in zip(names, rows, ends, strict=True)
+    ]
     colours = [f"idle-{row.cause}" if f"idle-{row.cause}" in light() else "idle-other" for row in rows]
     plot = rows_of(names, [Series("", "idle", [row.idle_ms for row in rows], said)], "ms a step", ends, colours=colours)
     caption = (
@@ -128,34 +129,29 @@ def logged(details: Details) -> Chart | None:
     return Chart("logged", "Data and compute", caption, plot)
 
 
-def ranks_by_step(details: Details) -> Chart | None:
-    """Step times of ranks as a map: the darker, the longer."""
-    rows = details.by_rank
-    steps = max((len(row.times_ms) for row in rows), default=0)
-    if len(rows) < 2 or steps < 2:
-        return None
-    cells = [(i, j, time, row) for i, row in enumerate(rows) for j, time in enumerate(row.times_ms)]
-    low, high = min(c[2] for c in cells), max(c[2] for c in cells)
-    strength = [PALEST + (1 - PALEST) * (c[2] - low) / ((high - low) or 1.0) for c in cells]
-    said = [f"rank {row.rank}, step {row.first + j}: {figure(time, 'ms')}" for _, j, time, row in cells]
-    marks = Rects(
-        "", "compute", [j - 0.48 for _, j, _, _ in cells], [j + 0.48 for _, j, _, _ in cells],
-        [i - 0.46 for i, _, _, _ in cells], [i + 0.46 for i, _, _, _ in cells], said, strength=strength,
-    )  # fmt: skip
-    first = min(row.first for row in rows)
-    plot = Plot(
-        [marks], Axis("step", names=[str(first + j) for j in range(steps)]),
-        Axis(names=[f"rank {row.rank}" for row in rows]), down=True,
-    )  # fmt: skip
-    caption = f"Step times of the ranks, from {figure(low, 'ms')} (pale) to {figure(high, 'ms')} (full colour)."
-    return Chart("rank-steps", "Ranks by step", caption, plot, EDGES_PX + ROW_PX * len(rows))
-
-
 def icicle(details: Details) -> Chart | None:
     """Device time by who launched it."""
-    boxes = sorted(details.boxes, key=lambda box: box.begin_ms - box.end_ms)[:MAX_BOXES]
+    caption = (
+        "Device time of the timeline's step, by phases and operators from the outside in, and kernels, collectives "
+        "and copies in their colours. What is below 0.4 % is left out."
+    )
+    return _icicle("icicle", "Who launched the GPU's work", caption, details.boxes, 3)
+
+
+def idle_icicle(details: Details) -> Chart | None:
+    """Idle time by who is behind it."""
+    caption = (
+        "Idle time of the timeline's step, charged to the wait or the launch that ended it: phases and operators from "
+        "the outside in, then the cause in its colour. What is below 0.4 % is left out."
+    )
+    return _icicle("idle-icicle", "Who keeps the GPU idle", caption, details.idle_boxes, 2)
+
+
+def _icicle(id_: str, title: str, caption: str, boxes: Sequence[Box], least: int) -> Chart | None:
+    """Boxes below each other, the innermost ones in their own colour; None with fewer levels than the least."""
+    boxes = sorted(boxes, key=lambda box: box.begin_ms - box.end_ms)[:MAX_BOXES]
     levels = max((box.level for box in boxes), default=-1) + 1
-    if levels < 3:
+    if levels < least:
         return None
     total = max(box.end_ms for box in boxes)
     said = [
@@ -165,75 +161,7 @@ def icicle(details: Details) -> Chart | None:
     marks = Rects(
         "", "operator", [b.begin_ms for b in boxes], [b.end_ms for b in boxes], [b.level + 0.03 for b in boxes],
         [b.level + 0.97 for b in boxes], said, [name_of(b.name) for b in boxes],
-        ["compute" if b.kernel else "operator" for b in boxes],
+        [b.sort or "operator" for b in boxes],
     )  # fmt: skip
-    caption = (
-        "Device time of the timeline's step, by phases and operators from the outside in, and kernels (dark). What is "
-        "below 0.4 % is left out."
-    )
     plot = Plot([marks], Axis("ms", range=(0.0, total)), Axis(range=(0.0, levels), hidden=True), down=True, keys=[])
-    return Chart("icicle", "Who launched the GPU's work", caption, plot, EDGES_PX + ROW_PX * levels)
-
-
-def overlap(details: Details) -> Chart | None:
-    """Compute against communication over a step, with what of it nothing hides."""
-    timeline = details.timeline
-    if timeline is None:
-        return None
-    compute, communication = (_covered(timeline, c) for c in (Category.COMPUTE, Category.COMMUNICATION))
-    if not len(communication.start):
-        return None
-    exposed, hidden = subtract(communication, compute), intersect(communication, compute)
-    marks = [
-        _bars("compute", "compute", compute, 0),
-        _bars("communication beside compute", "idle-communication", hidden, 1),
-        _bars("exposed communication", "exposed-communication", exposed, 1),
-    ]
-    ends = (timeline.window[0] / NS_PER_MS, timeline.window[1] / NS_PER_MS)
-    names = ["compute", "communication"]
-    plot = Plot(marks, Axis("ms since the step's start", range=ends), Axis(names=names), down=True)
-    caption = "The timeline's step: communication makes it longer only where no compute runs beside it."
-    return Chart("overlap", "Overlap", caption, plot, EDGES_PX + 2 * 32)
-
-
-def _covered(timeline: Timeline, category: Category) -> IntervalSet:
-    events = timeline.events
-    rows = events.category == category
-    on_path = np.array([lane.title.endswith("critical path") for lane in timeline.lanes], bool)
-    rows &= ~on_path[events.lane]
-    low, high = timeline.window
-    start, end = np.maximum(events.start[rows], low), np.minimum(events.end[rows], high)
-    return union(start[end > start], end[end > start])
-
-
-def _bars(name: str, colour: str, of: IntervalSet, place: int) -> Rects:
-    start, end = of.start / NS_PER_MS, of.end / NS_PER_MS
-    said = [f"{name}: {figure(b - a, 'ms')}" for a, b in zip(start.tolist(), end.tolist(), strict=True)]
-    top, bottom = [place - 0.4] * len(start), [place + 0.4] * len(start)
-    return Rects(name, colour, start.tolist(), end.tolist(), top, bottom, said)
-
-
-def _sized(row: Any) -> str:
-    return f"{row.collective}: {figure(row.message_bytes, 'bytes')}, {figure(row.bus_gbs, 'GB/s')}"
-
-
-def bandwidths(report: Report) -> Chart | None:
-    """Collectives by message size and bus bandwidth."""
-    rows = [r for r in report.tables.get("collectives", []) if r.message_bytes and r.bus_gbs]
-    if len(rows) < 2:
-        return None
-    kinds: dict[str, list[int]] = {}
-    for i, row in enumerate(rows):
-        kinds.setdefault(row.collective, []).append(i)
-    palette = ("communication", "compute", "copy", "idle-launch", "idle-sync", "idle-input")
-    dots = [
-        Dots(
-            name_of(kind), palette[n % len(palette)], [rows[i].message_bytes / 1e6 for i in which],
-            [rows[i].bus_gbs for i in which], [6.0] * len(which),
-            [_sized(rows[i]) for i in which],
-        )
-        for n, (kind, which) in enumerate(kinds.items())
-    ]  # fmt: skip
-    caption = "Bus bandwidth of the collectives by the size of their messages: small ones cannot use the link."
-    plot = Plot(dots, Axis("MB a message", log=True), Axis("GB/s", log=True))
-    return Chart("bandwidths", "Message size and bandwidth", caption, plot, 280)
+    return Chart(id_, title, caption, plot, EDGES_PX + ROW_PX * levels)

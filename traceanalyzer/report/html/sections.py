@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from traceanalyzer.report import outline
 from traceanalyzer.report.format import NOT_AVAILABLE, figure
-from traceanalyzer.report.html import event_charts, places, step_charts, work_charts
+from traceanalyzer.report.html import event_charts, places, rank_charts, step_charts, work_charts
 from traceanalyzer.report.html.finding_section import findings
 from traceanalyzer.report.html.markup import Markup, join, tag
 from traceanalyzer.report.html.parts import link_to
@@ -32,13 +32,18 @@ def _step(page: Page) -> Markup | None:
         *outline.step_figures(page.report),
     ]
     shown = [fact for fact in figures if not fact.value.startswith(NOT_AVAILABLE)]
-    unknown = [term(fact.label, fact.definition) for fact in figures if fact.value.startswith(NOT_AVAILABLE)]
+    key = quoted(page.report)
+    if page.report.metrics.budget_ms is None:
+        # Of a log nearly none is known, and no option of the recording would tell it.
+        figures = [*figures, *(fact for fact in key if fact.value.startswith(NOT_AVAILABLE))]
+        key = [fact for fact in key if not fact.value.startswith(NOT_AVAILABLE)]
+    missing = {fact.label: fact for fact in figures if fact.value.startswith(NOT_AVAILABLE)}
+    unknown = [term(label, fact.definition) for label, fact in missing.items()]
     groups = [
         tag("details", tag("summary", title), facts(figures))
         for title, figures in outline.step_groups(page.report)
         if title not in ELSEWHERE
     ]
-    key = quoted(page.report)
     return join(
         tag("h3", TITLE) if key else None,
         facts(key) if key else None,
@@ -67,6 +72,7 @@ def _idle(page: Page) -> Markup | None:
     return join(
         tag("div", *charts, class_="pair") if any(charts) else None,
         page.chart(event_charts.idle_places(report)),
+        page.chart(event_charts.idle_icicle(page.details)),
         page.chart(event_charts.launch_queue(page.details)),
         page.table("gap_places", folded=True),
         page.table("gap_histogram", folded=True),
@@ -106,9 +112,9 @@ def _communication(page: Page) -> Markup | None:
         return None
     return join(
         facts(outline.facts_of(total)) if total is not None else None,
-        page.chart(event_charts.overlap(page.details)),
+        page.chart(rank_charts.overlap(page.details)),
         page.chart(work_charts.communication(page.report)),
-        page.chart(event_charts.bandwidths(page.report)),
+        page.chart(rank_charts.bandwidths(page.report)),
         page.table("collectives"),
         page.table("skew", folded=True),
     )
@@ -129,8 +135,14 @@ def _memory(page: Page) -> Markup | None:
 def _ranks(page: Page) -> Markup | None:
     if not page.report.tables.get("ranks"):
         return None
-    charts = [page.chart(step_charts.ranks(page.report)), page.chart(event_charts.ranks_by_step(page.details))]
-    return join(*charts, page.table("ranks"))
+    maps = [page.chart(make(page.details)) for make in (rank_charts.ranks_by_step, rank_charts.waiting_by_step)]
+    return join(
+        page.chart(step_charts.ranks(page.report)),
+        tag("div", *maps, class_="pair") if all(maps) else maps[0],
+        page.chart(rank_charts.traffic(page.report)),
+        page.table("ranks"),
+        page.table("traffic", folded=True),
+    )
 
 
 def _recording(page: Page) -> Markup | None:

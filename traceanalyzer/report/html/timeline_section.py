@@ -19,8 +19,12 @@ if TYPE_CHECKING:
     from traceanalyzer.report.html.parts import Page
     from traceanalyzer.report.timeline.lanes import Timeline
 
-SCRIPTS = ("timeline_data.js", "timeline_canvas.js", "timeline.js")
+SCRIPTS = ("timeline_data.js", "timeline_canvas.js", "timeline_perfetto.js", "timeline.js")
 """What makes them move."""
+PERFETTO = (
+    "Opens ui.perfetto.dev in a window of its own and hands it the events of this timeline, which it reads within the "
+    "browser. Nothing else leaves this page."
+)
 NO_TIMELINE = "The recording holds no events of host or device, so there is no timeline."
 KEYS = (
     ("Ctrl and wheel, W, S, + and -", "zoom"),
@@ -101,6 +105,7 @@ def _tools(several: Sequence[Timeline]) -> Markup:
         tag("label", "Find ", find),
         tag("button", "Next", type="button", data_move="next"),
         tag("label", tag("input", type="checkbox", checked=True, id="timeline-path"), " critical path"),
+        tag("button", "Open in Perfetto", type="button", id="timeline-perfetto", data_def=PERFETTO),
         class_="tools",
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from traceanalyzer.report.format import figure
+from traceanalyzer.report.format import figure, plain, shorten
 from traceanalyzer.report.html.charts import Chart, Series, height_of, name_of
 from traceanalyzer.report.html.charts import rows as rows_of
 from traceanalyzer.report.html.pictures.plot import Axis, Dots, Lines, Plot
@@ -97,7 +97,7 @@ def _kernels(rows: Sequence[Any], bound: str | None, longest: float, named: set[
             f"{r.intensity:.3g} operations a byte" + ("" if r.sol is None else f", {r.sol:.0%} of speed of light")
             for r in rows
         ],
-        [name_of(r.name)[:NAME] if id(r) in named else "" for r in rows],
+        [shorten(plain(r.name), NAME) if id(r) in named else "" for r in rows],
     )
 
 

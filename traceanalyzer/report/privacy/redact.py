@@ -41,6 +41,7 @@ VOCABULARY = frozenset(
         "bound",
         "part",
         "collected",
+        "sort",
     )
 )
 """Fields whose text is the product's own; to change it would break the report's contract."""

@@ -16,7 +16,8 @@
     marked: null, measured: null, pinned: -1, hovered: -1, found: -1,
     colourOf: Object.fromEntries(boxes.map((box) => [box.dataset.category, box.dataset.colour])),
   };
-  let asked = false, settled = 0, moved = "";
+  let asked = false, settled = 0, moved = "", width = plot.clientWidth;
+  const buttons = new Map();
   window.shownTimeline = scene;
 
   // Drawing, at most once a frame.
@@ -29,9 +30,8 @@
   function paint() {
     const last = scene.rows[scene.rows.length - 1];
     const began = performance.now();
-    painter.paint(scene, plot.clientWidth || 800, (last ? last.y + last.height : 0) + AXIS_PX);
-    plot.dataset.painted = performance.now() - began;
-    plot.dataset.drawn = "yes";
+    painter.paint(scene, width || 800, (last ? last.y + last.height : 0) + AXIS_PX);
+    scene.painted = performance.now() - began;
     clearTimeout(settled);
     settled = setTimeout(stands, SETTLED_MS);
   }
@@ -53,21 +53,39 @@
 
   function arrange() {
     scene.rows = rowsOf(scene.timeline, scene.folded, scene.hidden);
-    const focus = lanes.contains(document.activeElement) ? document.activeElement.title : null;
-    lanes.replaceChildren(...scene.rows.filter((row) => row.level === 0).map((row) => {
-      const button = element("button", row.title, { type: "button", title: row.title });
-      button.style.top = row.y + "px";
-      button.className = row.thin ? "thin" : "";
-      button.setAttribute("aria-expanded", String(!row.thin));
-      button.addEventListener("click", () => {
-        scene.folded.has(row.title) ? scene.folded.delete(row.title) : scene.folded.add(row.title);
-        arrange();
-      });
-      return button;
-    }));
-    if (focus !== null) lanes.querySelector(`[title="${CSS.escape(focus)}"]`)?.focus();
+    scene.rowOf = nearestRows(scene.rows, scene.timeline.lanes.length);
+    const first = scene.rows.filter((row) => row.level === 0), titles = first.map((row) => titleOf(row));
+    // Those that stay are left where they are: one of them may have the focus.
+    for (const old of Array.from(lanes.children)) if (!titles.includes(old)) old.remove();
+    titles.forEach((button, n) => lanes.children[n] === button || lanes.insertBefore(button, lanes.children[n] || null));
+    cutTitles();
     byId("shown").textContent = scene.timeline.shown;
     draw();
+  }
+
+  // The title of a lane, which folds it.
+  function titleOf(row) {
+    const key = `${timelines.indexOf(scene.timeline)} ${row.lane}`;
+    const button = buttons.get(key) || element("button", row.title, { type: "button", onclick: () => fold(row.title) });
+    buttons.set(key, button);
+    button.dataset.lane = row.title;
+    button.style.top = row.y + "px";
+    button.className = row.thin ? "thin" : "";
+    button.setAttribute("aria-expanded", String(!row.thin));
+    return button;
+  }
+
+  function fold(title) {
+    scene.folded.has(title) ? scene.folded.delete(title) : scene.folded.add(title);
+    arrange();
+  }
+
+  // Titles that end in an ellipsis are shown in full to pointer, finger and keyboard.
+  function cutTitles() {
+    for (const button of lanes.children) {
+      if (button.scrollWidth > button.clientWidth) button.dataset.def = button.dataset.lane;
+      else delete button.dataset.def;
+    }
   }
 
   function list() {
@@ -322,7 +340,8 @@
   });
   window.addEventListener("hashchange", goToAddress);
   window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { painter.forgetColours(); draw(); });
-  new ResizeObserver(draw).observe(plot);
+  new ResizeObserver(() => { width = plot.clientWidth; cutTitles(); draw(); }).observe(plot);
+  byId("perfetto").addEventListener("click", () => handToPerfetto(scene.timeline, labels, say));
   document.documentElement.dataset.timeline = "yes";
   arrange();
   goToAddress();

@@ -18,12 +18,23 @@ function rowsOf(timeline, folded, hidden) {
   return rows;
 }
 
+// For each lane the row that it is drawn in: its own, or that of the lane above that it is folded into.
+function nearestRows(rows, lanes) {
+  const result = new Array(lanes).fill(null);
+  rows.forEach((row, n) => result.fill(row, row.lane, rows[n + 1]?.lane ?? lanes));
+  return result;
+}
+
 class Painter {
   constructor(canvas) {
     this.canvas = canvas;
-    this.context = canvas.getContext("2d");
+    this.context = canvas.getContext("2d", { alpha: false });
     this.colours = new Map();
     this.image = document.createElement("canvas");
+    this.flat = this.image.getContext("2d");
+    // What a frame needs, made once: a frame that leaves garbage behind pays for it in one of the next.
+    this.pixelOf = new Uint32Array(256);
+    this.wide = new Int32Array(0);
   }
 
   // Colours of the page as it is now: light or dark.
@@ -51,7 +62,8 @@ class Painter {
     }
     Object.assign(this, { scene, width, bottom: height - AXIS_PX, perNs: width / (scene.view[1] - scene.view[0]) });
     c.setTransform(scale, 0, 0, scale, 0, 0);
-    c.clearRect(0, 0, width, height);
+    c.fillStyle = this.colour("--page").value;
+    c.fillRect(0, 0, width, height);
     c.font = "11px system-ui, sans-serif";
     c.textBaseline = "middle";
     this.background();
@@ -98,38 +110,59 @@ class Painter {
   // Narrow events are written into an image of one line a row, which is stretched over the rows: their
   // number then costs nothing. Wider ones are drawn on top.
   lanes() {
-    const { rows } = this.scene, c = this.context, across = Math.ceil(this.width);
+    const { rows, timeline, colourOf } = this.scene, c = this.context, across = Math.ceil(this.width);
     if (!rows.length) return;
-    this.image.width = across;
-    this.image.height = rows.length;
-    const flat = this.image.getContext("2d"), cells = flat.createImageData(across, rows.length);
-    const pixels = new Uint32Array(cells.data.buffer), wide = rows.map((row, n) => this.cells(row, pixels.subarray(n * across, (n + 1) * across)));
-    flat.putImageData(cells, 0, 0);
+    if (this.cells?.width !== across || this.cells.height !== rows.length) {
+      Object.assign(this.image, { width: across, height: rows.length });
+      this.cells = this.flat.createImageData(across, rows.length);
+      this.pixels = new Uint32Array(this.cells.data.buffer);
+    }
+    if (this.wide.length < timeline.start.length) this.wide = new Int32Array(timeline.start.length);
+    for (const sort in colourOf) this.pixelOf[sort] = this.colour(colourOf[sort]).pixel;
+    this.pixels.fill(0);
+    let found = 0;
+    rows.forEach((row, n) => { row.first = found; found = row.stop = this.narrow(row, n * across, found); });
+    this.flat.putImageData(this.cells, 0, 0);
     c.imageSmoothingEnabled = false;
     rows.forEach((row, n) => c.drawImage(this.image, 0, n, across, 1, 0, row.y, across, row.height));
-    rows.forEach((row, n) => wide[n].forEach((i) => this.bar(row, i)));
+    for (const row of rows) this.bars(row);
   }
 
-  // Fills the pixels of a row's narrow events, and gives its wide ones. The loop that every frame spends its time in.
-  cells(row, pixels) {
-    const { view, hidden, colourOf } = this.scene, { start, end, category, from } = this.scene.timeline, { perNs } = this;
-    const narrow = NARROW_PX / perNs, wide = [], stop = from[row.lane + 1], low = view[0], some = hidden.size > 0;
-    const pixelOf = Object.fromEntries(Object.entries(colourOf).map(([sort, name]) => [sort, this.colour(name).pixel]));
-    for (let i = this.scene.timeline.firstAfter(row.lane, low); i < stop && start[i] < view[1]; i++) {
+  // Fills the pixels of a row's narrow events, and lists its wide ones behind those found so far. The loop that every frame
+  // spends its time in.
+  narrow(row, base, found) {
+    const { view: [low, high], hidden, timeline } = this.scene, { start, end, category, from } = timeline, { perNs, pixels, pixelOf, wide } = this;
+    const narrow = NARROW_PX / perNs, stop = from[row.lane + 1], some = hidden.size > 0;
+    for (let i = timeline.firstAfter(row.lane, low); i < stop && start[i] < high; i++) {
       if (some && hidden.has(category[i])) continue;
-      if (end[i] - start[i] >= narrow) { wide.push(i); continue; }
+      if (end[i] - start[i] >= narrow) { wide[found++] = i; continue; }
       const first = Math.max(Math.floor((start[i] - low) * perNs), 0), last = Math.max(Math.round((end[i] - low) * perNs), first + 1);
-      for (let cell = first; cell < last; cell++) if (!pixels[cell]) pixels[cell] = pixelOf[category[i]];
+      for (let cell = base + first; cell < base + last; cell++) if (!pixels[cell]) pixels[cell] = pixelOf[category[i]];
     }
-    return wide;
+    return found;
   }
 
-  bar(row, i) {
-    const c = this.context, colour = this.scene.colourOf[this.scene.timeline.category[i]];
-    const x = Math.max(this.x(this.scene.timeline.start[i]), -1), to = Math.min(this.x(this.scene.timeline.end[i]), this.width + 1);
-    c.fillStyle = this.colour(colour).value;
-    c.fillRect(x, row.y, Math.max(to - x - (to - x > 3 ? 0.5 : 0), 1), row.height);
-    if (!row.thin && to - x > LABEL_PX) this.label(i, x, row.y, to - x, colour);
+  // The wide events of a row: boxes first, then the names of those with room for one.
+  bars(row) {
+    const c = this.context, { timeline, colourOf } = this.scene, { wide } = this;
+    let sort = -1;
+    for (let n = row.first; n < row.stop; n++) {
+      const i = wide[n], x = this.left(i), to = this.right(i);
+      if (timeline.category[i] !== sort) c.fillStyle = this.colour(colourOf[(sort = timeline.category[i])]).value;
+      c.fillRect(x, row.y, Math.max(to - x - (to - x > 3 ? 0.5 : 0), 1), row.height);
+    }
+    for (let n = row.first; n < row.stop && !row.thin; n++) {
+      const i = wide[n], x = this.left(i), to = this.right(i);
+      if (to - x > LABEL_PX) this.label(i, x, row.y, to - x, colourOf[timeline.category[i]]);
+    }
+  }
+
+  left(i) {
+    return Math.max(this.x(this.scene.timeline.start[i]), -1);
+  }
+
+  right(i) {
+    return Math.min(this.x(this.scene.timeline.end[i]), this.width + 1);
   }
 
   label(i, x, y, width, colour) {
@@ -139,31 +172,33 @@ class Painter {
   }
 
   row(lane) {
-    return this.scene.rows.find((row) => row.lane === lane) || this.scene.rows.filter((row) => row.lane < lane).pop();
+    return this.scene.rowOf[lane];
   }
 
   // The critical path as one line along the lower edge of the lanes it runs on.
   path() {
-    const c = this.context, { timeline, view } = this.scene, points = [];
-    let before = -Infinity, latest = -Infinity;
+    const c = this.context, { timeline, view } = this.scene;
+    let before = -Infinity, latest = -Infinity, begun = false;
+    c.beginPath();
     for (const [start, end, lane] of timeline.path) {
       // Of two timelines below each other, the second path begins anew.
-      if (start < latest) { points.push(null); before = -Infinity; }
+      if (start < latest) { begun = false; before = -Infinity; }
       latest = start;
       if (end < view[0] || start > view[1]) continue;
-      const row = this.row(lane), from = this.x(start), to = this.x(end);
+      const row = this.row(lane), to = this.x(end);
       if (!row || to < before + 0.7) continue;
-      const y = row.y + row.height - 2;
-      if (points[points.length - 1]) points.push([Math.max(from, before), points[points.length - 1][1]]);
-      points.push([Math.max(from, before), y], [to, y]);
+      const from = Math.max(this.x(start), before), y = row.y + row.height - 2;
+      if (begun) c.lineTo(from, this.level);
+      c[begun ? "lineTo" : "moveTo"](from, y);
+      c.lineTo(to, y);
+      this.level = y;
+      begun = true;
       before = to;
     }
     c.lineJoin = "round";
     for (const [colour, width] of [["--page", 4], ["--path", 2]]) {
       c.strokeStyle = this.colour(colour).value;
       c.lineWidth = width;
-      c.beginPath();
-      points.forEach((point, n) => point && (points[n - 1] ? c.lineTo(...point) : c.moveTo(...point)));
       c.stroke();
     }
   }

@@ -34,8 +34,13 @@ def dark() -> dict[str, str]:
 
 
 def on(name: str) -> str:
-    """The colour of text that can be read on a colour."""
-    red, green, blue = (int(light()[name][i : i + 2], 16) for i in (1, 3, 5))
+    """The colour of text that can be read on a colour, as CSS has it: `light-dark()` where light and dark differ."""
+    bright, dim = (_on(palette[name]) for palette in (light(), dark()))
+    return bright if bright == dim else f"light-dark({bright},{dim})"
+
+
+def _on(value: str) -> str:
+    red, green, blue = (int(value[i : i + 2], 16) for i in (1, 3, 5))
     return "#14171c" if 0.299 * red + 0.587 * green + 0.114 * blue > LIGHT else "#ffffff"
 
 

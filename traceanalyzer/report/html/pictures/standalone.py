@@ -60,6 +60,7 @@ def standalone(title: str, lines: Sequence[str], panels: Sequence[Panel]) -> str
     )  # fmt: skip
     # Programs that draw SVG know no variables: the colours stand in the file, and what a page would say is a title.
     coloured = re.sub(r"var\(--([\w-]+)\)", lambda name: light()[name[1]], whole)
+    coloured = re.sub(r"light-dark\((#\w+),#\w+\)", r"\1", coloured)
     return re.sub(r' data-def="([^"]*)"></(rect|circle)>', r"><title>\1</title></\2>", coloured) + "\n"
 
 

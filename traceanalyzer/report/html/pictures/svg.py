@@ -25,8 +25,10 @@ EDGE_PX, RIGHT_PX, BELOW_PX, TITLE_PX = 10, 18, 22, 18
 """Room around the marks: at the top, to the right, for the numbers below, for a title."""
 MAX_LEFT_PX = 130
 LEAST_PX = 34.0
-"""Narrower boxes have nothing written into them in a picture of `USUAL_PX`."""
+"""Narrower boxes of a picture of `USUAL_PX` have only written into them what fits in full."""
 USUAL_PX = 1000
+FEW_TICKS = 4
+"""Of more, a narrow page shows every second one."""
 
 
 def drawn(plot: Plot, height: int, label: str, width: int | None = None) -> Markup:
@@ -93,12 +95,14 @@ def _down(area: _Area, axis: Axis) -> Iterator[Markup]:
 def _across(area: _Area, axis: Axis) -> Iterator[Markup]:
     if axis.hidden:
         return
-    for place, (value, text) in enumerate(ticks(axis, area.across)):
+    shown = ticks(axis, area.across)
+    for place, (value, text) in enumerate(shown):
         x = area.x(value)
         if axis.names is None:
             yield tag("line", x1=x, x2=x, y1=0, y2=area.height, style="stroke:var(--line)")
         yield tag(
-            "text", text, x=x, y=area.height + 15, text_anchor="middle", class_="minor" if place % 2 else None
+            "text", text, x=x, y=area.height + 15, text_anchor="middle",
+            class_="minor" if place % 2 and len(shown) > FEW_TICKS else None,
         )  # fmt: skip
     if axis.title:
         yield tag("text", axis.title, x="50%", y=area.height + 15 + TITLE_PX, text_anchor="middle", class_="axis")
@@ -133,10 +137,14 @@ def _rects(area: _Area, mark: Rects) -> Iterator[Markup]:
             style=f"fill:var(--{colour})" if colour else None, data_def=said or None,
             fill_opacity=None if strength >= 1.0 else round(strength, 2),
         )  # fmt: skip
-        room = int(((right - left) * USUAL_PX - 4) / CHARACTER_PX)
-        if text and (right - left) * USUAL_PX >= LEAST_PX:
+        roomy = (right - left) * USUAL_PX >= LEAST_PX
+        room = int(((right - left) * USUAL_PX - (4 if roomy else 2)) / CHARACTER_PX)
+        if text and (roomy or len(text) <= room):
             shown = text if len(text) <= room else text[: room - 1] + "…"
-            words = tag("text", shown, x=4, y=(low - high) / 2 + 4, style=f"fill:{on(colour or mark.colour)}")
+            words = tag(
+                "text", shown, x=4 if roomy else 2, y=(low - high) / 2 + 4, style=f"fill:{on(colour or mark.colour)}",
+                class_=None if roomy else "minor",
+            )  # fmt: skip
             # A box of its own cuts what a narrow page has no room for.
             yield tag(
                 "svg", words, x=f"{100 * left:.5g}%", width=f"{100 * (right - left):.4g}%", y=high,
@@ -199,4 +207,4 @@ def _words(area: _Area, mark: Words) -> Iterator[Markup]:
         if mark.above:
             yield tag("text", text, x=area.x(x), y=area.y(y) - 5, text_anchor="middle")
         else:
-            yield tag("text", text, x=area.x(x), y=area.y(y) + 4, dx=5)
+            yield tag("text", text, x=area.x(x), y=area.y(y) + 4, dx=5, class_="words")

@@ -1,0 +1,245 @@
+"""Charts of communication and of several ranks: what overlaps, what bandwidth is reached, who waits in which step, who
+sends whom how much. Each is left out where it would say nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.intervals import IntervalSet, intersect, union
+from traceanalyzer.report.format import figure
+from traceanalyzer.report.html.charts import Chart, name_of
+from traceanalyzer.report.html.pictures.plot import Axis, Dots, Plot, Rects
+from traceanalyzer.report.html.pictures.svg import CHARACTER_PX, USUAL_PX
+from traceanalyzer.report.timeline.lanes import Category
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from traceanalyzer.report.html.details import Details
+    from traceanalyzer.report.model import Report
+    from traceanalyzer.report.timeline.distributions import StepsOfRank
+    from traceanalyzer.report.timeline.lanes import Timeline
+    from traceanalyzer.report.timeline.messages import Message
+
+ROW_PX, EDGES_PX, STRIP_PX = 24, 60, 32
+PALEST = 0.12
+"""Strength of the colour of the least value."""
+LEAST_SPREAD, LEAST_WAIT = 0.2, 0.1
+"""Of the longest step, and of a step: differences and waits below that are not to look like large ones."""
+NS_PER_MS = 1e6
+FINEST = 2_000
+"""Boxes that a strip has room for: nearer neighbours are one."""
+MAX_PEERS = 64
+"""Ranks along the sides of the traffic's map."""
+PALETTE = ("communication", "compute", "copy", "idle-launch", "idle-sync", "idle-input")
+
+
+def overlap(details: Details) -> Chart | None:
+    """Compute against communication over a step, each collective with what of it nothing hides."""
+    timeline, messages = details.timeline, details.messages
+    if timeline is None or not messages:
+        return None
+    compute = _compute(timeline)
+    streams = list(dict.fromkeys(message.stream for message in messages))
+    place = {stream: 1 + i for i, stream in enumerate(streams)}
+    whole = [(m, (m.start, m.end)) for m in messages]
+    hidden = [(m, part) for m in messages for part in _hidden(m, compute)]
+    marks = [
+        _strip("compute", "compute", _coarse(compute, timeline.window), 0),
+        _of_messages("exposed communication", "exposed-communication", whole, place),
+        _of_messages("communication beside compute", "idle-communication", hidden, place),
+        _named(messages, place, timeline.window[1] - timeline.window[0]),
+    ]
+    ends = (timeline.window[0] / NS_PER_MS, timeline.window[1] / NS_PER_MS)
+    names = ["compute", *(["communication"] if len(streams) == 1 else [f"stream {stream}" for stream in streams])]
+    drawn = [mark for mark in marks if mark.x0]
+    plot = Plot(drawn, Axis("ms since the step's start", range=ends), Axis(names=names), down=True)
+    caption = (
+        "The timeline's step: communication makes it longer only where no compute runs beside it. Each box is a "
+        "collective of the step by its number: 'all_reduce 2/7' is the second of seven."
+    )
+    return Chart("overlap", "Overlap", caption, plot, EDGES_PX + STRIP_PX * len(names))
+
+
+def _compute(timeline: Timeline) -> IntervalSet:
+    events = timeline.events
+    on_path = np.array([lane.title.endswith("critical path") for lane in timeline.lanes], bool)
+    rows = (events.category == Category.COMPUTE) & ~on_path[events.lane]
+    return union(*(np.clip(times[rows], *timeline.window) for times in (events.start, events.end)))
+
+
+def _coarse(of: IntervalSet, window: tuple[int, int]) -> IntervalSet:
+    """The set with gaps closed that are too short to be seen."""
+    least = (window[1] - window[0]) // FINEST
+    merged = union(of.start, of.end + least)
+    return IntervalSet(merged.start, merged.end - least)
+
+
+def _hidden(message: Message, compute: IntervalSet) -> list[tuple[int, int]]:
+    """The parts of a collective beside compute, as far as they can be seen."""
+    both = intersect(union(np.array([message.start]), np.array([message.end])), compute)
+    fine = _coarse(both, (message.start, message.end))
+    return list(zip(fine.start.tolist(), fine.end.tolist(), strict=True))
+
+
+def _strip(name: str, colour: str, of: IntervalSet, place: int) -> Rects:
+    start, end = of.start / NS_PER_MS, of.end / NS_PER_MS
+    said = [f"{name}: {figure(b - a, 'ms')}" for a, b in zip(start.tolist(), end.tolist(), strict=True)]
+    top, bottom = [place - 0.4] * len(start), [place + 0.4] * len(start)
+    return Rects(name, colour, start.tolist(), end.tolist(), top, bottom, said)
+
+
+def _of_messages(
+    name: str, colour: str, parts: Sequence[tuple[Message, tuple[int, int]]], place: dict[int, int]
+) -> Rects:
+    at = [place[message.stream] for message, _ in parts]
+    return Rects(
+        name, colour, [start / NS_PER_MS for _, (start, _) in parts], [end / NS_PER_MS for _, (_, end) in parts],
+        [y - 0.4 for y in at], [y + 0.4 for y in at],
+    )  # fmt: skip
+
+
+def _named(messages: Sequence[Message], place: dict[int, int], whole: int) -> Rects:
+    """The names of collectives, or their numbers where there is no room, in boxes that are not seen."""
+    fits = [(m.end - m.start) / whole * USUAL_PX > (len(_short(m)) + 1) * CHARACTER_PX for m in messages]
+    texts = [_short(m) if fit else str(m.number) for m, fit in zip(messages, fits, strict=True)]
+    at = [place[message.stream] for message in messages]
+    return Rects(
+        "", "communication", [m.start / NS_PER_MS for m in messages], [m.end / NS_PER_MS for m in messages],
+        [y - 0.4 for y in at], [y + 0.4 for y in at], [_told(m) for m in messages], texts,
+        ["exposed-communication" if 2 * m.exposed > m.end - m.start else "idle-communication" for m in messages],
+        [0.0] * len(messages),
+    )  # fmt: skip
+
+
+def _short(message: Message) -> str:
+    return f"{message.kind} {message.number}/{message.of}"
+
+
+def _told(message: Message) -> str:
+    size = "" if message.bytes is None else f", {figure(message.bytes, 'bytes')}"
+    group = f" of group {message.group}" if message.group else ""
+    length, exposed = message.end - message.start, message.exposed
+    return f"{_short(message)}{group}{size}: {figure(length, 'ns')}, {figure(exposed, 'ns')} of it exposed"
+
+
+def bandwidths(report: Report) -> Chart | None:
+    """Collectives by message size and bus bandwidth."""
+    rows = [r for r in report.tables.get("collectives", []) if r.message_bytes and r.bus_gbs]
+    if len(rows) < 2:
+        return None
+    kinds: dict[str, list[int]] = {}
+    for i, row in enumerate(rows):
+        kinds.setdefault(row.collective, []).append(i)
+    dots = [
+        Dots(
+            name_of(kind), PALETTE[n % len(PALETTE)], [rows[i].message_bytes / 1e6 for i in which],
+            [rows[i].bus_gbs for i in which], [6.0] * len(which),
+            [_sized(rows[i]) for i in which],
+        )
+        for n, (kind, which) in enumerate(kinds.items())
+    ]  # fmt: skip
+    caption = "Bus bandwidth of the collectives by the size of their messages: small ones cannot use the link."
+    plot = Plot(dots, Axis("MB a message", log=True), Axis("GB/s", log=True))
+    return Chart("bandwidths", "Message size and bandwidth", caption, plot, 280)
+
+
+def _sized(row: Any) -> str:
+    return f"{row.collective}: {figure(row.message_bytes, 'bytes')}, {figure(row.bus_gbs, 'GB/s')}"
+
+
+def ranks_by_step(details: Details) -> Chart | None:
+    """Step times of ranks as a map."""
+    longest = max((time for row in details.by_rank for time in row.times_ms), default=0.0)
+    ends = (longest * (1 - LEAST_SPREAD), longest)
+    made = _by_step(details.by_rank, "compute", lambda row: row.times_ms, lambda time, _: figure(time, "ms"), ends)
+    if made is None:
+        return None
+    plot, low, high = made
+    caption = f"Step times of the ranks, {figure(low, 'ms')} to {figure(high, 'ms')}: the darker, the longer."
+    return Chart("rank-steps", "Step time by rank and step", caption, plot, _map_px(details.by_rank))
+
+
+def waiting_by_step(details: Details) -> Chart | None:
+    """What ranks waited for each other in each step, as a map."""
+    rows = [row for row in details.by_rank if row.waiting_ms]
+
+    def told(waited: float, step: float) -> str:
+        return f"waits {figure(waited, 'ms')} ({waited / step if step else 0.0:.0%} of the step)"
+
+    ends = (0.0, LEAST_WAIT * max((time for row in rows for time in row.times_ms), default=0.0))
+    made = _by_step(rows, "idle-communication", lambda row: row.waiting_ms, told, ends)
+    if made is None or not made[2]:
+        return None
+    plot, low, high = made
+    caption = (
+        f"Time that each rank waits in collectives for the others, {figure(low, 'ms')} to {figure(high, 'ms')}: the "
+        "darker, the longer. The rank that is pale while others are dark holds them up."
+    )
+    return Chart("rank-waiting", "Waiting by rank and step", caption, plot, _map_px(rows))
+
+
+def _map_px(rows: Sequence[StepsOfRank]) -> int:
+    return EDGES_PX + ROW_PX * len(rows)
+
+
+def _by_step(
+    rows: Sequence[StepsOfRank],
+    colour: str,
+    values: Callable[[StepsOfRank], Sequence[float]],
+    told: Callable[[float, float], str],
+    ends: tuple[float, float],
+) -> tuple[Plot, float, float] | None:
+    """A map of ranks and steps, the darker, the larger the value, over these ends at least; its least and largest. None
+    for one of either."""
+    first = min((row.first for row in rows), default=0)
+    steps = max((row.first - first + len(values(row)) for row in rows), default=0)
+    if len(rows) < 2 or steps < 2:
+        return None
+    cells = [
+        (row.first - first + j, i, value, f"rank {row.rank}, step {row.first + j}: {told(value, row.times_ms[j])}")
+        for i, row in enumerate(rows)
+        for j, value in enumerate(values(row))
+    ]
+    across = Axis("step", names=[str(first + j) for j in range(steps)])
+    down = Axis(names=[f"rank {row.rank}" for row in rows])
+    known = [value for _, _, value, _ in cells]
+    return Plot([_cells(cells, colour, ends)], across, down, down=True), min(known), max(known)
+
+
+def _cells(cells: Sequence[tuple[int, int, float, str]], colour: str, ends: tuple[float, float]) -> Rects:
+    """Cells of a map: place across and down, value, and what is said of it; as strong as the value is between the ends,
+    or what lies beyond them."""
+    low, high = min(ends[0], *(c[2] for c in cells)), max(ends[1], *(c[2] for c in cells))
+    strength = [PALEST + (1 - PALEST) * (c[2] - low) / ((high - low) or 1.0) for c in cells]
+    return Rects(
+        "", colour, [x - 0.48 for x, _, _, _ in cells], [x + 0.48 for x, _, _, _ in cells],
+        [y - 0.46 for _, y, _, _ in cells], [y + 0.46 for _, y, _, _ in cells], [c[3] for c in cells],
+        strength=strength,
+    )  # fmt: skip
+
+
+def traffic(report: Report) -> Chart | None:
+    """What each rank sends each other one."""
+    rows = [row for row in report.tables.get("traffic", []) if row.bytes]
+    ranks = sorted({rank for row in rows for rank in (row.sender, row.receiver)})[:MAX_PEERS]
+    if not ranks:
+        return None
+    place = {rank: i for i, rank in enumerate(ranks)}
+    cells = [
+        (
+            place[row.receiver], place[row.sender], float(row.bytes),
+            f"rank {row.sender} to rank {row.receiver}: {figure(row.bytes, 'bytes')} a step in "
+            f"{figure(row.messages)} messages",
+        )
+        for row in rows if row.sender in place and row.receiver in place
+    ]  # fmt: skip
+    names = [f"rank {rank}" for rank in ranks]
+    most = max(value for _, _, value, _ in cells)
+    caption = f"Bytes that the rank on the left sends the rank below in a step; {figure(most, 'bytes')} in full colour."
+    plot = Plot(
+        [_cells(cells, "communication", (0.0, most))], Axis("to", names=names), Axis("from", names=names), down=True
+    )
+    return Chart("traffic", "Traffic between ranks", caption, plot, EDGES_PX + ROW_PX * len(ranks) + 20)

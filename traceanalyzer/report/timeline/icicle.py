@@ -1,0 +1,136 @@
+"""Boxes of an icicle: device time by who launched it, idle time by who is behind it, of the representative step.
+
+Annotations and operators from the outside in; innermost the kernels, or the causes of idle time. Of bounded size
+whatever the recording.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.causes.gaps import IdleCause
+from traceanalyzer.analysis.names.kernel_names import short_name
+from traceanalyzer.analysis.tables.gap_places import nodes_behind
+from traceanalyzer.cut import cut
+from traceanalyzer.figures import NS_PER_MS
+from traceanalyzer.report.timeline.step_timeline import representative
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from traceanalyzer.analysis.measure import Measurements
+    from traceanalyzer.trace import I64
+
+DEEPEST = 5
+"""Levels of operators and annotations of which the widest kernels' launches are shown."""
+MAX_OPS = 20_000
+"""Longest device ops and gaps that are counted: a recording without steps is one step of millions."""
+LEAST_SHARE = 0.004
+"""Of a step's device (or idle) time: less is no wider than a line."""
+MAX_NAME = 100
+COMPUTE, COMMUNICATION, COPY = "compute", "communication", "copy"
+UNKNOWN = -2
+NOWHERE = "(launch not recorded)"
+
+
+@dataclass(frozen=True)
+class Box:
+    """A box of an icicle: time that lies below an annotation or an operator, or in a kernel, or has a cause."""
+
+    name: str
+    level: int
+    begin_ms: float
+    end_ms: float
+    sort: str = ""
+    """Of what is innermost the colour of its sort (`compute`, `copy`, `idle-sync`), else empty."""
+
+
+def device_time(m: Measurements) -> list[Box]:
+    """Device time of the representative step by who launched it."""
+    ops, (start, end) = m.trace.device_ops, _window(m)
+    inside = (ops.start >= start) & (ops.start < end) & (m.launch_node >= 0)
+    rows = _longest(np.flatnonzero(inside), ops.end - ops.start)
+    names = [short_name(m.trace.text(code) or "?") for code in ops.name[rows].tolist()]
+    sorts = np.where(m.is_communication, COMMUNICATION, np.where(m.is_copy, COPY, COMPUTE))[rows]
+    leaves = list(zip(names, sorts.tolist(), strict=True))
+    return _boxes(m, m.launch_node[rows], leaves, (ops.end - ops.start)[rows])
+
+
+def idle_time(m: Measurements) -> list[Box]:
+    """Idle time of the representative step by the wait, or the launch of the op, that ended it."""
+    gaps, (start, end) = m.gaps, _window(m)
+    length = np.minimum(gaps.end, end) - np.maximum(gaps.start, start)
+    rows = _longest(np.flatnonzero((length > 0) & (gaps.device == (-1 if m.device is None else m.device))), length)
+    causes = [IdleCause(cause).label for cause in gaps.cause[rows].tolist()]
+    return _boxes(m, nodes_behind(m, gaps, rows), [(cause, f"idle-{cause}") for cause in causes], length[rows])
+
+
+def _window(m: Measurements) -> tuple[int, int]:
+    step = representative(m.steps)
+    return int(m.steps.start[step]), int(m.steps.end[step])
+
+
+def _longest(rows: I64, length: I64) -> I64:
+    return rows[np.argsort(-length[rows], kind="stable")[:MAX_OPS]]
+
+
+def _boxes(m: Measurements, nodes: I64, leaves: Sequence[tuple[str, str]], length: I64) -> list[Box]:
+    """Times of nodes of the host tree, each with name and sort of what is innermost."""
+    root = _Branch()
+    paths: dict[int, list[str]] = {UNKNOWN: [NOWHERE], -1: []}
+    for node, (name, sort), ns in zip(_around(m, nodes), leaves, length.tolist(), strict=True):
+        if node not in paths:
+            paths[node] = _path(m, node)
+        root.add([*paths[node], name], ns, sort)
+    boxes: list[Box] = []
+    root.boxes(boxes, 0, 0.0, root.ns * LEAST_SHARE)
+    return boxes
+
+
+def _around(m: Measurements, nodes: I64) -> list[int]:
+    """The range that each node is or, of a call, that is around it; -1: none, `UNKNOWN` for a node of -1."""
+    call, parent = np.append(m.tree.is_call, False)[nodes], np.append(m.tree.parent, UNKNOWN)[nodes]
+    around: list[int] = np.where(call | (nodes < 0), parent, nodes).tolist()
+    return around
+
+
+def _path(m: Measurements, node: int) -> list[str]:
+    """Names of the ranges around a node, outermost first, without the step's own and without repetitions."""
+    names: list[str] = []
+    tree, ranges = m.tree, m.trace.host_ranges
+    while node >= 0:
+        if not tree.is_call[node]:
+            name = m.trace.text(int(ranges.name[tree.row[node]])) or "?"
+            if not name.startswith("ProfilerStep#") and (not names or names[-1] != name):
+                names.append(name)
+        node = int(tree.parent[node])
+    return names[::-1][:DEEPEST]
+
+
+@dataclass
+class _Branch:
+    """Time below a name, by what is below it."""
+
+    below: dict[str, _Branch] = field(default_factory=dict)
+    ns: int = 0
+    sort: str = ""
+
+    def add(self, path: Sequence[str], ns: int, sort: str) -> None:
+        branch = self
+        branch.ns += ns
+        for name in path:
+            branch = branch.below.setdefault(name, _Branch())
+            branch.ns += ns
+        branch.sort = sort
+
+    def boxes(self, made: list[Box], level: int, begin: float, least: float) -> None:
+        """The boxes of what is below, widest first."""
+        for name, branch in sorted(self.below.items(), key=lambda item: -item[1].ns):
+            if branch.ns >= least:
+                end = begin + branch.ns / NS_PER_MS
+                made.append(Box(cut(name, MAX_NAME), level, begin, end, "" if branch.below else branch.sort))
+                branch.boxes(made, level + 1, begin, least)
+                begin = end
