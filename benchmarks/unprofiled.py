@@ -11,7 +11,8 @@ import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from traceanalyzer.analysis.replay.whatif import ESTIMATED_SPREAD, GAIN_SPREAD, SCENARIO_SPREAD, step_ms
+from traceanalyzer.analysis.replay.spreads import GAIN_SPREAD
+from traceanalyzer.analysis.replay.whatif import ESTIMATED_SPREAD, SCENARIO_SPREAD, step_ms
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -42,6 +42,14 @@ HIGH_SHARE = 0.2
 """Findings from this share of the step on are `high`: worth a day's work."""
 LARGE_SPEEDUP = 1.25
 """A change that gains a fifth of the step decides what is named first."""
+OF_DEVICE = ("compute", "memory")
+"""Classes of the GPU's own work."""
+OF_HOST = ("launch", "sync", "host")
+"""Classes of a device that waits for its host."""
+LEAST_ADVISED = 0.02
+"""Share of the step that what a rule proposes must be predicted to save, as with remedies."""
+GAINS_LITTLE = 0.1
+"""A larger batch where the GPU waits for launches for a third of the step gains more than this."""
 BEYOND = 1.05
 """A change that gains this many times its finding's headroom gains from other findings, too, and says so."""
 
@@ -123,8 +131,8 @@ def _worth_telling(m: Measurements, draft: Draft, headroom: float | None) -> boo
 
 def _agreeing(advice: list[Recommendation], cls: BottleneckClass) -> list[Recommendation]:
     """The advice with that on the GPU's own work, of which nothing is predicted, in front, where the verdict names
-    that work and something else would come first."""
-    if not advice or advice[0].cls == cls:
+    that work and nothing that is predicted shortens it."""
+    if not advice or any(one.cls in OF_DEVICE and one.predicted_step_ms is not None for one in advice):
         return advice
     unpredicted = [one.cls == cls and one.id == GPU_BUSY and one.predicted_step_ms is None for one in advice]
     return [a for a, first in zip(advice, unpredicted, strict=True) if first] + [
@@ -184,8 +192,15 @@ def _advice(m: Measurements, settled: list[tuple[Draft, float | None]]) -> list[
     known = {remedy.id for remedy in REMEDIES} if replayed else set()
     wanted = [(d, r, h) for d, h in settled for r in d.remedies if _offered(m, d, r, known)]
     made = [recommendation for one in wanted if _worth_doing(recommendation := _recommendation(m, *one))]
-    never = float("inf")
-    return sorted([*offered, *made], key=lambda a: never if a.predicted_step_ms is None else a.predicted_step_ms)
+    return sorted([*offered, *made], key=lambda one: _place(one, m.step.step_ms))
+
+
+def _place(advice: Recommendation, base_ms: float) -> float:
+    """By the step that it leads to. A larger batch leads to another step: it comes before changes that gain little;
+    whatever else has no step comes last."""
+    if advice.predicted_step_ms is not None:
+        return advice.predicted_step_ms
+    return base_ms * (1.0 - GAINS_LITTLE) if advice.remedy == "larger_batch" else float("inf")
 
 
 def _of_remedy(m: Measurements, advice: Advice, drafts: list[Draft]) -> Recommendation | None:
@@ -208,7 +223,7 @@ def _of_remedy(m: Measurements, advice: Advice, drafts: list[Draft]) -> Recommen
 
 def _against(advice: Advice, drafts: list[Draft]) -> Draft | None:
     """The finding that a remedy is against: the one that it says itself, that names it, that it is usually against, or
-    the first of its class."""
+    the first of its class. One on kernels whose time is hardly what is saved gives way to the largest on the host."""
     remedy, said = advice.remedy, advice.offer.against
     tests: tuple[Callable[[Draft], bool], ...] = (
         lambda d: said is not None and d.id == said[0],
@@ -216,7 +231,10 @@ def _against(advice: Advice, drafts: list[Draft]) -> Draft | None:
         lambda d: d.id == remedy.finding,
         lambda d: d.cls == (said[1] if said is not None else remedy.cls),
     )
-    return next((draft for test in tests for draft in drafts if test(draft)), None)
+    found = next((draft for test in tests for draft in drafts if test(draft)), None)
+    if found is None or found.cls not in OF_DEVICE or remedy.cls == "communication" or not advice.for_host:
+        return found
+    return max((d for d in drafts if d.cls in OF_HOST), key=lambda d: d.claim_ms or 0.0, default=found)
 
 
 def _offered(m: Measurements, draft: Draft, remedy: Remedy, known: set[RemedyName]) -> bool:
@@ -240,7 +258,7 @@ def _every_part_counts(m: Measurements, remedy: Remedy) -> bool:
 def _worth_doing(advice: Recommendation) -> bool:
     """Whether a remedy is predicted to shorten the step, or its gain is not known: what hides behind something longer
     gains nothing."""
-    return advice.predicted_speedup is None or advice.predicted_speedup * (1.0 - MIN_SHARE) >= 1.0
+    return advice.predicted_speedup is None or advice.predicted_speedup * (1.0 - LEAST_ADVISED) >= 1.0
 
 
 def _recommendation(m: Measurements, draft: Draft, remedy: Remedy, headroom: float | None) -> Recommendation:

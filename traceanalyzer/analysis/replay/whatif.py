@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
+from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +19,7 @@ from traceanalyzer.analysis.replay.gpu_clock import CAUTIOUS_DUTY, LIMITED_DUTY,
 from traceanalyzer.analysis.replay.hiding import least_times_ns
 from traceanalyzer.analysis.replay.scenarios import COMBINED, SCENARIOS, Scenario, combined
 from traceanalyzer.analysis.replay.simulate import step_times_ns
+from traceanalyzer.analysis.replay.spreads import GAIN_SPREAD, gain_spread
 from traceanalyzer.analysis.replay.tape import hiccups, typical_steps
 from traceanalyzer.analysis.replay.together import make_tapes
 from traceanalyzer.figures import NS_PER_MS, metric
@@ -41,10 +43,14 @@ DISPATCH_SHARE_OF_CALLS, DISPATCH_RANGE_OF_CALLS = 0.8, 0.2
 DISPATCH_RANGE = 0.2
 """For nearly nine in ten of those recordings the share is no farther away than this. Two recordings of one process,
 seconds apart, differ by as much: the host itself is not always equally fast."""
-FIT_ROUNDS = 8
+FIT_ROUNDS = 7
 """Halvings that find the host's speed from a measured step time, to half a percent."""
 FIT_TOLERANCE = 0.03
 """A replay that is this near to the stopwatch needs no other host: clocks differ by as much from run to run."""
+OF_RANGE = 1.64
+"""Standard deviations to each side that hold nine in ten."""
+TAIL = 1e-6
+"""A part of the distribution that is too small to divide by."""
 LEAST_SHARE = 0.3
 """Less of the dispatch was left in no recording. A step that is shorter still waits less for what the host does
 besides."""
@@ -58,9 +64,11 @@ HOST_SPREAD = 0.25
 were recorded twice, minutes apart on one machine, differ by up to a quarter."""
 MEASURED_SPREAD, ESTIMATED_SPREAD = 0.05, 0.1
 """How far a step that was timed, or estimated, may be off whatever its host does: clocks, memory, the replay itself."""
-SCENARIO_SPREAD, GAIN_SPREAD = 0.12, 0.015
-"""The same of a prediction, as shares of it and of what it gains: scenarios leave things out. With these about nine in
-ten stopwatch medians are in their ranges (docs/accuracy.md)."""
+SCENARIO_SPREAD = 0.12
+"""The same of a prediction, to which comes a share of what it gains (`spreads`): scenarios leave things out. With these
+about nine in ten stopwatch medians are in their ranges (docs/accuracy.md)."""
+LEAST_OF_STEP = 0.25
+"""No prediction is so far off that the step is shorter than this share of it for what a scenario leaves out."""
 
 LONGEST_MS = 86.4e6
 """A step of more than a day is damage, and a replay of several would leave 64 bits."""
@@ -199,6 +207,13 @@ class Replay:
         step = self.step_under_ms(scenario)
         return 0.0 if step is None else max(self.base_ms - step, 0.0)
 
+    def cautious_gain_ms(self, scenario: Scenario) -> float:
+        """What a scenario saves by its cautious reading, ms; 0 where that is not predicted."""
+        if scenario.cautious is None:
+            return self.gain_ms(scenario)
+        step = self._step_ms(scenario, scenario.cautious, self.usual, LIMITED_DUTY)
+        return 0.0 if step is None else max(self.base_ms - step, 0.0)
+
     def step_under_ms(self, scenario: Scenario) -> float | None:
         """The step time under a scenario; None where the recording does not say what it needs."""
         if scenario not in self._known:
@@ -218,8 +233,9 @@ class Replay:
             return Prediction(scenario.id, None, None, None, None, scenario.missing)
         low = self._step_ms(scenario, scenario.hopeful or scenario.change, self.cheap, ALWAYS) or step
         high = self._step_ms(scenario, scenario.cautious or scenario.change, self.dear, CAUTIOUS_DUTY) or step
-        spread = math.hypot(SCENARIO_SPREAD * step, GAIN_SPREAD * (self.base_ms - step))
+        spread = math.hypot(SCENARIO_SPREAD * step, gain_spread(scenario.id) * (self.base_ms - step))
         high = step + math.hypot(max(high - step, 0.0), spread)
+        spread = min(spread, max((1.0 - LEAST_OF_STEP) * step, GAIN_SPREAD * (self.base_ms - step)))
         return Prediction(
             id=scenario.id,
             step_ms=step,
@@ -335,18 +351,33 @@ def _usual_share(trace: Trace) -> tuple[float, float]:
 
 
 def fitted(tapes: tuple[Tape, ...], measured_ms: float) -> tuple[float, float]:
-    """Shares of the dispatch, and of the host's own work, with which the replay takes about as long as was measured:
-    those next to the usual ones, because a step that the GPU bounds says nothing about its host."""
-    usual, _ = _usual_share(tapes[0].source.trace)
+    """Shares of the dispatch, and of the host's own work, with which the replay takes about as long as was measured.
+
+    Many hosts lead to the same step where the GPU bounds it: of those the mean, as likely as shares of the dispatch
+    are in other recordings. A host that is only not slower than the GPU is faster than usual.
+    """
     low, high = measured_ms * (1.0 - FIT_TOLERANCE), measured_ms * (1.0 + FIT_TOLERANCE)
-    step = step_ms(host_scaled(tapes, usual))
-    if step < low:
-        return _bisected(lambda share: step_ms(host_scaled(tapes, share)) < low, usual, 1.0), 1.0
-    if step <= high:
-        return usual, 1.0
-    if step_ms(host_scaled(tapes, LEAST_SHARE)) <= high:
-        return _bisected(lambda share: step_ms(host_scaled(tapes, share)) <= high, LEAST_SHARE, usual), 1.0
-    return LEAST_SHARE, _bisected(lambda own: step_ms(host_scaled(tapes, LEAST_SHARE, own)) <= high, 0.0, 1.0)
+
+    def takes(share: float) -> float:
+        return step_ms(host_scaled(tapes, share))
+
+    if takes(LEAST_SHARE) > high:
+        return LEAST_SHARE, _bisected(lambda own: step_ms(host_scaled(tapes, LEAST_SHARE, own)) <= high, 0.0, 1.0)
+    if takes(1.0) < low:
+        return 1.0, 1.0
+    least = LEAST_SHARE if takes(LEAST_SHARE) >= low else _bisected(lambda one: takes(one) < low, LEAST_SHARE, 1.0)
+    most = 1.0 if takes(1.0) <= high else _bisected(lambda one: takes(one) <= high, least, 1.0)
+    usual, within = _usual_share(tapes[0].source.trace)
+    return _mean_between(usual, within / OF_RANGE, least, most), 1.0
+
+
+def _mean_between(mean: float, deviation: float, low: float, high: float) -> float:
+    """The mean of a normal distribution's part between two values."""
+    curve = NormalDist(mean, deviation)
+    part = curve.cdf(high) - curve.cdf(low)
+    if part < TAIL:
+        return min(max(mean, low), high)
+    return min(max(mean + deviation**2 * (curve.pdf(low) - curve.pdf(high)) / part, low), high)
 
 
 def _bisected(holds: Callable[[float], bool], low: float, high: float) -> float:

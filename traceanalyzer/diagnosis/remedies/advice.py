@@ -6,11 +6,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from traceanalyzer.diagnosis.remedies import REMEDIES
+from traceanalyzer.figures import NS_PER_MS
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.measure import Measurements
-    from traceanalyzer.analysis.replay.whatif import Prediction
+    from traceanalyzer.analysis.replay.whatif import Prediction, Replay
     from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy
+
+
+SURE = 0.5
+"""Share of its least gain that a remedy must save by the cautious reading, too: a range that has "nothing" in it is no
+promise."""
 
 
 @dataclass(frozen=True)
@@ -20,6 +26,8 @@ class Advice:
     remedy: Remedy
     offer: Offer
     prediction: Prediction
+    for_host: bool
+    """Whether most of what it saves is not time of kernels: it makes the device wait less for the host."""
 
 
 def advise(m: Measurements) -> list[Advice]:
@@ -31,7 +39,23 @@ def advise(m: Measurements) -> list[Advice]:
     made = []
     for remedy in REMEDIES:
         offer = remedy.offer(m)
-        if offer is None or replay.gain_ms(offer.scenario) < remedy.least_gain * replay.base_ms:
+        if offer is None or not _worth_it(replay, remedy, offer):
             continue
-        made.append(Advice(remedy, offer, replay.predict(offer.scenario)))
+        made.append(Advice(remedy, offer, replay.predict(offer.scenario), _for_host(replay, offer)))
     return sorted(made, key=lambda one: (not one.offer.single, one.prediction.step_ms or 0.0))
+
+
+def _worth_it(replay: Replay, remedy: Remedy, offer: Offer) -> bool:
+    """Whether it saves enough, and something by the cautious reading."""
+    if replay.gain_ms(offer.scenario) < remedy.least_gain * replay.base_ms:
+        return False
+    return replay.cautious_gain_ms(offer.scenario) >= SURE * remedy.least_gain * replay.base_ms
+
+
+def _for_host(replay: Replay, offer: Offer) -> bool:
+    """Whether the kernels' time becomes shorter by less than half of what is gained."""
+    tape, found = replay.usual[0], offer.scenario.change(replay.usual[0])
+    if found is None:
+        return False
+    saved_ns = float(tape.duration.sum() - found.duration.sum()) / tape.steps
+    return 2 * saved_ns < replay.gain_ms(offer.scenario) * NS_PER_MS

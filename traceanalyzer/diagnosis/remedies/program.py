@@ -20,6 +20,9 @@ _LIGHTNING = re.compile(r"^\[pl\]|^\[Strategy\]|(lightning|pytorch_lightning)/")
 _COMPILED = re.compile(r"^Torch-Compiled Region|^## Call CompiledFxGraph|^triton_(poi|red|per|for)_")
 USUAL_BUCKET_BYTES = 25 * 2**20
 """DDP's bucket of gradients, unless asked for another."""
+LEAST_OF_MESSAGES = 0.04
+"""Share of the step that another way to send the same gradients or parameters must save: what it costs the
+computation beside it is not recorded."""
 IN_GRAPHS_SHARE = 0.9
 """A step with this share of its kernels in CUDA graphs has been captured already."""
 

@@ -45,4 +45,5 @@ class Remedy:
     """Finding that it is against, where none in the report names it."""
     offer: Callable[[Measurements], Offer | None]
     least_gain: float = 0.02
-    """Share of the step that it must be predicted to save: less is within the spread of steps, or not worth it."""
+    """Share of the step that it must be predicted to save: less is within the spread of steps, or not worth it. By the
+    cautious reading it must still save half of that."""

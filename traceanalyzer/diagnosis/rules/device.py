@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from traceanalyzer.analysis.groups import bounds, passes
 from traceanalyzer.analysis.groups.ops import TOP_KERNELS, group, steady
 from traceanalyzer.diagnosis.draft import Draft, Remedy, share, times
 from traceanalyzer.diagnosis.finding import Evidence
+from traceanalyzer.diagnosis.remedies.program import program
 from traceanalyzer.diagnosis.shares import step_shares
 
 if TYPE_CHECKING:
@@ -23,6 +26,11 @@ foreach operator at most 4: fused, the step takes at least this many times its l
 GPU_BUSY = "gpu-busy"
 NEARLY_ALL = 0.99
 """Something is left of the work, however fast."""
+UNREACHED = 0.35
+"""Share of their time by which kernels stay above the roofline even where they are good: large products reach 0.71 to
+0.79 of the tensor cores' peak."""
+MOSTLY_BUSY = 0.5
+"""Share of the step from which its kernels are what makes it long."""
 MIN_BUSY_SHARE = 0.25
 """A GPU that computes less than this much of the step has no kernels worth looking at first."""
 
@@ -95,8 +103,20 @@ def plain_compute(m: Measurements, free: Bool) -> Iterator[Draft]:
     basis = "no estimate: few kernels reach their roofline"
     remedy = Remedy(action, basis, bound=True, name="faster_kernels")
     above = bounds.above_limits_ms(m, free)
+    remedies = [remedy] if _could_be_faster(m) else []
     claim = m.step.budget.compute * NEARLY_ALL if above is None else above
-    yield Draft(GPU_BUSY, cls, "GPU compute time by kernel", "compute", claim, evidence, [remedy])
+    yield Draft(GPU_BUSY, cls, "GPU compute time by kernel", "compute", claim, evidence, remedies)
+
+
+def _could_be_faster(m: Measurements) -> bool:
+    """Whether faster kernels are to be had and shorten the step: not where the GPU mostly waits, nearly all are as fast
+    as kernels get, or CUDA graphs hide what they work on."""
+    if m.step.budget is None or m.step.budget.compute < MOSTLY_BUSY * m.step.step_ms:
+        return False
+    above = bounds.above_limits_ms(m, np.ones(len(m.trace.device_ops), bool))
+    if above is None:
+        return not program(m).in_graphs
+    return above >= UNREACHED * m.step.budget.compute
 
 
 def _computes(m: Measurements, cls: str) -> bool:

@@ -11,6 +11,7 @@ from traceanalyzer.analysis.groups.passes import FUSIBLE
 from traceanalyzer.analysis.replay.changes.edits import step_of_event
 from traceanalyzer.analysis.replay.changes.fusion import Reading, fused
 from traceanalyzer.analysis.replay.changes.syncs import syncs_removed
+from traceanalyzer.analysis.replay.changes.warmup import OWN_WORK_NS
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.replay.tape import Tape
@@ -20,9 +21,6 @@ GRAPH_GAP_NS = 400
 """Pause between dependent kernels of one CUDA graph (0.3 to 0.5 us in graphs recorded on an H200)."""
 GRAPH_CALL_NS = 15_000
 """What the host takes to launch a graph."""
-OWN_WORK_NS = 300_000
-"""A longer stretch of Python between two launches is work of the program's, which goes on beside a graph; a shorter one
-is the framework's."""
 COMPILED_CALL_NS = 70_000
 """What a compiled function's guards and its call cost the host, once a step: 70 to 90 us measured with PyTorch 2.11 for
 one kernel. What is left to launch costs about as much as in eager mode (57 and 55 us each, profiled)."""

@@ -176,16 +176,14 @@ def parameters_kept(tape: Tape) -> Tape | None:
 
 
 def gathered_again(tape: Tape) -> Bool:
-    """Gathers of a message that the same step has gathered before, as often."""
+    """Gathers within the backward pass of messages as large as some that its step has gathered for the forward pass."""
     size, step = sizes(tape), tape.source.steps.of_op[tape.row]
     gathering = of_kind(tape, "all_gather") & (size > 0)
+    backward = tape.source.in_backward[nodes(tape)][tape.event]
     result = np.zeros(len(size), bool)
     for one in np.unique(step[gathering]).tolist():
-        rows = np.flatnonzero(gathering & (step == one))
-        for message in np.unique(size[rows]).tolist():
-            same = rows[size[rows] == message]
-            if len(same) % 2 == 0:
-                result[same[len(same) // 2 :]] = True
+        here = gathering & (step == one)
+        result |= here & backward & np.isin(size, size[here & ~backward])
     return result
 
 

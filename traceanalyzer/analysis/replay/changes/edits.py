@@ -114,11 +114,12 @@ def _within(linked: Linked, names: Bool) -> Bool:
     return result
 
 
-def _within_optimizer(linked: Linked) -> Bool:
+def within_optimizer(linked: Linked) -> Bool:
+    """Which nodes of the host tree are, or lie inside, an optimizer's step."""
     return _within(linked, texts_where(linked.trace.strings, lambda text: text.startswith("Optimizer.")))
 
 
 def in_optimizer(tape: Tape) -> Bool:
     """Ops launched by an optimizer's step, which keeps its own format and is not part of the model."""
-    result: Bool = tape.source.once(_within_optimizer)[nodes(tape)][tape.event]
+    result: Bool = tape.source.once(within_optimizer)[nodes(tape)][tape.event]
     return result

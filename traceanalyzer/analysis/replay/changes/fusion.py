@@ -14,6 +14,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.groups.passes import largest_operands, split_by_size
+from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.replay.changes.edits import in_optimizer, nodes, without_launches
 from traceanalyzer.trace import RangeKind
 
@@ -94,7 +95,7 @@ def find_runs(tape: Tape, classes: tuple[str, ...], least: int = PAIR) -> Runs:
     source = tape.source
     wanted = np.isin(source.op_class, [source.classes.index(name) for name in classes])[tape.row]
     wanted &= ~source.once(_is_compiled)[tape.row]
-    wanted &= ~in_optimizer(tape) & ~of_matrix_operators(tape)
+    wanted &= ~in_optimizer(tape) & ~of_matrix_operators(tape) & ~_from_graphs(tape)
     follows = _follow(tape) & wanted
     follows[1:] &= wanted[:-1]
     number = np.where(wanted, np.cumsum(wanted & ~follows) - 1, -1)
@@ -105,6 +106,13 @@ def _is_compiled(rated: Rated) -> Bool:
     """Which device ops are kernels of torch.compile."""
     texts = texts_where(rated.trace.strings, lambda text: text.startswith(COMPILED_PREFIX))
     result: Bool = texts[rated.trace.device_ops.name]
+    return result
+
+
+def _from_graphs(tape: Tape) -> Bool:
+    """Kernels of CUDA graphs: which operators they are of, on what data, and which are the optimizer's, is not
+    recorded."""
+    result: Bool = (tape.source.api_kind[tape.call] == ApiKind.GRAPH_LAUNCH)[tape.event]
     return result
 
 

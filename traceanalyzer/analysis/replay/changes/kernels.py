@@ -12,6 +12,7 @@ from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.groups import attention, layout, products
 from traceanalyzer.analysis.joined.backward import made_by
 from traceanalyzer.analysis.replay.changes.edits import events_of, launched_within, nodes, retimed, without_launches
+from traceanalyzer.analysis.replay.changes.items import first_shape
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 CHANNELS_APART = re.compile(r"batch_norm_(backward|collect_statistics|transform_input)\w*_kernel")
 """PyTorch's batch norm: with channels apart it has a block a channel."""
 LAST = "channels_last"
+LINE, PLANE, SPACE = 1, 2, 3
+"""Dimensions that a convolution goes along. PyTorch has channels-last for planes and space only."""
 NORM_EFFICIENCY = 0.4
 """Share of the memory's bandwidth that its kernels for channels-last tensors reach (0.13 to 0.62, 0.37 of all on an
 H200)."""
@@ -56,13 +59,32 @@ def channels_last(tape: Tape) -> Tape | None:
     """Convolutions without the kernels that change the layout around them, and norms over channels that lie next to
     each other; None without the former."""
     found = layout.channel_kernels(tape.source, _all(tape))
-    if found is None:
+    changing = None if found is None else found.rows[tape.row] & (dimensions(tape) != LINE)
+    if changing is None or not changing.any():
         return None
     rated, row = tape.source, tape.row
     apart = texts_where(rated.trace.strings, lambda text: bool(CHANNELS_APART.search(text)) and LAST not in text)
     moved = rated.roofline.expected[row] / (rated.limit("bandwidth")[row] * NORM_EFFICIENCY) * NS
     faster = apart[rated.trace.device_ops.name[row]] & (moved < tape.duration)
-    return without_launches(retimed(tape, np.where(faster, moved, tape.duration)), found.rows[row])
+    return without_launches(retimed(tape, np.where(faster, moved, tape.duration)), changing)
+
+
+def dimensions(tape: Tape) -> I64:
+    """For each op how many dimensions of space the operator that launches it works on, by its first operand; -1 where
+    that was not recorded."""
+    tree, ranges = tape.source.tree, tape.source.trace.host_ranges
+    operator = tree.innermost(tree.kind == RangeKind.OP)[nodes(tape)][tape.event]
+    code = np.full(len(operator), -1, np.int64)
+    code[operator >= 0] = ranges.shapes[tree.row[operator[operator >= 0]]]
+    known, index = np.unique(code, return_inverse=True)
+    result: I64 = np.array([_dimensions(first_shape(tape, one)) for one in known.tolist()], np.int64)[index]
+    return result
+
+
+def _dimensions(shape: tuple[int, ...]) -> int:
+    """A line comes as one row of a plane to cuDNN."""
+    flat = len(shape) == PLANE + 2 and shape[2] == 1
+    return LINE if flat else max(len(shape) - 2, -1)
 
 
 def padded(tape: Tape) -> Tape | None:

@@ -15,7 +15,7 @@ from traceanalyzer.analysis.replay.changes.edits import (
     without_launches,
 )
 from traceanalyzer.analysis.replay.changes.items import first_shape, item_starts
-from traceanalyzer.analysis.replay.changes.loading import large_copies
+from traceanalyzer.analysis.replay.changes.loading import LEAST_COPY_NS, large_copies
 from traceanalyzer.trace import CopyKind, RangeKind
 
 if TYPE_CHECKING:
@@ -106,7 +106,21 @@ def batched(tape: Tape) -> Tape | None:
     times = np.where(first, tape.duration * _growth(tape, calls.per_step), tape.duration)
     left = without_launches(replace(tape, duration=np.rint(times).astype(np.int64)), gone)
     between = _between(tape, gone)
-    return replace(without_dispatch(left, between), work=np.where(between, 0, left.work))
+    left = replace(without_dispatch(left, between), work=np.where(between, 0, left.work))
+    dispatch = np.rint(left.dispatch * _usual_call(tape, calls.number, first)).astype(np.int64)
+    return replace(left, dispatch=dispatch, reading=np.minimum(left.reading, dispatch))
+
+
+def _usual_call(tape: Tape, number: I64, first: Bool) -> F64:
+    """What the host's time for the first call of a step is multiplied by, for each event: it takes no longer than that
+    of the other calls. What a step begins with, and the recorder does there, are in the first one."""
+    of_event = np.full(len(tape.dispatch), -1, np.int64)
+    of_event[tape.event] = number
+    spent = np.bincount(of_event[of_event >= 0], tape.dispatch[of_event >= 0])
+    firsts = np.unique(number[first])
+    usual = float(np.median(spent[np.unique(number[number >= 0])]))
+    share = min(usual / max(float(spent[firsts].mean()), 1.0), 1.0)
+    return np.where(events_of(tape, first), share, 1.0)
 
 
 def one_call_a_step(tape: Tape) -> bool:
@@ -172,7 +186,8 @@ def _growth(tape: Tape, count: float) -> F64:
     copies = large_copies(tape, CopyKind.HOST_TO_DEVICE) | large_copies(tape, CopyKind.DEVICE_TO_HOST)
     growth = np.maximum(filled * count, 1.0) / np.maximum(filled, 1.0)
     least = np.nan_to_num(rated.roofline.attainable[tape.row]) / REACHED / np.maximum(tape.duration, 1) * count
-    return np.where(copies, count, np.clip(least, growth, np.maximum(growth, count)))
+    fixed = np.minimum(LEAST_COPY_NS / np.maximum(tape.duration, 1), 1.0)
+    return np.where(copies, fixed + (1.0 - fixed) * count, np.clip(least, growth, np.maximum(growth, count)))
 
 
 def _between(tape: Tape, gone: Bool) -> Bool:

@@ -77,7 +77,8 @@ def read_chains(tape: Tape) -> tuple[Bool, int]:
     gone, count = np.zeros(len(tape.row), bool), 0
     if len(reads) < FEWEST_READS * tape.steps:
         return gone, 0
-    name = np.where(operator >= 0, trace.host_ranges.name[tree.row[operator]], -1)
+    name = np.full(len(operator), -1, np.int64)
+    name[operator >= 0] = trace.host_ranges.name[tree.row[operator[operator >= 0]]]
     summary = np.append(texts_where(trace.strings, SUMMARY.match), False)[name]
     while count < READ_CHAIN:
         here = row[np.maximum(reads - count - 1, 0)]

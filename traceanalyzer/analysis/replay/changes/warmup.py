@@ -9,7 +9,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import join, union
 from traceanalyzer.analysis.causes.details import IdleDetail, host_work
-from traceanalyzer.analysis.replay.changes.edits import before_events
+from traceanalyzer.analysis.replay.changes.edits import before_events, nodes, within_optimizer
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
 FIRST_USE = (IdleDetail.LOADING, IdleDetail.COMPILATION)
 
+OWN_WORK_NS = 300_000
+"""A longer stretch of Python between two launches is work of the program's; a shorter one is the framework's ..."""
+MANY_PAUSES = 4
+"""... unless there are so many a step, outside of the backward pass and the optimizer."""
 FIRST_LAUNCH_NS = 100_000
 """An operator launches in some microseconds; one that loads its kernel's code first takes hundreds."""
 FIRST_RATIO = 4.0
@@ -48,11 +52,26 @@ def _done_before(tape: Tape, details: tuple[IdleDetail, ...]) -> Tape | None:
     return replace(tape, work=tape.work - from_work, dispatch=dispatch, reading=np.minimum(tape.reading, dispatch))
 
 
-def no_work_of_its_own(tape: Tape) -> Tape:
-    """No long stretches of host work between launches but those with a name (and a remedy) of their own: allocation,
-    first use, compilation, building of graphs."""
+def no_work_of_its_own(tape: Tape) -> Tape | None:
+    """No host work between launches that is the program's own, but what has a name (and a remedy) of its own:
+    allocation, first use, compilation, building of graphs; None without any."""
+    mine, ends = programs_own(tape)
     named = np.minimum(_time(tape, tuple(host_work(tape.source))), tape.work)
-    return replace(tape, work=named, tail=(tape.tail[0], 0, *tape.tail[2:]))
+    left = np.where(mine, named, tape.work)
+    tail = 0 if ends else tape.tail[1]
+    if (left == tape.work).all() and tail == tape.tail[1]:
+        return None
+    return replace(tape, work=left, tail=(tape.tail[0], tail, *tape.tail[2:]))
+
+
+def programs_own(tape: Tape) -> tuple[Bool, bool]:
+    """Before which events the host works for the program, and whether it does so at the end of the tape. Short pauses
+    come from PyTorch where there are a few of them a step; autograd and the optimizer make their own."""
+    node = nodes(tape)
+    frameworks = tape.source.in_backward[node] | tape.source.once(within_optimizer)[node]
+    here = (tape.work > 0) & ~frameworks
+    long = here & (tape.work >= OWN_WORK_NS)
+    return (here if (here & ~long).sum() >= MANY_PAUSES * tape.steps else long), tape.tail[1] >= OWN_WORK_NS
 
 
 def _time(tape: Tape, details: tuple[IdleDetail, ...]) -> I64:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from traceanalyzer.analysis.replay.changes.collectives import parameters_kept
 from traceanalyzer.analysis.replay.scenarios import Scenario
-from traceanalyzer.diagnosis.remedies.program import program
+from traceanalyzer.diagnosis.remedies.program import LEAST_OF_MESSAGES, program
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy
 
 if TYPE_CHECKING:
@@ -26,4 +26,4 @@ def offer(m: Measurements) -> Offer | None:
     return Offer(ACTION, SCENARIO) if program(m).fsdp else None
 
 
-REMEDY = Remedy("keep_parameters", "communication", "exposed-communication", offer)
+REMEDY = Remedy("keep_parameters", "communication", "exposed-communication", offer, LEAST_OF_MESSAGES)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from traceanalyzer.analysis.replay.changes.buckets import BucketSize, rebucketed
 from traceanalyzer.analysis.replay.scenarios import Scenario
-from traceanalyzer.diagnosis.remedies.program import USUAL_BUCKET_BYTES, median_bucket, program
+from traceanalyzer.diagnosis.remedies.program import LEAST_OF_MESSAGES, USUAL_BUCKET_BYTES, median_bucket, program
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy
 
 if TYPE_CHECKING:
@@ -28,4 +28,4 @@ def offer(m: Measurements) -> Offer | None:
     return Offer(ACTION, SCENARIO) if program(m).ddp and size is not None and size < USUAL_BUCKET_BYTES else None
 
 
-REMEDY = Remedy("larger_buckets", "communication", "exposed-communication", offer)
+REMEDY = Remedy("larger_buckets", "communication", "exposed-communication", offer, LEAST_OF_MESSAGES)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from traceanalyzer.analysis.replay.changes.collectives import OVERLAP_COST, overlapped
 from traceanalyzer.analysis.replay.scenarios import Scenario
 from traceanalyzer.diagnosis.remedies.communication import smaller_buckets
-from traceanalyzer.diagnosis.remedies.program import program
+from traceanalyzer.diagnosis.remedies.program import LEAST_OF_MESSAGES, program
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy
 
 if TYPE_CHECKING:
@@ -17,9 +17,9 @@ SCENARIO = Scenario(
     "overlap_communication",
     overlapped(OVERLAP_COST),
     "reductions run beside the backward pass, which they slow by half of their time, and the last bucket stays behind "
-    "it (lower end: they slow nothing; upper end: by all of their time)",
+    "it (lower end: they slow nothing; upper end: by three quarters of it)",
     hopeful=overlapped(0.0),
-    cautious=overlapped(1.0),
+    cautious=overlapped(0.75),
     missing="no reductions begin after the backward pass",
 )
 
@@ -33,4 +33,4 @@ def offer(m: Measurements) -> Offer | None:
     return Offer(f"Overlap the reduction of gradients with the backward pass: {how}.", SCENARIO)
 
 
-REMEDY = Remedy("overlap_communication", "communication", "exposed-communication", offer)
+REMEDY = Remedy("overlap_communication", "communication", "exposed-communication", offer, LEAST_OF_MESSAGES)

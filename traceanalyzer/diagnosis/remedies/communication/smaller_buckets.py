@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from traceanalyzer.analysis.replay.changes.collectives import OVERLAP_COST, overlapped
 from traceanalyzer.analysis.replay.scenarios import Scenario
-from traceanalyzer.diagnosis.remedies.program import USUAL_BUCKET_BYTES, median_bucket, program
+from traceanalyzer.diagnosis.remedies.program import LEAST_OF_MESSAGES, USUAL_BUCKET_BYTES, median_bucket, program
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy
 
 if TYPE_CHECKING:
@@ -16,9 +16,9 @@ SCENARIO = Scenario(
     "smaller_buckets",
     overlapped(OVERLAP_COST),
     "gradients are reduced in messages of 25 MB beside the backward pass, which they slow by half of their time; the "
-    "last one stays behind it (lower end: they slow nothing; upper end: by all of their time)",
+    "last one stays behind it (lower end: they slow nothing; upper end: by three quarters of it)",
     hopeful=overlapped(0.0),
-    cautious=overlapped(1.0),
+    cautious=overlapped(0.75),
     missing="no reductions begin after the backward pass",
 )
 ACTION = "Reduce smaller buckets: DistributedDataParallel(..., bucket_cap_mb=25)."
@@ -33,4 +33,4 @@ def offer(m: Measurements) -> Offer | None:
     return Offer(ACTION, SCENARIO) if program(m).ddp and large else None
 
 
-REMEDY = Remedy("smaller_buckets", "communication", "exposed-communication", offer)
+REMEDY = Remedy("smaller_buckets", "communication", "exposed-communication", offer, LEAST_OF_MESSAGES)

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 SCENARIO = Scenario(
     "move_host_work",
     no_work_of_its_own,
-    "no host work between launches but dispatch, and what has a name of its own (allocation, first use, compilation)",
+    "no host work between launches but dispatch, what has a name of its own (allocation, first use, compilation), and "
+    "pauses of PyTorch, which are short and few",
+    missing="no long stretches of the program's own work between launches",
 )
 ACTION = (
     "Take Python work out of the step: logging, metrics and I/O to another thread or once every 100 steps; record "

@@ -40,4 +40,6 @@ def offer(m: Measurements) -> Offer:
     return Offer(f"Compute in bf16: {how}.", SCENARIO)
 
 
-REMEDY = Remedy("low_precision", "compute", "fp32-matmul", offer)
+LEAST_GAIN = 0.05
+"""Casts of small tensors cost launches; results differ a little."""
+REMEDY = Remedy("low_precision", "compute", "fp32-matmul", offer, LEAST_GAIN)
