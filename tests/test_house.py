@@ -16,9 +16,9 @@ PACKAGE = ROOT / "traceanalyzer"
 FILES = sorted(PACKAGE.rglob("*.py"))
 HEAVY = {"torch", "plotly", "pandas", "rich", "sqlite_utils", "pynvml", "isal", "sitecustomize", "detect_secrets"}
 """What a function may import when it is called: slow to load, or not installed everywhere."""
-LATE = ("cli", "__init__.py", "collect/attach.py")
-"""Where modules of the package itself may wait as well: `--help` and `import traceanalyzer` answer at once, and a
-program that is recorded loads only what records it."""
+LATE = ("cli", "__init__.py", "collect/attach.py", "ingest/__init__.py")
+"""Where modules of the package itself may wait as well: `--help` and `import traceanalyzer` answer at once, a program
+that is recorded loads only what records it, and a memory snapshot is read without the readers of traces."""
 MOST_FILES = 22
 """In a folder, `__init__.py` left out."""
 LARGER = {"analysis/tables": 28, "cli": 32}

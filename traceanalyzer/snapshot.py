@@ -6,15 +6,18 @@ https://docs.pytorch.org/docs/stable/torch_cuda_memory.html#snapshot-api-referen
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy as np
     from numpy.typing import NDArray
 
     I8 = NDArray[np.int8]
+    I16 = NDArray[np.int16]
+    I32 = NDArray[np.int32]
     I64 = NDArray[np.int64]
 
 ACTIONS = (
@@ -71,19 +74,26 @@ class Annotation(NamedTuple):
 
 @dataclass(frozen=True)
 class Events:
-    """The allocator's history in its order; one row an action."""
+    """The allocator's history in its order; one row an action. Columns are no wider than they need be."""
 
-    time_us: I64
+    begin_us: int
+    since_us: I64 | I32
+    """Since `begin_us`, the time of the snapshot's first event, be it another GPU's."""
     address: I64
     """For `oom`, the driver's free bytes."""
-    size: I64
+    size: I64 | I32
     """What was asked for, before rounding."""
-    action: I64
-    stream: I64
-    stack: I64
+    action: I8
+    stack: I32 | I16
 
     def __len__(self) -> int:
-        return len(self.time_us)
+        return len(self.address)
+
+    def row_at(self, time_us: int, side: Literal["left", "right"] = "left") -> int:
+        """The first row at a time, or after it where `side` is right."""
+        limits = np.iinfo(self.since_us.dtype)
+        since = min(max(time_us - self.begin_us, limits.min), limits.max)
+        return int(np.searchsorted(self.since_us, self.since_us.dtype.type(since), side=side))
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from traceanalyzer.errors import RefusedSnapshotError
 from traceanalyzer.report.explain import finding_page
 
 DATA = Path(__file__).parents[1] / "data" / "memory"
+SAMPLES = Path(__file__).parents[2] / "sample_traces"
 LEAK, FRAGMENTED, BASE, FIXED = (
     str(DATA / f"{name}.snapshot.pickle.gz") for name in ("oom_leak", "oom_fragmentation", "wide", "wide_fused")
 )
@@ -85,3 +86,9 @@ def test_another_file_is_refused_in_one_line(tmp_path: Path) -> None:
     result = CliRunner().invoke(cli, ["memory", str(path)])
     assert isinstance(result.exception, RefusedSnapshotError)
     assert "\n" not in str(result.exception)
+
+
+def test_operators_are_spoken_of_only_with_a_trace() -> None:
+    assert "Operators by memory" not in run(BASE)
+    assert "Operators by memory" not in run(BASE, "--redact")
+    assert "the trace has no allocator events" in " ".join(run(BASE, str(SAMPLES / "memory_bound")).split())

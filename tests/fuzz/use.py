@@ -113,7 +113,7 @@ def use_snapshot(path: Path) -> None:
     if number % ANALYSED_OF == 0:
         _beside(path, "memory.rank0.pickle", draw=False)
         return
-    page = MemoryPage(memory_report(read_snapshot(path), None, None, 8))
+    page = MemoryPage(memory_report(read_snapshot(path)))
     (page.html, page.markdown, lambda: page.terminal(100, False))[number % 3]()
 
 

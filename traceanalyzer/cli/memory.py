@@ -12,7 +12,7 @@ from traceanalyzer.cli.options import REPORT_FORMATS, output_options, reading_op
 if TYPE_CHECKING:
     import re
 
-    from traceanalyzer.report.memory.model import MemoryReport
+    from traceanalyzer.report.memory.model import MemoryReport, Traced
     from traceanalyzer.snapshot import Snapshot
 
 RANKS = 8
@@ -55,11 +55,12 @@ def memory(
     every allocation with one thing changed. TRACE adds what a change costs in time.
     """
     from traceanalyzer.cli.output import checked, emit
-    from traceanalyzer.report.memory.page import MemoryPage
 
     named = [str(path) for path in (snapshot, trace, other) if path is not None]
     output = checked(format_, file, REPORT_FORMATS, named)
     report = _report(snapshot, trace, other, ranks)
+    from traceanalyzer.report.memory.page import MemoryPage  # takes the place of the history, which is let go by now
+
     if redact or hidden_names:
         from traceanalyzer.report.memory.redact import redacted
 
@@ -68,11 +69,18 @@ def memory(
 
 
 def _report(snapshot: Path, trace: str | None, other: Path | None, ranks: int) -> MemoryReport:
-    from traceanalyzer.cli.read import read
     from traceanalyzer.report.memory.build import memory_report
+    from traceanalyzer.report.memory.model import UNTRACED
 
     second = None if other is None else _read(other)
-    return memory_report(_read(snapshot), None if trace is None else read([trace]), second, ranks)
+    return memory_report(_read(snapshot), UNTRACED if trace is None else _traced(trace), second, ranks)
+
+
+def _traced(trace: str) -> Traced:
+    from traceanalyzer.cli.read import read
+    from traceanalyzer.report.memory.traced import traced
+
+    return traced(read([trace]))
 
 
 def _read(path: Path) -> Snapshot:

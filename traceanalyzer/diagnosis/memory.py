@@ -37,6 +37,7 @@ OOM_TITLES = {
     "parameters": "Out of memory: the parameters leave no room",
     "gradients": "Out of memory: gradients beside the parameters leave no room",
     "too_large": "Out of memory: what lives across steps leaves no room",
+    "unknown": "Out of memory: most of it was allocated before the history begins",
 }
 
 
@@ -84,11 +85,13 @@ def _of_device(device: MemoryOfDevice) -> Iterator[MemoryFinding]:
         yield _oom(device, device.oom)
     yield from _growth(device)
     yield from _fragmentation(device)
-    gains = {s.id: device.peak_bytes - s.peak_bytes for s in device.scenarios}
-    for id_, (scenario, title) in _CAUSES.items():
-        gain = gains.get(scenario, 0)
-        if gain >= LEAST_GAIN * device.peak_bytes:
-            yield _finding(device, id_, title, gain, [_peak(device), *_parts(device, _PARTS[id_])])
+    scenarios = {s.id: s for s in device.scenarios}
+    for id_, (cured_by, title) in _CAUSES.items():
+        scenario = scenarios.get(cured_by)
+        gain = device.peak_bytes - scenario.peak_bytes if scenario else 0
+        if scenario and gain >= LEAST_GAIN * device.peak_bytes:
+            without = Evidence("peak predicted", scenario.peak_bytes, "bytes", scenario.change)
+            yield _finding(device, id_, title, gain, [_peak(device), without, *_parts(device, _PARTS.get(id_, ()))])
     activations = device.at_peak["activations"]
     if activations >= LARGE_SHARE * device.peak_bytes:
         evidence = [_peak(device), *_parts(device, ("activations",))]
@@ -114,8 +117,8 @@ _CAUSES = {
 _PARTS = {
     "memory-optimizer-temporaries": ("temporaries", "optimizer_state"),
     "memory-kept-gradients": ("gradients",),
-    "memory-large-loss": ("activations", "temporaries"),
 }
+"""What a finding lists by line. Of the loss, the line is in the prediction: others' activations are no evidence."""
 
 
 def _finding(
@@ -138,7 +141,7 @@ def _parts(device: MemoryOfDevice, categories: Sequence[str]) -> list[Evidence]:
 
 def _place(site: Site) -> str:
     made = f", made in the {site.phase} phase" if site.phase else ""
-    return f"{site.site}{made}, {site.allocations:,} allocations"
+    return f"{site.site}{made}, {site.allocations:,} allocation{'' if site.allocations == 1 else 's'}"
 
 
 def _oom(device: MemoryOfDevice, oom: Oom) -> MemoryFinding:

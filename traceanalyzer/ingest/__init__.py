@@ -2,6 +2,18 @@
 
 from __future__ import annotations
 
-from traceanalyzer.ingest.run import load
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from traceanalyzer.ingest.run import load
 
 __all__ = ["load"]
+
+
+def __getattr__(name: str) -> Any:
+    """`load`, when it is asked for: a memory snapshot needs none of the other readers, and they take 10 MB."""
+    if name != "load":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from traceanalyzer.ingest.run import load
+
+    return load

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceanalyzer.analysis.memory.consumers import CURVE_POINTS, TOP_LINES, moments_of
+from traceanalyzer.analysis.memory.consumers import TOP_LINES
+from traceanalyzer.analysis.memory.course import CURVE_POINTS, Level, edges_of, moments_of
 from traceanalyzer.analysis.memory.measure import measured
 from traceanalyzer.ingest.memory.snapshot import read_snapshot
 
@@ -36,7 +37,8 @@ def test_at_the_peak_the_categories_are_those_of_the_ledger() -> None:
 
 @given(st.lists(st.integers(0, 1 << 40), min_size=1, max_size=4 * CURVE_POINTS))
 def test_thinning_keeps_order_and_the_highest(level: list[int]) -> None:
-    moments = moments_of(np.array(level))
+    n = len(level) - 1
+    moments = moments_of(Level(np.arange(n + 1), np.array(level)), edges_of(n))
     assert len(moments) == min(len(level) - 1, CURVE_POINTS)
     assert (np.diff(moments) > 0).all()
     if len(level) > 1:

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.snapshots import (
@@ -22,7 +23,7 @@ from tests.snapshots import (
     segment,
     snapshot,
 )
-from traceanalyzer.analysis.memory.lives import lives_of, rounded
+from traceanalyzer.analysis.memory.lives import at_moments, lives_of, rounded
 from traceanalyzer.analysis.memory.measure import MemoryOfDevice, measured
 from traceanalyzer.ingest.memory.snapshot import read_snapshot
 
@@ -185,7 +186,8 @@ def test_what_waits_for_another_stream_is_not_allocated(tmp_path: Path) -> None:
     found = snapshot(tmp_path, content(events, [segment(blocks, 20 * MIB)]))
     device = measured(found)[0]
     assert (device.peak_bytes, device.end_bytes, device.unexplained_bytes) == (8 * MIB, 4 * MIB, 0)
-    assert lives_of(found.devices[0], {}).level().tolist() == [0, 0, 8 * MIB, 0, 4 * MIB]
+    lives = lives_of(found.devices[0], {})
+    assert at_moments(np.arange(5), (lives.born, lives.freed, lives.size)).tolist() == [0, 0, 8 * MIB, 0, 4 * MIB]
 
 
 def test_without_a_history_the_state_is_all_there_is(tmp_path: Path) -> None:

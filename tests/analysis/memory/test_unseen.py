@@ -52,7 +52,7 @@ def test_what_the_peak_is_made_of(name: str) -> None:
     [
         ("amp", "chunked-loss"), ("amp", "checkpoint"), ("accumulated", "checkpoint"), ("states", "bf16-states"),
         ("states", "shard-optimizer-8"), ("amp", "batch-x2"), ("amp", "batch-x0.5"), ("accumulated", "batch-x2"),
-        ("lora", "batch-x2"), ("conv", "batch-x0.5"),
+        ("lora", "batch-x2"), ("lora", "checkpoint"), ("conv", "batch-x0.5"),
     ],
 )  # fmt: skip
 def test_predicted_peaks(name: str, scenario: str) -> None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from traceanalyzer.analysis.memory.lives import Lives
     from traceanalyzer.analysis.memory.phases import Timeline
-    from traceanalyzer.snapshot import I8, I64, Stack
+    from traceanalyzer.snapshot import I8, Stack
 
 CATEGORIES = (
     "parameters",
@@ -52,13 +52,31 @@ SHARDS = re.compile(r"torch/distributed/(fsdp|_composable|tensor)/")
 BUCKETS = re.compile(r"torch/nn/parallel/distributed\.py$")
 
 
-def categories_of(lives: Lives, timeline: Timeline, stacks: Sequence[Stack]) -> I64:
+def categories_of(lives: Lives, timeline: Timeline, stacks: Sequence[Stack]) -> I8:
     """The category (index into CATEGORIES) of every life."""
+    kinds = np.array([_kind_of(stack) for stack in stacks], np.int8)
+    if not lives.n_events:
+        kind = kinds[lives.stack]
+        return np.where(np.isin(kind, (PARAMETERS, STATE)), kind, np.int8(BEFORE))
+    result, is_setup = np.empty(len(lives), np.int8), np.empty(len(lives), bool)
+    for rows, part in lives.parts():
+        result[rows], is_setup[rows] = _by_lifetime(part, timeline, kinds[part.stack])
+    phase = phase_of(lives, timeline)
+    _resolve_by_line(result, lives, phase)
+    _resolve_by_size(result, lives, phase, is_setup)
+    return result
+
+
+def phase_of(lives: Lives, timeline: Timeline) -> I8:
+    """The phase that each life began in; of those from before the history, that of its first event."""
+    return timeline.phase[np.maximum(lives.born, 0)]
+
+
+def _by_lifetime(lives: Lives, timeline: Timeline, kind: I8) -> tuple[I8, NDArray[np.bool_]]:
+    """The category by phase and lifetime, UNKNOWN where the history ends first; whether it is kept from before the
+    steps."""
     n = lives.n_events
-    kind = np.array([_kind_of(stack) for stack in stacks], np.int64)[lives.stack]
-    born, freed = np.maximum(lives.born, 0), np.minimum(lives.freed, max(n - 1, 0))
-    if not n:
-        return np.where(np.isin(kind, (PARAMETERS, STATE)), kind, BEFORE)
+    born, freed = np.maximum(lives.born, 0), np.minimum(lives.freed, n - 1)
     phase, ended = timeline.phase[born], lives.freed >= n
     bounds = timeline.bounds
     run, run_freed = (np.searchsorted(bounds, rows, side="right") for rows in (born, freed))
@@ -69,7 +87,7 @@ def categories_of(lives: Lives, timeline: Timeline, stacks: Sequence[Stack]) -> 
     open_end = ended & (step >= last_step)
     setup = (step < 0) & (phase != OPTIMIZER)
 
-    result = np.full(len(lives), OTHER, np.int64)
+    result = np.full(len(lives), OTHER, np.int8)
     forward, backward, optimizer = phase == FORWARD, phase == BACKWARD, phase == OPTIMIZER
     lasting = next_step if timeline.trains else same_step
     result[forward] = np.where(same_run, TEMPORARIES, np.where(lasting, ACTIVATIONS, OTHER))[forward]
@@ -89,9 +107,7 @@ def categories_of(lives: Lives, timeline: Timeline, stacks: Sequence[Stack]) -> 
     result[lives.born < 0] = BEFORE
     told = (lives.born < 0) & np.isin(kind, (PARAMETERS, STATE))  # the allocator kept the stack, not the history
     result[told] = kind[told]
-    _resolve_by_line(result, lives, phase)
-    _resolve_by_size(result, lives, phase, setup & ~same_step)
-    return result
+    return result, setup & ~same_step
 
 
 def _kind_of(stack: Stack) -> int:
@@ -113,29 +129,31 @@ def _kind_of(stack: Stack) -> int:
     return UNKNOWN
 
 
-def _resolve_by_line(result: I64, lives: Lives, phase: I8) -> None:
+def _resolve_by_line(result: I8, lives: Lives, phase: I8) -> None:
     """What the history's end leaves open becomes what most others of the same stack and phase were."""
     open_rows = np.flatnonzero((result == UNKNOWN) & (lives.stack > 0))
     if not len(open_rows):
         return
-    known = np.flatnonzero((result != UNKNOWN) & np.isin(lives.stack, lives.stack[open_rows]))
+    asked = np.unique(lives.stack[open_rows])
     votes: dict[tuple[int, int], Counter[int]] = {}
-    for stack, where, category in zip(
-        lives.stack[known].tolist(), phase[known].tolist(), result[known].tolist(), strict=True
-    ):
-        votes.setdefault((stack, where), Counter())[category] += 1
+    for rows, part in lives.parts():
+        known = (result[rows] != UNKNOWN) & np.isin(part.stack, asked)
+        cells = np.stack((part.stack[known], phase[rows][known], result[rows][known]))
+        found, counts = np.unique(cells, axis=1, return_counts=True)
+        for (stack, where, category), count in zip(found.T.tolist(), counts.tolist(), strict=True):
+            votes.setdefault((stack, where), Counter())[category] += count
     for row in open_rows.tolist():
         counted = votes.get((int(lives.stack[row]), int(phase[row])))
         if counted:
             result[row] = counted.most_common(1)[0][0]
 
 
-def _resolve_by_size(result: I64, lives: Lives, phase: I8, kept_setup: NDArray[np.bool_]) -> None:
+def _resolve_by_size(result: I8, lives: Lives, phase: I8, kept_setup: NDArray[np.bool_]) -> None:
     """The rest by sizes: gradients are as large as parameters, parameters as gradients."""
     gradients = lives.requested[result == GRADIENTS]
     sizes = gradients[gradients >= LEAST_MATCHED]
-    of_setup = kept_setup & (result == OTHER) & np.isin(lives.requested, sizes)
-    result[of_setup] = PARAMETERS
+    of_setup = np.flatnonzero(kept_setup & (result == OTHER))
+    result[of_setup[np.isin(lives.requested[of_setup], sizes)]] = PARAMETERS
     parameters = set(lives.requested[result == PARAMETERS].tolist()) | set(gradients.tolist())
     for row in np.flatnonzero(result == UNKNOWN).tolist():
         if phase[row] == BACKWARD:

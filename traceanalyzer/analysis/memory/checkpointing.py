@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.memory.categories import ACTIVATIONS
-from traceanalyzer.analysis.memory.phases import CHECKPOINT_FILE, FORWARD, MODULE_FILE, line_of
+from traceanalyzer.analysis.memory.categories import ACTIVATIONS, phase_of
+from traceanalyzer.analysis.memory.phases import CHECKPOINT_FILE, EVEN_SHARE, FORWARD, MODULE_FILE, line_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from traceanalyzer.analysis.memory.lives import Lives
+    from numpy.typing import NDArray
+
+    from traceanalyzer.analysis.memory.lives import Lives, Piece
     from traceanalyzer.analysis.memory.phases import Timeline
-    from traceanalyzer.snapshot import I64, Frame, Stack
+    from traceanalyzer.snapshot import I8, I16, I32, I64, Frame, Stack
 
 MOST_NODES = 60
 """Module calls that are looked at, the ones with the most activations first."""
 LEAST_BLOCKS = 2
 """A module that runs once a step has no earlier block whose activations wait."""
-
-Pieces = tuple["I64", "I64", "I64"]
-"""born, freed, size of what would be alive."""
 
 
 @dataclass(frozen=True)
@@ -38,18 +36,18 @@ class Block:
     bytes_per_step: float
 
 
-def repeated_block(lives: Lives, timeline: Timeline, categories: I64, stacks: Sequence[Stack]) -> Block | None:
+def repeated_block(lives: Lives, timeline: Timeline, categories: I8, stacks: Sequence[Stack]) -> Block | None:
     """The repeated module with the most activations; None where no module repeats."""
     n_steps = max(len(timeline.steps.ends), 1)
-    phase = np.where(lives.born >= 0, timeline.phase[np.maximum(lives.born, 0)], -1) if lives.n_events else lives.born
-    rows = np.flatnonzero((categories == ACTIVATIONS) & (phase == FORWARD) & (lives.freed < lives.n_events))
+    if not lives.n_events:
+        return None
+    is_kept = (categories == ACTIVATIONS) & (lives.born >= 0) & (lives.freed < lives.n_events)
+    rows = np.flatnonzero(is_kept & (phase_of(lives, timeline) == FORWARD))
     if not len(rows):
         return None
-    weight = Counter[int]()
-    for stack, size in zip(lives.stack[rows].tolist(), lives.size[rows].tolist(), strict=True):
-        weight[stack] += size
+    weight = np.bincount(lives.stack[rows], lives.size[rows]).tolist()
     nodes: dict[tuple[object, ...], set[int]] = {}
-    for stack in weight:
+    for stack in dict.fromkeys(lives.stack[rows].tolist()):
         for node in _module_calls(stacks[stack]):
             nodes.setdefault(node, set()).add(stack)
     best: Block | None = None
@@ -73,27 +71,58 @@ def _module_calls(stack: Stack) -> list[tuple[object, ...]]:
 
 
 def _block(node: tuple[object, ...], members: set[int], lives: Lives, rows: I64, n_steps: int) -> Block | None:
-    """The block of a node: its runs lie one after another, each with the same allocations where that comes out even."""
+    """The block of a node: its runs lie one after another, each with nearly the same allocations."""
     mine = rows[np.isin(lives.stack[rows], list(members))]
     mine = mine[np.argsort(lives.born[mine], kind="stable")]
     found, counts = np.unique(lives.stack[mine], return_counts=True)
     often = counts >= LEAST_BLOCKS * n_steps
     if not often.all():
         return None  # it holds what repeats, and more: the blocks are inside
-    # A line may make several of a block's activations: blocks are what all counts have in common.
-    blocks = int(np.gcd.reduce(counts))
-    rarest = blocks if blocks >= LEAST_BLOCKS * n_steps else int(counts.min())
-    period, rest = divmod(len(mine), rarest)
-    if rest:
-        anchor = lives.born[mine[lives.stack[mine] == found[counts.argmin()]]]
-        instance = np.maximum(np.searchsorted(anchor, lives.born[mine], side="right") - 1, 0)
+    weight = np.bincount(np.searchsorted(found, lives.stack[mine]), lives.size[mine]).astype(np.float64)
+    blocks = _number_of_blocks(counts, weight, LEAST_BLOCKS * n_steps)
+    if (counts < blocks / 2).any():
+        return None  # it holds what comes in few of the blocks: embeddings, norms and heads around them
+    if (counts % blocks).any():
+        instance = _instances(lives, mine, found[counts % blocks == 0], blocks)
     else:
-        instance = np.arange(len(mine)) // period
-    per_step = rarest / n_steps
+        instance = np.arange(len(mine)) // (len(mine) // blocks)
+    per_step = blocks / n_steps
     file, name = str(node[0]), str(node[1])
     return Block(
         line_of(file, 0, name).replace(":0", ""), mine, instance, per_step, float(lives.size[mine].sum()) / n_steps
     )
+
+
+def _number_of_blocks(counts: I64, weight: NDArray[np.float64], least: int) -> int:
+    """The most runs at which nearly all bytes are of stacks that come equally often in each.
+
+    A line may make several of a block's activations. In the first or the last block some may be missing: what comes
+    before the first trained weight needs no gradient.
+    """
+    tried = np.unique([int(np.gcd.reduce(counts)), *counts.tolist()])
+    for blocks in tried[tried >= least][::-1].tolist():
+        if weight[counts % blocks == 0].sum() >= EVEN_SHARE * weight.sum():
+            return int(blocks)
+    return int(counts.min())
+
+
+def _instances(lives: Lives, mine: I64, even: I32 | I16, blocks: int) -> I64:
+    """The block that each life is of, from the stacks that come equally often in all of them.
+
+    What lies between the last of these in one block and the first of them in the next is of the one after, if such
+    comes before the first block and not after the last one; else of the one before.
+    """
+    born = lives.born[mine]
+    starts = ends = np.empty(0, np.int64)
+    for stack in even.tolist():
+        rows = born[lives.stack[mine] == stack]
+        each = len(rows) // blocks
+        first, last = rows[::each], rows[each - 1 :: each]
+        starts = first if not len(starts) or first[0] < starts[0] else starts
+        ends = last if not len(ends) or last[0] > ends[0] else ends
+    if born[0] < starts[0] and born[-1] <= ends[-1]:
+        return np.searchsorted(ends, born)
+    return np.maximum(np.searchsorted(starts, born, side="right") - 1, 0)
 
 
 def _saved(block: Block) -> float:
@@ -101,8 +130,8 @@ def _saved(block: Block) -> float:
     return block.bytes_per_step * (1 - 1 / block.instances_per_step)
 
 
-def checkpointed(lives: Lives, block: Block) -> Pieces:
-    """The lives if each run of the block kept its output alone and made the rest again in the backward."""
+def checkpointed(lives: Lives, block: Block) -> tuple[Piece, Piece]:
+    """Pieces of the lives if each run of the block kept its output alone and made the rest again in the backward."""
     n = int(block.instance.max()) + 1
     born, freed = lives.born[block.lives], lives.freed[block.lives]
     last_born = np.full(n, -1, np.int64)
@@ -112,11 +141,8 @@ def checkpointed(lives: Lives, block: Block) -> Pieces:
     np.minimum.at(first_freed, block.instance[after], freed[after])
     is_output = born == last_born[block.instance]
     again = np.maximum(first_freed[block.instance] - 1, last_born[block.instance] + 1)
-    moved = block.lives[~is_output & after & (again < freed)]
-    chosen = np.isin(block.lives, moved)
-    rest = np.setdiff1d(np.arange(len(lives)), moved)
-    return (
-        np.concatenate((lives.born[rest], born[chosen], again[chosen])),
-        np.concatenate((lives.freed[rest], last_born[block.instance][chosen] + 1, freed[chosen])),
-        np.concatenate((lives.size[rest], lives.size[moved], lives.size[moved])),
-    )
+    moves = ~is_output & after & (again < freed)
+    moved = block.lives[moves]
+    ends = lives.freed.copy()
+    ends[moved] = last_born[block.instance[moves]] + 1
+    return (lives.born, ends, lives.size), (again[moves], lives.freed[moved], lives.size[moved])

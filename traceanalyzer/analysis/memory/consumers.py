@@ -1,15 +1,14 @@
-"""The curve over time, thinned out with every peak kept, and what it is made of at each of its points."""
+"""What the curve is made of, by category and by line, at each of its points."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from traceanalyzer.analysis.memory.categories import CATEGORIES
-from traceanalyzer.analysis.memory.lives import curve
+from traceanalyzer.analysis.memory.lives import at_moments
 from traceanalyzer.analysis.memory.phases import site_of
 from traceanalyzer.figures import metric
 
@@ -17,10 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from traceanalyzer.analysis.memory.lives import Lives
-    from traceanalyzer.snapshot import I64, Events, Stack
+    from traceanalyzer.snapshot import I8, I64, Stack
 
-CURVE_POINTS = 1000
-"""Points that a drawn curve keeps, its extremes among them."""
 TOP_LINES = 8
 NO_STACK = "(no Python stack)"
 OTHER_LINES = "(all other lines)"
@@ -35,42 +32,32 @@ class Consumer:
     bytes: tuple[int, ...] = metric("bytes allocated at each point of the curve", "bytes")
 
 
-def moments_of(level: I64) -> I64:
-    """Elements of the level to draw: the highest in each of many equal stretches of events."""
-    n = len(level) - 1
-    edges = np.unique(np.linspace(0, n, min(n, CURVE_POINTS) + 1).astype(np.int64)).tolist()
-    return np.array([lo + 1 + int(level[lo + 1 : hi + 1].argmax()) for lo, hi in pairwise(edges)], int)
-
-
-def points_of(events: Events, moments: I64, level: I64, reserved: I64) -> tuple[tuple[float, int, int], ...]:
-    """(seconds since the first event, allocated, reserved) at these elements."""
-    if not len(moments):
-        return ()
-    seconds = (events.time_us[moments - 1] - events.time_us[0]) / 1e6
-    return tuple(zip(seconds.tolist(), level[moments].tolist(), reserved[moments].tolist(), strict=True))
-
-
-def consumers_of(lives: Lives, categories: I64, stacks: Sequence[Stack], moments: I64) -> tuple[Consumer, ...]:
+def consumers_of(lives: Lives, categories: I8, stacks: Sequence[Stack], moments: I64) -> tuple[Consumer, ...]:
     """The categories and the lines with the most bytes, each over time; what is left in a row of its own."""
     if not len(moments):
         return ()
     named = [Consumer(name, "category", row) for name, row in _over_time(lives, categories, CATEGORIES, moments)]
     names = [site_of(stack) or NO_STACK for stack in stacks]
-    texts, of_stack = np.unique(names, return_inverse=True)
-    line = of_stack[lives.stack]
-    weight = np.bincount(line, lives.size * (np.minimum(lives.freed, lives.n_events) - lives.born), len(texts))
-    top = np.argsort(-weight)[:TOP_LINES]
-    place = np.full(len(texts), len(top))
+    texts = sorted(set(names))
+    number = {text: i for i, text in enumerate(texts)}
+    of_stack = np.array([number[name] for name in names], np.int32)
+    weight = np.zeros(len(texts))
+    for _, part in lives.parts():
+        lasted = np.minimum(part.freed, part.n_events) - part.born
+        weight += np.bincount(of_stack[part.stack], part.size * lasted, len(texts))
+    top = np.argsort(-weight, kind="stable")[:TOP_LINES]
+    place = np.full(len(texts), len(top), np.int8)
     place[top] = np.arange(len(top))
-    labels = [*texts[top].tolist(), OTHER_LINES]
-    return (*named, *(Consumer(name, "line", row) for name, row in _over_time(lives, place[line], labels, moments)))
+    labels = [*(texts[i] for i in top.tolist()), OTHER_LINES]
+    group = place[of_stack][lives.stack]
+    return (*named, *(Consumer(name, "line", row) for name, row in _over_time(lives, group, labels, moments)))
 
 
-def _over_time(lives: Lives, group: I64, names: Sequence[str], moments: I64) -> list[tuple[str, tuple[int, ...]]]:
+def _over_time(lives: Lives, group: I8, names: Sequence[str], moments: I64) -> list[tuple[str, tuple[int, ...]]]:
     result = []
     for index, name in enumerate(names):
         mine = np.flatnonzero(group == index)
         if len(mine):
-            level = curve(lives.n_events, lives.born[mine], lives.freed[mine], lives.size[mine])
-            result.append((name, tuple(level[moments].tolist())))
+            level = at_moments(moments, (lives.born[mine], lives.freed[mine], lives.size[mine]))
+            result.append((name, tuple(level.tolist())))
     return result

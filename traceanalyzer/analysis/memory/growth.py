@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from traceanalyzer.analysis.memory.lives import at_moments
 from traceanalyzer.analysis.memory.phases import site_of
 from traceanalyzer.figures import metric
 
@@ -77,12 +78,11 @@ def growth_of(lives: Lives, timeline: Timeline, stacks: Sequence[Stack]) -> Grow
     every = -(-len(ends) // MOST_STEPS)
     stride = float(every)
     ends = ends[::every]
-    total, counts = _at_ends(lives, ends, len(stacks))
-    whole = total.sum(axis=0)
+    whole = at_moments(ends, (lives.born, lives.freed, lives.size))
     slope, low, high = (value / stride for value in slope_of(whole))
     if slope < LEAST_BYTES or low <= 0 or not _goes_on(whole):
         return Growth(slope, low, high, "steady", len(timeline.steps.ends), ())
-    sites = _sites(total, counts, stacks, slope, stride)
+    sites = _sites(lives, ends, stacks, slope, stride)
     leaking = sum(site.bytes_per_step for site in sites if site.allocations_per_step > 0 and not _is_cache(site.site))
     return Growth(
         slope, low, high, "leak" if leaking >= EXPLAINS * slope else "growth", len(timeline.steps.ends), sites
@@ -107,32 +107,38 @@ def _goes_on(values: I64) -> bool:
     return slope_of(half)[0] >= STILL_GROWS * slope_of(values)[0]
 
 
-def _at_ends(lives: Lives, ends: I64, n_stacks: int) -> tuple[I64, I64]:
-    """Bytes and allocations alive at each step's end, a row each stack."""
-    first = np.searchsorted(ends, lives.born, side="right")
-    last = np.searchsorted(ends, lives.freed, side="right")
-    crossing = first < last
-    tables = []
-    for weight in (lives.size, np.ones(len(lives), np.int64)):
-        table = np.zeros((n_stacks, len(ends) + 1), np.int64)
-        np.add.at(table, (lives.stack[crossing], first[crossing]), weight[crossing])
-        np.add.at(table, (lives.stack[crossing], last[crossing]), -weight[crossing])
-        tables.append(np.cumsum(table, axis=1)[:, :-1])
-    return tables[0], tables[1]
+def _sites(lives: Lives, ends: I64, stacks: Sequence[Stack], slope: float, stride: float) -> tuple[GrowthSite, ...]:
+    """The lines that grow, from the stacks of which more is alive at the last step's end than at the first's."""
+    first, last = (
+        np.bincount(lives.stack[alive], lives.size[alive], len(stacks))
+        for alive in (lives.alive(int(ends[0])), lives.alive(int(ends[-1])))
+    )
+    grows = last > first
+    crossing = np.flatnonzero(grows[lives.stack] & (lives.freed >= ends[0]) & (lives.born < ends[-1]))
+    of_stack: dict[str, list[int]] = {}
+    for stack in np.flatnonzero(grows).tolist():
+        of_stack.setdefault(site_of(stacks[stack]) or "(no Python stack)", []).append(stack)
+    number = np.zeros(len(stacks), np.int32)
+    for place, members in enumerate(of_stack.values()):
+        number[members] = place
+    site = number[lives.stack[crossing]]
+    rows = crossing[np.argsort(site, kind="stable")]
+    found = [
+        _site(lives, mine, ends, name, stride)
+        for name, mine in zip(of_stack, np.split(rows, np.cumsum(np.bincount(site))[:-1]), strict=True)
+    ]
+    kept = [one for one in found if one.bytes_per_step >= LEAST_SHARE * slope and one.low > 0]
+    return tuple(sorted(kept, key=lambda one: -one.bytes_per_step))
 
 
-def _sites(total: I64, counts: I64, stacks: Sequence[Stack], slope: float, stride: float) -> tuple[GrowthSite, ...]:
-    by_site: dict[str, list[int]] = {}
-    for row in np.flatnonzero(total[:, -1] > total[:, 0]).tolist():
-        by_site.setdefault(site_of(stacks[row]) or "(no Python stack)", []).append(row)
-    result = []
-    for site, rows in by_site.items():
-        size, count = total[rows].sum(axis=0), counts[rows].sum(axis=0)
-        mine, low, high = (value / stride for value in slope_of(size))
-        if mine >= LEAST_SHARE * slope and low > 0:
-            more = slope_of(count)[0] / stride
-            result.append(GrowthSite(site, mine, low, high, round(more, 6) + 0.0, int(size[-1]), int(count[-1])))
-    return tuple(sorted(result, key=lambda site: -site.bytes_per_step))
+def _site(lives: Lives, mine: I64, ends: I64, name: str, stride: float) -> GrowthSite:
+    """A line with these lives."""
+    born, freed = lives.born[mine], lives.freed[mine]
+    size = at_moments(ends, (born, freed, lives.size[mine]))
+    count = at_moments(ends, (born, freed, np.ones(len(mine), np.int64)))
+    slope, low, high = (value / stride for value in slope_of(size))
+    more = round(slope_of(count)[0] / stride, 6) + 0.0
+    return GrowthSite(name, slope, low, high, more, int(size[-1]), int(count[-1]))
 
 
 def _is_cache(site: str) -> bool:

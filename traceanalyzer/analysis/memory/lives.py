@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right, insort
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,7 +20,12 @@ from traceanalyzer.snapshot import ACTIVE, CODE
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from traceanalyzer.snapshot import I64, DeviceMemory, Events
+    from traceanalyzer.snapshot import I16, I32, I64, DeviceMemory, Events
+
+    Rows = I64 | I32 | I16
+    """Rows of the history, or of another table."""
+    Piece = tuple[Rows, Rows, I64]
+    """born, freed and size of some lives."""
 
 ALIGNMENT = 512
 """What the allocator rounds to (kMinBlockSize)."""
@@ -28,48 +33,78 @@ LARGEST_REST = 1 << 20
 """A rest of a large segment's block up to this size is not split off (kSmallSize)."""
 SMALL_SEGMENT = 2 << 20
 """Segments of this size hold small allocations (kSmallBuffer)."""
-ROWS_AT_ONCE = 1 << 14
+ROWS_AT_ONCE = 1 << 12
+"""Rows that are worked through together: what they take beside the columns is then nothing."""
 BEFORE = -1
 """`born` of what was allocated before the history begins."""
 
 
 @dataclass(frozen=True)
 class Lives:
-    """One row an allocation. `born`, `freed` and `completed` are rows of the history.
+    """One row an allocation, those from before the history first. `born`, `freed` and `completed` are its rows.
 
     `freed` and `completed` are the history's length where that never happened.
     """
 
-    address: I64
-    requested: I64
+    requested: I64 | I32
     size: I64
-    born: I64
-    freed: I64
-    completed: I64
-    stack: I64
+    born: I32
+    freed: I32
+    completed: I32
+    stack: I32 | I16
     n_events: int
+    addresses_before: tuple[int, ...]
+    """Of those from before the history; the others have their event's."""
     unexplained_bytes: int
     """Bytes by which the replay's end differs from the snapshot's own state; 0 unless the history is damaged."""
 
     def __len__(self) -> int:
-        return len(self.address)
+        return len(self.size)
 
-    def level(self) -> I64:
-        """Bytes allocated: element 0 before the first event, element i + 1 after event i."""
-        return curve(self.n_events, self.born, self.freed, self.size)
+    def addresses(self, memory: DeviceMemory, rows: I64) -> I64:
+        """Where these rows are."""
+        result = memory.events.address[self.born[rows]] if self.n_events else np.zeros(len(rows), np.int64)
+        before = self.born[rows] < 0
+        result[before] = np.array(self.addresses_before, np.int64)[rows[before]]
+        return result
+
+    def parts(self) -> Iterator[tuple[slice, Lives]]:
+        """The rows a piece at a time, for what takes many columns: all at once they would take more than the file."""
+        for at in range(0, len(self), ROWS_AT_ONCE):
+            part = slice(at, at + ROWS_AT_ONCE)
+            yield part, replace(self, **{name: getattr(self, name)[part] for name in COLUMNS})
 
     def alive(self, moment: int) -> I64:
         """Rows that are allocated at element `moment` of the level."""
         return np.flatnonzero((self.born < moment) & (self.freed >= moment))
 
 
-def curve(n_events: int, born: I64, freed: I64, size: I64) -> I64:
-    """The sum of sizes from birth to free, as `Lives.level`."""
-    change = np.zeros(n_events + 2, np.int64)
-    np.add.at(change, np.asarray(born) + 1, size)
-    np.add.at(change, np.minimum(freed, n_events) + 1, -np.asarray(size))
-    result: I64 = np.cumsum(change, out=change)[: n_events + 1]
+COLUMNS = ("requested", "size", "born", "freed", "completed", "stack")
+
+
+def at_moments(moments: Rows, *pieces: Piece) -> I64:
+    """The bytes of the lives at elements of the level, ascending: 0 is before the first event, i + 1 after event i."""
+    change = np.zeros(len(moments) + 1, np.int64)
+    for born, freed, size in pieces:
+        for at in range(0, len(size), ROWS_AT_ONCE):
+            part = slice(at, at + ROWS_AT_ONCE)
+            np.add.at(change, np.searchsorted(moments, born[part], side="right"), size[part])
+            np.subtract.at(change, np.searchsorted(moments, freed[part], side="right"), size[part])
+    result: I64 = np.cumsum(change, out=change)[:-1]
     return result
+
+
+def after_births(*born: Rows) -> I64:
+    """The elements of the level that follow a birth, ascending: no sum of lives is higher anywhere else."""
+    result: I64 = np.concatenate(born)
+    result.sort()
+    result += 1
+    return result
+
+
+def highest(*pieces: Piece) -> int:
+    """The highest sum of sizes at any moment."""
+    return int(at_moments(after_births(*(born for born, _, _ in pieces)), *pieces).max(initial=0))
 
 
 def rounding(settings: Mapping[str, object]) -> dict[int, int]:
@@ -161,6 +196,12 @@ class _Segments:
                 del inside[at]
 
 
+def _array_for(*columns: Rows) -> array[int]:
+    """An empty array as wide as the largest of these values needs."""
+    largest = max(int(column.max(initial=0)) for column in columns)
+    return array(next(code for code in "hiq" if largest <= np.iinfo(code).max))
+
+
 class _Replay:
     def __init__(self, memory: DeviceMemory, settings: Mapping[str, object]) -> None:
         events = memory.events
@@ -171,8 +212,11 @@ class _Replay:
         has_requests = bool((events.action == CODE["free_requested"]).any())
         self._requested = CODE["free_requested"] if has_requests else CODE["free_completed"]
         self._completes = bool((events.action == CODE["free_completed"]).any())
-        self._columns = {name: array("q") for name in ("address", "requested", "size", "born", "stack")}
-        self._freed, self._completed = array("q"), array("q")
+        blocks = memory.blocks
+        self._columns = {"requested": _array_for(events.size, blocks.requested), "size": array("q")}
+        self._columns |= {"born": array("i"), "stack": _array_for(events.stack, blocks.stack)}
+        self._columns |= {"freed": array("i"), "completed": array("i")}
+        self._freed, self._completed = self._columns["freed"], self._columns["completed"]
         self._segments = _Segments(memory)
         self._live: dict[int, int] = {}
         self._pending: dict[int, int] = {}
@@ -197,8 +241,8 @@ class _Replay:
         for address, (size, requested, stack) in self._end.items():
             if address not in seen:
                 before[address] = (requested, size, stack)
-        starts = sorted(before)
-        for address in reversed(starts):
+        self._before = tuple(sorted(before, reverse=True))
+        for address in self._before:
             requested, size, stack = before[address]
             self._add(address, requested, BEFORE, stack, size)
 
@@ -211,12 +255,10 @@ class _Replay:
             whole = self._max_split is not None and block >= self._max_split
             if not size and rest > 0 and (rest <= LARGEST_REST or whole):
                 block += rest
-        columns = self._columns
-        self._live[address] = len(columns["address"])
-        for name, value in zip(columns, (address, requested, block, born, stack), strict=True):
-            columns[name].append(value)
-        self._freed.append(self._n_events)
-        self._completed.append(self._n_events)
+        self._live[address] = len(self._freed)
+        never = self._n_events
+        for column, value in zip(self._columns.values(), (requested, block, born, stack, never, never), strict=True):
+            column.append(value)
 
     def event(self, row: int, action: int, address: int, size: int, stack: int) -> None:
         if action == CODE["alloc"]:
@@ -247,8 +289,8 @@ class _Replay:
 
     def result(self) -> Lives:
         """The lives, those alive at the end with the sizes that the snapshot states."""
-        columns = {name: np.frombuffer(values, np.int64) for name, values in self._columns.items()}
-        size = columns["size"].copy()
+        columns = {name: np.frombuffer(values, values.typecode) for name, values in self._columns.items()}
+        size = columns["size"]
         known = 0
         for address, life in self._live.items():
             block = self._end.get(address)
@@ -258,12 +300,12 @@ class _Replay:
         state = sum(size for size, _, _ in self._end.values())
         replayed = int(size[list(self._live.values())].sum()) if self._live else 0
         return Lives(
-            address=columns["address"],
+            addresses_before=self._before,
             requested=columns["requested"],
             size=size,
             born=columns["born"],
-            freed=np.frombuffer(self._freed, np.int64),
-            completed=np.frombuffer(self._completed, np.int64),
+            freed=columns["freed"],
+            completed=columns["completed"],
             stack=columns["stack"],
             n_events=self._n_events,
             unexplained_bytes=(state - known) + (replayed - known),

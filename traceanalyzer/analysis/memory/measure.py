@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.memory.categories import BEFORE, CATEGORIES, categories_of
-from traceanalyzer.analysis.memory.consumers import consumers_of, moments_of, points_of
+from traceanalyzer.analysis.memory.consumers import consumers_of
+from traceanalyzer.analysis.memory.course import course_of
 from traceanalyzer.analysis.memory.growth import growth_of
 from traceanalyzer.analysis.memory.lives import lives_of
 from traceanalyzer.analysis.memory.oom import oom_of
-from traceanalyzer.analysis.memory.phases import PHASES, peaks, site_of, timeline_of
+from traceanalyzer.analysis.memory.phases import PHASES, site_of, timeline_of
 from traceanalyzer.analysis.memory.room import larger_batch
-from traceanalyzer.analysis.memory.segments import held_at, reserved_curve
+from traceanalyzer.analysis.memory.segments import held_at
 from traceanalyzer.analysis.memory.whatif import Subject, scaling_with_batch, scenarios_of
 from traceanalyzer.figures import metric
 from traceanalyzer.snapshot import CODE
@@ -23,16 +24,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from traceanalyzer.analysis.memory.consumers import Consumer
+    from traceanalyzer.analysis.memory.course import StepMemory
     from traceanalyzer.analysis.memory.growth import Growth
     from traceanalyzer.analysis.memory.lives import Lives
     from traceanalyzer.analysis.memory.oom import Oom
     from traceanalyzer.analysis.memory.phases import Timeline
     from traceanalyzer.analysis.memory.room import LargerBatch
     from traceanalyzer.analysis.memory.whatif import Scenario
-    from traceanalyzer.snapshot import I64, DeviceMemory, Snapshot, Stack
+    from traceanalyzer.snapshot import I8, I64, DeviceMemory, Snapshot, Stack
 
-CONTRACT_PHASES = {"forward": "forward", "backward": "backward", "optimizer": "optimizer"}
-"""Names of `peak_phase`; the rest is other."""
 INFERRED = ("parameters", "gradients", "optimizer_state", "activations", "temporaries", "other")
 BEFORE_RECORDING = "(before recording)"
 MAX_PINS = 10
@@ -72,17 +72,6 @@ class Fragmentation:
     largest_free_block_bytes: int
     releasable_bytes: int
     pins: tuple[Pin, ...]
-
-
-@dataclass(frozen=True)
-class StepMemory:
-    """A step: what is allocated and reserved at its end, and the peak of each phase."""
-
-    index: int
-    end_bytes: int
-    end_reserved_bytes: int
-    peak_bytes: int
-    phase_peaks: dict[str, int]
 
 
 @dataclass(frozen=True)
@@ -128,78 +117,40 @@ def _device(memory: DeviceMemory, snapshot: Snapshot, ranks: int, capacity: int 
     lives = lives_of(memory, snapshot.settings)
     timeline = timeline_of(memory.events, snapshot, memory.device)
     categories = categories_of(lives, timeline, snapshot.stacks)
-    level, reserved = lives.level(), reserved_curve(memory)
-    moment = int(level.argmax())
-    peak = int(level[moment])
+    course = course_of(memory, lives, timeline)
+    moment, peak, moments = course.peak_moment, course.peak_bytes, course.moments
     alive = lives.alive(moment)
     growth = growth_of(lives, timeline, snapshot.stacks)
-    subject = Subject(memory, lives, timeline, categories, snapshot.stacks, ranks)
+    subject = Subject(memory, lives, timeline, categories, snapshot.stacks, moment, ranks)
     oom = oom_of(memory, lives, timeline, categories, growth, snapshot.stacks, scaling_with_batch(subject))
     at_peak = np.bincount(categories[alive], lives.size[alive], len(CATEGORIES)).astype(np.int64)
-    by_phase = peaks(level, timeline)
-    held, moments = int(reserved.max()), moments_of(level)
     return MemoryOfDevice(
         device=memory.device,
         peak_bytes=peak,
-        peak_phase=_peak_phase(timeline, moment),
-        peak_step=_step_of(timeline, moment),
-        reserved_bytes=held,
-        end_bytes=int(level[-1]),
+        peak_phase=course.peak_phase,
+        peak_step=course.peak_step,
+        reserved_bytes=course.reserved_bytes,
+        end_bytes=course.end_bytes,
         at_peak={name: int(at_peak[i]) for i, name in enumerate(CATEGORIES)},
         inferred=INFERRED,
-        phase_peaks=_phase_peaks(by_phase, timeline),
+        phase_peaks=course.phase_peaks,
         sites=_sites(lives, alive, categories, timeline, snapshot.stacks),
-        steps=_steps(by_phase, timeline, level, reserved),
+        steps=course.steps,
         step_source=timeline.steps.source,
         growth=growth,
         fragmentation=_fragmentation(memory, lives, categories, snapshot.stacks, moment),
         oom=oom,
-        scenarios=scenarios_of(subject, peak, held),
+        scenarios=scenarios_of(subject, peak, course.reserved_bytes),
         larger_batch=larger_batch(subject, peak, capacity, oom.usable_bytes if oom else None),
         events=len(memory.events),
         unexplained_bytes=lives.unexplained_bytes,
         notes=_notes(memory, lives, timeline, categories, alive),
-        curve=points_of(memory.events, moments, level, reserved),
+        curve=course.points,
         consumers=consumers_of(lives, categories, snapshot.stacks, moments),
     )
 
 
-def _peak_phase(timeline: Timeline, moment: int) -> str | None:
-    if not timeline.known or moment == 0:
-        return None
-    return CONTRACT_PHASES.get(PHASES[int(timeline.phase[moment - 1])], "other")
-
-
-def _step_of(timeline: Timeline, moment: int) -> int | None:
-    if not timeline.steps.ends or moment == 0:
-        return None
-    step = int(timeline.steps.of(np.array([moment - 1]))[0])
-    return step if step >= 0 else None
-
-
-def _phase_peaks(by_phase: Sequence[tuple[int, int, int]], timeline: Timeline) -> dict[str, int]:
-    """The peak of each phase over all steps; what comes before the first step is `other`."""
-    result: dict[str, int] = {}
-    if not timeline.known:
-        return result
-    for _, phase, value in by_phase:
-        result[PHASES[phase]] = max(result.get(PHASES[phase], 0), value)
-    return result
-
-
-def _steps(
-    by_phase: Sequence[tuple[int, int, int]], timeline: Timeline, level: I64, reserved: I64
-) -> tuple[StepMemory, ...]:
-    steps: dict[int, dict[str, int]] = {}
-    for step, phase, value in by_phase:
-        steps.setdefault(step, {})[PHASES[phase]] = value
-    return tuple(
-        StepMemory(k, int(level[end]), int(reserved[end]), max(steps.get(k, {"": 0}).values()), steps.get(k, {}))
-        for k, end in enumerate(timeline.steps.ends)
-    )
-
-
-def _sites(lives: Lives, alive: I64, categories: I64, timeline: Timeline, stacks: Sequence[Stack]) -> tuple[Site, ...]:
+def _sites(lives: Lives, alive: I64, categories: I8, timeline: Timeline, stacks: Sequence[Stack]) -> tuple[Site, ...]:
     groups: dict[tuple[str, int, int], list[int]] = {}
     names: dict[int, str] = {}
     for life in alive.tolist():
@@ -223,7 +174,7 @@ def _unnamed(phase: int) -> str:
 
 
 def _fragmentation(
-    memory: DeviceMemory, lives: Lives, categories: I64, stacks: Sequence[Stack], peak: int
+    memory: DeviceMemory, lives: Lives, categories: I8, stacks: Sequence[Stack], peak: int
 ) -> Fragmentation:
     failed = np.flatnonzero(memory.events.action == CODE["oom"])
     moment = int(failed[-1]) if len(failed) else peak
@@ -251,7 +202,7 @@ def _fragmentation(
     )
 
 
-def _notes(memory: DeviceMemory, lives: Lives, timeline: Timeline, categories: I64, alive: I64) -> tuple[str, ...]:
+def _notes(memory: DeviceMemory, lives: Lives, timeline: Timeline, categories: I8, alive: I64) -> tuple[str, ...]:
     notes = []
     before = int(lives.size[alive][categories[alive] == BEFORE].sum())
     if not len(memory.events):

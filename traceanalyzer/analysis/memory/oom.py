@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from traceanalyzer.analysis.memory.categories import CATEGORIES, STATE
+from traceanalyzer.analysis.memory.categories import BEFORE, CATEGORIES, STATE
 from traceanalyzer.analysis.memory.phases import OPTIMIZER, PHASES, site_of
-from traceanalyzer.analysis.memory.segments import held_at, reserved_curve
+from traceanalyzer.analysis.memory.segments import held_at, reserved_of
 from traceanalyzer.figures import metric
 from traceanalyzer.snapshot import CODE
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from traceanalyzer.analysis.memory.lives import Lives
     from traceanalyzer.analysis.memory.phases import Timeline
     from traceanalyzer.analysis.memory.segments import Held
-    from traceanalyzer.snapshot import I64, DeviceMemory, Stack
+    from traceanalyzer.snapshot import I8, I64, DeviceMemory, Stack
 
 OomVerdict = Literal[
     "fragmentation",
@@ -31,6 +31,7 @@ OomVerdict = Literal[
     "parameters",
     "gradients",
     "too_large",
+    "unknown",
 ]
 
 LARGE_SHARE = 0.2
@@ -85,7 +86,7 @@ def oom_of(
     memory: DeviceMemory,
     lives: Lives,
     timeline: Timeline,
-    categories: I64,
+    categories: I8,
     growth: Growth,
     stacks: Sequence[Stack],
     scaling: I64,
@@ -99,8 +100,7 @@ def oom_of(
     held = held_at(memory, lives, row)
     asked, free = int(events.size[row]), int(events.address[row])
     is_limited = free >= _segment_for(asked)
-    reserved = reserved_curve(memory)
-    usable = int(reserved[: row + 1].max()) if is_limited else held.reserved + free
+    usable = reserved_of(memory).highest(row) if is_limited else held.reserved + free
     missing = max(held.active + _paged(asked) - usable, 0)
     alive = lives.alive(row)
     culprits = _culprits(lives, alive, categories, stacks)
@@ -159,7 +159,7 @@ def _verdict(
     lives: Lives,
     alive: I64,
     timeline: Timeline,
-    categories: I64,
+    categories: I8,
     growth: Growth,
     *,
     fragmented: bool,
@@ -176,6 +176,8 @@ def _verdict(
     top = CATEGORIES[int(by_category.argmax())] if len(alive) else "too_large"
     if top in ("activations", "temporaries"):
         return "activations"
+    if top == CATEGORIES[BEFORE]:
+        return "unknown"
     return top if top in ("parameters", "gradients", "optimizer_state") else "too_large"  # type: ignore[return-value]
 
 
@@ -183,7 +185,7 @@ def _leaked(growth: Growth) -> list[float]:
     return [site.bytes_per_step * growth.steps for site in growth.sites]
 
 
-def _is_first_optimizer(row: int, timeline: Timeline, categories: I64, lives: Lives) -> bool:
+def _is_first_optimizer(row: int, timeline: Timeline, categories: I8, lives: Lives) -> bool:
     """Whether no optimizer phase came to its end before: its state is being made."""
     before = np.flatnonzero(timeline.phase[:row] != OPTIMIZER)
     last_other = int(before[-1]) if len(before) else 0
@@ -191,7 +193,7 @@ def _is_first_optimizer(row: int, timeline: Timeline, categories: I64, lives: Li
     return not earlier.any()
 
 
-def _culprits(lives: Lives, alive: I64, categories: I64, stacks: Sequence[Stack]) -> list[Culprit]:
+def _culprits(lives: Lives, alive: I64, categories: I8, stacks: Sequence[Stack]) -> list[Culprit]:
     groups: dict[tuple[str, int], list[int]] = {}
     for life in alive.tolist():
         key = site_of(stacks[int(lives.stack[life])]), int(categories[life])
@@ -208,7 +210,7 @@ def _named(
     growth: Growth,
     held: Held,
     lives: Lives,
-    categories: I64,
+    categories: I8,
     stacks: Sequence[Stack],
     site: str,
     asked: int,
@@ -225,7 +227,7 @@ def _named(
     return tuple(named[:MAX_CULPRITS])
 
 
-def _pinning(held: Held, lives: Lives, categories: I64, stacks: Sequence[Stack]) -> list[Culprit]:
+def _pinning(held: Held, lives: Lives, categories: I8, stacks: Sequence[Stack]) -> list[Culprit]:
     """Lines whose allocations keep segments with holes, with the bytes of those holes."""
     groups: dict[tuple[str, int], list[int]] = {}
     for segment in held.pinned:

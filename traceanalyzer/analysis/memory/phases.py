@@ -17,7 +17,7 @@ import numpy as np
 from traceanalyzer.snapshot import CODE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from traceanalyzer.snapshot import I8, I64, Events, Snapshot, Stack
 
@@ -148,7 +148,7 @@ def _starts(labels: I8) -> I64:
 def _after_frees(phase: I8, events: Events, steps: Steps) -> I8:
     """The labels, the program's events before its next allocation with the one before, or between steps with OTHER."""
     result, starts = phase.copy(), _starts(phase)
-    allocates = np.append(np.flatnonzero(events.action == CODE["alloc"]), len(phase))
+    allocates = np.append(np.flatnonzero(events.action == CODE["alloc"]).astype(np.int32), np.int32(len(phase)))
     step_ends = np.append(steps.ends, len(phase)).astype(np.int64)
     until = np.minimum(allocates[np.searchsorted(allocates, starts)], np.append(starts[1:], len(phase)))
     cuts = np.minimum(step_ends[np.searchsorted(step_ends, starts)], until)
@@ -162,9 +162,9 @@ def _after_frees(phase: I8, events: Events, steps: Steps) -> I8:
 def _quiet(events: Events, snapshot: Snapshot, device: int) -> Iterator[tuple[int, int]]:
     for name, phase in (("Optimizer.step#", OPTIMIZER), ("Optimizer.zero_grad#", ZERO_GRAD)):
         for start_us, end_us in _ranges(snapshot, device, name):
-            lo, hi = np.searchsorted(events.time_us, start_us), np.searchsorted(events.time_us, end_us, side="right")
+            lo, hi = events.row_at(start_us), events.row_at(end_us, "right")
             if lo == hi and 0 < lo < len(events):
-                yield int(lo), phase
+                yield lo, phase
 
 
 def _annotated(
@@ -173,7 +173,7 @@ def _annotated(
     """Whether each event lies in an annotation whose name begins so."""
     inside = np.zeros(len(events), bool)
     for start_us, end_us in _ranges(snapshot, device, name):
-        lo, hi = np.searchsorted(events.time_us, start_us), np.searchsorted(events.time_us, end_us, side="right")
+        lo, hi = events.row_at(start_us), events.row_at(end_us, "right")
         inside[lo:hi] = True
     return inside
 
@@ -195,11 +195,11 @@ def steps_of(events: Events, snapshot: Snapshot, device: int, labels: I8) -> Ste
     """The steps, by the best evidence that there is."""
     profiled = _ranges(snapshot, device, "ProfilerStep#")
     if len(profiled) >= MIN_STEPS:
-        rows = [int(np.searchsorted(events.time_us, end, side="right")) for _, end in profiled]
-        return Steps(int(np.searchsorted(events.time_us, profiled[0][0])), tuple(rows), "annotation")
+        rows = [events.row_at(end, "right") for _, end in profiled]
+        return Steps(events.row_at(profiled[0][0]), tuple(rows), "annotation")
     optimizer = _ranges(snapshot, device, "Optimizer.step#")
     if len(optimizer) > 1:
-        rows = [int(np.searchsorted(events.time_us, end, side="right")) for _, end in optimizer]
+        rows = [events.row_at(end, "right") for _, end in optimizer]
         return _with_start(events, _past_zeroing(rows, labels), labels, "annotation")
     updates = _runs(labels, (OPTIMIZER, ZERO_GRAD))
     # zero_grad right before the backward is in the middle of a step
@@ -323,20 +323,3 @@ def site_of(stack: Stack) -> str:
 def line_of(file: str, line: int, name: str) -> str:
     """A line of a program in few characters."""
     return f"{file.rsplit('/', 1)[-1]}:{line} {name}"
-
-
-def peaks(level: I64, timeline: Timeline) -> Sequence[tuple[int, int, int]]:
-    """(step, phase, bytes): the most allocated in each phase of each step, the level it begins with included."""
-    if not len(timeline.phase):
-        return []
-    starts = np.concatenate(([0], timeline.bounds))
-    steps = timeline.steps.of(starts).tolist()
-    best: dict[tuple[int, int], int] = {}
-    highest = np.maximum(np.maximum.reduceat(level[1:], starts), level[starts])
-    for start, step, value in zip(starts.tolist(), steps, highest.tolist(), strict=True):
-        at = step, int(timeline.phase[start])
-        best[at] = max(best.get(at, 0), value)
-    for row, phase in timeline.quiet:
-        at = int(timeline.steps.of(np.array(row - 1))), phase
-        best[at] = max(best.get(at, 0), int(level[row]))
-    return [(step, phase, value) for (step, phase), value in best.items()]

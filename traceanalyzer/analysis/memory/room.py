@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.memory.lives import curve
+from traceanalyzer.analysis.memory.lives import after_births, at_moments
 from traceanalyzer.analysis.memory.whatif import batch_unknown, scaling_with_batch
 from traceanalyzer.figures import metric
 
@@ -46,12 +46,14 @@ def larger_batch(subject: Subject, peak: int, capacity: int | None, limit: int |
     if usable is None or reason is not None:
         return LargerBatch(usable, free, None, None, reason=reason)
     lives, rows = subject.lives, scaling_with_batch(subject)
-    variable = curve(lives.n_events, lives.born[rows], lives.freed[rows], lives.size[rows])
-    room = usable - (subject.level - variable)
+    moments = after_births(lives.born)  # whatever the factor, no moment needs more than the one after a birth
+    variable = at_moments(moments, (lives.born[rows], lives.freed[rows], lives.size[rows]))
+    fixed = at_moments(moments, (lives.born, lives.freed, lives.size)) - variable
+    room = usable - fixed
     if int(room.min()) < 0:
         return LargerBatch(usable, free, None, None, reason=TOO_SMALL)
     grows = variable > 0
     times = min(float((room[grows] / variable[grows]).min()), MOST_TIMES)
     times = math.floor(times * 100) / 100
-    needed = subject.level - variable + np.floor(times * variable).astype(np.int64)
+    needed = fixed + np.floor(times * variable).astype(np.int64)
     return LargerBatch(usable, free, times, int(needed.max()))

@@ -48,16 +48,30 @@ class Held:
         return self.reserved - self.active
 
 
-def reserved_curve(memory: DeviceMemory) -> I64:
-    """Bytes reserved: element 0 before the first event, element i + 1 after event i."""
+@dataclass(frozen=True)
+class Reserved:
+    """Bytes reserved over the history: `bytes[k]` until the event `rows[k]`, and the last to the end."""
+
+    rows: I64
+    bytes: I64
+
+    def at(self, moments: I64) -> I64:
+        """At elements of the level: 0 is before the first event, i + 1 after event i."""
+        return self.bytes[np.searchsorted(self.rows, moments)]
+
+    def highest(self, moment: int | None = None) -> int:
+        """The most until an element of the level, or ever."""
+        until = len(self.rows) if moment is None else int(np.searchsorted(self.rows, moment))
+        return int(self.bytes[: until + 1].max())
+
+
+def reserved_of(memory: DeviceMemory) -> Reserved:
+    """What was reserved, from the snapshot's last state backwards."""
     events = memory.events
-    reserved = np.zeros(len(events) + 1, np.int64)
-    for actions, sign in ((GROWS, 1), (SHRINKS, -1)):
-        rows = np.flatnonzero(np.isin(events.action, actions))
-        reserved[rows + 1] = sign * events.size[rows]
-    np.cumsum(reserved, out=reserved)
-    reserved += sum(segment.size for segment in memory.segments) - int(reserved[-1])
-    return reserved
+    rows = np.flatnonzero(np.isin(events.action, GROWS + SHRINKS))
+    change = np.where(np.isin(events.action[rows], GROWS), 1, -1) * events.size[rows].astype(np.int64)
+    held = np.concatenate(([0], np.cumsum(change)))
+    return Reserved(rows, held + sum(segment.size for segment in memory.segments) - held[-1])
 
 
 def ranges_at(memory: DeviceMemory, moment: int) -> list[tuple[int, int]]:
@@ -97,8 +111,10 @@ def _covered(pieces: list[tuple[int, int, int]]) -> list[tuple[int, int]]:
 def held_at(memory: DeviceMemory, lives: Lives, moment: int) -> Held:
     """The segments at element `moment` of the level."""
     rows = np.flatnonzero((lives.born < moment) & (lives.completed >= moment))
-    rows = rows[np.argsort(lives.address[rows], kind="stable")]
-    address, size = lives.address[rows], lives.size[rows]
+    address = lives.addresses(memory, rows)
+    order = np.argsort(address, kind="stable")
+    rows, address = rows[order], address[order]
+    size = lives.size[rows]
     ranges = ranges_at(memory, moment)
     pinned, largest, whole = [], 0, 0
     for start, length in ranges:

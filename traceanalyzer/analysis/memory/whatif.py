@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -18,9 +18,10 @@ from traceanalyzer.analysis.memory.categories import (
     PARAMETERS,
     STATE,
     TEMPORARIES,
+    phase_of,
 )
 from traceanalyzer.analysis.memory.checkpointing import checkpointed, repeated_block
-from traceanalyzer.analysis.memory.lives import curve
+from traceanalyzer.analysis.memory.lives import highest
 from traceanalyzer.analysis.memory.phases import BACKWARD, FORWARD, OPTIMIZER, site_of
 from traceanalyzer.figures import metric
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from traceanalyzer.analysis.memory.checkpointing import Block
     from traceanalyzer.analysis.memory.lives import Lives
     from traceanalyzer.analysis.memory.phases import Timeline
-    from traceanalyzer.snapshot import I64, DeviceMemory, Stack
+    from traceanalyzer.snapshot import I8, I64, DeviceMemory, Stack
 
 CHUNKS = 8
 """Pieces of the loss: the rows of one are then an eighth, and more would save little more."""
@@ -78,26 +79,22 @@ class Subject:
     memory: DeviceMemory
     lives: Lives
     timeline: Timeline
-    categories: I64
+    categories: I8
     stacks: Sequence[Stack]
+    moment: int
+    """The peak, as an element of the level."""
     ranks: int = 8
-    phase: I64 = field(init=False)
-
-    def __post_init__(self) -> None:
-        lives = self.lives
-        phase = np.full(len(lives), -1, np.int64)
-        if lives.n_events:
-            phase = np.where(lives.born >= 0, self.timeline.phase[np.maximum(lives.born, 0)], -1)
-        object.__setattr__(self, "phase", phase)
 
     @cached_property
-    def level(self) -> I64:
-        """Bytes allocated, as `Lives.level`."""
-        return self.lives.level()
+    def phase(self) -> I8:
+        """The phase that each life began in; -1 before the history."""
+        if not self.lives.n_events:
+            return np.full(len(self.lives), -1, np.int8)
+        return np.where(self.lives.born >= 0, phase_of(self.lives, self.timeline), np.int8(-1))
 
     def peak(self, size: I64) -> int:
         """The peak with other sizes."""
-        return int(curve(self.lives.n_events, self.lives.born, self.lives.freed, size).max())
+        return highest((self.lives.born, self.lives.freed, size))
 
 
 def scaling_with_batch(subject: Subject) -> I64:
@@ -151,7 +148,7 @@ def batch_unknown(subject: Subject, peak: int) -> str | None:
     lives = subject.lives
     if not len(scaling_with_batch(subject)):
         return "no activations are known: their allocations have no stacks, or none was recorded"
-    alive = lives.alive(int(subject.level.argmax()))
+    alive = lives.alive(subject.moment)
     first_end = subject.timeline.steps.ends[0] if subject.timeline.steps.ends else lives.n_events
     is_workspace = (lives.freed >= lives.n_events) & (lives.born < first_end) & (lives.size <= WORKSPACE)
     unclear = int(lives.size[alive[(subject.categories[alive] == OTHER) & ~is_workspace[alive]]].sum())
@@ -251,11 +248,12 @@ def _set_to_none(subject: Subject, peak: int) -> Scenario | None:
         return None
     born_step = steps.of(np.maximum(lives.born, 0))
     last = steps.of(np.minimum(lives.freed, lives.n_events - 1))
-    kept = np.flatnonzero((subject.categories == GRADIENTS) & (subject.phase == BACKWARD) & (last > born_step))
+    is_kept = (subject.categories == GRADIENTS) & (subject.phase == BACKWARD) & (last > born_step)
+    kept = np.flatnonzero(is_kept)
     gradients = int(lives.size[subject.categories == GRADIENTS].sum())
     if int(lives.size[kept].sum()) < 0.5 * max(gradients, 1):
         return None
-    born, freed, size = [np.delete(column, kept) for column in (lives.born, lives.freed, lives.size)]
+    rest = np.where(is_kept, 0, lives.size)
     spans = _backward_spans(subject.timeline)
     extra: list[tuple[int, int, int]] = []
     for life in kept.tolist():
@@ -267,14 +265,9 @@ def _set_to_none(subject: Subject, peak: int) -> Scenario | None:
                 end = steps.ends[k] - 1 if k < len(steps.ends) else lives.n_events
                 extra.append((begin, min(end, int(lives.freed[life])), int(lives.size[life])))
     more = np.array(extra, np.int64).reshape(-1, 3)
-    predicted = curve(
-        lives.n_events,
-        np.concatenate((born, more[:, 0])),
-        np.concatenate((freed, more[:, 1])),
-        np.concatenate((size, more[:, 2])),
-    ).max()
+    predicted = highest((lives.born, lives.freed, rest), (more[:, 0], more[:, 1], more[:, 2]))
     return Scenario(
-        "set-to-none", "avoid_allocations", "zero_grad(set_to_none=True), its default", min(int(predicted), peak),
+        "set-to-none", "avoid_allocations", "zero_grad(set_to_none=True), its default", min(predicted, peak),
         "gradients freed at each step's end and made again in the backward",
     )  # fmt: skip
 
@@ -315,10 +308,9 @@ def _checkpoint(subject: Subject, _: int) -> Scenario | None:
     block = repeated_block(subject.lives, subject.timeline, subject.categories, subject.stacks)
     if block is None:
         return None
-    born, freed, size = checkpointed(subject.lives, block)
     return Scenario(
         "checkpoint", "checkpoint", f"activation checkpointing of {block.site} ({block.instances_per_step:g} a step)",
-        int(curve(subject.lives.n_events, born, freed, size).max()),
+        highest(*checkpointed(subject.lives, block)),
         "each block keeps its output; the rest lives again in its own backward",
         _share_of_forward(subject, block),
     )  # fmt: skip

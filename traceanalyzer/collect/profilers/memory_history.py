@@ -1,22 +1,32 @@
 """The allocator's history for a CUDA memory snapshot: bounded, off while steps are timed, written when memory runs out.
 
+Where it runs out while steps are timed there is no history, but the allocator's state and what failed are written.
 With Python stacks it cost 1 to 24 % of a step on an H200 (benchmarks/memory_on_gpu.py; docs/memory.md).
 """
 
 from __future__ import annotations
 
+import pickle
+import sys
+import time
+from contextlib import suppress
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from traceanalyzer.collect.host import cuda
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
+    from types import FrameType
 
 MAX_ENTRIES = 200_000
 """Entries kept, the newest: some hundred steps of a usual model, at most MAX_BYTES in the file."""
 MAX_BYTES = 64 << 20
 """A larger snapshot is not kept: deep stacks of a thousand lines, or blocks by the million."""
+
+MAX_FRAMES = 1000
+"""Of the stack of a failure: as many as Python itself has at most by default."""
 
 
 class MemoryHistory:
@@ -67,19 +77,49 @@ class MemoryHistory:
         attach: Any = getattr(torch._C, "_cuda_attach_out_of_memory_observer", None)
         if attach is not None and not self._watches:
             self._watches = True
-            attach(lambda *_: self._out_of_memory())
+            attach(self._out_of_memory)
 
-    def _out_of_memory(self) -> None:
-        if self._on:
-            try:
+    def _out_of_memory(self, device: int, asked: int, _total: int, free: int) -> None:
+        with suppress(Exception):  # the program has an error of its own to show
+            if self._on:
                 _dump(self._file_of_oom())
-            except OSError:  # the program has an error of its own to show
-                return
+            else:
+                _dump_state(self._file_of_oom(), device, asked, free)
 
 
 def _dump(path: Path) -> None:
     import torch
 
     torch.cuda.memory._dump_snapshot(str(path))
+    _drop_if_large(path)
+
+
+def _dump_state(path: Path, device: int, asked: int, free: int) -> None:
+    """Write the allocator's state, and the failure as the one entry of its history, as the allocator would."""
+    import torch
+
+    snapshot = torch.cuda.memory._snapshot()
+    failure = {
+        "action": "oom",
+        "device_free": free,
+        "size": asked,
+        "stream": 0,
+        "time_us": time.time_ns() // 1000,
+        "frames": list(islice(_frames(sys._getframe(2)), MAX_FRAMES)),
+    }
+    traces = snapshot.get("device_traces", [])
+    snapshot["device_traces"] = [[failure] if d == device else [] for d in range(max(len(traces), device + 1))]
+    with path.open("wb") as file:
+        pickle.dump(snapshot, file, protocol=4)
+    _drop_if_large(path)
+
+
+def _frames(frame: FrameType | None) -> Iterator[dict[str, Any]]:
+    while frame is not None:
+        yield {"name": frame.f_code.co_name, "filename": frame.f_code.co_filename, "line": frame.f_lineno}
+        frame = frame.f_back
+
+
+def _drop_if_large(path: Path) -> None:
     if path.stat().st_size > MAX_BYTES:
         path.unlink()

@@ -16,6 +16,7 @@ from struct import error as struct_error
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from traceanalyzer.errors import RefusedSnapshotError
+from traceanalyzer.ingest.memory.memo import Memo
 from traceanalyzer.ingest.memory.shapes import EVENT
 from traceanalyzer.ingest.memory.templates import PUSH, Templates
 
@@ -33,7 +34,7 @@ MAX_TEXT = 1 << 20
 MAX_VALUE_RATE = 8
 """Values kept (stack, memo) for each so many bytes read, above `MIN_VALUES`; snapshots have one in thirty."""
 MIN_VALUES = 20_000
-MAX_KEPT = 100_000
+MAX_KEPT = 3_000
 """Values of opcodes kept at a time."""
 MARGIN = 300
 """Bytes that any opcode but a long text fits in."""
@@ -76,7 +77,7 @@ def _unsigned(size: int) -> Callable[..., tuple[int]]:
 def _interpret(read: Callable[[], bytes], shapes: Shapes) -> Any:  # noqa: C901
     target: Any
     stack: list[Any] = []
-    memo: list[Any] = []
+    memo = Memo()
     marks: list[tuple[int, int, int]] = []
     push, remember, take = stack.append, memo.append, shapes.take
     u4, u8 = _unsigned(4), _unsigned(8)
@@ -94,7 +95,7 @@ def _interpret(read: Callable[[], bytes], shapes: Shapes) -> Any:  # noqa: C901
             safe = len(data) - MARGIN if piece else len(data)
             if len(stack) + len(memo) > MIN_VALUES + before // MAX_VALUE_RATE:
                 refuse("more values than a snapshot of its size has")
-            shapes.allow_texts(before)
+            shapes.after(before)
         op = data[at]
         if PUSHES[op]:
             run = RUN(data, at, safe + MARGIN)
@@ -218,7 +219,7 @@ def _interpret(read: Callable[[], bytes], shapes: Shapes) -> Any:  # noqa: C901
 class _Pushed(dict[bytes, Any]):
     """The value that an opcode with its argument pushes, kept where it will always be the same."""
 
-    def __init__(self, memo: list[Any]) -> None:
+    def __init__(self, memo: Memo) -> None:
         self._memo = memo
 
     def __missing__(self, opcode: bytes) -> Any:
@@ -244,7 +245,7 @@ class _Pushed(dict[bytes, Any]):
 _CONSTANTS = {0x4E: None, 0x88: True, 0x89: False}
 
 
-def _put(memo: list[Any], index: int, value: Any, pushed: _Pushed, templates: Templates) -> None:
+def _put(memo: Memo, index: int, value: Any, pushed: _Pushed, templates: Templates) -> None:
     if index < len(memo):
         memo[index] = value
         pushed.clear()

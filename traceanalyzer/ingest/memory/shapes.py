@@ -6,7 +6,7 @@ A dictionary is known by its keys, whatever its place: that is what PyTorch's wr
 from __future__ import annotations
 
 from array import array
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -24,10 +24,19 @@ from traceanalyzer.snapshot import (
     Stack,
 )
 
+if TYPE_CHECKING:
+    from traceanalyzer.snapshot import I64
+
 STATES = {"active_allocated": ACTIVE, "active_pending_free": PENDING, "active_awaiting_free": PENDING,
           "inactive": INACTIVE}  # fmt: skip
-STREAM_BITS, ACTION_BITS = 16, 8
-"""Width in an event's fourth number, below the stack's index; streams are counted, not their addresses kept."""
+ACTION_BITS = 8
+"""Width in an event's fourth number, below the stack's index."""
+NUMBERS = 4
+"""Of an event while it is taken in: time, address, size, and stack with action."""
+EVENTS_AT_ONCE = 1 << 15
+"""Events that are put into columns together; a column has the bits that it needs, an event taken in has 256."""
+WIDER = {"b": "h", "h": "i", "i": "q"}
+"""The next width of a column, in `array`'s names."""
 TEXT_COST = 120
 """Bytes that Python needs for a text beside its characters, in a dictionary."""
 MIN_TEXTS = 8 << 20
@@ -72,10 +81,11 @@ class Shapes:
 
     def __init__(self) -> None:
         self.events = array("q")
+        self._columns = [array(code) for code in "iqibh"]
+        self._begin_us = 0
         self.blocks = array("q")
         self.annotations: list[Annotation] = []
         self.stacks: list[Stack] = [()]
-        self.streams: dict[int, int] = {}
         self._text_bytes, self._text_limit = 0, MIN_TEXTS
         self._texts: dict[str, str] = {}
         self._frames: dict[tuple[str, str, int], Frame] = {}
@@ -92,9 +102,24 @@ class Shapes:
         self._texts[value] = value
         return value
 
-    def allow_texts(self, read: int) -> None:
-        """Texts may take an eighth of the bytes read so far, and `MIN_TEXTS`."""
+    def after(self, read: int) -> None:
+        """To be called now and then: texts may take an eighth of the bytes read so far, and `MIN_TEXTS`."""
         self._text_limit = MIN_TEXTS + read // 8
+        if len(self.events) >= NUMBERS * EVENTS_AT_ONCE:
+            self._settle()
+
+    def _settle(self) -> None:
+        """Put the events taken in since the last time into columns: arrays that grow in place, not pieces to join."""
+        rows = np.frombuffer(self.events, np.int64).reshape(-1, NUMBERS)
+        time_us, address, size, packed = rows.T
+        if not len(self._columns[0]) and len(rows):
+            self._begin_us = int(time_us[0])
+        parts = (time_us - self._begin_us, address, size, packed & ((1 << ACTION_BITS) - 1), packed >> ACTION_BITS)
+        for number, part in enumerate(parts if len(rows) else ()):
+            while not _fits(part, self._columns[number].typecode):
+                self._columns[number] = array(WIDER[self._columns[number].typecode], self._columns[number])
+            self._columns[number].frombytes(part.astype(self._columns[number].typecode).tobytes())
+        self.events = array("q")
 
     def take(self, values: dict[str, Any]) -> Any:
         """What stands for a complete dictionary from now on; None where it stays what it is."""
@@ -134,25 +159,15 @@ class Shapes:
             values["action"],
             values.get("device_free", 0) if address is None else address,
             values.get("size", 0),
-            values.get("stream", 0),
             values.get("time_us", NO_TIME),
             values.get("frames", ()),
         )
         return EVENT
 
-    def event(self, action: str, address: int, size: int, stream: int, time_us: int, frames: Any) -> None:
+    def event(self, action: str, address: int, size: int, time_us: int, frames: Any) -> None:
         """Take an event in."""
-        number = self.streams.get(stream)
-        if number is None:
-            number = self._stream(stream)
         row = frames.row if type(frames) is KeptStack else self.stack(frames).row
-        packed = ((row << STREAM_BITS | number) << ACTION_BITS) | CODE.get(action, 0)
-        self.events.extend((time_us, address, size, packed))
-
-    def _stream(self, stream: Any) -> int:
-        if type(stream) is not int or len(self.streams) >= 1 << STREAM_BITS:
-            raise ValueError("no stream")
-        return self.streams.setdefault(stream, len(self.streams))
+        self.events.extend((time_us, address, size, row << ACTION_BITS | CODE.get(action, 0)))
 
     def _frame(self, values: dict[str, Any]) -> Frame:
         key = str(values.get("name", "")), str(values["filename"]), int(values.get("line", 0))
@@ -202,20 +217,9 @@ class Shapes:
         return ANNOTATION
 
     def event_columns(self) -> Events:
-        """All events, as views of one array."""
-        rows = np.frombuffer(self.events, np.int64).reshape(-1, 4)
-        packed = rows[:, 3]
-        streams = np.array(list(self.streams) or [0], np.int64)
-        return Events(
-            time_us=rows[:, 0],
-            address=rows[:, 1],
-            size=rows[:, 2],
-            action=(packed & ((1 << ACTION_BITS) - 1)).astype(np.int8),
-            stream=np.broadcast_to(streams, len(rows))  # nearly always one: it takes no memory
-            if len(streams) == 1
-            else streams[(packed >> ACTION_BITS) & ((1 << STREAM_BITS) - 1)],
-            stack=(packed >> (ACTION_BITS + STREAM_BITS)).astype(np.int32),
-        )
+        """All events."""
+        self._settle()
+        return Events(self._begin_us, *(np.frombuffer(column, column.typecode) for column in self._columns))
 
     def block_columns(self, segment_blocks: list[int]) -> Blocks:
         """All blocks; `segment_blocks` is how many each segment has, in file order."""
@@ -224,3 +228,8 @@ class Shapes:
             raise RefusedSnapshotError("damaged (blocks without a segment)")
         owner = np.repeat(np.arange(len(segment_blocks)), segment_blocks)
         return Blocks(rows[:, 0], rows[:, 1], rows[:, 2], rows[:, 3], rows[:, 4], owner)
+
+
+def _fits(values: I64, code: str) -> bool:
+    limits = np.iinfo(code)
+    return bool(limits.min <= values.min() and values.max() <= limits.max)

@@ -83,7 +83,8 @@ def _assembled(path: str, segments: list[TakenSegment], lengths: list[int], sett
 
 
 def _slice(events: Events, lo: int, hi: int) -> Events:
-    return Events(**{name: getattr(events, name)[lo:hi] for name in events.__dataclass_fields__})
+    columns = (getattr(events, name)[lo:hi] for name in ("since_us", "address", "size", "action", "stack"))
+    return Events(events.begin_us, *columns)
 
 
 def _device(device: int, events: Events, segments: list[TakenSegment], blocks: Blocks) -> DeviceMemory:

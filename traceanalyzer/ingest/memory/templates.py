@@ -16,6 +16,7 @@ from traceanalyzer.ingest.memory.shapes import EVENT
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from traceanalyzer.ingest.memory.memo import Memo
     from traceanalyzer.ingest.memory.shapes import KeptStack, Shapes
 
 PUSH = rb"j.{4}|h.|K.|J.{4}|M..|\x8a(?:\x06.{6}|\x07.{7}|\x05.{5}|\x08.{8}|\x09.{9}|\x04.{4}|\x00)|[N\x88\x89]"
@@ -35,7 +36,7 @@ MAX_TOKENS = 400
 class Templates:
     """The pattern of the last event that was interpreted."""
 
-    def __init__(self, memo: list[Any], value_of: Callable[[bytes], Any], shapes: Shapes) -> None:
+    def __init__(self, memo: Memo, value_of: Callable[[bytes], Any], shapes: Shapes) -> None:
         self._memo, self._value_of, self._shapes = memo, value_of, shapes
         self._learned = self._fitted = self._missed = 0
         self._stacks: dict[bytes, KeptStack] = {}
@@ -92,13 +93,13 @@ class Templates:
         match, memo, value_of, take = self._match, self._memo, self._value_of, self._shapes.event
         groups = _group_numbers(self._keys)
         action_at, address_at, size_at = groups["action"], groups["addr"], groups["size"]
-        stream_at, time_at, frames_at = groups.get("stream"), groups.get("time_us"), groups.get("frames")
+        time_at, frames_at = groups.get("time_us"), groups.get("frames")
         texts_at = [number for key, number in groups.items() if key not in ("addr", "size", "time_us", "stream")]
         while (found := match(data, at, end)) is not None:
             values = found.groups()
             stack: Any = ()
             if self._memoized:
-                memo.append(EVENT)
+                memo.append_event()
             for number in texts_at:
                 value = values[number]
                 if value[0] == 0x8C:  # SHORT_BINUNICODE
@@ -114,7 +115,6 @@ class Templates:
                 value_of(values[action_at]),
                 value_of(values[address_at]),
                 value_of(values[size_at]),
-                0 if stream_at is None else value_of(values[stream_at]),
                 -1 if time_at is None else value_of(values[time_at]),
                 stack,
             )

@@ -1,23 +1,18 @@
-"""A snapshot, and the trace recorded with it, as a memory report."""
+"""A snapshot, and what the trace recorded with it adds, as a memory report."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
-from traceanalyzer.analysis.memory.measure import measured as measure_memory
-from traceanalyzer.analysis.replay.changes.repetition import GREATER_BATCH, enlarged
-from traceanalyzer.analysis.replay.scenarios import Scenario
+from traceanalyzer.analysis.memory.measure import measured
 from traceanalyzer.diagnosis.memory import findings_of, recommendations_of
 from traceanalyzer.report.format import figure
-from traceanalyzer.report.memory.model import MemoryReport, compared
-from traceanalyzer.selection import measured
+from traceanalyzer.report.memory.model import UNTRACED, MemoryReport, Traced, compared
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.memory.measure import MemoryOfDevice
     from traceanalyzer.snapshot import Snapshot
-    from traceanalyzer.trace import Run
 
 LEAST_TIMES = 1.05
 """A batch that is less than this much larger is the same one."""
@@ -30,44 +25,36 @@ OOM_CAUSES = {
     "parameters": "the parameters",
     "gradients": "the gradients",
     "too_large": "what lives across steps",
+    "unknown": "what was allocated before the history begins",
 }
 
 
 def memory_report(
-    snapshot: Snapshot, run: Run | None = None, other: Snapshot | None = None, ranks: int = 8
+    snapshot: Snapshot, traced: Traced = UNTRACED, other: Snapshot | None = None, ranks: int = 8
 ) -> MemoryReport:
-    """The report on a snapshot; `run` adds times and the GPU's size, `other` a comparison by line."""
-    step_ms, forward_ms, capacity = _of_trace(run)
-    devices = tuple(_with_speed(device, run) for device in measure_memory(snapshot, ranks, capacity))
+    """The report on a snapshot; `traced` adds times and the GPU's size, `other` a comparison by line."""
+    devices = tuple(_with_speed(device, traced) for device in measured(snapshot, ranks, traced.capacity_bytes))
     notes = [*snapshot.notes, *(note for device in devices for note in device.notes)]
     report = MemoryReport(
         snapshot.path,
         devices,
         findings_of(devices),
-        recommendations_of(devices, forward_ms, step_ms),
+        recommendations_of(devices, traced.forward_ms, traced.step_ms),
         list(dict.fromkeys(notes)),
         headline(devices),
-        capacity,
-        step_ms,
-        forward_ms,
-        () if run is None else tuple(measured(run).critical.op_memory),
+        traced,
     )
     if other is None:
         return report
-    return replace(report, other_path=other.path, compared=compared(devices, measure_memory(other, ranks)))
+    return replace(report, other_path=other.path, compared=compared(devices, measured(other, ranks)))
 
 
-def _with_speed(device: MemoryOfDevice, run: Run | None) -> MemoryOfDevice:
+def _with_speed(device: MemoryOfDevice, traced: Traced) -> MemoryOfDevice:
     """The device with what the largest batch would bring a sample, where the trace can be replayed."""
     batch = device.larger_batch
-    if run is None or batch.largest_times is None or batch.largest_times < LEAST_TIMES:
+    if traced.sample_speedup is None or batch.largest_times is None or batch.largest_times < LEAST_TIMES:
         return device
-    replay = measured(run).critical.replay
-    if replay is None or not replay.faithful:
-        return device
-    times = min(batch.largest_times, float(GREATER_BATCH))
-    found = replay.predict(Scenario("larger_batch", partial(enlarged, times=times), f"{times:g} times the batch"))
-    return replace(device, larger_batch=replace(batch, sample_speedup=found.speedup))
+    return replace(device, larger_batch=replace(batch, sample_speedup=traced.sample_speedup(batch.largest_times)))
 
 
 def headline(devices: tuple[MemoryOfDevice, ...]) -> str:
@@ -97,16 +84,3 @@ def headline(devices: tuple[MemoryOfDevice, ...]) -> str:
         site = f" at {growth.sites[0].site}" if growth.sites else ""
         text += f" {what} {figure(round(growth.bytes_per_step), 'bytes')} a step{site}."
     return text
-
-
-def _of_trace(run: Run | None) -> tuple[float | None, float | None, dict[int, int]]:
-    """Step time and the forward pass's GPU time, ms, and the bytes of each GPU, where the run has them."""
-    if run is None:
-        return None, None, {}
-    capacity = {
-        device.id: device.memory_bytes for trace in run.traces for device in trace.devices if device.memory_bytes
-    }
-    critical = measured(run).critical
-    time = critical.step_time
-    forward = next((row.device_ms for row in critical.phase_rows if row.name == "forward"), None)
-    return (time.mean if time else None), forward, capacity

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from traceanalyzer.analysis.memory.phases import PHASES
 from traceanalyzer.report.format import figure
+from traceanalyzer.report.memory.model import UNTRACED
 from traceanalyzer.report.outline import EXPLAINED
 
 if TYPE_CHECKING:
@@ -17,7 +19,10 @@ if TYPE_CHECKING:
     from traceanalyzer.report.memory.model import Compared, MemoryReport
 
 TOP_LINES = 12
-TOP_STEPS = 8
+NO_OPERATORS = (
+    "unknown: the trace has no allocator events. `collect torch --memory` records them (profile_memory=True of "
+    "torch.profiler)."
+)
 
 
 @dataclass(frozen=True)
@@ -37,9 +42,11 @@ def sections_of(report: MemoryReport) -> list[Section]:
     found = [Section("Summary", (report.headline, *report.notes), tuple(_summary(report)))]
     for device in report.memory:
         found += _of_device(device, len(report.memory) > 1)
-    if report.operators:
+    if report.traced.operators:
         how = "A step of the trace, by the operator that allocates: what is held sums to the peak of the trace."
-        found.append(Section("Operators by memory", (how,), rows=report.operators[:TOP_LINES]))
+        found.append(Section("Operators by memory", (how,), rows=report.traced.operators[:TOP_LINES]))
+    elif report.traced != UNTRACED:
+        found.append(Section("Operators by memory", (NO_OPERATORS,)))
     if report.compared:
         found += [section for pair in report.compared for section in _compared(pair, report)]
     if report.findings:
@@ -51,13 +58,13 @@ def sections_of(report: MemoryReport) -> list[Section]:
 
 def _summary(report: MemoryReport) -> Iterator[tuple[str, str]]:
     for device in report.memory:
-        size = report.capacity_bytes.get(device.device)
+        size = report.traced.capacity_bytes.get(device.device)
         of = f" of {figure(size, 'bytes')}" if size else ""
         yield f"GPU {device.device} peak allocated", f"{figure(device.peak_bytes, 'bytes')}{of}"
         yield f"GPU {device.device} most reserved", f"{figure(device.reserved_bytes, 'bytes')}{of}"
     yield "Snapshot", report.path
-    if report.step_ms is not None:
-        yield "Step of the trace", figure(report.step_ms, "ms")
+    if report.traced.step_ms is not None:
+        yield "Step of the trace", figure(report.traced.step_ms, "ms")
 
 
 def _of_device(device: MemoryOfDevice, several: bool) -> Iterator[Section]:
@@ -74,7 +81,7 @@ def _of_device(device: MemoryOfDevice, several: bool) -> Iterator[Section]:
     yield Section(f"What is allocated at the peak{on}", (how,), parts)
     yield Section(f"Lines at the peak{on}", rows=device.sites[:TOP_LINES])
     if device.phase_peaks:
-        peaks = tuple((name.replace("_", " "), figure(size, "bytes")) for name, size in device.phase_peaks.items())
+        peaks = tuple((name.replace("_", " "), figure(size, "bytes")) for name, size in _in_order(device.phase_peaks))
         yield Section(f"Peak of each phase{on}", (_steps_found(device),), peaks)
     yield _growth(device, on)
     held = device.fragmentation
@@ -93,6 +100,11 @@ def _of_device(device: MemoryOfDevice, several: bool) -> Iterator[Section]:
     yield _larger_batch(device, on)
     if device.scenarios:
         yield Section(f"Predicted peaks{on}", rows=device.scenarios)
+
+
+def _in_order(phase_peaks: dict[str, int]) -> list[tuple[str, int]]:
+    """As a step has its phases."""
+    return sorted(phase_peaks.items(), key=lambda item: PHASES.index(item[0]))
 
 
 def _larger_batch(device: MemoryOfDevice, on: str) -> Section:

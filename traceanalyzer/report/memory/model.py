@@ -9,7 +9,7 @@ from traceanalyzer import __version__
 from traceanalyzer.figures import metric
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from traceanalyzer.analysis.memory.measure import MemoryOfDevice, Site
     from traceanalyzer.analysis.tables.op_memory import OpMemory
@@ -42,8 +42,25 @@ class Compared:
 
 
 @dataclass(frozen=True)
+class Traced:
+    """What the trace adds that was recorded with a snapshot: of the critical rank's step."""
+
+    step_ms: float | None = None
+    forward_ms: float | None = None
+    capacity_bytes: dict[int, int] = field(default_factory=dict)
+    """What each GPU has, by device."""
+    operators: tuple[OpMemory, ...] = ()
+    """The ones that hold the most at its peak first."""
+    sample_speedup: Callable[[float], float | None] | None = None
+    """Time of a sample now over its time with so many times the batch."""
+
+
+UNTRACED = Traced()
+
+
+@dataclass(frozen=True)
 class MemoryReport:
-    """The report. `capacity_bytes` is what the GPU of the trace has, by device."""
+    """The report."""
 
     path: str
     memory: tuple[MemoryOfDevice, ...]
@@ -51,26 +68,23 @@ class MemoryReport:
     recommendations: list[MemoryRecommendation]
     notes: list[str]
     headline: str
-    capacity_bytes: dict[int, int] = field(default_factory=dict)
-    step_ms: float | None = None
-    forward_ms: float | None = None
-    operators: tuple[OpMemory, ...] = ()
-    """Of the trace, the ones that hold the most at its peak first."""
+    traced: Traced = UNTRACED
     other_path: str | None = None
     compared: tuple[Compared, ...] = ()
 
 
 def as_document(report: MemoryReport) -> dict[str, Any]:
     """The report in the contract's names, in order of interest."""
+    traced = report.traced
     document: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "tool": {"name": "traceanalyzer", "version": __version__},
         "inputs": [{"path": report.path, "kind": "memory_snapshot"}],
-        "summary": {"headline": report.headline, "step_ms": report.step_ms, "forward_ms": report.forward_ms},
+        "summary": {"headline": report.headline, "step_ms": traced.step_ms, "forward_ms": traced.forward_ms},
         "memory": report.memory,
         "findings": report.findings,
         "recommendations": report.recommendations,
-        "operators": report.operators,
+        "operators": traced.operators,
         "notes": report.notes,
     }
     if report.other_path is not None:

@@ -27,7 +27,7 @@ def render_terminal(report: MemoryReport, width: int = 80, colour: bool = False)
             for detail in details:
                 page.item("-", detail, indent=INDENT + 1)
         if section.rows:
-            page.grid(make_grid(section.rows))
+            page.grid(make_grid(section.rows), "json")
     return page.text().lstrip("\n")
 
 

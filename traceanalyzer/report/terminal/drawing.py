@@ -87,8 +87,9 @@ class Page:
             table.add_row(Text(plain(name), style or "cyan"), Text(plain(value), style))
         self.draw(Padding(table, (0, 0, 0, INDENT)))
 
-    def grid(self, grid: Grid) -> None:
-        """A table with its remarks; a table of few rows that is too wide is turned, one field a line."""
+    def grid(self, grid: Grid, whole: str = "csv") -> None:
+        """A table with its remarks; a table of few rows that is too wide is turned, one field a line. `whole` is the
+        format that has all columns of it."""
         chosen, left_out = _fitting(grid.columns, self.width - INDENT)
         remarks = list(grid.remarks)
         if left_out and grid.rows <= TURNED_ROWS:
@@ -96,7 +97,7 @@ class Page:
         else:
             self.draw(Padding(_table(chosen, self.width - INDENT), (0, 0, 0, INDENT)))
             if left_out:
-                remarks.append(f"No room for: {', '.join(left_out)} (widen the terminal, or use --format csv).")
+                remarks.append(f"No room for: {', '.join(left_out)} (widen the terminal, or use --format {whole}).")
         for remark in remarks:
             self.line(remark, "dim", INDENT)
 

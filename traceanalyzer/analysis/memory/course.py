@@ -1,0 +1,175 @@
+"""The bytes allocated and reserved over the history: the peak, the peaks of phases and steps, and the curve to draw."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.memory.lives import at_moments
+from traceanalyzer.analysis.memory.phases import PHASES
+from traceanalyzer.analysis.memory.segments import reserved_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import ArrayLike
+
+    from traceanalyzer.analysis.memory.lives import Lives
+    from traceanalyzer.analysis.memory.phases import Timeline
+    from traceanalyzer.analysis.memory.segments import Reserved
+    from traceanalyzer.snapshot import I64, DeviceMemory, Events
+
+CONTRACT_PHASES = {"forward": "forward", "backward": "backward", "optimizer": "optimizer"}
+"""Names of `peak_phase`; the rest is other."""
+CURVE_POINTS = 1000
+"""Points that a drawn curve keeps, its extremes among them."""
+
+
+@dataclass(frozen=True)
+class Level:
+    """Bytes allocated at elements of the level, ascending, between which it is nowhere higher."""
+
+    elements: I64
+    bytes: I64
+
+    def at(self, elements: I64) -> I64:
+        """The bytes at some of the elements."""
+        return self.bytes[np.searchsorted(self.elements, elements)]
+
+    def first_highest(self, starts: I64, ends: I64) -> I64:
+        """Where it is highest in each stretch, the first of equals. Both ends of each are among the elements."""
+        places = np.searchsorted(self.elements, starts), np.searchsorted(self.elements, ends)
+        pairs = zip(*(place.tolist() for place in places), strict=True)
+        return self.elements[[lo + int(self.bytes[lo : hi + 1].argmax()) for lo, hi in pairs]]
+
+
+@dataclass(frozen=True)
+class StepMemory:
+    """A step: what is allocated and reserved at its end, and the peak of each phase."""
+
+    index: int
+    end_bytes: int
+    end_reserved_bytes: int
+    peak_bytes: int
+    phase_peaks: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Course:
+    """What is kept of the curve: all of it would be eight bytes an event. `moments` are elements of the level."""
+
+    peak_moment: int
+    peak_bytes: int
+    peak_phase: str | None
+    peak_step: int | None
+    end_bytes: int
+    reserved_bytes: int
+    phase_peaks: dict[str, int]
+    steps: tuple[StepMemory, ...]
+    moments: I64
+    points: tuple[tuple[float, int, int], ...]
+    """(seconds since the first event, allocated, reserved) at the moments."""
+
+
+def course_of(memory: DeviceMemory, lives: Lives, timeline: Timeline) -> Course:
+    """The course of one GPU's memory."""
+    n = lives.n_events
+    starts = np.concatenate(([0], timeline.bounds)) if n else np.empty(0, np.int64)
+    edges = edges_of(n)
+    level = _level(lives, (starts, edges, edges[:-1] + 1, [0, n], timeline.steps.ends, [r for r, _ in timeline.quiet]))
+    reserved = reserved_of(memory)
+    highest = int(level.bytes.argmax())
+    moment, peak = int(level.elements[highest]), int(level.bytes[highest])
+    by_phase, moments = _peaks(level, timeline, starts), moments_of(level, edges)
+    return Course(
+        peak_moment=moment,
+        peak_bytes=peak,
+        peak_phase=_peak_phase(timeline, moment),
+        peak_step=_step_of(timeline, moment),
+        end_bytes=int(level.bytes[-1]),
+        reserved_bytes=reserved.highest(),
+        phase_peaks=_phase_peaks(by_phase, timeline),
+        steps=_steps(by_phase, timeline, level, reserved),
+        moments=moments,
+        points=_points(memory.events, moments, level, reserved),
+    )
+
+
+def _peak_phase(timeline: Timeline, moment: int) -> str | None:
+    if not timeline.known or moment == 0:
+        return None
+    return CONTRACT_PHASES.get(PHASES[int(timeline.phase[moment - 1])], "other")
+
+
+def _step_of(timeline: Timeline, moment: int) -> int | None:
+    if not timeline.steps.ends or moment == 0:
+        return None
+    step = int(timeline.steps.of(np.array([moment - 1]))[0])
+    return step if step >= 0 else None
+
+
+def _phase_peaks(by_phase: Sequence[tuple[int, int, int]], timeline: Timeline) -> dict[str, int]:
+    """The peak of each phase over all steps; what comes before the first step is `other`."""
+    result: dict[str, int] = {}
+    if not timeline.known:
+        return result
+    for _, phase, value in by_phase:
+        result[PHASES[phase]] = max(result.get(PHASES[phase], 0), value)
+    return result
+
+
+def _steps(
+    by_phase: Sequence[tuple[int, int, int]], timeline: Timeline, level: Level, reserved: Reserved
+) -> tuple[StepMemory, ...]:
+    steps: dict[int, dict[str, int]] = {}
+    for step, phase, value in by_phase:
+        steps.setdefault(step, {})[PHASES[phase]] = value
+    ends = np.array(timeline.steps.ends, np.int64)
+    return tuple(
+        StepMemory(k, allocated, held, max(steps.get(k, {"": 0}).values()), steps.get(k, {}))
+        for k, (allocated, held) in enumerate(zip(level.at(ends).tolist(), reserved.at(ends).tolist(), strict=True))
+    )
+
+
+def _level(lives: Lives, wanted: Sequence[ArrayLike]) -> Level:
+    """The level after every birth, where alone it can be highest, and at the elements that are wanted."""
+    elements: I64 = np.concatenate((lives.born + 1, *(np.asarray(one, np.int32) for one in wanted)))
+    elements.sort()
+    elements = elements[np.append(elements[1:] != elements[:-1], True)]
+    return Level(elements, at_moments(elements, (lives.born, lives.freed, lives.size)))
+
+
+def edges_of(n: int) -> I64:
+    """Elements that part the history into equal stretches, one for each point to draw."""
+    return np.unique(np.linspace(0, n, min(n, CURVE_POINTS) + 1).astype(np.int64))
+
+
+def moments_of(level: Level, edges: I64) -> I64:
+    """Elements of the level to draw: the highest in each of many equal stretches of events."""
+    return level.first_highest(edges[:-1] + 1, edges[1:])
+
+
+def _points(events: Events, moments: I64, level: Level, reserved: Reserved) -> tuple[tuple[float, int, int], ...]:
+    """(seconds since the first event, allocated, reserved) at these elements."""
+    if not len(moments):
+        return ()
+    seconds = (events.since_us[moments - 1].astype(np.int64) - int(events.since_us[0])) / 1e6
+    return tuple(zip(seconds.tolist(), level.at(moments).tolist(), reserved.at(moments).tolist(), strict=True))
+
+
+def _peaks(level: Level, timeline: Timeline, starts: I64) -> Sequence[tuple[int, int, int]]:
+    """(step, phase, bytes): the most allocated in each phase of each step, the level it begins with included."""
+    if not len(starts):
+        return []
+    steps = timeline.steps.of(starts).tolist()
+    best: dict[tuple[int, int], int] = {}
+    highest = level.at(level.first_highest(starts, np.append(starts[1:], len(timeline.phase))))
+    for start, step, value in zip(starts.tolist(), steps, highest.tolist(), strict=True):
+        at = step, int(timeline.phase[start])
+        best[at] = max(best.get(at, 0), value)
+    for row, phase in timeline.quiet:
+        at = int(timeline.steps.of(np.array(row - 1))), phase
+        best[at] = max(best.get(at, 0), int(level.at(np.array(row))))
+    return [(step, phase, value) for (step, phase), value in best.items()]

@@ -1,0 +1,45 @@
+"""What a trace adds to the memory report of the snapshot that was recorded with it."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from traceanalyzer.analysis.replay.changes.repetition import GREATER_BATCH, enlarged
+from traceanalyzer.analysis.replay.scenarios import Scenario
+from traceanalyzer.report.memory.model import Traced
+from traceanalyzer.selection import measured
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from traceanalyzer.analysis.replay.whatif import Replay
+    from traceanalyzer.trace import Run
+
+
+def traced(run: Run) -> Traced:
+    """Times of the critical rank's step, its operators by memory, and the size of each GPU."""
+    critical = measured(run).critical
+    time = critical.step_time
+    return Traced(
+        step_ms=time.mean if time else None,
+        forward_ms=next((row.device_ms for row in critical.phase_rows if row.name == "forward"), None),
+        capacity_bytes={
+            device.id: device.memory_bytes for trace in run.traces for device in trace.devices if device.memory_bytes
+        },
+        operators=tuple(critical.op_memory),
+        sample_speedup=_sample_speedup(critical.replay),
+    )
+
+
+def _sample_speedup(replay: Replay | None) -> Callable[[float], float | None] | None:
+    """The time of a sample now over its time with so many times the batch; None where the replay is not faithful."""
+    if replay is None or not replay.faithful:
+        return None
+
+    def speedup(times: float) -> float | None:
+        priced = min(times, float(GREATER_BATCH))
+        scenario = Scenario("larger_batch", partial(enlarged, times=priced), f"{priced:g} times the batch")
+        return replay.predict(scenario).speedup
+
+    return speedup
