@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,7 +17,7 @@ from traceanalyzer.errors import EmptyRecordingError
 if TYPE_CHECKING:
     from traceanalyzer.trace import Run, Trace
 
-__all__ = ["Knowledge", "Measured", "Selection", "measured"]
+__all__ = ["Asked", "Knowledge", "Measured", "Selection", "measured"]
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,21 @@ class Measured:
     def critical(self) -> Measurements:
         """The rank that figures of a step speak of: the one that the others wait for."""
         return self.each[self.ranks.critical]
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """What a question is about: a run, which part of it, and what is known beside it."""
+
+    run: Run
+    selection: Selection | None = None
+    knowledge: Knowledge | None = None
+
+    @cached_property
+    def measured(self) -> Measured:
+        """The same measured, when that is first needed: an answer that was kept needs no measurements. Raises as
+        `measured` does."""
+        return measured(self.run, self.selection, self.knowledge)
 
 
 def measured(run: Run, selection: Selection | None = None, knowledge: Knowledge | None = None) -> Measured:

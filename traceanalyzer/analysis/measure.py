@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
+from traceanalyzer.analysis.causes.critical_path import find_critical_path
 from traceanalyzer.analysis.groups.input_loading import Loading, loading
 from traceanalyzer.analysis.groups.seen_conditions import seen_conditions
 from traceanalyzer.analysis.groups.step_times import Latency, latency, recorded_regularity
@@ -193,7 +194,7 @@ class Measurements(Rated):
     @cached_property
     def path_time(self) -> PathTime | None:
         """The critical path of a step by kind; None without device work."""
-        return path_time(self, self.critical_path) if len(self.critical_path) else None
+        return self._path[0]
 
     @cached_property
     def unprofiled_path_time(self) -> PathTime | None:
@@ -207,7 +208,14 @@ class Measurements(Rated):
     @cached_property
     def path(self) -> list[PathRow]:
         """What carries the critical path."""
-        return path_rows(self, self.critical_path)
+        return self._path[1]
+
+    @cached_property
+    def _path(self) -> tuple[PathTime | None, list[PathRow]]:
+        """Both tables of the critical path, made one after the other: its segments, of which there are more than of
+        anything else, are let go after them."""
+        path = find_critical_path(self)
+        return path_time(self, path) if len(path) else None, path_rows(self, path)
 
     @cached_property
     def devices(self) -> list[DeviceTotals]:

@@ -118,24 +118,24 @@ def analyze(
         check_storable(store)
     run = read(paths, pattern)
     warn_of_failures(run)
-    from traceanalyzer.report.build import TOP_ROWS, report_of
+    from traceanalyzer.report.build import TOP_ROWS
+    from traceanalyzer.report.kept import kept_report
     from traceanalyzer.report.page import ReportPage
-    from traceanalyzer.selection import measured
+    from traceanalyzer.selection import Asked
 
-    page = output.format == "html"
+    page, asked = output.format == "html", Asked(run, selection, knowledge)
     with working("Analyzing"):
-        of = measured(run, selection, knowledge)
-        report = report_of(of, top or (PAGE_ROWS if page else TOP_ROWS))
-    recordings_read = [item.path for item in report.inputs]
-    # Its texts are the program's own: none of it is in a report that is to be published or cut to a size.
-    logs = [] if redact or hidden_names or max_chars or is_quiet() else _logs_beside(recordings_read)
-    details = _details(of, logs) if output.format in PICTURED else None
+        report = kept_report(asked, top or (PAGE_ROWS if page else TOP_ROWS))
+        recordings_read = [item.path for item in report.inputs]
+        # Its texts are the program's own: none of it is in a report that is to be published or cut to a size.
+        logs = [] if redact or hidden_names or max_chars or is_quiet() else _logs_beside(recordings_read)
+        details = _details(asked.measured, logs) if output.format in PICTURED else None
     if redact or hidden_names:
         from traceanalyzer.report.privacy.redact import redact_with
 
         report, details = redact_with(report, details, hidden_names)
     page_of = ReportPage(report, details, full or output.file is not None, max_chars, short=is_quiet())
-    with emitted(_with_compile(page_of, logs, of) if logs else page_of, output):
+    with emitted(_with_compile(page_of, logs, asked.measured) if logs else page_of, output):
         if store is not None:
             _store(store, report, tags, recordings_read, selection)
 

@@ -101,5 +101,5 @@ def _side(side: Named, format_: str) -> tuple[Report, Timeline | None]:
     """The report, and a step of it event by event where a page shows that; what else was measured is let go."""
     from traceanalyzer.report.timeline.step_timeline import step_timeline
 
-    drawn = format_ == "html" and side.measured is not None
-    return side.report, step_timeline(side.measured.critical) if drawn and side.measured else None
+    drawn = format_ == "html" and side.asked is not None
+    return side.report, step_timeline(side.asked.measured.critical) if drawn and side.asked else None

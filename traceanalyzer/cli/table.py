@@ -285,7 +285,8 @@ def _print(
 
     output, run = opened(format_, file, TABLE_FORMATS, paths)
     from traceanalyzer import tables
-    from traceanalyzer.selection import measured
+    from traceanalyzer.report.kept import kept_rows
+    from traceanalyzer.selection import Asked
 
     table = tables.named(name)
     names = _columns(table.row, columns)
@@ -293,10 +294,11 @@ def _print(
     for_people = output.format in ("terminal", "markdown")
     top = SHOWN_ROWS if top is None and for_people and not everything and sort is None else top
     with working("Analyzing"):
-        of = measured(run, selection, knowledge)
-        rows = tables.rows_of(of, name, tables.Wanted(None if sort else top, **wanted))
         summed = tables.BY_NAME.get(table.totals or "") if for_people and columns is None else None
-        totals = tables.rows_of(of, summed.name, tables.Wanted(SHOWN_TOTALS)) if summed else []
+        parts = [(name, tables.Wanted(None if sort else top, **wanted))]
+        parts += [(summed.name, tables.Wanted(SHOWN_TOTALS))] if summed else []
+        rows, *others = kept_rows(Asked(run, selection, knowledge), *parts)
+        totals = others[0] if others else []
     if sort:
         rows = sorted(rows, key=_by(sort))[: SHOWN_ROWS if top is None and for_people and not everything else top]
     if redact or hidden_names:

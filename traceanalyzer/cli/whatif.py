@@ -75,11 +75,12 @@ def whatif(
 
     wanted = [_speedup(text) for text in speedups]
     output, run = opened(format_, file, TABLE_FORMATS, paths)
+    from traceanalyzer.report.kept import kept_predictions
     from traceanalyzer.report.scenarios import ScenariosPage
-    from traceanalyzer.tables import predictions
+    from traceanalyzer.selection import Asked
 
     with working("Replaying"):
-        result = predictions(run, selection, knowledge, speedups=wanted, bucket_mb=bucket_mb)
+        result = kept_predictions(Asked(run, selection, knowledge), wanted, bucket_mb)
     _warn_of_unmatched(wanted, result, run)
     if redact or hidden_names:
         from traceanalyzer.report.privacy.redact import redact_rows

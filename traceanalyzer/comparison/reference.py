@@ -13,15 +13,15 @@ from traceanalyzer.errors import UnreadableInputError
 from traceanalyzer.files import note_read
 from traceanalyzer.history.stored import is_reference, stored_report
 from traceanalyzer.limits import limits
-from traceanalyzer.report.build import report_of
+from traceanalyzer.report.kept import kept_report
 from traceanalyzer.report.read import is_report, report_from_json
-from traceanalyzer.selection import measured
+from traceanalyzer.selection import Asked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from traceanalyzer.report.model import Report
-    from traceanalyzer.selection import Knowledge, Measured, Selection
+    from traceanalyzer.selection import Knowledge, Selection
     from traceanalyzer.trace import Run
 
 MARK = b'"schema_version"'
@@ -30,10 +30,10 @@ MARK = b'"schema_version"'
 
 @dataclass(frozen=True)
 class Named:
-    """What a reference names: its report, and where it was read from a recording what was measured."""
+    """What a reference names: its report, and the recording where it was made from one."""
 
     report: Report
-    measured: Measured | None = None
+    asked: Asked | None = None
 
 
 def named(
@@ -53,8 +53,8 @@ def named(
         return Named(stored_report(reference))
     if saved is not None:
         return Named(report_from_json(saved, reference))
-    of = measured(read(_paths(reference)), selection, knowledge)
-    return Named(report_of(of), of)
+    asked = Asked(read(_paths(reference)), selection, knowledge)
+    return Named(kept_report(asked), asked)
 
 
 def report_named(

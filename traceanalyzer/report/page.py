@@ -1,4 +1,7 @@
-"""A report as a document: one screen or all of it in a terminal, Markdown, JSON, a page."""
+"""A report as a document: one screen or all of it in a terminal, Markdown, JSON, a page.
+
+What makes pages and pictures is loaded when one is asked for: that takes as long as reading a small recording.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from traceanalyzer.report.document import Document
-from traceanalyzer.report.html import render_html
-from traceanalyzer.report.html.pictures.summary import picture
 from traceanalyzer.report.json import render_json
 from traceanalyzer.report.markdown.issue import BRIEF, GITHUB_LIMIT, ROOM, render_markdown
 from traceanalyzer.report.terminal.screen import render_screen, render_verdict
@@ -47,8 +48,12 @@ class ReportPage(Document):
 
     def html(self) -> str:
         """One file for a browser."""
+        from traceanalyzer.report.html import render_html
+
         return render_html(self.report, self.details)
 
     def svg(self) -> str:
         """Verdict, budget, timeline and predictions in one picture."""
+        from traceanalyzer.report.html.pictures.summary import picture
+
         return picture(self.report, self.details.timeline if self.details else None)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.distinct import near, ranked
+
 if TYPE_CHECKING:
     from traceanalyzer.trace import F64, I32, I64, U8, Bool
-
-LARGEST = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,16 +26,22 @@ class Groups:
 
     @classmethod
     def of(cls, *keys: I32 | I64 | U8 | Bool) -> Groups:
-        """Group rows that are equal in all of the keys (integers from -1 up, of any size together)."""
-        combined = np.zeros(len(keys[0]), np.int64)
+        """Group rows that are equal in all of the keys (integers of any size together)."""
+        combined, highest = np.zeros(len(keys[0]), np.int64), 0
         for key in keys if len(combined) else ():
-            distinct = int(key.max()) + 2
-            if distinct > LARGEST // (int(combined.max()) + 1):
-                combined, key = _ranked(combined), _ranked(key)
-                distinct = int(key.max()) + 2
-            combined = combined * distinct + key + 1
-        _, first, index, count = np.unique(combined, return_index=True, return_inverse=True, return_counts=True)
-        return cls(index, first, count)
+            low = int(key.min())
+            width = int(key.max()) - low + 1
+            if highest and not near(0, (highest + 1) * width, len(combined)):
+                combined, highest = _ranked(combined)
+            if not near(0, (highest + 1) * width, len(combined)):
+                key, most = _ranked(key)
+                low, width = 0, most + 1
+            combined = combined * width + key - low
+            highest = (highest + 1) * width - 1
+        values, index = ranked(combined)
+        first = np.empty(len(values), np.int64)
+        first[index[::-1]] = np.arange(len(index))[::-1]  # of several the last one written stays: the first row
+        return cls(index, first, np.bincount(index, minlength=len(values)))
 
     def __len__(self) -> int:
         return len(self.count)
@@ -85,7 +91,8 @@ def mostly(groups: Groups, values: I32 | I64, weights: I64) -> I64:
     return result
 
 
-def _ranked(key: I32 | I64 | U8 | Bool) -> I64:
-    """Each value's place among the distinct ones: the same groups in the same order, by small numbers."""
-    result: I64 = np.unique(key, return_inverse=True)[1].reshape(-1).astype(np.int64)
-    return result
+def _ranked(key: I32 | I64 | U8 | Bool) -> tuple[I64, int]:
+    """Each value's place among the distinct ones, and the last place: the same groups in the same order, by small
+    numbers."""
+    values, places = ranked(key)
+    return places, len(values) - 1

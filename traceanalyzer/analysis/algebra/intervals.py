@@ -97,6 +97,14 @@ def overlaps(a: IntervalSet, b: IntervalSet) -> tuple[I64, IntervalSet]:
     return of_b, IntervalSet(np.maximum(a.start[of_a], b.start[of_b]), np.minimum(a.end[of_a], b.end[of_b]))
 
 
+def contains(a: IntervalSet, times: I64) -> Bool:
+    """Which of these times lie in the set."""
+    if not len(a.start):
+        return np.zeros(len(times), bool)
+    edges = np.stack((a.start, a.end), axis=1).ravel()
+    return (np.searchsorted(edges, times, side="right") & 1).astype(bool)
+
+
 def covered_before(a: IntervalSet, times: I64) -> I64:
     """For each time, how much of the set lies before it, ns."""
     lengths = np.concatenate((np.zeros(1, np.int64), np.cumsum(a.end - a.start)))

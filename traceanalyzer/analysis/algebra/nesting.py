@@ -59,7 +59,7 @@ DIRECT_CLIMBS = 64
 """Recorded stacks are seldom deeper: up to there a climb goes step by step, and by doubling strides beyond."""
 
 
-def still_open(parent: I64, end: I64, node: I64, time: I64) -> I64:
+def still_open(parent: I32 | I64, end: I64, node: I64, time: I64) -> I64:
     """Of each node (-1: none) and those that enclose it the innermost that ends after a time, -1 where none does.
 
     Takes n log n also where nodes are nested thousands deep.
@@ -77,7 +77,7 @@ def still_open(parent: I64, end: I64, node: I64, time: I64) -> I64:
     return result
 
 
-def _by_strides(parent: I64, end: I64, node: I64, time: I64) -> I64:
+def _by_strides(parent: I32 | I64, end: I64, node: I64, time: I64) -> I64:
     """The same by strides of 2^k nodes, each skipped where all nodes on it have ended (binary lifting)."""
     strides = [(np.append(parent, -1), np.append(end, np.iinfo(np.int64).min))]
     while (strides[-1][0] >= 0).any():

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.algebra.intervals import measure
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ def shared_time(start: I64, end: I64, within: IntervalSet) -> F64:
     """
     if not len(start):
         return np.empty(0, np.float64)
-    edges = np.unique(np.concatenate((start, end)))
+    edges = distinct(np.concatenate((start, end)))
     first, last = np.searchsorted(edges, start), np.searchsorted(edges, end)
     size = len(edges)
     running = np.cumsum(np.bincount(first, minlength=size) - np.bincount(last, minlength=size))[:-1]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, overlaps
 from traceanalyzer.analysis.causes.driving import NO_STATE, PROFILER_STATE, driving
 from traceanalyzer.analysis.causes.reads import read_ranges
@@ -139,7 +140,7 @@ def find_critical_path(started: Started) -> CriticalPath:
         return CriticalPath.empty()
     edges = np.append(steps.start[steps.steady], steps.end[-1])
     chain = walk(started.bindings, started.host_waits, ops.start, ops.end, (int(edges[0]), int(edges[-1])))
-    chain = chain.cut_at(np.unique(edges[1:-1]))
+    chain = chain.cut_at(distinct(edges[1:-1]))
     on_host = chain.part == Part.HOST
     host, device = driving(started, IntervalSet(chain.start[on_host], chain.end[on_host])), chain.take(~on_host)
     start = np.concatenate((device.start, host.start))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, measure, union
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.joined.captures import building_time, captured_calls
@@ -87,7 +88,7 @@ def _compiling(timed: Timed) -> IntervalSet:
     ranges, overheads, strings = timed.trace.host_ranges, timed.trace.overheads, timed.trace.strings
     named = texts_where(strings, _COMPILES.search)
     rows = named[ranges.name] & np.isin(ranges.kind, (RangeKind.OP, RangeKind.ANNOTATION, RangeKind.LIBRARY))
-    rows &= np.isin(ranges.thread, np.unique(timed.trace.api_calls.thread))
+    rows &= np.isin(ranges.thread, distinct(timed.trace.api_calls.thread))
     more = (overheads.kind == OverheadKind.DRIVER) & named[overheads.name]
     return union(
         np.concatenate((ranges.start[rows], overheads.start[more])),

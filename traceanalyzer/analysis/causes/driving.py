@@ -37,16 +37,16 @@ def driving(timed: Timed, within: IntervalSet) -> Stretches:
 
     At each moment the most productive launching thread counts (see `HostTimeline`).
     """
-    pieces, profiler = timed.timeline.pieces, intersect(within, timed.timeline.profiler)
+    profiler = intersect(within, timed.timeline.profiler)
     left = subtract(within, profiler)
     parts = [(profiler, PROFILER_STATE, np.full(len(profiler.start), -1, np.int32))]
     for state in HostState:
-        for first, stop in timed.timeline.threads:
-            rows = first + np.flatnonzero(pieces.state[first:stop] == state)
-            own = IntervalSet(pieces.start[rows], pieces.end[rows])
+        for pieces in timed.timeline.pieces:
+            rows, own = pieces.in_state(state)
             claimed = union(*own)
             of, found = overlaps(intersect(claimed, left), own)
             parts.append((found, state, pieces.node[rows[of]]))
+            del rows, own, of, found
             left = subtract(left, claimed)
     parts.append((left, NO_STATE, np.full(len(left.start), -1, np.int32)))
     return Stretches(

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.algebra.intervals import complement, measure, union
 from traceanalyzer.analysis.causes.details import IdleDetail, host_details, lost_launches, migrates
 from traceanalyzer.analysis.causes.unwaited import gaps_without_waits
@@ -224,7 +225,7 @@ def keeps_waiting(timed: Timed) -> bool:
     be changed, whatever the host's speed, and however soon each is over."""
     calls = timed.trace.api_calls
     waits = int((timed.blocks & timed.steady_host(calls.start)).sum())
-    launches = np.unique(timed.launch[timed.steady_ops & (timed.launch >= 0)])
+    launches = distinct(timed.launch[timed.steady_ops & (timed.launch >= 0)])
     return waits > 1 and len(launches) <= REFILL_LAUNCHES * waits
 
 

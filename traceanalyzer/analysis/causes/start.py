@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.algebra.grouping import Groups
 from traceanalyzer.analysis.algebra.intervals import measure
 from traceanalyzer.analysis.causes.dependencies import NEVER, inferred_dependencies
@@ -221,7 +222,7 @@ def _waited_for(timed: Timed, rows: I64) -> tuple[I64, I64]:
     rows = rows[measure(timed.timeline.states[HostState.DISPATCH], calls.end[rows] - 1, calls.end[rows]) == 0]
     stream, number = _synchronised_stream(timed, rows), stream_numbers(timed)
     op = np.full(len(rows), -1, np.int64)
-    for one in np.unique(stream).tolist():
+    for one in distinct(stream).tolist():
         here, among = stream == one, np.arange(len(ops)) if one < 0 else np.flatnonzero(number == one)
         op[here] = _last_done(timed, among, calls.start[rows[here]], calls.end[rows[here]])
     waited = op >= 0

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import measure, union
+from traceanalyzer.analysis.algebra.intervals import contains, union
 from traceanalyzer.analysis.compile.model import CudaGraphUse
 from traceanalyzer.analysis.compile.windows import without_windows
 from traceanalyzer.analysis.names.api import ApiKind
@@ -83,7 +83,7 @@ def _as_one_launch(tape: Tape, code: CompiledCode) -> Tape | None:
     if freed is None:
         return None
     calls = tape.source.trace.api_calls
-    inside = (measure(windows, calls.start[tape.call], calls.start[tape.call] + 1) > 0)[tape.event]
+    inside = contains(windows, calls.start[tape.call])[tape.event]
     shorter = np.minimum(tape.gap, GRAPH_GAP_NS)
     return replace(
         freed,

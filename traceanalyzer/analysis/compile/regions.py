@@ -117,7 +117,7 @@ class CompiledCode:
         rows = np.flatnonzero(wanted[ranges.name] & kinds & (self.joined.tree.node_of_range >= 0))
         named = [texts[name] or "" for name in ranges.name[rows].tolist()]
         return Ranges(
-            self.joined.tree.node_of_range[rows],
+            self.joined.tree.node_of_range[rows].astype(np.int64),
             ranges.thread[rows].astype(np.int64),
             ranges.start[rows],
             ranges.end[rows],

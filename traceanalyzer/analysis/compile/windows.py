@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import IntervalSet, measure, union
+from traceanalyzer.analysis.algebra.intervals import IntervalSet, contains, measure, union
 from traceanalyzer.figures import ms
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ def without_windows(tape: Tape, windows: IntervalSet) -> Tape | None:
     before = np.append(at[:1], at[:-1])
     length = np.maximum(at - before, 1)
     share = 1.0 - np.minimum(measure(windows, before, at) / length, 1.0)
-    inside = measure(windows, at, at + 1) > 0
+    inside = contains(windows, at)
     if not (share < 1.0).any() and not inside.any():
         return None
     gone = inside[tape.event] & tape.copy

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.distinct import ranked
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.groups.ops import duration, per_step, steady, title
 from traceanalyzer.analysis.names.gemm_tiles import streams_weights
@@ -128,7 +129,7 @@ def above_roofline(rated: Rated) -> AboveRoofline | None:
 
 
 def _by_time(rated: Rated, rows: Bool) -> list[int]:
-    names, inverse = np.unique(rated.trace.device_ops.name[rows], return_inverse=True)
+    names, inverse = ranked(rated.trace.device_ops.name[rows])
     time = np.bincount(inverse, weights=duration(rated)[rows])
     return [int(names[i]) for i in np.argsort(-time, kind="stable")[:SHOWN]]
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.grouping import Groups
 from traceanalyzer.analysis.groups.ops import Group, group, operators, steady
 from traceanalyzer.analysis.groups.products import ALIGNED_BYTES
 from traceanalyzer.analysis.roofline.op_models import Precision
@@ -49,11 +50,11 @@ def odd_convolutions(rated: Rated, free: Bool) -> OddConvolutions | None:
 def _odd(rated: Rated, rows: I64) -> tuple[Bool, list[str]]:
     """Which of these host ranges have odd channels; the shapes of their weights, sorted."""
     ranges = rated.trace.host_ranges
-    codes = np.stack([column[rows] for column in (ranges.name, ranges.shapes, ranges.dtypes)])
-    kinds, kind = np.unique(codes, axis=1, return_inverse=True)
-    shapes = [_odd_weight(rated, *one) for one in kinds.T.tolist()]
+    codes = [column[rows] for column in (ranges.name, ranges.shapes, ranges.dtypes)]
+    kinds = Groups.of(*codes)
+    shapes = [_odd_weight(rated, *one) for one in zip(*(column[kinds.first].tolist() for column in codes), strict=True)]
     odd = np.array([shape is not None for shape in shapes], bool)
-    return odd[kind.reshape(-1)], sorted({shape for shape in shapes if shape is not None})
+    return odd[kinds.index], sorted({shape for shape in shapes if shape is not None})
 
 
 def _odd_weight(rated: Rated, name: int, shapes: int, dtypes: int) -> str | None:

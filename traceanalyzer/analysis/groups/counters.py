@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import clip, covered_before
+from traceanalyzer.analysis.algebra.intervals import clip, contains
 from traceanalyzer.analysis.roofline.sampled_bounds import MIN_SAMPLES
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def busy_counters(timed: Timed) -> list[tuple[str, float, int]]:
         return []
     steps = timed.steps
     busy = clip(timed.activity[timed.device].busy, (int(steps.start[steps.warmup]), int(steps.end[-1])))
-    inside = covered_before(busy, table.start + 1) > covered_before(busy, table.start)
+    inside = contains(busy, table.start)
     inside &= (table.device == timed.device) | (table.device < 0)
     found = []
     for code in np.unique(table.name[inside]).tolist():

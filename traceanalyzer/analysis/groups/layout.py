@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.grouping import Groups
 from traceanalyzer.analysis.groups.ops import Group, duration, group, named, of_class, per_step, steady, with_text
 
 if TYPE_CHECKING:
@@ -54,15 +55,14 @@ def casts(timed: Timed, free: Bool) -> Casts | None:
     chosen = np.flatnonzero(rows & (row >= 0))
     if not len(chosen):
         return None
-    keys = np.stack((step[chosen], ranges.shapes[row[chosen]], ranges.dtypes[row[chosen]]))
-    _, first, count = np.unique(keys, axis=1, return_index=True, return_counts=True)
+    alike = Groups.of(step[chosen], ranges.shapes[row[chosen]], ranges.dtypes[row[chosen]])
     time = duration(timed)
     return Casts(
         kernels=Group(rows, per_step(timed, time[rows]), group(timed, rows & (row >= 0)).top),
         total_ms=per_step(timed, time[chosen]),
         casts=len(chosen) / timed.steps.steady_count,
-        alike=float(count.mean()),
-        first_ms=per_step(timed, time[chosen[first]]),
+        alike=float(alike.count.mean()),
+        first_ms=per_step(timed, time[chosen[alike.first]]),
     )
 
 

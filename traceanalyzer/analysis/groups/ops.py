@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.distinct import ranked
 from traceanalyzer.analysis.names.kernel_names import short_name
 from traceanalyzer.figures import ms
 
@@ -59,7 +60,7 @@ def named(linked: Linked, pattern: re.Pattern[str]) -> Bool:
 
 def with_text(linked: Linked, column: I32 | I64, pattern: re.Pattern[str]) -> Bool:
     """Entries of a column of text codes in which the pattern is found."""
-    codes, inverse = np.unique(column, return_inverse=True)
+    codes, inverse = ranked(column)
     found = np.array([bool(c >= 0 and pattern.search(linked.trace.strings[c])) for c in codes], bool)
     return found[inverse] if len(codes) else np.zeros(0, bool)
 
@@ -83,7 +84,7 @@ def per_step(timed: Timed, values: I64 | F64) -> float:
 
 def top_kernels(timed: Timed, rows: Bool) -> list[tuple[str, float]]:
     """The names with the most time a step among the device ops, with that time in ms."""
-    names, inverse = np.unique(timed.trace.device_ops.name[rows], return_inverse=True)
+    names, inverse = ranked(timed.trace.device_ops.name[rows])
     time: dict[str, float] = {}
     for code, ns in zip(names.tolist(), np.bincount(inverse, weights=duration(timed)[rows]).tolist(), strict=True):
         name = title(timed, code)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.distinct import ranked
 from traceanalyzer.analysis.groups.ops import (
     Group,
     duration,
@@ -70,7 +71,7 @@ def optimizer_passes(rated: Rated, free: Bool) -> OptimizerPasses | None:
     rows = steady(rated) & of_class(rated, "optimizer") & ~named(rated, FUSED) & free
     if not rows.any():
         return None
-    names, inverse = np.unique(rated.trace.device_ops.name[rows], return_inverse=True)
+    names, inverse = ranked(rated.trace.device_ops.name[rows])
     by_name = np.bincount(inverse, weights=duration(rated)[rows]) / rated.steps.steady_count
     longest = title(rated, int(names[by_name.argmax()]))
     return OptimizerPasses(group(rated, rows), len(names), ms(by_name.max()), longest)
@@ -134,7 +135,7 @@ def largest_operands(rated: Rated) -> I64:
     """Elements of the largest operand of the operator that each device op is part of, 0 where not known."""
     trace, row = rated.trace, rated.roofline.row
     codes = np.append(trace.host_ranges.shapes, np.int32(-1))[row]
-    known, inverse = np.unique(codes, return_inverse=True)
+    known, inverse = ranked(codes)
     sizes = [_largest(parse_inputs(trace.text(int(code)) or "", None, None)) for code in known]
     return np.array(sizes, np.int64)[inverse] if len(known) else np.zeros(0, np.int64)
 

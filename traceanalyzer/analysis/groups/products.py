@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.grouping import Groups
 from traceanalyzer.analysis.groups.ops import (
     Group,
     duration,
@@ -156,15 +157,15 @@ def _odd_sizes(rated: Rated, rows: I64, time: I64) -> tuple[Bool, list[str]]:
     """Which of these host ranges have a matrix with a row length that is no multiple of 16 bytes; the shapes of such
     operands, those with most of the time first."""
     ranges = rated.trace.host_ranges
-    codes = np.stack([column[rows] for column in (ranges.shapes, ranges.dtypes, ranges.strides, ranges.name)])
-    kinds, kind = np.unique(codes, axis=1, return_inverse=True)
-    shapes = [_odd_shape(rated, *one) for one in kinds.T.tolist()]
+    codes = [column[rows] for column in (ranges.shapes, ranges.dtypes, ranges.strides, ranges.name)]
+    kinds = Groups.of(*codes)
+    shapes = [_odd_shape(rated, *one) for one in zip(*(column[kinds.first].tolist() for column in codes), strict=True)]
     spent: dict[str, int] = {}
-    for shape, ns in zip(shapes, np.bincount(kind.reshape(-1), time, len(shapes)).tolist(), strict=True):
+    for shape, ns in zip(shapes, np.bincount(kinds.index, time, len(shapes)).tolist(), strict=True):
         if shape is not None:
             spent[shape] = spent.get(shape, 0) + ns
     odd = np.array([shape is not None for shape in shapes], bool)
-    return odd[kind.reshape(-1)], sorted(spent, key=lambda shape: -spent[shape])
+    return odd[kinds.index], sorted(spent, key=lambda shape: -spent[shape])
 
 
 def _odd_shape(rated: Rated, shapes: int, dtypes: int, strides: int, name: int) -> str | None:

@@ -16,7 +16,7 @@ from traceanalyzer.trace import RangeKind
 if TYPE_CHECKING:
     from traceanalyzer.analysis.joined.joined import Joined
     from traceanalyzer.analysis.time.timed import Timed
-    from traceanalyzer.trace import I64, Bool
+    from traceanalyzer.trace import I32, I64, Bool
 
 SMALL_BYTES = 64_000
 """Copies of up to this size take a few microseconds on any link: less than the host takes to ask for them."""
@@ -65,7 +65,7 @@ def small_copies(timed: Timed) -> SmallCopies | None:
     )
 
 
-def _asked_by(joined: Joined, call: I64) -> I64:
+def _asked_by(joined: Joined, call: I32) -> I64:
     """For each of these nodes of API calls the outermost copying operator around it, else itself."""
     tree = joined.tree
     copying = tree.kind == RangeKind.OP

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.grouping import Groups
 from traceanalyzer.analysis.groups.ops import Group, group, of_class, operators, steady
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
 
@@ -54,11 +55,11 @@ def strided_work(rated: Rated) -> StridedWork | None:
 def _across(rated: Rated, rows: I64) -> tuple[Bool, list[str]]:
     """Which of these host ranges have two operands in different orders, and how, sorted."""
     ranges = rated.trace.host_ranges
-    codes = np.stack([column[rows] for column in (ranges.name, ranges.shapes, ranges.dtypes, ranges.strides)])
-    kinds, kind = np.unique(codes, axis=1, return_inverse=True)
-    texts = [_example(rated, *one) for one in kinds.T.tolist()]
+    codes = [column[rows] for column in (ranges.name, ranges.shapes, ranges.dtypes, ranges.strides)]
+    kinds = Groups.of(*codes)
+    texts = [_example(rated, *one) for one in zip(*(column[kinds.first].tolist() for column in codes), strict=True)]
     found = np.array([text is not None for text in texts], bool)
-    return found[kind.reshape(-1)], sorted({text for text in texts if text is not None})
+    return found[kinds.index], sorted({text for text in texts if text is not None})
 
 
 def _example(rated: Rated, name: int, shapes: int, dtypes: int, strides: int) -> str | None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.algebra.lookup import look_up
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.names.pytorch import AUTOGRAD_PREFIX
@@ -85,8 +86,8 @@ def _pair(linked: Linked, forward: I64, backward: I64) -> I64:
     result = np.full(len(backward), -1, np.int64)
     number = ranges.sequence[tree.row[backward]]
     named_thread = ranges.forward_thread[tree.row[backward]]
-    makers = {int(t): _makers(linked, forward[tree.thread[forward] == t]) for t in np.unique(tree.thread[forward])}
-    for one in np.unique(named_thread):
+    makers = {int(t): _makers(linked, forward[tree.thread[forward] == t]) for t in distinct(tree.thread[forward])}
+    for one in distinct(named_thread):
         here = np.flatnonzero(named_thread == one)
         matches = [_look_up(numbers, nodes, number[here]) for numbers, nodes in makers.values()]
         if matches:

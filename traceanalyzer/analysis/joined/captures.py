@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import EMPTY, IntervalSet, covered_before, join, union
+from traceanalyzer.analysis.algebra.distinct import distinct
+from traceanalyzer.analysis.algebra.intervals import EMPTY, IntervalSet, contains, join, union
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.trace import RangeKind
 
@@ -31,7 +32,7 @@ def capture_intervals(linked: Linked) -> dict[int, IntervalSet]:
     calls, strings = linked.trace.api_calls, linked.trace.strings
     begins, ends = texts_where(strings, _BEGIN.search)[calls.name], texts_where(strings, _END.search)[calls.name]
     found: dict[int, IntervalSet] = {}
-    for thread in np.unique(calls.thread[begins]).tolist():
+    for thread in distinct(calls.thread[begins]).tolist():
         here = calls.thread == thread
         start, end = calls.start[here & begins], np.sort(calls.end[here & ends])
         index = np.searchsorted(end, start, side="right")
@@ -39,7 +40,7 @@ def capture_intervals(linked: Linked) -> dict[int, IntervalSet]:
         found[thread] = union(start, stop)
     ranges = linked.trace.host_ranges
     named = texts_where(strings, _NAMED.search)[ranges.name] & (ranges.kind == RangeKind.ANNOTATION)
-    for thread in np.unique(ranges.thread[named]).tolist():
+    for thread in distinct(ranges.thread[named]).tolist():
         here = named & (ranges.thread == thread)
         inside = union(ranges.start[here], ranges.end[here])
         found[thread] = join(found[thread], inside) if thread in found else inside
@@ -53,7 +54,7 @@ def captured_calls(linked: Linked) -> Bool:
     for thread, during in capture_intervals(linked).items():
         here = calls.thread == thread
         time = calls.start[here]
-        result[here] = covered_before(during, time + 1) > covered_before(during, time)
+        result[here] = contains(during, time)
     return result
 
 

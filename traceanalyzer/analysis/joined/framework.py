@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.names.pytorch import FRAMEWORK
 
 if TYPE_CHECKING:
@@ -35,5 +36,5 @@ def framework(trace: Trace) -> Framework:
 
 def names_used(trace: Trace) -> list[str]:
     """The names of what was recorded: kernels, host ranges, projected ranges. An export's strings hold others, too."""
-    codes = [np.unique(table.name) for table in (trace.device_ops, trace.host_ranges, trace.device_ranges)]
-    return [trace.strings[code] for code in np.unique(np.concatenate(codes)).tolist() if code >= 0]
+    codes = [distinct(table.name) for table in (trace.device_ops, trace.host_ranges, trace.device_ranges)]
+    return [trace.strings[code] for code in distinct(np.concatenate(codes)).tolist() if code >= 0]

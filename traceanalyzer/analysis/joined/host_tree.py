@@ -35,18 +35,18 @@ class HostTree:
     end: I64
     """As recorded; `repaired` counts nodes that end after their parent."""
     thread: I32
-    parent: I64
+    parent: I32
     """Node of the innermost enclosing node on the same thread, -1 for a root."""
     depth: I32
     kind: U8
     """`RangeKind`, 0 for an API call."""
     is_call: Bool
     """Whether the node is an API call (else a host range)."""
-    row: I64
+    row: I32
     """Row in `Trace.api_calls` or `Trace.host_ranges`."""
-    node_of_call: I64
+    node_of_call: I32
     """For each API call its node."""
-    node_of_range: I64
+    node_of_range: I32
     """For each host range its node, -1 for Python frames and OS calls (they are not in this tree)."""
     repaired: int = 0
 
@@ -59,14 +59,16 @@ class HostTree:
         end = np.concatenate((ranges.end[kept], calls.end))
         thread = np.concatenate((ranges.thread[kept], calls.thread))
         kind = np.concatenate((ranges.kind[kept], np.zeros(len(calls), np.uint8)))
-        row = np.concatenate((kept, np.arange(len(calls))))
+        row = np.concatenate((kept.astype(np.int32), np.arange(len(calls), dtype=np.int32)))
         # Of two nodes with equal times the range encloses the call.
         order = np.lexsort((kind == 0, -end, start, thread))
         start, end, thread, kind, row = start[order], end[order], thread[order], kind[order], row[order]
         is_call = kind == 0
-        parent, depth = nest(thread, start, end)
-        node_of_range = np.full(len(ranges), -1, np.int64)
-        node_of_call = np.full(len(calls), -1, np.int64)
+        wide, depth = nest(thread, start, end)
+        parent = wide.astype(np.int32)
+        del wide
+        node_of_range = np.full(len(ranges), -1, np.int32)
+        node_of_call = np.full(len(calls), -1, np.int32)
         node_of_range[row[~is_call]] = np.flatnonzero(~is_call)
         node_of_call[row[is_call]] = np.flatnonzero(is_call)
         inside = parent >= 0
@@ -84,16 +86,21 @@ class HostTree:
         return self.innermost(self.kind == RangeKind.OP).astype(np.int32)
 
     @cached_property
+    def outer_operator(self) -> I32:
+        """For each node the farthest operator among itself and its ancestors, -1 where there is none."""
+        return self.outermost(self.kind == RangeKind.OP).astype(np.int32)
+
+    @cached_property
     def annotation(self) -> I32:
         """The same of annotations."""
         return self.innermost(self.kind == RangeKind.ANNOTATION).astype(np.int32)
 
     @cached_property
-    def subtree_end(self) -> I64:
+    def subtree_end(self) -> I32:
         """For each node the node after its last descendant: its subtree is [node, subtree_end[node])."""
-        result = np.empty(len(self.start), np.int64)
+        result = np.empty(len(self.start), np.int32)
         for here in self.levels:
-            following = np.append(here[1:], len(self.start))
+            following = np.append(here[1:], np.int32(len(self.start)))
             above = self.parent[here]
             inside = above >= 0
             following[inside] = np.minimum(following[inside], result[above[inside]])
@@ -125,7 +132,7 @@ class HostTree:
 
     def _innermost_of_few(self, rows: I64) -> I64:
         """The same from the wanted nodes: each holds from its place on, and what is around it after its subtree."""
-        stop = self.subtree_end[rows]
+        stop = self.subtree_end[rows].astype(np.int64)
         above = np.append(rows, -1)[nest(np.zeros(len(rows), np.int32), rows, stop).parent]
         # At one place inner ends come before outer ones, and these before what starts there.
         place = np.concatenate(([0], stop[::-1], rows))
@@ -140,11 +147,10 @@ class HostTree:
             return np.full(len(self.start), -1, np.int64)
         reach = np.maximum.accumulate(self.subtree_end[rows])
         top = rows[np.concatenate(([True], rows[1:] >= reach[:-1]))]
-        nodes = np.arange(len(self.start))
-        index = np.searchsorted(top, nodes, side="right") - 1
-        candidate = top[np.maximum(index, 0)]
-        result: I64 = np.where((index >= 0) & (nodes < self.subtree_end[candidate]), candidate, -1)
-        return result
+        # Their subtrees follow each other: from each begin and end on it is that node, and none.
+        edges = np.stack((top, self.subtree_end[top]), axis=1).ravel()
+        holds = np.stack((top, np.full(len(top), -1)), axis=1).ravel()
+        return np.repeat(np.append(-1, holds), np.diff(edges, prepend=0, append=len(self.start)))
 
     def counted(self, chosen: Bool) -> I64:
         """For each node how many chosen ones there are among itself and those that enclose it."""

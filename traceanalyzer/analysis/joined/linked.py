@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.algebra.lookup import look_up
 from traceanalyzer.analysis.joined.host_tree import HostTree
 from traceanalyzer.analysis.joined.knowledge import Knowledge
@@ -123,7 +124,7 @@ class Linked:
         """What the hardware table has of each device that did work, by CUDA ordinal."""
         described = {device.id: device for device in self.trace.devices}
         table = self.knowledge.hardware
-        return {int(d): table.find(described.get(int(d))) for d in np.unique(self.trace.device_ops.device)}
+        return {int(d): table.find(described.get(int(d))) for d in distinct(self.trace.device_ops.device)}
 
     def limit(self, name: str) -> F64:
         """For each device op that figure of `Hardware` of its device, NaN where it is not known."""

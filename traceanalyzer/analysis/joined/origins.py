@@ -20,7 +20,7 @@ from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.joined.linked import Linked
-    from traceanalyzer.trace import I64, Bool, Trace
+    from traceanalyzer.trace import I32, I64, Bool, Trace
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,11 +40,13 @@ class Origins:
         return module_calls(self.linked.trace)
 
     @cached_property
-    def _maker(self) -> I64:
+    def _maker(self) -> I32:
         """For each node the forward operator that made its autograd node; -1 without, and where nothing is known of
         modules and lines."""
         known = len(self.calls.start) or len(self.python.start)
-        return forward_makers(self.linked) if known else np.full(len(self.linked.tree.start), -1, np.int64)
+        if not known:
+            return np.full(len(self.linked.tree.start), -1, np.int32)
+        return forward_makers(self.linked).astype(np.int32)
 
     @cached_property
     def call(self) -> I64:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.names.module_names import module_of
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class Places(NamedTuple):
 
 def places_of(calls: PythonStacks) -> Places:
     """The places of calls of modules."""
-    names = {code: module_of(calls.strings[code]) for code in np.unique(calls.name).tolist()}
+    names = {code: module_of(calls.strings[code]) for code in distinct(calls.name).tolist()}
     index: dict[tuple[int, str], int] = {}
     above: list[int] = []
     paths: list[tuple[str, ...]] = []

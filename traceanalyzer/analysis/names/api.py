@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.distinct import ranked
+
 if TYPE_CHECKING:
     from traceanalyzer.trace import U8, ApiCalls
 
@@ -71,6 +73,6 @@ def api_kind(name: str) -> ApiKind:
 
 def api_kinds(calls: ApiCalls, strings: list[str]) -> U8:
     """The `ApiKind` of each call; each distinct name is looked at once."""
-    codes, inverse = np.unique(calls.name, return_inverse=True)
+    codes, inverse = ranked(calls.name)
     kinds = np.array([api_kind(strings[code]) if code >= 0 else 0 for code in codes], dtype=np.uint8)
     return kinds[inverse] if len(codes) else np.empty(0, np.uint8)

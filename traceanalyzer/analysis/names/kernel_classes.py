@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 import tomllib
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.distinct import ranked
 from traceanalyzer.errors import UnreadableInputError
 from traceanalyzer.files import read_whole
 from traceanalyzer.trace import DeviceOpKind
@@ -39,8 +40,8 @@ class KernelClasses:
     is_communication: tuple[bool, ...]
     bound: tuple[str, ...]
     """`compute`, `memory` or `unknown`: what usually limits a kernel of the class, until a roofline says better."""
-    rules: tuple[tuple[re.Pattern[str], int], ...]
-    """Pattern and class index, in order: the first pattern found in a name decides."""
+    rules: tuple[tuple[str, int], ...]
+    """Regular expression and class index, in order: the first pattern found in a name decides."""
 
     @classmethod
     def load(cls, extra: Path | None = None) -> KernelClasses:
@@ -55,7 +56,7 @@ class KernelClasses:
         """The class index of a kernel name; 0 where no rule knows it."""
         head = kernel[:MAX_NAME]
         for pattern, index in self.rules:
-            if pattern.search(head):
+            if _compiled(pattern).search(head):
                 return index
         return 0
 
@@ -66,10 +67,16 @@ class KernelClasses:
         for kind, name in _BY_KIND.items():
             result[ops.kind == kind] = self.index(name)
         kernels = ops.kind == DeviceOpKind.KERNEL
-        codes, inverse = np.unique(ops.name[kernels], return_inverse=True)
+        codes, inverse = ranked(ops.name[kernels])
         classes = [self.class_of(trace.strings[code]) if code >= 0 else 0 for code in codes.tolist()]
         result[kernels] = np.array(classes, np.int32)[inverse]
         return result
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """Most recordings need few of the rules, and a kept answer none: compiling all takes longer than loading them."""
+    return re.compile(pattern)
 
 
 @lru_cache(maxsize=1)
@@ -86,7 +93,7 @@ def _from_file(path: Path) -> KernelClasses:
 
 
 def _assemble(data: dict[str, Any], base: KernelClasses | None = None) -> KernelClasses:
-    """Classes and rules of a parsed file on top of `base`. Raises ValueError where they make no sense."""
+    """Classes and rules of a parsed file on top of `base`. Raises ValueError where they make no sense, and re.error."""
     known = set(base.names) if base else set()
     added = [c for c in data.get("class", []) if c["name"] not in known]
     for c in added:
@@ -97,7 +104,10 @@ def _assemble(data: dict[str, Any], base: KernelClasses | None = None) -> Kernel
     for rule in data.get("rule", []):
         if rule["class"] not in names:
             raise ValueError(f"rule for the unknown class {rule['class']!r}")
-        rules.append((re.compile("|".join(f"(?:{p})" for p in rule["patterns"])), names.index(rule["class"])))
+        pattern = "|".join(f"(?:{p})" for p in rule["patterns"])
+        if base is not None:
+            re.compile(pattern)
+        rules.append((pattern, names.index(rule["class"])))
     return KernelClasses(
         names,
         (*(base.titles if base else ()), *(c["title"] for c in added)),

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.algebra.intervals import union
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.joined.backward import is_autograd
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from traceanalyzer.analysis.joined.linked import Linked
     from traceanalyzer.analysis.phases.phase_ranges import PhaseRanges
     from traceanalyzer.analysis.time.timed import Timed
-    from traceanalyzer.trace import I64, U8, Bool, HostRanges
+    from traceanalyzer.trace import I32, I64, U8, Bool, HostRanges
 
 DERIVED = (Role.FORWARD, Role.BACKWARD, Role.OPTIMIZER)
 """What autograd tells, in the order of the program."""
@@ -46,11 +47,11 @@ def derived_phases(timed: Timed, ranges: PhaseRanges, told: U8) -> list[DerivedP
     """The phases that autograd tells (`told`: see `roles_by_autograd`); none where the program marks phases or nothing
     ran backward."""
     tree, table, ops = timed.tree, timed.trace.host_ranges, timed.trace.device_ops
-    marked = {timed.trace.strings[code] for code in np.unique(table.name[ranges.row]).tolist()}
+    marked = {timed.trace.strings[code] for code in distinct(table.name[ranges.row]).tolist()}
     if Role.BACKWARD not in told or any(not LIBRARY_RANGE.match(name) for name in marked):
         return []
     by_library = any(OPTIMIZER_STEP.match(name) for name in marked)
-    outermost = tree.outermost(tree.kind == RangeKind.OP) == np.arange(len(tree.parent))
+    outermost = tree.outer_operator == np.arange(len(tree.parent))
     of_op = np.append(told, Role.NONE)[timed.launch_node]
     here = timed.steady_ops & (ops.device == timed.device)
     found = []
@@ -70,11 +71,11 @@ def roles_by_autograd(linked: Linked) -> U8:
     is_op = table.kind == RangeKind.OP
     backward = is_op & is_autograd(linked)
     if backward.any():
-        numbers = np.unique(table.sequence[backward & (table.sequence >= 0)])
+        numbers = distinct(table.sequence[backward & (table.sequence >= 0)])
         of_range[is_op & np.isin(table.sequence, numbers)] = Role.FORWARD
         of_range[is_op & texts_where(linked.trace.strings, MULTI_TENSOR.match)[table.name]] = Role.OPTIMIZER
         of_range[backward] = Role.BACKWARD
-    top = tree.outermost(tree.kind == RangeKind.OP)
+    top = tree.outer_operator
     role = np.append(tree.of_ranges(of_range, 0), np.uint8(0))
     early = np.flatnonzero(role[:-1] == Role.FORWARD)
     role[early[_before_its_pass(linked, early, top, role)]] = Role.NONE
@@ -82,14 +83,14 @@ def roles_by_autograd(linked: Linked) -> U8:
     return result
 
 
-def _before_its_pass(linked: Linked, nodes: I64, top: I64, role: U8) -> Bool:
+def _before_its_pass(linked: Linked, nodes: I64, top: I32, role: U8) -> Bool:
     """Which of these nodes, all with the number of a forward pass, begin after the backward pass before it and before
     the first operator in which that forward pass made a node."""
     tree, sequence = linked.tree, linked.trace.host_ranges.sequence
     number = sequence[tree.row[nodes]]
     order = np.lexsort((nodes, number, tree.thread[nodes]))
     last = np.append((np.diff(number[order]) != 0) | (np.diff(tree.thread[nodes][order]) != 0), True)[: len(order)]
-    makers = np.unique(top[nodes[order[last]]])
+    makers = distinct(top[nodes[order[last]]])
     made = np.sort(tree.start[makers])
     passed = np.sort(tree.start[np.flatnonzero(role[:-1] == Role.BACKWARD)])
     start = tree.start[nodes]
@@ -104,5 +105,5 @@ def _before_its_pass(linked: Linked, nodes: I64, top: I64, role: U8) -> Bool:
 
 def host_time(table: HostRanges, rows: I64) -> int:
     """Time that the ranges cover (union on each thread, summed over threads), ns."""
-    threads = (rows[table.thread[rows] == thread] for thread in np.unique(table.thread[rows]))
+    threads = (rows[table.thread[rows] == thread] for thread in distinct(table.thread[rows]))
     return sum(union(table.start[mine], table.end[mine]).total for mine in threads)

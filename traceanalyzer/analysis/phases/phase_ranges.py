@@ -25,7 +25,7 @@ from traceanalyzer.trace import RangeKind
 if TYPE_CHECKING:
     from traceanalyzer.analysis.joined.linked import Linked
     from traceanalyzer.analysis.time.timed import Timed
-    from traceanalyzer.trace import I64, Bool
+    from traceanalyzer.trace import I32, I64, Bool
 
 MOST_THREADS = 64
 """Threads that may wait for another's launches; those with most phases are asked."""
@@ -47,9 +47,9 @@ class PhaseRanges:
     """Row of `Trace.host_ranges`."""
     parent: I64
     """Instance that encloses it, -1 without."""
-    of_op: I64
+    of_op: I32
     """For each device op the innermost instance it belongs to, -1 without."""
-    of_node: I64
+    of_node: I32
     """For each node of the host tree the innermost instance that it lies in, or is; -1 without."""
 
     def __len__(self) -> int:
@@ -62,13 +62,14 @@ def phase_ranges(timed: Timed) -> PhaseRanges:
     chosen = _phases(timed)
     nearest = tree.innermost(chosen)
     nodes = np.flatnonzero(chosen)
-    instance = np.full(len(tree.parent) + 1, -1, np.int64)
+    instance = np.full(len(tree.parent) + 1, -1, np.int32)
     instance[nodes] = np.arange(len(nodes))
     call = timed.launch
     of_op = instance[np.append(nearest, -1)[timed.launch_node]]
     lone = np.flatnonzero((call >= 0) & (of_op < 0))
     of_op[lone] = instance[_blocked_in(timed, nearest, call[lone])]
-    return PhaseRanges(tree.row[nodes], instance[tree.enclosing(nearest, nodes)], of_op, instance[nearest])
+    row, parent = tree.row[nodes].astype(np.int64), instance[tree.enclosing(nearest, nodes)].astype(np.int64)
+    return PhaseRanges(row, parent, of_op, instance[nearest])
 
 
 def _phases(timed: Timed) -> Bool:

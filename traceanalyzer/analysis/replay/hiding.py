@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.grouping import Groups
 from traceanalyzer.analysis.algebra.intervals import measure, subtract, union
 from traceanalyzer.analysis.replay.simulate import repetitions, run
 
@@ -41,12 +42,12 @@ def _links_ns(tape: Tape, changed: Tape, hidden: Bool) -> float:
     """Time that the hidden ops need on their links, those of one device in one direction one after the other, ns a
     step: as the scenario has them, or as recorded where it takes them out."""
     ops = tape.source.trace.device_ops
-    link = np.stack([ops.device[tape.row[hidden]], ops.copy_kind[tape.row[hidden]]])
-    if not link.shape[1]:
+    rows = tape.row[hidden]
+    if not len(rows):
         return 0.0
-    _, number = np.unique(link, axis=1, return_inverse=True)
+    links = Groups.of(ops.device[rows], ops.copy_kind[rows])
     takes = np.where(changed.duration[hidden] > 0, changed.duration[hidden], tape.duration[hidden])
-    return float(np.bincount(number.ravel(), takes).max()) / tape.steps
+    return float(links.sum(takes).max()) / tape.steps
 
 
 def _rest_ns(tape: Tape, times: Pass, hidden: Bool) -> float:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import IntervalSet, intersect, join, measure, union
+from traceanalyzer.analysis.algebra.intervals import IntervalSet, contains, intersect, join, measure, union
 from traceanalyzer.analysis.causes.dependencies import Dependencies
 from traceanalyzer.analysis.causes.gaps import IdleCause, idle_by_cause
 from traceanalyzer.analysis.causes.reads import read_ranges
@@ -107,7 +107,7 @@ def make_tape(rated: Rated, typical: Bool | None = None) -> Tape | None:
     if not len(chosen):
         return None
     kept = _host_windows(rated, typical)
-    inside = _inside(kept, calls.start)
+    inside = contains(kept, calls.start)
     launching = np.zeros(len(calls), bool)
     launching[rated.launch[chosen]] = True
     rows = np.flatnonzero((launching | rated.blocks) & inside)
@@ -122,7 +122,7 @@ def make_tape(rated: Rated, typical: Bool | None = None) -> Tape | None:
     held, dependencies = _held_by_others(rated, chosen)
     begin = _cut_at(rated)
     host = _host_time(rated, rows, kept if begin is None else _from(kept, begin))
-    reads = _inside(read_ranges(rated), calls.start[rows])
+    reads = contains(read_ranges(rated), calls.start[rows])
     return Tape(
         steps=int(typical.sum()),
         dispatch=host.dispatch[:-1],
@@ -316,7 +316,3 @@ def _reading(joined: Joined) -> IntervalSet:
     calls, waiting = joined.trace.api_calls, joined.blocks.copy()
     waiting[joined.launch[joined.launch >= 0]] = False
     return join(read_ranges(joined), union(calls.start[waiting], calls.end[waiting]))
-
-
-def _inside(a: IntervalSet, time: I64) -> Bool:
-    return measure(a, time, time + 1) > 0

@@ -9,7 +9,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
+from traceanalyzer.analysis.algebra.distinct import distinct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -90,7 +90,7 @@ def other_version(trace: Trace) -> str | None:
     version = re.match(r"\d+\.\d+", stated or "")
     if version is None or version[0] == tables.torch:
         return None
-    names = [trace.strings[code] for code in np.unique(trace.device_ops.name).tolist() if code >= 0]
+    names = [trace.strings[code] for code in distinct(trace.device_ops.name).tolist() if code >= 0]
     patterns = [*(slots.kernel for slots in tables.slots), *(each.kernel for each in tables.passes)]
     if not any(pattern.search(name) for pattern in patterns for name in names):
         return None

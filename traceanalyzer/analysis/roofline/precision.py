@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.distinct import ranked
 from traceanalyzer.analysis.roofline.op_models import Precision
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def tensor_cores_of_ops(linked: Linked) -> NDArray[np.int8]:
     """For each device op whether it uses tensor cores; UNKNOWN for all but matrix kernels."""
     ops, matrix = linked.trace.device_ops, linked.is_matrix
     result = np.full(len(ops), UNKNOWN, np.int8)
-    codes, inverse = np.unique(ops.name[matrix], return_inverse=True)
+    codes, inverse = ranked(ops.name[matrix])
     use = [tensor_cores(linked.trace.text(int(code)) or "") for code in codes]
     result[matrix] = np.array(use, np.int8)[inverse] if len(codes) else UNKNOWN
     return result

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.distinct import distinct, ranked
 from traceanalyzer.analysis.roofline.bounds import Bound, Reached, bounds
 from traceanalyzer.analysis.roofline.instructions import issue_time
 from traceanalyzer.analysis.roofline.link_limits import collective_traffic, copy_traffic, share_of_group
@@ -142,7 +143,7 @@ def _share_out(linked: Linked, work: OpWork, row: I64, passes: I64) -> tuple[F64
     if not len(rows):
         return flops, traffic, precision
     duration, matrix = ops.end - ops.start, linked.is_matrix & ~np.isin(passes, PREPARING)
-    _, group = np.unique(row[rows], return_inverse=True)
+    _, group = ranked(row[rows])
     has_matrix = np.bincount(group, weights=matrix[rows]) > 0
     weighed = np.where(has_matrix[group] & ~matrix[rows], 0, duration[rows])
     by_time = np.zeros(count, np.int64)
@@ -164,7 +165,7 @@ def _peaks(linked: Linked, precision: NDArray[np.int8], tensor: NDArray[np.int8]
         here = ops.device == device
         if gpu is None:
             continue
-        for code in np.unique(precision[here]):
+        for code in distinct(precision[here]):
             chosen = here & (precision == code)
             plain = gpu.vector.get("fp64" if code == Precision.FP64 else "fp32", np.nan)
             result[chosen] = np.where(
@@ -187,7 +188,7 @@ def _together(arithmetic: F64, transfer: F64, flops: F64, row: I64) -> F64:
     rows = np.flatnonzero(row >= 0)
     if not len(rows):
         return result
-    _, group = np.unique(row[rows], return_inverse=True)
+    _, group = ranked(row[rows])
     sums = [np.bincount(group, weights=np.nan_to_num(part[rows])) for part in (counted, transfer)]
     known = [np.bincount(group, weights=np.isfinite(part[rows])) > 0 for part in (counted, transfer)]
     total = np.where(known[0] & known[1], np.maximum(*sums), np.where(known[0], sums[0], sums[1]))

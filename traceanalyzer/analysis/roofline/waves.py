@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.grouping import Groups
+
 if TYPE_CHECKING:
     from traceanalyzer.analysis.joined.linked import Linked
     from traceanalyzer.trace import F64, I64, U8
@@ -32,24 +34,23 @@ def residence_of(linked: Linked) -> Residence:
     rows = np.flatnonzero((ops.threads > 0) & (np.isnan(recorded) | (ops.limits == 0)))
     if not len(rows):
         return result
-    shapes = np.stack((ops.device, ops.threads, ops.registers, ops.shared_bytes))[:, rows]
-    distinct, inverse = np.unique(shapes, axis=1, return_inverse=True)
-    blocks, limits = np.full(distinct.shape[1], np.nan), np.zeros(distinct.shape[1], np.uint8)
-    for i, (device, *shape) in enumerate(distinct.T.tolist()):
+    launched = [column[rows] for column in (ops.device, ops.threads, ops.registers, ops.shared_bytes)]
+    kinds = Groups.of(*launched)
+    blocks, limits = np.full(len(kinds), np.nan), np.zeros(len(kinds), np.uint8)
+    for i, (device, *shape) in enumerate(zip(*(column[kinds.first].tolist() for column in launched), strict=True)):
         gpu = linked.gpus.get(device)
         resident = gpu.resident_blocks(*shape) if gpu else None
         if gpu is not None and resident:
             blocks[i], limits[i] = resident, gpu.occupancy_limits(*shape)
-    inverse = inverse.reshape(-1)
-    result.blocks[rows] = np.where(np.isnan(recorded[rows]), blocks[inverse], recorded[rows])
-    result.limits[rows] = np.where(ops.limits[rows] == 0, limits[inverse], ops.limits[rows])
+    result.blocks[rows] = np.where(np.isnan(recorded[rows]), blocks[kinds.index], recorded[rows])
+    result.limits[rows] = np.where(ops.limits[rows] == 0, limits[kinds.index], ops.limits[rows])
     return result
 
 
 def waves_of(linked: Linked) -> F64:
     """Blocks of each kernel over the blocks that the GPU holds at a time, NaN where not known."""
     ops = linked.trace.device_ops
-    held = residence_of(linked).blocks * linked.limit("sms")
+    held = linked.once(residence_of).blocks * linked.limit("sms")
     result: F64 = np.where((ops.blocks > 0) & (held > 0), ops.blocks / np.where(held > 0, held, 1), np.nan)
     return result
 
@@ -59,7 +60,7 @@ def occupancy_of(linked: Linked) -> F64:
     and 0 where it cannot tell), else from the blocks that an SM holds, or gets of a small grid; NaN where not known."""
     ops = linked.trace.device_ops
     recorded = np.where(ops.occupancy > 0, ops.occupancy / 100, np.nan)
-    blocks = np.minimum(residence_of(linked).blocks, _blocks_per_sm(linked))
+    blocks = np.minimum(linked.once(residence_of).blocks, _blocks_per_sm(linked))
     threads = linked.limit("threads_per_sm")
     return np.where(np.isnan(recorded), np.minimum(blocks * np.maximum(ops.threads, 0) / threads, 1.0), recorded)
 

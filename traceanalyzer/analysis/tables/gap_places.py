@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.distinct import ranked
 from traceanalyzer.analysis.causes.gaps import IdleCause
 from traceanalyzer.analysis.tables.path_rows import is_named, node_names, within
 from traceanalyzer.figures import NS_PER_US, metric, ms
@@ -49,7 +50,7 @@ def gap_places(timed: Timed, gaps: Gaps) -> list[GapPlaceRow]:
     sync = gaps.sync[chosen]
     waits = (cause == IdleCause.SYNC) & (sync >= 0)
     name[waits] = trace.api_calls.name[sync[waits]]
-    keys, group = np.unique(name * len(IdleCause) + cause, return_inverse=True)
+    keys, group = ranked(name * len(IdleCause) + cause)
     total, count = np.bincount(group, weights=length), np.bincount(group)
     by_length = np.argsort(length, kind="stable")
     longest = np.zeros(len(keys), np.int64)

@@ -123,7 +123,7 @@ def kernel_stats(rated: Rated) -> list[KernelStats]:
     classes = rated.op_class[rows][groups.first]
     sums = RooflineSums(rated, by_group(groups.index, rows, len(groups)))
     waves, occupancy = _mean(groups, rated.roofline.waves[rows]), _mean(groups, occupancy_of(rated)[rows])
-    limits = groups.most_common(residence_of(rated).limits[rows].astype(np.int64))
+    limits = groups.most_common(rated.once(residence_of).limits[rows].astype(np.int64))
     nodes, options = _graph_nodes(rated, rows, groups), groups.most_common(_launch_options(rated, rows))
     tensor = rated.roofline.tensor[rows][groups.first]
     measures = KernelMeasures(rated, groups, rows)
@@ -205,9 +205,9 @@ def _graph_nodes(linked: Linked, rows: I64, groups: Groups) -> I64:
     """How many distinct nodes of graphs each group's ops are."""
     ops = linked.trace.device_ops
     inside = ops.graph_node[rows] >= 0
-    found = np.stack((groups.index[inside], ops.graph[rows[inside]], ops.graph_node[rows[inside]]))
-    distinct = np.unique(found, axis=1)
-    return np.bincount(distinct[0], minlength=len(groups)).astype(np.int64)
+    group = groups.index[inside]
+    nodes = Groups.of(group, ops.graph[rows[inside]], ops.graph_node[rows[inside]])
+    return np.bincount(group[nodes.first], minlength=len(groups)).astype(np.int64)
 
 
 def _launch_options(joined: Joined, rows: I64) -> I64:

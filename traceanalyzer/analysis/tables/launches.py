@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.algebra.intervals import clip, measure
 from traceanalyzer.analysis.joined.captures import captured_calls
 from traceanalyzer.analysis.names.api import ApiKind
@@ -108,7 +109,7 @@ def _fruitless_share(timed: Timed, launching: I64) -> float | None:
 def _bore_work(linked: Linked) -> Bool:
     """Which API calls, or the calls they made, launched a device op that is in the recording."""
     tree = linked.tree
-    calls = np.unique(linked.launch[linked.launch >= 0])
+    calls = distinct(linked.launch[linked.launch >= 0])
     parent = tree.parent[tree.node_of_call[calls]]
     outer = tree.row[parent[(parent >= 0) & tree.is_call[parent]]]
     result = np.zeros(len(linked.trace.api_calls), bool)

@@ -22,10 +22,11 @@ from traceanalyzer.figures import NS_PER_US, metric, ms
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
+    from traceanalyzer.analysis.joined.host_tree import HostTree
     from traceanalyzer.analysis.joined.linked import Linked
     from traceanalyzer.analysis.roofline.rated import Rated
     from traceanalyzer.analysis.time.timed import Timed
-    from traceanalyzer.trace import I64, Bool
+    from traceanalyzer.trace import I32, I64, Bool
 
 STEP_NAME = "ProfilerStep*"
 BOOKKEEPING_CODE = -2
@@ -83,7 +84,7 @@ class _Calls:
     """Figures of the calls in the steady state, one entry each; times are ns."""
 
     node: I64
-    name: I64
+    name: I32
     """Code of the name they are grouped under."""
     host_total: I64
     host_self: I64
@@ -118,63 +119,72 @@ def op_stats(rated: Rated, *, by_shape: bool = False) -> list[OpStats]:
 def _calls(timed: Timed) -> _Calls:
     tree, ops, size = timed.tree, timed.trace.device_ops, len(timed.tree.start)
     name = _names(timed)
-    counted = (name != BOOKKEEPING_CODE) & (tree.kind != RangeKind.LIBRARY)
-    above = np.append(tree.innermost(counted), -1)[tree.parent]
-    inner = np.flatnonzero(counted & (above >= 0))
-    duration = tree.end - tree.start
-    children = np.bincount(above[inner], minlength=size)
-    # What sticks out of the range around it is no time of that range.
-    inside = np.minimum(tree.end[inner], tree.end[above[inner]]) - tree.start[inner]
-    own = duration - np.bincount(above[inner], weights=inside, minlength=size).astype(np.int64)
-    # An operator that does nothing but call one of its own name is one call with it.
-    whole = np.ones(size, bool)
-    whole[inner] = (name[inner] != name[above[inner]]) | (children[above[inner]] > 1)
-    call = np.append(tree.innermost(counted & whole), -1)
+    whole, call, host_self = _own_time(tree, name, (name != BOOKKEEPING_CODE) & (tree.kind != RangeKind.LIBRARY))
+    shown = (tree.kind == RangeKind.OP) | (tree.kind == RangeKind.ANNOTATION)
+    node = np.flatnonzero(whole & shown & timed.steady_host(tree.start))
+    name, host_self = name[node], host_self[node]
     launched_at = np.where(timed.steady_ops, timed.launch_node, -1)
-    owner = call[owner_nodes(timed, launched_at)]
+    owner = np.append(call, -1)[owner_nodes(timed, launched_at)]
     length = ops.end - ops.start
     device_total = tree.subtree_sum(_sum_at(launched_at, length, size))
-    kernels = tree.subtree_sum(_sum_at(launched_at, timed.is_kernel, size))
-    shown = np.isin(tree.kind, (RangeKind.OP, RangeKind.ANNOTATION))
     backward = timed.in_backward
-    node = np.flatnonzero(counted & whole & shown & timed.steady_host(tree.start))
     return _Calls(
         node=node,
-        name=name[node],
-        host_total=duration[node],
-        host_self=_sum_at(np.where(counted, call[:-1], -1), own, size)[node],
+        name=name,
+        host_total=tree.end[node] - tree.start[node],
+        host_self=host_self,
         device_total=device_total[node],
         device_self=_sum_at(owner, length, size)[node],
-        kernels=kernels[node],
+        kernels=tree.subtree_sum(_sum_at(launched_at, timed.is_kernel, size))[node],
         backward=backward[node],
         backward_device=backward_time(timed, device_total, backward)[node],
-        nested=_nested(name[node], node, tree.subtree_end[node]),
+        nested=_nested(name, node, tree.subtree_end[node]),
     )
 
 
-def _nested(name: I64, node: I64, subtree_end: I64) -> Bool:
+def _own_time(tree: HostTree, name: I32, counted: Bool) -> tuple[Bool, I32, I64]:
+    """Which nodes are calls, the innermost call around each node (-1: none), and the time of each call that lies in no
+    call inside it, ns. Of nodes that are not `counted` the time is their parent's."""
+    size = len(name)
+    above = np.append(tree.innermost(counted).astype(np.int32), np.int32(-1))[tree.parent]
+    inner = np.flatnonzero(counted & (above >= 0)).astype(np.int32)
+    above = above[inner]
+    # What sticks out of the range around it is no time of that range.
+    inside = np.minimum(tree.end[inner], tree.end[above]) - tree.start[inner]
+    own = tree.end - tree.start
+    own -= np.bincount(above, weights=inside, minlength=size).astype(np.int64)
+    del inside
+    # An operator that does nothing but call one of its own name is one call with it.
+    several = np.bincount(above, minlength=size) > 1
+    whole = counted.copy()
+    whole[inner] &= (name[inner] != name[above]) | several[above]
+    call = tree.innermost(whole).astype(np.int32)
+    return whole, call, _sum_at(np.where(counted, call, -1), own, size)
+
+
+def _nested(name: I32, node: I64, subtree_end: I32) -> Bool:
     """Which of these nodes (ascending) lie in the subtree of an earlier one with the same name."""
     result = np.zeros(len(node), bool)
     if not len(node):
         return result
     order = np.argsort(name, kind="stable")
-    block = name[order] * (int(subtree_end.max()) + 1)
+    block = name[order].astype(np.int64) * (int(subtree_end.max()) + 1)
     reach = np.maximum.accumulate(block + subtree_end[order])
     result[order[1:]] = reach[:-1] > (block + node[order])[1:]
     return result
 
 
-def _names(linked: Linked) -> I64:
+def _names(linked: Linked) -> I32:
     """For each node the code of the name it is grouped under: profiler steps go together, API calls have -1."""
     tree, strings = linked.tree, linked.trace.strings
-    shown = np.arange(len(strings))
+    shown = np.arange(len(strings), dtype=np.int32)
     steps = [i for i, text in enumerate(strings) if text.startswith(STEP_PREFIX)]
     shown[steps] = steps[:1] * len(steps)
     shown[[i for i, text in enumerate(strings) if text in BOOKKEEPING]] = BOOKKEEPING_CODE
     return tree.of_ranges(shown[linked.trace.host_ranges.name], -1)
 
 
-def _sum_at(node: I64, values: I64 | Bool, size: int) -> I64:
+def _sum_at(node: I32 | I64, values: I64 | Bool, size: int) -> I64:
     """For each of `size` nodes the sum of the values that belong to it (-1: to none)."""
     known = node >= 0
     return np.bincount(node[known], weights=values[known], minlength=size).astype(np.int64)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.causes.critical_path import Part, PathKind
 from traceanalyzer.analysis.names.kernel_names import short_name
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from traceanalyzer.analysis.causes.critical_path import CriticalPath
     from traceanalyzer.analysis.joined.linked import Linked
     from traceanalyzer.analysis.time.timed import Timed
-    from traceanalyzer.trace import I64, Bool
+    from traceanalyzer.trace import I32, I64, Bool
 
 PART_NAMES = {
     Part.LATENCY: "from launch to start",
@@ -71,14 +72,17 @@ def path_rows(timed: Timed, path: CriticalPath) -> list[PathRow]:
     """A row for each kind and name of segments, by time."""
     if not len(path):
         return []
-    code, names = segment_names(timed, path)
-    group = code * len(PathKind) + path.kind
+    group, names = segment_names(timed, path)
+    group *= len(PathKind)
+    group += path.kind
     count, longest = np.bincount(group), np.zeros(len(names) * len(PathKind), np.int64)
-    total = np.bincount(group, weights=path.duration)
-    np.maximum.at(longest, group, path.duration)
+    duration = path.duration
+    total = np.bincount(group, weights=duration)
+    np.maximum.at(longest, group, duration)
     example = np.zeros(len(longest), np.int64)
-    largest = np.flatnonzero(path.duration == longest[group])
+    largest = np.flatnonzero(duration == longest[group])
     example[group[largest]] = largest
+    del duration, group
     whole, outermost, steps = float(total.sum()), timed.tree.outermost(is_named(timed)), timed.steps.steady_count
     return [
         PathRow(
@@ -95,12 +99,13 @@ def path_rows(timed: Timed, path: CriticalPath) -> list[PathRow]:
     ]
 
 
-def segment_names(timed: Timed, path: CriticalPath) -> tuple[I64, list[str]]:
+def segment_names(timed: Timed, path: CriticalPath) -> tuple[I32, list[str]]:
     """For each segment the index of its name, and the names: of the kernel or copy that runs (shortened), the operator
     or range that the host is in, the call that waits, or what lies between."""
     trace, tree = timed.trace, timed.tree
     count = len(trace.strings)
-    code = count + path.part.astype(np.int64)
+    code = path.part.astype(np.int32)
+    code += count
     runs = path.part == Part.OP
     code[runs] = trace.device_ops.name[path.op[runs]]
     inside = (path.part == Part.HOST) & (path.node >= 0)
@@ -108,8 +113,8 @@ def segment_names(timed: Timed, path: CriticalPath) -> tuple[I64, list[str]]:
     waits = path.part == Part.RETURN
     code[waits] = trace.api_calls.name[tree.row[path.node[waits]]]
     texts: dict[str, int] = {}
-    index = np.zeros(count + len(Part), np.int64)
-    kernels = set(np.unique(code[runs]).tolist())
+    index = np.zeros(count + len(Part), np.int32)
+    kernels = set(distinct(code[runs]).tolist())
     for used in np.flatnonzero(np.bincount(code)).tolist():
         index[used] = texts.setdefault(_text(trace.strings, used, used in kernels), len(texts))
     return index[code], list(texts)
@@ -121,11 +126,11 @@ def _text(strings: list[str], code: int, is_kernel: bool) -> str:
     return short_name(strings[code]) if is_kernel else strings[code]
 
 
-def node_names(timed: Timed, outside: int) -> I64:
+def node_names(timed: Timed, outside: int) -> I32:
     """For each node of the host tree the name of the innermost operator or annotation around it (or itself), of the
     call where there is none, and `outside` where there is nothing but the step."""
     tree, trace = timed.tree, timed.trace
-    result = np.full(len(tree.start), outside)
+    result = np.full(len(tree.start), outside, np.int32)
     result[tree.is_call] = trace.api_calls.name[tree.row[tree.is_call]]
     around = tree.innermost(is_named(timed))
     inside = around >= 0

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.distinct import ranked
 from traceanalyzer.analysis.algebra.intervals import clip, measure, union
 from traceanalyzer.analysis.names.phase_names import INPUT_NAMES, Role, role_of
 from traceanalyzer.analysis.phases.derived_phases import derived_phases, host_time
@@ -162,7 +163,7 @@ def _waits(timed: Timed, rows: I64) -> float | None:
 
 def _spans(start: I64, end: I64, instance: I64) -> int:
     """Time from the first start to the last end in each instance, summed, ns."""
-    instances, index = np.unique(instance, return_inverse=True)
+    instances, index = ranked(instance)
     first, last = np.full(len(instances), np.iinfo(np.int64).max), np.zeros(len(instances), np.int64)
     np.minimum.at(first, index, start)
     np.maximum.at(last, index, end)
@@ -194,7 +195,7 @@ def _paths(names: list[str], parent: I64) -> tuple[I64, list[tuple[str, ...]]]:
 
 def _with_ancestors(ops: I64, ranges: PhaseRanges) -> tuple[I64, I64]:
     """Pairs of an op and an instance it belongs to, directly or through an inner instance."""
-    instance = ranges.of_op[ops]
+    instance = ranges.of_op[ops].astype(np.int64)
     pairs = [(ops, instance)]
     while len(ops):
         above = ranges.parent[instance]

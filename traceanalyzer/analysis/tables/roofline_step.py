@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.roofline.bounds import Bound
 from traceanalyzer.analysis.roofline.op_models import Precision
@@ -132,7 +133,7 @@ def _utilisation(rated: Rated, gpu: Hardware | None, chosen: Bool, time_ns: floa
     if gpu is None or time_ns <= 0:
         return None
     r, matrix, needed = rated.roofline, rated.is_matrix & chosen, 0.0
-    for code in np.unique(r.precision[matrix]):
+    for code in distinct(r.precision[matrix]):
         peak = gpu.matrix_peak(Precision(code).name.lower())
         if peak is None:
             return None

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.distinct import distinct, ranked
+from traceanalyzer.analysis.algebra.grouping import Groups
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.names.collectives import (
     BARRIER,
@@ -172,7 +174,7 @@ def _claimed_records(linked: Linked, kernels: I64, record: I64, named: I32, mess
     single = np.flatnonzero(call >= 0)
     single = single[linked.api_kind[call[single]] == ApiKind.LAUNCH]
     rows, by = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-    for thread in np.unique(ranges.thread[idle]):
+    for thread in distinct(ranges.thread[idle]):
         mine = idle[ranges.thread[idle] == thread]
         here = single[calls.thread[call[single]] == thread]
         here = here[np.argsort(calls.start[call[here]], kind="stable")]
@@ -194,16 +196,15 @@ def _add_up(size: I64, added: I64, by: I64) -> None:
 
 def _group(record: I64, device: I32) -> tuple[I64, I64]:
     """First kernel of each (record, device) in order of first kernels, and the group of each kernel."""
-    pairs = np.stack((record, device.astype(np.int64)))
-    _, first, group = np.unique(pairs, axis=1, return_index=True, return_inverse=True)
-    order = np.argsort(first, kind="stable")
+    pairs = Groups.of(record, device)
+    order = np.argsort(pairs.first, kind="stable")
     position = np.empty_like(order)
     position[order] = np.arange(len(order))
-    return first[order], position[group.reshape(-1)]
+    return pairs.first[order], position[pairs.index]
 
 
 def _kinds_of_names(trace: Trace, names: I32) -> I32:
     """The kind of each of these kernel names; each distinct one is looked at once."""
-    codes, inverse = np.unique(names, return_inverse=True)
+    codes, inverse = ranked(names)
     kinds = [KINDS.index(collective_kind(trace.text(int(c)) or "")) for c in codes]
     return np.array(kinds, np.int32)[inverse] if len(codes) else np.empty(0, np.int32)

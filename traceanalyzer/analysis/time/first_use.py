@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.algebra.grouping import Groups
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.names.api import FULL_QUEUE, ApiKind
@@ -46,7 +47,7 @@ def _first_launches(linked: Linked) -> I64:
     if not len(launched):
         return np.empty(0, np.int64)
     order = launched[np.argsort(linked.launch_time[launched], kind="stable")]
-    slow = np.unique(linked.launch[order[Groups.of(ops.name[order]).first]])
+    slow = distinct(linked.launch[order[Groups.of(ops.name[order]).first]])
     slow = slow[(calls.end - calls.start)[slow] >= SLOW_LAUNCH_NS]
     finished = np.searchsorted(np.sort(ops.end), calls.start[slow], side="right")
     result: I64 = slow[linked.launched_before(calls.start[slow]) - finished < FULL_QUEUE]

@@ -10,21 +10,12 @@ from __future__ import annotations
 import enum
 import re
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import (
-    EMPTY,
-    IntervalSet,
-    complement,
-    covered_before,
-    join,
-    subtract,
-    union,
-)
+from traceanalyzer.analysis.algebra.distinct import distinct, ranked
+from traceanalyzer.analysis.algebra.intervals import EMPTY, IntervalSet, complement, contains, join, subtract, union
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.joined.captures import building_time
 from traceanalyzer.analysis.names.api import ApiKind
@@ -72,23 +63,38 @@ COMMUNICATION_NAMES = re.compile(
 
 @dataclass(frozen=True, eq=False)
 class Pieces:
-    """The timeline of launching threads cut into pieces, sorted by (thread, start)."""
+    """The time of a launching thread cut into pieces, each from one of the moments to the next."""
 
-    start: I64
-    end: I64
-    thread: I32
+    thread: int
+    moments: I64
     node: I32
     """Innermost node of the host tree, -1 outside all."""
     working: Bool
     """Whether that is an operator, a library's range or a call, not a range that says where in the program it is."""
     state: U8
 
+    @property
+    def start(self) -> I64:
+        """Start of each piece."""
+        return self.moments[:-1]
+
+    @property
+    def end(self) -> I64:
+        """End of each piece."""
+        return self.moments[1:]
+
+    def in_state(self, state: int) -> tuple[I64, IntervalSet]:
+        """The pieces of this state, and when they are."""
+        rows = np.flatnonzero(self.state == state)
+        return rows, IntervalSet(self.start[rows], self.end[rows])
+
 
 @dataclass(frozen=True, eq=False)
 class HostTimeline:
     """The process's state over time: one set of intervals a state, disjoint from each other."""
 
-    pieces: Pieces
+    pieces: list[Pieces]
+    """One a thread that has any, in the order of threads."""
     states: dict[HostState, IntervalSet]
     profiler: IntervalSet
     """Time of the profiler's own work on the host; may overlap any state."""
@@ -99,8 +105,7 @@ class HostTimeline:
         pieces = _pieces(joined)
         taken, states = EMPTY, {}
         for state in HostState:
-            here = pieces.state == state
-            covered = union(pieces.start[here], pieces.end[here])
+            covered = join(*(part.in_state(state)[1] for part in pieces)) if pieces else EMPTY
             states[state] = subtract(covered, taken)
             taken = join(taken, covered)
         return cls(pieces, states, _profiler_time(joined.trace, steps))
@@ -111,53 +116,13 @@ class HostTimeline:
         Of the launching threads the one that worked most counts, in operators and calls. Where that is less than
         half the time, it is `thread` (-1: the one that was most inside anything).
         """
-        shares = [share for first, stop in self.threads if (share := self._share(first, stop, start, end)) is not None]
+        shares = [share for pieces in self.pieces if (share := _share(pieces, start, end)) is not None]
         if not shares:
             return -1, thread
         busiest = max(shares, key=lambda share: share.working)
         if busiest.working * 2 < end - start:
             busiest = next((s for s in shares if s.thread == thread), max(shares, key=lambda share: share.inside))
         return busiest.node, busiest.thread
-
-    def _share(self, first: int, stop: int, start: int, end: int) -> _Share | None:
-        """What the thread with these pieces did within [start, end)."""
-        pieces = self.pieces
-        low = first + int(np.searchsorted(pieces.end[first:stop], start, side="right"))
-        high = first + int(np.searchsorted(pieces.start[first:stop], end, side="left"))
-        if high <= low:
-            return None
-        if high - low <= FEW_PIECES:
-            return self._share_of_few(low, high, start, end)
-        overlap = np.minimum(pieces.end[low:high], end) - np.maximum(pieces.start[low:high], start)
-        nodes, which = np.unique(pieces.node[low:high], return_inverse=True)
-        return _Share(
-            thread=int(pieces.thread[first]),
-            node=int(nodes[np.bincount(which, overlap).argmax()]),
-            working=int(overlap[pieces.working[low:high]].sum()),
-            inside=int(overlap[pieces.node[low:high] >= 0].sum()),
-        )
-
-    def _share_of_few(self, low: int, high: int, start: int, end: int) -> _Share:
-        """The same without arrays, whose cost a call is that of some dozen pieces."""
-        pieces = self.pieces
-        spent: dict[int, int] = {}
-        working = inside = 0
-        columns = (pieces.start, pieces.end, pieces.node, pieces.working)
-        for begun, ended, node, works in zip(*(column[low:high].tolist() for column in columns), strict=True):
-            overlap = min(ended, end) - max(begun, start)
-            spent[node] = spent.get(node, 0) + overlap
-            working += overlap if works else 0
-            inside += overlap if node >= 0 else 0
-        longest = max(spent.values())
-        node = min(node for node, time in spent.items() if time == longest)
-        return _Share(int(pieces.thread[low]), node, working, inside)
-
-    @cached_property
-    def threads(self) -> list[tuple[int, int]]:
-        """First and one-past-last piece of each thread."""
-        cuts = np.flatnonzero(np.diff(self.pieces.thread)) + 1
-        bounds = [0, *cuts.tolist(), len(self.pieces.thread)]
-        return [pair for pair in pairwise(bounds) if pair[1] > pair[0]]
 
 
 class _Share(NamedTuple):
@@ -172,19 +137,54 @@ class _Share(NamedTuple):
     """Time in any node, ns."""
 
 
-def _pieces(joined: Joined) -> Pieces:
+def _share(pieces: Pieces, start: int, end: int) -> _Share | None:
+    """What the thread with these pieces did within [start, end)."""
+    low = int(np.searchsorted(pieces.end, start, side="right"))
+    high = int(np.searchsorted(pieces.start, end, side="left"))
+    if high <= low:
+        return None
+    if high - low <= FEW_PIECES:
+        return _share_of_few(pieces, low, high, start, end)
+    overlap = np.minimum(pieces.end[low:high], end) - np.maximum(pieces.start[low:high], start)
+    nodes, which = ranked(pieces.node[low:high])
+    return _Share(
+        thread=pieces.thread,
+        node=int(nodes[np.bincount(which, overlap).argmax()]),
+        working=int(overlap[pieces.working[low:high]].sum()),
+        inside=int(overlap[pieces.node[low:high] >= 0].sum()),
+    )
+
+
+def _share_of_few(pieces: Pieces, low: int, high: int, start: int, end: int) -> _Share:
+    """The same without arrays, whose cost a call is that of some dozen pieces."""
+    spent: dict[int, int] = {}
+    working = inside = 0
+    columns = (pieces.start, pieces.end, pieces.node, pieces.working)
+    for begun, ended, node, works in zip(*(column[low:high].tolist() for column in columns), strict=True):
+        overlap = min(ended, end) - max(begun, start)
+        spent[node] = spent.get(node, 0) + overlap
+        working += overlap if works else 0
+        inside += overlap if node >= 0 else 0
+    longest = max(spent.values())
+    node = min(node for node, time in spent.items() if time == longest)
+    return _Share(pieces.thread, node, working, inside)
+
+
+def _pieces(joined: Joined) -> list[Pieces]:
     tree, calls = joined.tree, joined.trace.api_calls
-    launching = np.unique(calls.thread[joined.launch[joined.launch >= 0]])
-    parts = [_cut(joined, np.flatnonzero(tree.thread == one)) for one in launching.tolist()]
-    start, end = (np.concatenate([part[i] for part in parts] or [np.empty(0, np.int64)]) for i in range(2))
-    node = np.concatenate([part[2] for part in parts] or [np.empty(0, np.int32)])
-    thread = np.repeat(launching, [len(part[0]) for part in parts]).astype(np.int32)
-    working = np.append(tree.is_call | np.isin(tree.kind, (RangeKind.OP, RangeKind.LIBRARY)), False)[node]
-    return Pieces(start, end, thread, node, working, _states(joined, start, end, thread, node))
+    launching = distinct(calls.thread[joined.launch[joined.launch >= 0]])
+    works = np.append(tree.is_call | (tree.kind == RangeKind.OP) | (tree.kind == RangeKind.LIBRARY), False)
+    result = []
+    for thread in launching.tolist():
+        moments, node = _cut(joined, np.flatnonzero(tree.thread == thread))
+        if len(node):
+            result.append(Pieces(thread, moments, node, works[node], _states(joined, thread, moments, node)))
+    return result
 
 
-def _cut(linked: Linked, nodes: I64) -> tuple[I64, I64, I32]:
-    """Start, end and innermost node of the pieces of one thread, whose nodes are given in order."""
+def _cut(linked: Linked, nodes: I64) -> tuple[I64, I32]:
+    """The moments at which anything of a thread starts or ends, whose nodes are given in order, and the innermost node
+    from each to the next."""
     tree = linked.tree
     # At equal times inner ends come first, then outer starts, so that the last entry is what goes on: the sort
     # is stable, and inner nodes follow outer ones. Ends in reverse are nearly sorted, which makes it quick.
@@ -192,17 +192,17 @@ def _cut(linked: Linked, nodes: I64) -> tuple[I64, I64, I32]:
     node = np.concatenate((tree.parent[nodes][::-1], nodes)).astype(np.int32)
     order = np.argsort(time, kind="stable")
     time, node = time[order], node[order]
-    keep = np.flatnonzero(time[1:] > time[:-1])
-    return time[keep], time[keep + 1], node[keep]
+    last = np.append(time[1:] > time[:-1], True)[: len(time)]
+    return time[last], node[last][:-1]
 
 
-def _states(joined: Joined, start: I64, end: I64, thread: I32, node: I32) -> U8:
-    tree, ranges = joined.tree, joined.trace.host_ranges
-    state = np.full(len(start), HostState.DISPATCH, np.uint8)
+def _states(joined: Joined, thread: int, moments: I64, node: I32) -> U8:
+    tree, ranges, start = joined.tree, joined.trace.host_ranges, moments[:-1]
+    state = np.full(len(node), HostState.DISPATCH, np.uint8)
     inside = node >= 0
     call = inside.copy()
     call[inside] = tree.is_call[node[inside]]
-    long = (end - start >= LONG_STRETCH_NS) & ~call
+    long = (np.diff(moments) >= LONG_STRETCH_NS) & ~call
     state[long] = HostState.WORK
     communication = texts_where(joined.trace.strings, COMMUNICATION_NAMES.search)
     in_range = inside & ~call
@@ -222,22 +222,18 @@ def _states(joined: Joined, start: I64, end: I64, thread: I32, node: I32) -> U8:
     of_call[joined.blocks[rows]] = HostState.SYNC
     state[call] = of_call
     building = building_time(joined)
-    inside_graphs = covered_before(building, start + 1) > covered_before(building, start)
+    inside_graphs = contains(building, start)
     state[inside_graphs & (state == HostState.DISPATCH)] = HostState.WORK
-    state[_in_input_range(joined, start, thread)] = HostState.INPUT
+    state[contains(_input_ranges(joined, thread), start)] = HostState.INPUT
     return state
 
 
-def _in_input_range(linked: Linked, time: I64, thread: I32) -> Bool:
-    """Which of these moments lie inside an annotation named like input loading on the thread."""
+def _input_ranges(linked: Linked, thread: int) -> IntervalSet:
+    """When the thread is inside an annotation named like input loading."""
     ranges = linked.trace.host_ranges
-    named = (ranges.kind == RangeKind.ANNOTATION) & texts_where(linked.trace.strings, INPUT_NAMES.search)[ranges.name]
-    result = np.zeros(len(time), bool)
-    for one in np.unique(ranges.thread[named]):
-        covered = union(ranges.start[named & (ranges.thread == one)], ranges.end[named & (ranges.thread == one)])
-        here = thread == one
-        result[here] = covered_before(covered, time[here] + 1) > covered_before(covered, time[here])
-    return result
+    rows = np.flatnonzero((ranges.kind == RangeKind.ANNOTATION) & (ranges.thread == thread))
+    rows = rows[texts_where(linked.trace.strings, INPUT_NAMES.search)[ranges.name[rows]]]
+    return union(ranges.start[rows], ranges.end[rows])
 
 
 def _profiler_time(trace: Trace, steps: Steps) -> IntervalSet:

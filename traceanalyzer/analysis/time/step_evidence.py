@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.names.pytorch import LAYER_LIKE, OPTIMIZER_STEP
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.joined.linked import Linked
-    from traceanalyzer.trace import I32, I64, Bool
+    from traceanalyzer.trace import I32, I64
 
 STEP_LIKE = re.compile(r"step|iter|batch", re.IGNORECASE)
 DIGITS = re.compile(r"\d+")
@@ -55,19 +56,34 @@ class Held:
 
 def held(linked: Linked, start: I64, end: I64) -> Held:
     """What ranges in time order, apart from each other, hold. Without device work host ranges count instead."""
+    work = linked.once(_launched)
+    first, stop = np.searchsorted(work.time, start), np.searchsorted(work.time, end)
+    between = int(stop[-1] - first[0])
+    if not between:
+        return Held(0.0, 0.0)
+    weight = float((work.before[stop] - work.before[first]).sum())
+    return Held(float((stop - first).sum()) / between, weight / work.total if work.total else 0.0)
+
+
+class _Launched(NamedTuple):
+    """The recording's work in the order in which it was launched."""
+
+    time: I64
+    before: I64
+    """What the first n launches weigh, n = 0, 1, ..."""
+    total: float
+    """What all work weighs, that of unknown launches, too."""
+
+
+def _launched(linked: Linked) -> _Launched:
     ops, time = linked.trace.device_ops, linked.launch_time
-    weight = (ops.end - ops.start).astype(np.float64)
+    weight = ops.end - ops.start
     if not (time >= 0).any():
         time = linked.trace.host_ranges.start
-        weight = np.ones(len(time))
-    known = time >= 0
-    time, total, weight = time[known], float(weight.sum()), weight[known]
-    between = (time >= start[0]) & (time < end[-1])
-    if not between.any():
-        return Held(0.0, 0.0)
-    index = np.searchsorted(start, time, side="right") - 1
-    inside: Bool = (index >= 0) & (time < end[np.maximum(index, 0)])
-    return Held(float(inside[between].mean()), float(weight[inside].sum()) / total if total else 0.0)
+        weight = np.ones(len(time), np.int64)
+    order = np.flatnonzero(time >= 0)
+    order = order[np.argsort(time[order], kind="stable")]
+    return _Launched(time[order], np.append(np.int64(0), np.cumsum(weight[order])), float(weight.sum()))
 
 
 def annotated(linked: Linked) -> HostSteps | None:
@@ -86,7 +102,7 @@ def _repeated(linked: Linked, rows: I64) -> list[I64]:
     """Rows of annotations grouped by thread and name without numbers; groups that repeat without overlap."""
     ranges = linked.trace.host_ranges
     groups: dict[tuple[int, str], list[int]] = {}
-    base = {int(c): DIGITS.sub("#", linked.trace.strings[c]) for c in np.unique(ranges.name[rows])}
+    base = {int(c): DIGITS.sub("#", linked.trace.strings[c]) for c in distinct(ranges.name[rows])}
     for row, code, thread in zip(rows.tolist(), ranges.name[rows].tolist(), ranges.thread[rows].tolist(), strict=True):
         groups.setdefault((thread, base[code]), []).append(row)
     arrays = [np.array(group, np.int64) for group in groups.values() if len(group) >= MIN_REPEATS]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.analysis.time.collective_calls import CollectiveCalls, collective_calls
 from traceanalyzer.analysis.time.devices import DeviceActivity, device_activity
@@ -49,7 +50,7 @@ class Timed(Joined):
     @cached_property
     def activity(self) -> dict[int, DeviceActivity]:
         """What each device did, by CUDA ordinal in ascending order; only devices with at least one op."""
-        return {int(d): device_activity(self, int(d)) for d in np.unique(self.trace.device_ops.device)}
+        return {int(d): device_activity(self, int(d)) for d in distinct(self.trace.device_ops.device)}
 
     @cached_property
     def device(self) -> int | None:

@@ -17,15 +17,17 @@ if TYPE_CHECKING:
 VARIABLE = "TRACEANALYZER_CACHE"
 """Names another folder; empty: nothing is kept."""
 MOST_BYTES = 2 << 30
-"""Of all models together. A recording of 1 GB takes about 120 MB."""
+"""Of all models and answers together. A recording of 1 GB takes about 120 MB."""
 SUFFIX = ".model"
+ANSWER = ".answer"
+"""What was worked out from models: a report, the rows of a table."""
 _PART = ".part"
 _ABANDONED_S = 3600
 """A model takes a second to write; one that is unfinished for an hour was left behind."""
 
 
 class Entry(NamedTuple):
-    """A kept model."""
+    """A kept model, or an answer from one."""
 
     path: Path
     bytes: int
@@ -59,22 +61,23 @@ def why_not_trusted(folder: Path) -> str:
 
 
 def entries(folder: Path) -> list[Entry]:
-    """The models in a folder, the one used longest ago first. Raises OSError."""
+    """The models and answers in a folder, the one used longest ago first. Raises OSError."""
     found = []
     for path in folder.iterdir():
         with suppress(OSError):  # another command may remove it
             about = path.lstat()
-            if path.suffix == SUFFIX and stat.S_ISREG(about.st_mode):
+            if path.suffix in (SUFFIX, ANSWER) and stat.S_ISREG(about.st_mode):
                 found.append(Entry(path, about.st_size, about.st_mtime))
     return sorted(found, key=lambda entry: entry.used)
 
 
 @contextmanager
-def opened(folder: Path, name: str) -> Iterator[tuple[BinaryIO, int]]:
-    """A model and its length, which counts as used now. Raises OSError, also where it is not the user's alone."""
+def opened(folder: Path, name: str, suffix: str = SUFFIX) -> Iterator[tuple[BinaryIO, int]]:
+    """A model (or an answer) and its length, which counts as used now. Raises OSError, also where it is not the user's
+    alone."""
     if why_not_trusted(folder):
         raise PermissionError(f"{folder}: not the user's alone")
-    handle = os.open(folder / (name + SUFFIX), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    handle = os.open(folder / (name + suffix), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     with os.fdopen(handle, "rb", buffering=0) as file:
         about = os.fstat(handle)
         if not stat.S_ISREG(about.st_mode) or about.st_uid != os.getuid() or stat.S_IMODE(about.st_mode) & 0o077:
@@ -85,8 +88,8 @@ def opened(folder: Path, name: str) -> Iterator[tuple[BinaryIO, int]]:
 
 
 @contextmanager
-def made(folder: Path, name: str) -> Iterator[BinaryIO]:
-    """A model to write; it takes its place where the block ends well. Raises OSError."""
+def made(folder: Path, name: str, suffix: str = SUFFIX) -> Iterator[BinaryIO]:
+    """A model (or an answer) to write; it takes its place where the block ends well. Raises OSError."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if why_not_trusted(folder):
         raise PermissionError(f"{folder}: not the user's alone")
@@ -94,7 +97,7 @@ def made(folder: Path, name: str) -> Iterator[BinaryIO]:
     try:
         with os.fdopen(handle, "wb") as file:
             yield file
-        Path(unfinished).replace(folder / (name + SUFFIX))
+        Path(unfinished).replace(folder / (name + suffix))
     except BaseException:
         Path(unfinished).unlink(missing_ok=True)
         raise

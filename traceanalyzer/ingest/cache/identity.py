@@ -58,7 +58,7 @@ def identity_of(path: Path) -> Identity | None:
     if about.st_size < LEAST_BYTES and not samples[0].startswith(GZIP_MAGIC):
         return None
     digest = hashlib.blake2b(digest_size=20)
-    facts = (_program(), path.name, limits(), *_times(about))
+    facts = (FORMAT, program("trace.py", "ingest"), path.name, limits(), *_times(about))
     for part in (repr(facts).encode("utf-8", "surrogateescape"), *samples):
         digest.update(part)
     return Identity(digest.hexdigest(), about.st_size)
@@ -80,9 +80,13 @@ def _at(_: int, piece: bytes | None) -> bytes:
 
 
 @cache
-def _program() -> str:
-    """The readers as they are: their version, and where they are being worked on, their files."""
-    folder = Path(trace_module.__file__).parent
-    files = sorted([folder / "trace.py", *(folder / "ingest").rglob("*.py")])
-    about = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
-    return repr((FORMAT, __version__, about))
+def program(*parts: str) -> str:
+    """Parts of the package (files, folders) as they are: its version, and where it is being worked on, their files."""
+    package = Path(trace_module.__file__).parent
+    files = sorted(file for part in parts for file in _files_of(package / part))
+    about = [(str(file.relative_to(package)), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+    return repr((__version__, about))
+
+
+def _files_of(part: Path) -> list[Path]:
+    return [part] if part.is_file() else [file for file in part.rglob("*") if file.suffix in (".py", ".toml")]

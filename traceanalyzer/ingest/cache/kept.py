@@ -7,6 +7,7 @@ answer.
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from traceanalyzer.files import note_read
@@ -33,13 +34,13 @@ def read_once(path: Path, read: Callable[[], list[Trace]]) -> list[Trace]:
     identity = None if folder is None else _identity(path)
     if folder is None or identity is None:
         return read()
-    kept = _kept(folder, identity, path)
-    if kept is not None:
-        return kept
-    traces = read()
-    if _identity(path) == identity:
+    traces = _kept(folder, identity, path)
+    if traces is None:
+        traces = read()
+        if _identity(path) != identity:
+            return traces
         _keep(folder, identity, traces)
-    return traces
+    return [replace(trace, kept_as=f"{identity.name}.{i}") for i, trace in enumerate(traces)]
 
 
 def _identity(path: Path) -> Identity | None:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from msgspec import Struct
 
+from traceanalyzer.trace import alike
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -42,7 +44,7 @@ def unpack(form: Packed, data: bytearray, rows: int, dtype: np.dtype[Any]) -> ND
     if len(data) != rows * form.width:
         raise ValueError("a column of another length")
     if form.width == 0:
-        return np.full(rows, _fitting(form.least, dtype), dtype)
+        return alike(_fitting(form.least, dtype), rows, dtype)
     if form.width == dtype.itemsize and form.least == 0:
         return np.frombuffer(data, dtype.newbyteorder("<")).astype(dtype, copy=False)
     if form.width not in _WIDTHS or form.width >= dtype.itemsize:

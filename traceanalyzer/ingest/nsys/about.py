@@ -212,8 +212,8 @@ def gpus(database: Database) -> Gpus:
             _positive(memory),
             capability,
             _uid(uuid, bus),
-            _positive(bandwidth),
-            _positive(clock),
+            float(bandwidth) if bandwidth > 0 else None,
+            float(clock) if clock > 0 else None,
         )
         by_id[key] = device
         if ordinal >= 0:

@@ -9,7 +9,6 @@ import numpy as np
 
 from traceanalyzer.analysis.replay.changes.edits import nodes
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
-from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.replay.tape import Tape
@@ -32,7 +31,7 @@ def constants(tape: Tape, copies: Bool) -> Bool:
     if not copies.any():
         return result
     tree = tape.source.tree
-    operator = tree.outermost(tree.kind == RangeKind.OP)
+    operator = tree.outer_operator
     outer = np.flatnonzero(operator == np.arange(len(operator)))
     mine = operator[nodes(tape)][tape.event]
     for i in np.flatnonzero(copies & (mine >= 0)).tolist():

@@ -88,7 +88,7 @@ def before_events(tape: Tape, intervals: IntervalSet) -> I64:
 def nodes(tape: Tape) -> I64:
     """For each event the node of the host tree that its API call is."""
     tree = tape.source.tree
-    result: I64 = tree.node_of_call[tape.call]
+    result: I64 = tree.node_of_call[tape.call].astype(np.int64)
     return result
 
 

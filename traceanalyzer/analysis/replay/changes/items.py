@@ -14,7 +14,6 @@ import numpy as np
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.replay.changes.edits import nodes
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs, parse_values
-from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.replay.tape import Tape
@@ -44,7 +43,7 @@ def item_starts(tape: Tape) -> Bool:
 def _times(tape: Tape) -> list[int]:
     """When the host takes the items, ns."""
     tree, trace = tape.source.tree, tape.source.trace
-    outer = np.flatnonzero(tree.outermost(tree.kind == RangeKind.OP) == np.arange(len(tree.start)))
+    outer = np.flatnonzero(tree.outer_operator == np.arange(len(tree.start)))
     row = tree.row[outer]
     name, shapes, concrete = (column[row] for column in _columns(tape))
     apart, takes, picks = (texts_where(trace.strings, pattern.match)[name] for pattern in (APART, TAKES, PICKS))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import measure, union
+from traceanalyzer.analysis.algebra.intervals import contains, union
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.joined.backward import made_by
 from traceanalyzer.analysis.names.pytorch import MODULE_PREFIX
@@ -42,5 +42,5 @@ def _in_frames(linked: Linked, names: Bool) -> Bool:
         mine = rows[ranges.thread[rows] == thread]
         here: I64 = np.flatnonzero(tree.thread == thread)
         begin = tree.start[here]
-        result[here] = measure(union(ranges.start[mine], ranges.end[mine]), begin, begin + 1) > 0
+        result[here] = contains(union(ranges.start[mine], ranges.end[mine]), begin)
     return result

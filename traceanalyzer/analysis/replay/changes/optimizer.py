@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import measure, union
+from traceanalyzer.analysis.algebra.intervals import contains, union
 from traceanalyzer.analysis.replay.changes.edits import retimed, without_launches
 from traceanalyzer.analysis.replay.changes.fusion import LEAST_KERNEL_NS
 from traceanalyzer.trace import RangeKind
@@ -104,7 +104,7 @@ def _optimizer_steps(tape: Tape, name: str) -> I64:
         return result
     rows = rows[np.argsort(ranges.start[rows], kind="stable")]
     launched = source.launch_time[tape.row]
-    inside = measure(union(ranges.start[rows], ranges.end[rows]), launched, launched + 1) > 0
+    inside = contains(union(ranges.start[rows], ranges.end[rows]), launched)
     inside &= source.is_kernel[tape.row]
     at = np.searchsorted(ranges.start[rows], launched, side="right") - 1
     fused = [i for i, text in enumerate(source.trace.strings) if "FusedAdam" in text or "fused_adam" in text]

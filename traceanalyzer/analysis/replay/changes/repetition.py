@@ -16,7 +16,7 @@ from traceanalyzer.analysis.replay.changes.edits import (
 )
 from traceanalyzer.analysis.replay.changes.items import first_shape, item_starts
 from traceanalyzer.analysis.replay.changes.loading import LEAST_COPY_NS, large_copies
-from traceanalyzer.trace import CopyKind, RangeKind
+from traceanalyzer.trace import CopyKind
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.replay.tape import Tape
@@ -139,7 +139,7 @@ def one_call_a_step(tape: Tape) -> bool:
 def _brings_batches(tape: Tape, brings: Bool) -> bool:
     """Whether what is brought has several items already."""
     tree, ranges = tape.source.tree, tape.source.trace.host_ranges
-    operator = tree.outermost(tree.kind == RangeKind.OP)[nodes(tape)][tape.event[brings]]
+    operator = tree.outer_operator[nodes(tape)][tape.event[brings]]
     codes = np.unique(ranges.shapes[tree.row[operator[operator >= 0]]]).tolist()
     return any(len(shape) > 1 and shape[0] > 1 for shape in (first_shape(tape, code) for code in codes))
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.replay.changes.edits import events_of, nodes, without, without_launches
-from traceanalyzer.trace import CopyKind, RangeKind
+from traceanalyzer.trace import CopyKind
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.replay.tape import Tape
@@ -69,7 +69,7 @@ def read_chains(tape: Tape) -> tuple[Bool, int]:
     only some of the reads belongs to the program, and with a single read a step nothing tells.
     """
     tree, trace = tape.source.tree, tape.source.trace
-    operator = tree.outermost(tree.kind == RangeKind.OP)[nodes(tape)][tape.event]
+    operator = tree.outer_operator[nodes(tape)][tape.event]
     read = tape.reads[tape.event]
     first = np.append(True, (operator[1:] != operator[:-1]) | (operator[1:] < 0))[: len(operator)]
     row = np.flatnonzero(first)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.distinct import ranked
 from traceanalyzer.analysis.algebra.intervals import join, union
 from traceanalyzer.analysis.causes.details import IdleDetail, host_work
 from traceanalyzer.analysis.replay.changes.edits import before_events, nodes, within_optimizer
-from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.algebra.intervals import IntervalSet
@@ -90,7 +90,7 @@ def first_launches(timed: Timed) -> IntervalSet:
     calls, ops, tree = timed.trace.api_calls, timed.trace.device_ops, timed.tree
     launched = np.flatnonzero((timed.launch >= 0) & timed.is_kernel)
     call = timed.launch[launched]
-    operator = tree.outermost(tree.kind == RangeKind.OP)[tree.node_of_call[call]]
+    operator = tree.outer_operator[tree.node_of_call[call]]
     begin = np.where(operator >= 0, tree.start[operator], calls.start[call])
     took = calls.end[call] - begin
     step, names = timed.steps.of_op[launched], ops.name[launched]
@@ -102,7 +102,7 @@ def first_launches(timed: Timed) -> IntervalSet:
 
 def _of_one_step(step: I32, names: I32) -> Bool:
     """Launches whose kernel has no launch in any other step."""
-    kinds, at = np.unique(names, return_inverse=True)
+    kinds, at = ranked(names)
     first, last = np.full(len(kinds), np.iinfo(np.int64).max), np.full(len(kinds), -1)
     np.minimum.at(first, at, step)
     np.maximum.at(last, at, step)

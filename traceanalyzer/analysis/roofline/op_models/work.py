@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.algebra.grouping import Groups
 from traceanalyzer.analysis.roofline.op_models.call import Call, Link, UnmodelledError, Work
 from traceanalyzer.analysis.roofline.op_models.kernel_types import element_type
@@ -99,7 +100,7 @@ def apply_models(joined: Joined, models: Models) -> OpWork:
     groups = _distinct_calls(joined.trace, rows)
     made = np.array([_work(joined.trace, row, found) for row in rows[groups.first]])
     table[rows] = made.reshape(-1, len(UNKNOWN_ROW))[groups.index]
-    composite[rows] = np.array([found[code][1] for code in ranges.name[rows].tolist()], np.bool_)
+    composite[rows] = np.isin(ranges.name[rows], [code for code, (_, of_others) in found.items() if of_others])
     _fill_lists(joined, table, found)
     counts, of_device_op = _cover(joined, table[:, 0], composite)
     _type_lists(joined.trace, table, of_device_op, found)
@@ -140,7 +141,7 @@ def _type_lists(trace: Trace, table: F64, of_device_op: I64, found: Found) -> No
 
 def _models_of_names(trace: Trace, models: Models) -> Found:
     """The model of each distinct range name that has one, by the name's code."""
-    codes = np.unique(trace.host_ranges.name)
+    codes = distinct(trace.host_ranges.name)
     named = {int(code): models.find(trace.strings[code]) for code in codes if code >= 0}
     return {code: (model, composite) for code, (model, composite) in named.items() if model is not None}
 
@@ -217,8 +218,9 @@ def _done_below(linked: Linked, flops: F64, working: Bool, own: F64) -> Bool:
     """For each node whether working operators beneath it do what its own model says: most of its FLOPs, or, where
     it has none, anything. (A transposed convolution that clears its result has a child, but that is not the work.)"""
     end = linked.tree.subtree_end
+    many = np.concatenate((np.zeros(1, np.int32), np.cumsum(working, dtype=np.int32)))
+    done: Bool = many[end] > many[:-1]
+    del many
     before = np.concatenate(([0.0], np.cumsum(flops)))
-    many = np.concatenate(([0], np.cumsum(working)))
-    start = np.arange(len(end))
-    done: Bool = (many[end] > many[start]) & (before[end] - before[start] >= own * MOST)
+    done &= before[end] - before[:-1] >= own * MOST
     return done
