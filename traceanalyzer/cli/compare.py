@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     "--samples", type=Pair(), metavar="N[,N]", help="Samples of a step of one process, of A and of B where they differ."
 )
 @click.option("--tokens", type=Pair(), metavar="N[,N]", help="Tokens of a step likewise.")
+@click.option("-v", "--full", is_flag=True, help="All of the comparison; without it a terminal shows the answer.")
 @limit_option
 @reading_options
 def compare(
@@ -41,6 +42,7 @@ def compare(
     b: str,
     samples: tuple[float, float] | None,
     tokens: tuple[float, float] | None,
+    full: bool,
     selection: Selection,
     knowledge: Knowledge,
     redact: bool,
@@ -87,4 +89,5 @@ def compare(
         before, cleaned = redact_with(before, both, hidden_names)
         after, steps = cleaned
         names = ("A", "B")
-    emit(ComparisonPage(compare_reports(before, after, names), steps), output)
+    full = full or output.file is not None
+    emit(ComparisonPage(compare_reports(before, after, names), steps, full), output)

@@ -85,7 +85,7 @@ Place = tuple[str, str | None, str | None, str | None]
 
 def _places(joined: Joined, rows: I64, phases: Phases) -> tuple[dict[Place, int], I64]:
     """The distinct places of calls, numbered in the order of the calls, and the number of each call's place."""
-    calls, node = joined.trace.api_calls, joined.tree.node_of_call[rows]
+    calls, node = joined.trace.api_calls, joined.tree.node_of_call[rows].astype(np.int64)
     line = joined.python.line_at(calls.thread[rows], calls.start[rows])
     alike = Groups.of(calls.name[rows], _same_path(joined, node), line, *phases.named_by(joined.trace, node))
     labels = [_place(joined, int(rows[i]), phases) for i in alike.first]
