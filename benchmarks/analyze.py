@@ -1,37 +1,37 @@
-"""Time and memory of `traceanalyzer analyze` beside HTA: `python -m benchmarks.analyze`.
+"""Time and memory of `traceanalyzer`, beside HTA, `orjson.loads` and nsys-ai: `python -m benchmarks.analyze`.
 
-The 155 MB recording of ../shared/traces, replicas of it of 0.5 and 1 GB, each in processes of their own. HTA
-gets an environment of its own, made on first use. See README.md here for what is measured and why.
+The 155 MB recording of ../shared/traces and replicas of it, plain and gzipped, by one process and by two, the first and
+the second question; other commands; a folder of 64 ranks; a large nsys export. Each run is a process of its own. Writes
+what it measured as tables in Markdown. See README.md here for what is measured and why.
 """
 
 from __future__ import annotations
 
 import argparse
-import gzip
+import hashlib
 import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-import venv
+import time
+from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.measured import MB, Cost, best, measure
-from benchmarks.replicate import replicate
+from benchmarks import peers
+from benchmarks.measured import MB, Cost, available_mb, best, measure, traceanalyzer_command
+from benchmarks.results import Results
+from benchmarks.sized import EXPORT, SMALL, check_sources, gzipped, rank_folder, recordings, same_again
 
-HERE = Path(__file__).parent
-TRACES = HERE.parent.parent / "shared" / "traces"
-LARGE = TRACES / "large" / "gpt_50_steps.json.gz"
-SMALL = TRACES / "kineto" / "tiny_mlp_infer.base.json.gz"
-
-HTA_REQUIREMENTS = ["HolisticTraceAnalysis"]
-HTA_SIZES = 2
-"""HTA is run on the first sizes only: it takes minutes and several times the file in memory on the largest."""
+SETTLED_S = 2.5
+"""What was written less long ago is not kept."""
+REPEATED_MB = 200
+"""Smaller ones are measured several times, of which the fastest counts."""
+PLAIN, PACKED, RANKS, NSYS, SHORT = "Plain JSON", "Gzipped", "Ranks of one run", "Nsight Systems", "Start-up"
 
 _LOAD = """
 import sys, time, traceanalyzer
-from pathlib import Path
 traceanalyzer.load(sys.argv[2])  # imports and caches are not the reader's cost
 begun, cpu = time.perf_counter(), time.process_time()
 traceanalyzer.load(sys.argv[1])
@@ -39,155 +39,214 @@ print(time.perf_counter() - begun, time.process_time() - cpu)
 """
 
 
-def traceanalyzer_command() -> list[str]:
-    """The installed command, as a user runs it."""
-    beside = Path(sys.executable).with_name("traceanalyzer")
-    return [str(beside) if beside.exists() else shutil.which("traceanalyzer") or "traceanalyzer"]
+class Asked:
+    """Commands of traceanalyzer in an empty cache folder, which they share until it is emptied."""
+
+    def __init__(self, cache: Path, repeats: int) -> None:
+        self._cache, self._repeats = cache, repeats
+        os.environ["TRACEANALYZER_CACHE"] = str(cache)
+
+    def forget(self) -> None:
+        """Empty the cache."""
+        shutil.rmtree(self._cache, ignore_errors=True)
+
+    def kept_mb(self) -> float:
+        """The models in the cache."""
+        return sum(file.stat().st_size for file in self._cache.glob("*.model")) / MB
+
+    def __call__(self, *words: str, small: bool = False) -> Cost:
+        """One command; `small`: the fastest of several runs."""
+        return best([*traceanalyzer_command(), *words], self._repeats if small else 1)
+
+    def report(self, path: Path, *words: str, small: bool = False) -> Cost:
+        """One `analyze`, as JSON."""
+        return self("analyze", str(path), "--format", "json", *words, small=small)
 
 
-def recordings(folder: Path, replicas_mb: list[float]) -> list[Path]:
-    """The real recording, unpacked, and its replicas, smallest first; made once."""
-    folder.mkdir(parents=True, exist_ok=True)
-    original = folder / LARGE.name.removesuffix(".gz")
-    if not original.exists():
-        with gzip.open(LARGE, "rb") as packed, original.open("wb") as out:
-            shutil.copyfileobj(packed, out, MB)
-    paths = [original]
-    for megabytes in replicas_mb:
-        copies = -(-int(megabytes * MB) // original.stat().st_size)
-        path = folder / f"{original.stem}.x{copies}.json"
+def measure_questions(ask: Asked, results: Results, kind: str, path: Path, text_mb: float, jobs: list[int]) -> None:
+    """Every way to ask for the report of a recording, and whether the answers agree."""
+    small = text_mb < REPEATED_MB
+    costs = []
+    for count in jobs:
+        cost = ask.report(path, "--no-cache", "--jobs", str(count), small=small)
+        costs.append(results.add(kind, f"analyze, {_processes(count)}", path, text_mb, cost, _answer(cost)))
+    ask.forget()
+    first = ask.report(path)
+    costs.append(results.add(kind, "analyze, first question", path, text_mb, first, f"keeps {ask.kept_mb():.0f} MB"))
+    second = ask.report(path, small=small)
+    costs.append(results.add(kind, "analyze, second question", path, text_mb, second))
+    answers = {hashlib.sha256(cost.output.encode()).hexdigest() for cost in costs}
+    if len(answers) > 1:
+        results.note(f"ANSWERS DIFFER: {path.name}")
+
+
+def measure_commands(ask: Asked, results: Results, path: Path, text_mb: float, into: Path) -> None:
+    """Other commands, without a cache and as a second question: of the recording there is a model by now."""
+    again = same_again(path)
+    commands: dict[str, list[str]] = {
+        "gaps": ["gaps", str(path)],
+        "path": ["path", str(path)],
+        "analyze -o report.html": ["analyze", str(path), "-o", str(into / "report.html")],
+        "compare A B": ["compare", str(path), str(again)],
+        "overlay --merge -o both.json.gz": ["overlay", str(path), "--merge", "-o", str(into / "both.json.gz")],
+    }
+    for what, words in commands.items():
+        both = str(again) in words
+        mb = text_mb * 2 if both else text_mb
+        results.add(PLAIN, what, path, mb, ask(*words, "--no-cache"))
+        if both:
+            ask(*words)
+        results.add(PLAIN, f"{what}, second question", path, mb, ask(*words))
+
+
+def measure_ranks(ask: Asked, results: Results, folder: Path, asked: argparse.Namespace) -> None:
+    """A folder of ranks, by one process and by several."""
+    for ranks in sorted({max(asked.ranks // 4, 2), asked.ranks}):
+        path = rank_folder(folder, ranks, asked.rank_mb)
+        text_mb = sum(file.stat().st_size for file in path.iterdir()) / MB
+        time.sleep(SETTLED_S)
+        measure_questions(ask, results, RANKS, path, text_mb, asked.jobs)
+        if asked.clean:
+            shutil.rmtree(path)
+
+
+def measure_nsys(ask: Asked, results: Results, folder: Path, asked: argparse.Namespace) -> None:
+    """A large export of Nsight Systems, beside nsys-ai."""
+    for scale in asked.nsys_scales:
+        path = folder / f"export.x{scale:g}.sqlite"
         if not path.exists():
-            unfinished = path.with_suffix(".part")
-            replicate(original, unfinished, copies)
-            unfinished.rename(path)
-        paths.append(path)
-    return paths
+            # in a process of its own: it takes memory, and what is measured starts as a copy of this one
+            tiling = [sys.executable, "-m", "benchmarks.tile_nsys", str(EXPORT), str(path), "--scale", str(scale)]
+            subprocess.run(tiling, check=True, stdout=subprocess.DEVNULL)
+        text_mb = path.stat().st_size / MB
+        time.sleep(SETTLED_S)
+        measure_questions(ask, results, NSYS, path, text_mb, [1])
+        for words in () if asked.no_peers else (("info",), ("diagnose", "--format", "json")):
+            found = peers.nsys_ai(folder, path, *words)
+            if found is None:
+                results.note(f"nsys-ai {words[0]} was not run on {text_mb:,.0f} MB.")
+            else:
+                results.add(NSYS, f"nsys-ai {words[0]}", path, text_mb, *found)
+        if asked.clean:
+            path.unlink()
 
 
-def environment(folder: Path, requirements: list[str]) -> Path:
-    """Python of an environment with these packages; made once."""
-    python = folder / "bin" / "python"
-    ready = folder / "ready"
-    if not ready.exists():
-        venv.create(folder, with_pip=True, clear=True)
-        subprocess.run([str(python), "-m", "pip", "install", "-qq", *requirements], check=True)
-        ready.touch()
-    return python
+def measure_sizes(ask: Asked, results: Results, folder: Path, asked: argparse.Namespace) -> None:
+    """Each size of the large recording, plain and gzipped, beside other programs."""
+    for path in recordings(folder, asked.sizes_mb):
+        text_mb = path.stat().st_size / MB
+        packed = None if asked.no_gzip else gzipped(path)
+        same_again(path)  # before anything is asked: a new name changes a file's times, and with them its identity
+        time.sleep(SETTLED_S)
+        if text_mb < REPEATED_MB:
+            measure_reader(results, path)
+        if not asked.no_peers:
+            measure_peers(results, folder, path, text_mb, asked.hta_mb)
+        measure_questions(ask, results, PLAIN, path, text_mb, asked.jobs)
+        if not asked.no_commands and text_mb < asked.commands_mb:
+            measure_commands(ask, results, path, text_mb, folder)
+        if packed is not None:
+            measure_questions(ask, results, PACKED, packed, text_mb, asked.jobs)
+        same_again(path).unlink()
+        for made in (path, packed):
+            if asked.clean and made is not None:
+                made.unlink()
 
 
-def run_hta(folder: Path, paths: list[Path]) -> list[Cost]:
-    """HTA's load, temporal and idle breakdown; says which stages failed and when."""
-    python = environment(folder / "hta", HTA_REQUIREMENTS)
-    costs = []
-    for path in paths:
-        cost = measure([str(python), str(HERE / "hta_breakdown.py"), str(path)])
-        costs.append(cost)
-        if cost.status:
-            row("HTA", path, cost, cost.outcome)
-            continue
-        result = json.loads(cost.output.strip().splitlines()[-1])
-        stages = ", ".join(
-            f"{name} {'FAILED (' + result['failed'][name] + ')' if name in result['failed'] else 'done'} at {at:.1f} s"
-            for name, at in result["ended"].items()
-        )
-        row(f"HTA {result['version']}", path, cost, stages)
-    return costs
+def measure_peers(results: Results, folder: Path, path: Path, text_mb: float, hta_mb: float) -> None:
+    """`orjson.loads` and HTA on a recording."""
+    decoded = peers.decode(path)
+    if decoded is None:
+        results.note(f"orjson.loads was not run on {text_mb:,.0f} MB: it takes about {peers.ORJSON_RATIO} times that.")
+    else:
+        results.add(PLAIN, "orjson.loads", path, text_mb, decoded)
+    found = peers.hta(folder, path) if text_mb < hta_mb else None
+    if found is not None:
+        results.add(PLAIN, "HTA", path, text_mb, *found)
 
 
-def run_analyze(paths: list[Path], repeats: int) -> list[Cost]:
-    """The command itself, as JSON into a file."""
-    costs = []
-    for path in paths:
-        cost = best([*traceanalyzer_command(), "analyze", str(path), "--format", "json"], repeats)
-        row("traceanalyzer analyze", path, cost, _answer(cost))
-        costs.append(cost)
-    return costs
+def measure_start(ask: Asked, results: Results) -> None:
+    """What the user waits for on every use."""
+    results.add(SHORT, "--help", SMALL, 0, ask("--help", small=True), "bar 0.2 s")
+    results.add(SHORT, "analyze, small trace", SMALL, 0, ask.report(SMALL, small=True), "bar 1.2 s")
 
 
-def run_load(path: Path) -> None:
+def measure_reader(results: Results, path: Path) -> None:
     """The reader alone, imports excluded."""
     cost = measure([sys.executable, "-c", _LOAD, str(path), str(SMALL)])
     if cost.status:
-        print(f"reader alone: {cost.outcome}")
+        results.note(f"The reader alone: {cost.outcome}")
         return
     wall, cpu = map(float, cost.output.split())
     size = path.stat().st_size / MB
-    print(f"reader alone, {size:.0f} MB: {size / wall:.0f} MB/s, {size / cpu:.0f} MB/s a CPU-second (floor 200)")
+    results.note(f"The reader alone, one process: {size / wall:.0f} MB/s, {size / cpu:.0f} MB a CPU-second (bar 200).")
 
 
-def run_small(repeats: int) -> None:
-    """What the user waits for on every use."""
-    for name, arguments, floor in (
-        ("--help", ["--help"], 0.2),
-        ("analyze, small trace", ["analyze", str(SMALL), "--format", "json"], 1.2),
-    ):
-        cost = best([*traceanalyzer_command(), *arguments], repeats)
-        row(f"traceanalyzer {name}", SMALL, cost, f"{cost.outcome} (bar {floor} s)")
-
-
-def compare(paths: list[Path], ours: list[Cost], hta: list[Cost]) -> None:
-    """Ratios to HTA, memory against the file, and how the cost grows with size."""
-    print()
-    for path, mine, theirs in zip(paths, ours, hta, strict=False):
-        print(
-            f"{_size(path)}: {theirs.wall_s / mine.wall_s:.1f} times faster than HTA, "
-            f"{theirs.peak_mb / mine.peak_mb:.1f} times less memory"
-        )
-    for path, mine in zip(paths, ours, strict=True):
-        size = path.stat().st_size / MB
-        print(
-            f"{_size(path)}: peak memory {mine.peak_mb / size:.2f} of the file, "
-            f"{size / mine.wall_s:.0f} MB/s, {mine.cpu_s / size * 1000:.2f} CPU-ms a MB"
-        )
-    for before, after, smaller, larger in zip(paths, paths[1:], ours, ours[1:], strict=False):
-        growth = after.stat().st_size / before.stat().st_size
-        print(
-            f"{_size(before)} to {_size(after)}: size x{growth:.2f}, wall-clock x{larger.wall_s / smaller.wall_s:.2f}, "
-            f"CPU x{larger.cpu_s / smaller.cpu_s:.2f} (linear: no more than the size)"
-        )
-
-
-def row(what: str, path: Path, cost: Cost, remark: str) -> None:
-    """One line of results."""
-    print(
-        f"{what:32} {_size(path):>9} {cost.wall_s:8.2f} s {cost.cpu_s:8.2f} CPU-s {cost.peak_mb:7.0f} MB  {remark}",
-        flush=True,
-    )
-
-
-def _size(path: Path) -> str:
-    return f"{path.stat().st_size / MB:.{0 if path.stat().st_size > MB else 2}f} MB"
+def _processes(count: int) -> str:
+    return f"{count} process{'es' if count > 1 else ''}"
 
 
 def _answer(cost: Cost) -> str:
     if cost.status:
         return cost.outcome
-    metrics = json.loads(cost.output)["metrics"]
-    step = metrics["step_time_ms"]
+    step = json.loads(cost.output)["metrics"]["step_time_ms"]
     return f"{step['count']} steps of {step['mean']:.4g} ms" if step else "no steps"
 
 
-def main() -> None:
+def _load() -> str:
+    return f"load {os.getloadavg()[0]:.1f}"
+
+
+def _asked() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--folder",
         type=Path,
         default=Path(tempfile.gettempdir()) / "traceanalyzer-benchmarks",
-        help="where unpacked traces and other tools' environments are kept",
+        help="where recordings and other tools' environments are made and kept",
     )
-    parser.add_argument("--replicas-mb", type=float, nargs="*", default=[500, 1000])
-    parser.add_argument("--repeats", type=int, default=3, help="runs of traceanalyzer, of which the fastest counts")
-    parser.add_argument("--no-hta", action="store_true")
-    options = parser.parse_args()
-    if not LARGE.exists():
-        sys.exit("the shared recordings are not beside the repository")
-    paths = recordings(options.folder, options.replicas_mb)
-    print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the start\n")
-    run_small(options.repeats)
-    run_load(paths[0])
-    ours = run_analyze(paths, options.repeats)
-    hta = [] if options.no_hta else run_hta(options.folder, paths[:HTA_SIZES])
-    compare(paths, ours, hta)
+    parser.add_argument("--clean", action="store_true", help="remove each recording once it is measured")
+    for name, kind, default, what in (
+        ("--sizes-mb", float, [1000], "besides 155; 4000 takes 10 GB of disk and 4 of memory"),
+        ("--jobs", int, [1, 2], "processes"),
+        ("--nsys-scales", float, [0.1, 1], "1: 1.3 million rows, 70 MB"),
+    ):
+        parser.add_argument(name, type=kind, nargs="*", default=default, help=what)
+    for name, kind, default, what in (
+        ("--repeats", int, 2, "runs of what takes seconds, of which the fastest counts"),
+        ("--ranks", int, 64, "of a run, and a quarter of them; 0: none"),
+        ("--rank-mb", float, 35, "of each of them"),
+        ("--hta-mb", float, 300, "HTA reads what is smaller: it takes minutes for 600 MB"),
+        ("--commands-mb", float, 1200, "other commands are run on what is smaller"),
+    ):
+        parser.add_argument(name, type=kind, default=default, help=f"{what} (default {default})")
+    for name in ("gzip", "peers", "commands"):
+        parser.add_argument(f"--no-{name}", action="store_true")
+    parser.add_argument("--markdown", type=Path, help="write the tables to this file")
+    return parser.parse_args()
+
+
+def main() -> None:
+    asked = _asked()
+    check_sources()
+    begun = time.monotonic()
+    results = Results()
+    results.note(f"{os.cpu_count()} cores, {available_mb() / 1000:.0f} GB, Python {sys.version.split()[0]}, {_load()}.")
+    parts: list[Callable[[Asked, Results], None]] = [
+        measure_start,
+        lambda ask, results: measure_sizes(ask, results, asked.folder, asked),
+        lambda ask, results: measure_ranks(ask, results, asked.folder, asked) if asked.ranks else None,
+        lambda ask, results: measure_nsys(ask, results, asked.folder, asked),
+    ]
+    with tempfile.TemporaryDirectory() as cache:
+        ask = Asked(Path(cache) / "cache", asked.repeats)
+        try:
+            for part in parts:
+                part(ask, results)
+        finally:
+            results.note(f"All of it took {(time.monotonic() - begun) / 60:.0f} minutes; {_load()}.")
+            if asked.markdown is not None:
+                asked.markdown.write_text(results.markdown(), encoding="utf-8")
 
 
 if __name__ == "__main__":

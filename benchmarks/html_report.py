@@ -13,9 +13,9 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.analyze import recordings, traceanalyzer_command
 from benchmarks.chromium import Chromium
-from benchmarks.measured import MB, measure
+from benchmarks.measured import MB, measure, traceanalyzer_command
+from benchmarks.sized import recordings
 
 MAX_FILE_MB, MAX_DATA_MB, MAX_INTERACTIVE_S = 1.5, 1.1, 1.0
 TO_THE_TIMELINE = """(async () => {

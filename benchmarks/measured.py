@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
+import sys
 import tempfile
+import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 MB = 1_000_000
+_LOOK_S = 0.05
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 @dataclass(frozen=True)
@@ -17,7 +24,11 @@ class Cost:
 
     wall_s: float
     cpu_s: float
+    """Of all its processes."""
     peak_mb: float
+    """Of the largest of its processes."""
+    together_mb: float
+    """Of all its processes at one moment; looked at 20 times a second, pages that they share counted for each."""
     status: int
     output: str
     error: str
@@ -30,8 +41,9 @@ class Cost:
         return f"exit {self.status}: {(self.error.strip().splitlines() or ['no message'])[-1]}"
 
 
-def measure(command: list[str]) -> Cost:
-    """Run the command to its end. `wait4` gives the usage of this child alone.
+def measure(command: list[str], timeout_s: float = 3600) -> Cost:
+    """Run the command to its end, or until it takes too long. `wait4` gives the usage of this child and of those that
+    it waited for.
 
     A child's peak memory counts from the fork on, so the measuring process must stay small: nothing that
     imports numpy may be imported here.
@@ -39,8 +51,15 @@ def measure(command: list[str]) -> Cost:
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as error:
         begun = time.perf_counter()
         child = subprocess.Popen(command, stdout=output, stderr=error, stdin=subprocess.DEVNULL)
+        late = threading.Timer(timeout_s, child.kill)
+        late.start()
+        looked = _Looked(child.pid)
+        looked.start()
         _, status, usage = os.wait4(child.pid, 0)
         wall = time.perf_counter() - begun
+        late.cancel()
+        looked.over.set()
+        looked.join()
         child.returncode = os.waitstatus_to_exitcode(status)
         output.seek(0)
         error.seek(0)
@@ -48,12 +67,57 @@ def measure(command: list[str]) -> Cost:
             wall,
             usage.ru_utime + usage.ru_stime,
             usage.ru_maxrss * 1024 / MB,
+            max(looked.most / MB, usage.ru_maxrss * 1024 / MB),
             child.returncode,
             output.read(),
             error.read(),
         )
 
 
+def traceanalyzer_command() -> list[str]:
+    """The installed command, as a user runs it."""
+    beside = Path(sys.executable).with_name("traceanalyzer")
+    return [str(beside) if beside.exists() else shutil.which("traceanalyzer") or "traceanalyzer"]
+
+
+def available_mb() -> float:
+    """Memory that a program may take without anything being swapped; Linux."""
+    with suppress(OSError):
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024 / MB
+    return float("inf")
+
+
 def best(command: list[str], repeats: int) -> Cost:
     """The fastest of several runs: noise of a shared machine only ever adds."""
     return min((measure(command) for _ in range(repeats)), key=lambda cost: cost.wall_s)
+
+
+class _Looked(threading.Thread):
+    """Looks at the memory of a process and of all below it until it is over."""
+
+    def __init__(self, pid: int) -> None:
+        super().__init__(daemon=True)
+        self.over, self.most, self._pid = threading.Event(), 0, pid
+
+    def run(self) -> None:
+        """Look until there is no more to be seen."""
+        while not self.over.wait(_LOOK_S):
+            self.most = max(self.most, sum(map(_resident_bytes, _tree(self._pid))))
+
+
+def _tree(pid: int) -> list[int]:
+    found = [pid]
+    for one in found:
+        with suppress(OSError):
+            for task in Path(f"/proc/{one}/task").iterdir():
+                found += map(int, (task / "children").read_text().split())
+    return found
+
+
+def _resident_bytes(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE_BYTES
+    except (OSError, IndexError):
+        return 0

@@ -28,8 +28,8 @@ WANTED = {
 }
 
 
-def tile(source: Path, target: Path, scale: float = 1.0) -> dict[str, int]:
-    """Write `target`; returns the rows of each table of events."""
+def tile(source: Path, target: Path, scale: float = 1.0, rows: int | None = None) -> dict[str, int]:
+    """Write `target`; returns the rows of each table of events. `rows`: about so many, in the source's own mix."""
     _copy(source, target)
     db = sqlite3.connect(target)
     db.execute("PRAGMA journal_mode = OFF")
@@ -43,15 +43,16 @@ def tile(source: Path, target: Path, scale: float = 1.0) -> dict[str, int]:
         if column in SHIFTED_IDS
     )
     kernels = _count(db, "CUPTI_ACTIVITY_KIND_KERNEL")
-    repeats = max(1, math.ceil(KERNELS * scale / kernels))
+    there = sum(_count(db, table) for table in tables)
+    repeats = max(1, math.ceil(KERNELS * scale / kernels) if rows is None else math.ceil(rows / there))
     for table, columns in tables.items():
-        limit = int(WANTED[table] * scale) if table in WANTED else None
+        limit = int(WANTED[table] * scale) if table in WANTED and rows is None else None
         _repeat(db, table, columns, repeats, high - low, ids, limit)
     db.execute("UPDATE ANALYSIS_DETAILS SET duration = duration + ?", ((repeats - 1) * (high - low),))
     db.commit()
-    rows = {table: _count(db, table) for table in tables}
+    made = {table: _count(db, table) for table in tables}
     db.close()
-    return rows
+    return made
 
 
 def _repeat(db, table, columns, repeats, period, ids, limit) -> None:
@@ -119,8 +120,9 @@ def main() -> None:
     parser.add_argument("source", type=Path)
     parser.add_argument("target", type=Path)
     parser.add_argument("--scale", type=float, default=1.0, help="1: 170,000 kernels (default)")
+    parser.add_argument("--rows", type=int, help="about so many rows in the source's own mix, whatever the scale")
     arguments = parser.parse_args()
-    for table, rows in tile(arguments.source, arguments.target, arguments.scale).items():
+    for table, rows in tile(arguments.source, arguments.target, arguments.scale, arguments.rows).items():
         print(f"{table:42} {rows:>9,}")
 
 

@@ -23,7 +23,7 @@ def report():
 
 
 def test_a_report_and_a_run_are_one_line(report):
-    assert repr(report).startswith("<Report: sync-bound")
+    assert repr(report).startswith("<Report: sync- and compute-bound")
     assert "\n" not in repr(report)
     assert len(repr(report)) < 400
     assert len(repr(ta.load(SAMPLE))) < 400

@@ -33,6 +33,11 @@ def definitions(measurement: type[Any]) -> list[Definition]:
     ]
 
 
+def digits(value: float, significant: int = 3) -> str:
+    """So many significant digits, and never an exponent for what is large: `0.396`, `12.3`, `1,064`."""
+    return f"{value:,.0f}" if abs(value) >= 10**significant - 0.5 else f"{value:.{significant}g}"
+
+
 NS_PER_S = 1e9
 NS_PER_MS = 1e6
 NS_PER_US = 1e3

@@ -138,9 +138,13 @@ class HardwareTable:
         if extra is None:
             return _builtin()
         try:
-            added = _parse(read_whole(extra).decode())
+            text = read_whole(extra)
+        except OSError as error:
+            what = (error.strerror or str(error)).lower()
+            raise UnreadableInputError(f"{extra}: the hardware table cannot be opened ({what})") from error
+        try:
+            added = _parse(text.decode())
         except (
-            OSError,
             UnicodeDecodeError,
             tomllib.TOMLDecodeError,
             KeyError,

@@ -6,9 +6,13 @@ A library neither writes files nor starts processes unless it is asked to; comma
 from __future__ import annotations
 
 import dataclasses
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 @dataclass(frozen=True)
@@ -18,7 +22,7 @@ class Reading:
     cache: bool = False
     """Whether the models of large recordings are kept in the user's cache folder, and used."""
     jobs: int = 1
-    """Processes that read one large trace together, this one included."""
+    """Processes that read at the same time, this one included: files, or the parts of a large one."""
 
 
 _current: ContextVar[Reading] = ContextVar("reading", default=Reading())  # noqa: B039 a frozen value
@@ -32,3 +36,13 @@ def reading() -> Reading:
 def read_with(**changes: Any) -> None:
     """Read another way from here on. Raises TypeError for what there is not."""
     _current.set(dataclasses.replace(reading(), **changes))
+
+
+@contextmanager
+def reading_as(**changes: Any) -> Iterator[None]:
+    """Read another way within the block. Raises TypeError for what there is not."""
+    token = _current.set(dataclasses.replace(reading(), **changes))
+    try:
+        yield
+    finally:
+        _current.reset(token)

@@ -154,11 +154,18 @@ class Table:
                 made[f.name] = alike(f.metadata["fill"], rows, f.metadata["dtype"])
             if made[f.name].shape != (rows,):
                 raise ValueError(f"{cls.__name__}.{f.name}: {made[f.name].shape} instead of ({rows},)")
-        table = cls(**made)
+        del columns  # of a caller that keeps none of them, so that little is held twice
         start = made.get("start")
         if start is not None and rows > 1 and np.any(start[1:] < start[:-1]):
-            return table.take(np.argsort(start, kind="stable"))
-        return table
+            order = np.argsort(start, kind="stable")
+            for name in made:
+                made[name] = _taken(made[name], order)
+        return cls(**made)
+
+    @classmethod
+    def fitting(cls, columns: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """The columns as the table holds them."""
+        return {f.name: _fitting(columns[f.name], f.metadata) for f in fields(cls) if f.name in columns}
 
     @classmethod
     def empty(cls) -> Self:
@@ -167,7 +174,7 @@ class Table:
 
     def take(self, rows: I64 | Bool | slice) -> Self:
         """The given rows (index array, mask or slice), in that order."""
-        return type(self)(**{f.name: getattr(self, f.name)[rows] for f in fields(self)})
+        return type(self)(**{f.name: _taken(getattr(self, f.name), rows) for f in fields(self)})
 
     def to_frame(self, strings: list[str]) -> pd.DataFrame:
         """A pandas DataFrame with decoded text; times stay int64 nanoseconds."""
@@ -181,18 +188,30 @@ class Table:
         return pd.DataFrame(data)
 
 
-def alike(value: int, rows: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+def alike(value: int, rows: int, dtype: np.dtype[Any] | type[np.generic]) -> NDArray[Any]:
     """A column of so many rows that are all this value; it takes no memory, and cannot be written to."""
     return np.broadcast_to(np.array(value, dtype), rows)
+
+
+def is_constant(column: NDArray[Any]) -> bool:
+    """Whether the column was made by `alike`."""
+    return column.strides == (0,)
+
+
+def _taken(values: NDArray[Any], rows: I64 | Bool | slice) -> NDArray[Any]:
+    """The given rows of a column."""
+    if isinstance(rows, slice) or not is_constant(values) or not len(values):
+        return values[rows]
+    return alike(values[0], int(np.count_nonzero(rows)) if rows.dtype == bool else len(rows), values.dtype)
 
 
 def _fitting(values: Any, what: Mapping[str, Any]) -> NDArray[Any]:
     """The values as the column's type; what it does not hold, or is out of all reason, becomes its fill value."""
     dtype, most, fill = what["dtype"], what["most"], what["fill"]
+    if isinstance(values, np.ndarray) and is_constant(values) and len(values):
+        return alike(_fitting(values[:1].copy(), what)[0], len(values), dtype)
     if isinstance(values, np.ndarray) and values.dtype == dtype and most is None:
-        return values if values.strides == (0,) else np.ascontiguousarray(values)
-    if isinstance(values, np.ndarray) and values.strides == (0,) and len(values):
-        return np.broadcast_to(_fitting(values[:1].copy(), what), values.shape)
+        return np.ascontiguousarray(values)
     if dtype.kind not in "iu":
         return np.ascontiguousarray(values, dtype=dtype)
     given = np.asarray(values)

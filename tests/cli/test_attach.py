@@ -118,6 +118,6 @@ def test_a_picture_is_written_beside(run, tmp_path):
     status, _, _ = run("attach", sample, "--issue", "a/b#1", "--picture", file)
     assert status == 0
     assert file.read_text().startswith("<svg ")
-    assert "sync-bound" in file.read_text()
+    assert "sync- and compute-bound" in file.read_text()
     status, _, error = run("attach", sample, "--issue", "a/b#1", "--picture", tmp_path / "report.png")
     assert (status, "does not end in .svg" in error) == (2, True)

@@ -27,7 +27,7 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("format_", "begins"),
-    [("terminal", "Comparison"), ("markdown", "## Comparison"), ("json", "{"), ("csv", "change,part,a_ms")],
+    [("terminal", "Slower: "), ("markdown", "## Comparison"), ("json", "{"), ("csv", "change,part,a_ms")],
 )
 def test_compare_writes_each_format(folder, run, format_, begins):
     status, out, err = run("compare", "main.json", "run.json", "--format", format_)

@@ -146,3 +146,42 @@ def test_a_speedup_of_nothing_is_warned_of_with_names(here, run):
     assert "did you mean" in err
     assert "aten::addmm" in err
     assert run("whatif", "trace.json.gz", "--speedup", "aten::addmm=2")[2] == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("train.py", b"import torch\n", "record it: traceanalyzer collect torch -- python train.py"),
+        ("model.pt", b"PK\x03\x04" + bytes(26) + b"archive/data.pkl" + bytes(40), "weights saved by torch.save"),
+        ("old.pt", b"\x80\x02}q\x00.", "traceanalyzer memory FILE"),
+        ("cut.json.gz", gzip.compress(b"{}")[:10], "damaged or empty; copy or record it again"),
+        (
+            "dedicated_log.txt",
+            b'V1121 21:38:16.518000 979 torch/_dynamo/utils.py:2126] {"chromium_event": {}}\n',
+            "traceanalyzer compile FILE",
+        ),
+    ],
+)
+def test_other_files_of_a_project_are_told_what_they_are(here, run, name, content, said):
+    (here / name).write_bytes(content)
+    status, out, err = run("analyze", name)
+    assert (status, out) == (1, "")
+    assert said in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("memory", "trace.json.gz"), "JSON, not a CUDA memory snapshot"),
+        (("gaps", "trace.json.gz", "--min-us", "abc"), "'abc' is not a number"),
+        (
+            ("analyze", "trace.json.gz", "--hardware", "no.toml"),
+            "no.toml: the hardware table cannot be opened (no",
+        ),
+    ],
+)
+def test_the_wrong_file_or_value_for_an_option(here, run, arguments, said):
+    status, _, err = run(*arguments)
+    assert status in (1, 2)
+    assert said in err

@@ -126,6 +126,16 @@ def test_the_page_fits_the_terminal_and_the_changes_sum_up(width):
     assert "before.json" in text
 
 
+def test_the_answer_fits_a_screen_and_full_has_the_rest():
+    comparison = compare_reports(A, B, ("before.json", "after.json"))
+    short, full = ComparisonPage(comparison).terminal(), ComparisonPage(comparison, full=True).terminal()
+    assert comparison.headline.split(".")[0] in short
+    assert "The step's budget" not in short
+    assert "the step's budget" in short.rpartition("With --full:")[2]
+    assert "The step's budget" in full
+    assert len(short.splitlines()) <= 24 < len(full.splitlines())
+
+
 def test_hostile_names_break_no_page():
     hostile = report(*(part(name or None, name, 1.0 + i) for i, name in enumerate(HOSTILE)))
     result = compare_reports(hostile, B, ("<script>|a\n", "b"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -12,17 +13,21 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.recorded import GPU, KINETO, ROOT, label, recording
+from traceanalyzer.errors import UnreadableInputError
+from traceanalyzer.ingest import processes
 from traceanalyzer.ingest import stream as byte_stream
 from traceanalyzer.ingest.kineto import chunks, parallel, worker
 from traceanalyzer.ingest.kineto.chunks import NotWholeError
 from traceanalyzer.ingest.kineto.handover import send
 from traceanalyzer.ingest.kineto.reader import read
+from traceanalyzer.limits import raised
 from traceanalyzer.reading import read_with
 from traceanalyzer.trace import Table, Trace
 
@@ -52,14 +57,37 @@ def same(one: Trace, other: Trace) -> None:
             assert a == b, f.name
 
 
+def same_or_refused(path: Path, jobs: int) -> None:
+    try:
+        alone = read_by(path, 1)
+    except UnreadableInputError as error:
+        refused = str(error)
+    else:
+        return same(read_by(path, jobs), alone)
+    with pytest.raises(UnreadableInputError) as again:
+        read_by(path, jobs)
+    assert str(again.value) == refused
+    return None
+
+
+def damaged_gzip(text: bytes) -> bytes:
+    """Two members, of which the second is damaged and says that it is as long as both."""
+    half = len(text) // 2
+    first, second = (bytearray(gzip.compress(part, mtime=0)) for part in (text[:half], text[half:]))
+    second[len(second) // 2] ^= 0x55
+    second[-4:] = len(text).to_bytes(4, "little")
+    return bytes(first + second)
+
+
 @contextmanager
-def in_this_process(stretches: list[worker.Stretch]) -> Any:
+def in_this_process(_: str, given: list[list[str]]) -> Any:
     """What the workers do, without their processes."""
     done = []
-    for stretch in stretches:
+    for path, words in given:
+        stretch = msgspec.json.decode(words, type=worker.Stretch)
         out = io.BytesIO()
         try:
-            send(worker.read_stretch(stretch), out)
+            send(worker.read_stretch(Path(path), stretch), out)
             status = 0
         except NotWholeError:
             status = worker.FAILED
@@ -82,7 +110,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     for module in (parallel, byte_stream):
         monkeypatch.setattr(module, "PIECE_BYTES", PIECE)
     monkeypatch.setattr(parallel, "LEAST_BYTES", PIECE)
-    monkeypatch.setattr(parallel, "_working", in_this_process)
+    monkeypatch.setattr(parallel, "running", in_this_process)
     monkeypatch.setattr("traceanalyzer.ingest.kineto.reader.read_in_parallel", noted)
     return together
 
@@ -105,15 +133,58 @@ def test_processes_read_what_one_reads(tmp_path: Path, monkeypatch: pytest.Monke
     assert [process.returncode for process in started] == [0, 0]
 
 
+@pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("path", RECORDED, ids=label)
-def test_every_recording(path: Path, tmp_path: Path, small_pieces: list[int]) -> None:
-    plain = tmp_path / "trace.json"
-    plain.write_bytes(gzip.decompress(path.read_bytes()))
-    alone = read_by(plain, 1)
+def test_every_recording(path: Path, packed: bool, tmp_path: Path, small_pieces: list[int]) -> None:
+    text = gzip.decompress(path.read_bytes())
+    file = tmp_path / "trace.json"
+    file.write_bytes(gzip.compress(text, 1) if packed else text)
+    alone = read_by(file, 1)
     for jobs in (2, 3, 7):
-        same(read_by(plain, jobs), alone)
-    if plain.stat().st_size > 20 * PIECE:
+        same(read_by(file, jobs), alone)
+    if len(text) > 20 * PIECE:
         assert any(small_pieces)
+
+
+def test_a_gzip_file_that_says_the_length_of_its_end(tmp_path: Path, small_pieces: list[int]) -> None:
+    """Members one after the other: only the length of the last is known."""
+    file = tmp_path / "trace.json.gz"
+    file.write_bytes(gzip.compress(LARGE[: -9 * PIECE]) + gzip.compress(LARGE[-9 * PIECE :]))
+    assert byte_stream.text_bytes(file) == 9 * PIECE
+    same(read_by(file, 3), read_by(file, 1))
+    assert any(small_pieces)
+
+
+@pytest.mark.parametrize("says", [0, 7 * PIECE, 1 << 31])
+def test_a_gzip_file_that_says_a_wrong_length(says: int, tmp_path: Path, small_pieces: list[int]) -> None:
+    file = tmp_path / "trace.json.gz"
+    file.write_bytes(gzip.compress(LARGE)[:-4] + says.to_bytes(4, "little"))
+    same(read_by(file, 3), read_by(file, 1))
+    assert not any(small_pieces)
+
+
+@pytest.mark.parametrize(("text", "packed"), [(4_100_000_000, 300_000_000), (200_000, 150_000), (9_000_000_000, 10**9)])
+def test_how_much_text_a_large_gzip_file_holds(text: int, packed: int, tmp_path: Path) -> None:
+    file = tmp_path / "trace.json.gz"
+    with file.open("wb") as out:
+        out.write(byte_stream.GZIP_MAGIC)
+        out.seek(packed - 4)
+        out.write((text % (1 << 32)).to_bytes(4, "little"))
+    assert byte_stream.text_bytes(file) == text
+
+
+def test_a_bomb_is_refused_as_by_one(tmp_path: Path, small_pieces: list[int]) -> None:
+    file = tmp_path / "trace.json.gz"
+    file.write_bytes(gzip.compress(LARGE[: 20 * PIECE] + b" " * 100 * PIECE))
+    with raised(size=50 * PIECE, ratio=1):
+        same_or_refused(file, 3)
+
+
+def test_a_name_that_is_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parallel, "LEAST_BYTES", 1 << 20)
+    path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/odd\xff.json.gz"))
+    path.write_bytes(gzip.compress(LARGE))
+    same(read_by(path, 2), read_by(path, 1))
 
 
 @given(st.data())
@@ -126,18 +197,18 @@ def test_damage_anywhere(tmp_path_factory: pytest.TempPathFactory, data: st.Data
     if data.draw(st.booleans()):
         text += LARGE[-9000:] + LARGE[: 5 * PIECE]
     path = tmp_path_factory.mktemp("damaged") / "trace.json"
-    path.write_bytes(text)
+    path.write_bytes(data.draw(st.sampled_from([bytes, damaged_gzip, gzip.compress]))(bytes(text)))
     with pytest.MonkeyPatch.context() as patch:
         for module in (parallel, byte_stream):
             patch.setattr(module, "PIECE_BYTES", PIECE)
         patch.setattr(parallel, "LEAST_BYTES", PIECE)
-        patch.setattr(parallel, "_working", in_this_process)
-        same(read_by(path, data.draw(st.integers(2, 6))), read_by(path, 1))
+        patch.setattr(parallel, "running", in_this_process)
+        same_or_refused(path, data.draw(st.integers(2, 6)))
 
 
 def test_a_process_that_dies_costs_nothing_but_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parallel, "LEAST_BYTES", 1 << 20)
-    monkeypatch.setattr(parallel, "_RUN", "raise SystemExit(3)")
+    monkeypatch.setattr(processes, "_RUN", "raise SystemExit(3)")
     path = tmp_path / "trace.json"
     path.write_bytes(LARGE)
     same(read_by(path, 2), read_by(path, 1))
@@ -175,12 +246,11 @@ def test_text_without_a_boundary_is_not_cut(size: int) -> None:
     assert chunks.boundary_before(b" " * size) is None
 
 
-def test_small_and_gzipped_files_are_read_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_files_are_read_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def no_process(*_: Any, **__: Any) -> None:
         raise AssertionError("a process was started")
 
     monkeypatch.setattr(subprocess, "Popen", no_process)
     (tmp_path / "trace.json").write_bytes(LARGE)
     read_by(tmp_path / "trace.json", 8)
-    monkeypatch.setattr(parallel, "LEAST_BYTES", 1000)
     read_by(recording("kineto/gpt_large_batch.base"), 8)

@@ -1,8 +1,10 @@
-"""Tables read as texts of thousands of rows have the values that reading row by row gives."""
+"""Tables read from the pages of the file have the values that SQLite gives row by row."""
 
 from __future__ import annotations
 
+import random
 import sqlite3
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.recorded import NSYS, label
+from traceanalyzer.errors import UnreadableInputError
 from traceanalyzer.ingest import nsys
-from traceanalyzer.ingest.nsys import database as sqlite_file
-from traceanalyzer.ingest.nsys import nvtx
+from traceanalyzer.ingest.nsys import nvtx_names, pages
 from traceanalyzer.ingest.nsys.database import Database, NotWholeError, open_database
 from traceanalyzer.trace import Table
 
@@ -64,23 +66,85 @@ def same(path: Path, columns: dict[str, int]) -> None:
 def test_any_values(tmp_path_factory: pytest.TempPathFactory, rows: Any, first: int) -> None:
     path = written(tmp_path_factory.mktemp("t"), rows, first)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sqlite_file, "_ROWS_A_PART", 4)
+        patch.setattr(pages, "PAGES_AT_ONCE", 1)
         same(path, COLUMNS)
         same(path, {"missing": 3})
 
 
-@given(st.lists(st.none() | st.text(max_size=5) | st.binary(max_size=5), max_size=9))
+@given(st.lists(st.none() | st.text(max_size=70) | st.binary(max_size=70) | NUMBERS, max_size=9))
 def test_texts(tmp_path_factory: pytest.TempPathFactory, texts: list[Any]) -> None:
     path = written(tmp_path_factory.mktemp("t"), [(1, 2, text) for text in texts])
-    with pytest.MonkeyPatch.context() as patch, open_database(path, "table") as database:
-        patch.setattr(sqlite_file, "_ROWS_A_PART", 4)
+    with open_database(path, "table") as database:
         single = [row[0] for row in database.rows("t", {"text": b""})]
-        try:
-            found = [one for part in database.parts("t", {"a": -1}, text="text") for one in part.texts]
-        except NotWholeError:
-            assert any(b"\n" in one for one in single)
-        else:
-            assert found == single
+        found = database.each("t", {"a": -1}, lambda part: part.texts, text="text")
+        assert [one for part in found for one in part] == single
+
+
+@given(
+    st.integers(1, 3000),
+    st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=5),
+    st.sampled_from([512, 4096, 65536]),
+)
+@settings(max_examples=30, deadline=None)
+def test_many_rows_and_sizes_of_pages(
+    tmp_path_factory: pytest.TempPathFactory, rows: int, values: list[int], page: int
+) -> None:
+    """Trees of one to three levels."""
+    path = tmp_path_factory.mktemp("t") / "table.sqlite"
+    with sqlite3.connect(path) as db:
+        db.execute(f"PRAGMA page_size = {page}")
+        db.execute("CREATE TABLE t (a, b INTEGER, text TEXT)")
+        given = [(values[i % len(values)], i, "x" * (i % 90)) for i in range(rows)]
+        db.executemany("INSERT INTO t VALUES (?, ?, ?)", given)
+        db.execute("DELETE FROM t WHERE b % 7 = 3")
+    db.close()
+    kept = [row for row in given if row[1] % 7 != 3]
+    with open_database(path, "table") as database:
+        found = list(database.parts("t", {"a": 0, "b": -1, "rowid": 0}, text="text"))
+    assert [x for part in found for x in part.integers["a"].tolist()] == [row[0] for row in kept]
+    assert [x for part in found for x in part.integers["rowid"].tolist()] == [row[1] + 1 for row in kept]
+    assert [x for part in found for x in part.texts] == [row[2].encode() for row in kept]
+
+
+@pytest.mark.parametrize(
+    ("statement", "why"),
+    [
+        ("INSERT INTO t VALUES (1, 2, printf('%5000d', 7))", "a row that goes on in other pages"),
+        ("INSERT INTO t VALUES (0.5, 2, 'x')", "no integer"),
+        ("INSERT INTO t (rowid, a) VALUES (-5, 1)", "a negative number of the row"),
+        ("ALTER TABLE t ADD COLUMN added INTEGER DEFAULT 3", "a value that is in the schema alone"),
+    ],
+)
+def test_what_is_not_plain_is_left_to_sqlite(statement: str, why: str, tmp_path: Path) -> None:
+    path = written(tmp_path, [(1, 2, "a"), (3, None, "b")])
+    with sqlite3.connect(path) as db:
+        db.execute(statement)
+    db.close()
+    with open_database(path, "table") as database:
+        with pytest.raises(NotWholeError):
+            list(database.parts("t", {"a": 0, "added": 0}, text="text"))
+        same_texts = database.each("t", {"a": 0, "added": 0}, lambda part: part.texts, text="text")
+        assert len(same_texts) == 1, why
+    same(path, {"a": -1, "b": -7, "added": 0})
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_damaged_pages_give_what_sqlite_gives_or_are_left_to_it(seed: int, tmp_path: Path) -> None:
+    """Any byte may be any other: never another exception, never a place outside of the page."""
+    chance = random.Random(seed)  # noqa: S311 not for cryptography
+    path = written(tmp_path, [(i, i * i, f"text {i}") for i in range(400)])
+    data = bytearray(path.read_bytes())
+    for _ in range(chance.choice((1, 3, 30))):
+        data[chance.randrange(100, len(data))] = chance.choice((0, 1, 5, 13, 127, 128, 255, chance.randrange(256)))
+    path.write_bytes(bytes(data[: chance.choice((len(data), len(data) - 3000))]))
+    with suppress(UnreadableInputError), open_database(path, "table") as database:
+        rows = list(database.rows("t", {"a": -1, "b": -7}))
+        if not database.damaged:
+            try:
+                found = list(database.parts("t", {"a": -1, "b": -7}))
+            except NotWholeError:
+                return
+            assert [pair for p in found for pair in zip(*(p.integers[n].tolist() for n in "ab"), strict=True)] == rows
 
 
 def test_a_table_without_rowid_or_with_a_column_of_that_name(tmp_path: Path) -> None:
@@ -98,7 +162,7 @@ def test_a_table_without_rowid_or_with_a_column_of_that_name(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("path", NSYS, ids=label)
 def test_recordings(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_file, "_ROWS_A_PART", 100)
+    monkeypatch.setattr(pages, "PAGES_AT_ONCE", 2)
     found = nsys.read(path)
     monkeypatch.setattr(Database, "parts", refused)
     for one, other in zip(found, nsys.read(path), strict=True):
@@ -109,20 +173,22 @@ def test_recordings(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
                     assert np.array_equal(values, getattr(getattr(other, name), column)), (name, column)
 
 
-@given(
-    st.lists(st.sampled_from([b"aten::add, seq = 3", b"aten::mm", b"", b"step", b"x, op_id = 4", b"a, sizes = [[1]]"]))
-)
-def test_texts_that_are_alike_are_looked_at_once(texts: list[bytes]) -> None:
-    results = []
-    for alike in (0, 10**9):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(nvtx, "MANY_ALIKE", alike)
-            strings = Codes()
-            names = nvtx._Names(strings)  # type: ignore[arg-type]
-            for _ in range(2):
-                names.extend(texts)
-        results.append((names.code.tolist(), names.sequence.tolist(), names.shapes.tolist(), strings.values))
-    assert results[0] == results[1]
+PIECES = b"aten::add|aten::mm|x||, seq = 3|, seq = 12|, op_id = 4|, op_id = 007|, op_id = |, sizes = [[1]]|step 7|5|,"
+NINES = b"|, seq = " + b"9" * 18 + b"|, seq = " + b"9" * 19 + b"|\n|\xff"
+EMITTED = st.sampled_from((PIECES + NINES).split(b"|"))
+
+
+@given(st.lists(st.lists(EMITTED, max_size=4).map(b"".join), max_size=12))
+@settings(max_examples=300)
+def test_texts_say_together_what_each_says_alone(texts: list[bytes]) -> None:
+    together, alone = Codes(), Codes()
+    name, sequence, shapes = nvtx_names.RangeNames(together).of(texts)  # type: ignore[arg-type]
+    each = [nvtx_names.RangeNames(alone)._said(text) for text in texts]  # type: ignore[arg-type]
+    named = [together.values[code] if code >= 0 else "" for code in name.tolist()]
+    assert named == [alone.values[said.name] if said.name >= 0 else "" for said in each]
+    assert sequence.tolist() == [said.sequence for said in each]
+    shaped = [together.values[code] if code >= 0 else "" for code in shapes.tolist()]
+    assert shaped == [alone.values[said.shapes] if said.shapes >= 0 else "" for said in each]
 
 
 class Codes:

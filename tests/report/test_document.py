@@ -150,13 +150,24 @@ def scenario(name: str, step: float | None, spread: float = 0.0) -> Prediction:
     return Prediction(name, step, step - spread, step + spread, 2 / step, f"what {name} assumes")
 
 
-def page(*scenarios: Prediction) -> str:
+def page(*scenarios: Prediction, full: bool = False) -> str:
     result = WhatIf(2.0, 2.0, 0.0, 1.9, 1.8, 2.0, 1, list(scenarios), [])
-    return ScenariosPage(result).terminal(80, False)
+    return ScenariosPage(result, full).terminal(80, False)
+
+
+def test_the_first_screen_has_the_scenarios_that_change_the_step_and_those_asked_for():
+    told = scenario("a+b", 1.0), scenario("a", 1.0), scenario("b", 1.995), scenario("c", None)
+    text = page(*told, scenario("gelu=2", 2.0), scenario("mm=2", None))
+    assert "what a assumes" in text
+    assert "Gain under 1%: a+b, b." in text
+    assert "Not predicted: c (--full" in text
+    assert "why not mm=2" in text
+    assert "what gelu=2 assumes" in text
+    assert "what b assumes" not in text
 
 
 def test_scenarios_say_in_full_what_they_assume():
-    text = page(scenario("a+b", 1.0), scenario("a", 1.5), scenario("b", 1.8), scenario("c", None))
+    text = page(scenario("a+b", 1.0), scenario("a", 1.5), scenario("b", 1.8), scenario("c", None), full=True)
     assert "what a assumes" in text
     assert "what a+b assumes" not in text
     assert text.index("Not predicted") < text.index("why not c")

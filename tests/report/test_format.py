@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from traceanalyzer.figures import digits
 from traceanalyzer.report.format import figure, label, number, plain, shorten
 
 
@@ -88,3 +89,11 @@ def test_labels_leave_out_the_unit(name, shown):
 
 def test_a_unit_is_left_out_however_it_is_written():
     assert label("traffic_gb", "GB") == "traffic"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.39612, "0.396"), (12.34, "12.3"), (999.4, "999"), (999.6, "1,000"), (1064.2, "1,064")]
+)
+def test_digits_of_a_sentence_have_no_exponent(value: float, text: str) -> None:
+    assert digits(value) == text
+    assert digits(-value) == f"-{text}"

@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     import re
     from pathlib import Path
 
-    from traceanalyzer.comparison.reference import Named
-    from traceanalyzer.report.model import Report
-    from traceanalyzer.report.timeline.lanes import Timeline
     from traceanalyzer.selection import Knowledge, Selection
 
 
@@ -37,6 +34,7 @@ if TYPE_CHECKING:
     "--samples", type=Pair(), metavar="N[,N]", help="Samples of a step of one process, of A and of B where they differ."
 )
 @click.option("--tokens", type=Pair(), metavar="N[,N]", help="Tokens of a step likewise.")
+@click.option("-v", "--full", is_flag=True, help="All of the comparison; without it a terminal shows the answer.")
 @limit_option
 @reading_options
 def compare(
@@ -44,6 +42,7 @@ def compare(
     b: str,
     samples: tuple[float, float] | None,
     tokens: tuple[float, float] | None,
+    full: bool,
     selection: Selection,
     knowledge: Knowledge,
     redact: bool,
@@ -72,18 +71,17 @@ def compare(
     samples (or tokens) of a step are known of both and differ, the answer is the time for each.
     """
     from traceanalyzer.cli.output import checked, emit
-    from traceanalyzer.cli.reports import named
+    from traceanalyzer.cli.sides import sides_of
     from traceanalyzer.comparison.amounts import with_amounts
     from traceanalyzer.comparison.compare import compare_reports
     from traceanalyzer.comparison.render import ComparisonPage
 
     output = checked(format_, file, (*TABLE_FORMATS, *PICTURED), (a, b))
-    before, steps_before = _side(named(a, selection, knowledge), output.format)
-    after, steps_after = _side(named(b, selection, knowledge), output.format)
+    sides = sides_of(a, b, selection, knowledge, drawn=output.format == "html")
     before, after = (
-        with_amounts(side, samples and samples[i], tokens and tokens[i]) for i, side in enumerate((before, after))
+        with_amounts(side.report, samples and samples[i], tokens and tokens[i]) for i, side in enumerate(sides)
     )
-    names, steps = (a, b), [steps_before, steps_after]
+    names, steps = (a, b), [side.step for side in sides]
     if redact or hidden_names:
         from traceanalyzer.report.privacy.redact import redact_with
 
@@ -91,12 +89,5 @@ def compare(
         before, cleaned = redact_with(before, both, hidden_names)
         after, steps = cleaned
         names = ("A", "B")
-    emit(ComparisonPage(compare_reports(before, after, names), steps), output)
-
-
-def _side(side: Named, format_: str) -> tuple[Report, Timeline | None]:
-    """The report, and a step of it event by event where a page shows that; what else was measured is let go."""
-    from traceanalyzer.report.timeline.step_timeline import step_timeline
-
-    drawn = format_ == "html" and side.asked is not None
-    return side.report, step_timeline(side.asked.measured.critical) if drawn and side.asked else None
+    full = full or output.file is not None
+    emit(ComparisonPage(compare_reports(before, after, names), steps, full), output)

@@ -51,6 +51,10 @@ class Number(click.FloatRange):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The number. Raises BadParameter."""
+        try:
+            float(value)
+        except (TypeError, ValueError):
+            self.fail(f"{value!r} is not a number.", param, ctx)
         number = super().convert(value, param, ctx)
         if math.isnan(number):
             self.fail(f"{value} is not a number.", param, ctx)
@@ -106,7 +110,7 @@ def reading_options(command: Function) -> Function:
         expose_value=False,
         is_eager=True,
         metavar="N",
-        help=f"Read a large trace with N processes. Default: the CPU cores there are, {MOST_JOBS} at most.",
+        help=f"Read with N processes. Default: the CPU cores there are, {MOST_JOBS} at most.",
     )
     cache = click.option(
         "--no-cache",

@@ -41,6 +41,7 @@ LEAST_BUCKET_MB, LARGEST_BUCKET_MB = 0.01, 1e6
     "--bucket-mb", type=Number(LEAST_BUCKET_MB, LARGEST_BUCKET_MB), multiple=True, metavar="N",
     help="Also predict gradient buckets of N MB; may be repeated.",
 )  # fmt: skip
+@click.option("-v", "--full", is_flag=True, help="All scenarios, with what each assumes and why others are missing.")
 @redact_options()
 @output_options(TABLE_FORMATS)
 def whatif(
@@ -49,6 +50,7 @@ def whatif(
     knowledge: Knowledge,
     speedups: tuple[str, ...],
     bucket_mb: tuple[float, ...],
+    full: bool,
     redact: bool,
     hidden_names: list[re.Pattern[str]],
     format_: str | None,
@@ -84,7 +86,7 @@ def whatif(
         from traceanalyzer.report.privacy.redact import redact_rows
 
         result = redact_rows(result, run, hidden_names)
-    emit(ScenariosPage(result), output)
+    emit(ScenariosPage(result, full or output.file is not None), output)
 
 
 def _warn_of_unmatched(wanted: list[tuple[str, float]], result: WhatIf, run: Run) -> None:

@@ -14,6 +14,7 @@ from traceanalyzer.comparison.noise import RUN_NOISE_SHARE, is_significant
 from traceanalyzer.comparison.predicted import predicted_for
 from traceanalyzer.comparison.work import WHOLE, Whole, Work, figures, parts_of_both
 from traceanalyzer.errors import EmptyRecordingError
+from traceanalyzer.figures import digits
 from traceanalyzer.report.build import TOP_ROWS
 from traceanalyzer.report.memory.model import line_changes
 from traceanalyzer.report.outline import recorded_ms
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from traceanalyzer.report.model import Report
 
 ORDER = (*BUDGET, WHOLE)
+SAME_SHARE = 0.005
+"""Steps with and without the profiler that differ by less are the same in three digits."""
 TOLD_SHARE = 0.01
 """Changes below this share of the step are not worth a sentence."""
 SAME_WORK = (
@@ -103,7 +106,7 @@ def _budget(a: list[StepPart], b: list[StepPart], whole: Whole) -> list[PartDiff
 
 def _headline(a: Side, b: Side, step: Difference, changes: list[Change], conditions: list[Condition]) -> str:
     """The answer in a few sentences."""
-    text = _unprofiled_verdict(a, b, step) or f"{_verdict(step)}: {_from_to(step.a_ms, step.b_ms)}."
+    text = _unprofiled_verdict(a, b, step) or f"{_verdict(step)}: {_from_to(step.a_ms, step.b_ms)}{_estimated(a, b)}."
     told = [c for c in changes if c.significant is not False and abs(c.difference_ms) >= TOLD_SHARE * step.a_ms]
     if told:
         text += f" Largest part: {told[0].title} ({told[0].difference_ms:+.3g} ms)."
@@ -116,7 +119,7 @@ def _headline(a: Side, b: Side, step: Difference, changes: list[Change], conditi
 
 def _from_to(a_ms: float, b_ms: float) -> str:
     share = (b_ms - a_ms) / a_ms if a_ms else 0.0
-    return f"{a_ms:.4g} → {b_ms:.4g} ms per step ({share:+z.1%})"
+    return f"{digits(a_ms, 4)} → {digits(b_ms, 4)} ms per step ({share:+z.1%})"
 
 
 def _unprofiled_verdict(a: Side, b: Side, step: Difference) -> str:
@@ -132,6 +135,15 @@ def _unprofiled_verdict(a: Side, b: Side, step: Difference) -> str:
     else:
         verdict = "Slower without the profiler" if after > before else "Faster without the profiler"
     return f"{verdict}: {_from_to(before, after)}, measured; {recorded}."
+
+
+def _estimated(a: Side, b: Side) -> str:
+    """The steps without the profiler where not both were measured, but each is known."""
+    if a.unprofiled_step_ms is None or b.unprofiled_step_ms is None:
+        return ""
+    if all(abs(s.step_ms - (s.unprofiled_step_ms or 0.0)) < SAME_SHARE * s.step_ms for s in (a, b)):
+        return ""
+    return f"; without the profiler about {_from_to(a.unprofiled_step_ms, b.unprofiled_step_ms)}"
 
 
 def _verdict(step: Difference) -> str:

@@ -122,6 +122,8 @@ class Section:
     rows: list[Any] = field(default_factory=list)
     folded: bool = False
     """Whether it is for who wants to know more."""
+    first: bool = False
+    """Whether it is part of the answer on the first screen."""
 
 
 def sections(comparison: Comparison) -> list[Section]:
@@ -129,9 +131,9 @@ def sections(comparison: Comparison) -> list[Section]:
     shown = changes_shown(comparison)
     explained = [c for c in shown if c.significant is not False and len(c.details) > 1][:EXPLAINED]
     page = [
-        Section("Comparison", _answer(comparison)),
-        Section("Not like for like", rows=_conditions(comparison, incomparable=True)),
-        Section("Where the difference comes from", rows=_changes(comparison, shown)),
+        Section("Comparison", _answer(comparison), first=True),
+        Section("Not like for like", rows=_conditions(comparison, incomparable=True), first=True),
+        Section("Where the difference comes from", rows=_changes(comparison, shown), first=True),
         *(Section(change.title, _left_out(change), _details(comparison, change), folded=True) for change in explained),
         Section(
             "The step's budget", rows=[BudgetRow(p.name.replace("_", " "), *_figures_of(p)) for p in comparison.budget]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from traceanalyzer.comparison.outline import ChangeRow, Section, change_rows, sections
 from traceanalyzer.comparison.pages import picture, render_html
@@ -13,6 +13,7 @@ from traceanalyzer.report.json import dump
 from traceanalyzer.report.markdown.escape import grid_table, prose
 from traceanalyzer.report.markdown.issue import render_markdown
 from traceanalyzer.report.terminal.drawing import DEFAULT_WIDTH, INDENT, Page
+from traceanalyzer.report.terminal.screen import brief
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,21 +30,32 @@ class ComparisonPage(Document):
     comparison: Comparison
     steps: Sequence[Timeline | None] = ()
     """A step of either side event by event, for the page; None where a side was no recording."""
+    full: bool = False
+    """Whether a terminal shows more than the answer."""
 
     def terminal(self, width: int = DEFAULT_WIDTH, colour: bool = False) -> str:
-        """All of it."""
+        """The answer, and on demand all of it."""
         page = Page(width, colour)
-        for section in sections(self.comparison):
-            if section.folded:
+        every = sections(self.comparison)
+        for section in every:
+            if not self.full and not section.first:
+                continue
+            if section.folded or (not self.full and section.title != "Comparison"):
                 page.title(section.title)
-            else:
+            elif self.full:
                 page.heading(section.title)
             for i, line in enumerate(section.lines):
                 first = section.title == "Comparison" and not i
                 page.line(line, "bold" if first else "", INDENT if section.folded else 0)
             if section.rows:
-                page.grid(make_grid(section.rows))
+                page.grid(make_grid(section.rows if self.full else self._longest(section.rows)))
+        if not self.full:
+            _rest(page, every)
         return page.text().lstrip("\n")
+
+    def _longest(self, rows: list[Any]) -> list[Any]:
+        """The first rows of a table with its last two, the rest and the total."""
+        return rows if len(rows) <= SHOWN_ROWS else [*rows[: SHOWN_ROWS - 2], *rows[-2:]]
 
     def markdown(self, max_chars: int | None = None) -> str:
         """For an issue or a pull request; with `max_chars` without the sections for which there is no room."""
@@ -72,6 +84,19 @@ class ComparisonPage(Document):
         return picture(self.comparison)
 
 
+def _rest(page: Page, every: list[Section]) -> None:
+    """Notes, which may spoil the answer, and what there is beside it."""
+    for note in next((section.lines for section in every if section.title == "Notes"), [])[:SHOWN_NOTES]:
+        page.item("!", brief(note), "yellow")
+    made_of = ["what the changes are made of"] if any(section.folded for section in every) else []
+    others = [s.title[0].lower() + s.title[1:] for s in every if not (s.first or s.folded)]
+    if made_of or others:
+        page.line("")
+        page.line(f"With --full: {', '.join([*made_of, *others])}. -o change.html draws it.", "dim")
+
+
+SHOWN_ROWS, SHOWN_NOTES = 9, 2
+"""Changes and notes on the first screen."""
 LEAST_FIRST = (
     "Notes",
     "GPU memory at the peak, by line",

@@ -18,6 +18,7 @@ from traceanalyzer.diagnosis.finding import BottleneckClass, Summary
 from traceanalyzer.diagnosis.profiled import profiled_summary
 from traceanalyzer.diagnosis.shares import Shares, missing_kernels, step_shares
 from traceanalyzer.diagnosis.timing import timing_summary
+from traceanalyzer.figures import digits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -80,7 +81,9 @@ def classify(m: Measurements, best: Iterable[BottleneckClass | None] = ()) -> Su
     confidence = min(MAX_CONFIDENCE, BASE_CONFIDENCE + verdict.margin) * _evidence_factor(m)
     if verdict.cause == "device" and rated_share(m) < RATED_SHARE:
         confidence *= BY_CLASS_FACTOR
-    return Summary(bottleneck, round(confidence, 2), _headline(m, verdict, shares), m.step.basis, step_ms)
+    beside = None if verdict.beside in (None, "unexplained") else _name(verdict.beside, shares)
+    headline = _headline(m, verdict, shares)
+    return Summary(bottleneck, round(confidence, 2), headline, m.step.basis, step_ms, beside=beside)
 
 
 def _parts(shares: Shares) -> dict[str, float]:
@@ -99,7 +102,7 @@ def _verdict(parts: dict[str, float], best: list[str | None]) -> _Verdict:
 
 
 def _unknown_limit(m: Measurements, shares: Shares) -> str:
-    busy = f"{shares.device * m.step.step_ms:.3g} ms ({shares.device:.0%}) of {_whole(m)}"
+    busy = f"{digits(shares.device * m.step.step_ms)} ms ({shares.device:.0%}) of {_whole(m)}"
     return (
         f"Inconclusive: the GPU computes for {busy}, but what limits its kernels is not known for "
         f"{shares.unknown / shares.device:.0%} of that time: profile them with Nsight Compute (ncu)."
@@ -167,7 +170,7 @@ _REASONS = {
 def _reason(m: Measurements, part: str, shares: Shares, *, brief: bool = False) -> str:
     """Why a part of the step is long; the step itself is named unless it was before."""
     share = _parts(shares)[part]
-    time = f"{share * m.step.step_ms:.3g} ms ({share:.0%})"
+    time = f"{digits(share * m.step.step_ms)} ms ({share:.0%})"
     text = _REASONS["unexplained" if part == "unexplained" else _name(part, shares)]
     if brief:
         return text.partition(",")[0].format(time)
@@ -177,9 +180,9 @@ def _reason(m: Measurements, part: str, shares: Shares, *, brief: bool = False) 
 
 def _whole(m: Measurements) -> str:
     if not m.steps.found:
-        return f"the {m.step.step_ms:.3g} ms recording"
+        return f"the {digits(m.step.step_ms)} ms recording"
     without = " (without the profiler)" if m.step.basis == "unprofiled" else ""
-    return f"each {m.step.step_ms:.3g} ms step{without}"
+    return f"each {digits(m.step.step_ms)} ms step{without}"
 
 
 def _headline(m: Measurements, verdict: _Verdict, shares: Shares) -> str:
@@ -196,6 +199,6 @@ def _kinds(m: Measurements) -> str:
     if kinds is None:
         return ""
     return (
-        f" The recorded steps are of two kinds: about {kinds.fast_ms:.3g} ms, and {kinds.slow_ms:.3g} ms "
+        f" The recorded steps are of two kinds: about {digits(kinds.fast_ms)} ms, and {digits(kinds.slow_ms)} ms "
         f"({kinds.slow_share:.0%} of them)."
     )

@@ -21,6 +21,7 @@ from traceanalyzer.diagnosis.rules import RULES
 from traceanalyzer.diagnosis.rules.device import GPU_BUSY
 from traceanalyzer.diagnosis.timing import timing_parts
 from traceanalyzer.diagnosis.words import in_words_of, without_steps
+from traceanalyzer.figures import digits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -215,7 +216,7 @@ def _of_remedy(m: Measurements, advice: Advice, drafts: list[Draft]) -> Recommen
     basis = f"replayed without the profiler: {p.basis}"
     if not advice.offer.single:
         what = "as much work as a step does now" if advice.offer.aside else "a step with both"
-        told = f"{p.step_ms:.3g} ms for {what}; {basis}"
+        told = basis if p.step_ms is None else f"{digits(p.step_ms)} ms for {what}; {basis}"
         return Recommendation(against.id, against.cls, action, None, None, told, remedy.id)
     return Recommendation(against.id, against.cls, action, p.step_ms, p.speedup, basis, remedy.id, p.low_ms, p.high_ms)
 

@@ -122,3 +122,7 @@ class Summary:
         "who is most to blame, in a sentence: kind of work, module, phase or place; null where nothing stands out",
         default=None,
     )
+    beside: BottleneckClass | None = defined(
+        "the class of the part named beside the bottleneck, where there is no single cause; null otherwise",
+        default=None,
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from traceanalyzer.diagnosis.finding import Summary
+from traceanalyzer.figures import digits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,8 +22,9 @@ def profiled_summary(table: Profiled) -> Summary:
     """The verdict: always inconclusive, because sums do not tell what waits for what."""
     of = "a step" if table.steps else "the profile"
     text = (
-        f"Inconclusive: a table of sums does not tell what waits for what. In {of} kernels take {table.device_ms:.3g} "
-        f"ms of GPU time, operators and calls {table.cpu_ms:.3g} ms of CPU time. {FIND_OUT}"
+        f"Inconclusive: a table of sums does not tell what waits for what. In {of} kernels take "
+        f"{digits(table.device_ms)} ms of GPU time, operators and calls {digits(table.cpu_ms)} ms of CPU time. "
+        f"{FIND_OUT}"
     )
     return Summary("inconclusive", 0.0, text, "recorded", None)
 
@@ -34,8 +36,8 @@ def profiled_notes(table: Profiled) -> Iterator[str]:
         share = table.device_ms / table.step_ms
         if share < 1.0:
             yield (
-                f"A step takes {table.step_ms:.3g} ms on the CPU, with the profiler; GPU work is {share:.0%} of that "
-                "at most."
+                f"A step takes {digits(table.step_ms)} ms on the CPU, with the profiler; GPU work is {share:.0%} of "
+                "that at most."
             )
     by_class: dict[str, float] = {}
     for row in table.rows:
@@ -46,6 +48,6 @@ def profiled_notes(table: Profiled) -> Iterator[str]:
         yield f"{most} kernels take {by_class[most]:.0%} of the kernels' time."
     for row in table.rows:
         if row.name in WAITS and row.calls and row.self_cpu_ms:
-            yield f"{row.name}: {row.calls:.4g} calls{each}, in which the CPU waits {row.self_cpu_ms:.3g} ms."
+            yield f"{row.name}: {row.calls:.4g} calls{each}, in which the CPU waits {digits(row.self_cpu_ms)} ms."
         if row.name in LAUNCHES and row.calls and row.self_cpu_ms:
-            yield f"{row.name}: {row.calls:.4g} calls{each}, {row.self_cpu_ms:.3g} ms of CPU time."
+            yield f"{row.name}: {row.calls:.4g} calls{each}, {digits(row.self_cpu_ms)} ms of CPU time."

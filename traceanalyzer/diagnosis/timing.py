@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from traceanalyzer.diagnosis.finding import Summary
+from traceanalyzer.figures import digits
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.measure import Measurements
@@ -32,10 +33,10 @@ def timing_summary(m: Measurements) -> Summary:
         )
     if stats.data_share is not None and stats.data_share > INPUT_SHARE:
         confidence = INPUT_CONFIDENCE + (MAX_CONFIDENCE - INPUT_CONFIDENCE) * min(stats.data_share, 1.0)
-        text = f"Input-bound: the step ({m.mean_step_ms:.3g} ms) waits {stats.data_share:.0%} of its time for data."
+        text = f"Input-bound: the step ({digits(m.mean_step_ms)} ms) waits {stats.data_share:.0%} of its time for data."
         return Summary("input", round(confidence, 2), text, "recorded", m.mean_step_ms)
     data = "" if stats.data_share is None else f", {stats.data_share:.0%} of it waiting for data"
-    text = f"Inconclusive: a step takes {m.mean_step_ms:.3g} ms{data}; step times alone do not tell why. {FIND_OUT}"
+    text = f"Inconclusive: a step takes {digits(m.mean_step_ms)} ms{data}; step times alone do not tell why. {FIND_OUT}"
     return Summary("inconclusive", 0.0, text, "recorded", m.mean_step_ms if m.steps.found else None)
 
 

@@ -35,7 +35,7 @@ def nothing_in(folder: Path) -> str:
     """Why a folder cannot be read, naming the folders in it that can."""
     inside = sorted(_with_recordings(folder))
     if not inside:
-        return f"{folder}: no recording in this folder or below it"
+        return f"{folder}: no recording in this folder or below it; name the folder that holds traces or exports"
     shown = ", ".join(str(path) for path in inside[:NAMED])
     more = f" and {len(inside) - NAMED} more" if len(inside) > NAMED else ""
     return f"{folder}: no recording in this folder itself; name one of those below it: {shown}{more}"

@@ -19,8 +19,11 @@ _MAGIC = (
     (b"\xfd7zXZ\x00", "compressed with xz; decompress it first (xz -d)"),
     (b"BZh", "compressed with bzip2; decompress it first (bzip2 -d)"),
     (b"version https://git-lfs", "a Git LFS pointer in place of the file; fetch it with `git lfs pull`"),
-    (b"\x80\x04", "a pickle; if it is a CUDA memory snapshot, `traceanalyzer memory FILE` reads it"),
+    *((bytes((0x80, protocol)), "a pickle; if it is a CUDA memory snapshot, `traceanalyzer memory FILE` reads it")
+      for protocol in range(2, 6)),
 )  # fmt: skip
+_CHECKPOINT = re.compile(rb"PK\x03\x04.{20,60}data\.pkl", re.DOTALL)
+_COMPILE_LOG = re.compile(rb"[VIWE]\d{4} \d\d:\d\d:\d\d\.\d+ \d+ torch/[^\n]*\] \{")
 _PAGE = re.compile(rb"(?:<\?xml[^>]*>\s*)?<(?:!doctype html|html|head)\b", re.IGNORECASE)
 _REFUSAL = re.compile(
     rb'\{\s*"(?:message|error|detail|errors?)"\s*:\s*(?:\{[^}]{0,200}?"message"\s*:\s*)?"([^"]{1,80})'
@@ -34,12 +37,20 @@ def what_it_is(path: Path, head: bytes, raw: bytes) -> str:
     said = _known(head) or _known(raw)
     if said:
         return said
+    if path.suffix == ".py":
+        return f"a program, not a recording; record it: traceanalyzer collect torch -- python {path}"
     if path.name.endswith(".gz") and not raw.startswith(GZIP_MAGIC):
         return f"named .gz, but not compressed with gzip, and no recording: download or copy it again; {EXPECTED}"
+    if not head:
+        return "a compressed file that is damaged or empty; copy or record it again"
     return f"{_kind(head)}; {EXPECTED}"
 
 
 def _known(head: bytes) -> str:
+    if _CHECKPOINT.match(head):
+        return f"weights saved by torch.save, not a recording; {EXPECTED}"
+    if _COMPILE_LOG.match(head):
+        return "what torch.compile logged (TORCH_TRACE); `traceanalyzer compile FILE` reads it"
     for magic, said in _MAGIC:
         if head.startswith(magic):
             return said
@@ -54,8 +65,6 @@ def _known(head: bytes) -> str:
 
 
 def _kind(head: bytes) -> str:
-    if not head:
-        return "a compressed file that is damaged or empty"
     if head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"[")):
         return "JSON, but not a profiler's trace (no `traceEvents`)"
     return "a binary file of no known kind" if b"\0" in head else "not a recording of any known kind"

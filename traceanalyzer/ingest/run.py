@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from traceanalyzer.ingest.cache import read_once
 from traceanalyzer.ingest.capture import join
 from traceanalyzer.ingest.detect import detect
 from traceanalyzer.ingest.folders import nothing_in, recordings_in
+from traceanalyzer.ingest.several import Files
 from traceanalyzer.ingest.stream import cannot_open
 from traceanalyzer.trace import Failure, Run, Trace
 
@@ -38,17 +40,15 @@ def load(
     `Run.failures`; where none can, its error is raised (UnreadableInputError, EmptyRecordingError).
     """
     files, failures = _files([Path(path) for path in paths], pattern)
-    total = sum(_size(path) for path in files)
+    reader = Files({path: _size(path) for path in files}, partial(_read, pattern=pattern), progress)
     traces: list[Trace] = []
     errors: list[TraceAnalyzerError] = []
-    done = 0
-    for path in files:
-        try:
-            traces += _read(path, _from(progress, done, _size(path), total), pattern, several=len(files) > 1)
-        except TraceAnalyzerError as error:
-            errors.append(error)
-            failures.append(Failure(str(path), _one_line(error)))
-        done += _size(path)
+    for path, found in zip(files, reader.outcomes(alone=pattern is not None), strict=True):
+        if isinstance(found, TraceAnalyzerError):
+            errors.append(found)
+            failures.append(Failure(str(path), _one_line(found)))
+        else:
+            traces += [_ranked(trace, path) for trace in found] if len(files) > 1 and len(found) == 1 else found
     if not traces:
         raise _nothing_read(paths, failures, errors)
     return join(Run(tuple(_with_rank_notes(sorted(_numbered(traces), key=_order))), tuple(failures)))
@@ -73,19 +73,16 @@ def _files(paths: list[Path], pattern: str | None) -> tuple[list[Path], list[Fai
     return list(files), failures
 
 
-def _read(path: Path, progress: Callable[[float], None] | None, pattern: str | None, *, several: bool) -> list[Trace]:
+def _read(path: Path, progress: Callable[[float], None] | None, pattern: str | None) -> list[Trace]:
     """The traces of one file; whatever goes wrong in a reader is an error about the file, never a traceback."""
 
     def read() -> list[Trace]:
         return detect(path, pattern).read(path, progress)
 
     try:
-        traces = read() if pattern is not None else read_once(path, read)
-    except TraceAnalyzerError:
-        raise
+        return read() if pattern is not None else read_once(path, read)
     except OSError as error:
         raise cannot_open(path, error) from error
-    return [_ranked(trace, path) for trace in traces] if several and len(traces) == 1 else traces
 
 
 def _ranked(trace: Trace, path: Path) -> Trace:
@@ -131,14 +128,6 @@ def _size(path: Path) -> int:
         return path.stat().st_size
     except OSError:
         return 0
-
-
-def _from(
-    progress: Callable[[int, int], None] | None, done: int, size: int, total: int
-) -> Callable[[float], None] | None:
-    if progress is None:
-        return None
-    return lambda share: progress(done + int(share * size), total)
 
 
 def _nothing_read(

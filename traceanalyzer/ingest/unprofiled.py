@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 
 from traceanalyzer.errors import TraceAnalyzerError
+from traceanalyzer.figures import digits
 from traceanalyzer.ingest import kineto
 from traceanalyzer.ingest.side_files import is_number
 from traceanalyzer.ingest.stream import head_of
@@ -140,15 +141,19 @@ def contradiction(stopwatch: Stopwatch, light: LightRecording | None) -> str | N
     ms = stopwatch.step_ns / NS_PER_MS
     if stopwatch.after_profiler:
         return (
-            f"Steps without the profiler ({ms:.3g} ms) were timed after another profile, which leaves the host slower."
+            f"Steps without the profiler ({digits(ms)} ms) were timed after another profile, which leaves the host "
+            "slower."
         )
     if not stopwatch.steady:
-        return f"Steps without the profiler were not steady (median {ms:.3g} ms): how long one takes is not known."
+        return f"Steps without the profiler were not steady (median {digits(ms)} ms): how long one takes is not known."
     if light is None:
         return None
     if light.unit and stopwatch.unit and light.unit != stopwatch.unit:
         return f"The timed step was a {stopwatch.unit}, the recorded one a {light.unit}: they cannot be compared."
     if light.step_ns < FASTER_SHARE * (stopwatch.low_ns or stopwatch.step_ns):
         recorded = light.step_ns / NS_PER_MS
-        return f"Recorded steps ({recorded:.3g} ms) were faster than those timed without the profiler ({ms:.3g} ms)."
+        return (
+            f"Recorded steps ({digits(recorded)} ms) were faster than those timed without the profiler "
+            f"({digits(ms)} ms)."
+        )
     return None

@@ -13,9 +13,12 @@ from traceanalyzer.diagnosis.profiled import profiled_notes
 from traceanalyzer.diagnosis.rules.conditions import profiler_note
 from traceanalyzer.diagnosis.rules.recording import recording_notes
 from traceanalyzer.diagnosis.shares import missing_kernels
+from traceanalyzer.figures import digits
 from traceanalyzer.hardware import GIGA
+from traceanalyzer.ingest.unprofiled import contradiction
 from traceanalyzer.report.memory.build import headline
 from traceanalyzer.report.model import Input, InputDevice, InputHealth, Metrics, Report, Tool
+from traceanalyzer.report.outline import IN_HEADER
 from traceanalyzer.selection import measured
 from traceanalyzer.tables import report_tables
 from traceanalyzer.trace import Collected
@@ -198,10 +201,14 @@ def _notes(run: Run, m: Measurements) -> list[str]:
 def _unprofiled_notes(m: Measurements) -> Iterator[str]:
     """Where the step without the profiler comes from, or why it is not known."""
     replay, known, said = m.replay, m.unprofiled, m.said_unprofiled
+    stopwatch = m.trace.stopwatch
+    against = contradiction(stopwatch, m.trace.light) if stopwatch is not None else None
+    if against is not None:
+        yield against
     if said is not None and m.unprofiled_time is None:
         yield (
-            f"The capture says {said.step_ms:.3g} ms a step without the profiler, and recorded steps take "
-            f"{m.mean_step_ms:.3g} ms: it timed other steps, so its figure is not used."
+            f"The capture says {digits(said.step_ms)} ms a step without the profiler, and recorded steps take "
+            f"{digits(m.mean_step_ms)} ms: it timed other steps, so its figure is not used."
         )
     if replay is not None and not replay.faithful:
         yield "The replay of the unchanged recording is off by more than a tenth: nothing is predicted from it."
@@ -209,12 +216,12 @@ def _unprofiled_notes(m: Measurements) -> Iterator[str]:
         yield f"{NOT_KNOWN}: {_why_not_known(m)}. Summary and findings speak of the recorded step."
     elif known.source == "estimated":
         yield (
-            f"Without the profiler a step takes about {known.step_time_ms:.3g} ms ({known.low_ms:.3g} to "
-            f"{known.high_ms:.3g}): the recording replayed with the profiler's usual cost taken out. Verdict and "
+            f"{IN_HEADER[0]} about {digits(known.step_time_ms)} ms ({digits(known.low_ms)} to "
+            f"{digits(known.high_ms)}): the recording replayed with the profiler's usual cost taken out. Verdict and "
             "predictions are for that step, tables for the recorded one."
         )
     else:
-        yield "Tables show the recorded step; all else is without the profiler."
+        yield f"{IN_HEADER[1]}; all else is without the profiler."
 
 
 def _why_not_known(m: Measurements) -> str:

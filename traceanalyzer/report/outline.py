@@ -33,6 +33,8 @@ LONGEST_NAME = 40
 """Characters of GPUs' names on the first screen."""
 CLEAR, LIKELY = 0.75, 0.5
 """From here on a verdict is clear, likely; below it is a close call."""
+IN_HEADER = ("Without the profiler a step takes", "Tables show the recorded step", "Profiling slowed the step")
+"""How notes begin that the first line of the first screen makes superfluous: it has both step times."""
 STEP_GROUPS = {
     "throughput": "Throughput",
     "utilisation": "Utilisation",
@@ -97,6 +99,8 @@ def verdict(report: Report) -> str:
     summary = report.summary
     if summary.bottleneck == "inconclusive":
         return "inconclusive"
+    if summary.beside is not None:
+        return f"{summary.bottleneck}- and {summary.beside}-bound"
     return f"{summary.bottleneck}-bound ({confidence(report)})"
 
 
@@ -117,7 +121,9 @@ def step_times(report: Report) -> str:
     if plainly is None:
         return f"step {figure(time.mean, 'ms')} as recorded"
     about = "about " if report.metrics.unprofiled_source == "estimated" else ""
-    return f"step {about}{figure(plainly, 'ms')}, {figure(time.mean, 'ms')} with the profiler"
+    alike = figure(plainly, "ms") == figure(time.mean, "ms")
+    profiled = " with and without" if alike else f", {figure(time.mean, 'ms')} with"
+    return f"step {about}{figure(plainly, 'ms')}{profiled} the profiler"
 
 
 def hardware(report: Report) -> str:
@@ -126,7 +132,7 @@ def hardware(report: Report) -> str:
     used = [d.name for d in report.devices] or known
     names, count = sorted({plain(name) for name in used if name}), len(used)
     steps = report.metrics.step_time_ms
-    named = shorten(", ".join(names), LONGEST_NAME)
+    named = shorten(", ".join(name.removeprefix("NVIDIA ").removeprefix("AMD ") for name in names), LONGEST_NAME)
     what = f"{count} x {named}" if count > 1 and names else named
     return ", ".join(part for part in (what, f"{steps.count} step{'s' * (steps.count != 1)}" if steps else "") if part)
 
@@ -139,6 +145,11 @@ def caveats(report: Report) -> list[str]:
         found[0] += f" (and {len(damaged) - 1} more damaged)"
     found += [f"{c.name} ({c.value}): {c.spoils}" for c in report.tables.get("conditions", []) if c.spoils]
     return [*found, *report.notes]
+
+
+def screen_caveats(report: Report) -> list[str]:
+    """The caveats that the first screen does not say in its first line already."""
+    return [text for text in caveats(report) if not text.startswith(IN_HEADER)]
 
 
 STEPS_FOR_P95, STEPS_FOR_P99 = 20, 100

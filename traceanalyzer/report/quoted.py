@@ -36,7 +36,8 @@ def brief(report: Report) -> str:
     work, used = report.metrics.throughput, report.metrics.utilisation
     parts = [_rates(work)] if work is not None else []
     if used is not None:
-        parts += [f"MFU {_mfu(used)}"] if used.mfu else []
+        most = f" of {figure(used.attainable_mfu, 'share')} reachable" if used.attainable_mfu else ""
+        parts += [f"MFU {figure(used.mfu, 'share')}{most}"] if used.mfu else []
         parts += [f"{_light(used)} of speed of light"] if not used.mfu and used.sol is not None else []
         parts += [f"GPU busy {_busy(used)}"] if used.gpu_busy_share is not None else []
     return " · ".join(part for part in parts if part)

@@ -6,10 +6,28 @@ import dataclasses
 from dataclasses import dataclass
 
 from traceanalyzer.analysis.replay.whatif import Prediction, WhatIf
+from traceanalyzer.figures import digits
 from traceanalyzer.report.document import Document, Rows
 from traceanalyzer.report.grid import make_grid
 from traceanalyzer.report.json import dump
 from traceanalyzer.report.terminal.drawing import Page
+
+LEAST_GAIN = 0.01
+"""A smaller change of the step is none."""
+
+
+def _asked_for(scenario: Prediction) -> bool:
+    """Whether the user named it (`--speedup`, `--bucket-mb`): it is answered, whatever the answer."""
+    return "=" in scenario.id
+
+
+def _left_out(page: Page, without_gain: list[Prediction], missing: list[Prediction]) -> None:
+    """Names of the scenarios that are not in the table."""
+    page.line("")
+    if without_gain:
+        page.line(f"Gain under {LEAST_GAIN:.0%}: {', '.join(s.id for s in without_gain)}.", "dim")
+    if missing:
+        page.line(f"Not predicted: {', '.join(s.id for s in missing)} (--full says why).", "dim")
 
 
 @dataclass(frozen=True)
@@ -17,24 +35,36 @@ class ScenariosPage(Document):
     """The answer of `whatif`."""
 
     result: WhatIf
+    full: bool = False
+    """Whether a terminal shows also what gains nothing, and why the others are not predicted."""
 
     def terminal(self, width: int, colour: bool) -> str:
-        """Scenarios by step time, then in full what each assumes; combinations assume what their parts do."""
+        """Scenarios by step time, then what each assumes; combinations assume what their parts do."""
         predicted = [s for s in self.result.scenarios if s.step_ms is not None]
+        missing = [s for s in self.result.scenarios if s.step_ms is None]
+        shown = predicted if self.full else [s for s in predicted if self._matters(s)]
         page = Page(width, colour)
         page.line(self._heading())
         page.line("")
-        if predicted:
-            grid = make_grid(predicted)
+        if shown:
+            grid = make_grid(shown)
             page.grid(dataclasses.replace(grid, columns=[c for c in grid.columns if c.label != "basis"]))
         ids = {s.id for s in self.result.scenarios}
-        single = [s for s in predicted if "+" not in s.id or not ids.issuperset(s.id.split("+"))]
-        missing = [s for s in self.result.scenarios if s.step_ms is None]
-        for title, members in (("What each assumes", single), ("Not predicted", missing)):
+        single = [s for s in shown if "+" not in s.id or not ids.issuperset(s.id.split("+"))]
+        explained = missing if self.full else [s for s in missing if _asked_for(s)]
+        for title, members in (("What each assumes", single), ("Not predicted", explained)):
             if members:
                 page.title(title)
                 page.facts([(s.id, s.basis) for s in members])
+        if not self.full:
+            _left_out(page, [s for s in predicted if s not in shown], [s for s in missing if s not in explained])
         return page.text()
+
+    def _matters(self, scenario: Prediction) -> bool:
+        """Whether the scenario changes the step, and differs from those that it combines."""
+        parts = [s.step_ms for s in self.result.scenarios if s.id in scenario.id.split("+") and s.id != scenario.id]
+        same = any(ms is not None and abs(ms - (scenario.step_ms or 0.0)) < LEAST_GAIN * ms for ms in parts)
+        return _asked_for(scenario) or (not same and abs((scenario.speedup or 1.0) - 1.0) >= LEAST_GAIN)
 
     def markdown(self) -> str:
         """All of it as one table."""
@@ -53,12 +83,15 @@ class ScenariosPage(Document):
 
     def _heading(self) -> str:
         of = self.result
-        text = f"Recorded {of.recorded_step_ms:.4g} ms per step"
-        if of.replayed_step_ms is not None:
-            text += f", replayed {of.replayed_step_ms:.4g} ms (fidelity {of.fidelity_error:+z.1%})"
+        text = f"Recorded {digits(of.recorded_step_ms, 4)} ms per step"
         if of.unprofiled_step_ms is not None:
             low, high = of.unprofiled_low_ms, of.unprofiled_high_ms
-            text += f"; without the profiler {of.unprofiled_step_ms:.4g} ms ({low:.4g} to {high:.4g})"
+            text = f"Step {digits(of.unprofiled_step_ms, 4)} ms without the profiler"
+            if low is not None and high is not None:
+                text += f" ({digits(low, 4)} to {digits(high, 4)})"
+            text += f", as recorded {digits(of.recorded_step_ms, 4)} ms"
+        if of.replayed_step_ms is not None:
+            text += f"; the replay of the recording is off by {of.fidelity_error:+z.1%}"
         if of.replayed_step_ms is None:
             text += ". The replay of the unchanged recording is too far from it: nothing is predicted"
         return " ".join([f"{text}.", *of.notes])

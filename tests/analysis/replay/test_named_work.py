@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from tests.analysis.causes.test_gaps import Program
 from tests.analysis.replay.test_replay import GEMM, steps
+from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.analysis.replay.changes.loading import no_allocations
-from traceanalyzer.analysis.replay.changes.warmup import graphs_kept, no_work_of_its_own, warmed_up
+from traceanalyzer.analysis.replay.changes.warmup import first_launches, graphs_kept, no_work_of_its_own, warmed_up
 from traceanalyzer.analysis.replay.simulate import step_time_ns
 from traceanalyzer.analysis.replay.tape import make_tape
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.algebra.intervals import IntervalSet
 
 
 def working(p: Program) -> None:
@@ -29,3 +35,35 @@ def test_each_remedy_takes_out_its_own_part(change: object, gone_ms: float) -> N
     changed = change(tape)
     assert changed is not None
     assert (step_time_ns(tape) - step_time_ns(changed)) / 1e6 == pytest.approx(gone_ms, rel=0.02)
+
+
+def layers(first_us: float) -> Measurements:
+    """One step of eight layers, each an operator of 300 us that launches one kernel, the first one longer; and an
+    operator of as long that is called once."""
+    program = Program()
+    for us in (first_us, *[300] * 7):
+        program.op("aten::linear", program.now, program.now + us + 4).spend(us).launch(GEMM, 5)
+    program.op("aten::topk", program.now, program.now + 304).spend(300).launch("gatherTopK", 5)
+    program.annotation("ProfilerStep#3", 0, program.now)
+    program.spend(500).op("aten::item", program.now, program.now + 304).spend(300).launch("outside", 5)
+    return Measurements(program.build())
+
+
+@pytest.mark.parametrize(("first_us", "loaded_us"), [(300, 0), (900, 0), (2500, 2504)])
+def test_in_a_single_step_only_a_first_launch_unlike_the_later_ones_loads_code(
+    first_us: float, loaded_us: float
+) -> None:
+    assert measure_us(first_launches(layers(first_us))) == loaded_us
+
+
+def test_with_several_steps_what_one_of_them_alone_launches_loads_code() -> None:
+    def step(p: Program) -> None:
+        p.op("aten::linear", p.now, p.now + 304).spend(300).launch(GEMM, 5)
+        if p.launched == 3:
+            p.op("aten::topk", p.now, p.now + 304).spend(300).launch("gatherTopK", 5)
+
+    assert measure_us(first_launches(steps(step))) == 304
+
+
+def measure_us(times: IntervalSet) -> float:
+    return float((times.end - times.start).sum()) / 1e3

@@ -60,6 +60,13 @@ class PythonStacks:
             result[here] = np.where(frame >= 0, frame + first, -1)
         return still_open(self.parent, self.end, result, np.asarray(time))
 
+    def line_at(self, thread: I32 | I64, time: I64) -> I64:
+        """Name code of the line of the program that each of these threads was in at each of these times, -1 without."""
+        if not len(self.start):
+            return np.full(len(time), -1, np.int64)
+        result: I64 = np.append(self.name[self.line], -1)[self.frames_at(thread, time)].astype(np.int64)
+        return result
+
     @cached_property
     def line(self) -> I64:
         """For each frame the one whose line is shown for it: of itself and its callers the innermost with a source line

@@ -55,6 +55,16 @@ class Phases:
         around = [Role(int(role)).label for role in self.moments[1][max(after - 1, 0) : after + 1]]
         return f"between {around[0]} and {around[1]}" if len(set(around)) == 2 else next(iter(around), None)
 
+    def named_by(self, trace: Trace, node: I64) -> tuple[I64, U8, U8, U8]:
+        """What `name_of` names these nodes by: the name code of their phase (-1: none), their role, and the roles of
+        what the host did before and after; nodes with the same four have the same name."""
+        instance, role = self.ranges.of_node[node], self.of_node[node]
+        name = np.append(trace.host_ranges.name[self.ranges.row], -1)[instance].astype(np.int64)
+        around = np.concatenate(([Role.NONE], self.moments[1], [Role.NONE])).astype(np.uint8)
+        after = np.searchsorted(self.moments[0], self.start[node])
+        told = (name >= 0) | (role > 0)
+        return name, role, np.where(told, np.uint8(0), around[after]), np.where(told, np.uint8(0), around[after + 1])
+
     @cached_property
     def moments(self) -> tuple[I64, U8]:
         """When nodes with a role begin, in time order, and their roles."""

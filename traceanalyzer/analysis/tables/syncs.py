@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.grouping import Groups
 from traceanalyzer.analysis.algebra.intervals import measure
 from traceanalyzer.figures import metric, ms
 from traceanalyzer.trace import RangeKind
@@ -55,9 +56,7 @@ def sync_rows(timed: Timed, gaps: Gaps, phases: Phases) -> list[SyncRow]:
     rows = np.flatnonzero(timed.blocks & timed.steady_host(calls.start))
     if not len(rows):
         return []
-    labels = [_place(timed, int(r), phases) for r in rows]
-    places = {label: i for i, label in enumerate(dict.fromkeys(labels))}
-    place = np.array([places[label] for label in labels])
+    places, place = _places(timed, rows, phases)
     idle = np.bincount(place, weights=_idle_after(timed, gaps, rows), minlength=len(places))
     wait = np.bincount(place, weights=calls.end[rows] - calls.start[rows], minlength=len(places))
     busy = np.bincount(place, weights=_device_busy(timed, calls.start[rows], calls.end[rows]), minlength=len(places))
@@ -81,7 +80,21 @@ def sync_rows(timed: Timed, gaps: Gaps, phases: Phases) -> list[SyncRow]:
     return sorted(table, key=lambda row: (-row.gpu_idle_ms, -row.host_wait_ms))
 
 
-def _place(joined: Joined, row: int, phases: Phases) -> tuple[str, str | None, str | None, str | None]:
+Place = tuple[str, str | None, str | None, str | None]
+
+
+def _places(joined: Joined, rows: I64, phases: Phases) -> tuple[dict[Place, int], I64]:
+    """The distinct places of calls, numbered in the order of the calls, and the number of each call's place."""
+    calls, node = joined.trace.api_calls, joined.tree.node_of_call[rows].astype(np.int64)
+    line = joined.python.line_at(calls.thread[rows], calls.start[rows])
+    alike = Groups.of(calls.name[rows], _same_path(joined, node), line, *phases.named_by(joined.trace, node))
+    labels = [_place(joined, int(rows[i]), phases) for i in alike.first]
+    places = {labels[i]: 0 for i in np.argsort(alike.first).tolist()}
+    places = {label: i for i, label in enumerate(places)}
+    return places, np.array([places[label] for label in labels])[alike.index]
+
+
+def _place(joined: Joined, row: int, phases: Phases) -> Place:
     calls, node = joined.trace.api_calls, int(joined.tree.node_of_call[row])
     frame = joined.python.source_line(int(calls.thread[row]), int(calls.start[row]))
     return joined.trace.strings[calls.name[row]], op_path(joined, node), frame, phases.name_of(joined.trace, node)
@@ -103,6 +116,19 @@ def op_path(linked: Linked, node: int) -> str | None:
             names.append(linked.trace.strings[ranges.name[row]])
         node = int(tree.parent[node])
     return " > ".join(reversed(names)) or None
+
+
+def _same_path(linked: Linked, node: I64) -> I64:
+    """Numbers that are equal for nodes of the host tree with equal operators around them."""
+    tree, ranges = linked.tree, linked.trace.host_ranges
+    operator = np.where(ranges.kind == RangeKind.OP, ranges.name, np.int32(-1))
+    name, parent = np.append(tree.of_ranges(operator, -1), np.int32(-1)), np.append(tree.parent, -1)
+    path = np.zeros(len(node), np.int64)
+    for _ in range(MOST_LEVELS):
+        if not (node >= 0).any():
+            break
+        path, node = Groups.of(path, name[node]).index, parent[node]
+    return path
 
 
 def _idle_after(timed: Timed, gaps: Gaps, rows: I64) -> I64:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.joined.linked import Linked
-    from traceanalyzer.trace import I32, I64, Bool
+    from traceanalyzer.trace import I32, I64
 
 STEP_LIKE = re.compile(r"step|iter|batch", re.IGNORECASE)
 DIGITS = re.compile(r"\d+")
@@ -56,19 +56,34 @@ class Held:
 
 def held(linked: Linked, start: I64, end: I64) -> Held:
     """What ranges in time order, apart from each other, hold. Without device work host ranges count instead."""
+    work = linked.once(_launched)
+    first, stop = np.searchsorted(work.time, start), np.searchsorted(work.time, end)
+    between = int(stop[-1] - first[0])
+    if not between:
+        return Held(0.0, 0.0)
+    weight = float((work.before[stop] - work.before[first]).sum())
+    return Held(float((stop - first).sum()) / between, weight / work.total if work.total else 0.0)
+
+
+class _Launched(NamedTuple):
+    """The recording's work in the order in which it was launched."""
+
+    time: I64
+    before: I64
+    """What the first n launches weigh, n = 0, 1, ..."""
+    total: float
+    """What all work weighs, that of unknown launches, too."""
+
+
+def _launched(linked: Linked) -> _Launched:
     ops, time = linked.trace.device_ops, linked.launch_time
-    weight = (ops.end - ops.start).astype(np.float64)
+    weight = ops.end - ops.start
     if not (time >= 0).any():
         time = linked.trace.host_ranges.start
-        weight = np.ones(len(time))
-    known = time >= 0
-    time, total, weight = time[known], float(weight.sum()), weight[known]
-    between = (time >= start[0]) & (time < end[-1])
-    if not between.any():
-        return Held(0.0, 0.0)
-    index = np.searchsorted(start, time, side="right") - 1
-    inside: Bool = (index >= 0) & (time < end[np.maximum(index, 0)])
-    return Held(float(inside[between].mean()), float(weight[inside].sum()) / total if total else 0.0)
+        weight = np.ones(len(time), np.int64)
+    order = np.flatnonzero(time >= 0)
+    order = order[np.argsort(time[order], kind="stable")]
+    return _Launched(time[order], np.append(np.int64(0), np.cumsum(weight[order])), float(weight.sum()))
 
 
 def annotated(linked: Linked) -> HostSteps | None:

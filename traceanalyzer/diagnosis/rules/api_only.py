@@ -24,5 +24,5 @@ def api_only(m: Measurements, _free: Bool) -> Iterator[Draft]:
         Evidence("GPU work", "not recorded", "", "only the host's side is known"),
         *(Evidence("host time", row.ms, "ms", f"{row.calls:,} x {row.name}, whole recording") for row in times),
     ]
-    title = "Only API calls were recorded: where the host's time in them goes"
+    title = "Only API calls were recorded: where the CPU's time in them goes"
     yield Draft("api-calls-only", "inconclusive", title, "none", None, evidence)

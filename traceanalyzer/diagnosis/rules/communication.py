@@ -45,8 +45,13 @@ def exposed_communication(m: Measurements, _free: Bool) -> Iterator[Draft]:
         return
     exposed = budget.exposed_communication
     evidence = [
-        share(m, exposed, "communication with no compute beside it"),
-        Evidence("overlap of communication", m.communication.overlap_share, "share", "hidden by compute"),
+        share(m, exposed, "communication that does not overlap with compute"),
+        Evidence(
+            "overlap of communication",
+            m.communication.overlap_share,
+            "share",
+            "share of its time that overlaps with compute",
+        ),
     ]
     for row in sorted(m.collectives, key=lambda row: -row.exposed_ms)[:ROWS]:
         size = "" if row.message_bytes is None else f" of {row.message_bytes / BYTES_PER_MB:.3g} MB"
@@ -64,7 +69,7 @@ def exposed_communication(m: Measurements, _free: Bool) -> Iterator[Draft]:
     yield Draft(
         "exposed-communication",
         "communication",
-        "Communication is not hidden by computation",
+        "Communication does not overlap with compute",
         "exposed_communication",
         exposed,
         evidence,

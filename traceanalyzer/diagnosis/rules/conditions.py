@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from traceanalyzer.diagnosis.draft import Draft
 from traceanalyzer.diagnosis.finding import Evidence
+from traceanalyzer.figures import digits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,4 +50,4 @@ def profiler_note(m: Measurements) -> str | None:
     plain = m.unprofiled_time.step_ms
     cost = m.mean_step_ms / plain - 1
     what = f"slowed the step by {cost:.1%}" if cost >= 0 else "did not slow the step"
-    return f"Profiling {what}: {plain:.4g} ms without, {m.mean_step_ms:.4g} ms with."
+    return f"Profiling {what}: {digits(plain, 4)} ms without, {digits(m.mean_step_ms, 4)} ms with."

@@ -45,10 +45,10 @@ def launch_bound(m: Measurements, _free: Bool) -> Iterator[Draft]:
     idle = m.step.idle.launch - _between_queued_ms(m)
     if idle <= 0:
         return
-    evidence = [share(m, idle, "idle while the host dispatches")]
+    evidence = [share(m, idle, "idle while the CPU launches")]
     if m.host is not None:
         evidence.append(
-            Evidence("host dispatch time", m.host.dispatch_ms, "ms", "launching threads, per recorded step")
+            Evidence("CPU time spent launching", m.host.dispatch_ms, "ms", "launching threads, per recorded step")
         )
     evidence += _launch_evidence(m)
     action = MORE_IN_GRAPHS if program(m).in_graphs else MORE_PER_LAUNCH
@@ -138,18 +138,20 @@ def host_work(m: Measurements, _free: Bool) -> Iterator[Draft]:
     left = idle.host * (1.0 - named_host_share(m))
     if left <= 0:
         return
-    evidence = [share(m, left, "idle during host work between launches")]
+    evidence = [share(m, left, "idle during other CPU work between launches")]
     if m.host is not None:
-        evidence.append(Evidence("host work without calls", m.host.work_ms, "ms", "stretches from 0.1 ms on, per step"))
+        evidence.append(
+            Evidence("CPU work without API calls", m.host.work_ms, "ms", "stretches from 0.1 ms on, per step")
+        )
     evidence += [Evidence("longest gap", d, "ms", text) for d, text in longest_of(m, IdleDetail.NONE, IdleCause.HOST)]
     action = (
-        "Take host work out of the step: move Python computation, logging, metrics and I/O to another thread or out of "
+        "Take CPU work out of the step: move Python computation, logging, metrics and I/O to another thread or out of "
         "the loop; record stacks (with_stack=True) to see the lines."
     )
     yield Draft(
         "host-work",
         "host",
-        "The GPU waits for host work between launches",
+        "The GPU waits for other CPU work between launches",
         "idle.host",
         left,
         evidence,

@@ -44,7 +44,7 @@ def new_shapes(m: Measurements, _free: Bool) -> Iterator[Draft]:
     setting = next((c.value for c in m.trace.conditions if c.name == CUDNN_BENCHMARK), "not known")
     evidence = [
         Evidence("operators whose shapes change", ", ".join(found.operators), "", "steady state"),
-        Evidence("idle during host work in them", found.idle_ms, "ms", "per recorded step"),
+        Evidence("idle during CPU work in them", found.idle_ms, "ms", "per recorded step"),
         Evidence("steps with other shapes than the one before", found.changed, "", f"of {found.steps} steady steps"),
         Evidence("shapes", found.shapes, "", "in the steady steps"),
         Evidence(CUDNN_BENCHMARK, setting, "", "conditions of the recording"),

@@ -18,7 +18,7 @@ BALANCE = (
     "Give every rank the same work: balance batches by tokens or sequence length, pipeline stages and experts by "
     "measured cost; rule out a slower GPU (clocks, temperature, other processes)."
 )
-UNBLOCK = "Find what holds the host of rank {rank} (its idle gaps say where): the other ranks pay for it, too."
+UNBLOCK = "Find what holds up the CPU of rank {rank} (its idle gaps say where): the other ranks pay for it, too."
 MIN_WAIT_SHARE = 0.05
 """Share of the step that another rank must wait before one rank is said to hold up the run."""
 
@@ -53,8 +53,15 @@ def straggler(m: Measurements, _free: Bool) -> Iterator[Draft]:
     if excess > MIN_WAIT_SHARE * m.mean_step_ms:
         remedy = Remedy(BALANCE, "the work spread evenly over the ranks", name="fix_straggler")
         yield Draft("straggler", "compute", f"{title}: it computes longer", "compute", excess, evidence, [remedy])
-    else:
+    elif _idles(m):
         remedy = Remedy(
             UNBLOCK.format(rank=slow.rank), "counted in the findings on idle time", NO_STRAGGLER, name="fix_straggler"
         )
         yield Draft("straggler", "host", f"{title}: its GPU idles", "none", None, evidence, [remedy])
+
+
+def _idles(m: Measurements) -> bool:
+    """Whether the late rank's GPU idles in the step that the report speaks of, too: a profiler alone can make it
+    late."""
+    budget = m.step.budget
+    return m.step.basis == "recorded" or budget is None or budget.idle >= MIN_WAIT_SHARE * m.step.step_ms

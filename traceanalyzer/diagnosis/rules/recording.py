@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from traceanalyzer.analysis.measure import Measurements
+    from traceanalyzer.analysis.names.serving import Iteration
+    from traceanalyzer.analysis.tables.step_metrics import StepTime
 
 MANY_STEPS, MANY_EVENTS = 30, 200_000
 """More steps tell nothing new; a recording with fewer events than that is small however many steps it has."""
@@ -37,6 +39,8 @@ NOTED_SPAN = 0.9
 """Device work that spans less of the recording than this leaves start-up or shutdown to be told."""
 UNEVEN_RATIO = 1.3
 """A mean this far above the median is that of a few steps, not of the usual one."""
+UNEVEN_STD = 0.3
+"""Steps that vary by more than this share of their mean do not do the same work."""
 
 
 def recording_notes(m: Measurements) -> Iterator[str]:
@@ -91,18 +95,22 @@ def _steps(m: Measurements) -> Iterator[str]:
         outside = ""
         if seen.idle_outside_share is not None and seen.work_outside_share is not None:
             outside = (
-                f"; outside them: {seen.idle_outside_share:.0%} of the GPU's idle time, "
-                f"{seen.work_outside_share:.0%} of its work"
+                f"; {seen.idle_outside_share:.0%} of the GPU's idle time and {seen.work_outside_share:.0%} of its work "
+                "lie outside"
             )
-        covered = f"{_time(seen.steps_ms)} of {_time(seen.recorded_ms)} recorded ({seen.steps_share:.0%})"
-        yield f"The steps cover {covered}{outside}."
+        yield f"The steps cover {seen.steps_share:.0%} of {_time(seen.recorded_ms)} recorded{outside}."
     if steps.source == "periodicity":
         yield f"No marker says what a step is: {len(steps)} repeats of the same GPU work are called one{_parts(m)}."
-    if times is not None and times.median and times.mean > UNEVEN_RATIO * times.median:
+    if times is not None and m.kinds is None and _uneven(times):
         yield (
-            f"The steps are uneven: mean {times.mean:.3g} ms, median {times.median:.3g} ms, longest {times.max:.3g} "
-            "ms; figures are means."
+            f"The steps are uneven: {_time(times.min)} to {_time(times.max)}, median {_time(times.median)}; "
+            f"figures are means ({_time(times.mean)})."
         )
+
+
+def _uneven(times: StepTime) -> bool:
+    """Whether the mean stands for none of the steps: because a few are far longer, or shorter, than the usual one."""
+    return times.mean > UNEVEN_RATIO * times.median or times.std > UNEVEN_STD * times.mean
 
 
 def _parts(m: Measurements) -> str:
@@ -131,8 +139,15 @@ def _iterations(m: Measurements) -> Iterator[str]:
         f"{count} {phase} ({_time(float(steps.duration[phases == phase].mean()) / NS_PER_MS)})"
         for phase, count in Counter(phases.tolist()).most_common()
     ]
-    size = f" with {told[0].requests} requests" if len(told) == 1 and told[0].requests else ""
-    yield f"A step is one iteration of {told[0].framework}{size}: {', '.join(parts)}."
+    what = ", ".join(parts) if len(told) > 1 else f"{told[0].phase}{_amount(told[0])}"
+    yield f"A step is one iteration of {told[0].framework}: {what}."
+
+
+def _amount(one: Iteration) -> str:
+    """How much an iteration does, as its marker says it."""
+    amounts = ((one.requests, "request"), (one.tokens, "new token"))
+    told = [f"{count:,} {name}{'s' * (count != 1)}" for count, name in amounts if count]
+    return f" of {', '.join(told)}" if told else ""
 
 
 def _repeats(m: Measurements) -> Iterator[str]:

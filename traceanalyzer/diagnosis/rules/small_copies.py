@@ -31,7 +31,7 @@ def many_small_copies(m: Measurements, _free: Bool) -> Iterator[Draft]:
     if found is None or m.mean_step_ms <= 0:
         return
     evidence = [
-        Evidence("host time in small copies", found.host_ms / m.mean_step_ms, "share", "of each recorded step"),
+        Evidence("CPU time in small copies", found.host_ms / m.mean_step_ms, "share", "of each recorded step"),
         Evidence("small copies to the GPU", found.a_step, "", "per step, up to 64 kB", MANY),
         Evidence("median size", found.median_bytes, "bytes", found.operator or "API calls"),
         Evidence("their time on the GPU", found.device_ms, "ms", "per step"),

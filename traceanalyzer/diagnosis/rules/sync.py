@@ -35,7 +35,7 @@ def host_waits(m: Measurements, _free: Bool) -> Iterator[Draft]:
         share(m, idle.sync, "idle after the queue was drained by a sync"),
         Evidence("waits per step", sum(r.calls for r in costly), "", "calls that block on the GPU"),
     ]
-    evidence += [Evidence("host held in the recording", r.host_wait_ms, "ms", _where(r)) for r in costly[:PLACES]]
+    evidence += [Evidence("CPU blocked in the recording", r.host_wait_ms, "ms", _where(r)) for r in costly[:PLACES]]
     action = (
         "Do not wait for the GPU in the step: keep results on it and read them once every many steps (.item(), .cpu(), "
         "print(tensor), tensor truth tests and synchronize() each wait); copy with non_blocking=True to pinned memory."

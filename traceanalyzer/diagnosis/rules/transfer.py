@@ -8,6 +8,7 @@ from traceanalyzer.analysis.replay.scenarios import COPIES_HIDDEN
 from traceanalyzer.diagnosis.draft import Draft, Remedy, share
 from traceanalyzer.diagnosis.finding import Evidence
 from traceanalyzer.diagnosis.shares import WITHIN, copied_within_ms
+from traceanalyzer.figures import digits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,7 +40,7 @@ def exposed_copies(m: Measurements, _free: Bool) -> Iterator[Draft]:
     exposed = budget.exposed_copy - min(copied_within_ms(m), budget.exposed_copy)
     if exposed <= 0:
         return
-    evidence = [share(m, exposed, "copies with nothing beside them")]
+    evidence = [share(m, exposed, "copies that overlap with nothing")]
     between = [row for row in m.copies if row.direction != WITHIN]
     shown = sorted(between, key=lambda row: -row.exposed_ms)[:ROWS]
     for row in shown:
@@ -75,7 +76,7 @@ def _remedies(m: Measurements, between: list[CopyStats], shown: list[CopyStats],
     if exposed <= (1.0 - TOO_LONG_TO_HIDE) * m.step.step_ms:
         return [hidden]
     most = m.step.step_ms - least
-    told = f"the copies take longer than all else, which can hide at most {most:.3g} of their {exposed:.3g} ms"
+    told = f"the copies take longer than all else, which can hide at most {digits(most)} of their {digits(exposed)} ms"
     return [Remedy(SEND_LESS, told, suffix="-less", bound=True), hidden]
 
 
@@ -100,7 +101,7 @@ def device_copies(m: Measurements, _free: Bool) -> Iterator[Draft]:
     exposed = copied_within_ms(m)
     if m.step.budget is None or exposed <= 0:
         return
-    evidence = [share(m, exposed, "copies within the GPU with nothing beside them")]
+    evidence = [share(m, exposed, "copies within the GPU that overlap with nothing")]
     rows = sorted((row for row in m.copies if row.direction == WITHIN), key=lambda row: -row.exposed_ms)
     evidence += [
         Evidence("exposed copy time", r.exposed_ms, "ms", f"{r.op or r.call or WITHIN}, {r.size}") for r in rows[:ROWS]

@@ -43,6 +43,16 @@ def read_once(path: Path, read: Callable[[], list[Trace]]) -> list[Trace]:
     return [replace(trace, kept_as=f"{identity.name}.{i}") for i, trace in enumerate(traces)]
 
 
+def kept_traces(path: Path) -> list[Trace] | None:
+    """The traces of a recording that has a kept model."""
+    folder = place() if reading().cache else None
+    identity = None if folder is None else _identity(path)
+    kept = None if folder is None or identity is None else _kept(folder, identity, path)
+    if kept is None or identity is None:
+        return None
+    return [replace(trace, kept_as=f"{identity.name}.{i}") for i, trace in enumerate(kept)]
+
+
 def _identity(path: Path) -> Identity | None:
     try:
         return identity_of(path)

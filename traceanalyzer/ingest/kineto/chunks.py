@@ -6,7 +6,7 @@ import re
 from collections import deque
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from traceanalyzer.ingest.kineto.repair import BOUNDARY, Decoded, decode, decode_strictly
 
@@ -77,7 +77,14 @@ class NotWholeError(ValueError):
     """A stretch of an array that is damaged, or in which the array ends."""
 
 
-def whole_chunks(stream: ByteStream, buffer: bytes) -> Iterator[Decoded]:
+class Pieces(Protocol):
+    """What is read in pieces."""
+
+    def read(self) -> bytes:
+        """The next piece, b"" at the end."""
+
+
+def whole_chunks(stream: Pieces, buffer: bytes) -> Iterator[Decoded]:
     """The chunks of a stretch from within an array: those that `KinetoFile.rest` makes of it, up to the last boundary.
 
     Raises NotWholeError where that would have to mend anything.

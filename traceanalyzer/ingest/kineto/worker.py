@@ -9,21 +9,22 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from traceanalyzer.ingest.kineto.chunks import NotWholeError, whole_chunks
+from traceanalyzer.errors import TraceAnalyzerError
+from traceanalyzer.ingest.kineto.chunks import TAIL_BYTES, NotWholeError, boundary_before, whole_chunks
 from traceanalyzer.ingest.kineto.handover import send
 from traceanalyzer.ingest.kineto.rows import Rows
-from traceanalyzer.ingest.stream import ByteStream
+from traceanalyzer.ingest.processes import requests
+from traceanalyzer.ingest.stream import ByteStream, open_stream
 from traceanalyzer.limits import Limits, raise_for_all
 
 FAILED = 1
 
 
 class Stretch(Struct):
-    """A part of a file, in bytes from its start."""
+    """A part of a file, in bytes of its text."""
 
-    path: str
-    start: int
-    """Where its first chunk begins."""
+    start: int | None
+    """Where its first chunk begins; None: where that is found in the last bytes before `piece`."""
     piece: int
     """Where its first piece begins; what lies between has been left over by the piece before."""
     end: int
@@ -32,38 +33,45 @@ class Stretch(Struct):
 
 
 class _UpTo:
-    """A file that ends early."""
+    """A stream that ends early."""
 
-    def __init__(self, file: object, left: int) -> None:
-        self._file, self.left = file, left
+    def __init__(self, stream: ByteStream, end: int) -> None:
+        self._stream, self._end = stream, end
 
-    def read(self, count: int) -> bytes:
-        """The next bytes."""
-        data: bytes = self._file.read(min(count, self.left))  # type: ignore[attr-defined]
-        self.left -= len(data)
-        return data
+    def read(self) -> bytes:
+        """The next piece."""
+        return self._stream.read() if self._stream.place < self._end else b""
 
 
-def read_stretch(stretch: Stretch) -> Rows:
-    """The rows of a stretch. Raises NotWholeError where it takes more than reading; OSError."""
+def left_over(stream: ByteStream, stretch: Stretch) -> bytes:
+    """Go to the stretch: what of it comes before its first piece. Raises NotWholeError where that is not known."""
+    if stretch.start is not None:
+        return stream.go_to(stretch.piece, stretch.piece - stretch.start)
+    tail = stream.go_to(stretch.piece, TAIL_BYTES)
+    found = boundary_before(tail)
+    if found is None or stream.place != stretch.piece:
+        raise NotWholeError
+    return tail[found:]
+
+
+def read_stretch(path: Path, stretch: Stretch) -> Rows:
+    """The rows of a stretch. Raises NotWholeError where it takes more than reading; TraceAnalyzerError, OSError."""
     rows = Rows()
-    with Path(stretch.path).open("rb") as file:
-        file.seek(stretch.start)
-        buffer = file.read(stretch.piece - stretch.start)
-        upto = _UpTo(file, stretch.end - stretch.piece)
-        stream = ByteStream(upto, file, 0)  # type: ignore[arg-type]
-        for chunk in whole_chunks(stream, buffer):
+    with open_stream(path) as stream:
+        buffer = left_over(stream, stretch)
+        for chunk in whole_chunks(_UpTo(stream, stretch.end), buffer):
             rows.add(chunk)
-    if stream.damage or upto.left:
+    if stream.damage or stream.place != stretch.end:
         raise NotWholeError
     return rows
 
 
 def main() -> None:
-    """Read the stretch that the last argument says, and hand its rows over."""
+    """Read the stretch that the last argument says of the file before it, and hand its rows over."""
+    requests()  # there are none, but it ends with the process that started it
     stretch = msgspec.json.decode(sys.argv[-1], type=Stretch)
     raise_for_all(**asdict(stretch.limits))
     try:
-        send(read_stretch(stretch), sys.stdout.buffer)
-    except (NotWholeError, OSError, ValueError):
+        send(read_stretch(Path(sys.argv[-2]), stretch), sys.stdout.buffer)
+    except (NotWholeError, TraceAnalyzerError, OSError, ValueError):
         sys.exit(FAILED)

@@ -9,7 +9,7 @@ import numpy as np
 from traceanalyzer.errors import RefusedSnapshotError
 from traceanalyzer.ingest.memory.opcodes import FAULTS, interpret
 from traceanalyzer.ingest.memory.shapes import Shapes, TakenSegment
-from traceanalyzer.ingest.stream import open_stream
+from traceanalyzer.ingest.stream import head_of, open_stream
 from traceanalyzer.snapshot import Blocks, DeviceMemory, Events, Snapshot
 
 if TYPE_CHECKING:
@@ -26,6 +26,12 @@ PROTO = b"\x80"
 def read_snapshot(path: Path, progress: Callable[[float], None] | None = None) -> Snapshot:
     """The snapshot of a file, gzip or not. Raises RefusedSnapshotError, UnreadableInputError if it cannot be opened."""
     shapes = Shapes()
+    head = head_of(path)
+    if head.lstrip()[:1] in (b"{", b"["):
+        raise RefusedSnapshotError(
+            f"{path}: JSON, not a CUDA memory snapshot (a pickle); a trace is for `traceanalyzer analyze`; record a "
+            "snapshot with torch.cuda.memory._dump_snapshot"
+        )
     with open_stream(path, progress) as stream:
         try:
             top = interpret(stream.read, shapes)

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from traceanalyzer.trace import Table
+from traceanalyzer.trace import Table, alike, is_constant
 
 if TYPE_CHECKING:
-    from traceanalyzer.trace import I64, Trace
+    from numpy.typing import NDArray
+
+    from traceanalyzer.trace import I32, I64, Trace
 
 AnyTable = TypeVar("AnyTable", bound=Table)
 
@@ -23,13 +25,13 @@ def canonical(traces: list[Trace]) -> list[Trace]:
     strings = traces[0].strings
     order = sorted(range(len(strings)), key=strings.__getitem__)
     # The entry at the end is for -1: no text.
-    code = np.full(len(strings) + 1, -1, np.int64)
+    code = np.full(len(strings) + 1, -1, np.int32)
     code[order] = np.arange(len(strings))
     texts = [strings[i] for i in order]
     return [_canonical(trace, texts, code) for trace in traces]
 
 
-def _canonical(trace: Trace, strings: list[str], code: I64) -> Trace:
+def _canonical(trace: Trace, strings: list[str], code: I32) -> Trace:
     tables: dict[str, Any] = {
         f.name: _ordered(_recoded(value, code))
         for f in fields(trace)
@@ -38,11 +40,14 @@ def _canonical(trace: Trace, strings: list[str], code: I64) -> Trace:
     return replace(trace, strings=strings, **tables)
 
 
-def _recoded(table: AnyTable, code: I64) -> AnyTable:
-    texts = {
-        f.name: code[getattr(table, f.name)].astype(f.metadata["dtype"]) for f in fields(table) if f.metadata["text"]
-    }
+def _recoded(table: AnyTable, code: I32) -> AnyTable:
+    texts = {f.name: _codes(getattr(table, f.name), code) for f in fields(table) if f.metadata["text"]}
     return replace(table, **texts)
+
+
+def _codes(column: NDArray[Any], code: I32) -> NDArray[Any]:
+    """The column in other codes."""
+    return alike(code[column[0]], len(column), np.int32) if is_constant(column) and len(column) else code[column]
 
 
 def _ordered(table: AnyTable) -> AnyTable:
@@ -53,7 +58,14 @@ def _ordered(table: AnyTable) -> AnyTable:
     tied = np.flatnonzero(np.append(same, False) | np.append(False, same))
     if not len(tied):
         return table
-    keys = [getattr(table, f.name)[tied] for f in reversed(fields(table)) if f.name != "start"]
-    rows = np.arange(len(table))
-    rows[tied] = tied[np.lexsort((*keys, start[tied]))]
-    return table.take(rows)
+    columns = {f.name: getattr(table, f.name) for f in fields(table) if f.name != "start"}
+    order = tied[np.lexsort((*(column[tied] for column in reversed(columns.values())), start[tied]))]
+    moved = {name: _moved(column, tied, order) for name, column in columns.items() if not is_constant(column)}
+    return replace(table, **moved)
+
+
+def _moved(column: NDArray[Any], to: I64, rows: I64) -> NDArray[Any]:
+    """The column with the values of these rows at other ones."""
+    result = column.copy()
+    result[to] = column[rows]
+    return result

@@ -7,29 +7,31 @@ import sqlite3
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from traceanalyzer.errors import UnreadableInputError
+from traceanalyzer.ingest.nsys.pages import Layout, OddPageError, PageFile, Part
 from traceanalyzer.limits import limits
 from traceanalyzer.sqlite_guard import allow_reads_of, distrust
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
+    from numpy.typing import NDArray
+
     from traceanalyzer.trace import I64
+
+Made = TypeVar("Made")
+Scalar = TypeVar("Scalar", bound=np.generic)
 
 MISSING = -(2**62)
 """Stands for NULL in a time column; event times may be negative."""
 
 _ROWS_A_FETCH = 512
 """Small, so that of a damaged table little is lost around the damage; larger is not faster."""
-
-_ROWS_A_PART = 16_384
-"""Rows that are read as one text; of a table of six columns it takes a megabyte."""
-_LEAST_ROWID = -(2**63)
 
 _IDS_A_QUERY = 900
 """Below the lowest limit on the terms of an expression that SQLite builds have."""
@@ -42,14 +44,6 @@ class NotWholeError(Exception):
     """A table that has to be read row by row."""
 
 
-class Part(NamedTuple):
-    """Columns of some rows of a table."""
-
-    integers: dict[str, I64]
-    texts: list[bytes]
-    """One a row, where a column of text was asked for."""
-
-
 @dataclass
 class Database:
     """An open SQLite file: which tables and columns it has, and which tables turned out damaged."""
@@ -57,6 +51,11 @@ class Database:
     connection: sqlite3.Connection
     columns: dict[str, frozenset[str]]
     """Column names by table name."""
+    layouts: dict[str, Layout] = field(default_factory=dict)
+    """Of the tables that `pages` can read."""
+    pages: PageFile | None = None
+    where_kinds: dict[int, tuple[int, int]] | None = None
+    """Numbers of the first and the last row of each kind of NVTX event that is no range, once they have been read."""
     damaged: set[str] = field(default_factory=set)
     """Tables of which only the rows before the damage could be read."""
 
@@ -71,6 +70,10 @@ class Database:
         table = self.table(name)
         return table is not None and self.columns[table].issuperset(columns)
 
+    def is_plain(self, name: str) -> bool:
+        """Whether the table's rows have numbers, and lie in the file as the schema says."""
+        return self.table(name) in self.layouts
+
     def any_rows(self, name: str) -> bool:
         """Whether the table exists and holds a row."""
         return next(self.rows(name, {"rowid": 0}, limit=1), None) is not None
@@ -81,63 +84,51 @@ class Database:
         All arrays have one entry a row of the table; they are empty where there is no such table. Text in a
         column of numbers counts as the number it begins with, else 0.
         """
+        if where:
+            return self._row_by_row(name, columns, None, where).integers
+        return together(self.each(name, columns, lambda part: part.integers), columns)
+
+    def each(
+        self, name: str, columns: Mapping[str, int], make: Callable[[Part], Made], *, text: str | None = None
+    ) -> list[Made]:
+        """What `make` makes of each stretch of the table's rows, in order: the columns as `integers` gives them, and
+        one column of undecoded text. Where damage is found late, it is called for all rows once more."""
         with suppress(NotWholeError):
-            return together(list(self.parts(name, columns, where=where)), columns)
-        try:
-            flat = self._flat(name, columns, where, cast=False)
-        except (TypeError, ValueError, OverflowError):
-            flat = self._flat(name, columns, where, cast=True)
-        matrix = flat.reshape(-1, len(columns))
-        return {column: np.ascontiguousarray(matrix[:, i]) for i, column in enumerate(columns)}
+            return [make(part) for part in self.parts(name, columns, text=text)]
+        return [make(self._row_by_row(name, columns, text))]
 
-    def parts(
-        self, name: str, columns: Mapping[str, int], *, text: str | None = None, where: str = ""
-    ) -> Iterator[Part]:
-        """The columns of a sound table as `integers` gives them, and one column of undecoded text beside them.
-
-        SQLite joins the values of some thousand rows to one text, which numpy takes apart: half the time of making an
-        object of each. Raises NotWholeError where that would not give the table's very values: damage, other types
-        than integers, texts of several lines; what reads row by row then finds out.
-        """
+    def parts(self, name: str, columns: Mapping[str, int], *, text: str | None = None) -> Iterator[Part]:
+        """The rows of a sound table in stretches, from the file's pages: a quarter of the time that SQLite takes.
+        Raises NotWholeError where that would not give the table's very values; reading row by row then finds out."""
         table = self.table(name)
-        if table is None or "rowid" in self.columns[table] or not columns.keys() & (self.columns[table] | {"rowid"}):
+        if table is None:
+            return
+        if self.pages is None or table not in self.layouts:
             raise NotWholeError
         try:
-            yield from self._parts(table, columns, text, where)
-        except (sqlite3.Error, ValueError) as error:
+            yield from self.pages.parts(self.layouts[table], columns, text)
+        except (OddPageError, OSError) as error:
             raise NotWholeError from error
 
-    def _parts(self, table: str, columns: Mapping[str, int], text: str | None, where: str) -> Iterator[Part]:
-        """The same. Raises sqlite3.Error, ValueError."""
-        there = [column for column in columns if column == "rowid" or column in self.columns[table]]
-        terms = [self._term(table, column, columns[column], cast=False) for column in there]
-        joined = [f"CAST(group_concat({term}) AS BLOB)" for term in terms]
-        if text is not None:
-            term = f"coalesce(\"{text}\", '')" if text in self.columns[table] else "''"
-            joined.append(f"CAST(group_concat({term}, x'0a') AS BLOB)")
-        query = f'SELECT count(*), {", ".join(joined)} FROM "{table}" WHERE rowid BETWEEN ? AND ?'  # noqa: S608 as below
-        if where:
-            query += f" AND ({where})"
-        for bounds in self._bounds(table):
-            rows, *values = self.connection.execute(query, bounds).fetchone()
-            integers = {column: np.full(rows, null, np.int64) for column, null in columns.items()}
-            if rows:
-                integers |= {column: _parsed(value, rows) for column, value in zip(there, values, strict=False)}
-            yield Part(integers, _lines(values[-1], rows) if text is not None and rows else [])
+    def _row_by_row(self, name: str, columns: Mapping[str, int], text: str | None, where: str = "") -> Part:
+        """The rows up to the first damaged one."""
+        try:
+            return self._flat(name, columns, text, where, cast=False)
+        except (TypeError, ValueError, OverflowError):
+            return self._flat(name, columns, text, where, cast=True)
 
-    def _bounds(self, table: str) -> Iterator[tuple[int, int]]:
-        """First and last rowid of each part of a table."""
-        query = f'SELECT max(r) FROM (SELECT rowid AS r FROM "{table}" WHERE rowid >= ? ORDER BY rowid LIMIT ?)'  # noqa: S608 as below
-        first = _LEAST_ROWID
-        while (last := self.connection.execute(query, (first, _ROWS_A_PART)).fetchone()[0]) is not None:
-            yield first, last
-            if last == -_LEAST_ROWID - 1:
-                return
-            first = last + 1
-
-    def _flat(self, name: str, columns: Mapping[str, int], where: str, *, cast: bool) -> I64:
-        batches = self.batches(name, columns, where=where, cast=cast)
-        return np.fromiter(chain.from_iterable(chain.from_iterable(batches)), np.int64)
+    def _flat(self, name: str, columns: Mapping[str, int], text: str | None, where: str, *, cast: bool) -> Part:
+        """The same. Raises TypeError, ValueError, OverflowError for other values than integers without `cast`."""
+        numbers, texts = bytearray(), list[bytes]()
+        wanted: dict[str, int | bytes | None] = dict(columns)
+        batches = self.batches(name, wanted if text is None else {**wanted, text: b""}, where=where, cast=cast)
+        for batch in batches:
+            if text is not None:
+                texts.extend(row[-1] for row in batch)
+                batch = [row[:-1] for row in batch]
+            numbers += np.fromiter(chain.from_iterable(batch), np.int64).tobytes()
+        matrix = np.frombuffer(numbers, np.int64).reshape(-1, len(columns))
+        return Part({column: np.ascontiguousarray(matrix[:, i]) for i, column in enumerate(columns)}, texts)
 
     def rows(
         self, name: str, columns: Mapping[str, int | bytes | None], *, where: str = "", limit: int | None = None
@@ -203,28 +194,10 @@ class Database:
         return f'coalesce(CAST("{column}" AS INTEGER), {default})' if cast else f'coalesce("{column}", {default})'
 
 
-def together(parts: Sequence[Part], columns: Iterable[str]) -> dict[str, I64]:
-    """The columns of all parts."""
-    return {
-        column: np.concatenate([part.integers[column] for part in parts] or [np.empty(0, np.int64)])
-        for column in columns
-    }
-
-
-def _parsed(text: bytes, count: int) -> I64:
-    """The integers in a text with commas between them. Raises ValueError where these are not so many."""
-    values = np.fromstring(text, np.int64, sep=",")  # it ends at the first that is none
-    if len(values) != count:
-        raise ValueError("other values than integers")
-    return values
-
-
-def _lines(text: bytes, count: int) -> list[bytes]:
-    """The lines of a text. Raises ValueError where these are not so many."""
-    lines = text.split(b"\n")
-    if len(lines) != count:
-        raise ValueError("texts of several lines")
-    return lines
+def together(parts: list[dict[str, NDArray[Scalar]]], names: Iterable[str]) -> dict[str, NDArray[Scalar]]:
+    """The columns of all parts, each put together by itself: the parts are emptied, so that little is held twice."""
+    nothing: list[Any] = [np.empty(0, np.int64)]
+    return {name: np.concatenate([part.pop(name) for part in parts] or nothing) for name in names}
 
 
 @contextmanager
@@ -241,8 +214,10 @@ def open_database(path: Path, shown: str) -> Iterator[Database]:
         connection.execute("PRAGMA writable_schema = ON")  # of a damaged catalog, use the tables that are intact
         distrust(connection, path.stat().st_size)
         columns = _catalog(connection)
+        layouts = {name: layout for name in columns if (layout := _layout(connection, name))}
         allow_reads_of(connection, columns)
-        yield Database(connection, columns)
+        with _pages(path) as pages:
+            yield Database(connection, columns, layouts, pages)
     except sqlite3.DatabaseError as error:
         raise UnreadableInputError(
             f"{shown}: the SQLite database is damaged before its first table; export the report again"
@@ -271,6 +246,39 @@ def _catalog(connection: sqlite3.Connection) -> dict[str, frozenset[str]]:
             info = connection.execute("SELECT name FROM pragma_table_info(?)", (name,))
             columns[name] = frozenset(row[0] for row in info)
     return columns
+
+
+def _layout(connection: sqlite3.Connection, table: str) -> Layout | None:
+    """Where a table is, and what is in its rows; None where a row's number or the schema stands for a value."""
+    try:
+        info = connection.execute(
+            "SELECT name, pk, hidden FROM pragma_table_xinfo(?) ORDER BY cid", (table,)
+        ).fetchall()
+        root = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (table,)).fetchone()
+    except sqlite3.DatabaseError:
+        return None
+    names = tuple(name for name, _, _ in info)
+    plain = (
+        root is not None
+        and isinstance(root[0], int)
+        and "rowid" not in names
+        and not any(key or hidden for _, key, hidden in info)
+    )
+    return Layout(root[0], names) if plain else None
+
+
+@contextmanager
+def _pages(path: Path) -> Iterator[PageFile | None]:
+    """The file as pages; None where SQLite alone can read it."""
+    try:
+        pages = PageFile.of(path)
+    except (OSError, OddPageError):
+        yield None
+        return
+    try:
+        yield pages
+    finally:
+        pages.close()
 
 
 def _text(raw: bytes) -> str:

@@ -8,12 +8,24 @@ import numpy as np
 
 from traceanalyzer.ingest.nsys.database import MISSING
 from traceanalyzer.ingest.nsys.enums import COPY_KINDS, COPY_NAMES, MEMORY_KINDS
-from traceanalyzer.ingest.nsys.events import TIMES, Columns, Events, ids, mend_times, process_of
-from traceanalyzer.trace import CopyKind, DeviceOpKind, MemoryKind
+from traceanalyzer.ingest.nsys.events import (
+    TIMES,
+    Columns,
+    Events,
+    ids,
+    mend_times,
+    process_of,
+    read_events,
+    small,
+)
+from traceanalyzer.trace import CopyKind, DeviceOpKind, DeviceOps, MemoryKind
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from traceanalyzer.ingest.nsys.database import Database
     from traceanalyzer.ingest.nsys.events import Strings, Tally
+    from traceanalyzer.ingest.nsys.pages import Part
     from traceanalyzer.trace import I32, I64
 
 KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
@@ -42,10 +54,10 @@ def device_ops(database: Database, strings: Strings, tally: Tally) -> Events:
     """All device work of the file, with the columns of `DeviceOps`."""
     return Events.concatenate(
         [
-            _kernels(database, strings, tally),
-            _copies(database, strings, tally),
-            _memsets(database, strings, tally),
-            _graphs(database, strings, tally),
+            *_kernels(database, strings, tally),
+            *_copies(database, strings, tally),
+            *_memsets(database, strings, tally),
+            *_graphs(database, strings, tally),
         ]
     )
 
@@ -63,12 +75,20 @@ def memory_events(database: Database) -> Events:
     return Events(process_of(rows["globalPid"]), table).take(rows["start"] != MISSING)
 
 
-def _kernels(database: Database, strings: Strings, tally: Tally) -> Events:
-    extra = {"demangledName": -1, "shortName": -1, "graphId": -1, "graphNodeId": -1}
-    rows = _read(database, KERNEL, {**extra, **dict.fromkeys(_LAUNCH, -1)}, tally)
+def _kernels(database: Database, strings: Strings, tally: Tally) -> list[Events]:
+    extra = {"demangledName": -1, "shortName": -1, "graphId": -1, "graphNodeId": -1, **dict.fromkeys(_LAUNCH, -1)}
+    found = _read(database, KERNEL, extra, tally, _kernel_rows)
+    codes = strings.of_parts([events.columns["name"] for events in found], "unnamed kernel")
+    for events, code in zip(found, codes, strict=True):
+        events.columns["name"] = code
+    return found
+
+
+def _kernel_rows(rows: dict[str, I64]) -> Events:
+    """Kernels with the ids of their names."""
     name = np.where(rows["demangledName"] >= 0, rows["demangledName"], rows["shortName"])
     rows.update(_launch(rows))
-    return _events(rows, DeviceOpKind.KERNEL, strings.of_ids(name, "unnamed kernel"))
+    return _events(rows, DeviceOpKind.KERNEL, small(name))
 
 
 def _launch(rows: dict[str, I64]) -> dict[str, I64]:
@@ -94,47 +114,58 @@ def _product(rows: dict[str, I64], *names: str) -> I64:
     return result
 
 
-def _copies(database: Database, strings: Strings, tally: Tally) -> Events:
+def _copies(database: Database, strings: Strings, tally: Tally) -> list[Events]:
     extra = {"bytes": -1, "copyKind": -1, "srcKind": -1, "dstKind": -1, "graphNodeId": -1}
-    rows = _read(database, MEMCPY, extra, tally)
-    rows["copy_kind"] = _mapped(rows["copyKind"], COPY_KINDS)
-    rows["source_memory"] = _mapped(rows["srcKind"], MEMORY_KINDS)
-    rows["target_memory"] = _mapped(rows["dstKind"], MEMORY_KINDS)
-    unified = rows["copy_kind"] >= CopyKind.UNIFIED_HOST_TO_DEVICE
-    rows["correlationId"] = np.where(unified, -1, rows["correlationId"])
-    return _events(rows, DeviceOpKind.MEMCPY, _copy_names(rows, strings))
+
+    def copies(rows: dict[str, I64]) -> Events:
+        rows["copy_kind"] = _mapped(rows["copyKind"], COPY_KINDS)
+        rows["source_memory"] = _mapped(rows["srcKind"], MEMORY_KINDS)
+        rows["target_memory"] = _mapped(rows["dstKind"], MEMORY_KINDS)
+        unified = rows["copy_kind"] >= CopyKind.UNIFIED_HOST_TO_DEVICE
+        rows["correlationId"] = np.where(unified, -1, rows["correlationId"])
+        return _events(rows, DeviceOpKind.MEMCPY, _copy_names(rows, strings))
+
+    return _read(database, MEMCPY, extra, tally, copies)
 
 
-def _memsets(database: Database, strings: Strings, tally: Tally) -> Events:
-    rows = _read(database, MEMSET, {"bytes": -1, "memKind": -1, "graphNodeId": -1}, tally)
-    rows["target_memory"] = _mapped(rows["memKind"], MEMORY_KINDS)
-    kinds, inverse = np.unique(rows["target_memory"], return_inverse=True)
-    names = [strings.code(f"Memset ({MemoryKind(int(kind)).name.capitalize()})") for kind in kinds]
-    return _events(rows, DeviceOpKind.MEMSET, np.array(names, np.int32)[inverse])
+def _memsets(database: Database, strings: Strings, tally: Tally) -> list[Events]:
+    def memsets(rows: dict[str, I64]) -> Events:
+        rows["target_memory"] = _mapped(rows["memKind"], MEMORY_KINDS)
+        kinds, inverse = np.unique(rows["target_memory"], return_inverse=True)
+        names = [strings.code(f"Memset ({MemoryKind(int(kind)).name.capitalize()})") for kind in kinds]
+        return _events(rows, DeviceOpKind.MEMSET, np.array(names, np.int32)[inverse])
+
+    return _read(database, MEMSET, {"bytes": -1, "memKind": -1, "graphNodeId": -1}, tally, memsets)
 
 
-def _graphs(database: Database, strings: Strings, tally: Tally) -> Events:
-    rows = _read(database, GRAPH_TRACE, {"graphId": -1}, tally)
-    graphs, inverse = np.unique(rows["graphId"], return_inverse=True)
-    names = [strings.code(f"CUDA graph {graph}" if graph >= 0 else "CUDA graph") for graph in graphs]
-    return _events(rows, DeviceOpKind.GRAPH, np.array(names, np.int32)[inverse])
+def _graphs(database: Database, strings: Strings, tally: Tally) -> list[Events]:
+    def graphs(rows: dict[str, I64]) -> Events:
+        distinct, inverse = np.unique(rows["graphId"], return_inverse=True)
+        names = [strings.code(f"CUDA graph {graph}" if graph >= 0 else "CUDA graph") for graph in distinct]
+        return _events(rows, DeviceOpKind.GRAPH, np.array(names, np.int32)[inverse])
+
+    return _read(database, GRAPH_TRACE, {"graphId": -1}, tally, graphs)
 
 
-def _read(database: Database, table: str, extra: dict[str, int], tally: Tally) -> dict[str, I64]:
-    """The timed rows of a table of device work."""
-    rows = database.integers(table, {**_COMMON, **extra})
-    timed = mend_times(rows, tally, zero_is_missing=True)
-    return rows if timed.all() else {name: column[timed] for name, column in rows.items()}
+def _read(
+    database: Database, table: str, extra: dict[str, int], tally: Tally, make: Callable[[dict[str, I64]], Events]
+) -> list[Events]:
+    """What `make` makes of the timed rows of a table of device work."""
+
+    def timed_rows(part: Part, own: Tally) -> Events:
+        timed = mend_times(part.integers, own, zero_is_missing=True)
+        return make({name: column[timed] for name, column in part.integers.items()})
+
+    return read_events(database, table, {**_COMMON, **extra}, timed_rows, tally)
 
 
-def _events(rows: dict[str, I64], kind: DeviceOpKind, name: I32) -> Events:
+def _events(rows: dict[str, I64], kind: DeviceOpKind, name: I32 | I64) -> Events:
     """Rows under the column names of `DeviceOps`."""
     count = len(rows["start"])
     correlation = rows["correlationId"]
     nothing = np.zeros(count, np.int64)
     columns: Columns = {
         "kind": np.full(count, kind, np.uint8),
-        "name": name,
         "start": rows["start"],
         "end": rows["end"],
         "device": ids(rows["deviceId"]),
@@ -149,7 +180,7 @@ def _events(rows: dict[str, I64], kind: DeviceOpKind, name: I32) -> Events:
         "target_memory": rows.get("target_memory", nothing),
         **{name: rows.get(name, nothing - 1) for name in ("blocks", "threads", "registers", "shared_bytes")},
     }
-    return Events(process_of(rows["globalPid"]), columns)
+    return Events(process_of(rows["globalPid"]), {**DeviceOps.fitting(columns), "name": name})
 
 
 def _graph_of(rows: dict[str, I64]) -> I64:

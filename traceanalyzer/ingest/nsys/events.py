@@ -10,9 +10,11 @@ from numpy.typing import NDArray
 
 from traceanalyzer.ingest.nsys.database import MISSING
 from traceanalyzer.ingest.nsys.enums import INVALID_ID
+from traceanalyzer.ingest.nsys.pages import Part
+from traceanalyzer.trace import alike, is_constant
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
     from traceanalyzer.ingest.nsys.database import Database
     from traceanalyzer.trace import I32, I64, Bool
@@ -77,7 +79,17 @@ class Tally:
     skipped: int = 0
     lost: int = 0
     clipped: int = 0
+    unclosed: int = 0
+    """Of the lost ones ranges without an end."""
     notes: list[str] = field(default_factory=list)
+
+    def add(self, other: Tally) -> None:
+        """Count what another one counted."""
+        self.skipped += other.skipped
+        self.lost += other.lost
+        self.clipped += other.clipped
+        self.unclosed += other.unclosed
+        self.notes += other.notes
 
 
 @dataclass(frozen=True)
@@ -87,7 +99,7 @@ class Events:
     process: I64
     """Process key of each row, UNKNOWN where the file does not say."""
     columns: Columns
-    thread: I64 | None = None
+    thread: I64 | I32 | None = None
     """Thread id of each row."""
 
     def __len__(self) -> int:
@@ -98,14 +110,66 @@ class Events:
         thread = None if self.thread is None else self.thread[rows]
         return Events(self.process[rows], {k: v[rows] for k, v in self.columns.items()}, thread)
 
+    @property
+    def processes(self) -> list[int]:
+        """The process keys that rows have."""
+        distinct = np.unique(self.process[:1] if is_constant(self.process) else self.process)
+        return [int(key) for key in distinct]
+
     @classmethod
     def concatenate(cls, parts: list[Events]) -> Events:
-        """All rows of the parts, which must have the same columns."""
+        """All rows of the parts, which must have the same columns, and lose them: so little is held twice."""
         thread = None
         if parts[0].thread is not None:
-            thread = np.concatenate([part.thread for part in parts if part.thread is not None])
-        columns = {name: np.concatenate([part.columns[name] for part in parts]) for name in parts[0].columns}
-        return cls(np.concatenate([part.process for part in parts]), columns, thread)
+            thread = joined([part.thread for part in parts if part.thread is not None])
+        columns = {name: joined([part.columns.pop(name) for part in parts]) for name in list(parts[0].columns)}
+        return cls(joined([part.process for part in parts]), columns, thread)
+
+
+def joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
+    """One column from several."""
+    filled = [part for part in parts if len(part)]
+    if len(filled) < 2:
+        return (filled or parts)[0]
+    first = filled[0]
+    if all(is_constant(part) and part.dtype == first.dtype and part[0] == first[0] for part in filled):
+        return alike(first[0], sum(map(len, filled)), first.dtype)
+    return np.concatenate(filled)
+
+
+def tight(column: NDArray[Any]) -> NDArray[Any]:
+    """The column in little memory: as a constant where it is one."""
+    return alike(column[0], len(column), column.dtype) if len(column) and (column == column[0]).all() else column
+
+
+def small(column: I64) -> I64 | I32:
+    """The column in 32 bits where its values fit."""
+    fits = not len(column) or (column.min() >= -(2**31) and column.max() < 2**31)
+    return tight(column.astype(np.int32) if fits else column)
+
+
+def read_events(
+    database: Database,
+    table: str,
+    columns: Mapping[str, int],
+    make: Callable[[Part, Tally], Events],
+    tally: Tally,
+    *,
+    text: str | None = None,
+) -> list[Events]:
+    """What `make` makes of the table, stretch by stretch; at least one, if of no rows."""
+
+    def made(part: Part) -> tuple[Events, Tally]:
+        own = Tally()
+        events = make(part, own)
+        columns = {name: tight(column) for name, column in events.columns.items()}
+        thread = None if events.thread is None else tight(events.thread.astype(np.int32))
+        return Events(tight(events.process), columns, thread), own
+
+    found = database.each(table, columns, made, text=text) or [made(Part.of_no_rows(columns))]
+    for _, own in found:
+        tally.add(own)
+    return [events for events, _ in found]
 
 
 class Strings:
@@ -123,16 +187,28 @@ class Strings:
             self.values.append(text)
         return code
 
-    def of_ids(self, column: I64, unnamed: str, rewrite: Callable[[str], str] = str) -> I32:
+    def of_ids(self, column: I64 | I32, unnamed: str, rewrite: Callable[[str], str] = str) -> I32:
         """Codes of a column of `StringIds` ids, each distinct text rewritten once.
 
         Ids without a text get the code of `unnamed`.
         """
-        distinct = np.unique(column)
+        return self.of_parts([column], unnamed, rewrite)[0]
+
+    def of_parts(
+        self, columns: Sequence[I64 | I32], unnamed: str, rewrite: Callable[[str], str] = str
+    ) -> list[NDArray[Any]]:
+        """The same of several columns."""
+        each = [np.unique(column[:1] if is_constant(column) else column) for column in columns]
+        distinct = np.unique(np.concatenate(each))
         texts = self._database.texts(int(i) for i in distinct if i >= 0)
-        codes = [self.code(rewrite(texts[i]) if i in texts else unnamed) for i in distinct.tolist()]
-        result: I32 = np.array(codes, np.int32)[np.searchsorted(distinct, column)]
-        return result
+        found = [self.code(rewrite(texts[i]) if i in texts else unnamed) for i in distinct.tolist()]
+        codes = np.array(found, np.int32)
+        return [
+            alike(codes[np.searchsorted(distinct, column[0])], len(column), np.int32)
+            if is_constant(column) and len(column)
+            else codes[np.searchsorted(distinct, column)]
+            for column in columns
+        ]
 
 
 def mend_times(rows: dict[str, I64], tally: Tally, *, zero_is_missing: bool) -> Bool:

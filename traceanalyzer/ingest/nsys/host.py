@@ -8,12 +8,23 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.ingest.nsys.enums import EVENT_SYNC_TYPES, INVALID_ID, OVERHEAD_KINDS, OVERHEAD_NAMES
-from traceanalyzer.ingest.nsys.events import TIMES, Columns, Events, ids, mend_times, process_of, thread_of
-from traceanalyzer.trace import OverheadKind, RangeKind, WaitKind
+from traceanalyzer.ingest.nsys.events import (
+    TIMES,
+    Columns,
+    Events,
+    ids,
+    mend_times,
+    process_of,
+    read_events,
+    small,
+    thread_of,
+)
+from traceanalyzer.trace import ApiCalls, OverheadKind, RangeKind, WaitKind, alike
 
 if TYPE_CHECKING:
     from traceanalyzer.ingest.nsys.database import Database
     from traceanalyzer.ingest.nsys.events import Strings, Tally
+    from traceanalyzer.ingest.nsys.pages import Part
     from traceanalyzer.ingest.nsys.processes import Owners
     from traceanalyzer.trace import I32, I64, Bool
 
@@ -39,20 +50,22 @@ _LIBRARY_TABLES = ("CUBLAS_EVENTS", "CUDNN_EVENTS")
 
 def api_calls(database: Database, strings: Strings, tally: Tally) -> Events:
     """Runtime and driver calls, with the columns of `ApiCalls`."""
-    rows = database.integers(RUNTIME, {**TIMES, "globalTid": -1, "correlationId": -1, "nameId": -1, "returnValue": 0})
-    timed = mend_times(rows, tally, zero_is_missing=False)
-    events = Events(
-        process_of(rows["globalTid"]),
-        {
-            "name": strings.of_ids(rows["nameId"], "unnamed call", lambda name: _VERSION.sub("", name)),
-            "start": rows["start"],
-            "end": rows["end"],
-            "correlation": np.where(rows["correlationId"] > 0, rows["correlationId"], -1),
-            "error": rows["returnValue"],
-        },
-        thread_of(rows["globalTid"]),
-    )
-    return events if timed.all() else events.take(timed)
+
+    def calls(part: Part, own: Tally) -> Events:
+        rows = part.integers
+        timed = mend_times(rows, own, zero_is_missing=False)
+        correlation = np.where(rows["correlationId"] > 0, rows["correlationId"], -1)
+        columns: Columns = ApiCalls.fitting(
+            {"start": rows["start"], "end": rows["end"], "correlation": correlation, "error": rows["returnValue"]}
+        )
+        columns["name"] = small(rows["nameId"])
+        tid = rows["globalTid"]
+        return Events(process_of(tid), columns, thread_of(tid)).take(timed)
+
+    columns = {**TIMES, "globalTid": -1, "correlationId": -1, "nameId": -1, "returnValue": 0}
+    events = Events.concatenate(read_events(database, RUNTIME, columns, calls, tally))
+    events.columns["name"] = strings.of_ids(events.columns["name"], "unnamed call", lambda name: _VERSION.sub("", name))
+    return events
 
 
 def call_ranges(database: Database, strings: Strings, tally: Tally) -> tuple[Events, Events]:
@@ -62,15 +75,21 @@ def call_ranges(database: Database, strings: Strings, tally: Tally) -> tuple[Eve
 
 
 def _call_ranges(database: Database, strings: Strings, tally: Tally, table: str, kind: RangeKind) -> Events:
-    rows = database.integers(table, {**TIMES, "globalTid": -1, "nameId": -1})
-    timed = mend_times(rows, tally, zero_is_missing=False)
-    columns: Columns = {
-        "kind": np.full(len(timed), kind, np.uint8),
-        "name": strings.of_ids(rows["nameId"], "unnamed call", lambda name: _VERSION.sub("", name)),
-        "start": rows["start"],
-        "end": rows["end"],
-    }
-    return Events(process_of(rows["globalTid"]), columns, thread_of(rows["globalTid"])).take(timed)
+    def ranges(part: Part, own: Tally) -> Events:
+        rows = part.integers
+        timed = mend_times(rows, own, zero_is_missing=False)
+        columns: Columns = {
+            "kind": alike(kind, len(timed), np.uint8),
+            "name": small(rows["nameId"]),
+            "start": rows["start"],
+            "end": rows["end"],
+        }
+        return Events(process_of(rows["globalTid"]), columns, thread_of(rows["globalTid"])).take(timed)
+
+    columns = {**TIMES, "globalTid": -1, "nameId": -1}
+    events = Events.concatenate(read_events(database, table, columns, ranges, tally))
+    events.columns["name"] = strings.of_ids(events.columns["name"], "unnamed call", lambda name: _VERSION.sub("", name))
+    return events
 
 
 def overheads(database: Database, strings: Strings, tally: Tally) -> Events:

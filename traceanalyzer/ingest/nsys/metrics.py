@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from traceanalyzer.ingest.nsys.database import MISSING
+from traceanalyzer.ingest.nsys.database import MISSING, together
 from traceanalyzer.trace import GpuMetrics
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from traceanalyzer.ingest.nsys.about import Gpus
     from traceanalyzer.ingest.nsys.database import Database
     from traceanalyzer.ingest.nsys.events import Strings
+    from traceanalyzer.ingest.nsys.pages import Part
     from traceanalyzer.trace import I64
 
 _WANTED = re.compile(
@@ -36,19 +39,25 @@ def gpu_metrics(database: Database, strings: Strings) -> GpuMetrics:
     }
     if not wanted:
         return GpuMetrics.empty()
-    listed = ", ".join(sorted({str(number) for _, number in wanted}))
-    rows = database.integers(
-        "GPU_METRICS",
-        {"timestamp": MISSING, "typeId": -1, "metricId": -1, "value": 0},
-        where=f"metricId IN ({listed}) AND timestamp IS NOT NULL",
+
+    def chosen(part: Part) -> dict[str, NDArray[Any]]:
+        rows = part.integers
+        name = np.full(len(rows["timestamp"]), -1, np.int32)
+        for (kind, number), code in wanted.items():
+            name[(rows["typeId"] == kind) & (rows["metricId"] == number)] = code
+        taken = (name >= 0) & (rows["timestamp"] != MISSING)
+        columns: dict[str, NDArray[Any]] = {
+            "name": name,
+            "start": rows["timestamp"],
+            "device": rows["typeId"] & _GPU_BITS,
+            "value": rows["value"],
+        }
+        return GpuMetrics.fitting({column: values[taken] for column, values in columns.items()})
+
+    read = {"timestamp": MISSING, "typeId": -1, "metricId": -1, "value": 0}
+    return GpuMetrics.from_columns(
+        together(database.each("GPU_METRICS", read, chosen), ("name", "start", "device", "value"))
     )
-    name = np.full(len(rows["timestamp"]), -1, np.int32)
-    for (kind, number), code in wanted.items():
-        name[(rows["typeId"] == kind) & (rows["metricId"] == number)] = code
-    samples = GpuMetrics.from_columns(
-        {"name": name, "start": rows["timestamp"], "device": rows["typeId"] & _GPU_BITS, "value": rows["value"]}
-    )
-    return samples.take(samples.name >= 0)
 
 
 def of_process(samples: GpuMetrics, pid: int, devices: I64, known: Gpus) -> GpuMetrics:

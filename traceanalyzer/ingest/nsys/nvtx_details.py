@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,8 +10,9 @@ import numpy as np
 from traceanalyzer.ingest.nsys.database import MISSING
 from traceanalyzer.ingest.nsys.enums import NVTX_RANGES, NvtxEvent
 from traceanalyzer.ingest.nsys.events import UNKNOWN, process_of
-from traceanalyzer.ingest.nsys.nvtx import NVTX, bare_name
-from traceanalyzer.trace import RangeDetails
+from traceanalyzer.ingest.nsys.nvtx import NVTX, of_kind
+from traceanalyzer.ingest.nsys.nvtx_names import bare_name
+from traceanalyzer.trace import RangeDetails, alike
 
 if TYPE_CHECKING:
     from traceanalyzer.ingest.nsys.database import Database
@@ -45,27 +47,43 @@ def range_details(database: Database, strings: Strings) -> dict[int, RangeDetail
     rows = list(database.rows(NVTX, columns, where=where, limit=MOST_RANGES))
     domains, categories = _names(database, NvtxEvent.DOMAIN_CREATE), _names(database, NvtxEvent.CATEGORY)
     registered = database.texts({row[3] for row in rows if row[3] >= 0})
-    keys = process_of(np.array([row[2] for row in rows], np.int64)).tolist()
-    values: dict[str, int] = {}
-    found: dict[int, list[dict[str, int]]] = {}
-    for key, (start, end, _, text_id, text, domain, category, *payload) in zip(keys, rows, strict=True):
+    if not rows:
+        return {}
+    start, end, tids, text_ids, texts, in_domain, in_category, *values = zip(*rows, strict=True)
+    process = process_of(np.array(tids, np.int64))
+    keys = process.tolist()
+
+    def name_of(text: object, text_id: int) -> int:
         name = bare_name(str(text) if text is not None else registered.get(text_id, ""))
-        told_of = {
-            "start": start,
-            "end": end,
-            "name": strings.code(name) if name else -1,
-            "domain": _code(strings, domains.get((key, domain, 0)), domain),
-            "category": _code(strings, categories.get((key, domain, category)), category),
-            "payload": _payload(strings, values, payload),
-        }
-        found.setdefault(key, []).append(told_of)
-    return {key: RangeDetails.from_columns({c: [row[c] for row in of] for c in of[0]}) for key, of in found.items()}
+        return strings.code(name) if name else -1
+
+    def domain_of(key: int, domain: int) -> int:
+        return _code(strings, domains.get((key, domain, 0)), domain)
+
+    def category_of(key: int, domain: int, category: int) -> int:
+        return _code(strings, categories.get((key, domain, category)), category)
+
+    known: dict[str, int] = {}
+    columns = {
+        "start": np.array(start, np.int64),
+        "end": np.array(end, np.int64),
+        "name": np.fromiter(map(cache(name_of), texts, text_ids), np.int32),
+        "domain": np.fromiter(map(cache(domain_of), keys, in_domain), np.int32),
+        "category": np.fromiter(map(cache(category_of), keys, in_domain, in_category), np.int32),
+        "payload": np.fromiter((_payload(strings, known, row) for row in zip(*values, strict=True)), np.int32)
+        if values
+        else alike(-1, len(rows), np.int32),
+    }
+    return {
+        int(key): RangeDetails.from_columns({name: column[process == key] for name, column in columns.items()})
+        for key in np.unique(process)
+    }
 
 
 def _names(database: Database, event: NvtxEvent) -> Names:
     """Names of domains or categories, by process key, domain and (of categories) number."""
     rows = list(
-        database.rows(NVTX, {"globalTid": UNKNOWN, **_KIND, "textId": -1, "text": None}, where=f"eventType = {event:d}")
+        database.rows(NVTX, {"globalTid": UNKNOWN, **_KIND, "textId": -1, "text": None}, where=of_kind(database, event))
     )
     registered = database.texts({row[3] for row in rows if row[3] >= 0})
     keys = process_of(np.array([row[0] for row in rows], np.int64)).tolist()
@@ -81,7 +99,7 @@ def _code(strings: Strings, name: str | None, number: int) -> int:
     return strings.code(name or f"#{number}") if number else -1
 
 
-def _payload(strings: Strings, known: dict[str, int], values: list[object]) -> int:
+def _payload(strings: Strings, known: dict[str, int], values: tuple[object, ...]) -> int:
     value = next((one for one in values if one is not None), None)
     if value is None:
         return -1

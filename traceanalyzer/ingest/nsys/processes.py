@@ -19,7 +19,7 @@ NOBODY = 0
 
 def _keys(*parts: Events) -> set[int]:
     """The processes that rows name."""
-    return {int(key) for events in parts for key in np.unique(events.process)} - {UNKNOWN}
+    return {key for events in parts for key in events.processes} - {UNKNOWN}
 
 
 class Owners:

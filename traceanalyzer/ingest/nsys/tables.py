@@ -5,15 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from traceanalyzer.ingest.nsys.about import About, about
 from traceanalyzer.ingest.nsys.device import device_ops, memory_events
 from traceanalyzer.ingest.nsys.events import Events, Strings, Tally
 from traceanalyzer.ingest.nsys.host import api_calls, call_ranges, overheads, waits
 from traceanalyzer.ingest.nsys.nccl import Payloads, payloads
-from traceanalyzer.ingest.nsys.nvtx import nvtx_marks, nvtx_ranges
+from traceanalyzer.ingest.nsys.nvtx import nvtx_ranges
 from traceanalyzer.ingest.nsys.processes import Owners
+from traceanalyzer.trace import is_constant
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,7 +47,6 @@ class Tables:
         progress(0.4)
         found = payloads(database) if described.has_payloads else Payloads()
         nvtx = nvtx_ranges(database, strings, tally, with_rows=bool(found.messages))
-        tally.skipped += nvtx_marks(database)
         progress(0.8)
         owners = Owners(database, ops, calls, nvtx)
         calls = owners.assign(calls, tally, "CUDA API calls")
@@ -79,20 +77,24 @@ class Tables:
     def processes(self) -> list[int]:
         """Keys of the processes that did GPU work; without any, of those that called CUDA or have ranges."""
         for candidates in ((self.ops,), (self.calls, self.nvtx)):
-            keys = {int(key) for events in candidates for key in np.unique(events.process)}
+            keys = {key for events in candidates for key in events.processes}
             if keys:
                 return sorted(keys)
         return []
 
     def left_out(self) -> int:
         """How many processes have rows, but no trace of their own."""
-        keys = {int(key) for events in self.events().values() for key in np.unique(events.process)}
+        keys = {key for events in self.events().values() for key in events.processes}
         return len(keys) - len(self.processes())
 
     def of(self, process: int) -> Tables:
-        """The rows of one process."""
+        """The rows of one process. They are taken over where no other process has any."""
 
         def mine(events: Events) -> Events:
+            if not len(events):
+                return replace(events, columns=dict(events.columns))
+            if is_constant(events.process) and events.processes == [process]:
+                return events
             rows = events.process == process
             return events if rows.all() else events.take(rows)
 

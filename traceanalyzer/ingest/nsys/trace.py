@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from traceanalyzer.ingest.nsys.about import Gpus, gpus, mpi_ranks, process_names, thread_names
 from traceanalyzer.ingest.nsys.canonical import canonical
-from traceanalyzer.ingest.nsys.events import UNKNOWN, Events, pid_of
+from traceanalyzer.ingest.nsys.events import UNKNOWN, Columns, Events, joined, pid_of
 from traceanalyzer.ingest.nsys.health import remarks
 from traceanalyzer.ingest.nsys.metrics import gpu_metrics, of_process
 from traceanalyzer.ingest.nsys.nccl import collectives
@@ -29,13 +29,12 @@ from traceanalyzer.trace import (
     Thread,
     Trace,
     Waits,
+    alike,
+    is_constant,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
-
-    from numpy.typing import NDArray
 
     from traceanalyzer.ingest.nsys.database import Database
     from traceanalyzer.ingest.nsys.tables import Tables
@@ -121,12 +120,10 @@ def _ranks(
 def _trace(path: Path, rows: Tables, key: int, process: Process, known: Gpus, names: ThreadNames) -> Trace:
     """The trace of one process."""
     lanes = _Threads(rows, key, names)
-    messages, of_range = collectives(rows.nvtx, rows.payloads, key, rows.strings)
-    nvtx_columns = {**rows.nvtx.columns, "collective": of_range}
-    ranges = _joined(
-        [nvtx_columns, rows.library_calls.columns, rows.system_calls.columns],
-        [lanes.of(rows.nvtx), lanes.of(rows.library_calls), lanes.of(rows.system_calls)],
-    )
+    devices, collected = _devices(rows, key, known), _collected(rows)
+    messages, rows.nvtx.columns["collective"] = collectives(rows.nvtx, rows.payloads, key, rows.strings)
+    rows.nvtx.columns.pop("row", None)
+    ranges = (rows.nvtx, rows.library_calls, rows.system_calls)
     about = rows.about
     return Trace(
         path=str(path),
@@ -134,15 +131,17 @@ def _trace(path: Path, rows: Tables, key: int, process: Process, known: Gpus, na
         strings=rows.strings.values,
         process=process,
         threads=lanes.threads,
-        devices=_devices(rows, key, known),
-        device_ops=DeviceOps.from_columns(rows.ops.columns),
-        api_calls=ApiCalls.from_columns({**rows.calls.columns, "thread": lanes.of(rows.calls)}),
-        host_ranges=ranges,
-        waits=Waits.from_columns(rows.waits.columns),
-        overheads=Overheads.from_columns({**rows.overheads.columns, "thread": lanes.of(rows.overheads)}),
-        memory_events=MemoryEvents.from_columns(rows.memory.columns),
+        devices=devices,
+        device_ops=DeviceOps.from_columns(_emptied(rows.ops.columns)),
+        api_calls=ApiCalls.from_columns(_emptied(rows.calls.columns) | {"thread": lanes.of(rows.calls)}),
+        host_ranges=HostRanges.from_columns(
+            _joined([events.columns for events in ranges], list(map(lanes.of, ranges)))
+        ),
+        waits=Waits.from_columns(_emptied(rows.waits.columns)),
+        overheads=Overheads.from_columns(_emptied(rows.overheads.columns) | {"thread": lanes.of(rows.overheads)}),
+        memory_events=MemoryEvents.from_columns(_emptied(rows.memory.columns)),
         collectives=messages,
-        collected=_collected(rows),
+        collected=collected,
         health=Health(events=sum(len(events) for events in rows.events().values())),
         epoch_ns=about.epoch_ns,
         window=about.window,
@@ -168,14 +167,23 @@ def _devices(rows: Tables, key: int, known: Gpus) -> tuple[Device, ...]:
     return tuple(known.device(pid_of(key), int(ordinal)) for ordinal in used if ordinal >= 0)
 
 
-def _joined(parts: list[Mapping[str, NDArray[Any]]], threads: list[I32]) -> HostRanges:
-    """One table of ranges of several kinds."""
-    joined: dict[str, NDArray[Any]] = {"thread": np.concatenate(threads)}
+def _joined(parts: list[Columns], threads: list[I32]) -> Columns:
+    """The columns of ranges of several kinds."""
+    columns: Columns = {"thread": joined(threads)}
     for name in ("kind", "name", "start", "end"):
-        joined[name] = np.concatenate([part[name] for part in parts])
+        columns[name] = joined([part.pop(name) for part in parts])
     for name, fill in _NVTX_COLUMNS.items():
-        joined[name] = np.concatenate([part.get(name, np.full(len(part["start"]), fill)) for part in parts])
-    return HostRanges.from_columns(joined)
+        columns[name] = joined(
+            [part.pop(name, alike(fill, len(t), np.int64)) for part, t in zip(parts, threads, strict=True)]
+        )
+    return columns
+
+
+def _emptied(columns: Columns) -> Columns:
+    """The columns, which lose them: a table takes them over."""
+    taken = dict(columns)
+    columns.clear()
+    return taken
 
 
 class _Threads:
@@ -183,7 +191,8 @@ class _Threads:
 
     def __init__(self, rows: Tables, key: int, names: ThreadNames) -> None:
         columns = [events.thread for events in rows.events().values() if events.thread is not None]
-        self._ids: I64 = np.unique(np.concatenate([np.unique(column) for column in columns]))
+        distinct = [np.unique(column[:1] if is_constant(column) else column) for column in columns]
+        self._ids: I64 = np.unique(np.concatenate(distinct)).astype(np.int64)
         self.threads = tuple(
             Thread("" if tid == UNKNOWN else str(tid), names.get((key, tid), "")) for tid in self._ids.tolist()
         )
@@ -191,5 +200,7 @@ class _Threads:
     def of(self, events: Events) -> I32:
         """For each row the index of its thread."""
         if events.thread is None:
-            return np.full(len(events), UNKNOWN, np.int32)
+            return alike(UNKNOWN, len(events), np.int32)
+        if is_constant(events.thread) and len(events):
+            return alike(int(np.searchsorted(self._ids, events.thread[0])), len(events), np.int32)
         return np.searchsorted(self._ids, events.thread).astype(np.int32)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 SHOWN_CHANGES = 3
 SHOWN_CAVEATS = 3
 BAR_WIDTH = 40
-LONGEST, LONGEST_HEADLINE = 180, 240
+LONGEST, LONGEST_OF_MORE, LONGEST_HEADLINE = 180, 150, 320
 """Characters of a text on the screen; the page, Markdown and `--full` have all of it."""
 TABLES = {
     "sync": "syncs",
@@ -70,19 +70,31 @@ def brief(text: str, longest: int = LONGEST) -> str:
 
 
 def _verdict(page: Page, report: Report) -> None:
-    cls, _, sure = outline.verdict(report).partition(" ")
-    page.line(
-        "   ".join([f"{cls.upper()} {sure}".strip(), outline.step_times(report), outline.hardware(report)]), "bold"
-    )
+    hardware = outline.hardware(report)
+    page.line("   ".join([_title(report), *([hardware] if _fits_title(page, report) else [])]), "bold")
     page.line(brief(report.summary.headline, LONGEST_HEADLINE))
+
+
+def _title(report: Report) -> str:
+    """The verdict with both step times."""
+    cls, bracket, sure = outline.verdict(report).partition(" (")
+    return f"{cls.upper()}{bracket}{sure}   {outline.step_times(report)}"
+
+
+def _fits_title(page: Page, report: Report) -> bool:
+    """Whether the first line has room for the hardware."""
+    return cell_len(f"{_title(report)}   {outline.hardware(report)}") <= page.width
 
 
 def _culprit(page: Page, report: Report) -> None:
     """Who is to blame, and the figures that people quote."""
     if report.summary.culprit:
         page.line(brief(report.summary.culprit))
-    if key := quoted.brief(report):
-        page.line(key)
+    key, hardware = quoted.brief(report), "" if _fits_title(page, report) else outline.hardware(report)
+    both = " · ".join(filter(None, (hardware, key)))
+    for line in [both] if cell_len(both) <= page.width else [hardware, key]:
+        if line:
+            page.line(line)
 
 
 def _budget(page: Page, report: Report) -> None:
@@ -96,7 +108,8 @@ def _budget(page: Page, report: Report) -> None:
         name = f"  {part.label}" if part.within else part.label
         numbers = f"{with_unit(number(scaled(part.ms, scale)), scale.label):>10} {figure(part.share, 'share'):>6}  "
         text = Text(f"  {name:<{widest}} {numbers}")
-        bar = ("▒" if part.within else "█") * max(round(min(part.share, 1.0) * BAR_WIDTH), 1)
+        longest = min(BAR_WIDTH, page.width - cell_len(text.plain))
+        bar = ("▒" if part.within else "█") * max(round(min(part.share, 1.0) * longest), 1)
         text.append(bar, "dim" if part.within else STYLES.get(part.label, ""))
         page.draw(text)
 
@@ -107,16 +120,22 @@ def _changes(page: Page, report: Report) -> None:
     if not advised:
         page.line(outline.no_advice(report))
     else:
-        page.line("What to change", "bold")
+        count = len(report.recommendations)
+        page.line("What to change" + (f" ({len(advised)} of {count})" if len(advised) < count else ""), "bold")
     for position, advice in enumerate(advised, 1):
-        page.item(f"{position}", f"{outline.prediction(report, advice)}  {brief(advice.action)}", indent=1)
-    more = len(report.recommendations) - len(advised)
-    if more > 0:
-        page.line(f"   {more} more with --full", "dim")
+        gain = outline.prediction(report, advice)
+        longest = LONGEST if position == 1 else LONGEST_OF_MORE - cell_len(gain)
+        page.item(f"{position}", f"{gain}  {_told(advice.action, longest)}", indent=1)
+
+
+def _told(action: str, longest: int) -> str:
+    """The action in so many characters, in more where less than half of that would be left."""
+    short = brief(action, longest)
+    return short if len(short) >= longest / 2 and not short.endswith(ELLIPSIS) else brief(action)
 
 
 def _caveats(page: Page, report: Report) -> None:
-    caveats = outline.caveats(report)
+    caveats = outline.screen_caveats(report)
     if not caveats:
         return
     page.line("")
@@ -131,6 +150,8 @@ def _next(page: Page, report: Report) -> None:
     path = plain(report.inputs[0].path) if len(report.inputs) == 1 else ""
     path = path if 0 < len(path) <= page.width // 3 and " " not in path else "PATH"
     table = TABLES.get(report.summary.bottleneck) if report.devices else None
-    more = [f"analyze {path} --full", "-o report.html", *([f"{table} {path}"] if table else [])]
+    more = [f"{table} {path}"] if table else []
     more += [f"explain {report.findings[0].id}"] if report.findings else []
-    page.line(f"Next: traceanalyzer {' | '.join(more)}", "dim")
+    more += [f"analyze {path} --full", "-o report.html"]
+    text = f"Next: traceanalyzer {' | '.join(more)}"
+    page.line(text if cell_len(text) <= page.width else text.rpartition(" | ")[0], "dim")

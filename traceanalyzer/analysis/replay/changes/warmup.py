@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from traceanalyzer.analysis.algebra.intervals import IntervalSet
     from traceanalyzer.analysis.replay.tape import Tape
     from traceanalyzer.analysis.time.timed import Timed
-    from traceanalyzer.trace import I64, Bool
+    from traceanalyzer.trace import I32, I64, Bool
 
 FIRST_USE = (IdleDetail.LOADING, IdleDetail.COMPILATION)
 
@@ -27,6 +27,10 @@ MANY_PAUSES = 4
 """... unless there are so many a step, outside of the backward pass and the optimizer."""
 FIRST_LAUNCH_NS = 100_000
 """An operator launches in some microseconds; one that loads its kernel's code first takes hundreds."""
+FIRST_RATIO = 4.0
+"""A first launch that loads code takes 6 to 40 times as long as the next of its kernel; one that does not, up to 3."""
+MIN_LATER = 3
+"""Later launches of a kernel in the same step from which their median is what the first one should have taken."""
 
 
 def warmed_up(tape: Tape) -> Tape | None:
@@ -105,17 +109,37 @@ def _time(tape: Tape, details: tuple[IdleDetail, ...]) -> I64:
 
 
 def first_launches(timed: Timed) -> IntervalSet:
-    """When operators prepare and launch kernels of one step alone and take far longer than a launch: the kernels' code
-    is loaded then."""
+    """When operators prepare and launch kernels for the first time and take far longer than a launch: the kernels' code
+    is loaded then. With several steps these are kernels of one step alone; within a single step only a first launch
+    that took many times as long as the later ones of the same kernel."""
     calls, ops, tree = timed.trace.api_calls, timed.trace.device_ops, timed.tree
     launched = np.flatnonzero((timed.launch >= 0) & timed.is_kernel)
-    step = timed.steps.of_op[launched]
-    kinds, at = ranked(ops.name[launched])
+    call = timed.launch[launched]
+    operator = tree.outer_operator[tree.node_of_call[call]]
+    begin = np.where(operator >= 0, tree.start[operator], calls.start[call])
+    took = calls.end[call] - begin
+    step, names = timed.steps.of_op[launched], ops.name[launched]
+    several = len(np.unique(step[step >= 0])) > 1
+    first = _of_one_step(step, names) if several else _unlike_later(begin, took, names)
+    long = first & (took >= FIRST_LAUNCH_NS)
+    return union(begin[long], calls.end[call][long])
+
+
+def _of_one_step(step: I32, names: I32) -> Bool:
+    """Launches whose kernel has no launch in any other step."""
+    kinds, at = ranked(names)
     first, last = np.full(len(kinds), np.iinfo(np.int64).max), np.full(len(kinds), -1)
     np.minimum.at(first, at, step)
     np.maximum.at(last, at, step)
-    call = timed.launch[launched[(first == last)[at]]]
-    operator = tree.outer_operator[tree.node_of_call[call]]
-    begin = np.where(operator >= 0, tree.start[operator], calls.start[call])
-    long = calls.end[call] - begin >= FIRST_LAUNCH_NS
-    return union(begin[long], calls.end[call][long])
+    result: Bool = (first == last)[at]
+    return result
+
+
+def _unlike_later(begin: I64, took: I64, names: I32) -> Bool:
+    """The first launch of each kernel, where it took many times as long as the median of the later ones."""
+    result = np.zeros(len(names), bool)
+    order = np.lexsort((begin, names))
+    for rows in np.split(order, np.flatnonzero(np.diff(names[order])) + 1):
+        if len(rows) > MIN_LATER and took[rows[0]] >= FIRST_RATIO * np.median(took[rows[1:]]):
+            result[rows[0]] = True
+    return result

@@ -9,7 +9,7 @@ import numpy as np
 from traceanalyzer.analysis.replay.changes.edits import retimed
 from traceanalyzer.analysis.replay.scenarios import Scenario, lower_median, nobody_waited_for
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy
-from traceanalyzer.figures import NS_PER_MS
+from traceanalyzer.figures import NS_PER_MS, digits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,7 +53,7 @@ def offer(m: Measurements) -> Offer | None:
     most = int(work.compute_ms.argmax())
     more_ms = float(work.compute_ms[most] - work.compute_ms.mean())
     if more_ms >= least_ms and work.launches.max() <= ALIKE * work.launches.min():
-        how = f"kernels of rank {names[most]} take {more_ms:.3g} ms more than on average"
+        how = f"kernels of rank {names[most]} take {digits(more_ms)} ms more than on average"
         return Offer(f"Deal out the work evenly: {how}: even out batches, lengths, stages or experts.", _evened(tapes))
     slow = ranks.rows[ranks.critical]
     waiting_ms = max((row.waiting_ms or 0.0 for row in ranks.rows if row.rank != slow.rank), default=0.0)
@@ -79,7 +79,7 @@ def _more_to_do(work: _Work, slow: int, least_ms: float) -> str | None:
     """What the slow rank does that the others do not; None where its host is merely slower."""
     compute_ms, host_ms, _, waits = (float(one[slow] - np.delete(one, slow).mean()) for one in work)
     if compute_ms >= least_ms:
-        return f"its kernels take {compute_ms:.3g} ms more: look for extra work there; check its clocks"
+        return f"its kernels take {digits(compute_ms)} ms more: look for extra work there; check its clocks"
     if host_ms >= least_ms or waits >= 1 or work.launches[slow] > ALIKE * np.median(work.launches):
         return "its host is late: traceanalyzer gaps --rank {rank} shows where"
     return None

@@ -1,0 +1,136 @@
+"""What the texts of NVTX ranges say: a name, and with PyTorch's `emit_nvtx` numbers and input shapes.
+
+With it no two calls have the same text, so the numbers at the end are taken off many texts at once, and each name that
+is left is looked at once.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from traceanalyzer.ingest.nsys.events import Strings
+    from traceanalyzer.trace import I32, I64, U8, Bool
+
+_EMITTED = re.compile(
+    r"(?P<name>.+?)(?:, seq = (?P<seq>\d{1,18}))?(?:, op_id = \d+)?"
+    r"(?:, sizes = (?P<sizes>\[[\[\]\d, -]*\]))?(?:, input_op_ids = \[[\[\]()\d, -]*\])?",
+    re.DOTALL,
+)
+"""The text that PyTorch's `emit_nvtx` gives a range: every call has its own numbers."""
+
+_OPERATOR = re.compile(r"(?:[A-Za-z_]\w*::)+[\w.]+|autograd::engine::evaluate_function: .*")
+"""Names of PyTorch operators and autograd nodes, as against those of `record_function` blocks."""
+
+_ALWAYS_OPERATOR = "aten::"
+"""PyTorch's own namespace: an operator even where the text has no numbers."""
+
+_CALL, _SEQUENCE = b", op_id = ", b", seq = "
+_MOST_DIGITS = 18
+"""Longer numbers are left where they are: they may not fit 64 bits."""
+
+
+class Said(NamedTuple):
+    """What one text says."""
+
+    name: int
+    """Code of the name, -1 where the range has no text of its own."""
+    sequence: int
+    """Autograd sequence number, -1 without."""
+    shapes: int
+    """Code of the input shapes, -1 without."""
+
+
+class RangeNames:
+    """Names, autograd sequence numbers and input shapes from the texts of ranges."""
+
+    def __init__(self, strings: Strings) -> None:
+        self._strings = strings
+        self._codes: dict[bytes, int] = {b"": -1}
+        self._numbered: set[int] = set()
+
+    def of(self, texts: list[bytes]) -> tuple[I32, I64, I32]:
+        """Of each text what `Said` holds."""
+        bare, sequence, numbered = without_numbers(texts)
+        place = {text: i for i, text in enumerate(dict.fromkeys(bare))}
+        of_text = np.fromiter(map(place.__getitem__, bare), np.int64, len(bare))
+        odd = np.array([b"," in text or b"\n" in text for text in place], bool)
+        codes = np.array([-1 if b"," in text or b"\n" in text else self._code(text) for text in place], np.int32)
+        name, shapes = codes[of_text], np.full(len(texts), -1, np.int32)
+        self._numbered.update(np.unique(name[numbered & ~odd[of_text]]).tolist())
+        said: dict[bytes, Said] = {}
+        for i in np.flatnonzero(odd[of_text]).tolist():
+            text = texts[i]
+            if text not in said:
+                said[text] = self._said(text)
+            name[i], sequence[i], shapes[i] = said[text]
+        return name, sequence, shapes
+
+    def operators(self, name: I32, sequence: I64) -> Bool:
+        """Which of the ranges, with these name codes and sequence numbers, are PyTorch operators."""
+        is_operator = np.zeros(len(self._strings.values) + 1, bool)
+        for code in np.unique(name).tolist():
+            text = self._strings.values[code]
+            numbered = code in self._numbered and _OPERATOR.fullmatch(text) is not None
+            is_operator[code] = numbered or text.startswith(_ALWAYS_OPERATOR)
+        result: Bool = is_operator[name] | (sequence >= 0)
+        return result
+
+    def _code(self, name: bytes) -> int:
+        """The code of a name."""
+        if name not in self._codes:
+            self._codes[name] = self._strings.code(name.decode("utf-8", "replace"))
+        return self._codes[name]
+
+    def _said(self, raw: bytes) -> Said:
+        """What a text of any form says."""
+        text = raw.decode("utf-8", "replace")
+        match = _EMITTED.fullmatch(text)
+        name = match["name"] if match else text
+        code = self._strings.code(name) if name else -1
+        if match and name != text:
+            self._numbered.add(code)
+        sequence = int(match["seq"] or -1) if match else -1
+        return Said(code, sequence, self._strings.code(match["sizes"]) if match and match["sizes"] else -1)
+
+
+def bare_name(text: str) -> str:
+    """The text without the numbers that `emit_nvtx` appends."""
+    match = _EMITTED.fullmatch(text)
+    return match["name"] if match else text
+
+
+def without_numbers(texts: list[bytes]) -> tuple[list[bytes], I64, Bool]:
+    """The texts without `, seq = N` and `, op_id = N` at their end, that N of the first (-1 without), and whether there
+    was the second."""
+    raw = b"".join(texts)
+    data = np.frombuffer(raw, np.uint8)
+    end = np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)))
+    start = np.append(np.int64(0), end[:-1]) if len(end) else end
+    end, call = _without(data, start, end, _CALL)
+    end, sequence = _without(data, start, end, _SEQUENCE)
+    return [raw[a:b] for a, b in zip(start.tolist(), end.tolist(), strict=True)], sequence, call >= 0
+
+
+def _without(data: U8, start: I64, end: I64, word: bytes) -> tuple[I64, I64]:
+    """The ends of texts without a word and a number, and the number; -1 and the same end where that is not there."""
+    at, value = end.copy(), np.full(len(end), -1, np.int64)
+    left = np.flatnonzero(at > start)
+    for digit in range(_MOST_DIGITS + 1):
+        figure = data[at[left] - 1] - np.uint8(ord("0"))
+        left = left[figure < 10]
+        if not len(left):
+            break
+        figure = figure[figure < 10].astype(np.int64)
+        value[left] = np.maximum(value[left], 0) + figure * 10 ** min(digit, _MOST_DIGITS)
+        at[left] -= 1
+        left = left[at[left] > start[left]]
+    cut = np.flatnonzero((value >= 0) & (end - at <= _MOST_DIGITS) & (at - len(word) > start))
+    for i, letter in enumerate(word):
+        cut = cut[data[at[cut] - len(word) + i] == letter]
+    result, number = end.copy(), np.full(len(end), -1, np.int64)
+    result[cut], number[cut] = at[cut] - len(word), value[cut]
+    return result, number
