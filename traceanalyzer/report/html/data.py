@@ -37,9 +37,11 @@ def json_block(id_: str, value: Any) -> Markup:
 
 
 def _valid(value: Any) -> Any:
-    """The value with all text as valid Unicode on one line."""
+    """The value with all text as valid Unicode on one line, and columns of one value written out."""
     if isinstance(value, str):
         return plain(value)
+    if isinstance(value, np.ndarray):
+        return np.ascontiguousarray(value)
     if isinstance(value, dict):
         return {key: _valid(item) for key, item in value.items()}
     return [_valid(item) for item in value] if isinstance(value, list | tuple) else value
