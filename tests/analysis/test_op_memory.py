@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
+from tests.kineto_builder import KinetoTrace
+from tests.snapshots import MIB, SEGMENT, content, event, segment, snapshot
 from traceanalyzer.analysis.tables.op_memory import BEFORE, OUTSIDE, OpMemory
 from traceanalyzer.ingest.run import load
+from traceanalyzer.report.memory.traced import traced
 from traceanalyzer.selection import measured
 
 DATA = Path(__file__).parents[1] / "data" / "memory"
@@ -82,3 +85,48 @@ def test_a_cache_that_is_copied_is_named() -> None:
     assert table[0].net_bytes > 0
     assert found.memory is not None
     assert sum(row.held_at_peak_bytes for row in table) == found.memory.peak
+
+
+EPOCH_US = 1_790_000_000_000_000
+"""The trace's base time: its times count from here, the snapshot's from 1970."""
+STEP_US = 300
+BLOCKS = 8
+
+
+def with_snapshot(folder: Path, wrong_by_us: int = 0) -> dict[str, OpMemory]:
+    """Two steps that each make and free eight tensors of 1 MiB in one operator, with a history and no `[memory]` rows;
+    another MiB was allocated before the trace, and stays."""
+    trace = KinetoTrace(metadata={"schemaVersion": 1, "baseTimeNanoseconds": EPOCH_US * 1000})
+    events = [event("alloc", SEGMENT, MIB, time_us=EPOCH_US - 5000)]
+    for step in range(2):
+        begin = 1000 + step * STEP_US
+        trace.step(step, begin, STEP_US - 10)
+        for block in range(BLOCKS):
+            at, address = begin + 10 + 30 * block, SEGMENT + (1 + block) * MIB
+            trace.op("aten::mul", at, 12)
+            trace.op("aten::empty", at + 2, 4)
+            events.append(event("alloc", address, MIB, time_us=EPOCH_US + at + 4 + wrong_by_us))
+        for block in range(BLOCKS):
+            address = SEGMENT + (1 + block) * MIB
+            events += [event(action, address, MIB, time_us=EPOCH_US + begin + 280) for action in ENDS]
+    held = segment([(SEGMENT, MIB, MIB, "active_allocated")], 9 * MIB)
+    run = load([trace.write(folder / "trace.json")])
+    return {row.name: row for row in traced(run, snapshot(folder, content(events, [held]))).operators}
+
+
+ENDS = ("free_requested", "free_completed")
+
+
+def test_a_history_of_the_same_time_names_the_operators_too(tmp_path: Path) -> None:
+    found = with_snapshot(tmp_path)
+    assert {
+        name: (r.allocations, r.allocated_bytes, r.freed_bytes, r.held_at_peak_bytes) for name, r in found.items()
+    } == {
+        "aten::mul": (BLOCKS, BLOCKS * MIB, BLOCKS * MIB, BLOCKS * MIB),
+        BEFORE: (0, 0, 0, MIB),
+    }
+
+
+@pytest.mark.parametrize("wrong_by_us", [14, -18, 100_000_000])
+def test_a_history_by_another_clock_or_of_another_time_names_nothing(tmp_path: Path, wrong_by_us: int) -> None:
+    assert with_snapshot(tmp_path, wrong_by_us) == {}

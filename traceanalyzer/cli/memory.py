@@ -73,14 +73,15 @@ def _report(snapshot: Path, trace: str | None, other: Path | None, ranks: int) -
     from traceanalyzer.report.memory.model import UNTRACED
 
     second = None if other is None else _read(other)
-    return memory_report(_read(snapshot), UNTRACED if trace is None else _traced(trace), second, ranks)
+    first = _read(snapshot)
+    return memory_report(first, UNTRACED if trace is None else _traced(trace, first), second, ranks)
 
 
-def _traced(trace: str) -> Traced:
+def _traced(trace: str, snapshot: Snapshot) -> Traced:
     from traceanalyzer.cli.read import read
     from traceanalyzer.report.memory.traced import traced
 
-    return traced(read([trace]))
+    return traced(read([trace]), snapshot)
 
 
 def _read(path: Path) -> Snapshot:

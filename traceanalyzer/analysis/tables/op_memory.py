@@ -1,7 +1,8 @@
 """Operators by GPU memory: what each allocates and frees in a step, and what it holds when most is allocated.
 
-From the allocator's own events (`[memory]` instants of Kineto). An event belongs to the innermost operator that runs at
-its time, on whichever thread: the one that began last. https://docs.pytorch.org/docs/stable/profiler.html
+From the allocator's own events: `[memory]` instants of Kineto, else the history of a snapshot of that time. An event
+belongs to the innermost operator that runs at its time, on whichever thread: the one that began last.
+https://docs.pytorch.org/docs/stable/profiler.html
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.nesting import still_open
+from traceanalyzer.analysis.joined.allocations import events_of
 from traceanalyzer.figures import metric
 from traceanalyzer.trace import RangeKind
 
@@ -26,6 +28,10 @@ NAMED = (RangeKind.OP, RangeKind.ANNOTATION)
 BEFORE_CODE = -2
 MAKES_ROOM = re.compile(r"^(aten::(new_)?(empty|empty_strided|empty_like|resize_)|ProfilerStep#\d+)$")
 """Operators that allocate for the one that calls them, which is named instead; and the step, which is no operator."""
+
+WRONG_BY_NS, CLEARLY = 20_000, 2.0
+"""Clocks agree if so many times as many allocations fall into operators that do nothing else (a few us each) as would
+with clocks that are wrong by so much."""
 
 
 @dataclass(frozen=True)
@@ -43,12 +49,10 @@ class OpMemory:
 
 def op_memory(timed: Timed) -> list[OpMemory]:
     """A row for each operator and GPU that allocates or frees, by what is held at the peak; empty without events."""
-    events, ranges = timed.trace.memory_events, timed.trace.host_ranges
-    rows = np.flatnonzero((events.device >= 0) & (events.address >= 0))
-    if not len(rows):
+    events, ranges = _events(timed), timed.trace.host_ranges
+    if not len(events):
         return []
-    events = events.take(rows)
-    node = _innermost(timed, events.start)
+    node = _innermost(timed, events.start, ~_makes_room(timed))
     name = np.where(node >= 0, ranges.name[timed.tree.row[node]], -1) if len(timed.tree.start) else node
     steady = timed.steady_host(events.start)
     table = []
@@ -56,6 +60,35 @@ def op_memory(timed: Timed) -> list[OpMemory]:
         mine = events.device == device
         table += _of_device(timed, events.take(np.flatnonzero(mine)), name[mine], steady[mine], device)
     return sorted(table, key=lambda row: (-row.held_at_peak_bytes, -row.allocated_bytes, row.name))
+
+
+def _events(timed: Timed) -> MemoryEvents:
+    """The allocator's events on GPUs; those of a snapshot only where its clock is the trace's."""
+    trace = timed.trace
+    events = trace.memory_events
+    rows = np.flatnonzero((events.device >= 0) & (events.address >= 0))
+    if len(rows) or trace.memory is None:
+        return events.take(rows)
+    events = events_of(trace.memory, trace)
+    return events if _clocks_agree(timed, events) else events.take(rows)
+
+
+def _clocks_agree(timed: Timed, events: MemoryEvents) -> bool:
+    made = events.start[events.bytes > 0]
+    makes_room = _makes_room(timed) & (timed.tree.kind == RangeKind.OP)
+
+    def inside(time: I64) -> int:
+        node = _innermost(timed, time, np.ones(len(makes_room), bool))
+        return int(np.count_nonzero(makes_room[node[node >= 0]]))
+
+    return inside(made) > CLEARLY * max(inside(made - WRONG_BY_NS), inside(made + WRONG_BY_NS))
+
+
+def _makes_room(timed: Timed) -> Bool:
+    """For each node of the host tree whether it only allocates."""
+    tree, trace = timed.tree, timed.trace
+    texts = np.array([bool(MAKES_ROOM.match(text)) for text in trace.strings] + [False])
+    return texts[tree.of_ranges(trace.host_ranges.name, -1)]
 
 
 def _of_device(timed: Timed, events: MemoryEvents, name: I64, steady: Bool, device: int) -> list[OpMemory]:
@@ -104,11 +137,11 @@ def _held_at_peak(events: MemoryEvents, maker: I64) -> tuple[Bool, int]:
     return held, max(int(events.allocated[peak]) - int(events.bytes[held].sum()), 0)
 
 
-def _innermost(timed: Timed, time: I64) -> I64:
-    """The operator or annotation that runs at each time and began last, over all threads; -1 for none."""
-    tree, trace = timed.tree, timed.trace
-    is_passed_over = np.array([bool(MAKES_ROOM.match(text)) for text in trace.strings] + [True])
-    wanted = np.isin(tree.kind, NAMED) & ~is_passed_over[tree.of_ranges(trace.host_ranges.name, -1)]
+def _innermost(timed: Timed, time: I64, chosen: Bool) -> I64:
+    """The operator or annotation (of the chosen nodes) that runs at each time and began last, over all threads; -1 for
+    none."""
+    tree = timed.tree
+    wanted = np.isin(tree.kind, NAMED) & chosen
     nearest = np.append(tree.innermost(wanted), -1)
     best = np.full(len(time), -1, np.int64)
     for thread in np.unique(tree.thread[wanted]).tolist():

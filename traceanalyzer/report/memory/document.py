@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 TOP_LINES = 12
 NO_OPERATORS = (
-    "unknown: the trace has no allocator events. `collect torch --memory` records them (profile_memory=True of "
-    "torch.profiler)."
+    "unknown: the trace has no allocator events, and the snapshot's history is not of the same time. `collect torch "
+    "--memory-snapshot` records both at once; `--memory` (profile_memory=True of torch.profiler) the events."
 )
 
 
@@ -43,7 +43,7 @@ def sections_of(report: MemoryReport) -> list[Section]:
     for device in report.memory:
         found += _of_device(device, len(report.memory) > 1)
     if report.traced.operators:
-        how = "A step of the trace, by the operator that allocates: what is held sums to the peak of the trace."
+        how = "A step of the trace, by the operator that allocates: what is held sums to the peak at that time."
         found.append(Section("Operators by memory", (how,), rows=report.traced.operators[:TOP_LINES]))
     elif report.traced != UNTRACED:
         found.append(Section("Operators by memory", (NO_OPERATORS,)))

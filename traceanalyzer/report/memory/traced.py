@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -14,11 +15,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from traceanalyzer.analysis.replay.whatif import Replay
+    from traceanalyzer.snapshot import Snapshot
     from traceanalyzer.trace import Run
 
 
-def traced(run: Run) -> Traced:
-    """Times of the critical rank's step, its operators by memory, and the size of each GPU."""
+def traced(run: Run, snapshot: Snapshot) -> Traced:
+    """Times of the critical rank's step, its operators by memory, and the size of each GPU. The snapshot is taken to be
+    of the trace's process where there is one trace."""
+    if len(run.traces) == 1:
+        run = replace(run, traces=(replace(run.traces[0], memory=snapshot),))
     critical = measured(run).critical
     time = critical.step_time
     return Traced(
