@@ -442,6 +442,12 @@ class TestProcesses:
         assert (names(second, "device_ops"), names(second, "api_calls")) == (["void k2000()"], ["cudaLaunchKernel2000"])
         assert second.devices[0].id == 1
 
+    @pytest.mark.parametrize("pid", [1000, 2000])
+    def test_only_one_of_them_has_ranges(self, target: Path, pid: int) -> None:
+        export = self.two().nvtx(5, 45, "step", globalTid=global_tid(pid, pid))
+        ranges = {trace.process.pid: names(trace, "host_ranges") for trace in nsys.read(export.write(target))}
+        assert ranges == {1000: [], 2000: [], pid: ["step"]}
+
     def test_ranks_by_process_id_are_said_to_be_so(self, target: Path) -> None:
         first, second = nsys.read(self.two().write(target))
         assert (first.rank, second.rank) == (0, 1)

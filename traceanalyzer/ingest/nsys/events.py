@@ -110,6 +110,18 @@ class Events:
         thread = None if self.thread is None else self.thread[rows]
         return Events(self.process[rows], {k: v[rows] for k, v in self.columns.items()}, thread)
 
+    def of_process(self, process: int) -> Events:
+        """The rows of one process. Where all are, it gets these very columns, and only empty ones are left here."""
+        mine = self.process == process
+        if mine.any() and not mine.all():
+            return self.take(mine)
+        columns = dict(self.columns)
+        if not mine.any():
+            thread = None if self.thread is None else self.thread[:0]
+            return Events(self.process[:0], {name: column[:0] for name, column in columns.items()}, thread)
+        self.columns.update({name: np.empty(0, column.dtype) for name, column in columns.items()})
+        return Events(self.process, columns, self.thread)
+
     @property
     def processes(self) -> list[int]:
         """The process keys that rows have."""

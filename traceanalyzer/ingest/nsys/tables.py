@@ -12,7 +12,6 @@ from traceanalyzer.ingest.nsys.host import api_calls, call_ranges, overheads, wa
 from traceanalyzer.ingest.nsys.nccl import Payloads, payloads
 from traceanalyzer.ingest.nsys.nvtx import nvtx_ranges
 from traceanalyzer.ingest.nsys.processes import Owners
-from traceanalyzer.trace import is_constant
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,15 +87,6 @@ class Tables:
         return len(keys) - len(self.processes())
 
     def of(self, process: int) -> Tables:
-        """The rows of one process. They are taken over where no other process has any."""
-
-        def mine(events: Events) -> Events:
-            if not len(events):
-                return replace(events, columns=dict(events.columns))
-            if is_constant(events.process) and events.processes == [process]:
-                return events
-            rows = events.process == process
-            return events if rows.all() else events.take(rows)
-
-        changed: dict[str, Any] = {name: mine(events) for name, events in self.events().items()}
+        """The rows of one process. Where no other process has any they are taken over, and none are left here."""
+        changed: dict[str, Any] = {name: events.of_process(process) for name, events in self.events().items()}
         return replace(self, **changed)
