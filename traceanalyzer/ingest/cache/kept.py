@@ -34,23 +34,26 @@ def read_once(path: Path, read: Callable[[], list[Trace]]) -> list[Trace]:
     identity = None if folder is None else _identity(path)
     if folder is None or identity is None:
         return read()
-    traces = _kept(folder, identity, path)
-    if traces is None:
-        traces = read()
-        if _identity(path) != identity:
-            return traces
-        _keep(folder, identity, traces)
-    return [replace(trace, kept_as=f"{identity.name}.{i}") for i, trace in enumerate(traces)]
+    kept = _kept(folder, identity, path)
+    if kept is not None:
+        return kept
+    traces = read()
+    if _identity(path) != identity:
+        return traces
+    _keep(folder, identity, traces)
+    return _named(identity, traces)
 
 
 def kept_traces(path: Path) -> list[Trace] | None:
     """The traces of a recording that has a kept model."""
     folder = place() if reading().cache else None
     identity = None if folder is None else _identity(path)
-    kept = None if folder is None or identity is None else _kept(folder, identity, path)
-    if kept is None or identity is None:
-        return None
-    return [replace(trace, kept_as=f"{identity.name}.{i}") for i, trace in enumerate(kept)]
+    return None if folder is None or identity is None else _kept(folder, identity, path)
+
+
+def _named(identity: Identity, traces: list[Trace]) -> list[Trace]:
+    """The traces with the names that they are kept under."""
+    return [replace(trace, kept_as=f"{identity.name}.{i}") for i, trace in enumerate(traces)]
 
 
 def _identity(path: Path) -> Identity | None:
@@ -68,7 +71,7 @@ def _kept(folder: Path, identity: Identity, path: Path) -> list[Trace] | None:
     except (OSError, DamagedModelError):
         return None
     note_read(path)
-    return traces
+    return _named(identity, traces)
 
 
 def _keep(folder: Path, identity: Identity, traces: list[Trace]) -> None:

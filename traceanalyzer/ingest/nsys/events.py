@@ -14,7 +14,7 @@ from traceanalyzer.ingest.nsys.pages import Part
 from traceanalyzer.trace import alike, is_constant
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from traceanalyzer.ingest.nsys.database import Database
     from traceanalyzer.trace import I32, I64, Bool
@@ -125,8 +125,7 @@ class Events:
     @property
     def processes(self) -> list[int]:
         """The process keys that rows have."""
-        distinct = np.unique(self.process[:1] if is_constant(self.process) else self.process)
-        return [int(key) for key in distinct]
+        return [int(key) for key in distinct([self.process])]
 
     @classmethod
     def concatenate(cls, parts: list[Events]) -> Events:
@@ -147,6 +146,12 @@ def joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
     if all(is_constant(part) and part.dtype == first.dtype and part[0] == first[0] for part in filled):
         return alike(first[0], sum(map(len, filled)), first.dtype)
     return np.concatenate(filled)
+
+
+def distinct(columns: Iterable[NDArray[Any]]) -> I64:
+    """The distinct values of these columns, ascending."""
+    each = [np.unique(column[:1] if is_constant(column) else column) for column in columns]
+    return np.unique(np.concatenate(each)).astype(np.int64)
 
 
 def tight(column: NDArray[Any]) -> NDArray[Any]:
@@ -210,15 +215,14 @@ class Strings:
         self, columns: Sequence[I64 | I32], unnamed: str, rewrite: Callable[[str], str] = str
     ) -> list[NDArray[Any]]:
         """The same of several columns."""
-        each = [np.unique(column[:1] if is_constant(column) else column) for column in columns]
-        distinct = np.unique(np.concatenate(each))
-        texts = self._database.texts(int(i) for i in distinct if i >= 0)
-        found = [self.code(rewrite(texts[i]) if i in texts else unnamed) for i in distinct.tolist()]
+        every = distinct(columns)
+        texts = self._database.texts(int(i) for i in every if i >= 0)
+        found = [self.code(rewrite(texts[i]) if i in texts else unnamed) for i in every.tolist()]
         codes = np.array(found, np.int32)
         return [
-            alike(codes[np.searchsorted(distinct, column[0])], len(column), np.int32)
+            alike(codes[np.searchsorted(every, column[0])], len(column), np.int32)
             if is_constant(column) and len(column)
-            else codes[np.searchsorted(distinct, column)]
+            else codes[np.searchsorted(every, column)]
             for column in columns
         ]
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from traceanalyzer.ingest.nsys.about import Gpus, gpus, mpi_ranks, process_names, thread_names
 from traceanalyzer.ingest.nsys.canonical import canonical
-from traceanalyzer.ingest.nsys.events import UNKNOWN, Columns, Events, joined, pid_of
+from traceanalyzer.ingest.nsys.events import UNKNOWN, Columns, Events, distinct, joined, pid_of
 from traceanalyzer.ingest.nsys.health import remarks
 from traceanalyzer.ingest.nsys.metrics import gpu_metrics, of_process
 from traceanalyzer.ingest.nsys.nccl import collectives
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from traceanalyzer.ingest.nsys.database import Database
     from traceanalyzer.ingest.nsys.tables import Tables
-    from traceanalyzer.trace import I32, I64, Device
+    from traceanalyzer.trace import I32, Device
 
 ThreadNames = dict[tuple[int, int], str]
 
@@ -191,8 +191,7 @@ class _Threads:
 
     def __init__(self, rows: Tables, key: int, names: ThreadNames) -> None:
         columns = [events.thread for events in rows.events().values() if events.thread is not None]
-        distinct = [np.unique(column[:1] if is_constant(column) else column) for column in columns]
-        self._ids: I64 = np.unique(np.concatenate(distinct)).astype(np.int64)
+        self._ids = distinct(columns)
         self.threads = tuple(
             Thread("" if tid == UNKNOWN else str(tid), names.get((key, tid), "")) for tid in self._ids.tolist()
         )
