@@ -12,6 +12,7 @@ from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.names.collectives import KINDS
 from traceanalyzer.analysis.replay.changes.edits import launched_within, nodes, on_own_stream, retimed, without_launches
 from traceanalyzer.analysis.replay.together import apart
+from traceanalyzer.figures import NS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,12 +24,13 @@ REDUCTIONS = ("all_reduce", "reduce_scatter")
 OVERLAP_COST = 0.5
 """Share of a collective's time by which computation beside it becomes longer: it holds multiprocessors and bandwidth
 (0.2 to 0.7 in recordings of two GPUs)."""
+MOST_OVERLAP_COST = 0.75
+"""The same by the cautious reading."""
 BUCKETING = re.compile(r"ddp\.reducer|torch::distributed::reducer")
 """What DDP calls its copies of gradients into buckets and back."""
 CAST_PASSES = 5.0
 """How often a message's bytes pass the GPU's memory when it is reduced in half of them: the cast reads all and writes
 half, the mean reads and writes half, the cast back reads half and writes all, and none of them reaches the limit."""
-NS = 1e9
 LAST_BUCKET = 25 * 2**20
 """Bytes of the last bucket, whose gradients are there only when the backward pass is over: DDP's usual size."""
 
@@ -127,7 +129,7 @@ def compressed(tape: Tape) -> Tape | None:
     if not chosen.any():
         return None
     bytes_ = np.where(chosen, np.maximum(sizes(tape), 0), 0)
-    casts = float(np.nan_to_num(CAST_PASSES * bytes_ / tape.source.limit("bandwidth")[tape.row] * NS).sum())
+    casts = float(np.nan_to_num(CAST_PASSES * bytes_ / tape.source.limit("bandwidth")[tape.row] * NS_PER_S).sum())
     slower = 1.0 + casts / max(float(tape.duration[tape.compute].sum()), 1.0)
     times = np.where(tape.compute, tape.duration * slower, tape.duration)
     return retimed(tape, np.where(chosen, tape.duration * 0.5, times))

@@ -16,6 +16,7 @@ from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.groups.passes import largest_operands, split_by_size
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.replay.changes.edits import in_optimizer, nodes, without_launches
+from traceanalyzer.figures import NS_PER_S
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
@@ -40,7 +41,6 @@ SLOTS_PER_OPERATION = 3.0
 are shared (tanh, division and powers take more, products less; a GELU of 60 of them was measured at 3.5)."""
 PAIR = 2
 """Kernels of the shortest run: what a compiler merges."""
-NS = 1e9
 LEAST_KERNEL_NS = 1_500
 """A kernel takes at least this long, whatever it does."""
 
@@ -197,7 +197,7 @@ def _arithmetic(tape: Tape, runs: Runs) -> F64:
     rated = tape.source
     operations = _per_run(np.add, runs, np.nan_to_num(rated.roofline.flops[tape.row]))
     rate = rated.limit("issue_rate")[tape.row[runs.first]]
-    result: F64 = np.nan_to_num(operations * SLOTS_PER_OPERATION / rate * NS)
+    result: F64 = np.nan_to_num(operations * SLOTS_PER_OPERATION / rate * NS_PER_S)
     return result
 
 

@@ -14,6 +14,7 @@ from traceanalyzer.analysis.joined.backward import made_by
 from traceanalyzer.analysis.replay.changes.edits import events_of, launched_within, nodes, retimed, without_launches
 from traceanalyzer.analysis.replay.changes.items import first_shape
 from traceanalyzer.analysis.roofline.op_models.tensors import parse_values
+from traceanalyzer.figures import NS_PER_S
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ LINE, PLANE, SPACE = 1, 2, 3
 NORM_EFFICIENCY = 0.4
 """Share of the memory's bandwidth that its kernels for channels-last tensors reach (0.13 to 0.62, 0.37 of all on an
 H200)."""
-NS = 1e9
 CELL = re.compile(
     r"^aten::(lstm_cell|gru_cell|rnn_tanh_cell|rnn_relu_cell|_thnn_fused_lstm_cell|_thnn_fused_gru_cell)$"
 )
@@ -73,7 +73,7 @@ def channels_last(tape: Tape) -> Tape | None:
         return None
     rated, row = tape.source, tape.row
     apart = texts_where(rated.trace.strings, lambda text: bool(CHANNELS_APART.search(text)) and LAST not in text)
-    moved = rated.roofline.expected[row] / (rated.limit("bandwidth")[row] * NORM_EFFICIENCY) * NS
+    moved = rated.roofline.expected[row] / (rated.limit("bandwidth")[row] * NORM_EFFICIENCY) * NS_PER_S
     faster = apart[rated.trace.device_ops.name[row]] & (moved < tape.duration)
     return without_launches(retimed(tape, np.where(faster, moved, tape.duration)), changing)
 

@@ -19,6 +19,7 @@ from traceanalyzer.analysis.replay.changes.edits import (
 )
 from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS
+from traceanalyzer.figures import NS_PER_S
 from traceanalyzer.trace import CopyKind, MemoryKind
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from traceanalyzer.analysis.replay.tape import Tape
     from traceanalyzer.trace import Bool
 
-NS = 1e9
 BATCH_QUEUE_NS = 150_000
 """Taking a finished batch from the workers' queue."""
 WORKER_EFFICIENCY = 0.7
@@ -118,7 +118,7 @@ def _pinned_rate(tape: Tape) -> float:
         return float((ops.bytes[tape.row[fast]] / np.maximum(tape.duration[fast], 1)).max())
     link = tape.source.limit("host")[tape.row]
     known = link[np.isfinite(link)]
-    return float(known.max()) * PINNED_SHARE / NS if len(known) else PINNED_BYTES_PER_NS
+    return float(known.max()) * PINNED_SHARE / NS_PER_S if len(known) else PINNED_BYTES_PER_NS
 
 
 def copied_ahead(tape: Tape) -> Tape | None:

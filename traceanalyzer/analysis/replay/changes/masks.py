@@ -12,6 +12,7 @@ from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.joined.backward import made_by
 from traceanalyzer.analysis.replay.changes.edits import events_of, nodes, retimed, without_dispatch, without_launches
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
+from traceanalyzer.figures import NS_PER_S
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.replay.tape import Tape
@@ -24,7 +25,6 @@ PRODUCT = re.compile(r"^aten::(linear|addmm|mm|bmm|matmul|baddbmm|conv\dd|convol
 """What is dear for values that nobody wants."""
 FOLLOWING = 4
 """Operators after a pick among which such a product is looked for."""
-NS = 1e9
 
 
 def masks_spread(tape: Tape) -> Tape | None:
@@ -71,7 +71,7 @@ def _pass_ns(tape: Tape, picks: I32) -> float:
         return 0.0
     kinds, count = np.unique(np.stack((ranges.shapes[rows], ranges.dtypes[rows])), axis=1, return_counts=True)
     size = [_bytes(tape, *kind) for kind in kinds.T.tolist()]
-    return 2.0 * float(np.average(size, weights=count)) / float(known.max()) * NS
+    return 2.0 * float(np.average(size, weights=count)) / float(known.max()) * NS_PER_S
 
 
 def _bytes(tape: Tape, shapes: int, dtypes: int) -> float:

@@ -9,6 +9,7 @@ import numpy as np
 from traceanalyzer.analysis.replay.changes.edits import in_optimizer, retimed
 from traceanalyzer.analysis.roofline.op_models import Precision
 from traceanalyzer.analysis.roofline.precision import NO
+from traceanalyzer.figures import NS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from traceanalyzer.analysis.replay.tape import Tape
     from traceanalyzer.trace import F64, Bool
 
-NS = 1e9
 TENSOR_EFFICIENCY = 0.75
 """Share of the tensor cores' dense peak that large products reach (0.71 to 0.79 on an H200 for TF32 and bf16)."""
 HALF = 0.5
@@ -71,9 +71,9 @@ def _products(tape: Tape, chosen: Bool, precision: str, efficiency: float) -> Ta
     if not chosen.any() or not np.isfinite(peak).any():
         return None
     roofline, row = tape.source.roofline, tape.row
-    arithmetic = roofline.flops[row] / (peak * efficiency) * NS
+    arithmetic = roofline.flops[row] / (peak * efficiency) * NS_PER_S
     width = HALF if precision == "bf16" else 1.0
-    transfer = roofline.bytes[row] * width / tape.source.limit("bandwidth")[row] * NS
+    transfer = roofline.bytes[row] * width / tape.source.limit("bandwidth")[row] * NS_PER_S
     least = np.fmax(arithmetic, transfer)
     usable = chosen & np.isfinite(least) & ~(roofline.small[row] & (tape.duration < LONGEST_SMALL_NS))
     return retimed(tape, np.where(usable, np.minimum(least, tape.duration), tape.duration))

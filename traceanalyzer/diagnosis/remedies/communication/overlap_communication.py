@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from traceanalyzer.analysis.replay.changes.collectives import OVERLAP_COST, overlapped
+from traceanalyzer.analysis.replay.changes.collectives import MOST_OVERLAP_COST, OVERLAP_COST, overlapped
 from traceanalyzer.analysis.replay.scenarios import Scenario
 from traceanalyzer.diagnosis.remedies.communication import smaller_buckets
 from traceanalyzer.diagnosis.remedies.program import LEAST_OF_MESSAGES, program
@@ -19,7 +19,7 @@ SCENARIO = Scenario(
     "reductions run beside the backward pass, which they slow by half of their time, and the last bucket stays behind "
     "it (lower end: they slow nothing; upper end: by three quarters of it)",
     hopeful=overlapped(0.0),
-    cautious=overlapped(0.75),
+    cautious=overlapped(MOST_OVERLAP_COST),
     missing="no reductions begin after the backward pass",
 )
 

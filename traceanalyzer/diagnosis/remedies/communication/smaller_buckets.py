@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from traceanalyzer.analysis.replay.changes.collectives import OVERLAP_COST, overlapped
+from traceanalyzer.analysis.replay.changes.collectives import MOST_OVERLAP_COST, OVERLAP_COST, overlapped
 from traceanalyzer.analysis.replay.scenarios import Scenario
 from traceanalyzer.diagnosis.remedies.program import LEAST_OF_MESSAGES, USUAL_BUCKET_BYTES, median_bucket, program
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy
@@ -18,7 +18,7 @@ SCENARIO = Scenario(
     "gradients are reduced in messages of 25 MB beside the backward pass, which they slow by half of their time; the "
     "last one stays behind it (lower end: they slow nothing; upper end: by three quarters of it)",
     hopeful=overlapped(0.0),
-    cautious=overlapped(0.75),
+    cautious=overlapped(MOST_OVERLAP_COST),
     missing="no reductions begin after the backward pass",
 )
 ACTION = "Reduce smaller buckets: DistributedDataParallel(..., bucket_cap_mb=25)."
