@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from benchmarks.pairs.program import DEVICE, Pair, n, train
+from benchmarks.pairs.program import DEVICE, Pair, graphed, n, train
 
 if TYPE_CHECKING:
     from benchmarks.pairs.program import Step
@@ -90,18 +90,7 @@ def sac_small_networks(fixed: bool) -> Step:
         (sum((v - wanted).square().mean() for v in values) - torch.min(*values).mean()).backward()
         optimizer.step()
 
-    if not fixed or DEVICE != "cuda":
-        return step
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(4):
-            step()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        step()
-    return graph.replay
+    return graphed(step) if fixed else step
 
 
 def graph_network_reads(fixed: bool) -> Step:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.processes import noted_processes
 from tests.recorded import recording
 from traceanalyzer.cli import sides
 from traceanalyzer.reading import read_with
@@ -28,15 +29,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[bytes]]:
-    made: list[subprocess.Popen[bytes]] = []
-    popen = subprocess.Popen
-
-    def counted(*given: Any, **options: Any) -> Any:
-        made.append(popen(*given, **options))
-        return made[-1]
-
-    monkeypatch.setattr(subprocess, "Popen", counted)
-    return made
+    return noted_processes(monkeypatch)
 
 
 @pytest.mark.parametrize("format_", ["json", "html"])

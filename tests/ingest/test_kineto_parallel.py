@@ -19,6 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.processes import noted_processes
 from tests.recorded import GPU, KINETO, ROOT, label, recording
 from traceanalyzer.errors import UnreadableInputError
 from traceanalyzer.ingest import processes
@@ -117,18 +118,11 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def test_processes_read_what_one_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parallel, "LEAST_BYTES", 1 << 20)
-    started = []
-    popen = subprocess.Popen
-
-    def counted(*given: Any, **options: Any) -> Any:
-        started.append(popen(*given, **options))
-        return started[-1]
-
     path = tmp_path / "trace.json"
     path.write_bytes(LARGE)
+    started = noted_processes(monkeypatch)
     alone = read_by(path, 1)
     assert not started
-    monkeypatch.setattr(subprocess, "Popen", counted)
     same(read_by(path, 3), alone)
     assert [process.returncode for process in started] == [0, 0]
 

@@ -20,6 +20,7 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.processes import noted_processes
 from tests.recorded import ROOT, ranks, recording
 from traceanalyzer.cli import cli
 from traceanalyzer.errors import TraceAnalyzerError
@@ -91,18 +92,6 @@ def in_this_process(_: str, arguments: list[Any], __: float) -> Any:
             thread.join()
 
 
-def started(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[bytes]]:
-    made = []
-    popen = subprocess.Popen
-
-    def counted(*given: Any, **options: Any) -> Any:
-        made.append(popen(*given, **options))
-        return made[-1]
-
-    monkeypatch.setattr(subprocess, "Popen", counted)
-    return made
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Two ranks, one under a name that is no text, and a file with nothing to be read."""
@@ -114,7 +103,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_files_are_read_by_other_processes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one_after_the_other = outcome([folder], 1)
-    made = started(monkeypatch)
+    made = noted_processes(monkeypatch)
     assert outcome([folder], 3) == one_after_the_other
     assert len(made) == 2
     assert all(process.returncode is not None for process in made)
@@ -154,7 +143,7 @@ def test_any_files_by_any_number_of_jobs(tmp_path_factory: pytest.TempPathFactor
 
 def test_a_worker_that_is_killed_costs_nothing_but_time(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one_after_the_other = outcome([folder], 1)
-    made = started(monkeypatch)
+    made = noted_processes(monkeypatch)
     answered = several.answered
 
     def killed(*given: Any) -> Any:
@@ -180,7 +169,7 @@ def test_an_interruption_ends_all(folder: Path, monkeypatch: pytest.MonkeyPatch)
     def interrupted(*_: Any) -> Any:
         raise KeyboardInterrupt
 
-    made = started(monkeypatch)
+    made = noted_processes(monkeypatch)
     monkeypatch.setattr(several.Files, "_wait_for", interrupted)
     before = threading.active_count()
     with pytest.raises(KeyboardInterrupt):
@@ -240,7 +229,7 @@ def test_a_file_that_is_kept_is_given_to_nobody(
     read_with(cache=True)
     try:
         first = outcome([folder], 1)
-        made = started(monkeypatch)
+        made = noted_processes(monkeypatch)
         assert outcome([folder], 4) == first
         assert made == []
     finally:
@@ -252,7 +241,7 @@ def test_small_files_are_not_worth_a_process(folder: Path, monkeypatch: pytest.M
     read_with(jobs=16)
     assert several.readers_of(RANKS) == 1
     assert several.readers_of([]) == 1
-    made = started(monkeypatch)
+    made = noted_processes(monkeypatch)
     outcome([folder], 16)
     assert made == []
     monkeypatch.setattr(several, "text_bytes", lambda _: 35_000_000)
