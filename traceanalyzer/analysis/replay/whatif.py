@@ -365,12 +365,14 @@ def fitted(tapes: tuple[Tape, ...], measured_ms: float) -> tuple[float, float]:
     def takes(share: float) -> float:
         return step_ms(host_scaled(tapes, share))
 
-    if takes(LEAST_SHARE) > high:
+    fastest = takes(LEAST_SHARE)
+    if fastest > high:
         return LEAST_SHARE, _bisected(lambda own: step_ms(host_scaled(tapes, LEAST_SHARE, own)) <= high, 0.0, 1.0)
-    if takes(1.0) < low:
+    slowest = takes(1.0)
+    if slowest < low:
         return 1.0, 1.0
-    least = LEAST_SHARE if takes(LEAST_SHARE) >= low else _bisected(lambda one: takes(one) < low, LEAST_SHARE, 1.0)
-    most = 1.0 if takes(1.0) <= high else _bisected(lambda one: takes(one) <= high, least, 1.0)
+    least = LEAST_SHARE if fastest >= low else _bisected(lambda one: takes(one) < low, LEAST_SHARE, 1.0)
+    most = 1.0 if slowest <= high else _bisected(lambda one: takes(one) <= high, least, 1.0)
     usual, within = _usual_share(tapes[0].source.trace)
     return _mean_between(usual, within / OF_RANGE, least, most), 1.0
 
