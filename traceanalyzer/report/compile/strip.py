@@ -8,6 +8,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import union
 from traceanalyzer.analysis.compile.stages import STAGES, stage_of
+from traceanalyzer.figures import NS_PER_S
 from traceanalyzer.report.compile.document import STAGE_NAMES
 from traceanalyzer.report.compile.model import Strip
 from traceanalyzer.report.html.markup import Markup, join, tag
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 WIDTH, ROW, LABEL = 1000, 22, 250
 """Of the drawing, of a row, and of its name, in the drawing's own unit."""
-NS_PER_S = 1e9
 
 
 def strip_of(log: CompileLog | None, timed: Timed | None) -> Strip | None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from traceanalyzer.figures import NS_PER_MS
 from traceanalyzer.report.format import figure, measured, number
 from traceanalyzer.report.html.charts import Chart, Series, height_of, name_of, stacked
 from traceanalyzer.report.html.charts import rows as rows_of
@@ -25,7 +26,6 @@ LEAST_KERNELS, LEAST_STEPS = 20, 20
 PLACES = 10
 MAX_LOGGED = 200
 ROW_PX, EDGES_PX = 24, 60
-NS_PER_MS = 1e6
 MAX_BOXES = 300
 
 

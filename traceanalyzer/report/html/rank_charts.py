@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, intersect, union
+from traceanalyzer.figures import NS_PER_MS
 from traceanalyzer.report.format import figure
 from traceanalyzer.report.html.charts import Chart, name_of
 from traceanalyzer.report.html.pictures.plot import Axis, Dots, Plot, Rects
@@ -28,7 +29,6 @@ PALEST = 0.12
 """Strength of the colour of the least value."""
 LEAST_SPREAD, LEAST_WAIT = 0.2, 0.1
 """Of the longest step, and of a step: differences and waits below that are not to look like large ones."""
-NS_PER_MS = 1e6
 FINEST = 2_000
 """Boxes that a strip has room for: nearer neighbours are one."""
 MAX_PEERS = 64

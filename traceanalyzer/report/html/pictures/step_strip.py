@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.figures import NS_PER_MS
 from traceanalyzer.report.html.pictures.colours import of_category
 from traceanalyzer.report.html.pictures.plot import Axis, Plot, Rects
 from traceanalyzer.report.timeline.lanes import Category
@@ -18,7 +19,6 @@ BOXES = 400
 MAX_LANES = 10
 ROW_PX, EDGES_PX = 22, 66
 ON_HOST = (Category.OPERATOR, Category.ANNOTATION, Category.LIBRARY, Category.API_CALL, Category.WAIT, Category.COMPILE)
-NS_PER_MS = 1e6
 
 
 def strip(timeline: Timeline) -> tuple[Plot, int]:
