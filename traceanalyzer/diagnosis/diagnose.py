@@ -18,6 +18,7 @@ from traceanalyzer.diagnosis.finding import Finding, Recommendation, Severity, S
 from traceanalyzer.diagnosis.other_kind import other_kind
 from traceanalyzer.diagnosis.remedies import REMEDIES
 from traceanalyzer.diagnosis.remedies.advice import advise
+from traceanalyzer.diagnosis.remedies.program import program
 from traceanalyzer.diagnosis.rules import RULES
 from traceanalyzer.diagnosis.rules.device import GPU_BUSY
 from traceanalyzer.diagnosis.shares import step_shares
@@ -233,7 +234,10 @@ def _against(advice: Advice, drafts: list[Draft]) -> Draft | None:
 
 
 def _offered(m: Measurements, draft: Draft, remedy: Remedy, known: set[RemedyName]) -> bool:
-    """Whether a rule's remedy is said: no remedy of the list speaks for it, and the program's framework has it."""
+    """Whether a rule's remedy is said: no remedy of the list speaks for it, the program's framework has it, and it is
+    not about kernels of CUDA graphs, of which the recording has neither operators nor data."""
+    if draft.part == "compute" and program(m).in_graphs and not remedy.bound:
+        return False
     return (remedy.alone or remedy.name not in known) and _every_part_counts(m, remedy) and _has_words(m, draft, remedy)
 
 
