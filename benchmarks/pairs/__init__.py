@@ -2,5 +2,5 @@
 
 A program is a function `make(fixed) -> step`; what it is about stands in its docstring. Weights are random, nothing is
 downloaded. `python -m benchmarks.pairs OUT` runs those for one GPU, `--set ranks` those for two,
-`--set everyday` a second set, with programs that are good already.
+`--set everyday` a second set, with programs that are good already, `--set found` a third: problems that users report.
 """
