@@ -94,10 +94,11 @@ def good_sharpener(version: str) -> Step:
     batch = n(16, 1) * (2 if version == "larger_batch" else 1)
     x = torch.randn(batch, 3, n(192, 16), n(192, 16), device=DEVICE, dtype=HALF)
     x = x.to(memory_format=torch.channels_last)
+    forward = torch.compile(model, dynamic=False) if version == "compile" else model
 
     def step() -> None:
         with torch.inference_mode():
-            pixel_shuffle(model(x), 2)
+            pixel_shuffle(forward(x), 2)
 
     return graphed(step) if version == "cuda_graph" else step
 
@@ -105,5 +106,5 @@ def good_sharpener(version: str) -> Step:
 PROGRAMS = (
     Good(("cuda_graph", "fused_optimizer", "larger_batch"), good_residual, found=True),
     Good(("data_loader_workers", "copy_ahead"), good_fed_residual, found=True),
-    Good(("cuda_graph", "larger_batch"), good_sharpener),
+    Good(("cuda_graph", "compile", "larger_batch"), good_sharpener, early=("compile",)),
 )

@@ -161,8 +161,8 @@ class Priorities:
 
 
 def replay_tree_in_python(fixed: bool) -> Step:
-    """A Q network learns from 256 memories, drawn by priority from a tree in Python; the remedy draws on the GPU."""
-    many, batch, width = n(2**16, 2**6), n(256, 8), n(512, 32)
+    """A Q network learns from 512 memories, drawn by priority from a tree in Python; the remedy draws on the GPU."""
+    many, batch, width = n(2**16, 2**6), n(512, 8), n(512, 32)
     model = nn.Sequential(nn.Linear(64, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 18))
     model.to(DEVICE)
     seen, wanted = torch.randn(many, 64, device=DEVICE), torch.randn(many, 18, device=DEVICE)
@@ -189,14 +189,14 @@ def replay_tree_in_python(fixed: bool) -> Step:
 
 
 class Clouds(torch.utils.data.Dataset[tuple[torch.Tensor, int]]):
-    """Shapes of 2048 points, of which those that are farthest from each other are kept."""
+    """Shapes of 1024 points, of which those that are farthest from each other are kept."""
 
     def __len__(self) -> int:
         return 1_000_000
 
     def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
         chance = np.random.default_rng(index)
-        points = chance.standard_normal((n(2048, 64), 3), np.float32)
+        points = chance.standard_normal((n(1024, 64), 3), np.float32)
         points /= np.linalg.norm(points, axis=1, keepdims=True)
         kept, far, last = [], np.full(len(points), np.inf, np.float32), int(chance.integers(len(points)))
         for _ in range(n(96, 16)):
