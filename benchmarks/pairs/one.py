@@ -30,6 +30,11 @@ from benchmarks.pairs import (
     language,
     loops,
     ranks,
+    research_good,
+    research_science,
+    research_services,
+    research_tempting,
+    research_training,
     vision,
 )
 from benchmarks.pairs.program import DEVICE, QUICK, VERSION, n
@@ -46,6 +51,13 @@ SETS: dict[str, tuple[Pair | Good, ...]] = {
         *already_good.PROGRAMS,
         *everyday_services.PAIRS,
         *everyday_loops.PAIRS,
+    ),
+    "research": (
+        *research_training.PAIRS,
+        *research_good.PROGRAMS,
+        *research_services.PAIRS,
+        *research_science.PAIRS,
+        *research_tempting.PAIRS,
     ),
     "ranks": ranks.PAIRS,
 }
