@@ -76,7 +76,7 @@ def good_pooled_items(version: str) -> Step:
 def focal(said: torch.Tensor, there: torch.Tensor) -> torch.Tensor:
     """The focal loss, written out."""
     sure = torch.where(there, said, -said)
-    weight = torch.where(there, 0.25, 0.75) * (1 - sure.sigmoid()).square()
+    weight = (0.75 - 0.5 * there.float()) * (1 - sure.sigmoid()).square()
     return -(weight * logsigmoid(sure)).sum() / there.sum().clamp(min=1)
 
 

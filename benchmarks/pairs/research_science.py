@@ -86,9 +86,9 @@ def forces(x: torch.Tensor, box: float) -> torch.Tensor:
     apart = apart - box * (apart / box).round()
     square = apart.square().sum(-1)
     near = (square < 9.0) & (square > 0)
-    square = torch.where(near, square, 1.0)
+    square = square.masked_fill(~near, 1.0)
     sixth = (1.0 / square) ** 3
-    strength = torch.where(near, 24 * (2 * sixth * sixth - sixth) / square, 0.0)
+    strength = near * 24 * (2 * sixth * sixth - sixth) / square
     return (strength[..., None] * apart).sum(1)
 
 

@@ -48,8 +48,9 @@ class Experts(nn.Module):
 
 def experts_by_mask(fixed: bool) -> Step:
     """A mixture of experts in bf16 that finds each expert's tokens by a boolean mask; the remedy sorts them once."""
-    layers = [Experts(n(1024, 32), fixed=fixed) for _ in range(n(4, 1))]
-    model = nn.Sequential(*layers).to(DEVICE, torch.bfloat16).eval()
+    with torch.device(DEVICE):
+        model = nn.Sequential(*(Experts(n(1024, 32), fixed=fixed) for _ in range(n(4, 1))))
+    model = model.to(torch.bfloat16).eval()
     x = torch.randn(n(16_384, 16), n(1024, 32), device=DEVICE, dtype=torch.bfloat16)
 
     def step() -> Any:
@@ -76,7 +77,7 @@ def words_drawn_in_numpy(fixed: bool) -> Step:
 
     def on_device(logits: torch.Tensor) -> torch.Tensor:
         share, order = logits.softmax(-1).sort(-1, descending=True)
-        kept = torch.where(share.cumsum(-1) - share < most, share, 0.0)
+        kept = share * (share.cumsum(-1) - share < most)
         return order.gather(1, (kept / torch.empty_like(kept).exponential_()).argmax(-1, keepdim=True))
 
     def step() -> None:

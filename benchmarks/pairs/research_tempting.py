@@ -47,8 +47,9 @@ def phases_timed(fixed: bool) -> Step:
 def autoencoder_wide(fixed: bool) -> Step:
     """Four layers 8192 wide clean noisy profiles in bf16; compiling sounds right, but products take all the time."""
     width = n(8192, 32)
-    layers = [x for _ in range(3) for x in (nn.Linear(width, width, bias=False), nn.ReLU(inplace=True))]
-    model = nn.Sequential(*layers, nn.Linear(width, n(1024, 32), bias=False)).to(DEVICE, torch.bfloat16)
+    with torch.device(DEVICE):
+        layers = [x for _ in range(3) for x in (nn.Linear(width, width, bias=False), nn.ReLU(inplace=True))]
+        model = nn.Sequential(*layers, nn.Linear(width, n(1024, 32), bias=False)).to(torch.bfloat16)
     forward = torch.compile(model) if fixed else model
     noisy = torch.randn(width, width, device=DEVICE, dtype=torch.bfloat16)
     clean = torch.randn(width, n(1024, 32), device=DEVICE, dtype=torch.bfloat16)
