@@ -151,7 +151,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--seconds", type=float)
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     together = options.set in TWO_RANKS
     until = time.monotonic() + (options.seconds or (235 if together else 350))
     os.environ |= {"PAIRS_DEVICE": options.device} | ({"PAIRS_QUICK": "1"} if options.quick else {})

@@ -202,7 +202,7 @@ def packed_files_on_one_rank(fixed: bool) -> Step:
 
 
 def histories_by_activity(fixed: bool) -> Step:
-    """Customers' histories under DDP, dealt out in order of length: rank 1 has most events; the remedy deals in turn."""
+    """Customers' histories under DDP, dealt out in order of length: rank 1 has most; the remedy deals them in turn."""
     lengths = np.sort(np.random.default_rng(0).lognormal(4, 1.1, n(1024, 16)).astype(int) + 1)
     mine = int((lengths[RANK::2] if fixed else np.array_split(lengths, 2)[RANK]).sum())
     width = n(1024, 32)
