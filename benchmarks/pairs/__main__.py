@@ -122,22 +122,22 @@ def _medians(row: dict[str, Any]) -> Iterator[str]:
 
 
 def pack(captures: Path, out: Path) -> list[str]:
-    """The captures in a few files of bounded size; what did not fit."""
-    sizes = {f: sum(file.stat().st_size for file in f.iterdir() if file.is_file()) for f in captures.glob("*")}
+    """The files of the captures in a few of bounded size; what did not fit."""
+    files = sorted((file for file in captures.glob("*/*") if file.is_file()), key=lambda file: file.stat().st_size)
     packs: list[list[Path]] = [[] for _ in range(PACKS)]
+    full = [0] * PACKS
     left_out = []
-    for folder in sorted(sizes, key=sizes.__getitem__):
-        into = min(packs, key=lambda pack: sum(sizes[one] for one in pack))
-        if sum(sizes[one] for one in into) + sizes[folder] > PACK_BYTES:
-            left_out.append(f"{folder.name}: {sizes[folder]} bytes")
+    for file in files:
+        size, into = file.stat().st_size, full.index(min(full))
+        if full[into] + size > PACK_BYTES:
+            left_out.append(f"{file.relative_to(captures)}: {size} bytes")
             continue
-        into.append(folder)
-    for number, folders in enumerate(packs):
+        packs[into].append(file)
+        full[into] += size
+    for number, some in enumerate(packs):
         with tarfile.open(out / f"captures{number}.tar", "w") as tar:
-            for folder in folders:
-                for file in sorted(folder.iterdir()):
-                    if file.is_file():
-                        tar.add(file, f"{folder.name}/{file.name}")
+            for file in sorted(some):
+                tar.add(file, file.relative_to(captures))
     return left_out
 
 
