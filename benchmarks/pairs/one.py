@@ -35,6 +35,12 @@ from benchmarks.pairs import (
     language,
     loops,
     ranks,
+    ranks_more,
+    research_good,
+    research_science,
+    research_services,
+    research_tempting,
+    research_training,
     vision,
 )
 from benchmarks.pairs.program import DEVICE, QUICK, VERSION, n
@@ -59,9 +65,16 @@ SETS: dict[str, tuple[Pair | Good, ...]] = {
         *found_good.PROGRAMS,
         *found_good_pictures.PROGRAMS,
     ),
+    "research": (
+        *research_training.PAIRS,
+        *research_good.PROGRAMS,
+        *research_services.PAIRS,
+        *research_science.PAIRS,
+        *research_tempting.PAIRS,
+    ),
     "ranks": ranks.PAIRS,
+    "ranks_more": ranks_more.PAIRS,
 }
-"""All for one GPU, but `ranks`."""
 WARM_UP, ROUNDS, ROUND_S, LEAST_STEPS, MOST_STEPS = (1, 1, 0.0, 2, 2) if QUICK else (6, 5, 0.25, 3, 300)
 STEPS_ONCE = 20
 """In a round of a program whose steps differ the first time."""
@@ -149,6 +162,8 @@ def record(pair: Pair | Good, step: Step, folder: Path, *, short: bool) -> None:
         # ranks stay together, finished or not
         if WORLD == 1 and (attached._recorder.finished or time.monotonic() > until):
             break
+    # a rank that left with exchanges under way would keep the other waiting
+    synchronize()
     attached._recorder.close()
 
 
