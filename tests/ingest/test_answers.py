@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from tests.recorded import EVERY_FILE, GPU, ROOT, label
 from traceanalyzer.cli import cli
 from traceanalyzer.ingest import load
-from traceanalyzer.ingest.cache import answers
+from traceanalyzer.ingest.cache import answers, texts
 from traceanalyzer.ingest.cache.answers import answered_once
 from traceanalyzer.reading import read_with
 from traceanalyzer.report.json import render_json
@@ -22,6 +22,12 @@ from traceanalyzer.tables import TABLES, Wanted
 
 SAMPLES = sorted((ROOT / "sample_traces").glob("*/trace*.gz")) + sorted((ROOT / "sample_traces").glob("*/*.sqlite*"))
 RECORDED = [path for path in (*EVERY_FILE, *GPU, *SAMPLES) if "timing" not in path.parent.name]
+
+
+@pytest.fixture(autouse=True)
+def no_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was printed before (`test_pages.py`) would be printed before an answer is looked for."""
+    monkeypatch.setattr("traceanalyzer.ingest.cache.pages.page_of", lambda *_: None)
 
 
 def told(*words: object) -> str:
@@ -161,14 +167,14 @@ def test_what_would_not_come_back_as_it_was_is_not_kept(cache: Path, trace_file:
 
 
 def test_a_very_long_answer_is_not_kept(cache: Path, trace_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answers, "MOST_ANSWER_BYTES", 1000)
+    monkeypatch.setattr(texts, "MOST_TEXT_BYTES", 1000)
     told("analyze", trace_file)
     assert kept(cache) == []
 
 
 def test_a_full_disk_costs_nothing(cache: Path, trace_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told("gaps", trace_file)
-    monkeypatch.setattr(answers, "LEAST_FREE_BYTES", 1 << 62)
+    monkeypatch.setattr(texts, "LEAST_FREE_BYTES", 1 << 62)
     before = kept(cache)
     told("analyze", trace_file)
     assert kept(cache) == before

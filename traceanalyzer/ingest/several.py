@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, BinaryIO, TypeAlias, cast
 
 from traceanalyzer.errors import TraceAnalyzerError
 from traceanalyzer.files import note_read
-from traceanalyzer.ingest.cache import kept_traces
+from traceanalyzer.ingest.cache.kept import kept_traces
 from traceanalyzer.ingest.file_worker import answered, request_of
 from traceanalyzer.ingest.processes import LEAST_BYTES, Process, running
 from traceanalyzer.ingest.stream import text_bytes
