@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -186,7 +187,9 @@ def test_a_file_in_a_folder_that_is_not_there_is_an_error_again(cache: Path, tra
 
 @pytest.mark.parametrize("change", [lambda data: b"", lambda data: data[:-1], lambda data: data + b" ",
                                     lambda data: data[:60] + b"x" + data[61:]])  # fmt: skip
-def test_a_damaged_page_is_made_again(change, cache: Path, only_pages: None, trace_file: Path) -> None:
+def test_a_damaged_page_is_made_again(
+    change: Callable[[bytes], bytes], cache: Path, only_pages: None, trace_file: Path
+) -> None:
     first = told("analyze", trace_file)
     (page,) = kept(cache)
     sound = page.read_bytes()

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from traceanalyzer.files import note_read
+from traceanalyzer.ingest.free_memory import ANALYZED, free_bytes, most_at_once, needed_bytes
 from traceanalyzer.ingest.processes import LEAST_BYTES, Process, requests, running
 from traceanalyzer.ingest.stream import text_bytes
 from traceanalyzer.limits import limits, raise_for_all
@@ -61,9 +62,12 @@ def _side(reference: str, selection: Selection, knowledge: Knowledge, drawn: boo
 
 
 def _worth_a_process(*references: str) -> bool:
-    """Whether each is one large file. Folders and patterns have files that are read side by side."""
+    """Whether each is one large file, and there is memory for both. Folders and patterns have files that are read side
+    by side."""
     paths = list(map(Path, references))
-    return reading().jobs > 1 and all(path.is_file() and text_bytes(path) >= LEAST_BYTES for path in paths)
+    if reading().jobs < 2 or not all(path.is_file() and text_bytes(path) >= LEAST_BYTES for path in paths):
+        return False
+    return most_at_once([needed_bytes(path, text_bytes(path), ANALYZED) for path in paths], free_bytes()) == len(paths)
 
 
 def _ask(process: Process, asked: tuple[Any, ...]) -> None:
