@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import shutil
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from traceanalyzer.ingest.cache.answers import answered_once
 from traceanalyzer.reading import read_with
 from traceanalyzer.report.json import render_json
 from traceanalyzer.report.kept import kept_report, kept_rows
-from traceanalyzer.selection import Asked
+from traceanalyzer.selection import Asked, Knowledge
 from traceanalyzer.tables import TABLES, Wanted
 
 SAMPLES = sorted((ROOT / "sample_traces").glob("*/trace*.gz")) + sorted((ROOT / "sample_traces").glob("*/*.sqlite*"))
@@ -92,6 +93,14 @@ def test_a_page_is_the_same_with_a_kept_report(cache: Path, trace_file: Path) ->
     assert first == second
 
 
+def test_knowledge_of_another_process_is_the_same(cache: Path, trace_file: Path) -> None:
+    """One side of a comparison is worked out there, and asks with what it was sent."""
+    report = kept_report(Asked(load([trace_file]), None, Knowledge()))
+    sent = pickle.loads(pickle.dumps(Knowledge()))  # noqa: S301
+    assert kept_report(Asked(load([trace_file]), None, sent)) == report
+    assert len(kept(cache)) == 1
+
+
 @pytest.mark.parametrize("words", ["--top 3", "--device 0", "--step 0", "--samples 8"])
 def test_options_are_part_of_the_question(words: str, cache: Path, trace_file: Path) -> None:
     plain = told("analyze", trace_file, "--format", "json")
@@ -121,7 +130,17 @@ def test_the_program_is_part_of_the_question(cache: Path, trace_file: Path, monk
 
 
 def test_answers_that_depend_on_files_of_the_users_are_not_kept(cache: Path, trace_file: Path, tmp_path: Path) -> None:
-    (tmp_path / "gpus.toml").write_text("")
+    mine = """
+        [[gpu]]
+        name = "Mine"
+        source = "me"
+        match = ["Mine"]
+        memory_gb = [9]
+        bandwidth_gbs = 9
+        tensor = {}
+        vector = {}
+    """
+    (tmp_path / "gpus.toml").write_text(mine)
     told("analyze", trace_file, "--hardware", tmp_path / "gpus.toml")
     assert kept(cache) == []
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from traceanalyzer.files import note_read
+from traceanalyzer.ingest.cache.kept import has_model
 from traceanalyzer.ingest.free_memory import ANALYZED, free_bytes, most_at_once, needed_bytes
 from traceanalyzer.ingest.processes import LEAST_BYTES, Process, requests, running
 from traceanalyzer.ingest.stream import text_bytes
@@ -37,7 +38,7 @@ class Side(NamedTuple):
 def sides_of(a: str, b: str, selection: Selection, knowledge: Knowledge, *, drawn: bool) -> tuple[Side, Side]:
     """What the two references name. `drawn`: with a step. Raises TraceAnalyzerError, that of A first."""
     asked = [(reference, selection, knowledge, drawn) for reference in (a, b)]
-    if not _worth_a_process(a, b):
+    if not _worth_a_process(a, b) or (not drawn and all(_is_answered(*one[:3]) for one in asked)):
         return _side(*asked[0]), _side(*asked[1])
     with reading_as(jobs=max(reading().jobs // 2, 1)), running(WORKER, [()]) as processes:
         for process in processes:
@@ -59,6 +60,15 @@ def _side(reference: str, selection: Selection, knowledge: Knowledge, drawn: boo
 
     found = named(reference, selection, knowledge)
     return Side(found.report, step_timeline(found.asked.measured.critical) if drawn and found.asked else None)
+
+
+def _is_answered(reference: str, selection: Selection, knowledge: Knowledge) -> bool:
+    """Whether the report was worked out before: another process takes longer to start than this one to read it."""
+    from traceanalyzer.ingest import load
+    from traceanalyzer.report.kept import has_report
+    from traceanalyzer.selection import Asked
+
+    return has_model(Path(reference)) and has_report(Asked(load([reference]), selection, knowledge))
 
 
 def _worth_a_process(*references: str) -> bool:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from traceanalyzer.ingest.nsys.source import SQLITE_MAGIC
+from traceanalyzer.ingest.foreign import SQLITE_MAGIC
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

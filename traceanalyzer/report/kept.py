@@ -10,7 +10,7 @@ import numpy as np
 
 from traceanalyzer import tables
 from traceanalyzer.analysis.replay.whatif import WhatIf
-from traceanalyzer.ingest.cache.answers import answered_once
+from traceanalyzer.ingest.cache.answers import answered_once, is_answered
 from traceanalyzer.report import build
 from traceanalyzer.report.build import TOP_ROWS
 from traceanalyzer.report.model import Report
@@ -36,6 +36,12 @@ def kept_report(asked: Asked, top: int = TOP_ROWS) -> Report:
 
     question = _question(asked, "report", top)
     return make() if question is None else answered_once(asked.run, question, make, _report_text, _report_of)
+
+
+def has_report(asked: Asked, top: int = TOP_ROWS) -> bool:
+    """Whether `kept_report` has one that was kept."""
+    question = _question(asked, "report", top)
+    return question is not None and is_answered(asked.run, question)
 
 
 def kept_rows(asked: Asked, *parts: tuple[str, Wanted]) -> list[list[Any]]:
@@ -65,7 +71,7 @@ def kept_predictions(asked: Asked, speedups: Sequence[tuple[str, float]], bucket
 def _question(asked: Asked, what: str, *options: object) -> tuple[object, ...] | None:
     """What is asked; None where the answer depends on files of the user's."""
     usual, known = Knowledge(), asked.knowledge or Knowledge()
-    if known.classes is not usual.classes or known.hardware is not usual.hardware or known.counters:
+    if known.classes != usual.classes or known.hardware != usual.hardware or known.counters:
         return None
     return (what, asked.selection or Selection(), known.amounts, known.peak_flops_per_s, *options)
 

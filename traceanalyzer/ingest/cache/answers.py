@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from traceanalyzer.errors import TraceAnalyzerError
 from traceanalyzer.ingest.cache.folder import place
 from traceanalyzer.ingest.cache.identity import digest_of, program
-from traceanalyzer.ingest.cache.texts import keep_text, kept_text
+from traceanalyzer.ingest.cache.texts import has_text, keep_text, kept_text
 from traceanalyzer.reading import reading
 from traceanalyzer.trace import Table
 
@@ -51,6 +51,13 @@ def answered_once(
     answer = make()
     _keep(folder, name, answer, encode, decode)
     return answer
+
+
+def is_answered(run: Run, question: tuple[object, ...]) -> bool:
+    """Whether there is a kept answer to a question about a run, sound or not."""
+    folder = place() if reading().cache else None
+    name = None if folder is None else _name(run, question)
+    return folder is not None and name is not None and has_text(folder, name)
 
 
 def _name(run: Run, question: tuple[object, ...]) -> str | None:

@@ -38,6 +38,11 @@ def kept_text(folder: Path, name: str) -> bytes | None:
     return text if data == head + _checksum(text) + text else None
 
 
+def has_text(folder: Path, name: str) -> bool:
+    """Whether there is a text of that name, sound or not."""
+    return (folder / (name + ANSWER)).is_file()
+
+
 def keep_text(folder: Path, name: str, text: bytes) -> None:
     """Keep a text by that name, where there is room for it."""
     if len(text) > MOST_TEXT_BYTES // 2:
