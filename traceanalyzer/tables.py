@@ -207,7 +207,12 @@ def report_tables(of: Measured, top: int) -> dict[str, list[Any]]:
     """The tables of a report, of the critical rank: of long ones the first `top` rows, of gaps the longest first."""
     tables = {one.name: one.rows(of, of.critical, Wanted(top)) for one in TABLES}
     tables["gaps"].sort(key=lambda row: -row.duration_ns)
-    return {one.name: tables[one.name][:top] if one.long else tables[one.name] for one in TABLES}
+    return first_rows(tables, top)
+
+
+def first_rows(tables: dict[str, list[Any]], top: int) -> dict[str, list[Any]]:
+    """The tables of a report with `top` rows of the long ones."""
+    return {name: rows[:top] if BY_NAME[name].long else rows for name, rows in tables.items()}
 
 
 def predictions(

@@ -16,6 +16,7 @@ from traceanalyzer.ingest import load
 from traceanalyzer.ingest.cache import answers, texts
 from traceanalyzer.ingest.cache.answers import answered_once
 from traceanalyzer.reading import read_with
+from traceanalyzer.report.build import build_report
 from traceanalyzer.report.json import render_json
 from traceanalyzer.report.kept import kept_report, kept_rows
 from traceanalyzer.selection import Asked, Knowledge
@@ -93,6 +94,17 @@ def test_a_page_is_the_same_with_a_kept_report(cache: Path, trace_file: Path) ->
     assert first == second
 
 
+@pytest.mark.parametrize("path", RECORDED[2::5], ids=label)
+def test_one_kept_report_serves_any_number_of_rows(path: Path, cache: Path) -> None:
+    run = load([path])
+    for top in (30, 300, 1, 7):
+        report = kept_report(Asked(run), top)
+        assert render_json(report) == render_json(build_report(run, top=top))
+    assert len(kept(cache)) == 1
+    assert kept_report(Asked(run), 500) == build_report(run, top=500)
+    assert len(kept(cache)) == 2
+
+
 def test_knowledge_of_another_process_is_the_same(cache: Path, trace_file: Path) -> None:
     """One side of a comparison is worked out there, and asks with what it was sent."""
     report = kept_report(Asked(load([trace_file]), None, Knowledge()))
@@ -101,7 +113,7 @@ def test_knowledge_of_another_process_is_the_same(cache: Path, trace_file: Path)
     assert len(kept(cache)) == 1
 
 
-@pytest.mark.parametrize("words", ["--top 3", "--device 0", "--step 0", "--samples 8"])
+@pytest.mark.parametrize("words", ["--top 301", "--device 0", "--step 0", "--samples 8"])
 def test_options_are_part_of_the_question(words: str, cache: Path, trace_file: Path) -> None:
     plain = told("analyze", trace_file, "--format", "json")
     read_with(cache=False)
@@ -157,7 +169,7 @@ def test_a_damaged_answer_is_worked_out_again(change, cache: Path, trace_file: P
 
 
 def test_an_answer_to_another_question_is_refused(cache: Path, trace_file: Path) -> None:
-    told("analyze", trace_file, "--format", "json", "--top", "1")
+    told("analyze", trace_file, "--format", "json", "--step", "0")
     (other,) = kept(cache)
     right = told("analyze", trace_file, "--format", "json")
     (mine,) = set(kept(cache)) - {other}

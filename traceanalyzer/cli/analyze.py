@@ -36,9 +36,6 @@ if TYPE_CHECKING:
     from traceanalyzer.report.page import ReportPage
     from traceanalyzer.selection import Knowledge, Measured, Selection
 
-PAGE_ROWS = 300
-"""Rows of the long tables of an HTML report, which can be searched and sorted."""
-
 
 @click.command(short_help="Say where the time went, why, and what to change.")
 @prints_again
@@ -119,7 +116,7 @@ def analyze(
         check_storable(store)
     run = read(paths, pattern)
     warn_of_failures(run)
-    from traceanalyzer.report.build import TOP_ROWS
+    from traceanalyzer.report.build import PAGE_ROWS, TOP_ROWS
     from traceanalyzer.report.kept import kept_report
     from traceanalyzer.report.page import ReportPage
     from traceanalyzer.selection import Asked

@@ -12,7 +12,7 @@ from traceanalyzer import tables
 from traceanalyzer.analysis.replay.whatif import WhatIf
 from traceanalyzer.ingest.cache.answers import answered_once, is_answered
 from traceanalyzer.report import build
-from traceanalyzer.report.build import TOP_ROWS
+from traceanalyzer.report.build import PAGE_ROWS, TOP_ROWS
 from traceanalyzer.report.model import Report
 from traceanalyzer.selection import Knowledge, Selection
 
@@ -29,18 +29,23 @@ _WHAT_IF = msgspec.json.Decoder(WhatIf)
 
 
 def kept_report(asked: Asked, top: int = TOP_ROWS) -> Report:
-    """The report, its long tables with so many rows. Raises as `measured` does."""
+    """The report, its long tables with so many rows. Raises as `measured` does.
+
+    It is kept with as many as a page shows: a terminal, a page and a comparison are answered by the same one.
+    """
+    rows = max(top, PAGE_ROWS) if all(trace.kept_as for trace in asked.run.traces) else top
 
     def make() -> Report:
-        return build.report_of(asked.measured, top)
+        return build.report_of(asked.measured, rows)
 
-    question = _question(asked, "report", top)
-    return make() if question is None else answered_once(asked.run, question, make, _report_text, _report_of)
+    question = _question(asked, "report", rows)
+    report = make() if question is None else answered_once(asked.run, question, make, _report_text, _report_of)
+    return replace(report, tables=tables.first_rows(report.tables, top))
 
 
-def has_report(asked: Asked, top: int = TOP_ROWS) -> bool:
+def has_report(asked: Asked) -> bool:
     """Whether `kept_report` has one that was kept."""
-    question = _question(asked, "report", top)
+    question = _question(asked, "report", PAGE_ROWS)
     return question is not None and is_answered(asked.run, question)
 
 
