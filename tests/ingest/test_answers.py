@@ -11,14 +11,17 @@ import pytest
 from click.testing import CliRunner
 
 from tests.recorded import EVERY_FILE, GPU, ROOT, label
+from traceanalyzer import selection, tables
 from traceanalyzer.cli import cli
+from traceanalyzer.diagnosis import predictions
 from traceanalyzer.ingest import load
 from traceanalyzer.ingest.cache import answers, texts
 from traceanalyzer.ingest.cache.answers import answered_once
 from traceanalyzer.reading import read_with
 from traceanalyzer.report.build import build_report
 from traceanalyzer.report.json import render_json
-from traceanalyzer.report.kept import kept_report, kept_rows
+from traceanalyzer.report.kept import kept_rows
+from traceanalyzer.report.kept_report import kept_report
 from traceanalyzer.selection import Asked, Knowledge
 from traceanalyzer.tables import TABLES, Wanted
 
@@ -46,8 +49,8 @@ def refuse(monkeypatch: pytest.MonkeyPatch) -> None:
     def measured(*_: object) -> object:
         raise AssertionError("it was worked out, not read")
 
-    monkeypatch.setattr("traceanalyzer.selection.measured", measured)
-    monkeypatch.setattr("traceanalyzer.tables.measured", measured)
+    for user in (tables, predictions, selection):
+        monkeypatch.setattr(user, "measured", measured)
 
 
 @pytest.mark.parametrize("path", RECORDED[::5], ids=label)

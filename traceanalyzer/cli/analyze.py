@@ -117,7 +117,7 @@ def analyze(
     run = read(paths, pattern)
     warn_of_failures(run)
     from traceanalyzer.report.build import PAGE_ROWS, TOP_ROWS
-    from traceanalyzer.report.kept import kept_report
+    from traceanalyzer.report.kept_report import kept_report
     from traceanalyzer.report.page import ReportPage
     from traceanalyzer.selection import Asked
 

@@ -65,7 +65,7 @@ def _side(reference: str, selection: Selection, knowledge: Knowledge, drawn: boo
 def _is_answered(reference: str, selection: Selection, knowledge: Knowledge) -> bool:
     """Whether the report was worked out before: another process takes longer to start than this one to read it."""
     from traceanalyzer.ingest import load
-    from traceanalyzer.report.kept import has_report
+    from traceanalyzer.report.kept_report import has_report
     from traceanalyzer.selection import Asked
 
     return has_model(Path(reference)) and has_report(Asked(load([reference]), selection, knowledge))

@@ -77,7 +77,7 @@ def whatif(
 
     wanted = [_speedup(text) for text in speedups]
     output, run = opened(format_, file, TABLE_FORMATS, paths)
-    from traceanalyzer.report.kept import kept_predictions
+    from traceanalyzer.report.kept_predictions import kept_predictions
     from traceanalyzer.report.scenarios import ScenariosPage
     from traceanalyzer.selection import Asked
 

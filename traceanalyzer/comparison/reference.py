@@ -14,7 +14,7 @@ from traceanalyzer.files import note_read
 from traceanalyzer.history.stored import is_reference, stored_report
 from traceanalyzer.ingest.detect import is_recording
 from traceanalyzer.limits import MIB, limits
-from traceanalyzer.report.kept import kept_report
+from traceanalyzer.report.kept_report import kept_report
 from traceanalyzer.report.read import is_report, report_from_json
 from traceanalyzer.selection import Asked
 
