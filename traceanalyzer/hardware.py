@@ -128,15 +128,16 @@ class Hardware:
 
 @dataclass(frozen=True)
 class HardwareTable:
-    """Known GPUs; of several that describe a device the first counts."""
+    """Known GPUs, a user's before the built-in ones, which are read when they are first asked for; of several that
+    describe a device the first counts."""
 
-    gpus: tuple[Hardware, ...]
+    own: tuple[Hardware, ...] = ()
 
     @classmethod
     def load(cls, extra: Path | None = None) -> HardwareTable:
         """The built-in table, preceded by a user's file of the same form (UnreadableInputError if it is not valid)."""
         if extra is None:
-            return _builtin()
+            return cls()
         try:
             text = read_whole(extra)
         except OSError as error:
@@ -156,7 +157,12 @@ class HardwareTable:
             re.error,
         ) as error:
             raise UnreadableInputError(f"{extra}: not a valid hardware table: {error}") from error
-        return cls((*added, *_builtin().gpus))
+        return cls(added)
+
+    @property
+    def gpus(self) -> tuple[Hardware, ...]:
+        """All of them."""
+        return (*self.own, *_builtin())
 
     def find(self, device: Device | None) -> Hardware | None:
         """The GPU that a recorded device is, never the nearest one. One that the table does not have is what the
@@ -220,8 +226,8 @@ def stated_limits(device: Device) -> Hardware | None:
 
 
 @lru_cache(maxsize=1)
-def _builtin() -> HardwareTable:
-    return HardwareTable(_parse((files("traceanalyzer") / "hardware.toml").read_text(encoding="utf-8")))
+def _builtin() -> tuple[Hardware, ...]:
+    return _parse((files("traceanalyzer") / "hardware.toml").read_text(encoding="utf-8"))
 
 
 def _parse(text: str) -> tuple[Hardware, ...]:
