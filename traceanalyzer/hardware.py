@@ -6,8 +6,8 @@ import re
 import tomllib
 from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
-from importlib.resources import files
 from operator import or_
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from traceanalyzer.errors import UnreadableInputError
@@ -16,7 +16,6 @@ from traceanalyzer.trace import OccupancyLimit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from traceanalyzer.trace import Device
 
@@ -227,7 +226,7 @@ def stated_limits(device: Device) -> Hardware | None:
 
 @lru_cache(maxsize=1)
 def _builtin() -> tuple[Hardware, ...]:
-    return _parse((files("traceanalyzer") / "hardware.toml").read_text(encoding="utf-8"))
+    return _parse(Path(__file__).with_name("hardware.toml").read_text(encoding="utf-8"))
 
 
 def _parse(text: str) -> tuple[Hardware, ...]:
