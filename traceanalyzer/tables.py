@@ -209,3 +209,12 @@ def report_tables(of: Measured, top: int) -> dict[str, list[Any]]:
 def first_rows(tables: dict[str, list[Any]], top: int) -> dict[str, list[Any]]:
     """The tables of a report with `top` rows of the long ones."""
     return {name: rows[:top] if BY_NAME[name].long else rows for name, rows in tables.items()}
+
+
+def __getattr__(name: str) -> Any:
+    """`predictions`, for programs that import it from here; it needs the advice, which no table does."""
+    if name != "predictions":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from traceanalyzer.diagnosis.predictions import predictions
+
+    return predictions
