@@ -99,6 +99,16 @@ def test_a_capture_is_answered_again_until_anything_in_it_changes(
     assert len(kept(cache)) == 2
 
 
+def test_a_result_in_the_folder_that_is_asked_about_is_replaced(cache: Path, only_pages: None, tmp_path: Path) -> None:
+    here = tmp_path / "capture"
+    shutil.copytree(CAPTURE, here)
+    (old := here / "result.json").write_text("{}")
+    told("analyze", here, "-o", tmp_path / "result.json")
+    for _ in range(3):
+        told("analyze", here, "-o", old)
+        assert old.read_text() == (tmp_path / "result.json").read_text()
+
+
 @pytest.mark.parametrize("name", ["environment.json", "nvml.rank0.jsonl", "light.rank0.json.gz", "memory.rank0.pickle"])
 def test_what_appears_beside_a_recording_is_seen(name: str, cache: Path, only_pages: None, trace_file: Path) -> None:
     told("gaps", trace_file)

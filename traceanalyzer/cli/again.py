@@ -64,7 +64,8 @@ def _question(context: click.Context) -> tuple[object, ...] | None:
     shown = file is None and is_terminal(sys.stdout)
     if not all(map(_is_plain, options.values())):
         return None
-    return (context.command.name, sorted(options.items()), form, look, shown, file is None, is_quiet())
+    # the file itself: a result that lies in the folder that is asked about may be replaced, what was read may not
+    return (context.command.name, sorted(options.items()), form, look, shown, file and file.absolute(), is_quiet())
 
 
 def _is_plain(value: object) -> bool:
