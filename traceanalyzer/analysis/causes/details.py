@@ -13,6 +13,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, measure, union
+from traceanalyzer.analysis.algebra.lookup import one_of
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.joined.captures import building_time, captured_calls
 from traceanalyzer.analysis.time.first_use import loading_calls
@@ -87,7 +88,7 @@ def host_work(timed: Timed) -> dict[IdleDetail, IntervalSet]:
 def _compiling(timed: Timed) -> IntervalSet:
     ranges, overheads, strings = timed.trace.host_ranges, timed.trace.overheads, timed.trace.strings
     named = texts_where(strings, _COMPILES.search)
-    rows = named[ranges.name] & np.isin(ranges.kind, (RangeKind.OP, RangeKind.ANNOTATION, RangeKind.LIBRARY))
+    rows = named[ranges.name] & one_of(ranges.kind, (RangeKind.OP, RangeKind.ANNOTATION, RangeKind.LIBRARY))
     rows &= np.isin(ranges.thread, distinct(timed.trace.api_calls.thread))
     more = (overheads.kind == OverheadKind.DRIVER) & named[overheads.name]
     return union(
@@ -109,7 +110,7 @@ def _loading(timed: Timed) -> IntervalSet:
 def migrates(timed: Timed, next_op: I64) -> Bool:
     """Which gaps are ended by the migration of managed memory."""
     kind = np.append(timed.trace.device_ops.copy_kind, np.uint8(0))
-    result: Bool = np.isin(kind[next_op], _UNIFIED)
+    result: Bool = one_of(kind[next_op], _UNIFIED)
     return result
 
 

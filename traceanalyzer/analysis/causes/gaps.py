@@ -17,6 +17,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.algebra.intervals import complement, measure, union
+from traceanalyzer.analysis.algebra.lookup import one_of
 from traceanalyzer.analysis.causes.details import IdleDetail, host_details, lost_launches, migrates
 from traceanalyzer.analysis.causes.unwaited import gaps_without_waits
 from traceanalyzer.analysis.time.host_timeline import HostState
@@ -167,12 +168,12 @@ def _causes(timed: Started, start: I64, end: I64, next_op: I64) -> dict[str, U8 
     cause[(cause == IdleCause.HOST) & (next_op >= 0) & timed.input_copies[next_op]] = IdleCause.INPUT
     blocked = time[HostState.SYNC] >= DOMINANT * duration
     detail = host_details(timed, start, end)
-    named = np.isin(cause, (IdleCause.HOST, IdleCause.LAUNCH)) | ((cause == IdleCause.SYNC) & ~blocked)
+    named = one_of(cause, (IdleCause.HOST, IdleCause.LAUNCH)) | ((cause == IdleCause.SYNC) & ~blocked)
     detail[~(late & named)] = IdleDetail.NONE
     cause[detail > 0] = IdleCause.HOST
     moved = ~late & ~queued & migrates(timed, next_op)
     cause[moved], detail[moved] = IdleCause.HOST, IdleDetail.PAGE_MIGRATION
-    lost = _lost(timed, start, arrival) & np.isin(cause, (IdleCause.LAUNCH, IdleCause.HOST, IdleCause.OTHER))
+    lost = _lost(timed, start, arrival) & one_of(cause, (IdleCause.LAUNCH, IdleCause.HOST, IdleCause.OTHER))
     cause[lost], detail[lost] = IdleCause.OTHER, IdleDetail.LOST
     return {
         "cause": cause,

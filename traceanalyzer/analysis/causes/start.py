@@ -16,6 +16,7 @@ import numpy as np
 from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.algebra.grouping import Groups
 from traceanalyzer.analysis.algebra.intervals import measure
+from traceanalyzer.analysis.algebra.lookup import one_of
 from traceanalyzer.analysis.causes.dependencies import NEVER, inferred_dependencies
 from traceanalyzer.analysis.causes.recorded_waits import recorded_dependencies
 from traceanalyzer.analysis.names.api import ApiKind
@@ -206,7 +207,7 @@ def host_waits(timed: Timed) -> HostWaits:
     calls = timed.trace.api_calls
     blocking = np.flatnonzero(timed.blocks)
     blocking, waited_for = _waited_for(timed, blocking)
-    full = np.flatnonzero(np.isin(timed.api_kind, (ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH)))
+    full = np.flatnonzero(one_of(timed.api_kind, (ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH)))
     full = full[blocked_time(timed, full) > 0]
     running = _last_started(timed, calls.end[full])
     call = np.concatenate((blocking, full[running >= 0]))

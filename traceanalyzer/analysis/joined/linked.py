@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from traceanalyzer.analysis.algebra.distinct import distinct
-from traceanalyzer.analysis.algebra.lookup import look_up
+from traceanalyzer.analysis.algebra.lookup import look_up, one_of
 from traceanalyzer.analysis.joined.host_tree import HostTree
 from traceanalyzer.analysis.joined.knowledge import Knowledge
 from traceanalyzer.analysis.names.api import ApiKind, api_kinds
@@ -60,7 +60,7 @@ class Linked:
         """
         calls, ops = self.trace.api_calls, self.trace.device_ops
         rows = np.flatnonzero(calls.correlation > 0)
-        launching = np.isin(self.api_kind[rows], _LAUNCHING)
+        launching = one_of(self.api_kind[rows], _LAUNCHING)
         order = np.lexsort((rows, ~launching, calls.correlation[rows]))
         return np.append(rows[order], -1)[look_up(calls.correlation[rows][order], ops.correlation)]
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import union
+from traceanalyzer.analysis.algebra.lookup import one_of
 from traceanalyzer.analysis.names.phase_names import Role, role_of
 from traceanalyzer.analysis.phases.derived_phases import roles_by_autograd
 from traceanalyzer.analysis.phases.phase_ranges import PhaseRanges, phase_ranges
@@ -143,7 +144,7 @@ def _time(timed: Timed, phases: Phases, role: Role) -> PhaseTime | None:
 def _rows(timed: Timed, phases: Phases, role: Role) -> I64:
     """Host ranges of the steady state that have the role, or lie in one that has: annotations and operators."""
     tree = timed.tree
-    chosen = (phases.of_node == role) & np.isin(tree.kind, (RangeKind.OP, RangeKind.ANNOTATION))
+    chosen = (phases.of_node == role) & one_of(tree.kind, (RangeKind.OP, RangeKind.ANNOTATION))
     rows = tree.row[chosen]
     result: I64 = rows[timed.steady_host(timed.trace.host_ranges.start[rows])]
     return result

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, measure, union
+from traceanalyzer.analysis.algebra.lookup import one_of
 from traceanalyzer.analysis.names.api import FULL_QUEUE, ApiKind
 from traceanalyzer.trace import OverheadKind
 
@@ -27,7 +28,7 @@ profiler's row for it, that is the only sound evidence."""
 
 def is_launch(linked: Linked) -> Bool:
     """Which API calls launch a kernel or a graph; calls made by another call do not count again."""
-    result: Bool = np.isin(linked.api_kind, (ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH)) & ~is_nested(linked)
+    result: Bool = one_of(linked.api_kind, (ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH)) & ~is_nested(linked)
     return result
 
 
