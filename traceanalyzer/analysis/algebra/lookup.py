@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.distinct import near
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -38,6 +40,36 @@ def one_of(values: NDArray[Any], wanted: Iterable[int]) -> Bool:
     for one in wanted:
         result |= values == one
     return result
+
+
+def at(values: NDArray[Any], index: I32 | I64, otherwise: int | bool) -> NDArray[Any]:
+    """The values at these places, and `otherwise` for -1."""
+    if not len(values):
+        return np.full(len(index), otherwise, values.dtype)
+    result = values[index]
+    unknown = index < 0
+    if unknown.any():
+        result[unknown] = otherwise
+    return result
+
+
+def first_with(keys: I64, wanted: I64, preferred: Bool) -> I64:
+    """For each wanted value the first row with it among the keys that are above 0, one that is preferred if there is
+    any; -1 where there is none."""
+    known = keys > 0
+    low, high = (int(keys[known].min()), int(keys[known].max())) if known.any() else (0, 0)
+    if not near(low, high, len(keys)):
+        rows = np.flatnonzero(known)
+        order = rows[np.lexsort((rows, ~preferred[rows], keys[rows]))]
+        return at(order, look_up(keys[order], wanted), -1)
+    row = np.full(high - low + 1, -1, np.int32)
+    for mask in (known & ~preferred, known & preferred):
+        rows = np.flatnonzero(mask)[::-1]
+        row[keys[rows] - low] = rows  # of several the last one written stays
+    found = np.full(len(wanted), -1, np.int64)
+    inside = (wanted >= low) & (wanted <= high)
+    found[inside] = row[wanted[inside] - low]
+    return found
 
 
 def look_up(keys: I32 | I64, wanted: I32 | I64) -> I64:
