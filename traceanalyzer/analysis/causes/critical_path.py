@@ -16,6 +16,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, overlaps
+from traceanalyzer.analysis.algebra.lookup import at
 from traceanalyzer.analysis.causes.driving import NO_STATE, PROFILER_STATE, driving
 from traceanalyzer.analysis.causes.reads import read_ranges
 from traceanalyzer.analysis.causes.start import Bound
@@ -170,7 +171,7 @@ def walk(bindings: Bindings, waits: HostWaits, start: I64, end: I64, window: tup
     by, before = np.append(bindings.by, Bound.LAUNCH), np.append(bindings.op, -1)
     since, start, end = (np.append(a, finish) for a in (bindings.since, start, end))
     wait = np.where(by == Bound.LAUNCH, waits.before(since), -1)
-    waited_for = np.append(waits.op, -1)[wait]
+    waited_for = at(waits.op, wait, -1)
     wait[waited_for >= np.arange(count + 1)] = -1
     following = np.where(wait >= 0, waited_for, before)
     done = np.flatnonzero(end[:count] == finish)
@@ -220,9 +221,9 @@ def _kinds(linked: Linked, chain: Chain) -> U8:
 
 def _nodes(started: Started, chain: Chain) -> I64:
     """Node of the call that waits, or that launches the op of a segment; -1 where it was not recorded."""
-    waiting, launching = np.append(started.host_waits.call, -1)[chain.wait], np.append(started.launch, -1)[chain.op]
+    waiting, launching = at(started.host_waits.call, chain.wait, -1), at(started.launch, chain.op, -1)
     call = np.where(chain.part == Part.RETURN, waiting, launching)
-    return np.where(call >= 0, np.append(started.tree.node_of_call, -1)[call], -1)
+    return np.where(call >= 0, at(started.tree.node_of_call, call, -1), -1)
 
 
 def _with_reads(linked: Linked, kind: U8, segments: IntervalSet) -> U8:

@@ -18,7 +18,7 @@ from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.joined.captures import building_time, captured_calls
 from traceanalyzer.analysis.time.first_use import loading_calls
 from traceanalyzer.analysis.time.host_timeline import HostState
-from traceanalyzer.analysis.time.launch_queue import is_launch
+from traceanalyzer.analysis.time.launch_queue import bore_work, is_launch
 from traceanalyzer.trace import CopyKind, OverheadKind, RangeKind
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def host_work(timed: Timed) -> dict[IdleDetail, IntervalSet]:
     """When the host was busy with each kind of work. Of two that hold a gap the first one counts."""
     return {
         IdleDetail.COMPILATION: _compiling(timed),
-        IdleDetail.GRAPHS: building_time(timed),
+        IdleDetail.GRAPHS: timed.once(building_time),
         IdleDetail.LOADING: _loading(timed),
         IdleDetail.ALLOCATION: timed.timeline.states[HostState.ALLOCATE],
     }
@@ -99,7 +99,7 @@ def _compiling(timed: Timed) -> IntervalSet:
 
 def _loading(timed: Timed) -> IntervalSet:
     calls, overheads, strings = timed.trace.api_calls, timed.trace.overheads, timed.trace.strings
-    rows = loading_calls(timed)
+    rows = timed.once(loading_calls)
     driver = (overheads.kind == OverheadKind.DRIVER) & ~texts_where(strings, _COMPILES.search)[overheads.name]
     return union(
         np.concatenate((calls.start[rows], overheads.start[driver])),
@@ -117,12 +117,7 @@ def migrates(timed: Timed, next_op: I64) -> Bool:
 def lost_launches(timed: Timed) -> I64:
     """Start times, in order, of launch calls whose kernels should be in the recording but are not."""
     calls = timed.trace.api_calls
-    fruitful = np.zeros(len(calls), bool)
-    fruitful[timed.launch[timed.launch >= 0]] = True
-    tree = timed.tree
-    parent = tree.parent[tree.node_of_call[np.flatnonzero(fruitful)]]
-    fruitful[tree.row[parent[(parent >= 0) & tree.is_call[parent]]]] = True
-    lost = is_launch(timed) & ~fruitful & ~captured_calls(timed)
+    lost = timed.once(is_launch) & ~timed.once(bore_work) & ~timed.once(captured_calls)
     last = int(timed.launch_time.max(initial=-1))
     result: I64 = np.sort(calls.start[lost & (calls.start <= last)])
     return result

@@ -17,7 +17,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.algebra.intervals import complement, measure, union
-from traceanalyzer.analysis.algebra.lookup import one_of
+from traceanalyzer.analysis.algebra.lookup import at, one_of
 from traceanalyzer.analysis.causes.details import IdleDetail, host_details, lost_launches, migrates
 from traceanalyzer.analysis.causes.unwaited import gaps_without_waits
 from traceanalyzer.analysis.time.host_timeline import HostState
@@ -224,8 +224,7 @@ def could_be_ahead(timed: Timed) -> bool:
 def keeps_waiting(timed: Timed) -> bool:
     """Whether the steps hold a wait for every few launches, so that the queue never fills: the waits are then what can
     be changed, whatever the host's speed, and however soon each is over."""
-    calls = timed.trace.api_calls
-    waits = int((timed.blocks & timed.steady_host(calls.start)).sum())
+    waits = int((timed.blocks & timed.steady_calls).sum())
     launches = distinct(timed.launch[timed.steady_ops & (timed.launch >= 0)])
     return waits > 1 and len(launches) <= REFILL_LAUNCHES * waits
 
@@ -235,7 +234,7 @@ def _last_wait(joined: Joined, launch: I64) -> I64:
     calls = joined.trace.api_calls
     blocking = np.flatnonzero(joined.blocks)
     blocking = blocking[np.argsort(calls.end[blocking], kind="stable")]
-    return np.append(blocking, -1)[np.searchsorted(calls.end[blocking], launch, side="right") - 1]
+    return at(blocking, np.searchsorted(calls.end[blocking], launch, side="right") - 1, -1)
 
 
 def _drained_by(joined: Joined, launch: I64, *, idle_too: bool) -> I64:

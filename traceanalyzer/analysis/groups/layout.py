@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups
+from traceanalyzer.analysis.algebra.lookup import at
 from traceanalyzer.analysis.groups.ops import Group, duration, group, named, of_class, per_step, steady, with_text
 
 if TYPE_CHECKING:
@@ -83,8 +84,8 @@ def _launched_below(joined: Joined, pattern: re.Pattern[str]) -> Bool:
 def _outer_row(joined: Joined, rows: Bool) -> I64:
     """The host range of the cast around each of these device ops, -1 without."""
     tree = joined.tree
-    node = np.append(_around(joined, CAST), -1)[joined.launch_node]
-    return np.where(rows & (node >= 0), np.append(tree.row, -1)[node], -1)
+    node = at(_around(joined, CAST), joined.launch_node, -1)
+    return np.where(rows & (node >= 0), at(tree.row, node, -1), -1)
 
 
 def _around(joined: Joined, pattern: re.Pattern[str]) -> I64:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.lookup import look_up
+from traceanalyzer.analysis.algebra.lookup import at, look_up
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def _by_external_id(linked: Linked, external_id: I64) -> I64:
     rows = np.flatnonzero((ranges.external_id > 0) & (tree.node_of_range >= 0))
     order = rows[np.lexsort((rows, ranges.kind[rows] != RangeKind.OP, ranges.external_id[rows]))]
     ids = ranges.external_id[order]
-    return np.append(tree.node_of_range[order], -1)[look_up(ids, external_id)]
+    return at(tree.node_of_range[order], look_up(ids, external_id), -1)
 
 
 def owner_nodes(linked: Linked, launched_at: I64) -> I64:

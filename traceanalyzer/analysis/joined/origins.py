@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.lookup import at
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.joined.backward import forward_makers
 from traceanalyzer.analysis.joined.python_stacks import PythonStacks
@@ -56,19 +57,19 @@ class Origins:
     @cached_property
     def backward(self) -> Bool:
         """For each device op whether it was launched in the backward pass."""
-        result: Bool = np.append(self.in_backward, False)[self.launch_node]
+        result: Bool = at(self.in_backward, self.launch_node, False)
         return result
 
     def call_of(self, node: I64) -> I64:
         """The innermost call of a module that each of these nodes belongs to, -1 for -1 and without."""
         here = self._at(self.calls, node)
-        return np.where(here >= 0, here, self._at(self.calls, np.append(self._maker, -1)[node]))
+        return np.where(here >= 0, here, self._at(self.calls, at(self._maker, node, -1)))
 
     def line_of(self, node: I64) -> I64:
         """Name code of the line of Python that each of these nodes comes from, -1 for -1 and without stacks."""
-        made = self._at(self.python, np.append(self._maker, -1)[node])
+        made = self._at(self.python, at(self._maker, node, -1))
         frame = np.where(made >= 0, made, self._at(self.python, node))
-        result: I64 = np.append(self.python.name[self.python.line], -1)[frame].astype(np.int64)
+        result: I64 = at(self.python.name[self.python.line], frame, -1).astype(np.int64)
         return result
 
     def _at(self, stacks: PythonStacks, node: I64) -> I64:

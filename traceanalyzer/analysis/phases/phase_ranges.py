@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, complement, intersect, union
+from traceanalyzer.analysis.algebra.lookup import at
 from traceanalyzer.analysis.algebra.nesting import still_open
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.names.module_names import module_of
@@ -65,7 +66,7 @@ def phase_ranges(timed: Timed) -> PhaseRanges:
     instance = np.full(len(tree.parent) + 1, -1, np.int32)
     instance[nodes] = np.arange(len(nodes))
     call = timed.launch
-    of_op = instance[np.append(nearest, -1)[timed.launch_node]]
+    of_op = instance[at(nearest, timed.launch_node, -1)]
     lone = np.flatnonzero((call >= 0) & (of_op < 0))
     of_op[lone] = instance[_blocked_in(timed, nearest, call[lone])]
     row, parent = tree.row[nodes].astype(np.int64), instance[tree.enclosing(nearest, nodes)].astype(np.int64)

@@ -16,7 +16,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.distinct import distinct, ranked
 from traceanalyzer.analysis.algebra.grouping import Groups
-from traceanalyzer.analysis.algebra.lookup import one_of
+from traceanalyzer.analysis.algebra.lookup import at, one_of
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.names.collectives import (
     BARRIER,
@@ -134,10 +134,10 @@ def _kinds_of_ranges(linked: Linked, kernels: I64, named: I32) -> I32:
     names = np.full(len(tree.parent), -1, np.int64)
     names[~tree.is_call] = linked.trace.host_ranges.name[tree.row[~tree.is_call]]
     told = np.array([_told_by(text) for text in (*strings, "")], np.int32)[names]
-    call = np.append(tree.node_of_call, -1)[linked.launch[kernels]]
+    call = at(tree.node_of_call, linked.launch[kernels], -1)
     found = named.copy()
     for inside in ((told >= 0) & one_of(told, _POINT_TO_POINT), (told >= 0) & ~one_of(told, _POINT_TO_POINT)):
-        node = np.append(tree.innermost(inside), -1)[call]
+        node = at(tree.innermost(inside), call, -1)
         found[node >= 0] = told[node[node >= 0]]
     return found
 

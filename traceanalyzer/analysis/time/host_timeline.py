@@ -218,10 +218,10 @@ def _states(joined: Joined, thread: int, moments: I64, node: I32) -> U8:
     kind = joined.api_kind[rows]
     of_call = np.full(len(rows), HostState.DISPATCH, np.uint8)
     of_call[(kind == ApiKind.ALLOCATE) | (kind == ApiKind.FREE)] = HostState.ALLOCATE
-    of_call[loading_calls(joined)[rows]] = HostState.WORK
+    of_call[joined.once(loading_calls)[rows]] = HostState.WORK
     of_call[joined.blocks[rows]] = HostState.SYNC
     state[call] = of_call
-    building = building_time(joined)
+    building = joined.once(building_time)
     inside_graphs = contains(building, start)
     state[inside_graphs & (state == HostState.DISPATCH)] = HostState.WORK
     state[contains(_input_ranges(joined, thread), start)] = HostState.INPUT

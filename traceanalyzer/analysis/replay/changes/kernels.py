@@ -82,7 +82,7 @@ def dimensions(tape: Tape) -> I64:
     """For each op how many dimensions of space the operator that launches it works on, by its first operand; -1 where
     that was not recorded."""
     tree, ranges = tape.source.tree, tape.source.trace.host_ranges
-    operator = tree.innermost(tree.kind == RangeKind.OP)[nodes(tape)][tape.event]
+    operator = tree.operator[nodes(tape)][tape.event]
     code = np.full(len(operator), -1, np.int64)
     code[operator >= 0] = ranges.shapes[tree.row[operator[operator >= 0]]]
     known, index = np.unique(code, return_inverse=True)
