@@ -97,9 +97,16 @@ def overlaps(a: IntervalSet, b: IntervalSet) -> tuple[I64, IntervalSet]:
     first = places(b.end, a.start, side="right")
     stop = places(b.start, a.end, side="left")
     count = np.maximum(stop - first, 0)
-    of_a = np.repeat(np.arange(len(a.start)), count)
-    of_b = np.arange(len(of_a)) - np.repeat(np.cumsum(count) - count, count) + np.repeat(first, count)
-    return of_b, IntervalSet(np.maximum(a.start[of_a], b.start[of_b]), np.minimum(a.end[of_a], b.end[of_b]))
+    if int(count.max()) <= 1:  # most are asked for what lies within few
+        of_a = np.flatnonzero(count)
+        of_b = first[of_a]
+    else:
+        of_a = np.repeat(np.arange(len(count)), count)
+        of_b = np.repeat(first - (np.cumsum(count) - count), count)
+        of_b += np.arange(len(of_b))
+    start, end = a.start[of_a], a.end[of_a]
+    del of_a
+    return of_b, IntervalSet(np.maximum(start, b.start[of_b], out=start), np.minimum(end, b.end[of_b], out=end))
 
 
 def contains(a: IntervalSet, times: I64) -> Bool:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.lookup import AT_ONCE
 from traceanalyzer.analysis.algebra.ordering import sorted_values
 
 if TYPE_CHECKING:
@@ -58,21 +59,30 @@ def nest(thread: I32, start: I64, end: I64) -> Nesting:
 def _depth(start: I64, end: I64, opens: Bool) -> I32:
     """How many intervals that started before each one have not ended when it starts."""
     ends = sorted_values(end if opens.all() else end[opens])
-    depth = np.zeros(len(start), np.int32)
-    # So many have ended at most; one less for each that is still open.
-    ended = np.cumsum(opens, dtype=np.int32)
-    ended -= opens
-    rows = np.flatnonzero((ended > 0) & (ends[ended - 1] > start)) if len(ends) else np.empty(0, np.int64)
-    left = ended[rows]
+    depth, opened = np.zeros(len(start), np.int32), 0
+    for i in range(0, len(start) if len(ends) else 0, AT_ONCE):
+        here = slice(i, i + AT_ONCE)
+        # So many have ended at most; one less for each that is still open.
+        left = np.cumsum(opens[here]) - opens[here] + opened
+        opened = int(left[-1]) + bool(opens[here][-1])
+        depth[here] = _open(ends, start[here], left)
+    return depth
+
+
+def _open(ends: I64, time: I64, left: I64) -> I32:
+    """How many of the first so many ends, which include all up to each time, lie after it."""
+    result = np.zeros(len(time), np.int32)
+    rows = np.flatnonzero((left > 0) & (ends[left - 1] > time))
+    left = left[rows]
     for _ in range(DIRECT_CLIMBS):
         if not len(rows):
-            return depth
+            return result
         left -= 1
-        depth[rows] += 1
-        open_ = (left > 0) & (ends[left - 1] > start[rows])
+        result[rows] += 1
+        open_ = (left > 0) & (ends[left - 1] > time[rows])
         rows, left = rows[open_], left[open_]
-    depth[rows] += left - np.searchsorted(ends, start[rows], side="right")
-    return depth
+    result[rows] += left - np.searchsorted(ends, time[rows], side="right")
+    return result
 
 
 SHALLOW = 16

@@ -9,6 +9,7 @@ shorter, until another chain of causes is as long.
 from __future__ import annotations
 
 import enum
+from bisect import bisect_right
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -197,12 +198,17 @@ def walk(bindings: Bindings, waits: HostWaits, start: I64, end: I64, window: tup
 
 def _follow(following: I64, start: I64, first: int, begin: int) -> I64:
     """The ops of the chain, latest first, back to the one that runs when the window begins."""
-    before, begun = following.tolist(), (start <= begin).tolist()
-    chain, op = [], first
+    breaks = np.flatnonzero((following != np.arange(-1, len(following) - 1)) | (start <= begin))
+    ends, after = breaks.tolist(), np.where(start[breaks] <= begin, -1, following[breaks]).tolist()
+    runs, op = [], first
     while op >= 0:
-        chain.append(op)
-        op = -1 if begun[op] else before[op]
-    return np.array(chain, np.int64)
+        i = bisect_right(ends, op) - 1
+        stop = ends[i] if i >= 0 else 0
+        runs.append((op, stop))
+        op = after[i] if i >= 0 else -1
+    length = np.array([op - stop + 1 for op, stop in runs], np.int64)
+    before = np.repeat(np.cumsum(length) - length, length)
+    return np.repeat(np.array([op for op, _ in runs], np.int64), length) - (np.arange(len(before)) - before)
 
 
 def _kinds(linked: Linked, chain: Chain) -> U8:
