@@ -71,7 +71,10 @@ def clip(a: IntervalSet, within: tuple[int, int]) -> IntervalSet:
 
 def join(*sets: IntervalSet) -> IntervalSet:
     """The union of sets."""
-    return union(np.concatenate([s.start for s in sets]), np.concatenate([s.end for s in sets]))
+    sets = tuple(one for one in sets if len(one.start))
+    if len(sets) == 1:
+        return union(*sets[0])
+    return union(np.concatenate([s.start for s in sets]), np.concatenate([s.end for s in sets])) if sets else EMPTY
 
 
 def subtract(a: IntervalSet, b: IntervalSet) -> IntervalSet:

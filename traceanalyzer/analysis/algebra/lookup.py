@@ -53,7 +53,7 @@ def at(values: NDArray[Any], index: I32 | I64, otherwise: int | bool) -> NDArray
     return result
 
 
-def first_with(keys: I64, wanted: I64, preferred: Bool) -> I64:
+def first_with(keys: I64, wanted: I64, preferred: Bool) -> I32:
     """For each wanted value the first row with it among the keys that are above 0, one that is preferred if there is
     any; -1 where there is none."""
     known = keys > 0
@@ -61,12 +61,12 @@ def first_with(keys: I64, wanted: I64, preferred: Bool) -> I64:
     if not near(low, high, len(keys)):
         rows = np.flatnonzero(known)
         order = rows[np.lexsort((rows, ~preferred[rows], keys[rows]))]
-        return at(order, look_up(keys[order], wanted), -1)
+        return at(order, look_up(keys[order], wanted), -1).astype(np.int32)
     row = np.full(high - low + 1, -1, np.int32)
     for mask in (known & ~preferred, known & preferred):
         rows = np.flatnonzero(mask)[::-1]
         row[keys[rows] - low] = rows  # of several the last one written stays
-    found = np.full(len(wanted), -1, np.int64)
+    found = np.full(len(wanted), -1, np.int32)
     inside = (wanted >= low) & (wanted <= high)
     found[inside] = row[wanted[inside] - low]
     return found

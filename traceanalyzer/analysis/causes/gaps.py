@@ -22,7 +22,7 @@ from traceanalyzer.analysis.causes.details import IdleDetail, host_details, lost
 from traceanalyzer.analysis.causes.unwaited import gaps_without_waits
 from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS
-from traceanalyzer.trace import Table, column
+from traceanalyzer.trace import Table, alike, column
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.causes.started import Started
@@ -77,14 +77,14 @@ class Gaps(Table):
     start: I64 = column(np.int64)
     end: I64 = column(np.int64)
     device: I32 = column(np.int32)
-    next_op: I64 = column(np.int64)
+    next_op: I32 = column(np.int32)
     """Device op that ends the gap, -1 after the last one."""
     step: I32 = column(np.int32)
     """Step of the op that ends the gap, else the step whose window holds the gap's start; -1 outside."""
     cause: U8 = column(np.uint8, fill=IdleCause.OTHER)
     queued: U8 = column(np.uint8, fill=0)
     """1 if the op that ends it had been launched before the gap began."""
-    sync: I64 = column(np.int64)
+    sync: I32 = column(np.int32)
     """For cause SYNC the API call that had drained the device."""
     side: U8 = column(np.uint8, fill=0)
     detail: U8 = column(np.uint8, fill=0)
@@ -101,7 +101,9 @@ def find_gaps(started: Started) -> Gaps:
     parts = [_gaps_of_device(started, device) for device in started.activity]
     if not parts:
         return Gaps.empty()
-    columns = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
+    columns = dict(parts[0])
+    if len(parts) > 1:
+        columns = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
     columns["step"] = _step_of(started, columns["next_op"], columns["start"])
     columns |= _causes(started, columns["start"], columns["end"], columns["next_op"])
     return _exposed_by_waits(started, Gaps.from_columns(columns))
@@ -119,7 +121,7 @@ def _gaps_of_device(timed: Timed, device: int) -> dict[str, I64]:
     return {
         "start": gaps.start,
         "end": gaps.end,
-        "device": np.full(len(gaps.start), device),
+        "device": alike(device, len(gaps.start), np.int32),
         "next_op": next_op,
         "side": side,
     }

@@ -16,6 +16,7 @@ import numpy as np
 from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.algebra.grouping import Groups
 from traceanalyzer.analysis.algebra.intervals import measure
+from traceanalyzer.analysis.algebra.lean import lean
 from traceanalyzer.analysis.algebra.lookup import at, first_with, one_of, places
 from traceanalyzer.analysis.algebra.ordering import is_sorted, where_changed
 from traceanalyzer.analysis.causes.dependencies import NEVER, inferred_dependencies
@@ -58,13 +59,13 @@ class Starts:
 
     stream: I32
     """Number of its stream, the same for ops of one device, context and stream."""
-    previous: I64
+    previous: I32
     """Row of the op before it on its stream, -1 for the first."""
-    latency: I64
+    latency: I32 | I64
     """From the start of its launch call to its earliest start, ns."""
-    pause: I64
+    pause: I32 | I64
     """Least time after the op before it on its stream, ns."""
-    held: I64
+    held: I32 | I64
     """What it was late beyond that although it was queued and nothing known held it, ns: ops of other streams had what
     it needed of the device."""
     dependencies: Dependencies
@@ -76,7 +77,7 @@ class Bindings:
     """What bound each device op of a trace."""
 
     by: U8
-    op: I64
+    op: I32
     """The device op that it waited for, always an earlier row; -1 unless bound by a stream or dependency."""
     since: I64
     """When that was over, ns: end of that op, or start of the launch; never after the op's own start."""
@@ -114,9 +115,9 @@ def find_starts(linked: Linked) -> Starts:
     return Starts(
         stream=stream,
         previous=previous,
-        latency=_latency(linked, np.maximum(free, met) <= linked.launch_time, previous >= 0),
-        pause=np.where(short, pause, usual),
-        held=np.where(late, pause - usual, 0),
+        latency=lean(_latency(linked, np.maximum(free, met) <= linked.launch_time, previous >= 0)),
+        pause=lean(np.where(short, pause, usual)),
+        held=lean(np.where(late, pause - usual, 0)),
         dependencies=dependencies,
     )
 
@@ -161,10 +162,10 @@ def _is_first(call: I64, count: int) -> Bool:
 def find_bindings(linked: Linked, starts: Starts) -> Bindings:
     """What bound each device op."""
     ops = linked.trace.device_ops
-    index = np.arange(len(ops))
+    index = np.arange(len(ops), dtype=np.int32)
     launch, previous = np.minimum(linked.launch_time, ops.start), starts.previous
     on, also_on = starts.dependencies.on, starts.dependencies.also_on
-    by, op = np.zeros(len(ops), np.uint8), np.full(len(ops), -1, np.int64)
+    by, op = np.zeros(len(ops), np.uint8), np.full(len(ops), -1, np.int32)
     ready = np.full(len(ops), NEVER + 1)
     for kind, known, time, before in (
         (Bound.LAUNCH, linked.launch_time >= 0, launch + starts.latency, None),
@@ -191,12 +192,12 @@ def stream_numbers(linked: Linked) -> I32:
     return Groups.of(ops.device, ops.context, ops.stream).index.astype(np.int32)
 
 
-def op_before(stream: I32) -> I64:
+def op_before(stream: I32) -> I32:
     """For each device op the row of the one before it on its stream, -1 for the first."""
     if len(stream) and stream.max() == stream.min():
-        return np.arange(-1, len(stream) - 1)
+        return np.arange(-1, len(stream) - 1, dtype=np.int32)
     order = np.argsort(stream, kind="stable")
-    result = np.full(len(stream), -1, np.int64)
+    result = np.full(len(stream), -1, np.int32)
     same = stream[order][1:] == stream[order][:-1]
     result[order[1:][same]] = order[:-1][same]
     return result

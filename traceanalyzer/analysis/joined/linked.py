@@ -47,13 +47,17 @@ class Linked:
         result: Made = self._made[make]
         return result
 
+    def forget(self, make: Callable[[Any], object]) -> None:
+        """Let go of what `once` has kept of this function."""
+        self._made.pop(make, None)
+
     @cached_property
     def api_kind(self) -> U8:
         """`ApiKind` of each API call."""
         return api_kinds(self.trace.api_calls, self.trace.strings)
 
     @cached_property
-    def launch(self) -> I64:
+    def launch(self) -> I32:
         """For each device op the row of the API call that launched it, -1 where none was recorded.
 
         Joined on the correlation id. Where several calls carry the same id (a runtime call and the driver
@@ -137,13 +141,13 @@ class Linked:
 
     @cached_property
     def _launch_order(self) -> tuple[I64, I64]:
-        """Launch times in order, and when the device had finished the first n launches (n = 0, 1, ...)."""
+        """Launch times in order, and when the device had finished all launches up to each."""
         time, end = self.launch_time, self.trace.device_ops.end
         if not is_sorted(time) or not len(time) or time[0] < 0:
             known = np.flatnonzero(time >= 0)
             order = known[np.argsort(time[known], kind="stable")]
             time, end = time[order], end[order]
-        return time, np.maximum.accumulate(np.append(np.int64(0), end))
+        return time, end if is_sorted(end) else np.maximum.accumulate(end)
 
     def launched_before(self, time: I64) -> I64:
         """How many device ops had been launched before each of these host times."""
@@ -151,5 +155,4 @@ class Linked:
 
     def drained_at(self, time: I64) -> I64:
         """When the device had finished everything launched before each of these host times, ns (0: nothing)."""
-        result: I64 = self._launch_order[1][self.launched_before(time)]
-        return result
+        return at(self._launch_order[1], self.launched_before(time) - 1, 0)

@@ -17,7 +17,7 @@ from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.joined.backward import forward_makers
 from traceanalyzer.analysis.joined.python_stacks import PythonStacks
 from traceanalyzer.analysis.names.module_names import module_of
-from traceanalyzer.trace import RangeKind
+from traceanalyzer.trace import RangeKind, alike
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.joined.linked import Linked
@@ -29,7 +29,7 @@ class Origins:
     """Where nodes of the host tree, and the device ops launched at them, come from."""
 
     linked: Linked
-    launch_node: I64
+    launch_node: I32
     """For each device op the node that launched it."""
     in_backward: Bool
     """For each node whether it runs in the backward pass."""
@@ -46,7 +46,7 @@ class Origins:
         modules and lines."""
         known = len(self.calls.start) or len(self.python.start)
         if not known:
-            return np.full(len(self.linked.tree.start), -1, np.int32)
+            return alike(-1, len(self.linked.tree.start), np.int32)
         return forward_makers(self.linked).astype(np.int32)
 
     @cached_property

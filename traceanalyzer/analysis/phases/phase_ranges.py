@@ -21,7 +21,7 @@ from traceanalyzer.analysis.algebra.nesting import still_open
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.names.module_names import module_of
 from traceanalyzer.analysis.time.host_timeline import LONG_STRETCH_NS
-from traceanalyzer.trace import RangeKind
+from traceanalyzer.trace import RangeKind, alike
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.joined.linked import Linked
@@ -63,6 +63,9 @@ def phase_ranges(timed: Timed) -> PhaseRanges:
     chosen = _phases(timed)
     nearest = tree.innermost(chosen)
     nodes = np.flatnonzero(chosen)
+    if not len(nodes):
+        none, known = np.empty(0, np.int64), (len(timed.launch), len(nearest))
+        return PhaseRanges(none, none, *(alike(-1, count, np.int32) for count in known))
     instance = np.full(len(tree.parent) + 1, -1, np.int32)
     instance[nodes] = np.arange(len(nodes))
     call = timed.launch
