@@ -37,13 +37,14 @@ def driving(timed: Timed, within: IntervalSet) -> Stretches:
 
     At each moment the most productive launching thread counts (see `HostTimeline`).
     """
+    window = (int(within.start[0]), int(within.end[-1])) if len(within.start) else (0, 0)
     profiler = intersect(within, timed.timeline.profiler)
     left = subtract(within, profiler)
     parts = [(profiler, PROFILER_STATE, np.full(len(profiler.start), -1, np.int32))]
     for state in HostState:
         for pieces in timed.timeline.pieces:
-            claimed = pieces.in_state(state)
-            of, found = overlaps(intersect(claimed, left), IntervalSet(pieces.start, pieces.end))
+            claimed = pieces.in_state(state, window)
+            of, found = overlaps(intersect(left, claimed), IntervalSet(pieces.start, pieces.end))
             parts.append((found, state, pieces.node[of]))
             del of, found
             left = subtract(left, claimed)
