@@ -170,7 +170,7 @@ class HostTree:
             result[here] += result[self.parent[here]]
         return result
 
-    def enclosing(self, nearest: I32, node: I64) -> I32:
+    def enclosing(self, nearest: I32, node: I32 | I64) -> I32:
         """`nearest` (of `innermost`) strictly above each of these nodes, -1 for -1 and for roots."""
         return at(nearest, at(self.parent, node, -1), -1)
 
