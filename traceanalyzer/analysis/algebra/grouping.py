@@ -31,16 +31,21 @@ class Groups:
         for key in keys if len(combined) else ():
             low = int(key.min())
             width = int(key.max()) - low + 1
+            if width == 1:
+                continue
             if highest and not near(0, (highest + 1) * width, len(combined)):
                 combined, highest = _ranked(combined)
             if not near(0, (highest + 1) * width, len(combined)):
                 key, most = _ranked(key)
                 low, width = 0, most + 1
-            combined = combined * width + key - low
+            if highest:
+                combined *= width
+            combined += key
+            combined -= low
             highest = (highest + 1) * width - 1
         values, index = ranked(combined)
         first = np.empty(len(values), np.int64)
-        first[index[::-1]] = np.arange(len(index))[::-1]  # of several the last one written stays: the first row
+        first[index[::-1]] = np.arange(len(index) - 1, -1, -1)  # of several the last one written stays: the first row
         return cls(index, first, np.bincount(index, minlength=len(values)))
 
     def __len__(self) -> int:

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups
+from traceanalyzer.analysis.algebra.lookup import at
 from traceanalyzer.analysis.groups.ops import Group, duration, group, named, of_class, per_step, steady, with_text
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.joined.joined import Joined
     from traceanalyzer.analysis.time.timed import Timed
-    from traceanalyzer.trace import I64, Bool
+    from traceanalyzer.trace import I32, I64, Bool
 
 CHANNELS = re.compile(r"nchwToNhwc|nhwcToNchw|nchw_?to_?nhwc|nhwc_?to_?nchw|tensorTransformGeneric", re.IGNORECASE)
 """cuDNN's and MIOpen's kernels between channels first and channels last."""
@@ -83,11 +84,11 @@ def _launched_below(joined: Joined, pattern: re.Pattern[str]) -> Bool:
 def _outer_row(joined: Joined, rows: Bool) -> I64:
     """The host range of the cast around each of these device ops, -1 without."""
     tree = joined.tree
-    node = np.append(_around(joined, CAST), -1)[joined.launch_node]
-    return np.where(rows & (node >= 0), np.append(tree.row, -1)[node], -1)
+    node = at(_around(joined, CAST), joined.launch_node, -1)
+    return np.where(rows & (node >= 0), at(tree.row, node, -1), -1)
 
 
-def _around(joined: Joined, pattern: re.Pattern[str]) -> I64:
+def _around(joined: Joined, pattern: re.Pattern[str]) -> I32:
     """For each node of the host tree the innermost operator of such a name around it, -1 without."""
     tree = joined.tree
     return tree.innermost(tree.of_ranges(with_text(joined, joined.trace.host_ranges.name, pattern), False))

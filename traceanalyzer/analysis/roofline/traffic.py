@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups
+from traceanalyzer.analysis.algebra.lookup import at
 from traceanalyzer.analysis.roofline.kernel_tables import kernel_tables
 from traceanalyzer.figures import NS_PER_S
 
@@ -52,7 +53,7 @@ LOOK_UPS = re.compile(r"gather_kernel|indexSelect|index_select")
 
 def passes_of(linked: Linked, row: I64) -> I64:
     """For each device op its place in `PASSES`, -1 for most; `row` is the host range whose work it is part of."""
-    names = np.append(linked.trace.host_ranges.name, np.int32(-1))[row]
+    names = at(linked.trace.host_ranges.name, row, -1)
     groups = Groups.of(linked.trace.device_ops.name, names)
     pairs = zip(linked.trace.device_ops.name[groups.first].tolist(), names[groups.first].tolist(), strict=True)
     places = [_place(linked.trace.text(kernel) or "", linked.trace.text(operator)) for kernel, operator in pairs]
@@ -96,6 +97,8 @@ def expected_traffic(linked: Linked, work: OpWork, row: I64, share: tuple[F64, F
     `passes` what `passes_of` says, `resident` how many of its blocks the GPU holds at a time.
     """
     (flops, least), cache, ops = share, linked.limit("cache_bytes"), linked.trace.device_ops
+    if not (row >= 0).any():
+        return least
     of = Operators.of(work, row)
     result = np.where(passes >= 0, _passes(linked, of, passes, resident), least)
     _leave_the_rest(result, of, row, passes >= 0, linked.is_matrix)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups
+from traceanalyzer.analysis.algebra.lookup import at
 from traceanalyzer.analysis.joined.attribution import owner_nodes
 from traceanalyzer.analysis.joined.backward import backward_time
 from traceanalyzer.analysis.names.pytorch import BOOKKEEPING, STEP_PREFIX
@@ -124,7 +125,7 @@ def _calls(timed: Timed) -> _Calls:
     node = np.flatnonzero(whole & shown & timed.steady_host(tree.start))
     name, host_self = name[node], host_self[node]
     launched_at = np.where(timed.steady_ops, timed.launch_node, -1)
-    owner = np.append(call, -1)[owner_nodes(timed, launched_at)]
+    owner = at(call, owner_nodes(timed, launched_at), -1)
     length = ops.end - ops.start
     device_total = tree.subtree_sum(_sum_at(launched_at, length, size))
     backward = timed.in_backward
@@ -146,7 +147,7 @@ def _own_time(tree: HostTree, name: I32, counted: Bool) -> tuple[Bool, I32, I64]
     """Which nodes are calls, the innermost call around each node (-1: none), and the time of each call that lies in no
     call inside it, ns. Of nodes that are not `counted` the time is their parent's."""
     size = len(name)
-    above = np.append(tree.innermost(counted).astype(np.int32), np.int32(-1))[tree.parent]
+    above = at(tree.innermost(counted).astype(np.int32), tree.parent, -1)
     inner = np.flatnonzero(counted & (above >= 0)).astype(np.int32)
     above = above[inner]
     # What sticks out of the range around it is no time of that range.
