@@ -83,6 +83,12 @@ class _RawCodes(dict[bytes, int]):
         return code
 
 
+def copied(texts: Sequence[Raw]) -> list[bytes]:
+    """Undecoded JSON text as bytes: all in one, and cut apart, in half the time of one by one."""
+    parts = b"\0".join(texts).split(b"\0")
+    return parts if len(parts) == len(texts) else list(map(bytes, texts))
+
+
 class Texts:
     """The strings of a trace, with a code for each."""
 
@@ -98,9 +104,9 @@ class Texts:
         """The codes of many strings."""
         return list(map(self._codes.__getitem__, texts))
 
-    def raw_codes(self, texts: Iterable[Raw]) -> list[int]:
+    def raw_codes(self, texts: Sequence[Raw]) -> list[int]:
         """The codes of undecoded JSON text; -1 for empty text."""
-        return list(map(self._raw.__getitem__, map(bytes, texts)))
+        return list(map(self._raw.__getitem__, copied(texts)))
 
     def in_order(self) -> list[str]:
         """The strings as they were read, each at the index that is its code."""
