@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.distinct import ranked
+from traceanalyzer.analysis.algebra.rows import at
 from traceanalyzer.analysis.groups.ops import (
     Group,
     duration,
@@ -134,7 +135,7 @@ def _uneven(begins: Bool, size: I64) -> I64:
 def largest_operands(rated: Rated) -> I64:
     """Elements of the largest operand of the operator that each device op is part of, 0 where not known."""
     trace, row = rated.trace, rated.roofline.row
-    codes = np.append(trace.host_ranges.shapes, np.int32(-1))[row]
+    codes = at(trace.host_ranges.shapes, row, -1)
     known, inverse = ranked(codes)
     sizes = [_largest(parse_inputs(trace.text(int(code)) or "", None, None)) for code in known]
     return np.array(sizes, np.int64)[inverse] if len(known) else np.zeros(0, np.int64)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from traceanalyzer.analysis.algebra.nesting import levels, nest
-from traceanalyzer.trace import RangeKind
+from traceanalyzer.analysis.algebra.order import stable_order
+from traceanalyzer.trace import RangeKind, alike
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -42,6 +43,8 @@ class HostTree:
     """`RangeKind`, 0 for an API call."""
     is_call: Bool
     """Whether the node is an API call (else a host range)."""
+    name: I32
+    """Name (code) of the range, -1 for an API call."""
     row: I32
     """Row in `Trace.api_calls` or `Trace.host_ranges`."""
     node_of_call: I32
@@ -60,9 +63,12 @@ class HostTree:
         thread = np.concatenate((ranges.thread[kept], calls.thread))
         kind = np.concatenate((ranges.kind[kept], np.zeros(len(calls), np.uint8)))
         row = np.concatenate((kept.astype(np.int32), np.arange(len(calls), dtype=np.int32)))
-        # Of two nodes with equal times the range encloses the call.
-        order = np.lexsort((kind == 0, -end, start, thread))
+        name = np.concatenate((ranges.name[kept], alike(-1, len(calls), np.int32)))
+        del kept
+        order = _order(thread, start, end, kind)
         start, end, thread, kind, row = start[order], end[order], thread[order], kind[order], row[order]
+        name = name[order]
+        del order
         is_call = kind == 0
         wide, depth = nest(thread, start, end)
         parent = wide.astype(np.int32)
@@ -73,7 +79,7 @@ class HostTree:
         node_of_call[row[is_call]] = np.flatnonzero(is_call)
         inside = parent >= 0
         repaired = int((end[inside] > end[parent[inside]]).sum())
-        return cls(start, end, thread, parent, depth, kind, is_call, row, node_of_call, node_of_range, repaired)
+        return cls(start, end, thread, parent, depth, kind, is_call, name, row, node_of_call, node_of_range, repaired)
 
     @cached_property
     def levels(self) -> list[I32]:
@@ -111,6 +117,11 @@ class HostTree:
         """For each node the sum of `values` (one a node) over the node and its descendants."""
         before = np.concatenate((np.zeros(1, np.int64), np.cumsum(values)))
         result: I64 = before[self.subtree_end] - before[:-1]
+        return result
+
+    def named(self, texts: Bool) -> Bool:
+        """Which nodes are ranges of these names (of `texts_where`)."""
+        result: Bool = texts[self.name]
         return result
 
     def of_ranges(self, values: NDArray[Scalar], otherwise: object) -> NDArray[Scalar]:
@@ -164,3 +175,19 @@ class HostTree:
         parent = np.where(node >= 0, self.parent[node], -1)
         result: I64 = np.where(parent >= 0, nearest[parent], -1)
         return result
+
+
+def _order(thread: I32, start: I64, end: I64, kind: U8) -> I64:
+    """The order by thread, then start, longest first, of two nodes with equal times the range before the call.
+
+    The times of ranges and of calls ascend, so that the sort has but to merge them; only what starts at the same time
+    on the same thread is left to be sorted.
+    """
+    order = np.argsort(start, kind="stable")
+    order = order[stable_order(thread[order])]
+    alike = np.zeros(len(order) + 1, bool)
+    alike[1:-1] = (np.diff(start[order]) == 0) & (np.diff(thread[order]) == 0)
+    tied = np.flatnonzero(alike[1:] | alike[:-1])
+    rows = order[tied]
+    order[tied] = rows[np.lexsort((kind[rows] == 0, -end[rows], start[rows], thread[rows]))]
+    return order

@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-import numpy as np
-
+from traceanalyzer.analysis.algebra.rows import at
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.joined.attribution import launch_nodes
 from traceanalyzer.analysis.joined.backward import in_backward
@@ -59,7 +58,7 @@ class Joined(Linked):
         """Which device ops are copies from the host that the program asks for itself, of any size."""
         result: Bool = self.trace.device_ops.copy_kind == CopyKind.HOST_TO_DEVICE
         node = self.launch_node
-        result &= (node < 0) | (np.append(self.tree.innermost(self._computing), -1)[node] < 0)
+        result &= (node < 0) | (at(self.tree.innermost(self._computing), node, -1) < 0)
         return result
 
     @cached_property
@@ -68,7 +67,7 @@ class Joined(Linked):
         tree = self.tree
         copying = texts_where(self.trace.strings, COPYING.match)
         result: Bool = tree.kind == RangeKind.OP
-        result[result] = ~copying[self.trace.host_ranges.name[tree.row[result]]]
+        result &= ~tree.named(copying)
         return result
 
     @cached_property

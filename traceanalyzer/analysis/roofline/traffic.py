@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups
+from traceanalyzer.analysis.algebra.rows import at
 from traceanalyzer.analysis.roofline.kernel_tables import kernel_tables
 from traceanalyzer.figures import NS_PER_S
 
@@ -52,7 +53,7 @@ LOOK_UPS = re.compile(r"gather_kernel|indexSelect|index_select")
 
 def passes_of(linked: Linked, row: I64) -> I64:
     """For each device op its place in `PASSES`, -1 for most; `row` is the host range whose work it is part of."""
-    names = np.append(linked.trace.host_ranges.name, np.int32(-1))[row]
+    names = at(linked.trace.host_ranges.name, row, -1)
     groups = Groups.of(linked.trace.device_ops.name, names)
     pairs = zip(linked.trace.device_ops.name[groups.first].tolist(), names[groups.first].tolist(), strict=True)
     places = [_place(linked.trace.text(kernel) or "", linked.trace.text(operator)) for kernel, operator in pairs]
@@ -81,7 +82,7 @@ class Operators:
     def of(cls, work: OpWork, row: I64) -> Operators:
         """Those of these host ranges, -1 for none."""
         columns = (work.flops, work.bytes, work.inputs, work.entries, work.elements, work.width)
-        return cls(*(np.append(column, np.nan)[row] for column in columns))
+        return cls(*(at(column, row, np.nan) for column in columns))
 
     @property
     def written(self) -> F64:

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups
+from traceanalyzer.analysis.algebra.rows import at
 from traceanalyzer.analysis.algebra.sharing import shared_time
 from traceanalyzer.analysis.tables.syncs import op_path
 from traceanalyzer.figures import NS_PER_MS, metric
-from traceanalyzer.trace import CopyKind, MemoryKind, RangeKind
+from traceanalyzer.trace import CopyKind, MemoryKind
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.joined.joined import Joined
@@ -155,8 +156,6 @@ def _waited_for(joined: Joined, rows: I64) -> Bool:
 def _op_names(linked: Linked, rows: I64) -> tuple[I64, I64]:
     """Names (codes) of the innermost and the outermost operator around each copy's call, -1 without."""
     tree = linked.tree
-    operator = tree.kind == RangeKind.OP
     node = np.append(tree.node_of_call, -1)[linked.launch[rows]]
-    names = np.append(tree.of_ranges(linked.trace.host_ranges.name, -1), -1)
-    inner, outer = np.append(tree.innermost(operator), -1), np.append(tree.outermost(operator), -1)
-    return names[inner[node]], names[outer[node]]
+    inner, outer = at(tree.operator, node, -1), at(tree.outer_operator, node, -1)
+    return at(tree.name, inner, -1), at(tree.name, outer, -1)

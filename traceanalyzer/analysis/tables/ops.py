@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups
+from traceanalyzer.analysis.algebra.order import stable_order
 from traceanalyzer.analysis.joined.attribution import owner_nodes
 from traceanalyzer.analysis.joined.backward import backward_time
 from traceanalyzer.analysis.names.pytorch import BOOKKEEPING, STEP_PREFIX
@@ -167,7 +168,7 @@ def _nested(name: I32, node: I64, subtree_end: I32) -> Bool:
     result = np.zeros(len(node), bool)
     if not len(node):
         return result
-    order = np.argsort(name, kind="stable")
+    order = stable_order(name)
     block = name[order].astype(np.int64) * (int(subtree_end.max()) + 1)
     reach = np.maximum.accumulate(block + subtree_end[order])
     result[order[1:]] = reach[:-1] > (block + node[order])[1:]
@@ -181,7 +182,7 @@ def _names(linked: Linked) -> I32:
     steps = [i for i, text in enumerate(strings) if text.startswith(STEP_PREFIX)]
     shown[steps] = steps[:1] * len(steps)
     shown[[i for i, text in enumerate(strings) if text in BOOKKEEPING]] = BOOKKEEPING_CODE
-    return tree.of_ranges(shown[linked.trace.host_ranges.name], -1)
+    return np.append(shown, np.int32(-1))[tree.name]
 
 
 def _sum_at(node: I32 | I64, values: I64 | Bool, size: int) -> I64:

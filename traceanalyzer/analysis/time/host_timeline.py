@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -83,10 +84,13 @@ class Pieces:
         """End of each piece."""
         return self.moments[1:]
 
-    def in_state(self, state: int) -> tuple[I64, IntervalSet]:
-        """The pieces of this state, and when they are."""
-        rows = np.flatnonzero(self.state == state)
-        return rows, IntervalSet(self.start[rows], self.end[rows])
+    @cached_property
+    def in_state(self) -> list[IntervalSet]:
+        """By `HostState` when the thread is in it; far fewer intervals than there are pieces."""
+        begins = np.flatnonzero(np.append(True, self.state[1:] != self.state[:-1]))
+        edges, state = self.moments[np.append(begins, len(self.state))], self.state[begins]
+        whole = IntervalSet(edges[:-1], edges[1:])
+        return [whole.select(state == one) for one in HostState]
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +109,7 @@ class HostTimeline:
         pieces = _pieces(joined)
         taken, states = EMPTY, {}
         for state in HostState:
-            covered = join(*(part.in_state(state)[1] for part in pieces)) if pieces else EMPTY
+            covered = join(*(part.in_state[state] for part in pieces)) if pieces else EMPTY
             states[state] = subtract(covered, taken)
             taken = join(taken, covered)
         return cls(pieces, states, _profiler_time(joined.trace, steps))

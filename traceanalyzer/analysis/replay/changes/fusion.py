@@ -17,7 +17,6 @@ from traceanalyzer.analysis.groups.passes import largest_operands, split_by_size
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.replay.changes.edits import in_optimizer, nodes, without_launches
 from traceanalyzer.figures import NS_PER_S
-from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -119,7 +118,7 @@ def _from_graphs(tape: Tape) -> Bool:
 def of_matrix_operators(tape: Tape) -> Bool:
     """Kernels that an operator runs beside a matrix kernel of its own (changes of layout, sums over parts): a library's
     business, which no compiler sees."""
-    operator = tape.source.tree.innermost(tape.source.tree.kind == RangeKind.OP)[nodes(tape)][tape.event]
+    operator = tape.source.tree.operator[nodes(tape)][tape.event]
     matrix = operator[tape.source.is_matrix[tape.row] & (operator >= 0)]
     result: Bool = np.isin(operator, matrix) & ~tape.source.is_matrix[tape.row]
     return result

@@ -82,7 +82,7 @@ def dimensions(tape: Tape) -> I64:
     """For each op how many dimensions of space the operator that launches it works on, by its first operand; -1 where
     that was not recorded."""
     tree, ranges = tape.source.tree, tape.source.trace.host_ranges
-    operator = tree.innermost(tree.kind == RangeKind.OP)[nodes(tape)][tape.event]
+    operator = tree.operator[nodes(tape)][tape.event]
     code = np.full(len(operator), -1, np.int64)
     code[operator >= 0] = ranges.shapes[tree.row[operator[operator >= 0]]]
     known, index = np.unique(code, return_inverse=True)
@@ -186,8 +186,8 @@ def _cells(tape: Tape) -> tuple[I64, Bool]:
     events belong to the backward pass of such cells."""
     source = tape.source
     tree, trace = source.tree, source.trace
-    cells = tree.of_ranges(texts_where(trace.strings, CELL.match)[trace.host_ranges.name], False)
-    layers = tree.of_ranges(texts_where(trace.strings, LAYER.match)[trace.host_ranges.name], False)
+    cells = tree.named(texts_where(trace.strings, CELL.match))
+    layers = tree.named(texts_where(trace.strings, LAYER.match))
     cells |= layers & _of_one_time_step(tape, layers)
     outer, node = tree.outermost(cells & (tree.kind == RangeKind.OP)), nodes(tape)
     return outer[node], made_by(source, outer >= 0)[node]

@@ -16,6 +16,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.algebra.grouping import Groups
+from traceanalyzer.analysis.algebra.rows import at
 from traceanalyzer.analysis.roofline.op_models.call import Call, Link, UnmodelledError, Work
 from traceanalyzer.analysis.roofline.op_models.kernel_types import element_type
 from traceanalyzer.analysis.roofline.op_models.left_out import ON_PARAMETERS, parameters_of
@@ -200,8 +201,8 @@ def _cover(joined: Joined, flops: F64, composite: Bool) -> tuple[Bool, I64]:
     """Which host ranges stand for work, and for each device op the one whose work it is part of."""
     tree = joined.tree
     row = np.where(tree.is_call, -1, tree.row)
-    here = np.append(flops, NAN)[row]
-    working = np.isfinite(here) & ~np.append(composite, False)[row]
+    here = at(flops, row, NAN)
+    working = np.isfinite(here) & ~at(composite, row, False)
     whole = np.isfinite(here) & ~working & ~_done_below(joined, np.where(working, here, 0.0), working, here)
     covering = tree.outermost(working | whole)
     counts = np.zeros(len(flops), np.bool_)
