@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from traceanalyzer.analysis.causes.critical_path import CriticalPath
     from traceanalyzer.analysis.joined.linked import Linked
     from traceanalyzer.analysis.time.timed import Timed
-    from traceanalyzer.trace import I32, I64, Bool
+    from traceanalyzer.trace import F64, I32, I64, U8, Bool
 
+_AT_ONCE = 1 << 18
+"""Segments."""
 PART_NAMES = {
     Part.LATENCY: "from launch to start",
     Part.PAUSE: "between queued ops",
@@ -64,7 +66,7 @@ class PathRow:
 
 def path_time(timed: Timed, path: CriticalPath) -> PathTime:
     """Time of each kind of segment in a mean steady step."""
-    spent = np.bincount(path.kind, weights=path.duration, minlength=len(PathKind)) / timed.steps.steady_count
+    spent = _totals(path, path.kind, len(PathKind))[1] / timed.steps.steady_count
     return PathTime(**{kind.label: ms(spent[kind]) for kind in PathKind})
 
 
@@ -75,14 +77,8 @@ def path_rows(timed: Timed, path: CriticalPath) -> list[PathRow]:
     group, names = segment_names(timed, path)
     group *= len(PathKind)
     group += path.kind
-    count, longest = np.bincount(group), np.zeros(len(names) * len(PathKind), np.int64)
-    duration = path.duration
-    total = np.bincount(group, weights=duration)
-    np.maximum.at(longest, group, duration)
-    example = np.zeros(len(longest), np.int64)
-    largest = np.flatnonzero(duration == longest[group])
-    example[group[largest]] = largest
-    del duration, group
+    count, total, example = _totals(path, group, len(names) * len(PathKind))
+    del group
     whole, outermost, steps = float(total.sum()), timed.tree.outermost(is_named(timed)), timed.steps.steady_count
     return [
         PathRow(
@@ -97,6 +93,22 @@ def path_rows(timed: Timed, path: CriticalPath) -> list[PathRow]:
         for g in np.argsort(-total, kind="stable").tolist()
         if count[g]
     ]
+
+
+def _totals(path: CriticalPath, group: I32 | U8, groups: int) -> tuple[I64, F64, I64]:
+    """Of each group of segments their number, their time, and the last of its longest ones; some at a time, since there
+    are more of them than of anything else."""
+    count, longest, example = (np.zeros(groups, np.int64) for _ in range(3))
+    total = np.zeros(groups)
+    for begin in range(0, len(group), _AT_ONCE):
+        here = slice(begin, begin + _AT_ONCE)
+        of, duration = group[here], path.end[here] - path.start[here]
+        count += np.bincount(of, minlength=groups)
+        total += np.bincount(of, weights=duration, minlength=groups)
+        np.maximum.at(longest, of, duration)
+        largest = np.flatnonzero(duration == longest[of])
+        example[of[largest]] = begin + largest
+    return count, total, example
 
 
 def segment_names(timed: Timed, path: CriticalPath) -> tuple[I32, list[str]]:
