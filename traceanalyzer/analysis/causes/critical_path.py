@@ -143,21 +143,24 @@ def find_critical_path(started: Started) -> CriticalPath:
     chain = chain.cut_at(distinct(edges[1:-1]))
     on_host = chain.part == Part.HOST
     host, device = driving(started, IntervalSet(chain.start[on_host], chain.end[on_host])), chain.take(~on_host)
-    start = np.concatenate((device.start, host.start))
-    order = np.argsort(start, kind="stable")
-    start = start[order]
+    moments = np.concatenate((device.start, host.start, chain.end[-1:]))
+    kind = np.concatenate((_kinds(started, device), KIND_OF_STATE[host.state]))
+    node = np.concatenate((_nodes(started, device).astype(np.int32), host.node))
+    del host, device
+    order = np.argsort(moments[:-1], kind="stable")
+    moments[:-1] = moments[order]
+    kind, node = kind[order], node[order]
+    del order
+    start, end = moments[:-1], moments[1:]
     # They refine the chain: what lies within one of its segments are neighbours.
     within = np.diff(np.searchsorted(start, chain.start), append=len(start))
-    moments = np.append(start, chain.end[-1:])
-    start, end = moments[:-1], moments[1:]
-    kind = np.concatenate((_kinds(started, device), KIND_OF_STATE[host.state]))[order]
     return CriticalPath(
         start=start,
         end=end,
         kind=_with_reads(started, _with_input(started, kind, end), IntervalSet(start, end)),
         part=np.repeat(chain.part, within),
         op=np.repeat(chain.op.astype(np.int32), within),
-        node=np.concatenate((_nodes(started, device).astype(np.int32), host.node))[order],
+        node=node,
         step=np.repeat((steps.warmup + np.searchsorted(edges[1:], chain.start, side="right")).astype(np.int32), within),
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,6 +11,8 @@ from traceanalyzer.analysis.algebra.intervals import IntervalSet, intersect, ove
 from traceanalyzer.analysis.time.host_timeline import HostState
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from traceanalyzer.analysis.time.timed import Timed
     from traceanalyzer.trace import I32, I64, U8
 
@@ -22,10 +24,9 @@ NO_STATE = PROFILER_STATE + 1
 
 @dataclass(frozen=True, eq=False)
 class Stretches:
-    """Stretches of the host's time, disjoint, in no particular order."""
+    """Stretches of the host's time, disjoint, in no particular order; together they fill what they are of."""
 
     start: I64
-    end: I64
     state: U8
     """`HostState` of the process, `PROFILER_STATE` or `NO_STATE`."""
     node: I32
@@ -39,18 +40,31 @@ def driving(timed: Timed, within: IntervalSet) -> Stretches:
     """
     profiler = intersect(within, timed.timeline.profiler)
     left = subtract(within, profiler)
-    parts = [(profiler, PROFILER_STATE, np.full(len(profiler.start), -1, np.int32))]
+    starts, states, nodes = [profiler.start], [PROFILER_STATE], [_nowhere(profiler)]
     for state in HostState:
         for pieces in timed.timeline.pieces:
             claimed = pieces.in_state[state]
             of, found = overlaps(intersect(claimed, left), IntervalSet(pieces.start, pieces.end))
-            parts.append((found, state, pieces.node[of]))
+            starts.append(found.start)
+            states.append(state)
+            nodes.append(pieces.node[of])
             del of, found
             left = subtract(left, claimed)
-    parts.append((left, NO_STATE, np.full(len(left.start), -1, np.int32)))
-    return Stretches(
-        start=np.concatenate([found.start for found, _, _ in parts]),
-        end=np.concatenate([found.end for found, _, _ in parts]),
-        state=np.repeat(np.array([state for _, state, _ in parts], np.uint8), [len(node) for _, _, node in parts]),
-        node=np.concatenate([node for _, _, node in parts]),
-    )
+    starts.append(left.start)
+    states.append(NO_STATE)
+    nodes.append(_nowhere(left))
+    del left
+    lengths = [len(node) for node in nodes]
+    # There are more stretches than rows of any table: nothing is kept twice.
+    return Stretches(_emptied(starts), np.repeat(np.array(states, np.uint8), lengths), _emptied(nodes))
+
+
+def _nowhere(intervals: IntervalSet) -> I32:
+    return np.full(len(intervals.start), -1, np.int32)
+
+
+def _emptied(parts: list[NDArray[Any]]) -> NDArray[Any]:
+    """The parts as one; the list is empty afterwards."""
+    whole = np.concatenate(parts)
+    parts.clear()
+    return whole

@@ -16,7 +16,7 @@ from traceanalyzer.analysis.groups.ops import Group, duration, group, named, of_
 if TYPE_CHECKING:
     from traceanalyzer.analysis.joined.joined import Joined
     from traceanalyzer.analysis.time.timed import Timed
-    from traceanalyzer.trace import I64, Bool
+    from traceanalyzer.trace import I32, I64, Bool
 
 CHANNELS = re.compile(r"nchwToNhwc|nhwcToNchw|nchw_?to_?nhwc|nhwc_?to_?nchw|tensorTransformGeneric", re.IGNORECASE)
 """cuDNN's and MIOpen's kernels between channels first and channels last."""
@@ -88,7 +88,7 @@ def _outer_row(joined: Joined, rows: Bool) -> I64:
     return np.where(rows & (node >= 0), at(tree.row, node, -1), -1)
 
 
-def _around(joined: Joined, pattern: re.Pattern[str]) -> I64:
+def _around(joined: Joined, pattern: re.Pattern[str]) -> I32:
     """For each node of the host tree the innermost operator of such a name around it, -1 without."""
     tree = joined.tree
     return tree.innermost(tree.named(texts_where(joined.trace.strings, pattern.search)))

@@ -89,17 +89,17 @@ class HostTree:
     @cached_property
     def operator(self) -> I32:
         """For each node the nearest operator among itself and its ancestors, -1 where there is none."""
-        return self.innermost(self.kind == RangeKind.OP).astype(np.int32)
+        return self.innermost(self.kind == RangeKind.OP)
 
     @cached_property
     def outer_operator(self) -> I32:
         """For each node the farthest operator among itself and its ancestors, -1 where there is none."""
-        return self.outermost(self.kind == RangeKind.OP).astype(np.int32)
+        return self.outermost(self.kind == RangeKind.OP)
 
     @cached_property
     def annotation(self) -> I32:
         """The same of annotations."""
-        return self.innermost(self.kind == RangeKind.ANNOTATION).astype(np.int32)
+        return self.innermost(self.kind == RangeKind.ANNOTATION)
 
     @cached_property
     def subtree_end(self) -> I32:
@@ -130,38 +130,38 @@ class HostTree:
         result[~self.is_call] = values[self.row[~self.is_call]]
         return result
 
-    def innermost(self, wanted: Bool) -> I64:
+    def innermost(self, wanted: Bool) -> I32:
         """For each node the nearest wanted node among itself and its ancestors, -1 where there is none."""
         rows = np.flatnonzero(wanted)
         if len(rows) * FEW < len(wanted):
             return self._innermost_of_few(rows)
-        result = np.where(wanted, np.arange(len(wanted)), -1)
+        result = np.where(wanted, np.arange(len(wanted), dtype=np.int32), np.int32(-1))
         for here in self.levels[1:]:
             missing = here[result[here] < 0]
             result[missing] = result[self.parent[missing]]
         return result
 
-    def _innermost_of_few(self, rows: I64) -> I64:
+    def _innermost_of_few(self, rows: I64) -> I32:
         """The same from the wanted nodes: each holds from its place on, and what is around it after its subtree."""
         stop = self.subtree_end[rows].astype(np.int64)
         above = np.append(rows, -1)[nest(np.zeros(len(rows), np.int32), rows, stop).parent]
         # At one place inner ends come before outer ones, and these before what starts there.
         place = np.concatenate(([0], stop[::-1], rows))
-        holds = np.concatenate(([-1], above[::-1], rows))
+        holds = np.concatenate(([-1], above[::-1], rows)).astype(np.int32)
         order = np.argsort(place, kind="stable")
         return np.repeat(holds[order], np.diff(np.append(place[order], len(self.start))))
 
-    def outermost(self, wanted: Bool) -> I64:
+    def outermost(self, wanted: Bool) -> I32:
         """For each node the farthest wanted node among itself and its ancestors, -1 where there is none."""
         rows = np.flatnonzero(wanted)
         if not len(rows):
-            return np.full(len(self.start), -1, np.int64)
+            return np.full(len(self.start), -1, np.int32)
         reach = np.maximum.accumulate(self.subtree_end[rows])
         top = rows[np.concatenate(([True], rows[1:] >= reach[:-1]))]
         # Their subtrees follow each other: from each begin and end on it is that node, and none.
         edges = np.stack((top, self.subtree_end[top]), axis=1).ravel()
-        holds = np.stack((top, np.full(len(top), -1)), axis=1).ravel()
-        return np.repeat(np.append(-1, holds), np.diff(edges, prepend=0, append=len(self.start)))
+        holds = np.stack((top, np.full(len(top), -1)), axis=1).ravel().astype(np.int32)
+        return np.repeat(np.append(np.int32(-1), holds), np.diff(edges, prepend=0, append=len(self.start)))
 
     def counted(self, chosen: Bool) -> I64:
         """For each node how many chosen ones there are among itself and those that enclose it."""
@@ -170,7 +170,7 @@ class HostTree:
             result[here] += result[self.parent[here]]
         return result
 
-    def enclosing(self, nearest: I64, node: I64) -> I64:
+    def enclosing(self, nearest: I32, node: I32 | I64) -> I64:
         """`nearest` (of `innermost`) strictly above each of these nodes, -1 for -1 and for roots."""
         parent = np.where(node >= 0, self.parent[node], -1)
         result: I64 = np.where(parent >= 0, nearest[parent], -1)

@@ -175,7 +175,7 @@ def _own_time(tree: HostTree, name: I32, counted: Bool) -> tuple[Bool, I32, I64]
     """Which nodes are calls, the innermost call around each node (-1: none), and the time of each call that lies in no
     call inside it, ns. Of nodes that are not `counted` the time is their parent's."""
     size = len(name)
-    above = np.append(tree.innermost(counted).astype(np.int32), np.int32(-1))[tree.parent]
+    above = np.append(tree.innermost(counted), np.int32(-1))[tree.parent]
     inner = np.flatnonzero(counted & (above >= 0)).astype(np.int32)
     above = above[inner]
     # What sticks out of the range around it is no time of that range.
@@ -187,7 +187,7 @@ def _own_time(tree: HostTree, name: I32, counted: Bool) -> tuple[Bool, I32, I64]
     several = np.bincount(above, minlength=size) > 1
     whole = counted.copy()
     whole[inner] &= (name[inner] != name[above]) | several[above]
-    call = tree.innermost(whole).astype(np.int32)
+    call = tree.innermost(whole)
     return whole, call, _sum_at(np.where(counted, call, -1), own, size)
 
 

@@ -146,11 +146,11 @@ def node_names(timed: Timed, outside: int) -> I32:
     result[tree.is_call] = trace.api_calls.name[tree.row[tree.is_call]]
     around = tree.innermost(is_named(timed))
     inside = around >= 0
-    result[inside] = trace.host_ranges.name[tree.row[around[inside]]]
+    result[inside] = tree.name[around[inside]]
     return result
 
 
-def within(linked: Linked, outermost: I64, node: int) -> str | None:
+def within(linked: Linked, outermost: I32, node: int) -> str | None:
     """The name of the outermost operator or annotation around a node."""
     around = int(outermost[node]) if node >= 0 else -1
     return linked.trace.strings[linked.trace.host_ranges.name[linked.tree.row[around]]] if around >= 0 else None
@@ -158,8 +158,8 @@ def within(linked: Linked, outermost: I64, node: int) -> str | None:
 
 def is_named(timed: Timed) -> Bool:
     """Which nodes of the host tree name what the host does: operators and annotations but the steps'."""
-    tree, ranges = timed.tree, timed.trace.host_ranges
+    tree = timed.tree
     of_step = texts_where(timed.trace.strings, set(timed.steps.names).__contains__)
     result: Bool = (tree.kind == RangeKind.OP) | (tree.kind == RangeKind.ANNOTATION)
-    result[result] = ~of_step[ranges.name[tree.row[result]]]
+    result &= ~tree.named(of_step)
     return result

@@ -19,7 +19,7 @@ from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.replay.tape import Tape
-    from traceanalyzer.trace import I64, Bool
+    from traceanalyzer.trace import I32, I64, Bool
 
 CHANNELS_APART = re.compile(r"batch_norm_(backward|collect_statistics|transform_input)\w*_kernel")
 """PyTorch's batch norm: with channels apart it has a block a channel."""
@@ -166,7 +166,7 @@ def recurrent_fused(tape: Tape) -> Tape | None:
     return replace(left, reading=np.minimum(left.reading, left.dispatch))
 
 
-def _layers(tape: Tape, cell: I64) -> float:
+def _layers(tape: Tape, cell: I32) -> float:
     """How many layers, one after the other or in the other direction, each of these calls (nodes of the host tree, -1:
     none) has: what a library launches one by one."""
     tree, trace = tape.source.tree, tape.source.trace
@@ -181,7 +181,7 @@ def _layers_said(values: tuple[str, ...]) -> int:
     return max(int(values[NUMBER_OF_LAYERS]), 1) * (1 + (values[BIDIRECTIONAL] == YES))
 
 
-def _cells(tape: Tape) -> tuple[I64, Bool]:
+def _cells(tape: Tape) -> tuple[I32, Bool]:
     """For each event the outermost node of the host tree that is a recurrent cell around it, -1 without; and which
     events belong to the backward pass of such cells."""
     source = tape.source

@@ -20,7 +20,7 @@ from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.replay.tape import Tape
-    from traceanalyzer.trace import I64, Bool
+    from traceanalyzer.trace import I32, I64, Bool
 
 LOOKUP = re.compile(r"^aten::(embedding|embedding_bag)$")
 MOST_BETWEEN = 3
@@ -45,7 +45,7 @@ def lookups_joined(tape: Tape) -> Tape | None:
     return joined(tape, kept, gone, np.maximum(found[0][2], found[1][2]))
 
 
-def _runs(tape: Tape, call: I64) -> tuple[Bool, Bool, I64]:
+def _runs(tape: Tape, call: I32 | I64) -> tuple[Bool, Bool, I64]:
     """Of runs of calls (numbers, one for each op, -1: none) in a step: the ops of the first, those from there to the
     end of the last, and for each op how many calls its run has."""
     kept, gone, count = np.zeros(len(call), bool), np.zeros(len(call), bool), np.ones(len(call), np.int64)

@@ -81,12 +81,14 @@ class OpWork:
     @property
     def flops(self) -> F64:
         """For each host range its floating-point operations (a multiply-add is two), NaN where unmodelled."""
-        return self.figures[self.kind, Figure.FLOPS]
+        result: F64 = self.figures[self.kind, Figure.FLOPS]
+        return result
 
     @property
     def bytes(self) -> F64:
         """For each host range its least DRAM traffic (of collectives: bytes over the link), NaN where unmodelled."""
-        return self.figures[self.kind, Figure.BYTES]
+        result: F64 = self.figures[self.kind, Figure.BYTES]
+        return result
 
 
 @dataclass(frozen=True)
