@@ -1,6 +1,6 @@
 """Programs of well-known libraries, each with and without a remedy: timed, recorded, and packed.
 
 A program is a function `make(fixed) -> step`; what it is about stands in its docstring. Weights are random, nothing is
-downloaded. `python -m benchmarks.pairs OUT` runs those for one GPU, `--set ranks` those for two,
-`--set everyday` a second set, with programs that are good already.
+downloaded. `python -m benchmarks.pairs OUT` runs those for one GPU, `--set ranks` and
+`--set ranks_more` those for two, `--set everyday` a second set for one, with programs that are good already.
 """

@@ -1,12 +1,12 @@
 """Programs with and without a remedy, timed and recorded: `python -m benchmarks.pairs OUT [--set SET] [NAME ...]`.
 
-For a host with a GPU (`--set ranks`: two), timm, torchvision, transformers, peft and torch_geometric. Every program
-has a process of its own: it is timed with a stopwatch without and with its remedy in random order, then recorded
-without it as `collect torch` does, steps found by the collector where an optimizer ends them. All processes load first
-and then take turns, so that none disturbs another; one that fails or hangs is ended and does not stop the others.
-OUT gets `pairs.json` (the mean step of each round, ms, by version) and the captures, packed. `--early` lets the
-programs start the device while they load, where that admits several processes (compute mode "Default").
-`--device cpu --quick` tries the programs in small, `--seconds N` bounds the run.
+For a host with a GPU (`--set ranks`, `--set ranks_more`: two), timm, torchvision, transformers, peft and
+torch_geometric. Every program has a process of its own: it is timed with a stopwatch without and with its remedy in
+random order, then recorded without it as `collect torch` does, steps found by the collector where an optimizer ends
+them. All processes load first and then take turns, so that none disturbs another; one that fails or hangs is ended and
+does not stop the others. OUT gets `pairs.json` (the mean step of each round, ms, by version) and the captures, packed.
+`--early` lets the programs start the device while they load, where that admits several processes (compute mode
+"Default"). `--device cpu --quick` tries the programs in small, `--seconds N` bounds the run.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 LOADING_S, LIMIT_S, COMPILING_S, LEFT_S, SLOW_S = 90.0, 30.0, 80.0, 8.0, 200.0
 PACK_BYTES, PACKS = 15 * 2**20, 4
+TWO_RANKS = frozenset({"ranks", "ranks_more"})
+"""Sets whose programs are run by two ranks, a GPU each; all others take one."""
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 
 
@@ -149,8 +151,8 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--seconds", type=float)
-    options = parser.parse_args()
-    together = options.set == "ranks"
+    options = parser.parse_intermixed_args()
+    together = options.set in TWO_RANKS
     until = time.monotonic() + (options.seconds or (235 if together else 350))
     os.environ |= {"PAIRS_DEVICE": options.device} | ({"PAIRS_QUICK": "1"} if options.quick else {})
     os.environ |= {"PAIRS_EARLY": "1"} if options.early else {}

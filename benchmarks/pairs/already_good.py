@@ -36,6 +36,7 @@ def good_fed_encoder(version: str) -> Step:
     layer = nn.TransformerEncoderLayer(width, 16, 4 * width, 0.0, batch_first=True, norm_first=True)
     body = nn.TransformerEncoder(layer, n(4, 1), enable_nested_tensor=False)
     model = nn.Sequential(nn.Embedding(8192, width), body, nn.Linear(width, 8192)).to(DEVICE, torch.bfloat16)
+    forward = torch.compile(model) if version == "compile" else model
     texts = torch.randint(0, 8192, (100_000, n(512, 16)))
     data = torch.utils.data.TensorDataset(texts)
     workers = n(12 if version == "data_loader_workers" else 6, 1)
@@ -58,7 +59,7 @@ def good_fed_encoder(version: str) -> Step:
 
     def loss() -> Any:
         now = tokens()
-        return cross_entropy(model(now).flatten(0, 1), now.flatten())
+        return cross_entropy(forward(now).flatten(0, 1), now.flatten())
 
     return train(model, loss)
 
@@ -126,7 +127,7 @@ def good_compiled_sampler(version: str) -> Step:
 
 PROGRAMS = (
     Good(("cuda_graph", "fused_optimizer"), good_products, found=True),
-    Good(("data_loader_workers", "copy_ahead"), good_fed_encoder, found=True),
+    Good(("data_loader_workers", "copy_ahead", "compile"), good_fed_encoder, found=True, early=("compile",)),
     Good(("cuda_graph", "compile"), good_long_attention, early=("compile",)),
     Good(
         ("cuda_graph", "channels_last"), good_compiled_vit, found=True, libraries=("timm",),

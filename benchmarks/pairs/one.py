@@ -30,6 +30,7 @@ from benchmarks.pairs import (
     language,
     loops,
     ranks,
+    ranks_more,
     vision,
 )
 from benchmarks.pairs.program import DEVICE, QUICK, VERSION, n
@@ -48,8 +49,8 @@ SETS: dict[str, tuple[Pair | Good, ...]] = {
         *everyday_loops.PAIRS,
     ),
     "ranks": ranks.PAIRS,
+    "ranks_more": ranks_more.PAIRS,
 }
-"""All for one GPU, but `ranks`."""
 WARM_UP, ROUNDS, ROUND_S, LEAST_STEPS, MOST_STEPS = (1, 1, 0.0, 2, 2) if QUICK else (6, 5, 0.25, 3, 300)
 STEPS_ONCE = 20
 """In a round of a program whose steps differ the first time."""
@@ -137,6 +138,8 @@ def record(pair: Pair | Good, step: Step, folder: Path, *, short: bool) -> None:
         # ranks stay together, finished or not
         if WORLD == 1 and (attached._recorder.finished or time.monotonic() > until):
             break
+    # a rank that left with exchanges under way would keep the other waiting
+    synchronize()
     attached._recorder.close()
 
 

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 RANK = int(os.environ.get("RANK", "0"))
 
 
-def _parallel(model: nn.Module, **how: Any) -> DistributedDataParallel:
+def parallel(model: nn.Module, **how: Any) -> DistributedDataParallel:
+    """The model under DDP."""
     return DistributedDataParallel(model, device_ids=[RANK] if DEVICE == "cuda" else None, **how)
 
 
@@ -40,7 +41,8 @@ def _llama(layers: int) -> nn.Module:
     return LlamaForCausalLM(config).to(DEVICE)
 
 
-def _tokens(batch: int, length: int) -> torch.Tensor:
+def random_tokens(batch: int, length: int) -> torch.Tensor:
+    """A batch of texts, on the device."""
     return torch.randint(0, n(8000, 100), (batch, length), device=DEVICE)
 
 
@@ -48,8 +50,8 @@ def gpt_accumulates(fixed: bool) -> Step:
     """GPT-2 under DDP: four small backward passes a step, gradients reduced with each."""
     import contextlib
 
-    model = _parallel(_gpt(n(12, 1), n(768, 64)))
-    parts = [_tokens(n(2, 1), n(512, 16)) for _ in range(4)]
+    model = parallel(_gpt(n(12, 1), n(768, 64)))
+    parts = [random_tokens(n(2, 1), n(512, 16)) for _ in range(4)]
     optimizer = torch.optim.AdamW(model.parameters(), 1e-5, fused=True)
 
     def step() -> None:
@@ -70,7 +72,7 @@ def wide_ranking_fp32(fixed: bool) -> Step:
 
     width = n(6144, 64)
     model = nn.Sequential(*(nn.Sequential(nn.Linear(width, width), nn.ReLU()) for _ in range(6))).to(DEVICE)
-    ddp = _parallel(model)
+    ddp = parallel(model)
     if fixed:
         ddp.register_comm_hook(dist.group.WORLD, default_hooks.bf16_compress_hook)
     x = torch.randn(n(1024, 8), width, device=DEVICE)
@@ -94,7 +96,7 @@ def _sharded(model: nn.Module, fixed: bool) -> nn.Module:
 def llama_gathered_twice(fixed: bool) -> Step:
     """A Llama under FSDP2 with little work a step; the remedy keeps what is gathered until the backward pass."""
     model = _sharded(_llama(n(8, 1)), fixed)
-    tokens = _tokens(n(2, 1), n(512, 16))
+    tokens = random_tokens(n(2, 1), n(512, 16))
     return train(model, lambda: model(input_ids=tokens, labels=tokens).loss)
 
 
@@ -113,7 +115,7 @@ def llama_no_prefetch(fixed: bool) -> Step:
         forward_prefetch=fixed, backward_prefetch=BackwardPrefetch.BACKWARD_PRE if fixed else None,
         use_orig_params=True,
     )  # fmt: skip
-    tokens = _tokens(n(4, 1), n(1024, 16))
+    tokens = random_tokens(n(4, 1), n(1024, 16))
     return train(model, lambda: model(input_ids=tokens, labels=tokens).loss)
 
 
@@ -154,8 +156,8 @@ def experts_exchange_fp32(fixed: bool) -> Step:
 
 def rank_with_slow_input(fixed: bool) -> Step:
     """DDP where rank 1 prepares its batch with 8 ms of Python."""
-    ddp = _parallel(_gpt(n(6, 1), n(768, 64)))
-    tokens = _tokens(n(4, 1), n(512, 16))
+    ddp = parallel(_gpt(n(6, 1), n(768, 64)))
+    tokens = random_tokens(n(4, 1), n(512, 16))
 
     def loss() -> Any:
         until = time.perf_counter() + (0.008 if RANK == 1 and not fixed else 0.0)
@@ -169,9 +171,9 @@ def rank_with_slow_input(fixed: bool) -> Step:
 
 def rank_with_longer_texts(fixed: bool) -> Step:
     """DDP where rank 1 gets three times as many tokens; the remedy deals them out evenly."""
-    ddp = _parallel(_gpt(n(6, 1), n(768, 64)))
+    ddp = parallel(_gpt(n(6, 1), n(768, 64)))
     size = 16 if fixed else 8 + 16 * RANK
-    tokens = _tokens(n(size, 1 + RANK), n(512, 16))
+    tokens = random_tokens(n(size, 1 + RANK), n(512, 16))
 
     def loss() -> Any:
         with autocast():
@@ -183,8 +185,8 @@ def rank_with_longer_texts(fixed: bool) -> Step:
 def reduced_after_backward(fixed: bool) -> Step:
     """Gradients are reduced one by one after the backward pass; the remedy is DDP."""
     inner = _gpt(n(12, 1), n(1024, 64))
-    model = _parallel(inner) if fixed else inner
-    tokens = _tokens(n(8, 1), n(512, 16))
+    model = parallel(inner) if fixed else inner
+    tokens = random_tokens(n(8, 1), n(512, 16))
     optimizer = torch.optim.AdamW(inner.parameters(), 1e-5, fused=True)
 
     def step() -> None:
@@ -201,8 +203,8 @@ def reduced_after_backward(fixed: bool) -> Step:
 
 def many_small_buckets(fixed: bool) -> Step:
     """GPT-2 under DDP with buckets of 1 MB for 25."""
-    ddp = _parallel(_gpt(n(12, 1), n(768, 64)), bucket_cap_mb=25 if fixed else 1)
-    tokens = _tokens(n(8, 1), n(512, 16))
+    ddp = parallel(_gpt(n(12, 1), n(768, 64)), bucket_cap_mb=25 if fixed else 1)
+    tokens = random_tokens(n(8, 1), n(512, 16))
 
     def loss() -> Any:
         with autocast():
@@ -213,8 +215,8 @@ def many_small_buckets(fixed: bool) -> Step:
 
 def one_large_bucket(fixed: bool) -> Step:
     """GPT-2 under DDP with one bucket for all gradients."""
-    ddp = _parallel(_gpt(n(12, 1), n(1024, 64)), bucket_cap_mb=25 if fixed else 4000)
-    tokens = _tokens(n(8, 1), n(512, 16))
+    ddp = parallel(_gpt(n(12, 1), n(1024, 64)), bucket_cap_mb=25 if fixed else 4000)
+    tokens = random_tokens(n(8, 1), n(512, 16))
 
     def loss() -> Any:
         with autocast():

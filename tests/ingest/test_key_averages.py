@@ -54,7 +54,7 @@ def test_what_a_table_tells_and_what_not(tmp_path: Path) -> None:
     assert report.metrics.step_time_ms is report.metrics.budget_ms is None
     assert report.notes == [
         "A step takes 10 ms on the CPU, with the profiler; GPU work is 60% of that at most.",
-        "gemm kernels take 75% of the kernels' time.",
+        "75% of the kernels' time is in gemm kernels.",
         "cudaLaunchKernel: 100 calls a step, 1 ms of CPU time.",
         "cudaDeviceSynchronize: 0.25 calls a step, in which the CPU waits 0.8 ms.",
     ]

@@ -53,7 +53,7 @@ def _most_bytes(m: Measurements) -> str | None:
     moved = np.bincount(m.op_class[rows][known], weights=traffic[known])
     most = int(moved.argmax())
     share = float(moved[most] / moved.sum()) if moved.sum() else 0.0
-    return f"{m.classes.names[most]} kernels move {share:.0%} of the bytes" if share >= NAMED_SHARE else None
+    return f"{share:.0%} of the bytes are moved by {m.classes.names[most]} kernels" if share >= NAMED_SHARE else None
 
 
 def _heaviest(m: Measurements) -> str | None:
@@ -65,7 +65,7 @@ def _heaviest(m: Measurements) -> str | None:
     most = int(time.argmax())
     share = float(time[most] / time.sum())
     named = share >= NAMED_SHARE and m.classes.names[most] != "other"
-    return f"{m.classes.names[most]} kernels take {share:.0%} of the compute time" if named else None
+    return f"{share:.0%} of the compute time is in {m.classes.names[most]} kernels" if named else None
 
 
 def _module(m: Measurements) -> str | None:
@@ -75,7 +75,7 @@ def _module(m: Measurements) -> str | None:
     device = sum(row.self_ms for row in m.modules)
     if top is None or not device or top.self_ms < NAMED_SHARE * device:
         return None
-    return f"module {top.name} takes {top.self_ms / device:.0%} of the GPU's time"
+    return f"{top.self_ms / device:.0%} of the GPU's time is in module {top.name}"
 
 
 def _of_launch(m: Measurements) -> str | None:
@@ -117,7 +117,7 @@ def _of_communication(m: Measurements) -> str | None:
     tail = ""
     if time.tail_ms is not None:
         tail = f"; {time.tail_ms / time.exposed_ms:.0%} of it is the tail behind the backward pass"
-    return f"{top.collective}{size} is {share:.0%} of the communication that does not overlap{tail}"
+    return f"{share:.0%} of the communication that does not overlap is {top.collective}{size}{tail}"
 
 
 def _of_transfer(m: Measurements) -> str | None:

@@ -45,7 +45,7 @@ def profiled_notes(table: Profiled) -> Iterator[str]:
             by_class[row.cls] = by_class.get(row.cls, 0.0) + (row.share_of_device or 0.0)
     if by_class:
         most = max(by_class, key=lambda name: by_class[name])
-        yield f"{most} kernels take {by_class[most]:.0%} of the kernels' time."
+        yield f"{by_class[most]:.0%} of the kernels' time is in {most} kernels."
     for row in table.rows:
         if row.name in WAITS and row.calls and row.self_cpu_ms:
             yield f"{row.name}: {row.calls:.4g} calls{each}, in which the CPU waits {digits(row.self_cpu_ms)} ms."

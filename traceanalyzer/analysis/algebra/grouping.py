@@ -12,7 +12,6 @@ from traceanalyzer.analysis.algebra.distinct import near, ranked
 if TYPE_CHECKING:
     from traceanalyzer.trace import F64, I32, I64, U8, Bool
 
-
 _MOST_COMBINED = 2**62
 
 
@@ -34,16 +33,21 @@ class Groups:
         for key in keys if len(combined) else ():
             low = int(key.min())
             width = int(key.max()) - low + 1
+            if width == 1:
+                continue
             if highest and not near(0, (highest + 1) * width, len(combined)):
                 combined, highest = _ranked(combined)
             if not near(0, (highest + 1) * width, len(combined)):
                 key, most = _ranked(key)
                 low, width = 0, most + 1
-            combined = combined * width + key - low
+            if highest:
+                combined *= width
+            combined += key
+            combined -= low
             highest = (highest + 1) * width - 1
         values, index = ranked(combined)
         first = np.empty(len(values), np.int64)
-        first[index[::-1]] = np.arange(len(index))[::-1]  # of several the last one written stays: the first row
+        first[index[::-1]] = np.arange(len(index) - 1, -1, -1)  # of several the last one written stays: the first row
         return cls(index, first, np.bincount(index, minlength=len(values)))
 
     def __len__(self) -> int:
@@ -79,7 +83,8 @@ class Groups:
         span = int(values.max()) - low + 1 if len(values) else 1
         if span > _MOST_COMBINED // max(len(self), 1):
             return values[np.lexsort((values, self.index))]
-        combined = self.index * span  # as one number each, which is sorted in a tenth of the time
+        # As one number each, which is sorted in a tenth of the time.
+        combined: I64 = np.multiply(self.index, span, dtype=np.int64)
         combined += values
         combined -= low
         combined.sort()

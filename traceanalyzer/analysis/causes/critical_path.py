@@ -9,6 +9,7 @@ shorter, until another chain of causes is as long.
 from __future__ import annotations
 
 import enum
+from bisect import bisect_right
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, overlaps
+from traceanalyzer.analysis.algebra.lookup import at
 from traceanalyzer.analysis.causes.driving import NO_STATE, PROFILER_STATE, driving
 from traceanalyzer.analysis.causes.reads import read_ranges
 from traceanalyzer.analysis.causes.start import Bound
@@ -173,7 +175,7 @@ def walk(bindings: Bindings, waits: HostWaits, start: I64, end: I64, window: tup
     by, before = np.append(bindings.by, Bound.LAUNCH), np.append(bindings.op, -1)
     since, start, end = (np.append(a, finish) for a in (bindings.since, start, end))
     wait = np.where(by == Bound.LAUNCH, waits.before(since), -1)
-    waited_for = np.append(waits.op, -1)[wait]
+    waited_for = at(waits.op, wait, -1)
     wait[waited_for >= np.arange(count + 1)] = -1
     following = np.where(wait >= 0, waited_for, before)
     done = np.flatnonzero(end[:count] == finish)
@@ -199,12 +201,17 @@ def walk(bindings: Bindings, waits: HostWaits, start: I64, end: I64, window: tup
 
 def _follow(following: I64, start: I64, first: int, begin: int) -> I64:
     """The ops of the chain, latest first, back to the one that runs when the window begins."""
-    before, begun = following.tolist(), (start <= begin).tolist()
-    chain, op = [], first
+    breaks = np.flatnonzero((following != np.arange(-1, len(following) - 1)) | (start <= begin))
+    ends, after = breaks.tolist(), np.where(start[breaks] <= begin, -1, following[breaks]).tolist()
+    runs, op = [], first
     while op >= 0:
-        chain.append(op)
-        op = -1 if begun[op] else before[op]
-    return np.array(chain, np.int64)
+        i = bisect_right(ends, op) - 1
+        stop = ends[i] if i >= 0 else 0
+        runs.append((op, stop))
+        op = after[i] if i >= 0 else -1
+    length = np.array([op - stop + 1 for op, stop in runs], np.int64)
+    before = np.repeat(np.cumsum(length) - length, length)
+    return np.repeat(np.array([op for op, _ in runs], np.int64), length) - (np.arange(len(before)) - before)
 
 
 def _kinds(linked: Linked, chain: Chain) -> U8:
@@ -223,9 +230,9 @@ def _kinds(linked: Linked, chain: Chain) -> U8:
 
 def _nodes(started: Started, chain: Chain) -> I64:
     """Node of the call that waits, or that launches the op of a segment; -1 where it was not recorded."""
-    waiting, launching = np.append(started.host_waits.call, -1)[chain.wait], np.append(started.launch, -1)[chain.op]
+    waiting, launching = at(started.host_waits.call, chain.wait, -1), at(started.launch, chain.op, -1)
     call = np.where(chain.part == Part.RETURN, waiting, launching)
-    return np.where(call >= 0, np.append(started.tree.node_of_call, -1)[call], -1)
+    return np.where(call >= 0, at(started.tree.node_of_call, call, -1), -1)
 
 
 def _with_reads(linked: Linked, kind: U8, segments: IntervalSet) -> U8:

@@ -43,7 +43,7 @@ def driving(timed: Timed, within: IntervalSet) -> Stretches:
     starts, states, nodes = [profiler.start], [PROFILER_STATE], [_nowhere(profiler)]
     for state in HostState:
         for pieces in timed.timeline.pieces:
-            claimed = pieces.in_state[state]
+            claimed = pieces.in_state(state)
             of, found = overlaps(intersect(claimed, left), IntervalSet(pieces.start, pieces.end))
             starts.append(found.start)
             states.append(state)

@@ -17,11 +17,12 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.algebra.intervals import complement, measure, union
+from traceanalyzer.analysis.algebra.lookup import at, one_of
 from traceanalyzer.analysis.causes.details import IdleDetail, host_details, lost_launches, migrates
 from traceanalyzer.analysis.causes.unwaited import gaps_without_waits
 from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS
-from traceanalyzer.trace import Table, column
+from traceanalyzer.trace import Table, alike, column
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.causes.started import Started
@@ -76,14 +77,14 @@ class Gaps(Table):
     start: I64 = column(np.int64)
     end: I64 = column(np.int64)
     device: I32 = column(np.int32)
-    next_op: I64 = column(np.int64)
+    next_op: I32 = column(np.int32)
     """Device op that ends the gap, -1 after the last one."""
     step: I32 = column(np.int32)
     """Step of the op that ends the gap, else the step whose window holds the gap's start; -1 outside."""
     cause: U8 = column(np.uint8, fill=IdleCause.OTHER)
     queued: U8 = column(np.uint8, fill=0)
     """1 if the op that ends it had been launched before the gap began."""
-    sync: I64 = column(np.int64)
+    sync: I32 = column(np.int32)
     """For cause SYNC the API call that had drained the device."""
     side: U8 = column(np.uint8, fill=0)
     detail: U8 = column(np.uint8, fill=0)
@@ -100,7 +101,9 @@ def find_gaps(started: Started) -> Gaps:
     parts = [_gaps_of_device(started, device) for device in started.activity]
     if not parts:
         return Gaps.empty()
-    columns = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
+    columns = dict(parts[0])
+    if len(parts) > 1:
+        columns = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
     columns["step"] = _step_of(started, columns["next_op"], columns["start"])
     columns |= _causes(started, columns["start"], columns["end"], columns["next_op"])
     return _exposed_by_waits(started, Gaps.from_columns(columns))
@@ -118,7 +121,7 @@ def _gaps_of_device(timed: Timed, device: int) -> dict[str, I64]:
     return {
         "start": gaps.start,
         "end": gaps.end,
-        "device": np.full(len(gaps.start), device),
+        "device": alike(device, len(gaps.start), np.int32),
         "next_op": next_op,
         "side": side,
     }
@@ -167,12 +170,12 @@ def _causes(timed: Started, start: I64, end: I64, next_op: I64) -> dict[str, U8 
     cause[(cause == IdleCause.HOST) & (next_op >= 0) & timed.input_copies[next_op]] = IdleCause.INPUT
     blocked = time[HostState.SYNC] >= DOMINANT * duration
     detail = host_details(timed, start, end)
-    named = np.isin(cause, (IdleCause.HOST, IdleCause.LAUNCH)) | ((cause == IdleCause.SYNC) & ~blocked)
+    named = one_of(cause, (IdleCause.HOST, IdleCause.LAUNCH)) | ((cause == IdleCause.SYNC) & ~blocked)
     detail[~(late & named)] = IdleDetail.NONE
     cause[detail > 0] = IdleCause.HOST
     moved = ~late & ~queued & migrates(timed, next_op)
     cause[moved], detail[moved] = IdleCause.HOST, IdleDetail.PAGE_MIGRATION
-    lost = _lost(timed, start, arrival) & np.isin(cause, (IdleCause.LAUNCH, IdleCause.HOST, IdleCause.OTHER))
+    lost = _lost(timed, start, arrival) & one_of(cause, (IdleCause.LAUNCH, IdleCause.HOST, IdleCause.OTHER))
     cause[lost], detail[lost] = IdleCause.OTHER, IdleDetail.LOST
     return {
         "cause": cause,
@@ -223,8 +226,7 @@ def could_be_ahead(timed: Timed) -> bool:
 def keeps_waiting(timed: Timed) -> bool:
     """Whether the steps hold a wait for every few launches, so that the queue never fills: the waits are then what can
     be changed, whatever the host's speed, and however soon each is over."""
-    calls = timed.trace.api_calls
-    waits = int((timed.blocks & timed.steady_host(calls.start)).sum())
+    waits = int((timed.blocks & timed.steady_calls).sum())
     launches = distinct(timed.launch[timed.steady_ops & (timed.launch >= 0)])
     return waits > 1 and len(launches) <= REFILL_LAUNCHES * waits
 
@@ -234,7 +236,7 @@ def _last_wait(joined: Joined, launch: I64) -> I64:
     calls = joined.trace.api_calls
     blocking = np.flatnonzero(joined.blocks)
     blocking = blocking[np.argsort(calls.end[blocking], kind="stable")]
-    return np.append(blocking, -1)[np.searchsorted(calls.end[blocking], launch, side="right") - 1]
+    return at(blocking, np.searchsorted(calls.end[blocking], launch, side="right") - 1, -1)
 
 
 def _drained_by(joined: Joined, launch: I64, *, idle_too: bool) -> I64:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups
+from traceanalyzer.analysis.algebra.lookup import one_of
 from traceanalyzer.analysis.groups.ops import Group, group, operators, steady
 from traceanalyzer.analysis.groups.products import ALIGNED_BYTES
 from traceanalyzer.analysis.roofline.op_models import Precision
@@ -38,7 +39,7 @@ def odd_convolutions(rated: Rated, free: Bool) -> OddConvolutions | None:
     """Convolutions in number formats of tensor cores with odd channel counts, of ops that are `free`; those that read
     images and those with groups are left out."""
     roofline, code = rated.roofline, operators(rated)
-    rows = steady(rated) & rated.is_matrix & free & (code >= 0) & np.isin(roofline.precision, ON_TENSOR_CORES)
+    rows = steady(rated) & rated.is_matrix & free & (code >= 0) & one_of(roofline.precision, ON_TENSOR_CORES)
     names = np.array([bool(CONVOLUTION.match(text)) for text in (*rated.trace.strings, "")])
     rows &= names[code]
     odd, shapes = _odd(rated, roofline.row[rows])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.distinct import ranked
-from traceanalyzer.analysis.algebra.rows import at
+from traceanalyzer.analysis.algebra.lookup import at
 from traceanalyzer.analysis.names.kernel_names import short_name
 from traceanalyzer.figures import ms
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.distinct import ranked
-from traceanalyzer.analysis.algebra.rows import at
+from traceanalyzer.analysis.algebra.lookup import at
 from traceanalyzer.analysis.groups.ops import (
     Group,
     duration,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.distinct import distinct
-from traceanalyzer.analysis.algebra.lookup import look_up
+from traceanalyzer.analysis.algebra.lookup import at, look_up
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.names.pytorch import AUTOGRAD_PREFIX
 from traceanalyzer.trace import RangeKind
@@ -67,7 +67,7 @@ def forward_makers(linked: Linked) -> I64:
     maker = np.full(len(linked.tree.start), -1, np.int64)
     maker[made] = _pair(linked, forward, made)
     within = linked.tree.innermost(maker >= 0)
-    result: I64 = np.append(maker, -1)[within]
+    result: I64 = at(maker, within, -1)
     return result
 
 
@@ -104,4 +104,4 @@ def _makers(linked: Linked, nodes: I64) -> tuple[I64, I64]:
 
 
 def _look_up(numbers: I64, nodes: I64, wanted: I64) -> I64:
-    return np.append(nodes, -1)[look_up(numbers, wanted)]
+    return at(nodes, look_up(numbers, wanted), -1)

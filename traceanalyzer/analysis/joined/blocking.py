@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.lookup import one_of
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.names.api import ApiKind
 
@@ -65,6 +66,6 @@ def closing_waits(linked: Linked) -> Bool:
     calls = linked.trace.api_calls
     if linked.trace.source != "kineto":
         return np.zeros(len(calls), bool)
-    launching = np.isin(linked.api_kind, (ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH, ApiKind.COPY, ApiKind.SET))
+    launching = one_of(linked.api_kind, (ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH, ApiKind.COPY, ApiKind.SET))
     result: Bool = device_waits(linked) & (calls.start > int(calls.start[launching].max(initial=0)))
     return result

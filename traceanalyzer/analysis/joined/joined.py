@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from traceanalyzer.analysis.algebra.rows import at
+from traceanalyzer.analysis.algebra.lookup import at
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.joined.attribution import launch_nodes
 from traceanalyzer.analysis.joined.backward import in_backward
@@ -18,7 +18,7 @@ from traceanalyzer.analysis.names.pytorch import COPYING
 from traceanalyzer.trace import CopyKind, RangeKind
 
 if TYPE_CHECKING:
-    from traceanalyzer.trace import I64, Bool
+    from traceanalyzer.trace import I32, Bool
 
 INPUT_BYTES = 4096
 """A host-to-device copy of at least this many bytes carries data; smaller ones carry scalars and pointers."""
@@ -33,7 +33,7 @@ class Joined(Linked):
         return framework(self.trace)
 
     @cached_property
-    def launch_node(self) -> I64:
+    def launch_node(self) -> I32:
         """For each device op the node of the host tree that launched it, -1 where the recording does not tell."""
         return launch_nodes(self)
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.lookup import one_of
 from traceanalyzer.analysis.names.collectives import KINDS, bus_factor
 from traceanalyzer.trace import CopyKind, DeviceOpKind
 
@@ -33,7 +34,7 @@ def copy_traffic(linked: Linked) -> tuple[F64, F64]:
     known = np.where(ops.bytes >= 0, ops.bytes, np.nan)
     traffic, rate = np.full(len(ops), np.nan), np.full(len(ops), np.nan)
     within = (ops.kind == DeviceOpKind.MEMCPY) & (ops.copy_kind == CopyKind.DEVICE_TO_DEVICE)
-    host = (ops.kind == DeviceOpKind.MEMCPY) & np.isin(ops.copy_kind, HOST_COPIES)
+    host = (ops.kind == DeviceOpKind.MEMCPY) & one_of(ops.copy_kind, HOST_COPIES)
     peer = (ops.kind == DeviceOpKind.MEMCPY) & (ops.copy_kind == CopyKind.PEER_TO_PEER)
     cleared = ops.kind == DeviceOpKind.MEMSET
     for rows, factor, limit in (

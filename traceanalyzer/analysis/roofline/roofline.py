@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.distinct import distinct, ranked
+from traceanalyzer.analysis.algebra.lookup import one_of
 from traceanalyzer.analysis.roofline.bounds import Bound, Reached, bounds
 from traceanalyzer.analysis.roofline.instructions import issue_time
 from traceanalyzer.analysis.roofline.link_limits import collective_traffic, copy_traffic, share_of_group
@@ -142,7 +143,7 @@ def _share_out(linked: Linked, work: OpWork, row: I64, passes: I64) -> tuple[F64
     rows = np.flatnonzero(row >= 0)
     if not len(rows):
         return flops, traffic, precision
-    duration, matrix = ops.end - ops.start, linked.is_matrix & ~np.isin(passes, PREPARING)
+    duration, matrix = ops.end - ops.start, linked.is_matrix & ~one_of(passes, PREPARING)
     _, group = ranked(row[rows])
     has_matrix = np.bincount(group, weights=matrix[rows]) > 0
     weighed = np.where(has_matrix[group] & ~matrix[rows], 0, duration[rows])
@@ -225,7 +226,7 @@ def _bound(linked: Linked, reached: Reached, attainable: F64, slow: Bool) -> U8:
 def _on_links(linked: Linked) -> Bool:
     """Which device ops a link carries: collectives, and copies that do not stay within the device."""
     ops = linked.trace.device_ops
-    within = np.isin(ops.copy_kind, (CopyKind.DEVICE_TO_DEVICE, CopyKind.UNKNOWN))
+    within = one_of(ops.copy_kind, (CopyKind.DEVICE_TO_DEVICE, CopyKind.UNKNOWN))
     result: Bool = linked.is_communication | ((ops.kind == DeviceOpKind.MEMCPY) & ~within)
     return result
 

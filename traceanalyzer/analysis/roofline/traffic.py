@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups
-from traceanalyzer.analysis.algebra.rows import at
+from traceanalyzer.analysis.algebra.lookup import at
 from traceanalyzer.analysis.roofline.kernel_tables import kernel_tables
 from traceanalyzer.analysis.roofline.op_models import Figure
 from traceanalyzer.figures import NS_PER_S

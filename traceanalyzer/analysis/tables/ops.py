@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups
-from traceanalyzer.analysis.algebra.order import stable_order
-from traceanalyzer.analysis.algebra.rows import at
+from traceanalyzer.analysis.algebra.lookup import at
+from traceanalyzer.analysis.algebra.ordering import stable_order
 from traceanalyzer.analysis.joined.attribution import owner_nodes
 from traceanalyzer.analysis.joined.backward import backward_time
 from traceanalyzer.analysis.names.pytorch import BOOKKEEPING, STEP_PREFIX
@@ -175,7 +175,7 @@ def _own_time(tree: HostTree, name: I32, counted: Bool) -> tuple[Bool, I32, I64]
     """Which nodes are calls, the innermost call around each node (-1: none), and the time of each call that lies in no
     call inside it, ns. Of nodes that are not `counted` the time is their parent's."""
     size = len(name)
-    above = np.append(tree.innermost(counted), np.int32(-1))[tree.parent]
+    above = at(tree.innermost(counted), tree.parent, -1)
     inner = np.flatnonzero(counted & (above >= 0)).astype(np.int32)
     above = above[inner]
     # What sticks out of the range around it is no time of that range.

@@ -53,7 +53,7 @@ class SyncRow:
 def sync_rows(timed: Timed, gaps: Gaps, phases: Phases) -> list[SyncRow]:
     """A row for each place that waits in the steady state, by device idle time, then host wait."""
     calls = timed.trace.api_calls
-    rows = np.flatnonzero(timed.blocks & timed.steady_host(calls.start))
+    rows = np.flatnonzero(timed.blocks & timed.steady_calls)
     if not len(rows):
         return []
     places, place = _places(timed, rows, phases)

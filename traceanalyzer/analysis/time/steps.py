@@ -19,7 +19,7 @@ from traceanalyzer.analysis.time.extent import extent
 from traceanalyzer.analysis.time.logged_steps import logged_steps
 from traceanalyzer.analysis.time.markers import iterations, module_calls, profiler_steps
 from traceanalyzer.analysis.time.periods import periodic
-from traceanalyzer.analysis.time.step_evidence import HostSteps, annotated, between_optimizer_steps
+from traceanalyzer.analysis.time.step_evidence import HostSteps, annotated, between_optimizer_steps, launched
 from traceanalyzer.errors import EmptyRecordingError
 from traceanalyzer.trace import RangeKind
 
@@ -119,12 +119,11 @@ class Steps:
 
 def find_steps(linked: Linked) -> Steps:
     """The steps of a recording, from the best evidence it has (`EVIDENCE`); without any the whole of it is one."""
-    for evidence in EVIDENCE:
-        found = evidence(linked)
-        steps = None if found is None else _assemble(linked, found)
-        if steps is not None:
-            return steps
-    return whole_recording(linked)
+    found = (evidence(linked) for evidence in EVIDENCE)
+    steps = (_assemble(linked, one) for one in found if one is not None)
+    result = next((one for one in steps if one is not None), None) or whole_recording(linked)
+    linked.forget(launched)
+    return result
 
 
 def _assemble(linked: Linked, found: HostSteps) -> Steps | None:

@@ -92,7 +92,7 @@ def find_runs(tape: Tape, classes: tuple[str, ...], least: int = PAIR) -> Runs:
     """Runs of at least so many ops of these classes: launched one after the other in the same step and on the same
     stream, without a wait or other work of the host between them, waiting for nothing else, on operands of one size."""
     source = tape.source
-    wanted = np.isin(source.op_class, [source.classes.index(name) for name in classes])[tape.row]
+    wanted = np.isin(source.op_class[tape.row], [source.classes.index(name) for name in classes])
     wanted &= ~source.once(_is_compiled)[tape.row]
     wanted &= ~in_optimizer(tape) & ~of_matrix_operators(tape) & ~_from_graphs(tape)
     follows = _follow(tape) & wanted
@@ -148,7 +148,7 @@ def _period(names: I32) -> int:
 def _reducing(tape: Tape) -> Bool:
     """Which ops need all of a row before they can go on."""
     rated = tape.source
-    result: Bool = np.isin(rated.op_class, [rated.classes.index(name) for name in REDUCING])[tape.row]
+    result: Bool = np.isin(rated.op_class[tape.row], [rated.classes.index(name) for name in REDUCING])
     return result
 
 

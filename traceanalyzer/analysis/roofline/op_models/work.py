@@ -17,7 +17,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.algebra.grouping import Groups
-from traceanalyzer.analysis.algebra.rows import at
+from traceanalyzer.analysis.algebra.lookup import at
 from traceanalyzer.analysis.roofline.op_models.call import Call, Link, UnmodelledError, Work
 from traceanalyzer.analysis.roofline.op_models.kernel_types import element_type
 from traceanalyzer.analysis.roofline.op_models.left_out import ON_PARAMETERS, parameters_of
