@@ -2,5 +2,7 @@
 
 A program is a function `make(fixed) -> step`; what it is about stands in its docstring. Weights are random, nothing is
 downloaded. `python -m benchmarks.pairs OUT` runs those for one GPU, `--set ranks` and
-`--set ranks_more` those for two, `--set everyday` a second set for one, with programs that are good already.
+`--set ranks_more` those for two, `--set everyday` a second set for one, with programs that are good already,
+`--set research` a third: written by somebody who did not know how remedies are found, some with a remedy that sounds
+right and brings nothing. `--set found`, written blind as well: problems that users report, and good programs.
 """

@@ -28,7 +28,8 @@ def _gpt(layers: int, width: int) -> nn.Module:
     from transformers import GPT2Config, GPT2LMHeadModel
 
     config = GPT2Config(n_layer=layers, n_embd=width, n_head=width // 64, vocab_size=n(16384, 128))
-    return GPT2LMHeadModel(config).to(DEVICE)
+    with torch.device(DEVICE):
+        return GPT2LMHeadModel(config)
 
 
 def _llama(layers: int) -> nn.Module:
@@ -38,7 +39,8 @@ def _llama(layers: int) -> nn.Module:
         hidden_size=n(2048, 64), intermediate_size=n(5632, 128), num_hidden_layers=layers, num_attention_heads=16,
         vocab_size=n(8192, 128), use_cache=False,
     )  # fmt: skip
-    return LlamaForCausalLM(config).to(DEVICE)
+    with torch.device(DEVICE):
+        return LlamaForCausalLM(config)
 
 
 def random_tokens(batch: int, length: int) -> torch.Tensor:
@@ -226,9 +228,12 @@ def one_large_bucket(fixed: bool) -> Step:
 
 
 PAIRS = (
-    Pair("no_sync_accumulation", gpt_accumulates, found=True),
+    Pair("no_sync_accumulation", gpt_accumulates, found=True, libraries=("transformers.models.gpt2.modeling_gpt2",)),
     Pair("compress_gradients", wide_ranking_fp32, found=True),
-    Pair("keep_parameters", llama_gathered_twice, found=True),
+    Pair(
+        "keep_parameters", llama_gathered_twice, found=True,
+        libraries=("transformers.models.llama.modeling_llama", "torch.distributed.fsdp"),
+    ),
     Pair("prefetch_parameters", llama_no_prefetch, found=True),
     Pair("smaller_messages", experts_exchange_fp32, found=True),
     Pair("fix_straggler", rank_with_slow_input, found=True),
@@ -236,4 +241,4 @@ PAIRS = (
     Pair("overlap_communication", reduced_after_backward, found=True),
     Pair("larger_buckets", many_small_buckets, found=True),
     Pair("smaller_buckets", one_large_bucket, found=True),
-)
+)  # fmt: skip

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import _thread
+import time
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +65,23 @@ def test_a_failure_while_steps_are_timed_leaves_the_state(tmp_path: Path, monkey
     assert oom.site.startswith("test_memory_history.py:")
     assert device.at_peak["before_recording"] == device.peak_bytes == 30 * MIB
     assert "ran out of memory" in render_terminal(memory_report(snapshot))
+
+
+def test_a_failure_in_a_thread_without_python_is_where_the_program_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "memory.rank0.pickle"
+    allocator = paused(monkeypatch, file)
+    done: list[None] = []
+    monkeypatch.setattr(memory_history, "_drop_if_large", lambda _: done.append(None))
+    # as autograd's thread: nothing of Python is above the observer
+    _thread.start_new_thread(allocator.observers[0], (0, 20 * MIB, 80 << 30, 2 * MIB))
+    deadline = time.monotonic() + 30
+    while not done and time.monotonic() < deadline:
+        time.sleep(0.01)
+    oom = measured(read_snapshot(file))[0].oom
+    assert oom is not None
+    assert oom.site.startswith("test_memory_history.py:")
 
 
 def test_of_a_failure_without_a_history_no_cause_is_made_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pickle
 import sys
+import threading
 import time
 from contextlib import suppress
 from itertools import islice
@@ -105,13 +106,19 @@ def _dump_state(path: Path, device: int, asked: int, free: int) -> None:
         "size": asked,
         "stream": 0,
         "time_us": time.time_ns() // 1000,
-        "frames": list(islice(_frames(sys._getframe(2)), MAX_FRAMES)),
+        "frames": list(islice(_frames(_program()), MAX_FRAMES)),
     }
     traces = snapshot.get("device_traces", [])
     snapshot["device_traces"] = [[failure] if d == device else [] for d in range(max(len(traces), device + 1))]
     with path.open("wb") as file:
         pickle.dump(snapshot, file, protocol=4)
     _drop_if_large(path)
+
+
+def _program() -> FrameType | None:
+    """Where the program is: autograd's own threads have no Python above them, the main thread waits for them."""
+    above = sys._getframe(2).f_back
+    return above or sys._current_frames().get(threading.main_thread().ident or 0)
 
 
 def _frames(frame: FrameType | None) -> Iterator[dict[str, Any]]:
