@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups
-from traceanalyzer.analysis.algebra.lookup import at
+from traceanalyzer.analysis.algebra.lookup import AT_ONCE, at
 from traceanalyzer.analysis.algebra.ordering import stable_order
 from traceanalyzer.analysis.joined.attribution import owner_nodes
 from traceanalyzer.analysis.joined.backward import backward_time
@@ -181,7 +181,7 @@ def _own_time(tree: HostTree, name: I32, counted: Bool) -> tuple[Bool, I32, I64]
     # What sticks out of the range around it is no time of that range.
     inside = np.minimum(tree.end[inner], tree.end[above]) - tree.start[inner]
     own = tree.end - tree.start
-    own -= np.bincount(above, weights=inside, minlength=size).astype(np.int64)
+    own -= _sum_at(above, inside, size)
     del inside
     # An operator that does nothing but call one of its own name is one call with it.
     several = np.bincount(above, minlength=size) > 1
@@ -215,8 +215,12 @@ def _names(linked: Linked) -> I32:
 
 def _sum_at(node: I32 | I64, values: I64 | Bool, size: int) -> I64:
     """For each of `size` nodes the sum of the values that belong to it (-1: to none)."""
-    known = node >= 0
-    return np.bincount(node[known], weights=values[known], minlength=size).astype(np.int64)
+    result = np.zeros(size, np.int64)
+    for begin in range(0, len(node), AT_ONCE):
+        here = slice(begin, begin + AT_ONCE)
+        known = node[here] >= 0
+        np.add.at(result, node[here][known], values[here][known])
+    return result
 
 
 def _rows(rated: Rated, calls: _Calls, groups: Groups, of: _Sums) -> list[OpStats]:

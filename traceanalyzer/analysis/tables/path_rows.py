@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.causes.critical_path import Part, PathKind
 from traceanalyzer.analysis.names.kernel_names import short_name
@@ -114,22 +113,37 @@ def _totals(path: CriticalPath, group: I32 | U8, groups: int) -> tuple[I64, F64,
 def segment_names(timed: Timed, path: CriticalPath) -> tuple[I32, list[str]]:
     """For each segment the index of its name, and the names: of the kernel or copy that runs (shortened), the operator
     or range that the host is in, the call that waits, or what lies between."""
-    trace, tree = timed.trace, timed.tree
-    count = len(trace.strings)
-    code = path.part.astype(np.int32)
-    code += count
-    runs = path.part == Part.OP
-    code[runs] = trace.device_ops.name[path.op[runs]]
-    inside = (path.part == Part.HOST) & (path.node >= 0)
-    code[inside] = node_names(timed, count + Part.HOST)[path.node[inside]]
-    waits = path.part == Part.RETURN
-    code[waits] = trace.api_calls.name[tree.row[path.node[waits]]]
+    count = len(timed.trace.strings)
+    of_node = node_names(timed, count + Part.HOST)
+    code = np.empty(len(path), np.int32)
+    used, kernels = np.zeros(count + len(Part), bool), np.zeros(count + len(Part), bool)
+    for begin in range(0, len(path), _AT_ONCE):
+        here = slice(begin, begin + _AT_ONCE)
+        code[here] = _codes(timed, of_node, path, here)
+        used[code[here]] = True
+        kernels[code[here][path.part[here] == Part.OP]] = True
     texts: dict[str, int] = {}
     index = np.zeros(count + len(Part), np.int32)
-    kernels = set(distinct(code[runs]).tolist())
-    for used in np.flatnonzero(np.bincount(code)).tolist():
-        index[used] = texts.setdefault(_text(trace.strings, used, used in kernels), len(texts))
-    return index[code], list(texts)
+    for one in np.flatnonzero(used).tolist():
+        index[one] = texts.setdefault(_text(timed.trace.strings, one, kernels[one]), len(texts))
+    for begin in range(0, len(path), _AT_ONCE):
+        here = slice(begin, begin + _AT_ONCE)
+        code[here] = index[code[here]]
+    return code, list(texts)
+
+
+def _codes(timed: Timed, of_node: I32, path: CriticalPath, here: slice) -> I32:
+    """For each of these segments the code of its name, beyond the last string one for each `Part`."""
+    trace, part, node = timed.trace, path.part[here], path.node[here]
+    code: I32 = part.astype(np.int32)
+    code += len(trace.strings)
+    runs = part == Part.OP
+    code[runs] = trace.device_ops.name[path.op[here][runs]]
+    inside = (part == Part.HOST) & (node >= 0)
+    code[inside] = of_node[node[inside]]
+    waits = part == Part.RETURN
+    code[waits] = trace.api_calls.name[timed.tree.row[node[waits]]]
+    return code
 
 
 def _text(strings: list[str], code: int, is_kernel: bool) -> str:
