@@ -13,7 +13,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, measure, union
-from traceanalyzer.analysis.algebra.lookup import one_of
+from traceanalyzer.analysis.algebra.lookup import at, one_of
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.joined.captures import building_time, captured_calls
 from traceanalyzer.analysis.time.first_use import loading_calls
@@ -67,12 +67,13 @@ _UNIFIED = (CopyKind.UNIFIED_HOST_TO_DEVICE, CopyKind.UNIFIED_DEVICE_TO_HOST, Co
 
 def host_details(timed: Timed, start: I64, end: I64) -> U8:
     """For each of these stretches the detail of host work that filled most of it, where one did."""
-    work = host_work(timed)
-    time = np.stack([measure(covered, start, end) for covered in work.values()])
-    kinds = np.array([int(kind) for kind in work], np.uint8)
-    owner = time.argmax(axis=0)
-    spent = time.max(axis=0)
-    return np.where((spent >= DOMINANT * (end - start)) & (spent > 0), kinds[owner], IdleDetail.NONE).astype(np.uint8)
+    owner, spent = np.full(len(start), IdleDetail.NONE, np.uint8), np.zeros(len(start), np.int64)
+    for kind, covered in timed.once(host_work).items():
+        time = measure(covered, start, end)
+        more = time > spent
+        owner[more], spent[more] = kind, time[more]
+    owner[spent < DOMINANT * (end - start)] = IdleDetail.NONE
+    return owner
 
 
 def host_work(timed: Timed) -> dict[IdleDetail, IntervalSet]:
@@ -109,9 +110,7 @@ def _loading(timed: Timed) -> IntervalSet:
 
 def migrates(timed: Timed, next_op: I64) -> Bool:
     """Which gaps are ended by the migration of managed memory."""
-    kind = np.append(timed.trace.device_ops.copy_kind, np.uint8(0))
-    result: Bool = one_of(kind[next_op], _UNIFIED)
-    return result
+    return one_of(at(timed.trace.device_ops.copy_kind, next_op, 0), _UNIFIED)
 
 
 def lost_launches(timed: Timed) -> I64:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,8 +11,6 @@ from traceanalyzer.analysis.algebra.intervals import IntervalSet, intersect, ove
 from traceanalyzer.analysis.time.host_timeline import HostState
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from traceanalyzer.analysis.time.timed import Timed
     from traceanalyzer.trace import I32, I64, U8
 
@@ -24,9 +22,10 @@ NO_STATE = PROFILER_STATE + 1
 
 @dataclass(frozen=True, eq=False)
 class Stretches:
-    """Stretches of the host's time, disjoint, in no particular order; together they fill what they are of."""
+    """Stretches of the host's time, disjoint, in no particular order."""
 
     start: I64
+    end: I64
     state: U8
     """`HostState` of the process, `PROFILER_STATE` or `NO_STATE`."""
     node: I32
@@ -38,33 +37,21 @@ def driving(timed: Timed, within: IntervalSet) -> Stretches:
 
     At each moment the most productive launching thread counts (see `HostTimeline`).
     """
+    window = (int(within.start[0]), int(within.end[-1])) if len(within.start) else (0, 0)
     profiler = intersect(within, timed.timeline.profiler)
     left = subtract(within, profiler)
-    starts, states, nodes = [profiler.start], [PROFILER_STATE], [_nowhere(profiler)]
+    parts = [(profiler, PROFILER_STATE, np.full(len(profiler.start), -1, np.int32))]
     for state in HostState:
         for pieces in timed.timeline.pieces:
-            claimed = pieces.in_state(state)
-            of, found = overlaps(intersect(claimed, left), IntervalSet(pieces.start, pieces.end))
-            starts.append(found.start)
-            states.append(state)
-            nodes.append(pieces.node[of])
+            claimed = pieces.in_state(state, window)
+            of, found = overlaps(intersect(left, claimed), IntervalSet(pieces.start, pieces.end))
+            parts.append((found, state, pieces.node[of]))
             del of, found
             left = subtract(left, claimed)
-    starts.append(left.start)
-    states.append(NO_STATE)
-    nodes.append(_nowhere(left))
-    del left
-    lengths = [len(node) for node in nodes]
-    # There are more stretches than rows of any table: nothing is kept twice.
-    return Stretches(_emptied(starts), np.repeat(np.array(states, np.uint8), lengths), _emptied(nodes))
-
-
-def _nowhere(intervals: IntervalSet) -> I32:
-    return np.full(len(intervals.start), -1, np.int32)
-
-
-def _emptied(parts: list[NDArray[Any]]) -> NDArray[Any]:
-    """The parts as one; the list is empty afterwards."""
-    whole = np.concatenate(parts)
-    parts.clear()
-    return whole
+    parts.append((left, NO_STATE, np.full(len(left.start), -1, np.int32)))
+    return Stretches(
+        start=np.concatenate([found.start for found, _, _ in parts]),
+        end=np.concatenate([found.end for found, _, _ in parts]),
+        state=np.repeat(np.array([state for _, state, _ in parts], np.uint8), [len(node) for _, _, node in parts]),
+        node=np.concatenate([node for _, _, node in parts]),
+    )

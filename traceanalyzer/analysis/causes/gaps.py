@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.algebra.intervals import complement, measure, union
-from traceanalyzer.analysis.algebra.lookup import at, one_of
+from traceanalyzer.analysis.algebra.lookup import at, one_of, places
 from traceanalyzer.analysis.causes.details import IdleDetail, host_details, lost_launches, migrates
 from traceanalyzer.analysis.causes.unwaited import gaps_without_waits
 from traceanalyzer.analysis.time.host_timeline import HostState
@@ -57,6 +57,8 @@ class GapSide(enum.IntEnum):
     AFTER = 2
 
 
+AT_ONCE = 1 << 18
+"""Gaps that are explained at once: a hundred columns are made on the way."""
 REFILL_LAUNCHES = 16
 """After the host waited for the device the queue is empty, and the next launches are exposed however fast they
 are; a host that is faster than the device is ahead again after about this many."""
@@ -105,7 +107,10 @@ def find_gaps(started: Started) -> Gaps:
     if len(parts) > 1:
         columns = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
     columns["step"] = _step_of(started, columns["next_op"], columns["start"])
-    columns |= _causes(started, columns["start"], columns["end"], columns["next_op"])
+    asked = [columns[name] for name in ("start", "end", "next_op")]
+    blocks = [[column[i : i + AT_ONCE] for column in asked] for i in range(0, len(asked[0]), AT_ONCE)]
+    causes = [_causes(started, *block) for block in blocks]
+    columns |= {name: np.concatenate([block[name] for block in causes]) for name in causes[0]} if causes else {}
     return _exposed_by_waits(started, Gaps.from_columns(columns))
 
 
@@ -141,7 +146,7 @@ def _causes(timed: Started, start: I64, end: I64, next_op: I64) -> dict[str, U8 
     launch = np.where(next_op >= 0, timed.launch_time[next_op], end)
     call = np.where(next_op >= 0, timed.launch[next_op], -1)
     calls = timed.trace.api_calls
-    returned = np.where(call >= 0, calls.end[call], launch) if len(calls) else launch
+    returned = np.where(call >= 0, at(calls.end, call, 0), launch)
     known = launch >= 0
     queued = known & (next_op >= 0) & (returned <= start)
     late = known & ~queued
@@ -149,14 +154,14 @@ def _causes(timed: Started, start: I64, end: I64, next_op: I64) -> dict[str, U8 
     time = {s: measure(i, start, arrival) for s, i in timed.timeline.states.items()}
     time_profiler = measure(timed.timeline.profiler, start, arrival)
     issued = np.where(next_op >= 0, launch, end)
-    always = keeps_waiting(timed)
+    always = timed.once(keeps_waiting)
     drained, sync = _drained_by(timed, issued, idle_too=always), _last_wait(timed, issued)
     duration = end - start
     work = time[HostState.WORK] + time[HostState.ALLOCATE]
     cause = np.full(len(start), IdleCause.OTHER, np.uint8)
     cause[late] = IdleCause.LAUNCH
     cause[queued & (duration < QUEUED_LATENCY_NS)] = IdleCause.LAUNCH
-    if always or could_be_ahead(timed):
+    if always or timed.once(could_be_ahead):
         cause[late & (drained >= 0)] = IdleCause.SYNC
     owners = (
         (IdleCause.SYNC, np.where(sync >= 0, time[HostState.SYNC], -1)),
@@ -187,7 +192,7 @@ def _causes(timed: Started, start: I64, end: I64, next_op: I64) -> dict[str, U8 
 
 def _lost(timed: Timed, start: I64, arrival: I64) -> Bool:
     """In which gaps kernels were launched that are not in the recording: the device may have run them."""
-    lost = lost_launches(timed)
+    lost = timed.once(lost_launches)
     result: Bool = np.searchsorted(lost, arrival, side="left") > np.searchsorted(lost, start, side="left")
     return result
 
@@ -233,32 +238,40 @@ def keeps_waiting(timed: Timed) -> bool:
 
 def _last_wait(joined: Joined, launch: I64) -> I64:
     """The blocking call that ended last before each launch, -1 if there is none."""
-    calls = joined.trace.api_calls
-    blocking = np.flatnonzero(joined.blocks)
-    blocking = blocking[np.argsort(calls.end[blocking], kind="stable")]
-    return at(blocking, np.searchsorted(calls.end[blocking], launch, side="right") - 1, -1)
+    waits = joined.once(_waits_by_end)
+    return at(waits.call, places(waits.end, launch, side="right") - 1, -1)
 
 
 def _drained_by(joined: Joined, launch: I64, *, idle_too: bool) -> I64:
     """The blocking call that had emptied the device's queue shortly before each launch, -1 if there is none. One that
     found the device idle emptied nothing, and counts only if `idle_too`."""
-    calls = joined.trace.api_calls
-    blocking = np.flatnonzero(joined.blocks)
-    result = np.full(len(launch), -1, np.int64)
-    if not len(blocking):
-        return result
+    waits = joined.once(_waits_by_end)
+    chosen = waits.emptied if idle_too else waits.emptied & waits.found_work
+    blocking, ended, launched = waits.call[chosen], waits.end[chosen], waits.launched[chosen]
+    index = places(ended, launch, side="right") - 1
+    since = joined.launched_before(launch) - at(launched, index, 0)
+    return np.where((index >= 0) & (since < REFILL_LAUNCHES), at(blocking, index, -1), -1)
+
+
+class _Waits(NamedTuple):
+    """The blocking calls in the order of their ends."""
+
+    call: I64
+    end: I64
+    launched: I64
+    """How many ops had been launched before its end."""
+    emptied: Bool
+    """Whether the device had then done all of them."""
+    found_work: Bool
+    """Whether it still had some when the call began."""
+
+
+def _waits_by_end(joined: Joined) -> _Waits:
+    calls, blocking = joined.trace.api_calls, np.flatnonzero(joined.blocks)
     blocking = blocking[np.argsort(calls.end[blocking], kind="stable")]
-    ended = calls.end[blocking]
-    began = calls.start[blocking]
-    drained = (joined.drained_at(ended) <= ended) & (idle_too | (joined.drained_at(began) > began))
-    blocking, ended = blocking[drained], ended[drained]
-    if not len(blocking):
-        return result
-    index = np.searchsorted(ended, launch, side="right") - 1
-    since = joined.launched_before(launch) - joined.launched_before(ended)[np.maximum(index, 0)]
-    recent = (index >= 0) & (since < REFILL_LAUNCHES)
-    result[recent] = blocking[index[recent]]
-    return result
+    began, ended = calls.start[blocking], calls.end[blocking]
+    emptied, found_work = joined.drained_at(ended) <= ended, joined.drained_at(began) > began
+    return _Waits(blocking, ended, joined.launched_before(ended), emptied, found_work)
 
 
 def idle_by_cause(timed: Timed, gaps: Gaps, device: int) -> dict[IdleCause, I64]:

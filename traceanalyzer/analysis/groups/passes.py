@@ -25,6 +25,7 @@ from traceanalyzer.analysis.groups.ops import (
 )
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
 from traceanalyzer.figures import ms
+from traceanalyzer.trace import alike
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.roofline.op_models.tensors import Input
@@ -138,6 +139,8 @@ def largest_operands(rated: Rated) -> I64:
     codes = at(trace.host_ranges.shapes, row, -1)
     known, inverse = ranked(codes)
     sizes = [_largest(parse_inputs(trace.text(int(code)) or "", None, None)) for code in known]
+    if len(known) == 1:
+        return alike(sizes[0], len(codes), np.int64)
     return np.array(sizes, np.int64)[inverse] if len(known) else np.zeros(0, np.int64)
 
 

@@ -40,6 +40,8 @@ def issue_time(linked: Linked, work: OpWork, row: I64) -> F64:
     more than it took: it does not go over the operator's largest tensor. `row` is the host range whose work it is part
     of."""
     ops = linked.trace.device_ops
+    if not (row >= 0).any():
+        return np.broadcast_to(np.nan, len(ops))
     groups = Groups.of(ops.name)
     slots = np.array([_slots(linked.trace.text(int(c)) or "") for c in ops.name[groups.first]]).reshape(-1, 4)
     element, block, thread, operation = slots[groups.index].T

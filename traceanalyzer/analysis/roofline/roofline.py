@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.distinct import distinct, ranked
+from traceanalyzer.analysis.algebra.lean import lean
 from traceanalyzer.analysis.algebra.lookup import one_of
 from traceanalyzer.analysis.roofline.bounds import Bound, Reached, bounds
 from traceanalyzer.analysis.roofline.instructions import issue_time
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from traceanalyzer.analysis.roofline.op_models import OpWork
     from traceanalyzer.analysis.time.timed import Timed
     from traceanalyzer.hardware import Hardware
-    from traceanalyzer.trace import F64, I64, U8, Bool
+    from traceanalyzer.trace import F64, I32, I64, U8, Bool
 
 SHORT_NS = 2_000
 """Attainable time under which start-up, the first DRAM round trips (0.5-1 us each on current GPUs) and the drain of
@@ -72,7 +73,7 @@ class Roofline:
     """Whether a matrix kernel uses tensor cores: 1, 0, -1 unknown or no matrix kernel."""
     waves: F64
     """Blocks over the blocks that the GPU holds at a time."""
-    row: I64
+    row: I32 | I64
     """Host range whose model describes it, -1 none."""
     counted: Bool
     """Whether a kernel profiler measured it."""
@@ -118,18 +119,18 @@ def build_roofline(timed: Timed, work: OpWork | None = None) -> Roofline:
     )
     slow = attainable < LOW_SOL * time
     return Roofline(
-        flops=flops,
-        bytes=traffic,
-        expected=expected,
-        attainable=attainable,
-        reachable=reachable,
+        flops=lean(flops),
+        bytes=lean(traffic),
+        expected=lean(expected),
+        attainable=lean(attainable),
+        reachable=lean(reachable),
         bound=_bound(timed, reached, attainable, slow),
         arithmetic=np.nan_to_num(arithmetic) > np.nan_to_num(transfer),
         small=_small(timed, attainable) & slow & ~_on_links(timed),
         precision=precision,
         tensor=tensor,
-        waves=waves,
-        row=row,
+        waves=lean(waves),
+        row=lean(row),
         counted=np.zeros(len(row), bool),
     )
 
@@ -206,7 +207,7 @@ def _reachable(
     """Attainable time where the measured rates take the place of those that are stated (and higher)."""
     ceilings = linked.trace.ceilings
     if ceilings is None:
-        return np.full(len(row), np.nan)
+        return np.broadcast_to(np.nan, len(row))
     measured = np.array([ceilings.matmul.get(p.name.lower(), np.inf) for p in Precision])
     peak = np.minimum(stated[0], measured[precision])
     on_memory = stated[1] == linked.limit("bandwidth")

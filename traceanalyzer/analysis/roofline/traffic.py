@@ -98,6 +98,8 @@ def expected_traffic(linked: Linked, work: OpWork, row: I64, share: tuple[F64, F
     `passes` what `passes_of` says, `resident` how many of its blocks the GPU holds at a time.
     """
     (flops, least), cache, ops = share, linked.limit("cache_bytes"), linked.trace.device_ops
+    if not (row >= 0).any():
+        return least
     of = Operators.of(work, row)
     result = np.where(passes >= 0, _passes(linked, of, passes, resident), least)
     _leave_the_rest(result, of, row, passes >= 0, linked.is_matrix)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.lookup import at
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.causes.critical_path import Part, PathKind
 from traceanalyzer.analysis.names.kernel_names import short_name
@@ -14,13 +15,13 @@ from traceanalyzer.figures import metric, ms
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from traceanalyzer.analysis.causes.critical_path import CriticalPath
     from traceanalyzer.analysis.joined.linked import Linked
     from traceanalyzer.analysis.time.timed import Timed
-    from traceanalyzer.trace import F64, I32, I64, U8, Bool
+    from traceanalyzer.trace import I32, I64, Bool
 
-_AT_ONCE = 1 << 18
-"""Segments."""
 PART_NAMES = {
     Part.LATENCY: "from launch to start",
     Part.PAUSE: "between queued ops",
@@ -63,86 +64,103 @@ class PathRow:
     share_of_step: float = metric("that time as a share of the step: the rows sum to 1", "share")
 
 
-def path_time(timed: Timed, path: CriticalPath) -> PathTime:
-    """Time of each kind of segment in a mean steady step."""
-    spent = _totals(path, path.kind, len(PathKind))[1] / timed.steps.steady_count
-    return PathTime(**{kind.label: ms(spent[kind]) for kind in PathKind})
+def path_tables(timed: Timed, parts: Iterable[CriticalPath]) -> tuple[PathTime | None, list[PathRow]]:
+    """The time of each kind of segment in a mean steady step (None without segments), and a row for each kind and name
+    of segments, by time."""
+    sums = _Sums(len(timed.trace.strings) + len(Part))
+    for part in parts:
+        sums.add(_segment_codes(timed, part), part)
+    if not sums.segments:
+        return None, []
+    steps = timed.steps.steady_count
+    spent = sums.total.sum(axis=0) / steps
+    return PathTime(**{kind.label: ms(spent[kind]) for kind in PathKind}), _rows(timed, sums)
 
 
-def path_rows(timed: Timed, path: CriticalPath) -> list[PathRow]:
-    """A row for each kind and name of segments, by time."""
-    if not len(path):
-        return []
-    group, names = segment_names(timed, path)
-    group *= len(PathKind)
-    group += path.kind
-    count, total, example = _totals(path, group, len(names) * len(PathKind))
-    del group
+class _Sums:
+    """Figures of the segments of each code (row) and kind (column)."""
+
+    def __init__(self, codes: int) -> None:
+        shape = (codes, len(PathKind))
+        self.count, self.total = np.zeros(shape, np.int64), np.zeros(shape)
+        self.longest, self.node = np.zeros(shape, np.int64), np.full(shape, -1, np.int64)
+        """Length and node of the last of the longest segments ..."""
+        self.place = np.full(shape, -1, np.int64)
+        """... and which of all segments it is."""
+        self.running = np.zeros(codes, bool)
+        """Codes of what ran."""
+        self.segments = 0
+
+    def add(self, code: I32, path: CriticalPath) -> None:
+        """Count these segments, which follow those before."""
+        group, duration = code * len(PathKind) + path.kind, path.duration
+        self.count += np.bincount(group, minlength=self.count.size).reshape(self.count.shape)
+        self.total += np.bincount(group, weights=duration, minlength=self.count.size).reshape(self.count.shape)
+        np.maximum.at(self.longest.reshape(-1), group, duration)
+        largest = np.flatnonzero(duration == self.longest.reshape(-1)[group])
+        self.node.reshape(-1)[group[largest]] = path.node[largest]
+        self.place.reshape(-1)[group[largest]] = largest + self.segments
+        self.running[code[path.part == Part.OP]] = True
+        self.segments += len(path)
+
+
+def _rows(timed: Timed, sums: _Sums) -> list[PathRow]:
+    names, index = _names(timed.trace.strings, sums.count.sum(axis=1), sums.running)
+    shape = (len(names), len(PathKind))
+    total, count, node = np.zeros(shape), np.zeros(shape, np.int64), np.full(shape, -1, np.int64)
+    used = np.flatnonzero(sums.count.sum(axis=1))
+    np.add.at(total, index[used], sums.total[used])
+    np.add.at(count, index[used], sums.count[used])
+    # Of several codes of one name the longest segment, of several of these the last.
+    cell = (index[used][:, None] * len(PathKind) + np.arange(len(PathKind))).ravel()
+    order = np.lexsort((sums.place[used].ravel(), sums.longest[used].ravel()))
+    node.reshape(-1)[cell[order]] = sums.node[used].ravel()[order]  # of several the last one written stays
     whole, outermost, steps = float(total.sum()), timed.tree.outermost(is_named(timed)), timed.steps.steady_count
     return [
         PathRow(
             rank=timed.trace.rank,
-            kind=PathKind(g % len(PathKind)).label,
-            name=names[g // len(PathKind)],
-            within=within(timed, outermost, int(path.node[example[g]])),
-            segments=float(count[g]) / steps,
-            total_ms=ms(total[g] / steps),
-            share_of_step=float(total[g] / whole),
+            kind=PathKind(kind).label,
+            name=names[name],
+            within=within(timed, outermost, int(node[name, kind])),
+            segments=float(count[name, kind]) / steps,
+            total_ms=ms(total[name, kind] / steps),
+            share_of_step=float(total[name, kind] / whole),
         )
-        for g in np.argsort(-total, kind="stable").tolist()
-        if count[g]
+        for name, kind in (divmod(g, len(PathKind)) for g in np.argsort(-total.ravel(), kind="stable").tolist())
+        if count[name, kind]
     ]
-
-
-def _totals(path: CriticalPath, group: I32 | U8, groups: int) -> tuple[I64, F64, I64]:
-    """Of each group of segments their number, their time, and the last of its longest ones; some at a time, since there
-    are more of them than of anything else."""
-    count, longest, example = (np.zeros(groups, np.int64) for _ in range(3))
-    total = np.zeros(groups)
-    for begin in range(0, len(group), _AT_ONCE):
-        here = slice(begin, begin + _AT_ONCE)
-        of, duration = group[here], path.end[here] - path.start[here]
-        count += np.bincount(of, minlength=groups)
-        total += np.bincount(of, weights=duration, minlength=groups)
-        np.maximum.at(longest, of, duration)
-        largest = np.flatnonzero(duration == longest[of])
-        example[of[largest]] = begin + largest
-    return count, total, example
 
 
 def segment_names(timed: Timed, path: CriticalPath) -> tuple[I32, list[str]]:
     """For each segment the index of its name, and the names: of the kernel or copy that runs (shortened), the operator
     or range that the host is in, the call that waits, or what lies between."""
-    count = len(timed.trace.strings)
-    of_node = node_names(timed, count + Part.HOST)
-    code = np.empty(len(path), np.int32)
-    used, kernels = np.zeros(count + len(Part), bool), np.zeros(count + len(Part), bool)
-    for begin in range(0, len(path), _AT_ONCE):
-        here = slice(begin, begin + _AT_ONCE)
-        code[here] = _codes(timed, of_node, path, here)
-        used[code[here]] = True
-        kernels[code[here][path.part[here] == Part.OP]] = True
+    code = _segment_codes(timed, path)
+    count, running = np.bincount(code), np.zeros(len(timed.trace.strings) + len(Part), bool)
+    running[code[path.part == Part.OP]] = True
+    names, index = _names(timed.trace.strings, count, running)
+    return index[code], names
+
+
+def _names(strings: list[str], count: I64, running: Bool) -> tuple[list[str], I32]:
+    """The distinct names of the codes that occur, and of each code the index of its name."""
     texts: dict[str, int] = {}
-    index = np.zeros(count + len(Part), np.int32)
-    for one in np.flatnonzero(used).tolist():
-        index[one] = texts.setdefault(_text(timed.trace.strings, one, kernels[one]), len(texts))
-    for begin in range(0, len(path), _AT_ONCE):
-        here = slice(begin, begin + _AT_ONCE)
-        code[here] = index[code[here]]
-    return code, list(texts)
+    index = np.zeros(len(strings) + len(Part), np.int32)
+    for used in np.flatnonzero(count).tolist():
+        index[used] = texts.setdefault(_text(strings, used, bool(running[used])), len(texts))
+    return list(texts), index
 
 
-def _codes(timed: Timed, of_node: I32, path: CriticalPath, here: slice) -> I32:
-    """For each of these segments the code of its name, beyond the last string one for each `Part`."""
-    trace, part, node = timed.trace, path.part[here], path.node[here]
-    code: I32 = part.astype(np.int32)
+def _segment_codes(timed: Timed, path: CriticalPath) -> I32:
+    """For each segment the code of its name among the trace's strings, beyond them its part."""
+    trace, tree = timed.trace, timed.tree
+    code = path.part.astype(np.int32)
     code += len(trace.strings)
-    runs = part == Part.OP
-    code[runs] = trace.device_ops.name[path.op[here][runs]]
-    inside = (part == Part.HOST) & (node >= 0)
-    code[inside] = of_node[node[inside]]
-    waits = part == Part.RETURN
-    code[waits] = trace.api_calls.name[timed.tree.row[node[waits]]]
+    runs = path.part == Part.OP
+    code[runs] = trace.device_ops.name[path.op[runs]]
+    inside = (path.part == Part.HOST) & (path.node >= 0)
+    code[inside] = names_at(timed, path.node[inside], len(trace.strings) + Part.HOST)
+    waits = path.part == Part.RETURN
+    code[waits] = trace.api_calls.name[tree.row[path.node[waits]]]
     return code
 
 
@@ -152,16 +170,21 @@ def _text(strings: list[str], code: int, is_kernel: bool) -> str:
     return short_name(strings[code]) if is_kernel else strings[code]
 
 
-def node_names(timed: Timed, outside: int) -> I32:
-    """For each node of the host tree the name of the innermost operator or annotation around it (or itself), of the
-    call where there is none, and `outside` where there is nothing but the step."""
+def names_at(timed: Timed, node: I32 | I64, outside: int) -> I32:
+    """For each of these nodes of the host tree the name of the innermost operator or annotation around it (or itself),
+    of the call where there is none, and `outside` where there is nothing but the step, and for -1."""
     tree, trace = timed.tree, timed.trace
-    result = np.full(len(tree.start), outside, np.int32)
-    result[tree.is_call] = trace.api_calls.name[tree.row[tree.is_call]]
-    around = tree.innermost(is_named(timed))
-    inside = around >= 0
+    around = at(timed.once(_innermost_named), node, -1)
+    result = np.full(len(node), outside, np.int32)
+    inside = np.flatnonzero(around >= 0)
     result[inside] = tree.name[around[inside]]
+    calls = np.flatnonzero((around < 0) & at(tree.is_call, node, False))
+    result[calls] = trace.api_calls.name[tree.row[node[calls]]]
     return result
+
+
+def _innermost_named(timed: Timed) -> I32:
+    return timed.tree.innermost(is_named(timed))
 
 
 def within(linked: Linked, outermost: I32, node: int) -> str | None:
@@ -172,8 +195,8 @@ def within(linked: Linked, outermost: I32, node: int) -> str | None:
 
 def is_named(timed: Timed) -> Bool:
     """Which nodes of the host tree name what the host does: operators and annotations but the steps'."""
-    tree = timed.tree
+    tree, ranges = timed.tree, timed.trace.host_ranges
     of_step = texts_where(timed.trace.strings, set(timed.steps.names).__contains__)
     result: Bool = (tree.kind == RangeKind.OP) | (tree.kind == RangeKind.ANNOTATION)
-    result &= ~tree.named(of_step)
+    result[result] = ~of_step[ranges.name[tree.row[result]]]
     return result

@@ -88,11 +88,16 @@ class Pieces:
         """End of each piece."""
         return self.moments[1:]
 
-    def in_state(self, state: int) -> IntervalSet:
-        """When it is in this state."""
-        chosen = self._runs[1] == state
-        first = self._runs[0]
-        return IntervalSet(self.moments[first[:-1][chosen]], self.moments[first[1:][chosen]])
+    def in_state(self, state: int, window: tuple[int, int] | None = None) -> IntervalSet:
+        """When it is in this state; at least all of that in the window."""
+        first, states = self._runs
+        low, high = 0, len(states)
+        if window is not None:
+            piece = np.searchsorted(self.moments, window)
+            low, high = np.searchsorted(first, piece).tolist()
+            low, high = max(low - 2, 0), min(high + 1, len(states))
+        chosen = low + np.flatnonzero(states[low:high] == state)
+        return IntervalSet(self.moments[first[chosen]], self.moments[first[chosen + 1]])
 
     @cached_property
     def _runs(self) -> tuple[I64, U8]:
