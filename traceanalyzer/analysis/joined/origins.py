@@ -64,19 +64,19 @@ class Origins:
         result: Bool = at(self.in_backward, self.launch_node, False)
         return result
 
-    def call_of(self, node: I64) -> I64:
+    def call_of(self, node: I32 | I64) -> I64:
         """The innermost call of a module that each of these nodes belongs to, -1 for -1 and without."""
         here = self._at(self.calls, node)
         return np.where(here >= 0, here, self._at(self.calls, at(self._maker, node, -1)))
 
-    def line_of(self, node: I64) -> I64:
+    def line_of(self, node: I32 | I64) -> I64:
         """Name code of the line of Python that each of these nodes comes from, -1 for -1 and without stacks."""
         made = self._at(self.python, at(self._maker, node, -1))
         frame = np.where(made >= 0, made, self._at(self.python, node))
         result: I64 = at(self.python.name[self.python.line], frame, -1).astype(np.int64)
         return result
 
-    def _at(self, stacks: PythonStacks, node: I64) -> I64:
+    def _at(self, stacks: PythonStacks, node: I32 | I64) -> I64:
         """The innermost of these frames in which each of these nodes begins, -1 for -1 and without."""
         result = np.full(len(node), -1, np.int64)
         known = np.flatnonzero(node >= 0)
