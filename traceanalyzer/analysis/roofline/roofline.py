@@ -93,22 +93,25 @@ class Roofline:
 def build_roofline(timed: Timed, work: OpWork | None = None) -> Roofline:
     """The roofline of every device op; `work` is what `model_ops` says unless given."""
     work = model_ops(timed) if work is None else work
-    row = np.where(timed.is_kernel & ~timed.is_communication, work.of_device_op, -1)
-    passes = passes_of(timed, row)
+    row = lean(np.where(timed.is_kernel & ~timed.is_communication, work.of_device_op, -1))
+    passes = lean(passes_of(timed, row))
     flops, traffic, precision = _share_out(timed, work, row, passes)
     tensor = tensor_cores_of_ops(timed)
     precision = effective_precision(precision, tensor)
     waves = waves_of(timed)
     expected = expected_traffic(timed, work, row, (flops, traffic), passes, resident_blocks(timed, waves))
     rate = timed.limit("bandwidth").copy()
-    for carried, carrier in (copy_traffic(timed), collective_traffic(timed)):
+    for moves in (copy_traffic, collective_traffic):
+        carried, carrier = moves(timed)
         moved = np.isfinite(carried)
         traffic[moved], rate[moved], flops[moved] = carried[moved], carrier[moved], 0.0
     expected = np.where(np.isfinite(expected), expected, traffic)
+    del passes, carried, carrier, moved
     peak = _peaks(timed, precision, tensor, flops)
     arithmetic, transfer = flops / peak * NS_PER_S, traffic / rate * NS_PER_S
     attainable = _together(arithmetic, transfer, flops, row)
     reachable = _reachable(timed, precision, (flops, traffic), (peak, rate), row)
+    del peak
     time = np.maximum(timed.trace.device_ops.end - timed.trace.device_ops.start, 1)
     cached = expected <= KEPT * timed.limit("cache_bytes")
     reached = Reached(
@@ -117,6 +120,7 @@ def build_roofline(timed: Timed, work: OpWork | None = None) -> Roofline:
         issue_time(timed, work, row) / time,
         np.where(cached, 0.0, expected / rate * NS_PER_S / time),
     )
+    del rate, cached
     slow = attainable < LOW_SOL * time
     return Roofline(
         flops=lean(flops),
@@ -130,7 +134,7 @@ def build_roofline(timed: Timed, work: OpWork | None = None) -> Roofline:
         precision=precision,
         tensor=tensor,
         waves=lean(waves),
-        row=lean(row),
+        row=row,
         counted=np.zeros(len(row), bool),
     )
 
