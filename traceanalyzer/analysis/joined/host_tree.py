@@ -118,10 +118,12 @@ class HostTree:
             result[self.parent[here]] = result[here]  # the last of several children stays
         return result
 
-    def subtree_sum(self, values: I64) -> I64:
+    def subtree_sum(self, values: I64 | Bool) -> I64:
         """For each node the sum of `values` (one a node) over the node and its descendants."""
-        before = np.concatenate((np.zeros(1, np.int64), np.cumsum(values)))
-        result: I64 = before[self.subtree_end] - before[:-1]
+        before = np.zeros(len(values) + 1, np.int64)
+        np.cumsum(values, out=before[1:])
+        result: I64 = before[self.subtree_end]
+        result -= before[:-1]
         return result
 
     def named(self, texts: Bool) -> Bool:
