@@ -63,8 +63,9 @@ def _depth(start: I64, end: I64, opens: Bool) -> I32:
     for i in range(0, len(start) if len(ends) else 0, AT_ONCE):
         here = slice(i, i + AT_ONCE)
         # So many have ended at most; one less for each that is still open.
-        left = np.cumsum(opens[here]) - opens[here] + opened
-        opened = int(left[-1]) + bool(opens[here][-1])
+        left: I64 = opened + np.cumsum(opens[here])
+        opened = int(left[-1])
+        left -= opens[here]
         depth[here] = _open(ends, start[here], left)
     return depth
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -25,6 +25,8 @@ from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS
 from traceanalyzer.trace import Table, alike, column
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from traceanalyzer.analysis.causes.started import Started
     from traceanalyzer.analysis.joined.joined import Joined
     from traceanalyzer.analysis.time.timed import Timed
@@ -103,7 +105,7 @@ def find_gaps(started: Started) -> Gaps:
     parts = [_gaps_of_device(started, device) for device in started.activity]
     if not parts:
         return Gaps.empty()
-    columns = dict(parts[0])
+    columns: dict[str, NDArray[Any]] = dict(parts[0])
     if len(parts) > 1:
         columns = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
     columns["step"] = _step_of(started, columns["next_op"], columns["start"])
@@ -114,12 +116,12 @@ def find_gaps(started: Started) -> Gaps:
     return _exposed_by_waits(started, Gaps.from_columns(columns))
 
 
-def _gaps_of_device(timed: Timed, device: int) -> dict[str, I64]:
+def _gaps_of_device(timed: Timed, device: int) -> dict[str, I32 | I64]:
     activity, steps, ops = timed.activity[device], timed.steps, timed.trace.device_ops
     window = (min(activity.span[0], int(steps.start[0])), max(activity.span[1], int(steps.end[-1])))
     gaps = complement(window, activity.busy)
     rows = np.flatnonzero(ops.device == device)
-    position = np.searchsorted(ops.start[rows], gaps.end, side="left")
+    position = places(ops.start[rows], gaps.end, side="left")
     after = position == len(rows)
     next_op = np.where(after, -1, rows[np.minimum(position, len(rows) - 1)])
     side = np.where(after, GapSide.AFTER, np.where(gaps.end <= activity.span[0], GapSide.BEFORE, GapSide.INSIDE))
@@ -134,7 +136,7 @@ def _gaps_of_device(timed: Timed, device: int) -> dict[str, I64]:
 
 def _step_of(timed: Timed, next_op: I64, start: I64) -> I32:
     steps = timed.steps
-    index = np.searchsorted(steps.start, start, side="right") - 1
+    index = places(steps.start, start, side="right") - 1
     index[(index >= 0) & (start >= steps.end[np.maximum(index, 0)])] = -1
     known = next_op >= 0
     index[known] = np.where(steps.of_op[next_op[known]] >= 0, steps.of_op[next_op[known]], index[known])

@@ -95,8 +95,7 @@ class HostWaits:
 
     def before(self, time: I64) -> I64:
         """The last of these waits that was over at each of these times, -1 where none was."""
-        result: I64 = np.searchsorted(self.end, time, side="right") - 1
-        return result
+        return places(self.end, time, side="right") - 1
 
 
 def find_starts(linked: Linked) -> Starts:
@@ -151,7 +150,7 @@ def _latency(linked: Linked, alone: Bool, follows: Bool) -> I64:
     return result
 
 
-def _is_first(call: I64, count: int) -> Bool:
+def _is_first(call: I32 | I64, count: int) -> Bool:
     """Which entries are the first ones of their API call, of so many calls."""
     first, rows = np.empty(count, np.int32), np.arange(len(call), dtype=np.int32)
     first[call[::-1]] = rows[::-1]  # of several the last one written stays
@@ -270,5 +269,4 @@ def _synchronised_stream(linked: Linked, rows: I64) -> I64:
 
 def _last_started(linked: Linked, time: I64) -> I64:
     """The device op that had started last at each of these times, -1 where none had."""
-    result: I64 = np.searchsorted(linked.trace.device_ops.start, time, side="left") - 1
-    return result
+    return places(linked.trace.device_ops.start, time, side="left") - 1

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from traceanalyzer.trace import I32, I64
 
 
-def gaps_without_waits(started: Started, start: I64, end: I64, next_op: I64) -> I64:
+def gaps_without_waits(started: Started, start: I64, end: I64, next_op: I32 | I64) -> I64:
     """Lengths that the gaps between ops of one device (in time order, each with the op that ends it) would have, ns."""
     if not len(start) or not len(started.host_waits.call):
         return end - start

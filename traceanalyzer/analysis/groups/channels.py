@@ -17,7 +17,7 @@ from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inpu
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.roofline.rated import Rated
-    from traceanalyzer.trace import I64, Bool
+    from traceanalyzer.trace import I32, I64, Bool
 
 CONVOLUTION = re.compile(r"^aten::\w*conv")
 BACKWARD = re.compile(r"backward")
@@ -48,7 +48,7 @@ def odd_convolutions(rated: Rated, free: Bool) -> OddConvolutions | None:
     return OddConvolutions(found, shapes) if found.total_ms > 0 else None
 
 
-def _odd(rated: Rated, rows: I64) -> tuple[Bool, list[str]]:
+def _odd(rated: Rated, rows: I32 | I64) -> tuple[Bool, list[str]]:
     """Which of these host ranges have odd channels; the shapes of their weights, sorted."""
     ranges = rated.trace.host_ranges
     codes = [column[rows] for column in (ranges.name, ranges.shapes, ranges.dtypes)]

@@ -154,7 +154,7 @@ def odd_products(rated: Rated, free: Bool) -> OddProducts | None:
     return OddProducts(found, saved, shapes)
 
 
-def _odd_sizes(rated: Rated, rows: I64, time: I64) -> tuple[Bool, list[str]]:
+def _odd_sizes(rated: Rated, rows: I32 | I64, time: I64) -> tuple[Bool, list[str]]:
     """Which of these host ranges have a matrix with a row length that is no multiple of 16 bytes; the shapes of such
     operands, those with most of the time first."""
     ranges = rated.trace.host_ranges

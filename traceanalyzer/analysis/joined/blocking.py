@@ -49,9 +49,9 @@ def blocking_calls(linked: Linked) -> Bool:
 
 def _of_profiler(linked: Linked) -> I64:
     """The synchronisation that torch.profiler makes when its window closes: after the last launch, in no range."""
-    tree = linked.tree
-    outermost = tree.parent[tree.node_of_call] < 0
-    return np.flatnonzero((linked.api_kind == ApiKind.SYNC) & outermost & closing_waits(linked))
+    tree, rows = linked.tree, np.flatnonzero((linked.api_kind == ApiKind.SYNC) & closing_waits(linked))
+    result: I64 = rows[tree.parent[tree.node_of_call[rows]] < 0]
+    return result
 
 
 def device_waits(linked: Linked) -> Bool:

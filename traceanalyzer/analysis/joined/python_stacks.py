@@ -46,7 +46,7 @@ class PythonStacks:
         return cls(trace.strings, *columns, rows)
 
     @cached_property
-    def parent(self) -> I64:
+    def parent(self) -> I32:
         """For each frame the frame that called it, -1 for the outermost."""
         return self._nesting.parent
 

@@ -91,7 +91,7 @@ def _phases(timed: Timed) -> Bool:
     return result & (tree.counted(result) <= MOST_DEPTH)
 
 
-def _blocked_in(linked: Linked, nearest: I32, call: I64) -> I64:
+def _blocked_in(linked: Linked, nearest: I32 | I64, call: I32 | I64) -> I64:
     """For each of these API calls, made outside of phases, the node of the phase in which another thread is
     blocked at that moment; -1 without."""
     tree, calls = linked.tree, linked.trace.api_calls
@@ -109,7 +109,7 @@ def _blocked_in(linked: Linked, nearest: I32, call: I64) -> I64:
     return result
 
 
-def _blocked(linked: Linked, nearest: I32, thread: int) -> tuple[IntervalSet, I64]:
+def _blocked(linked: Linked, nearest: I32 | I64, thread: int) -> tuple[IntervalSet, I64]:
     """Stretches in which a thread inside a phase records no operator and no call for `BLOCKED_NS` and more,
     and the node of that phase."""
     tree, ranges = linked.tree, linked.trace.host_ranges

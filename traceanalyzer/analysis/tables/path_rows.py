@@ -187,7 +187,7 @@ def _innermost_named(timed: Timed) -> I32:
     return timed.tree.innermost(is_named(timed))
 
 
-def within(linked: Linked, outermost: I32, node: int) -> str | None:
+def within(linked: Linked, outermost: I32 | I64, node: int) -> str | None:
     """The name of the outermost operator or annotation around a node."""
     around = int(outermost[node]) if node >= 0 else -1
     return linked.trace.strings[linked.trace.host_ranges.name[linked.tree.row[around]]] if around >= 0 else None
