@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.lookup import at
+from traceanalyzer.analysis.algebra.lookup import AT_ONCE, at
 from traceanalyzer.analysis.algebra.nesting import SHALLOW, levels, nest
 from traceanalyzer.analysis.algebra.ordering import ordered
 from traceanalyzer.trace import RangeKind, alike, is_constant
@@ -122,8 +122,10 @@ class HostTree:
         """For each node the sum of `values` (one a node) over the node and its descendants."""
         before = np.zeros(len(values) + 1, np.int64)
         np.cumsum(values, out=before[1:])
-        result: I64 = before[self.subtree_end]
-        result -= before[:-1]
+        result = np.empty(len(values), np.int64)
+        for begin in range(0, len(values), AT_ONCE):
+            here = slice(begin, begin + AT_ONCE)
+            np.subtract(before[self.subtree_end[here]], before[:-1][here], out=result[here])
         return result
 
     def named(self, texts: Bool) -> Bool:
