@@ -193,8 +193,8 @@ def _cells(tape: Tape) -> tuple[I32, Bool]:
     events belong to the backward pass of such cells."""
     source = tape.source
     tree, trace = source.tree, source.trace
-    cells = tree.of_ranges(texts_where(trace.strings, CELL.match)[trace.host_ranges.name], False)
-    layers = tree.of_ranges(texts_where(trace.strings, LAYER.match)[trace.host_ranges.name], False)
+    cells = tree.named(texts_where(trace.strings, CELL.match))
+    layers = tree.named(texts_where(trace.strings, LAYER.match))
     cells |= layers & _of_one_time_step(tape, layers)
     outer, node = tree.outermost(cells & (tree.kind == RangeKind.OP)), nodes(tape)
     return outer[node], made_by(source, outer >= 0)[node]
