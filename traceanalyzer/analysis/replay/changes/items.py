@@ -31,15 +31,18 @@ FEWEST_ITEMS = 4
 
 
 def item_starts(tape: Tape) -> Bool:
-    """The ops with which work on the next item of a batch begins; none in a backward pass's program, where the items of
-    a sequence may depend on each other."""
+    """The ops with which work on the next item of a batch begins; where there is a backward pass only if each item has
+    one of its own: of several items together, those of a sequence may depend on each other."""
     result = np.zeros(len(tape.row), bool)
-    if tape.source.in_backward[nodes(tape)].any():
-        return result
     called = tape.source.trace.api_calls.start[tape.call][tape.event]
     first = np.searchsorted(called, np.array(_times(tape), np.int64))
     result[first[first < len(called)]] = True
-    return result
+    backward = tape.source.in_backward[nodes(tape)][tape.event]
+    if not backward.any():
+        return result
+    item = np.cumsum(result) - 1
+    learned = np.isin(np.arange(int(result.sum())), item[backward])
+    return result if learned.all() else np.zeros(len(tape.row), bool)
 
 
 def _times(tape: Tape) -> list[int]:

@@ -12,6 +12,7 @@ from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.groups import attention, layout, products
 from traceanalyzer.analysis.joined.backward import made_by
 from traceanalyzer.analysis.replay.changes.edits import events_of, launched_within, nodes, retimed, without_launches
+from traceanalyzer.analysis.replay.changes.hand_cells import cells_by_hand
 from traceanalyzer.analysis.replay.changes.items import first_shape
 from traceanalyzer.analysis.roofline.op_models.tensors import parse_values
 from traceanalyzer.figures import NS_PER_S
@@ -182,14 +183,16 @@ def _layers_said(values: tuple[str, ...]) -> int:
 
 
 def _cells(tape: Tape) -> tuple[I64, Bool]:
-    """For each event the outermost node of the host tree that is a recurrent cell around it, -1 without; and which
-    events belong to the backward pass of such cells."""
+    """For each event the outermost node of the host tree that is a recurrent cell around it, else the cell written out
+    that it belongs to, -1 without; and which events belong to the backward pass of such cells."""
     source = tape.source
     tree, trace = source.tree, source.trace
     cells = tree.of_ranges(texts_where(trace.strings, CELL.match)[trace.host_ranges.name], False)
     layers = tree.of_ranges(texts_where(trace.strings, LAYER.match)[trace.host_ranges.name], False)
     cells |= layers & _of_one_time_step(tape, layers)
     outer, node = tree.outermost(cells & (tree.kind == RangeKind.OP)), nodes(tape)
+    if not (outer >= 0).any():
+        outer = cells_by_hand(tape)
     return outer[node], made_by(source, outer >= 0)[node]
 
 

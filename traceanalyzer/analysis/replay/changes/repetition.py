@@ -134,14 +134,15 @@ def _usual_call(tape: Tape, number: I64, first: Bool) -> F64:
     return np.where(events_of(tape, first), share, 1.0)
 
 
-def joined(tape: Tape, kept: Bool, gone: Bool, count: float | F64) -> Tape:
+def joined(tape: Tape, kept: Bool, gone: Bool, count: float | F64 | I64, *, first_is_usual: bool = False) -> Tape:
     """What is gone is done by what is kept, for so many times the data, which is launched like any of them: what a step
-    begins with, and the recorder does there, are before the first."""
+    begins with, and the recorder does there, are before the first, unless that is taken to be as usual."""
     times = np.where(kept, tape.duration * growth(tape, count), tape.duration)
     left = without_launches(replace(tape, duration=np.rint(times).astype(np.int64)), gone)
     there = events_of(tape, gone) & ~events_of(tape, ~gone)
     usual = int(np.median(tape.dispatch[events_of(tape, kept | gone)]))
-    dispatch = np.where(events_of(tape, kept), np.minimum(left.dispatch, usual), left.dispatch)
+    capped = events_of(tape, kept) & (not first_is_usual)
+    dispatch = np.where(capped, np.minimum(left.dispatch, usual), left.dispatch)
     work = np.where(there, 0, left.work)
     return replace(left, work=work, dispatch=dispatch, reading=np.minimum(left.reading, dispatch))
 
