@@ -29,7 +29,7 @@ NS_PER_MS = 1e6
 SHORTEST_MS, LONGEST_MS = 1e-3, 7 * 86_400e3
 """No step takes less than a microsecond or more than a week."""
 
-UNSTEADY_SPREAD = 0.75
+UNSTEADY_SPREAD = 0.5
 """From the fastest step to all but the slowest twentieth, in parts of the median: within that a median of steps that
 never settled is nearer to other runs than the replay (0.87 to 1.11 of theirs in ten captures, replays 0.93 to 2.0)."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -100,8 +101,7 @@ def members(tape: Tape) -> Members | None:
     for step in np.unique(steps.of_op[tape.row]).tolist():
         begin, end = steps.host_start[step], steps.host_end[step]
         here = np.flatnonzero((tree.start[outer] >= begin) & (tree.start[outer] < end))
-        mine = outer[here]
-        runs = repeats(code[here], LONGEST_MEMBER, FEWEST_CALLS, lambda a, b, mine=mine: _is_member(tape, mine[a:b]))
+        runs = repeats(code[here], LONGEST_MEMBER, FEWEST_CALLS, partial(_is_member, tape, outer[here]))
         for start, period, count in runs[:MOST_RUNS]:
             first[outer[here[start : start + period]]] = True
             others[outer[here[start + period : start + period * count]]] = True
@@ -109,12 +109,12 @@ def members(tape: Tape) -> Members | None:
     return Members(first, others, float(np.mean(counts))) if counts else None
 
 
-def _is_member(tape: Tape, operators: I64) -> bool:
-    """Whether each of these operators takes what the one before it gives, one at least is a product, and the last does
+def _is_member(tape: Tape, operators: I64, first: int, stop: int) -> bool:
+    """Whether each of these operators from one to another takes what the one before it gives, one at least is a product, and the last does
     not give what the first takes. Parts of other tensors may be taken: to begin with, or to write the result to."""
     tree, trace = tape.source.tree, tape.source.trace
     products, picked, given, taken = 0, 0, None, None
-    for row in tree.row[operators].tolist():
+    for row in tree.row[operators[first:stop]].tolist():
         name = trace.text(int(trace.host_ranges.name[row])) or ""
         if PART.match(name):
             picked += given is not None

@@ -77,7 +77,8 @@ def _in_one_pass(tape: Tape, ops: I64) -> tuple[I64, int] | None:
     _, of, counts = np.unique(_names(tape, ops), return_inverse=True, return_counts=True)
     longest = np.bincount(of, weights=_beyond_floor(tape, ops)).max()
     most = int(counts.argmax())
-    count = -(-int(_tensors_each(tape, ops[of == most]).sum()) // TENSORS_A_LAUNCH)
+    each = _tensors_each(tape, ops[of == most])
+    count = -(-int(each.sum()) // TENSORS_A_LAUNCH) if each.mean() <= FEW_TENSORS else int(counts[most])
     return ops[:count], int(longest * FUSED_PASS_RATIO) + LEAST_KERNEL_NS * count
 
 
@@ -99,13 +100,16 @@ def _by_lists(tape: Tape, ops: I64) -> tuple[I64, int] | None:
 
 def _tensors_each(tape: Tape, ops: I64) -> I64:
     """How many tensors each of these ops takes: one, or as many as its operator's list has; a launch's full where that
-    was not recorded, as of long lists."""
+    was not recorded, as of long lists, or is enough for several launches, as of large tensors."""
     tree, ranges = tape.source.tree, tape.source.trace.host_ranges
     operator = tree.operator[nodes(tape)][tape.event[ops]]
-    code = np.where(operator >= 0, ranges.shapes[tree.row[np.maximum(operator, 0)]], -1)
+    code = np.full(len(ops), -1, np.int64)
+    code[operator >= 0] = ranges.shapes[tree.row[operator[operator >= 0]]]
     known, index = np.unique(code, return_inverse=True)
     listed = np.array([_listed(tape.source.trace.text(one)) for one in known.tolist()], np.int64)
-    result: I64 = np.where(_list_ops(tape, ops), listed[index.reshape(-1)], 1)
+    _, of, launches = np.unique(operator, return_inverse=True, return_counts=True)
+    several = np.where(launches[of.reshape(-1)] > 1, TENSORS_A_LAUNCH, listed[index.reshape(-1)])
+    result: I64 = np.where(_list_ops(tape, ops), several, 1)
     return result
 
 

@@ -134,7 +134,7 @@ def _usual_call(tape: Tape, number: I64, first: Bool) -> F64:
     return np.where(events_of(tape, first), share, 1.0)
 
 
-def joined(tape: Tape, kept: Bool, gone: Bool, count: float | F64 | I64, *, first_is_usual: bool = False) -> Tape:
+def joined(tape: Tape, kept: Bool, gone: Bool, count: float | F64, *, first_is_usual: bool = False) -> Tape:
     """What is gone is done by what is kept, for so many times the data, which is launched like any of them: what a step
     begins with, and the recorder does there, are before the first, unless that is taken to be as usual."""
     times = np.where(kept, tape.duration * growth(tape, count), tape.duration)

@@ -44,16 +44,11 @@ def launching(tape: Tape) -> Launching:
     new = (np.diff(outer, prepend=-2) != 0) | (np.diff(step, prepend=step[:1] - 1) != 0)
     first = np.flatnonzero(new)
     node = outer[first]
-    row = tree.row[np.maximum(node, 0)]
-    inside = node >= 0
-    return Launching(
-        node=node,
-        first=first,
-        step=step[first],
-        name=np.where(inside, ranges.name[row], -1).astype(np.int32),
-        shapes=np.where(inside, ranges.shapes[row], -1).astype(np.int32),
-        backward=tape.source.in_backward[of_event][tape.event][first],
-    )
+    name, shapes = np.full((2, len(node)), -1, np.int32)
+    row = tree.row[node[node >= 0]]
+    name[node >= 0], shapes[node >= 0] = ranges.name[row], ranges.shapes[row]
+    backward = tape.source.in_backward[of_event][tape.event][first]
+    return Launching(node, first, step[first], name, shapes, backward)
 
 
 class Repeat(NamedTuple):
@@ -61,7 +56,7 @@ class Repeat(NamedTuple):
 
     first: int
     period: int
-    count: int
+    times: int
 
 
 def repeats(code: I64, longest: int, fewest: int, accepted: Callable[[int, int], bool]) -> list[Repeat]:
@@ -74,12 +69,12 @@ def repeats(code: I64, longest: int, fewest: int, accepted: Callable[[int, int],
         same = (code[period:] == code[:-period]) & ~taken[period:] & ~taken[:-period]
         edge = np.flatnonzero(np.diff(np.concatenate(([0], same.astype(np.int8), [0]))))
         for start, stop in zip(edge[::2].tolist(), edge[1::2].tolist(), strict=True):
-            count = (stop - start) // period + 1
-            if count < fewest or made_of_parts(code[start : start + period]):
+            times = (stop - start) // period + 1
+            if times < fewest or made_of_parts(code[start : start + period]):
                 continue
             if accepted(start, start + period):
-                taken[start : start + period * count] = True
-                found.append(Repeat(start, period, count))
+                taken[start : start + period * times] = True
+                found.append(Repeat(start, period, times))
     return found
 
 

@@ -21,7 +21,7 @@ from traceanalyzer.trace import CopyKind
 if TYPE_CHECKING:
     from traceanalyzer.analysis.replay.changes.sequences import Launching
     from traceanalyzer.analysis.replay.tape import Tape
-    from traceanalyzer.trace import I64, Bool
+    from traceanalyzer.trace import I32, I64, Bool
 
 FEWEST_OPERATORS = 24
 """Operators of a loop at least: fewer launches are not worth another way to write it."""
@@ -98,7 +98,7 @@ def _on_device(tape: Tape, calls: Launching) -> Bool:
     return result
 
 
-def _runs(usable: Bool, step: I64) -> list[tuple[int, int]]:
+def _runs(usable: Bool, step: I32) -> list[tuple[int, int]]:
     """Stretches of usable operators within a step."""
     new = np.diff(np.where(usable, step, -1), prepend=-2) != 0
     edge = np.flatnonzero(np.append(new, True))
@@ -106,7 +106,7 @@ def _runs(usable: Bool, step: I64) -> list[tuple[int, int]]:
     return [(first, stop) for first, stop in pairs if usable[first] and stop - first >= FEWEST_OPERATORS]
 
 
-def _is_loop(names: I64, sizes: list[Shape | None]) -> bool:
+def _is_loop(names: I32, sizes: list[Shape | None]) -> bool:
     """Whether the same few operators come again and again, and sizes change often."""
     tensors = [size for size in sizes if size]
     changes = sum(a != b for a, b in pairwise(tensors))

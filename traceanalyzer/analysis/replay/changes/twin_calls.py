@@ -69,7 +69,7 @@ def twins_joined(tape: Tape) -> Tape | None:
     gone = np.logical_or(*_with_backward(tape, calls, others)) & ~kept
     if not mostly_small(tape, gone):
         return None
-    many = np.where(learned & ~kept, int(count.max()), calls.of_ops(count, len(tape.row)))
+    many = np.where(learned & ~kept, count.max(), calls.of_ops(count, len(tape.row))).astype(np.float64)
     left = joined(tape, (kept | learned) & ~gone, gone, many, first_is_usual=True)
     share = np.minimum(usual / np.maximum(spent, 1), 1.0)
     dispatch = left.dispatch.astype(np.float64)
@@ -104,7 +104,7 @@ def _twins(tape: Tape, calls: Launching, rows: I64) -> list[Repeat]:
     weights = np.cumsum([0, *(one.has_weights for one in operators)])
     found = [run for run in _repeated(code) if weights[run.first + run.period] - weights[run.first] >= FEWEST_WEIGHTS]
     learns = bool(calls.backward.any())
-    inside = sum(int(weights[run.first + run.period * run.count] - weights[run.first]) for run in found)
+    inside = sum(int(weights[run.first + run.period * run.times] - weights[run.first]) for run in found)
     alone = not learns and inside == int(weights[-1])
     return [run for run in found if _of_other_size(operators, run) or (alone and _put_together(operators, run))]
 
@@ -151,9 +151,9 @@ def _of_other_size(operators: list[_Operator], run: Repeat) -> bool:
 
 def _put_together(operators: list[_Operator], run: Repeat) -> bool:
     """Whether results of the calls are put together after them, and what they take is worked on nowhere within."""
-    call, stop = operators[run.first : run.first + run.period], run.first + run.period * run.count
+    call, stop = operators[run.first : run.first + run.period], run.first + run.period * run.times
     taken = _taken(call)
     if taken is None or any(taken in one.shapes and not one.has_weights for one in call):
         return False
-    after = operators[stop : stop + run.count]
+    after = operators[stop : stop + run.times]
     return any(PUTS_TOGETHER.match(one.name) and one.shapes.count(taken) > 1 for one in after)
