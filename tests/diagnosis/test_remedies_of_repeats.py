@@ -116,7 +116,12 @@ def in_groups(p: Program, name: str, size: str, times: int) -> None:
 
 @pytest.mark.parametrize(
     ("size", "times", "small"),
-    [("[[64, 32]]", TENSORS, True), ("[[64, 32], [64]]", TENSORS, True), ("[]", 3, False), ("[[9], [64]]", 1, False)],
+    [
+        ("[[64, 32]]", TENSORS, True),
+        ("[[64, 32], [64]]", TENSORS, True),
+        ("[]", 3, False),
+        ("[[9], [64]]", 2, False),
+    ],
 )
 def test_an_optimizer_with_a_group_for_every_tensor_takes_them_one_by_one(size: str, times: int, small: bool) -> None:
     step = partial(in_groups, name="SGD", size=size, times=times)
@@ -128,6 +133,20 @@ def test_an_optimizer_with_a_group_for_every_tensor_takes_them_one_by_one(size: 
         offer = fused_optimizer.offer(program(step))
         assert offer is not None
         assert "one group" in offer.action
+
+
+def test_an_optimizer_that_calls_the_model_is_no_loop_over_tensors() -> None:
+    def step(p: Program) -> None:
+        start = p.now
+        for _ in range(TENSORS):
+            call(p, "linear", "[8, 64]", "[64, 64]", kernel=GEMM)
+            call(p, "relu", "[8, 64]")
+        averages(p)
+        p.annotation("Optimizer.step#SAM.step", start, p.now)
+
+    tape = tape_of(step)
+    assert optimizer_by_lists(tape) is None
+    assert tensors_listed(tape) is not None
 
 
 def test_adam_with_a_group_for_every_tensor_is_fused_for_all_of_them() -> None:
@@ -161,6 +180,18 @@ def gru(p: Program) -> None:
     call(p, "lerp", "[64, 128]", "[64, 128]", "[64, 128]")
 
 
+def plain(p: Program) -> None:
+    call(p, "linear", "[64, 12]", "[128, 12]", "[128]", kernel=GEMM)
+    call(p, "linear", "[64, 128]", "[128, 128]", "[128]", kernel=GEMM)
+    call(p, "add", "[64, 128]", "[64, 128]", "[]")
+    call(p, "tanh", "[64, 128]")
+
+
+def tanh_layer(p: Program) -> None:
+    call(p, "linear", "[64, 128]", "[128, 128]", "[128]", kernel=GEMM)
+    call(p, "tanh", "[64, 128]")
+
+
 def gated_layer(p: Program) -> None:
     for name in ("linear", "sigmoid", "linear", "tanh", "mul", "rsub", "mul", "add"):
         call(p, name, "[64, 128]", "[128, 128]")
@@ -176,6 +207,9 @@ def with_attention(p: Program) -> None:
     [
         (lstm, True, True),
         (gru, True, True),
+        (plain, True, True),
+        (plain, False, False),
+        (tanh_layer, True, False),
         (lstm, False, False),
         (gated_layer, True, False),
         (with_attention, True, False),
@@ -210,12 +244,43 @@ def learned(p: Program, number: int) -> None:
         within(p, full, lambda p: p.spend(15).launch(GEMM, 3), sequence=number, forward_thread=1)
 
 
-@pytest.mark.parametrize(("each", "found"), [(True, True), (False, False)])
-def test_items_with_a_backward_pass_each_are_one_call(each: bool, found: bool) -> None:
-    def step(p: Program) -> None:
+def iterated(p: Program, i: int) -> None:
+    if not i:
         view(p, "unbind", f"[{TIMES}, 3, 32]")
+    view(p, "unsqueeze", "[3, 32]")
+
+
+def by_number(p: Program, i: int) -> None:
+    for shape in (f"[{TIMES}, 3, 32]", f"[{TIMES}, 3, 32]", f"[{TIMES}]"):
+        within(
+            p,
+            "aten::slice",
+            lambda p: p.spend(2),
+            shapes=f"[{shape}]",
+            concrete=p.code(f'["", "0", "{i}", "{i + 1}", "1"]'),
+        )
+
+
+def in_time(p: Program, i: int) -> None:
+    within(
+        p,
+        "aten::slice",
+        lambda p: p.spend(2),
+        shapes="[[3, 16, 32]]",
+        concrete=p.code(f'["", "1", "{i}", "{i + 1}", "1"]'),
+    )
+
+
+@pytest.mark.parametrize(
+    ("taken", "each", "found"),
+    [(iterated, True, True), (by_number, True, True), (iterated, False, False), (in_time, True, False)],
+)
+def test_items_with_a_backward_pass_each_are_one_call(
+    taken: Callable[[Program, int], object], each: bool, found: bool
+) -> None:
+    def step(p: Program) -> None:
         for i in range(TIMES):
-            view(p, "unsqueeze", "[3, 32]")
+            taken(p, i)
             for _ in range(12):
                 call(p, "linear", "[1, 3, 32]", "[32, 32]", kernel=GEMM, sequence=i + 1)
             if each:
@@ -242,6 +307,29 @@ def test_parts_of_a_batch_that_are_written_to_parts_of_another_are_an_ensemble()
     one = ensembles_joined(tape)
     assert one is not None
     assert int((one.duration > 0).sum()) == 3 * tape.steps
+
+
+@pytest.mark.parametrize(
+    ("source", "written", "found"),
+    [
+        (f"[64, {TIMES}, 96]", False, True),
+        (f"[{TIMES}, 96, 96]", False, False),
+        (f"[64, {TIMES}, 96]", True, False),
+    ],
+)
+def test_products_of_parts_are_one_unless_weights_are_the_parts_or_results_go_back(
+    source: str, written: bool, found: bool
+) -> None:
+    def step(p: Program) -> None:
+        for _ in range(TIMES):
+            view(p, "select", source)
+            call(p, "linear", "[64, 96]", "[96, 96]", kernel=GEMM)
+            if written:
+                view(p, "select", source)
+                call(p, "copy_", "[64, 96]", "[64, 96]", "[]")
+        call(p, "stack", "[]")
+
+    assert (ensembles_joined(tape_of(step)) is not None) == found
 
 
 STATE, WIDE = "[1, 4, 32, 32]", "[1, 256, 32, 32]"

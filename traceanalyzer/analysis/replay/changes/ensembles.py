@@ -110,23 +110,35 @@ def members(tape: Tape) -> Members | None:
 
 
 def _is_member(tape: Tape, operators: I64, first: int, stop: int) -> bool:
-    """Whether each of these operators from one to another takes what the one before it gives, one at least is a product, and the last does
-    not give what the first takes. Parts of other tensors may be taken: to begin with, or to write the result to."""
+    """Whether each of these operators, from one on to another, takes what the one before it gives, one at least is a
+    product, and the last does not give what the first takes. Parts of other tensors may be taken: to begin with, which
+    tells that no member takes what another gives, or to write the result to."""
     tree, trace = tape.source.tree, tape.source.trace
-    products, picked, given, taken = 0, 0, None, None
+    products, picked, written, given, taken = 0, 0, False, None, None
+    source: Shape = ()
     for row in tree.row[operators[first:stop]].tolist():
         name = trace.text(int(trace.host_ranges.name[row])) or ""
+        shapes = shapes_of(trace.text(int(trace.host_ranges.shapes[row])))
         if PART.match(name):
+            source = shapes[0] if given is None and shapes else source
             picked += given is not None
             continue
-        shapes = shapes_of(trace.text(int(trace.host_ranges.shapes[row])))
         takes, gives = _takes_and_gives(name, shapes)
         if gives is None or (given is not None and takes != given):
             return False
-        picked -= bool(INTO.match(name))
+        into = bool(INTO.match(name))
+        written, picked = written or into, picked - into
         taken, given = takes if given is None else taken, gives
-        products += not (EACH.match(name) or INTO.match(name))
-    return products > 0 and picked <= 0 and taken != given
+        products += not (EACH.match(name) or into)
+    apart = taken != given or (not written and taken is not None and _is_part(taken, source))
+    return products > 0 and picked <= 0 and apart
+
+
+def _is_part(shape: Shape, source: Shape) -> bool:
+    """Whether this may be the shape of a part of a tensor: without one dimension, or less of it."""
+    if len(shape) + 1 == len(source):
+        return any(source[:i] + source[i + 1 :] == shape for i in range(len(source)))
+    return len(shape) == len(source) and sum(a != b for a, b in zip(shape, source, strict=True)) == 1
 
 
 def shapes_of(text: str | None) -> list[Shape]:

@@ -1,8 +1,9 @@
 """Recurrent layers that are written out: a loop over time steps of products, gates and what they let through.
 
 A cell is told by its parts: an LSTM has sigmoids, two hyperbolic tangents and three products of gates, a GRU sigmoids,
-one and three; nothing else may be in the loop. Its input has to be there before: a part of a sequence for each time
-step. A decoder that goes on from its own output cannot be one call.
+one and three, a plain one a product each of what comes in and of what it kept; nothing else may be in the loop. Its
+input has to be there before: a part of a sequence for each time step. A decoder that goes on from its own output cannot
+be one call.
 """
 
 from __future__ import annotations
@@ -62,7 +63,9 @@ def _is_cell(tape: Tape, calls: Launching, rows: I64) -> bool:
     gated = sum(GATED.get(name, 0) for name in names)
     kinds = [sum(bool(pattern.match(name)) for name in names) for pattern in (PRODUCT, SIGMOID, TANH, OTHERS)]
     known = sum(kinds) + sum(name in GATED for name in names)
-    return known == len(names) and min(kinds[:3]) > 0 and gated >= FEWEST_GATED
+    both = kinds[0] > 1 or any(name.startswith("aten::cat") for name in names)
+    plain = both and not kinds[1] and not gated and kinds[2] == 1
+    return known == len(names) and (plain or (min(kinds[:3]) > 0 and gated >= FEWEST_GATED))
 
 
 def _takes_parts(tape: Tape, operators: I64, count: int) -> bool:

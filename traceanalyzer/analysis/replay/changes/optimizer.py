@@ -26,8 +26,10 @@ FUSED_PASS_RATIO = 7 / 4
 longest operator four: fused it takes so many times as long as that."""
 TENSORS_A_LAUNCH = 36
 """Tensors that one launch of a fused Adam takes (four lists)."""
-FEW_TENSORS = 4.0
-"""An operator on a list of fewer is a launch for (nearly) every tensor, as many small groups of parameters lead to."""
+FEW_TENSORS = 12.0
+"""An operator on a list of fewer leaves most of a launch unused, as many small groups of parameters lead to..."""
+FEWEST_GROUPS = 8
+"""... of which there have to be so many: a few have settings of their own."""
 LISTS = "multi_tensor"
 """Part of the names of kernels that take lists of tensors."""
 
@@ -53,8 +55,7 @@ def by_lists(tape: Tape, instance: I64) -> Tape | None:
 def small_groups(tape: Tape) -> bool:
     """Whether an optimizer's operators on lists get a tensor or a few each: it has many groups of parameters."""
     ops = np.flatnonzero(_optimizer_steps(tape, "") >= 0)
-    each = _tensors_each(tape, ops)
-    return bool(_list_ops(tape, ops).any()) and float(each.mean()) <= FEW_TENSORS
+    return bool(_list_ops(tape, ops).any()) and float(_tensors_each(tape, ops).mean()) <= FEW_TENSORS
 
 
 def _changed(tape: Tape, instance: I64, left: Callable[[Tape, I64], tuple[I64, int] | None]) -> Tape | None:
@@ -84,10 +85,10 @@ def _in_one_pass(tape: Tape, ops: I64) -> tuple[I64, int] | None:
 
 def _by_lists(tape: Tape, ops: I64) -> tuple[I64, int] | None:
     """The first of every few launches of each kernel."""
-    each = _tensors_each(tape, ops)
-    if each.mean() > FEW_TENSORS:
+    each, names = _tensors_each(tape, ops), _names(tape, ops)
+    listed = bool(_list_ops(tape, ops).any())
+    if each.mean() > FEW_TENSORS or (listed and np.unique(names, return_counts=True)[1].max() < FEWEST_GROUPS):
         return None
-    names = _names(tape, ops)
     order = np.argsort(names, kind="stable")
     before = np.cumsum(each[order]) - each[order]
     before -= before[np.searchsorted(names[order], names[order])]
@@ -143,8 +144,15 @@ def _not_fused(tape: Tape, instance: I64) -> I64:
     return result
 
 
+def updating(tape: Tape) -> Bool:
+    """Ops of an optimizer's step that goes over parameters and does nothing else."""
+    result: Bool = _optimizer_steps(tape, "") >= 0
+    return result
+
+
 def _optimizer_steps(tape: Tape, name: str) -> I64:
-    """For each op the step of an optimizer of such a name that launched it (row of the host range), -1: none."""
+    """For each op the step of an optimizer of such a name that launched it (row of the host range), -1: none, or one
+    with matrix products: it calls the model, or has an arithmetic of its own."""
     source = tape.source
     ranges = source.trace.host_ranges
     named = texts_where(source.trace.strings, lambda text: text.startswith(OPTIMIZER_PREFIX + name))
@@ -157,4 +165,5 @@ def _optimizer_steps(tape: Tape, name: str) -> I64:
     inside = contains(union(ranges.start[rows], ranges.end[rows]), launched) & source.is_kernel[tape.row]
     at = np.searchsorted(ranges.start[rows], launched, side="right") - 1
     result[inside] = rows[at[inside]]
-    return result
+    more = np.unique(result[source.is_matrix[tape.row]])
+    return np.where(np.isin(result, more), -1, result)

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.replay.changes.edits import in_optimizer
-from traceanalyzer.analysis.replay.changes.optimizer import by_lists
+from traceanalyzer.analysis.replay.changes.optimizer import by_lists, updating
 from traceanalyzer.analysis.replay.changes.sequences import launching
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
 from traceanalyzer.trace import CopyKind
@@ -33,9 +32,10 @@ ALIKE = 0.9
 """Share of the operators that are the same as so many before: weights without a decay, say, may have one fewer."""
 EACH = re.compile(
     r"^aten::(_foreach_\w+|mul_?|add_?|sub_?|div_?|copy_|clone|to|lerp_?|addcmul_?|addcdiv_?|r?sqrt_?|neg_?|abs_?|sign_?"
-    r"|pow_?|square_?|exp_?|clamp_?|clamp_m(in|ax)_?|reciprocal_?|maximum|minimum|zero_|norm|linalg_vector_norm)$"
+    r"|pow_?|square_?|exp_?|clamp_?|clamp_m(in|ax)_?|reciprocal_?|maximum|minimum|zero_|norm|linalg_norm|linalg_vector_norm"
+    r"|sum|isfinite|isnan|isinf|all|any)$"
 )
-"""Operators that PyTorch also has for lists of tensors."""
+"""Operators that PyTorch also has for lists of tensors, or that a norm of each says as much as."""
 
 Shape = tuple[int, ...]
 
@@ -93,7 +93,7 @@ def _size(tape: Tape, name: int, shapes: int) -> Shape | None:
 def _on_device(tape: Tape, calls: Launching) -> Bool:
     """Which of these operators launch nothing but kernels and copies within the device, outside an optimizer's step."""
     kind = tape.source.trace.device_ops.copy_kind[tape.row]
-    away = (kind == CopyKind.HOST_TO_DEVICE) | (kind == CopyKind.DEVICE_TO_HOST) | in_optimizer(tape)
+    away = (kind == CopyKind.HOST_TO_DEVICE) | (kind == CopyKind.DEVICE_TO_HOST) | updating(tape)
     result: Bool = ~np.logical_or.reduceat(away, calls.first) if len(away) else np.zeros(0, bool)
     return result
 

@@ -2,9 +2,9 @@
 
 Layers repeat alike, too, but each needs what the one before it found, and so do steps of a forecast. Calls that do not
 are told by shapes. Either no call gives what the next one takes, as where views of one picture are compared: the
-input's shape is met once in a call, and its result has another size. Or the calls give what they take, but the program,
-which learns nothing, works on these tensors between runs of calls only, and then puts the results of a run together, as
-where a prompt guides a sampler.
+input's shape is not met in a call any more once the model has taken it, and its result has another size. Or the calls
+give what they take, but the program, which learns nothing, works on these tensors between runs of calls only, and then
+puts the results of a run together, as where a prompt guides a sampler.
 """
 
 from __future__ import annotations
@@ -146,7 +146,8 @@ def _of_other_size(operators: list[_Operator], run: Repeat) -> bool:
     taken, given = _taken(call), given_by(call[-1].name, list(call[-1].shapes))
     if taken is None or given is None or math.prod(taken) == math.prod(given):
         return False
-    return sum(taken in one.shapes for one in call) == 1
+    begun = next(i for i, one in enumerate(call) if one.has_weights)
+    return not any(taken in one.shapes for one in call[begun + 1 :])
 
 
 def _put_together(operators: list[_Operator], run: Repeat) -> bool:

@@ -44,7 +44,7 @@ GROUPS = (
 AT_ONCE = "Update all tensors at once instead of in a loop over them:"
 NORMS = "clip_grad_norm_(..., foreach=True) or torch._foreach_norm(tensors)"
 AVERAGES = "torch._foreach_lerp_(averages, weights, 1 - decay), or torch._foreach_mul_ and torch._foreach_add_"
-NORM = {"norm", "linalg_vector_norm"}
+NORM = {"norm", "linalg_norm", "linalg_vector_norm", "sum", "isfinite", "isnan", "isinf", "all", "any"}
 
 
 def offer(m: Measurements) -> Offer | None:
