@@ -9,7 +9,7 @@ import pytest
 
 from tests.analysis.causes.test_gaps import Program
 from tests.diagnosis.test_remedies import ADD, GEMM, REDUCE, program, within
-from tests.diagnosis.test_remedies_of_kinds import tape_of
+from tests.diagnosis.test_remedies_of_kinds import read, tape_of
 from traceanalyzer.analysis.replay.changes.ensembles import ensembles_joined
 from traceanalyzer.analysis.replay.changes.kernels import recurrent_fused
 from traceanalyzer.analysis.replay.changes.optimizer import optimizer_by_lists, optimizer_fused
@@ -292,6 +292,24 @@ def test_items_with_a_backward_pass_each_are_one_call(
     one = batched(tape)
     assert (one is not None) == found
     assert one is None or step_time_ns(one) < step_time_ns(tape) / 4
+
+
+@pytest.mark.parametrize("end", ["stack", "sort"])
+def test_calls_that_read_in_their_middle_are_one_whole_call(end: str) -> None:
+    def step(p: Program) -> None:
+        for _ in range(TIMES):
+            for name in ("matmul", "mul", "linalg_solve"):
+                for _ in range(3):
+                    call(p, name, "[9, 9]", kernel=GEMM)
+            read(p)
+            for name in ("sub", "add", "neg"):
+                call(p, name, "[9, 9]")
+        call(p, end, "[9, 9]")
+
+    tape = tape_of(step)
+    one = batched(tape)
+    assert one is not None
+    assert int((one.duration > 0).sum()) == (13 if end == "stack" else 14) * tape.steps
 
 
 def test_parts_of_a_batch_that_are_written_to_parts_of_another_are_an_ensemble() -> None:
