@@ -20,6 +20,7 @@ from traceanalyzer.ingest.stream import head_of
 from traceanalyzer.trace import LightRecording, Stopwatch
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from traceanalyzer.trace import I64, DeviceOps, Trace
@@ -43,15 +44,16 @@ _STEP_ENDS = re.compile(rb'"traceanalyzer_light"\s*:\s*(\{[^{}]{0,100000}\})')
 _UNIT = re.compile(rb'"traceanalyzer_step"\s*:\s*("(?:[^"\\]|\\.){0,1000}")')
 
 
-def stopwatch_of(values: dict[str, Any]) -> Stopwatch | None:
-    """The stopwatch that an `unprofiled.rank{N}.json` holds, None where it holds no step time."""
+def stopwatch_of(values: dict[str, Any], ranks: Iterable[dict[str, Any]] = ()) -> Stopwatch | None:
+    """The stopwatch that an `unprofiled.rank{N}.json` holds, None where it holds no step time. Steps that never settled
+    count only if those of the `ranks` of the run do."""
     step_ns = _ns(values.get("step_time_ms"))
     if step_ns is None:
         return None
     low, high = _ns(values.get("low_ms")), _ns(values.get("high_ms"))
     known = low is not None and high is not None and low <= step_ns <= high
     steady, unit = _steady(values), values.get("unit")
-    around = None if steady else _around(values, step_ns)
+    around = None if steady or not all(map(_near_each_other, ranks)) else _around(values, step_ns)
     return Stopwatch(
         step_ns=step_ns,
         low_ns=around[0] if around else low if known else None,
@@ -73,6 +75,11 @@ def _steady(values: dict[str, Any]) -> bool:
     host = values.get("host_ms")
     fastest, middle = (_ns(host.get(name)) for name in ("min", "median")) if isinstance(host, dict) else (None, None)
     return fastest is None or middle is None or fastest >= ODD_FAST_SHARE * middle
+
+
+def _near_each_other(values: dict[str, Any]) -> bool:
+    step_ns = _ns(values.get("step_time_ms"))
+    return step_ns is None or _steady(values) or _around(values, step_ns) is not None
 
 
 def _around(values: dict[str, Any], step_ns: int) -> tuple[int, int] | None:
