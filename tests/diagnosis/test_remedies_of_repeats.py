@@ -60,8 +60,26 @@ def one_a_list(p: Program) -> None:
         call(p, "_foreach_lerp_", f"[{SIZES[i % 4]}]", f"[{SIZES[i % 4]}]", "[]", kernel=LISTS)
 
 
+def zeros(p: Program) -> None:
+    for i in range(TENSORS):
+        call(p, "zero_", SIZES[i % 4])
+
+
+def steps(p: Program) -> None:
+    for i in range(TENSORS):
+        call(p, "div_", SIZES[i % 4], "[]")
+        call(p, "neg_", SIZES[i % 4])
+
+
 @pytest.mark.parametrize(
-    ("loop", "word"), [(averages, "_foreach_lerp_"), (norms, "clip_grad_norm_"), (one_a_list, "_foreach_lerp_")]
+    ("loop", "word"),
+    [
+        (averages, "_foreach_lerp_"),
+        (norms, "clip_grad_norm_"),
+        (one_a_list, "_foreach_lerp_"),
+        (zeros, "set_to_none"),
+        (steps, "torch._foreach_div_, torch._foreach_neg_"),
+    ],
 )
 def test_a_loop_over_tensors_is_a_call_for_all(loop: Step, word: str) -> None:
     def step(p: Program) -> None:

@@ -41,6 +41,7 @@ GROUPS = (
     "Put parameters with the same settings into one group of the optimizer: foreach=True and fused=True take the "
     "tensors of a group at once, and these groups have one or a few."
 )
+DROP = "Drop gradients instead of writing zeros into one after the other: optimizer.zero_grad(set_to_none=True)."
 AT_ONCE = "Update all tensors at once instead of in a loop over them:"
 NORMS = "clip_grad_norm_(..., foreach=True) or torch._foreach_norm(tensors)"
 AVERAGES = "torch._foreach_lerp_(averages, weights, 1 - decay), or torch._foreach_mul_ and torch._foreach_add_"
@@ -72,6 +73,8 @@ def _of_loops(tape: Tape) -> Offer | None:
 def _instead(names: tuple[str, ...]) -> str:
     """What to call instead of these operators."""
     kinds = {name.removeprefix("aten::").removeprefix("_foreach_").rstrip("_") for name in names}
+    if kinds == {"zero"}:
+        return DROP
     if kinds & NORM:
         return f"Take all tensors at once instead of in a loop: {NORMS}."
     if {"mul", "add"} <= kinds or "lerp" in kinds:
