@@ -10,12 +10,12 @@ import pytest
 from tests.analysis.causes.test_gaps import Program
 from tests.diagnosis.test_remedies import ADD, GEMM, REDUCE, program, within
 from tests.diagnosis.test_remedies_of_kinds import read, tape_of
-from traceanalyzer.analysis.replay.changes.ensembles import ensembles_joined
 from traceanalyzer.analysis.replay.changes.kernels import recurrent_fused
+from traceanalyzer.analysis.replay.changes.loops.ensembles import ensembles_joined
+from traceanalyzer.analysis.replay.changes.loops.tensor_loops import tensors_listed
+from traceanalyzer.analysis.replay.changes.loops.twin_calls import twins_joined
 from traceanalyzer.analysis.replay.changes.optimizer import optimizer_by_lists, optimizer_fused
 from traceanalyzer.analysis.replay.changes.repetition import batched
-from traceanalyzer.analysis.replay.changes.tensor_loops import tensors_listed
-from traceanalyzer.analysis.replay.changes.twin_calls import twins_joined
 from traceanalyzer.analysis.replay.simulate import step_time_ns
 from traceanalyzer.diagnosis.remedies.launches import batch_calls, fused_optimizer
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from traceanalyzer.analysis.replay.changes.lookups import lookups_joined
+from traceanalyzer.analysis.replay.changes.loops.lookups import lookups_joined
+from traceanalyzer.analysis.replay.changes.loops.twin_calls import twins_joined
 from traceanalyzer.analysis.replay.changes.repetition import STEPS_A_BATCH, batched, batched_over_steps
-from traceanalyzer.analysis.replay.changes.twin_calls import twins_joined
 from traceanalyzer.analysis.replay.scenarios import Scenario
 from traceanalyzer.diagnosis.remedies.program import program, tape_of
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy

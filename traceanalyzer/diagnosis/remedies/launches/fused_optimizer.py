@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from traceanalyzer.analysis.replay.changes.loops.tensor_loops import tensor_loops, tensors_listed
 from traceanalyzer.analysis.replay.changes.optimizer import optimizer_by_lists, optimizer_fused, small_groups
-from traceanalyzer.analysis.replay.changes.tensor_loops import tensor_loops, tensors_listed
 from traceanalyzer.analysis.replay.scenarios import Scenario
 from traceanalyzer.diagnosis.remedies.program import tape_of
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy
@@ -27,8 +27,6 @@ BY_LISTS = Scenario(
     "each of the optimizer's operators takes a few dozen tensors in one launch",
     missing="no step of an optimizer that goes from tensor to tensor was recorded",
 )
-
-
 LOOPS = Scenario(
     "fused_optimizer",
     tensors_listed,

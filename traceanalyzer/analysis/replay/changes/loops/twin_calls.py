@@ -18,12 +18,12 @@ import numpy as np
 
 from traceanalyzer.analysis.joined.backward import made_by
 from traceanalyzer.analysis.replay.changes.edits import nodes
-from traceanalyzer.analysis.replay.changes.ensembles import given_by, shapes_of
+from traceanalyzer.analysis.replay.changes.loops.ensembles import given_by, shapes_of
 from traceanalyzer.analysis.replay.changes.repetition import joined, mostly_small
 from traceanalyzer.analysis.replay.changes.sequences import Repeat, codes, launching, made_of_parts
 
 if TYPE_CHECKING:
-    from traceanalyzer.analysis.replay.changes.ensembles import Shape
+    from traceanalyzer.analysis.replay.changes.loops.ensembles import Shape
     from traceanalyzer.analysis.replay.changes.sequences import Launching
     from traceanalyzer.analysis.replay.tape import Tape
     from traceanalyzer.trace import I64, Bool
