@@ -18,7 +18,7 @@ from traceanalyzer.analysis.replay.changes.sequences import codes, launching, re
 if TYPE_CHECKING:
     from traceanalyzer.analysis.replay.changes.sequences import Launching
     from traceanalyzer.analysis.replay.tape import Tape
-    from traceanalyzer.trace import I64
+    from traceanalyzer.trace import I32, I64
 
 FEWEST_TIME_STEPS = 8
 """Fewer may be layers with gates."""
@@ -37,12 +37,12 @@ APART = re.compile(r"^aten::(unbind|chunk|split|unsafe_split|unsafe_chunk|tensor
 """... or all of them."""
 
 
-def cells_by_hand(tape: Tape) -> I64:
+def cells_by_hand(tape: Tape) -> I32:
     """For each node of the host tree the cell that it is part of, by the number of a node, -1: none. What does not
     launch anything, as taking parts of tensors, belongs to the cell after it."""
     tree = tape.source.tree
     outer = np.flatnonzero((tree.outer_operator == np.arange(len(tree.start))) & ~tape.source.in_backward)
-    of_outer = np.full(len(tree.start) + 1, -1, np.int64)
+    of_outer = np.full(len(tree.start) + 1, -1, np.int32)
     calls = launching(tape)
     rows = np.flatnonzero(~calls.backward & (calls.node >= 0))
     code = codes(calls.name[rows], calls.shapes[rows], calls.step[rows])
@@ -53,7 +53,7 @@ def cells_by_hand(tape: Tape) -> I64:
         inside = outer[(outer >= begin) & (outer <= ends[-1])]
         if _takes_parts(tape, inside, count):
             of_outer[inside] = ends[np.searchsorted(ends, inside)]
-    result: I64 = of_outer[tree.outer_operator]
+    result: I32 = of_outer[tree.outer_operator]
     return result
 
 
