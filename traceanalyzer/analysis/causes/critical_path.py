@@ -139,7 +139,7 @@ KIND_OF_STATE = np.array([_KINDS[state] for state in range(len(_KINDS))], np.uin
 """`PathKind` of a stretch of the host by its state."""
 
 
-AT_ONCE = 1 << 18
+AT_ONCE = 1 << 16
 """Segments of the chain that are refined at once: each is cut into several, of which some dozen columns are made."""
 
 
