@@ -63,7 +63,10 @@ HOST_SPREAD = 0.25
 """How much longer or shorter the host takes over the same work from one run of a program to the next: programs that
 were recorded twice, minutes apart on one machine, differ by up to a quarter."""
 LOADING_SPREAD = 0.1
-"""How much longer or shorter loading takes in the timed run than in the recorded one, as a mean over its steps."""
+"""How much longer or shorter loading, and other long work of the host, takes in the timed run than in the recorded one,
+as a mean over its steps."""
+LONG_WORK_NS = 1_000_000
+"""Shorter work of the host lies between launches, and is as fast as they are."""
 MEASURED_SPREAD, ESTIMATED_SPREAD = 0.05, 0.1
 """How far a step that was timed, or estimated, may be off whatever its host does: clocks, memory, the replay itself."""
 SCENARIO_SPREAD = 0.12
@@ -356,10 +359,10 @@ def fitted(tapes: tuple[Tape, ...], measured_ms: float) -> tuple[float, float]:
     """Shares of the dispatch, and of the host's own work, with which the replay takes about as long as was measured.
 
     Many hosts lead to the same step where the GPU bounds it: of those the mean, as likely as shares of the dispatch
-    are in other recordings. A host that is only not slower than the GPU is faster than usual. Loading takes another
-    time in another run, and what it is off by says nothing of the dispatch.
+    are in other recordings. A host that is only not slower than the GPU is faster than usual. Loading, and other long
+    work of the host, takes another time in another run, and what it is off by says nothing of the dispatch.
     """
-    off = FIT_TOLERANCE * measured_ms + LOADING_SPREAD * _loading_ms(tapes)
+    off = FIT_TOLERANCE * measured_ms + LOADING_SPREAD * _long_work_ms(tapes)
     low, high = max(measured_ms - off, 0.0), measured_ms + off
 
     def takes(share: float) -> float:
@@ -377,9 +380,14 @@ def fitted(tapes: tuple[Tape, ...], measured_ms: float) -> tuple[float, float]:
     return _mean_between(usual, within / OF_RANGE, least, most), 1.0
 
 
-def _loading_ms(tapes: tuple[Tape, ...]) -> float:
-    """Host time on input data, ms a step, of the rank with most of it."""
-    return max((float(one.loading.sum()) + one.tail[2]) / one.steps for one in tapes) / NS_PER_MS
+def _long_work_ms(tapes: tuple[Tape, ...]) -> float:
+    """Host time on input data and in other long work, ms a step, of the rank with most of it."""
+    return max(_long_work_ns(one) / one.steps for one in tapes) / NS_PER_MS
+
+
+def _long_work_ns(tape: Tape) -> float:
+    work = np.append(tape.work, tape.tail[1])
+    return float(tape.loading.sum()) + tape.tail[2] + float(work[work >= LONG_WORK_NS].sum())
 
 
 def _mean_between(mean: float, deviation: float, low: float, high: float) -> float:
