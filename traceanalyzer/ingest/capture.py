@@ -19,7 +19,7 @@ from traceanalyzer.ingest.conditions import environment_conditions, measured_cei
 from traceanalyzer.ingest.loads import loads_of
 from traceanalyzer.ingest.memory.snapshot import read_snapshot
 from traceanalyzer.ingest.side_files import json_lines, json_object
-from traceanalyzer.ingest.unprofiled import contradiction, light_of, stopwatch_of
+from traceanalyzer.ingest.unprofiled import contradiction, light_of, stopwatch_of, unsettled
 from traceanalyzer.trace import StepAmounts
 
 if TYPE_CHECKING:
@@ -115,9 +115,9 @@ def _with_unprofiled(trace: Trace, path: Path) -> tuple[Trace, tuple[str, ...]]:
     stopwatch = stopwatch_of(json_object(file) or {})
     if stopwatch is None:
         return replace(trace, light=light), (f"{file.name} holds no step time: what the profiler cost is not known.",)
-    against = contradiction(stopwatch, light)
+    against = contradiction(stopwatch, light, fed=trace.fed_by_workers)
     step_ns = stopwatch.step_ns if against is None else None
-    notes = () if against is None else (against,)
+    notes = tuple(note for note in (against, unsettled(stopwatch) if against is None else None) if note is not None)
     return replace(trace, light=light, stopwatch=stopwatch, unprofiled_step_ns=step_ns), notes
 
 

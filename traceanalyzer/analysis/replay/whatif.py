@@ -338,6 +338,7 @@ def _without_profiler(
     """The tapes with the profiler's cost taken out of the host's time: a fast, the usual and a slow host."""
     low, high = 1.0 - HOST_SPREAD, 1.0 + HOST_SPREAD
     if measured is not None:
+        tapes = _with_empty_queue(tapes, measured.step_ms)
         share, own = fitted(tapes, measured.step_ms)
         low_share, high_share = share * low, share * high
     else:
@@ -345,6 +346,20 @@ def _without_profiler(
         own, low_share, high_share = 1.0, share - spread, share + spread
     cheap = host_scaled(tapes, low_share, own * low)
     return cheap, host_scaled(tapes, share, own), host_scaled(tapes, high_share, own * high)
+
+
+def _with_empty_queue(tapes: tuple[Tape, ...], measured_ms: float) -> tuple[Tape, ...]:
+    """The tapes with waits for batches that are as long as in the timed steps, where workers bring them: their queue
+    fills while the recorder starts, and recorded steps take from it what timed ones had to wait for."""
+    first = tapes[0]
+    waited_ms = _long_work_ms(tapes)
+    if not first.source.trace.fed_by_workers or not first.loading.any():
+        return tapes
+    missing_ms = measured_ms - step_ms(host_scaled(tapes, _usual_share(first.source.trace)[0]))
+    if missing_ms <= FIT_TOLERANCE * measured_ms:
+        return tapes
+    longer = 1.0 + missing_ms / waited_ms
+    return tuple(replace(one, loading=_scaled(one.loading, longer)) for one in tapes)
 
 
 def _usual_share(trace: Trace) -> tuple[float, float]:
