@@ -9,6 +9,7 @@ from tests.diagnosis.test_remedies import ADD, GEMM, copy, program, step_us, wit
 from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.diagnosis.remedies.data import copy_ahead, keep_on_device
 from traceanalyzer.diagnosis.remedies.host import move_host_work
+from traceanalyzer.diagnosis.remedies.launches import cuda_graph
 from traceanalyzer.diagnosis.remedies.program import tape_of
 from traceanalyzer.trace import CopyKind, Device, MemoryKind
 
@@ -117,3 +118,15 @@ def test_work_of_the_host_on_nothing_of_the_device_is_only_moved() -> None:
     offer = move_host_work.offer(program(step))
     assert offer is not None
     assert offer.action == move_host_work.ACTION
+
+
+@pytest.mark.parametrize(("hooks", "offered"), [("", True), ("torch::distributed::reducer", False)])
+def test_a_step_whose_hooks_reduce_gradients_is_not_captured_by_a_few_lines(hooks: str, offered: bool) -> None:
+    def step(p: Program) -> None:
+        start = p.now
+        for _ in range(20):
+            p.spend(40).launch(GEMM, 3)
+        p.launch("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 20)
+        p.annotation(hooks or "forward", start, p.now)
+
+    assert (cuda_graph.offer(program(step)) is not None) == offered

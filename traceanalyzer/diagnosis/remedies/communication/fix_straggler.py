@@ -9,6 +9,7 @@ import numpy as np
 
 from traceanalyzer.analysis.replay.changes.edits import retimed
 from traceanalyzer.analysis.replay.changes.loading import not_faster_than
+from traceanalyzer.analysis.replay.changes.syncs import is_read
 from traceanalyzer.analysis.replay.scenarios import Scenario, lower_median, nobody_waited_for
 from traceanalyzer.analysis.replay.tape import make_tape
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from traceanalyzer.analysis.measure import Measurements
     from traceanalyzer.analysis.ranks.compare import RankRow
     from traceanalyzer.analysis.replay.tape import Tape
-    from traceanalyzer.trace import F64
+    from traceanalyzer.trace import F64, I64
 
 SCENARIO = Scenario(
     "fix_straggler",
@@ -118,12 +119,30 @@ def _work(tapes: Sequence[Tape]) -> _Work:
     def each(values: list[float]) -> F64:
         return np.array([value / tape.steps for value, tape in zip(values, tapes, strict=True)])
 
+    ops = [_ops_of_steps(tape) for tape in tapes]
     return _Work(
-        each([float(tape.duration[tape.compute].sum()) / NS_PER_MS for tape in tapes]),
-        each([float((tape.work + tape.loading).sum()) / NS_PER_MS for tape in tapes]),
-        each([float(len(tape.event)) for tape in tapes]),
-        each([float(tape.waits.sum()) for tape in tapes]),
+        each([_compute_ms(tape, rows) for tape, rows in zip(tapes, ops, strict=True)]),
+        each([_host_ms(tape) * len(rows) / len(tape.row) for tape, rows in zip(tapes, ops, strict=True)]),
+        each([float(len(rows)) for rows in ops]),
+        each([float(is_read(tape).sum()) for tape in tapes]),
     )
+
+
+def _ops_of_steps(tape: Tape) -> I64:
+    """All device ops of the tape's steps: a host that waits for others may run so far ahead that its tape lacks
+    launches, and the host's time that belongs to them."""
+    of_op = tape.source.steps.of_op
+    return np.flatnonzero(np.isin(of_op, np.unique(of_op[tape.row])))
+
+
+def _host_ms(tape: Tape) -> float:
+    return float((tape.work + tape.loading).sum()) / NS_PER_MS
+
+
+def _compute_ms(tape: Tape, rows: I64) -> float:
+    source, ops = tape.source, tape.source.trace.device_ops
+    computing = rows[~(source.is_communication | source.is_copy)[rows]]
+    return float((ops.end - ops.start)[computing].sum()) / NS_PER_MS
 
 
 def _more_to_do(work: _Work, slow: int, least_ms: float) -> str | None:
