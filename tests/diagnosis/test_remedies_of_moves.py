@@ -7,7 +7,7 @@ import pytest
 from tests.analysis.causes.test_gaps import Program
 from tests.diagnosis.test_remedies import ADD, GEMM, copy, program, step_us, within
 from traceanalyzer.analysis.measure import Measurements
-from traceanalyzer.diagnosis.remedies.data import copy_ahead, keep_on_device
+from traceanalyzer.diagnosis.remedies.data import copy_ahead, data_loader_workers, keep_on_device
 from traceanalyzer.diagnosis.remedies.host import move_host_work
 from traceanalyzer.diagnosis.remedies.launches import cuda_graph
 from traceanalyzer.diagnosis.remedies.program import tape_of
@@ -130,3 +130,18 @@ def test_a_step_whose_hooks_reduce_gradients_is_not_captured_by_a_few_lines(hook
         p.annotation(hooks or "forward", start, p.now)
 
     assert (cuda_graph.offer(program(step)) is not None) == offered
+
+
+def test_how_far_more_workers_get_is_a_wide_range() -> None:
+    def step(p: Program) -> None:
+        p.within("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", 20_000)
+        p.launch(GEMM, 500)
+
+    m = program(step)
+    offer, replay = data_loader_workers.offer(m), m.replay
+    assert offer is not None
+    assert replay is not None
+    found = replay.predict(offer.scenario)
+    assert found.step_ms == pytest.approx(0.65, rel=0.1)
+    assert found.high_ms is not None
+    assert replay.base_ms / 2 < found.high_ms < replay.base_ms

@@ -54,6 +54,20 @@ def loaded_by_workers(tape: Tape) -> Tape | None:
     return replace(tape, loading=np.rint(tape.loading * ratio).astype(np.int64), tail=(*tape.tail[:2], 0, tape.tail[3]))
 
 
+def waited_less(less_ns: float) -> Callable[[Tape], Tape | None]:
+    """Each step waits for its batches for so much less, ns; None where nothing is loaded."""
+
+    def change(tape: Tape) -> Tape | None:
+        ready = loaded_by_workers(tape)
+        if ready is None:
+            return None
+        share = max(1.0 - less_ns / max(loading_ns(tape), 1.0), 0.0)
+        left = np.maximum(np.rint(tape.loading * share).astype(np.int64), ready.loading)
+        return replace(ready, loading=left, tail=(*tape.tail[:2], round(tape.tail[2] * share), tape.tail[3]))
+
+    return change
+
+
 def loading_ns(tape: Tape) -> float:
     """Host time on input data, ns a step."""
     return float(tape.loading.sum() + tape.tail[2]) / tape.steps

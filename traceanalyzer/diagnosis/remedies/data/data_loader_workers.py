@@ -13,6 +13,7 @@ from traceanalyzer.analysis.replay.changes.loading import (
     loaded_by_workers,
     loading_ns,
     not_faster_than,
+    waited_less,
 )
 from traceanalyzer.analysis.replay.scenarios import Scenario, input_ready
 from traceanalyzer.analysis.replay.tape import make_tape
@@ -35,7 +36,7 @@ BASIS = (
 
 MORE = (
     "the workers have each batch ready when the step asks for it; how many of them that takes is not in the recording: "
-    "they are processes of their own"
+    "they are processes of their own (upper end: they bring batches twice as fast)"
 )
 
 
@@ -50,7 +51,9 @@ def offer(m: Measurements) -> Offer | None:
     load_ms = loading_ns(tape) * replay.scale / NS_PER_MS
     count = min(math.ceil(load_ms / rest_ms / WORKER_EFFICIENCY) + 1, MAX_WORKERS)
     if m.loading is not None and m.loading.workers:
-        ready = Scenario("data_loader_workers", loaded_by_workers, MORE, hopeful=input_ready)
+        half_ns = replay.base_ms / replay.scale * NS_PER_MS / 2
+        slower = waited_less(half_ns)
+        ready = Scenario("data_loader_workers", loaded_by_workers, MORE, hopeful=input_ready, cautious=slower)
         return Offer(loader_advice.action(m.loading), ready)
     least_ns = loading_ns(tape) / (count * WORKER_EFFICIENCY)
     basis = BASIS.format(count=count, load=load_ms, efficiency=WORKER_EFFICIENCY)
