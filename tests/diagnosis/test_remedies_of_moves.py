@@ -142,6 +142,7 @@ def test_how_far_more_workers_get_is_a_wide_range() -> None:
     assert offer is not None
     assert replay is not None
     found = replay.predict(offer.scenario)
-    assert found.step_ms == pytest.approx(0.65, rel=0.1)
+    assert found.step_ms is not None
+    assert 0.5 < found.step_ms < 0.7
     assert found.high_ms is not None
     assert replay.base_ms / 2 < found.high_ms < replay.base_ms
