@@ -209,7 +209,7 @@ def _of_different_steps(recordings: Sequence[Timed]) -> list[tuple[float | None,
 def _collectives_of_steps(timed: Timed) -> tuple[F64, tuple[int, ...] | None]:
     """Time in collectives in each steady step, ns, and of which kinds they are; None where the steps differ."""
     calls, steps = timed.collective_calls, timed.steps
-    steady = np.flatnonzero(steps.steady)
+    steady = np.arange(len(steps))[steps.steady]
     here = [(calls.step == step) & (calls.device == timed.device) for step in steady.tolist()]
     spent = [float(union(calls.start[rows], calls.end[rows]).total) for rows in here]
     kinds = {tuple(calls.kind[rows].tolist()) for rows in here}

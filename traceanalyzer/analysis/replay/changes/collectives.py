@@ -209,7 +209,8 @@ def _share_within(tape: Tape, intervals: IntervalSet) -> F64:
     """For each event the share of the host's time since the one before it that lies in these intervals."""
     called = tape.source.trace.api_calls.start[tape.call]
     since = np.append(0, np.diff(called))
-    return np.divide(before_events(tape, intervals), since, out=np.zeros(len(since)), where=since > 0).clip(0.0, 1.0)
+    share: F64 = np.divide(before_events(tape, intervals), since, out=np.zeros(len(since)), where=since > 0)
+    return share.clip(0.0, 1.0)
 
 
 def gathered_again(tape: Tape) -> Bool:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from traceanalyzer.analysis.replay.tape import Tape
-    from traceanalyzer.trace import I64, Bool
+    from traceanalyzer.trace import Bool
 
 TABLE = re.compile(r"^aten::(index|embedding|index_select|gather|take)$")
 """Operators whose first operand is looked up in."""
@@ -66,35 +66,35 @@ def constants(tape: Tape, copies: Bool, smaller: Bool | None = None) -> Bool:
     kernels, step = np.cumsum(tape.compute), tape.source.steps.of_op[tape.row]
     begun = kernels > np.maximum.accumulate(np.where(np.diff(step, prepend=-2) != 0, kernels - tape.compute, 0))
     weights = np.zeros(len(tape.row), bool)
-    for i, operators in _operators_after(tape, copies):
-        result[i], parameter = _first_use(tape, operators, USES, turned=bool(begun[i]))
+    told = _Told(tape)
+    for i, rows in _operators_after(tape, copies):
+        result[i], parameter = _first_use(told, rows, USES, turned=bool(begun[i]))
         weights[i] = result[i] and parameter
     together = np.isin(kernels, kernels[weights]) & ~result & (copies if smaller is None else copies | smaller)
-    for i, operators in _operators_after(tape, together):
-        result[i] = _first_use(tape, operators, USES_OF_BLOCK, turned=True).parameter
+    for i, rows in _operators_after(tape, together):
+        result[i] = _first_use(told, rows, USES_OF_BLOCK, turned=True).parameter
     return result
 
 
-def _operators_after(tape: Tape, copies: Bool) -> Iterator[tuple[int, I64]]:
-    """Each of these copies with the operators (nodes of the host tree) from the one that moves it on."""
+def _operators_after(tape: Tape, copies: Bool) -> Iterator[tuple[int, list[int]]]:
+    """Each of these copies with the operators (rows of `Trace.host_ranges`) from the one that moves it on."""
     operator = tape.source.tree.outer_operator
     outer = np.flatnonzero(operator == np.arange(len(operator)))
     mine = operator[nodes(tape)][tape.event]
     for i in np.flatnonzero(copies & (mine >= 0)).tolist():
         position = int(np.searchsorted(outer, mine[i]))
-        yield i, outer[position : position + FARTHEST]
+        yield i, tape.source.tree.row[outer[position : position + FARTHEST]].tolist()
 
 
-def _first_use(tape: Tape, operators: I64, uses: int, *, turned: bool) -> _Use:
+def _first_use(of: _Told, rows: list[int], uses: int, *, turned: bool) -> _Use:
     """How the first of so many operators that calculate takes what the first of these moves; `turned`: with its
     dimensions in another order, too."""
-    rows = tape.source.tree.row[operators].tolist()
-    told = _told(tape, rows[0])
-    moved, changed = _without_ones(told[1][0]) if told[1] else (), False
-    if not MOVES.match(told[0]) or not moved:
+    name, inputs = of[rows[0]]
+    moved, changed = _without_ones(inputs[0]) if inputs else (), False
+    if not MOVES.match(name) or not moved:
         return UNUSED
     for row in rows[1:]:
-        name, inputs = _told(tape, row)
+        name, inputs = of[row]
         alike = [_like(one, moved, changed) for one in inputs]
         moves = bool(MOVES.match(name))
         if any(alike):
@@ -108,9 +108,18 @@ def _first_use(tape: Tape, operators: I64, uses: int, *, turned: bool) -> _Use:
     return UNUSED
 
 
-def _told(tape: Tape, row: int) -> tuple[str, list[Shape]]:
-    """Name of an operator and the shapes of its tensors."""
-    return tape.source.trace.text(int(tape.source.trace.host_ranges.name[row])) or "", _shapes(tape, row)
+class _Told(dict[int, tuple[str, list[Shape]]]):
+    """Name of an operator (a row of `Trace.host_ranges`) and the shapes of its tensors, read once: copies that come
+    together look at the same operators."""
+
+    def __init__(self, tape: Tape) -> None:
+        super().__init__()
+        self.tape = tape
+
+    def __missing__(self, row: int) -> tuple[str, list[Shape]]:
+        trace = self.tape.source.trace
+        self[row] = trace.text(int(trace.host_ranges.name[row])) or "", _shapes(self.tape, row)
+        return self[row]
 
 
 def _like(shape: Shape, moved: Shape, changed: bool) -> bool:
