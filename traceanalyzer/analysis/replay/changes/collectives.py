@@ -12,11 +12,11 @@ from traceanalyzer.analysis.algebra.intervals import union
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.names.collectives import KINDS
 from traceanalyzer.analysis.replay.changes.edits import (
-    before_events,
     launched_within,
     nodes,
     on_own_stream,
     retimed,
+    share_within,
     without_launches,
 )
 from traceanalyzer.analysis.replay.together import apart
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from traceanalyzer.analysis.algebra.intervals import IntervalSet
     from traceanalyzer.analysis.replay.tape import Tape
-    from traceanalyzer.trace import F64, I64, Bool
+    from traceanalyzer.trace import I64, Bool
 
 REDUCTIONS = ("all_reduce", "reduce_scatter")
 OVERLAP_COST = 0.5
@@ -193,7 +193,7 @@ def parameters_kept(tape: Tape) -> Tape | None:
         return left
     names = texts_where(tape.source.trace.strings, GATHERING.match)
     left = without_launches(left, launched_within(tape, names) & in_backward)
-    dispatch = np.rint(left.dispatch * (1.0 - _share_within(tape, _in_backward(tape, names)))).astype(np.int64)
+    dispatch = np.rint(left.dispatch * (1.0 - share_within(tape, _in_backward(tape, names)))).astype(np.int64)
     return replace(left, dispatch=dispatch, reading=np.minimum(left.reading, dispatch))
 
 
@@ -203,14 +203,6 @@ def _in_backward(tape: Tape, names: Bool) -> IntervalSet:
     here = source.tree.of_ranges(names[ranges.name], False) & source.in_backward
     rows = source.tree.row[here]
     return union(ranges.start[rows], ranges.end[rows])
-
-
-def _share_within(tape: Tape, intervals: IntervalSet) -> F64:
-    """For each event the share of the host's time since the one before it that lies in these intervals."""
-    called = tape.source.trace.api_calls.start[tape.call]
-    since = np.append(0, np.diff(called))
-    share: F64 = np.divide(before_events(tape, intervals), since, out=np.zeros(len(since)), where=since > 0)
-    return share.clip(0.0, 1.0)
 
 
 def gathered_again(tape: Tape) -> Bool:
