@@ -12,6 +12,8 @@ from traceanalyzer.analysis.algebra.distinct import near, ranked
 if TYPE_CHECKING:
     from traceanalyzer.trace import F64, I32, I64, U8, Bool
 
+_MOST_COMBINED = 2**62
+
 
 @dataclass(frozen=True, eq=False)
 class Groups:
@@ -64,7 +66,7 @@ class Groups:
 
     def quantiles(self, values: I64, *shares: float) -> list[F64]:
         """The quantiles at `shares` (0..1) of the values in each group, linearly interpolated."""
-        ordered = values[np.lexsort((values, self.index))]
+        ordered = self._ordered(values)
         begin = np.cumsum(self.count) - self.count
         result = []
         for share in shares:
@@ -74,6 +76,21 @@ class Groups:
             below = ordered[begin + low].astype(np.float64)
             result.append(below + (ordered[begin + high] - below) * (position - low))
         return result
+
+    def _ordered(self, values: I64) -> I64:
+        """The values group by group, each ascending."""
+        low = int(values.min()) if len(values) else 0
+        span = int(values.max()) - low + 1 if len(values) else 1
+        if span > _MOST_COMBINED // max(len(self), 1):
+            return values[np.lexsort((values, self.index))]
+        # As one number each, which is sorted in a tenth of the time.
+        combined: I64 = np.multiply(self.index, span, dtype=np.int64)
+        combined += values
+        combined -= low
+        combined.sort()
+        combined %= span
+        combined += low
+        return combined
 
     def most_common(self, values: I32 | I64) -> I64:
         """The value other than -1 that occurs most often in each group (the smallest of several), else -1."""

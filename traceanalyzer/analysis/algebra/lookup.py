@@ -42,7 +42,7 @@ def one_of(values: NDArray[Any], wanted: Iterable[int]) -> Bool:
     return result
 
 
-def at(values: NDArray[Any], index: I32 | I64, otherwise: int | bool) -> NDArray[Any]:
+def at(values: NDArray[Any], index: I32 | I64, otherwise: float) -> NDArray[Any]:
     """The values at these places, and `otherwise` for -1."""
     if not len(values):
         return np.full(len(index), otherwise, values.dtype)

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from traceanalyzer.trace import I64, Bool
 
 
+_DIGIT_BITS = 16
+"""numpy sorts numbers of so many bits by their digits, in a tenth of the time of comparing them."""
+
+
 def is_sorted(values: NDArray[Any]) -> bool:
     """Whether no value is less than the one before it."""
     return not (values[1:] < values[:-1]).any()
@@ -42,3 +46,11 @@ def where_changed(values: NDArray[Any]) -> Bool:
     result = np.ones(len(values), bool)
     np.not_equal(values[1:], values[:-1], out=result[1:])
     return result
+
+
+def stable_order(values: NDArray[Any]) -> I64:
+    """`np.argsort(values, kind="stable")` of an integer column, quicker where its values lie in a narrow range."""
+    low, high = (int(values.min()), int(values.max())) if len(values) else (0, 0)
+    if high - low >= 1 << _DIGIT_BITS:
+        return np.argsort(values, kind="stable")
+    return np.argsort(np.subtract(values, low, dtype=np.int64).astype(np.uint16), kind="stable")

@@ -160,7 +160,18 @@ def path_parts(started: Started) -> Iterator[CriticalPath]:
     edges = np.append(steps.start[steps.steady], steps.end[-1])
     chain = walk(started.bindings, started.host_waits, ops.start, ops.end, (int(edges[0]), int(edges[-1])))
     for i in range(0, len(chain), AT_ONCE):
-        yield _refined(started, chain.take(slice(i, i + AT_ONCE)).cut_at(distinct(edges[1:-1])), edges)
+        cut = chain.take(slice(i, i + AT_ONCE)).cut_at(distinct(edges[1:-1]))
+        # Where the host is never waited for, a step is one segment of the chain, and all pieces of it.
+        at_once = max(AT_ONCE * len(cut) // (len(cut) + _pieces_within(started, cut)), 1)
+        for j in range(0, len(cut), at_once):
+            yield _refined(started, cut.take(slice(j, j + at_once)), edges)
+
+
+def _pieces_within(started: Started, chain: Chain) -> int:
+    """Into how many pieces the host's time is cut from the first of these segments to the last."""
+    window = (chain.start[0], chain.end[-1])
+    counts = [np.diff(np.searchsorted(pieces.moments, window)) for pieces in started.timeline.pieces]
+    return int(sum(count[0] for count in counts))
 
 
 def _refined(started: Started, chain: Chain, edges: I64) -> CriticalPath:

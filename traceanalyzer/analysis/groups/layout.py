@@ -10,7 +10,8 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups
 from traceanalyzer.analysis.algebra.lookup import at
-from traceanalyzer.analysis.groups.ops import Group, duration, group, named, of_class, per_step, steady, with_text
+from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.groups.ops import Group, duration, group, named, of_class, per_step, steady
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.joined.joined import Joined
@@ -76,8 +77,7 @@ def layout_copies(timed: Timed, free: Bool) -> Group | None:
 
 def _launched_below(joined: Joined, pattern: re.Pattern[str]) -> Bool:
     """Device ops launched inside an operator of such a name."""
-    above = np.append(_around(joined, pattern), -1)
-    result: Bool = above[joined.launch_node] >= 0
+    result: Bool = at(_around(joined, pattern), joined.launch_node, -1) >= 0
     return result
 
 
@@ -91,4 +91,4 @@ def _outer_row(joined: Joined, rows: Bool) -> I64:
 def _around(joined: Joined, pattern: re.Pattern[str]) -> I32:
     """For each node of the host tree the innermost operator of such a name around it, -1 without."""
     tree = joined.tree
-    return tree.innermost(tree.of_ranges(with_text(joined, joined.trace.host_ranges.name, pattern), False))
+    return tree.innermost(tree.named(texts_where(joined.trace.strings, pattern.search)))

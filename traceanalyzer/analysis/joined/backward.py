@@ -40,12 +40,14 @@ def backward_time(linked: Linked, device_total: I64, backward: Bool) -> I64:
     """
     tree = linked.tree
     forward, made = _numbered(linked, backward)
-    time, joined = np.zeros(len(tree.start), np.int64), np.zeros(len(tree.start), np.int64)
+    time, joined = np.zeros(len(tree.start), np.int64), np.zeros(len(tree.start), bool)
     pairs = _pair(linked, forward, made)
     known = pairs >= 0
     np.add.at(time, pairs[known], device_total[made[known]])
-    joined[pairs[known]] = 1
-    result: I64 = np.where(tree.subtree_sum(joined) > 0, tree.subtree_sum(time), -1)
+    joined[pairs[known]] = True
+    result = tree.subtree_sum(time)
+    del time
+    result[tree.subtree_sum(joined) == 0] = -1
     return result
 
 

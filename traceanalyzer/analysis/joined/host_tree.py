@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.lookup import at
+from traceanalyzer.analysis.algebra.lookup import AT_ONCE, at
 from traceanalyzer.analysis.algebra.nesting import SHALLOW, levels, nest
 from traceanalyzer.analysis.algebra.ordering import ordered
 from traceanalyzer.trace import RangeKind, alike, is_constant
@@ -44,6 +44,8 @@ class HostTree:
     """`RangeKind`, 0 for an API call."""
     is_call: Bool
     """Whether the node is an API call (else a host range)."""
+    name: I32
+    """Name (code) of the range, -1 for an API call."""
     row: I32
     """Row in `Trace.api_calls` or `Trace.host_ranges`."""
     node_of_call: I32
@@ -79,8 +81,10 @@ class HostTree:
         node_of_call = np.full(len(calls), -1, np.int32)
         node_of_range[row[~is_call]] = np.flatnonzero(~is_call)
         node_of_call[row[is_call]] = np.flatnonzero(is_call)
+        name = np.full(len(row), -1, np.int32)
+        name[~is_call] = ranges.name[row[~is_call]]
         repaired = int(((parent >= 0) & (end > end[parent])).sum()) if mended else 0
-        return cls(start, end, thread, parent, depth, kind, is_call, row, node_of_call, node_of_range, repaired)
+        return cls(start, end, thread, parent, depth, kind, is_call, name, row, node_of_call, node_of_range, repaired)
 
     @property
     def levels(self) -> list[I32]:
@@ -114,10 +118,19 @@ class HostTree:
             result[self.parent[here]] = result[here]  # the last of several children stays
         return result
 
-    def subtree_sum(self, values: I64) -> I64:
+    def subtree_sum(self, values: I64 | Bool) -> I64:
         """For each node the sum of `values` (one a node) over the node and its descendants."""
-        before = np.concatenate((np.zeros(1, np.int64), np.cumsum(values)))
-        result: I64 = before[self.subtree_end] - before[:-1]
+        before = np.zeros(len(values) + 1, np.int64)
+        np.cumsum(values, out=before[1:])
+        result = np.empty(len(values), np.int64)
+        for begin in range(0, len(values), AT_ONCE):
+            here = slice(begin, begin + AT_ONCE)
+            np.subtract(before[self.subtree_end[here]], before[:-1][here], out=result[here])
+        return result
+
+    def named(self, texts: Bool) -> Bool:
+        """Which nodes are ranges of these names (of `texts_where`)."""
+        result: Bool = texts[self.name]
         return result
 
     def of_ranges(self, values: NDArray[Scalar], otherwise: object) -> NDArray[Scalar]:

@@ -67,7 +67,7 @@ class Joined(Linked):
         tree = self.tree
         copying = texts_where(self.trace.strings, COPYING.match)
         result: Bool = tree.kind == RangeKind.OP
-        result[result] = ~copying[self.trace.host_ranges.name[tree.row[result]]]
+        result &= ~tree.named(copying)
         return result
 
     @cached_property

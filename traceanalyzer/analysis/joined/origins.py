@@ -40,12 +40,16 @@ class Origins:
         """Calls of modules, sorted by (thread, start, longest first)."""
         return module_calls(self.linked.trace)
 
+    @property
+    def known(self) -> bool:
+        """Whether calls of modules or lines of Python were recorded."""
+        return len(self.calls.start) > 0 or len(self.python.start) > 0
+
     @cached_property
     def _maker(self) -> I32:
         """For each node the forward operator that made its autograd node; -1 without, and where nothing is known of
         modules and lines."""
-        known = len(self.calls.start) or len(self.python.start)
-        if not known:
+        if not self.known:
             return alike(-1, len(self.linked.tree.start), np.int32)
         return forward_makers(self.linked).astype(np.int32)
 

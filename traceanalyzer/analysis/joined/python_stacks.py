@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.algebra.nesting import Nesting, levels, nest, still_open
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.trace import RangeKind
@@ -53,7 +54,7 @@ class PythonStacks:
     def frames_at(self, thread: I32 | I64, time: I64) -> I64:
         """The innermost frame that each of these threads was in at each of these times, -1 where none was."""
         result = np.full(len(time), -1, np.int64)
-        for one in np.unique(thread):
+        for one in distinct(np.asarray(thread)):
             here = np.flatnonzero(thread == one)
             first, stop = np.searchsorted(self.thread, (one, one + 1))
             frame = np.searchsorted(self.start[first:stop], time[here], side="right") - 1

@@ -22,7 +22,7 @@ from traceanalyzer.analysis.algebra.lookup import one_of
 from traceanalyzer.analysis.roofline.bounds import Bound, Reached, bounds
 from traceanalyzer.analysis.roofline.instructions import issue_time
 from traceanalyzer.analysis.roofline.link_limits import collective_traffic, copy_traffic, share_of_group
-from traceanalyzer.analysis.roofline.op_models import Precision, model_ops
+from traceanalyzer.analysis.roofline.op_models import Figure, Precision, model_ops
 from traceanalyzer.analysis.roofline.precision import NO, effective_precision, tensor_cores_of_ops
 from traceanalyzer.analysis.roofline.traffic import PREPARING, expected_traffic, passes_of
 from traceanalyzer.analysis.roofline.waves import resident_blocks, waves_of
@@ -154,9 +154,9 @@ def _share_out(linked: Linked, work: OpWork, row: I64, passes: I64) -> tuple[F64
     weighed = np.where(has_matrix[group] & ~matrix[rows], 0, duration[rows])
     by_time = np.zeros(count, np.int64)
     by_time[rows] = weighed
-    flops[rows] = work.flops[row[rows]] * share_of_group(by_time, rows, group)
-    traffic[rows] = work.bytes[row[rows]] * share_of_group(duration, rows, group)
-    precision[rows] = work.precision[row[rows]]
+    flops[rows] = work.of(Figure.FLOPS, row[rows]) * share_of_group(by_time, rows, group)
+    traffic[rows] = work.of(Figure.BYTES, row[rows]) * share_of_group(duration, rows, group)
+    precision[rows] = work.of(Figure.PRECISION, row[rows])
     return flops, traffic, precision
 
 

@@ -22,6 +22,7 @@ import numpy as np
 from traceanalyzer.analysis.algebra.grouping import Groups
 from traceanalyzer.analysis.algebra.lookup import at
 from traceanalyzer.analysis.roofline.kernel_tables import kernel_tables
+from traceanalyzer.analysis.roofline.op_models import Figure
 from traceanalyzer.figures import NS_PER_S
 
 if TYPE_CHECKING:
@@ -76,13 +77,13 @@ class Operators:
     entries: F64
     elements: F64
     width: F64
-    """As `OpWork` has them."""
+    """As `Figure` has them."""
 
     @classmethod
     def of(cls, work: OpWork, row: I64) -> Operators:
         """Those of these host ranges, -1 for none."""
-        columns = (work.flops, work.bytes, work.inputs, work.entries, work.elements, work.width)
-        return cls(*(np.append(column, np.nan)[row] for column in columns))
+        columns = (Figure.FLOPS, Figure.BYTES, Figure.INPUTS, Figure.ENTRIES, Figure.ELEMENTS, Figure.WIDTH)
+        return cls(*(work.of(column, row) for column in columns))
 
     @property
     def written(self) -> F64:

@@ -157,5 +157,5 @@ def _op_names(linked: Linked, rows: I64) -> tuple[I64, I64]:
     """Names (codes) of the innermost and the outermost operator around each copy's call, -1 without."""
     tree = linked.tree
     node = at(tree.node_of_call, linked.launch[rows], -1)
-    names = np.append(tree.of_ranges(linked.trace.host_ranges.name, -1), -1)
-    return names[at(tree.operator, node, -1)], names[at(tree.outer_operator, node, -1)]
+    inner, outer = at(tree.operator, node, -1), at(tree.outer_operator, node, -1)
+    return at(tree.name, inner, -1), at(tree.name, outer, -1)

@@ -190,6 +190,8 @@ def origins_of(
     """Where most of the weight of each group of nodes of the host tree comes from: the module, and the line of
     Python."""
     origins = joined.origins
+    if not origins.known:
+        return [None] * len(groups), [None] * len(groups)
     places = places_of(origins.calls)
     place = mostly(groups, np.append(places.of_call, -1)[origins.call_of(node)], weights)
     line = mostly(groups, origins.line_of(node), weights)

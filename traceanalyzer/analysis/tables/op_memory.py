@@ -89,7 +89,7 @@ def _makes_room(timed: Timed) -> Bool:
     """For each node of the host tree whether it only allocates."""
     tree, trace = timed.tree, timed.trace
     texts = np.array([bool(MAKES_ROOM.match(text)) for text in trace.strings] + [False])
-    return texts[tree.of_ranges(trace.host_ranges.name, -1)]
+    return tree.named(texts)
 
 
 def _of_device(timed: Timed, events: MemoryEvents, name: I64, steady: Bool, device: int) -> list[OpMemory]:

@@ -31,7 +31,7 @@ def lookups_joined(tape: Tape) -> Tape | None:
     """Lookups that follow each other are one call, and so is what they give rise to in the backward pass; None where
     fewer than a handful do."""
     tree, strings = tape.source.tree, tape.source.trace.strings
-    lookups = tree.of_ranges(texts_where(strings, LOOKUP.match)[tape.source.trace.host_ranges.name], False)
+    lookups = tree.named(texts_where(strings, LOOKUP.match))
     lookups &= (tree.kind == RangeKind.OP) & ~tape.source.in_backward
     outer, node = tree.outermost(lookups), nodes(tape)
     call = outer[node][tape.event]

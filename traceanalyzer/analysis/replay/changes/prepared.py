@@ -40,8 +40,7 @@ def _operators(tape: Tape, pattern: str) -> I32:
     """For each host event the node of the outermost operator with such a name around its call, -1 without one."""
     source = tape.source
     tree, named = source.tree, texts_where(source.trace.strings, re.compile(pattern).search)
-    wanted = tree.kind == RangeKind.OP
-    wanted[wanted] = named[source.trace.host_ranges.name[tree.row[wanted]]]
+    wanted = (tree.kind == RangeKind.OP) & tree.named(named)
     result: I32 = tree.outermost(wanted)[tree.node_of_call[tape.call]]
     return result
 

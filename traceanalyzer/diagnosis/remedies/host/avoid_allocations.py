@@ -45,7 +45,7 @@ def _by_library(m: Measurements) -> bool:
     """Whether convolutions (cuDNN, MIOpen) make most of the calls' time that allocate or free memory."""
     calls, tree, strings = m.trace.api_calls, m.tree, m.trace.strings
     rows = np.flatnonzero(one_of(m.api_kind, (ApiKind.ALLOCATE, ApiKind.FREE)))
-    around = tree.of_ranges(texts_where(strings, CONVOLUTION.search)[m.trace.host_ranges.name], False)
+    around = tree.named(texts_where(strings, CONVOLUTION.search))
     inside = tree.innermost(around)[tree.node_of_call[rows]] >= 0
     time = (calls.end - calls.start)[rows]
     return bool(time[inside].sum() > MOSTLY * time.sum())
