@@ -11,7 +11,14 @@ import numpy as np
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.groups import attention, layout, products
 from traceanalyzer.analysis.joined.backward import made_by
-from traceanalyzer.analysis.replay.changes.edits import events_of, launched_within, nodes, retimed, without_launches
+from traceanalyzer.analysis.replay.changes.edits import (
+    events_of,
+    launched_within,
+    nodes,
+    retimed,
+    without_calls,
+    without_launches,
+)
 from traceanalyzer.analysis.replay.changes.items import first_shape
 from traceanalyzer.analysis.roofline.op_models.tensors import parse_values
 from traceanalyzer.figures import NS_PER_S
@@ -75,7 +82,7 @@ def channels_last(tape: Tape) -> Tape | None:
     apart = texts_where(rated.trace.strings, lambda text: bool(CHANNELS_APART.search(text)) and LAST not in text)
     moved = rated.roofline.expected[row] / (rated.limit("bandwidth")[row] * NORM_EFFICIENCY) * NS_PER_S
     faster = apart[rated.trace.device_ops.name[row]] & (moved < tape.duration)
-    return without_launches(retimed(tape, np.where(faster, moved, tape.duration)), changing)
+    return without_calls(retimed(tape, np.where(faster, moved, tape.duration)), changing)
 
 
 def dimensions(tape: Tape) -> I64:

@@ -44,6 +44,7 @@ def fewer_passes(m: Measurements) -> bool:
     return 2 * saved_ns >= replay.gain_ms(SCENARIO) * NS_PER_MS
 
 
-LEAST_GAIN = 0.05
-"""Compiling takes minutes, and breaks where Python does what it cannot follow."""
+LEAST_GAIN = 0.08
+"""Compiling takes minutes, and breaks where Python does what it cannot follow; and where little is fused the rest
+decides: programs that were promised 0 to 5 % took 3 % less to 2 % more."""
 REMEDY = Remedy("compile", "launch", "launch-bound", offer, LEAST_GAIN)
