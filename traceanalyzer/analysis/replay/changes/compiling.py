@@ -86,24 +86,26 @@ def _compiled(tape: Tape, reading: Reading) -> Tape | None:
     if not model.any() or _backward_twice(tape):
         return None
     norms = _trained_batch_norms(tape)
-    dispatch = _dispatch(tape, model, norms, reading)
-    left = fused(tape, FUSIBLE, reading, chosen=model & ~norms & ~_of_convolutions(tape)) or tape
+    left = fused(tape, FUSIBLE, reading, chosen=model & ~norms & ~_of_convolutions(tape))
+    if left is None:
+        return None
     if reading is not Reading.CAUTIOUS:
         left = _aligned(_laid_out(left, reading))
+    dispatch = _dispatch(tape, model, norms, reading)
     return replace(left, dispatch=dispatch, reading=np.minimum(left.reading, dispatch))
 
 
 def of_model(tape: Tape) -> Bool:
-    """Ops of the model: those that autograd records and what follows from them; in inference all but short stretches
-    between waits."""
+    """Ops of the model: those that autograd records and what follows from them, in inference all; but no short
+    stretches between waits."""
     source, node = tape.source, nodes(tape)[tape.event]
     backward = source.in_backward[node]
     result = ~in_optimizer(tape) & ~tape.communication
     if backward.any():
         result &= backward | (_recorded(tape)[node] & _before_last(tape, backward))
     result &= ~launched_within(tape, texts_where(source.trace.strings, RECURRENT.search))
-    region, size = _regions(tape, result)
-    return result & (size[region] >= LEAST_REGION)
+    region, size, alone = _regions(tape, result)
+    return result & ((size >= LEAST_REGION) | alone)[region]
 
 
 def _recorded(tape: Tape) -> Bool:
@@ -135,12 +137,15 @@ def _before_last(tape: Tape, ops: Bool) -> Bool:
     return result
 
 
-def _regions(tape: Tape, model: Bool) -> tuple[I64, I64]:
-    """For each op the number of its step's stretch between two waits, and how many of the model each has."""
+def _regions(tape: Tape, model: Bool) -> tuple[I64, I64, Bool]:
+    """For each op the number of its step's stretch between two waits; and for each of these how many ops of the model
+    it has, and whether its step has no other."""
     step = tape.source.steps.of_op[tape.row].astype(np.int64)
     waits = np.append(0, np.cumsum(tape.waits))[tape.event]
-    region = np.unique(np.stack((step, waits)), axis=1, return_inverse=True)[1].reshape(-1)
-    return region, np.bincount(region[model], minlength=int(region.max(initial=0)) + 1)
+    stretch, region = np.unique(np.stack((step, waits)), axis=1, return_inverse=True)
+    region = region.reshape(-1)
+    alone: Bool = np.bincount(stretch[0])[stretch[0]] == 1
+    return region, np.bincount(region[model], minlength=stretch.shape[1]), alone
 
 
 def _trained_batch_norms(tape: Tape) -> Bool:
