@@ -56,6 +56,9 @@ GAINS_LITTLE = 0.1
 AT_MOST = 0.05
 """Share of the step that a remedy of a rule must save at most, where it is only known that it saves no more: what such
 a bound allows is hardly ever reached."""
+LEAST_TOUCHED = 0.1
+"""Share of the step that kernels must take before a remedy of unknown gain is said for them: hardly more than half of
+their time can be saved."""
 BEYOND = 1.05
 """A change that gains this many times its finding's headroom gains from other findings, too, and says so."""
 
@@ -235,10 +238,17 @@ def _against(advice: Advice, drafts: list[Draft]) -> Draft | None:
 
 def _offered(m: Measurements, draft: Draft, remedy: Remedy, known: set[RemedyName]) -> bool:
     """Whether a rule's remedy is said: no remedy of the list speaks for it, the program's framework has it, and it is
-    not about kernels of CUDA graphs, of which the recording has neither operators nor data."""
-    if draft.part == "compute" and program(m).in_graphs and not remedy.bound:
+    neither about kernels of CUDA graphs, of which the recording has neither operators nor data, nor of unknown gain
+    for kernels that take little of the step."""
+    if draft.part == "compute" and not remedy.bound and (program(m).in_graphs or _touches_little(draft)):
         return False
     return (remedy.alone or remedy.name not in known) and _every_part_counts(m, remedy) and _has_words(m, draft, remedy)
+
+
+def _touches_little(draft: Draft) -> bool:
+    """Whether it is not known what can be saved of kernels that take a small share of the step."""
+    share = draft.evidence[0].value
+    return draft.claim_ms is None and isinstance(share, float) and share < LEAST_TOUCHED
 
 
 def _has_words(m: Measurements, draft: Draft, remedy: Remedy) -> bool:

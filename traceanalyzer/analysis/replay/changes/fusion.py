@@ -96,8 +96,8 @@ def fused(
     chosen: Bool | None = None,
 ) -> Tape | None:
     """Each run of at least so many kernels of these classes (of `chosen` ops) on the same data is one kernel; None
-    without any. A library's operator begins with the first reduction of a run: what comes before takes as long as it
-    does."""
+    without any. A library's operator begins with the first reduction of a run: a single op before it takes as long as
+    it does."""
     runs = find_runs(tape, classes, least, chosen)
     if not len(runs.first):
         return None
@@ -193,9 +193,9 @@ def _numbered(number: I64, least: int) -> Runs:
 
 
 def _fused_times(tape: Tape, runs: Runs, reading: Reading, *, library: bool = False) -> F64:
-    """What each run takes as one kernel, ns; as a library's operator with what comes before that."""
+    """What each run takes as one kernel, ns; as a library's operator with what comes before it."""
     rated, time, reducing = tape.source, tape.duration.astype(np.float64), _reducing(tape)
-    before = _before_reduction(runs, reducing) & library
+    before = _before_statistics(runs, reducing) & library
     stays, time = _per_run(np.add, runs, np.where(before, time, 0.0)), np.where(before, 0.0, time)
     longest = _per_run(np.maximum, runs, time)
     is_longest = (runs.number >= 0) & (time == longest[runs.number])
@@ -204,7 +204,7 @@ def _fused_times(tape: Tape, runs: Runs, reading: Reading, *, library: bool = Fa
     most = np.maximum(longest + again, arithmetic)
     if reading is Reading.CAUTIOUS:
         return most + stays
-    traffic = rated.roofline.expected[tape.row]
+    traffic = np.where(before, 0.0, rated.roofline.expected[tape.row])
     rate = np.where(traffic > 0, traffic / np.maximum(time, 1), 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
         moved = _per_run(np.fmax, runs, traffic) / _per_run(np.fmax, runs, rate)
@@ -216,11 +216,12 @@ def _fused_times(tape: Tape, runs: Runs, reading: Reading, *, library: bool = Fa
     return np.maximum(once, LEAST_KERNEL_NS) + stays
 
 
-def _before_reduction(runs: Runs, reducing: Bool) -> Bool:
-    """Which ops come before the first reduction of their run; none of a run without one."""
+def _before_statistics(runs: Runs, reducing: Bool) -> Bool:
+    """Single ops (a bias, a residual) before the first reduction of their run: what are several is an operator, too."""
     index = np.arange(len(reducing))
     first = _per_run(np.fmin, runs, np.where(reducing, index, np.inf))
-    result: Bool = (runs.number >= 0) & np.isfinite(first[runs.number]) & (index < first[runs.number])
+    before = (runs.number >= 0) & np.isfinite(first[runs.number]) & (index < first[runs.number])
+    result: Bool = before & (_per_run(np.add, runs, before.astype(np.int64)) == 1)[runs.number]
     return result
 
 

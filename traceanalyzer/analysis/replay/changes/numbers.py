@@ -100,8 +100,10 @@ def _peak(tape: Tape, precision: str) -> F64:
 
 
 def _moves_wide(tape: Tape) -> Bool:
-    """Kernels limited by memory on fp32 tensors, outside of the optimizer, which keeps its own format."""
+    """Kernels limited by memory on fp32 tensors, outside of the optimizer, which keeps its own format. Sorts are of
+    indices, and what adds up rows by index stays in the widest format among its operands."""
     source, row = tape.source, tape.row
+    indexing = np.isin(source.op_class[row], [source.classes.index(name) for name in ("sort", "embedding")])
     wide = np.isin(source.roofline.precision[row], WIDE) & (tape.duration >= LONGEST_SMALL_NS)
-    result: Bool = wide & tape.compute & ~in_optimizer(tape) & ~source.is_matrix[row]
+    result: Bool = wide & tape.compute & ~in_optimizer(tape) & ~source.is_matrix[row] & ~indexing
     return result

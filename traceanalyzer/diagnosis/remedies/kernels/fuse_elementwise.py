@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 SCENARIO = Scenario(
     "fuse_elementwise",
-    fusing(WRITTEN_OUT, Reading.USUAL, MIN_CHAIN, library=True),
+    fusing(WRITTEN_OUT, Reading.USUAL, MIN_CHAIN),
     f"each run of at least {MIN_CHAIN} kernels of written-out operators on the same data is one kernel: it moves what "
-    "the largest of them moves, has the arithmetic of all, and reads a reduction's rows again; what comes before the "
-    "first reduction stays (upper end: it takes as long as the longest; lower end: all is one)",
+    "the largest of them moves, has the arithmetic of all, and reads a reduction's rows again (upper end: it "
+    "takes as long as the longest, and a single one before its first reduction stays, as with a library's operator)",
     hopeful=fusing(WRITTEN_OUT, Reading.HOPEFUL, MIN_CHAIN),
     cautious=fusing(WRITTEN_OUT, Reading.CAUTIOUS, MIN_CHAIN, library=True),
     missing="no chain of written-out operators works on the same data",
