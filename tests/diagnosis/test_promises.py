@@ -124,7 +124,7 @@ def test_what_a_compiler_left_is_not_to_be_made_cheaper() -> None:
 
 
 def test_a_bound_that_allows_little_is_no_recommendation() -> None:
-    report = ta.analyze(*ranks("ranks2/ddp_accum_sync.base"))
+    report = ta.analyze(ta.load(*ranks("ranks2/ddp_accum_sync.base")))
     (copies,) = [f for f in report.findings if f.id == "device-copies"]
     assert copies.headroom_ms is not None
     assert copies.headroom_ms > 0.02 * (report.summary.step_ms or 0.0)
