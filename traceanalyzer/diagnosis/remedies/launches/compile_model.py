@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 SCENARIO = Scenario(
     "compile",
     compiled,
-    "the model's small kernels between its products, convolutions and attention are one each (one more for each "
-    "reduction); a launch that is left costs the host 0.9 times what one costs now (1.2 in inference), a call of "
-    "compiled code 40 (7); convolutions get their layout, odd products are padded; optimizer, clipping, averages and "
-    "logging stay (lower end: launches cost a third less; upper end: a third more, and a merged kernel takes as long "
-    "as the longest of its run)",
+    "the model's small kernels between its products, convolutions and attention are one each, and one more for each "
+    "reduction; a launch that is left costs the host 0.9 times what one costs now (inference: 1.2), a call of compiled "
+    "code as much as 40 launches (7); convolutions get their layout, odd products are padded; batch norms in training, "
+    "optimizer, clipping, averages and logging stay (lower end: less for launches and calls; upper end: more, and a "
+    "merged kernel takes as long as the longest of its run)",
     hopeful=compiled_well,
     cautious=compiled_badly,
     missing="no model was recorded that a compiler could change",
@@ -30,7 +30,7 @@ ACTION = "Compile the model: model = torch.compile(model), with dynamic=True whe
 
 
 def offer(m: Measurements) -> Offer | None:
-    """Where PyTorch runs eagerly."""
+    """Where PyTorch runs eagerly, by what is merged and what the rest then costs; not where gradients have gradients."""
     known = program(m)
     if not known.pytorch or known.compiled or known.in_graphs:
         return None
