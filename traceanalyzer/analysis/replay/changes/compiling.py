@@ -61,7 +61,8 @@ class Cost:
 
 
 TRAINING = {Reading.HOPEFUL: Cost(0.65, 15.0), Reading.USUAL: Cost(0.9, 40.0), Reading.CAUTIOUS: Cost(1.25, 70.0)}
-"""Of 8 host-bound programs that were timed compiled 6 lie within a fifth of the usual one (docs/accuracy.md)."""
+"""Of seven host-bound programs that were timed compiled four take about the usual ones, one takes less, two small ones
+take more (docs/accuracy.md)."""
 INFERENCE = {Reading.HOPEFUL: Cost(0.8, 4.0), Reading.USUAL: Cost(1.2, 7.0), Reading.CAUTIOUS: Cost(2.0, 14.0)}
 """Without autograd's bookkeeping an operator costs less to begin with: 1.2 and 2.0 in the two programs timed."""
 
