@@ -20,7 +20,7 @@ from benchmarks.accuracy import as_text
 from benchmarks.remedies import CLOSE
 from benchmarks.remedy_errors import BRINGS_NOTHING
 from traceanalyzer.analysis.replay.changes import compiling
-from traceanalyzer.diagnosis.remedies.advice import advise
+from traceanalyzer.diagnosis.remedies import advice
 from traceanalyzer.diagnosis.remedies.launches import compile_model
 from traceanalyzer.selection import measured
 
@@ -82,7 +82,7 @@ def programs(folders: list[Path]) -> Iterator[tuple[str, float, Measurements]]:
 def answer(name: str, wanted: float, m: Measurements) -> Answer:
     """What is said of it now."""
     base = m.replay.base_ms if m.replay is not None else 0.0
-    for place, one in enumerate(advise(m), 1):
+    for place, one in enumerate(advice.advise(m), 1):
         p = one.prediction
         if one.remedy.id == "compile" and p.step_ms and p.low_ms and p.high_ms:
             return Answer(name, wanted, place, p.step_ms / base, p.low_ms / base, p.high_ms / base)
@@ -93,13 +93,17 @@ def with_others(found: list[tuple[str, float, Measurements]]) -> dict[tuple[floa
     """What is said of each program for each of the costs and least gains."""
     made = {}
     for factor in FACTORS:
-        dear = {
-            name: {key: compiling.Cost(one.launch * factor, one.call * factor) for key, one in costs.items()}
-            for name, costs in (("TRAINING", compiling.TRAINING), ("INFERENCE", compiling.INFERENCE))
-        }
+        training, inference = (
+            {key: compiling.Cost(one.launch * factor, one.call * factor) for key, one in costs.items()}
+            for costs in (compiling.TRAINING, compiling.INFERENCE)
+        )
         for gain in LEAST_GAINS:
             other = replace(compile_model.REMEDY, least_gain=gain)
-            with patch.multiple(compiling, **dear), patch("traceanalyzer.diagnosis.remedies.advice.REMEDIES", (other,)):
+            with (
+                patch.object(compiling, "TRAINING", training),
+                patch.object(compiling, "INFERENCE", inference),
+                patch.object(advice, "REMEDIES", (other,)),
+            ):
                 for _, _, m in found:
                     if m.replay is not None:
                         m.replay._known.clear()

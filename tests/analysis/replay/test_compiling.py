@@ -35,21 +35,22 @@ BACKWARD = "autograd::engine::evaluate_function: MmBackward0"
 NORM = "void cudnn::bn_fw_tr_1C11_kernel_NCHW<float, float, int, 512, true, 1, true>"
 
 
-def op(p: Program, name: str, kernel: str, us: float = 2.0, sequence: int = -1) -> None:
+def op(p: Program, name: str, kernel: str, us: float = 2.0, sequence: int = -1) -> Program:
     """An operator that launches a kernel, of so much dispatch."""
-    within(p, name, lambda p: p.spend(LAUNCH_US - 4).launch(kernel, us), sequence=sequence)
+    return within(p, name, lambda p: p.spend(LAUNCH_US - 4).launch(kernel, us), sequence=sequence)
 
 
-def layers(p: Program, count: int, small: int, sequence: int = -1) -> None:
+def layers(p: Program, count: int, small: int, sequence: int = -1) -> Program:
     """Products with so many small operators after each."""
     for _ in range(count):
         op(p, "aten::mm", GEMM, sequence=sequence)
         for _ in range(small):
             op(p, "aten::add", ADD, sequence=sequence)
+    return p
 
 
-def backward(p: Program, count: int, small: int = 0) -> None:
-    within(p, BACKWARD, lambda p: layers(p, count, small))
+def backward(p: Program, count: int, small: int = 0) -> Program:
+    return within(p, BACKWARD, lambda p: layers(p, count, small))
 
 
 def tape_of(step: Callable[[Program], object]) -> Tape:

@@ -188,7 +188,7 @@ def _launches_left(tape: Tape, model: Bool, norms: Bool) -> F64:
     reductions = np.bincount(between[merged & _of_classes(tape, REDUCING)], minlength=int(between.max(initial=0)) + 1)
     place = np.zeros(len(merged), np.int64)
     place[merged] = _place(between[merged])
-    left = (kept | (merged & (place <= reductions[between]))).astype(np.float64)
+    left: F64 = (kept | (merged & (place <= reductions[between]))).astype(np.float64)
     left[_first_of_operators(tape, norms)] += BATCH_NORM_LAUNCHES
     return left
 

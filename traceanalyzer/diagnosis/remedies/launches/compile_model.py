@@ -30,7 +30,7 @@ ACTION = "Compile the model: model = torch.compile(model), with dynamic=True whe
 
 
 def offer(m: Measurements) -> Offer | None:
-    """Where PyTorch runs eagerly, by what is merged and what the rest then costs; not where gradients have gradients."""
+    """Where PyTorch runs eagerly and small operators follow each other, unless gradients have gradients."""
     known = program(m)
     if not known.pytorch or known.compiled or known.in_graphs:
         return None
