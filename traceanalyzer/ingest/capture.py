@@ -10,11 +10,12 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from traceanalyzer.errors import TraceAnalyzerError
 from traceanalyzer.files import note_read
 from traceanalyzer.ingest.amounts import batch_size, stated_amounts
+from traceanalyzer.ingest.beside import ENVIRONMENT, LIGHT, MEMORY, NVML, UNPROFILED
 from traceanalyzer.ingest.conditions import environment_conditions, measured_ceilings, sampled_conditions
 from traceanalyzer.ingest.loads import loads_of
 from traceanalyzer.ingest.memory.snapshot import read_snapshot
@@ -23,12 +24,15 @@ from traceanalyzer.ingest.unprofiled import contradiction, light_of, stopwatch_o
 from traceanalyzer.trace import StepAmounts
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from traceanalyzer.snapshot import Snapshot
     from traceanalyzer.trace import Ceilings, Condition, Run, Trace
 
-ENVIRONMENT = "environment.json"
 _RANK = re.compile(r"\.(rank(\d+)(?:\.\w+)*?)\.(?:json|jsonl|sqlite)(?:\.gz)?$")
 """The middle of a capture's file names: `rank0`, `rank0.part2`, `rank0.pid123`."""
+MOST_RANKS = 16
+"""Ranks whose stopwatches are looked at to see whether a run's steps settled."""
 MAX_SNAPSHOT_BYTES = 64 << 20
 """Larger memory snapshots take longer than the analysis of a trace; they have a command of their own."""
 
@@ -71,12 +75,12 @@ def _with_neighbours(trace: Trace, environments: dict[Path, Environment]) -> Tra
     if not trace.only_step_times:
         trace, more = _with_unprofiled(trace, path)
         notes = (*notes, *more)
-    samples = _beside(path, trace.rank, "nvml", ".jsonl")
+    samples = _beside(path, trace.rank, NVML, ".jsonl")
     if samples is not None:
         sampled = json_lines(samples)
         conditions = (*conditions, *sampled_conditions(sampled))
         trace = replace(trace, loads=loads_of(sampled))
-    snapshot = _beside(path, trace.rank, "memory", ".pickle")
+    snapshot = _beside(path, trace.rank, MEMORY, ".pickle")
     if snapshot is not None:
         memory, more = _snapshot(note_read(snapshot))
         trace, notes = replace(trace, memory=memory), (*notes, *more)
@@ -108,11 +112,11 @@ def _environment(folder: Path) -> Environment:
 
 def _with_unprofiled(trace: Trace, path: Path) -> tuple[Trace, tuple[str, ...]]:
     """The trace with what its capture knows of the step without the profiler, and what is wrong with that."""
-    lightly, file = _beside(path, trace.rank, "light", ".json.gz"), _beside(path, trace.rank, "unprofiled", ".json")
+    lightly, file = _beside(path, trace.rank, LIGHT, ".json.gz"), _beside(path, trace.rank, UNPROFILED, ".json")
     light = light_of(lightly) if lightly is not None and lightly != path else None
     if file is None:
         return replace(trace, light=light), ()
-    stopwatch = stopwatch_of(json_object(file) or {})
+    stopwatch = stopwatch_of(json_object(file) or {}, _stopwatches(file.parent))
     if stopwatch is None:
         return replace(trace, light=light), (f"{file.name} holds no step time: what the profiler cost is not known.",)
     against = contradiction(stopwatch, light)
@@ -121,10 +125,15 @@ def _with_unprofiled(trace: Trace, path: Path) -> tuple[Trace, tuple[str, ...]]:
     return replace(trace, light=light, stopwatch=stopwatch, unprofiled_step_ns=step_ns), notes
 
 
+def _stopwatches(folder: Path) -> Iterator[dict[str, Any]]:
+    """What the files of a run's first ranks hold, read as far as it is asked for."""
+    yield from (json_object(one) or {} for one in sorted(folder.glob(f"{UNPROFILED}.*.json"))[:MOST_RANKS])
+
+
 def is_neighbour(path: Path) -> bool:
     """Whether a file is the light recording beside a capture's trace: no recording of a rank of its own."""
     named = _RANK.search(path.name)
-    if named is None or not path.name.startswith("light."):
+    if named is None or not path.name.startswith(f"{LIGHT}."):
         return False
     return any((path.parent / f"trace.{named[1]}{suffix}").is_file() for suffix in (".json", ".json.gz"))
 

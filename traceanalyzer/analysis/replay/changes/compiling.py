@@ -216,7 +216,7 @@ def _place(group: I64) -> I64:
 def _first_of_operators(tape: Tape, ops: Bool) -> I64:
     """The first of these ops of each operator."""
     tree, inside = tape.source.tree, np.flatnonzero(ops)
-    operator = tree.innermost(tree.kind == RangeKind.OP)[nodes(tape)][tape.event[inside]]
+    operator = tree.operator[nodes(tape)][tape.event[inside]]
     first: I64 = inside[np.unique(operator, return_index=True)[1]]
     return first
 

@@ -119,9 +119,9 @@ def launched_within(tape: Tape, names: Bool) -> Bool:
 
 
 def _within(linked: Linked, names: Bool) -> Bool:
-    """Which nodes of the host tree are, or lie inside, a range with one of these names."""
+    """Which nodes of the host tree are, or lie inside, a range with one of these names (of `texts_where`)."""
     tree = linked.tree
-    result: Bool = tree.innermost(tree.of_ranges(names[linked.trace.host_ranges.name], False)) >= 0
+    result: Bool = tree.innermost(tree.named(names)) >= 0
     return result
 
 

@@ -17,7 +17,6 @@ from traceanalyzer.analysis.groups.passes import largest_operands, split_by_size
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.replay.changes.edits import in_optimizer, nodes, without_launches
 from traceanalyzer.figures import NS_PER_S
-from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -109,7 +108,7 @@ def find_runs(tape: Tape, classes: tuple[str, ...], least: int = PAIR, chosen: B
     the same stream, without a wait or other work of the host between them, waiting for nothing else, on operands of one
     size."""
     source = tape.source
-    wanted = np.isin(source.op_class, [source.classes.index(name) for name in classes])[tape.row]
+    wanted = np.isin(source.op_class[tape.row], [source.classes.index(name) for name in classes])
     wanted &= chosen is None or chosen
     wanted &= ~source.once(_is_compiled)[tape.row]
     wanted &= ~in_optimizer(tape) & ~of_matrix_operators(tape) & ~_from_graphs(tape)
@@ -136,7 +135,7 @@ def _from_graphs(tape: Tape) -> Bool:
 def of_matrix_operators(tape: Tape) -> Bool:
     """Kernels that an operator runs beside a matrix kernel of its own (changes of layout, sums over parts): a library's
     business, which no compiler sees."""
-    operator = tape.source.tree.innermost(tape.source.tree.kind == RangeKind.OP)[nodes(tape)][tape.event]
+    operator = tape.source.tree.operator[nodes(tape)][tape.event]
     matrix = operator[tape.source.is_matrix[tape.row] & (operator >= 0)]
     result: Bool = np.isin(operator, matrix) & ~tape.source.is_matrix[tape.row]
     return result
@@ -166,7 +165,7 @@ def _period(names: I32) -> int:
 def _reducing(tape: Tape) -> Bool:
     """Which ops need all of a row before they can go on."""
     rated = tape.source
-    result: Bool = np.isin(rated.op_class, [rated.classes.index(name) for name in REDUCING])[tape.row]
+    result: Bool = np.isin(rated.op_class[tape.row], [rated.classes.index(name) for name in REDUCING])
     return result
 
 

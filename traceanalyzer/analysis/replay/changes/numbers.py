@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.lookup import one_of
 from traceanalyzer.analysis.replay.changes.edits import events_of, in_optimizer, retimed
 from traceanalyzer.analysis.roofline.op_models import Precision
 from traceanalyzer.analysis.roofline.precision import NO
@@ -73,7 +74,7 @@ def fp32_products(tape: Tape) -> Bool:
 def wide_products(tape: Tape) -> Bool:
     """Matrix kernels whose operands are fp32, whatever cores they use."""
     roofline, row = tape.source.roofline, tape.row
-    result: Bool = tape.source.is_matrix[row] & np.isin(roofline.precision[row], WIDE)
+    result: Bool = tape.source.is_matrix[row] & one_of(roofline.precision[row], WIDE)
     return result
 
 
@@ -103,7 +104,7 @@ def _moves_wide(tape: Tape) -> Bool:
     """Kernels limited by memory on fp32 tensors, outside of the optimizer, which keeps its own format. Sorts are of
     indices, and what adds up rows by index stays in the widest format among its operands."""
     source, row = tape.source, tape.row
-    indexing = np.isin(source.op_class[row], [source.classes.index(name) for name in ("sort", "embedding")])
-    wide = np.isin(source.roofline.precision[row], WIDE) & (tape.duration >= LONGEST_SMALL_NS)
+    indexing = one_of(source.op_class[row], [source.classes.index(name) for name in ("sort", "embedding")])
+    wide = one_of(source.roofline.precision[row], WIDE) & (tape.duration >= LONGEST_SMALL_NS)
     result: Bool = wide & tape.compute & ~in_optimizer(tape) & ~source.is_matrix[row] & ~indexing
     return result
