@@ -223,7 +223,12 @@ class Replay:
         """What a scenario saves by its cautious reading where the host is as fast as it may be, ms; 0 where that is not
         predicted."""
         step = self._step_ms(scenario, scenario.cautious or scenario.change, self.cheap, LIMITED_DUTY)
-        return 0.0 if step is None else max(step_ms(self.cheap) * self.scale - step, 0.0)
+        return 0.0 if step is None else max(self.fast_host_ms - step, 0.0)
+
+    @cached_property
+    def fast_host_ms(self) -> float:
+        """The step without the profiler where the host is as fast as it may be."""
+        return step_ms(self.cheap) * self.scale
 
     def step_under_ms(self, scenario: Scenario) -> float | None:
         """The step time under a scenario; None where the recording does not say what it needs."""

@@ -14,9 +14,8 @@ if TYPE_CHECKING:
     from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy
 
 
-SURE = 0.5
-"""Share of its least gain that a remedy must save by the cautious reading, too: a range that has "nothing" in it is no
-promise."""
+SAME = 0.97
+"""A fast host whose step is not shorter than this share of the usual one's is not what the step waits for."""
 
 
 @dataclass(frozen=True)
@@ -48,11 +47,16 @@ def advise(m: Measurements) -> list[Advice]:
 def _worth_it(replay: Replay, remedy: Remedy, offer: Offer) -> bool:
     """Whether it saves enough, and something by the cautious reading. What makes launches fewer must do so with a fast
     host, too: how long dispatch takes without the profiler is what is known worst, and where the GPU is then busy all
-    the time there are no pauses to save."""
+    the time there are no pauses to save. And there any host that keeps up leads to the same step: what a remedy costs a
+    slow one is not known."""
     least_ms = remedy.least_gain * replay.base_ms
-    if replay.gain_ms(offer.scenario) < least_ms or replay.cautious_gain_ms(offer.scenario) < SURE * least_ms:
+    if replay.gain_ms(offer.scenario) < least_ms:
         return False
-    return remedy.cls != "launch" or replay.gain_of_fast_host_ms(offer.scenario) >= SURE * least_ms
+    sure_ms, fast = remedy.sure * least_ms, remedy.cls == "launch"
+    usual = not remedy.costs_host or replay.fast_host_ms < SAME * replay.base_ms
+    return (not usual or replay.cautious_gain_ms(offer.scenario) >= sure_ms) and (
+        not fast or replay.gain_of_fast_host_ms(offer.scenario) >= sure_ms
+    )
 
 
 def _for_host(replay: Replay, offer: Offer) -> bool:

@@ -50,5 +50,8 @@ class Remedy:
     """Finding that it is against, where none in the report names it."""
     offer: Callable[[Measurements], Offer | None]
     least_gain: float = 0.02
-    """Share of the step that it must be predicted to save: less is within the spread of steps, or not worth it. By the
-    cautious reading it must still save half of that."""
+    """Share of the step that it must be predicted to save: less is within the spread of steps, or not worth it."""
+    sure: float = 0.5
+    """Share of that which it must save by the cautious reading, too: a range that has "nothing" in it is no promise."""
+    costs_host: bool = False
+    """Whether it can cost the host time: then that of a fast one counts where the GPU sets the pace."""

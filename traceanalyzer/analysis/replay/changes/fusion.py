@@ -86,21 +86,30 @@ def fusing(
 
 
 def fused(
-    tape: Tape, classes: tuple[str, ...], reading: Reading, least: int = PAIR, *, library: bool = False
+    tape: Tape,
+    classes: tuple[str, ...],
+    reading: Reading,
+    least: int = PAIR,
+    *,
+    library: bool = False,
+    chosen: Bool | None = None,
 ) -> Tape | None:
-    """Each run of at least so many kernels of these classes on the same data is one kernel; None without any. A
-    library's operator begins with the first reduction of a run: a single op before it takes as long as it does."""
-    runs = find_runs(tape, classes, least)
+    """Each run of at least so many kernels of these classes (of `chosen` ops) on the same data is one kernel; None
+    without any. A library's operator begins with the first reduction of a run: a single op before it takes as long as
+    it does."""
+    runs = find_runs(tape, classes, least, chosen)
     if not len(runs.first):
         return None
     return _collapsed(tape, runs, _fused_times(tape, runs, reading, library=library))
 
 
-def find_runs(tape: Tape, classes: tuple[str, ...], least: int = PAIR) -> Runs:
-    """Runs of at least so many ops of these classes: launched one after the other in the same step and on the same
-    stream, without a wait or other work of the host between them, waiting for nothing else, on operands of one size."""
+def find_runs(tape: Tape, classes: tuple[str, ...], least: int = PAIR, chosen: Bool | None = None) -> Runs:
+    """Runs of at least so many ops of these classes (and chosen): launched one after the other in the same step and on
+    the same stream, without a wait or other work of the host between them, waiting for nothing else, on operands of one
+    size."""
     source = tape.source
     wanted = np.isin(source.op_class[tape.row], [source.classes.index(name) for name in classes])
+    wanted &= chosen is None or chosen
     wanted &= ~source.once(_is_compiled)[tape.row]
     wanted &= ~in_optimizer(tape) & ~of_matrix_operators(tape) & ~_from_graphs(tape)
     follows = _follow(tape) & wanted

@@ -1,0 +1,238 @@
+"""The model compiled: fewer kernels and passes over memory, and what the code that a compiler writes costs the host.
+
+What torch.compile changes is what autograd records, or all of an inference step: the optimizer's step, averaged
+weights, clipping and logging stay as they are, and so does a recurrent layer, which is not traced. What is left to
+launch (products, convolutions, attention, one kernel for what lies between them, one more for each reduction) costs the
+host about what a launch of the model cost before, and each call its guards and wrappers. So a model of many small
+operators gains, and one of a convolution and an activation at a time does not.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.groups import layout, products
+from traceanalyzer.analysis.groups.passes import FUSIBLE
+from traceanalyzer.analysis.replay.changes.edits import (
+    events_of,
+    in_optimizer,
+    launched_within,
+    nodes,
+    retimed,
+    without,
+)
+from traceanalyzer.analysis.replay.changes.fusion import REDUCING, Reading, fused, of_matrix_operators
+from traceanalyzer.analysis.replay.changes.kernels import channels_last
+from traceanalyzer.trace import RangeKind
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.replay.tape import Tape
+    from traceanalyzer.trace import F64, I64, Bool
+
+RECURRENT = re.compile(r"^aten::(lstm|gru|rnn_tanh|rnn_relu|_cudnn_rnn)$|CudnnRnnBackward")
+"""Layers that torch.compile leaves to a library, and breaks its graph at."""
+BATCH_NORM = re.compile(r"^aten::(cudnn|native|miopen)_batch_norm(_backward)?$|^aten::_batch_norm_with_update$")
+BATCH_NORM_LAUNCHES = 5.0
+"""Launches that a batch norm in training needs more when it is compiled: sums in two parts, running figures, a counter.
+Its kernels are no faster than the library's: five networks of it took 7 % less to 21 % more compiled."""
+CONVOLUTION = re.compile(r"^aten::(_?convolution|conv[123]d|conv_transpose[123]d)$")
+"""A network of convolutions, biases and activations gained nothing; others with them gained less than their biases'
+passes would be."""
+OF_SLOPES = re.compile(r"^aten::\w+_backward$")
+"""Operators of a backward pass that autograd numbers where it records that, too (not those that are done again for a
+checkpoint, which are of the forward pass)."""
+LEAST_REGION = 8
+"""Fewer launches between two waits are a loop of Python that reads values, not part of a model."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What compiled code costs the host, in usual launches of the model as it is."""
+
+    launch: float
+    """A launch that is left."""
+    call: float
+    """A call of a compiled region, backward pass included."""
+
+
+TRAINING = {Reading.HOPEFUL: Cost(0.65, 15.0), Reading.USUAL: Cost(0.9, 40.0), Reading.CAUTIOUS: Cost(1.25, 70.0)}
+"""Of seven host-bound programs that were timed compiled four take about the usual ones, one takes less, two small ones
+take more (docs/accuracy.md)."""
+INFERENCE = {Reading.HOPEFUL: Cost(0.8, 4.0), Reading.USUAL: Cost(1.2, 7.0), Reading.CAUTIOUS: Cost(2.0, 14.0)}
+"""Without autograd's bookkeeping an operator costs less to begin with: 1.2 and 2.0 in the two programs timed."""
+
+
+def compiled(tape: Tape) -> Tape | None:
+    """What torch.compile makes of the model; None where nothing of it was recorded."""
+    return _compiled(tape, Reading.USUAL)
+
+
+def compiled_well(tape: Tape) -> Tape | None:
+    """The same where its code launches faster, and convolutions all get the layout that they want."""
+    return _compiled(tape, Reading.HOPEFUL)
+
+
+def compiled_badly(tape: Tape) -> Tape | None:
+    """The same where fused kernels are no faster than the longest of them, and the host no faster than before."""
+    return _compiled(tape, Reading.CAUTIOUS)
+
+
+def _compiled(tape: Tape, reading: Reading) -> Tape | None:
+    model = of_model(tape)
+    if not model.any() or _backward_twice(tape):
+        return None
+    norms = _trained_batch_norms(tape)
+    left = fused(tape, FUSIBLE, reading, chosen=model & ~norms & ~_of_convolutions(tape))
+    if left is None:
+        return None
+    if reading is not Reading.CAUTIOUS:
+        left = _aligned(_laid_out(left, reading))
+    dispatch = _dispatch(tape, model, norms, reading)
+    return replace(left, dispatch=dispatch, reading=np.minimum(left.reading, dispatch))
+
+
+def of_model(tape: Tape) -> Bool:
+    """Ops of the model: those that autograd records and what follows from them, in inference all; but no short
+    stretches between waits."""
+    source, node = tape.source, nodes(tape)[tape.event]
+    backward = source.in_backward[node]
+    result = ~in_optimizer(tape) & ~tape.communication
+    if backward.any():
+        result &= backward | (_recorded(tape)[node] & _before_last(tape, backward))
+    result &= ~launched_within(tape, texts_where(source.trace.strings, RECURRENT.search))
+    region, size, alone = _regions(tape, result)
+    return result & ((size >= LEAST_REGION) | alone)[region]
+
+
+def _recorded(tape: Tape) -> Bool:
+    """Which nodes of the host tree lie in operators that autograd numbered."""
+    result: Bool = tape.source.tree.innermost(_numbered(tape)) >= 0
+    return result
+
+
+def _numbered(tape: Tape) -> Bool:
+    """Which nodes of the host tree are operators that autograd numbered."""
+    ranges = tape.source.trace.host_ranges
+    result: Bool = tape.source.tree.of_ranges((ranges.kind == RangeKind.OP) & (ranges.sequence >= 0), False)
+    return result
+
+
+def _backward_twice(tape: Tape) -> bool:
+    """Whether gradients have gradients: autograd records the backward pass, which compiled code does not support."""
+    source = tape.source
+    of_slopes = texts_where(source.trace.strings, OF_SLOPES.search)[source.trace.host_ranges.name]
+    return bool((_numbered(tape) & source.tree.of_ranges(of_slopes, False) & source.in_backward).any())
+
+
+def _before_last(tape: Tape, ops: Bool) -> Bool:
+    """Which ops come before the last of these in their step: not norms of gradients, which are read after them."""
+    step, index = tape.source.steps.of_op[tape.row], np.arange(len(ops))
+    last = np.full(int(step.max(initial=0)) + 1, -1)
+    np.maximum.at(last, step[ops], index[ops])
+    result: Bool = index < last[step]
+    return result
+
+
+def _regions(tape: Tape, model: Bool) -> tuple[I64, I64, Bool]:
+    """For each op the number of its step's stretch between two waits; and for each of these how many ops of the model
+    it has, and whether its step has no other."""
+    step = tape.source.steps.of_op[tape.row].astype(np.int64)
+    waits = np.append(0, np.cumsum(tape.waits))[tape.event]
+    stretch, region = np.unique(np.stack((step, waits)), axis=1, return_inverse=True)
+    region = region.reshape(-1)
+    alone: Bool = np.bincount(stretch[0])[stretch[0]] == 1
+    return region, np.bincount(region[model], minlength=stretch.shape[1]), alone
+
+
+def _trained_batch_norms(tape: Tape) -> Bool:
+    """Ops of batch norms whose statistics are those of the batch: there is a backward pass of them."""
+    norms = launched_within(tape, texts_where(tape.source.trace.strings, BATCH_NORM.search))
+    trained = bool((norms & tape.source.in_backward[nodes(tape)][tape.event]).any())
+    return norms & trained
+
+
+def _of_convolutions(tape: Tape) -> Bool:
+    """Ops of convolutions: adding their biases is part of what cuDNN is called for."""
+    return launched_within(tape, texts_where(tape.source.trace.strings, CONVOLUTION.search))
+
+
+def _dispatch(tape: Tape, model: Bool, norms: Bool, reading: Reading) -> I64:
+    """Dispatch before each event when the model is compiled, ns."""
+    mine = events_of(tape, model) & ~events_of(tape, ~model)
+    cost = (TRAINING if tape.source.in_backward[nodes(tape)][tape.event].any() else INFERENCE)[reading]
+    usual = float(tape.dispatch[mine].sum()) / int(model.sum())
+    launches = _launches_left(tape, model, norms) * cost.launch
+    launches[_first_of_regions(tape, model)] += cost.call
+    spent = np.bincount(tape.event[model], weights=launches[model], minlength=len(mine)) * usual
+    return np.where(mine, np.rint(spent).astype(np.int64), tape.dispatch)
+
+
+def _first_of_regions(tape: Tape, model: Bool) -> I64:
+    inside = np.flatnonzero(model)
+    first: I64 = inside[np.unique(_regions(tape, model)[0][inside], return_index=True)[1]]
+    return first
+
+
+def _launches_left(tape: Tape, model: Bool, norms: Bool) -> F64:
+    """For each op of the model how many launches are left of it."""
+    source = tape.source
+    beside = of_matrix_operators(tape) | (source.op_class[tape.row] == source.classes.index("memset"))
+    merged = model & _of_classes(tape, FUSIBLE) & ~beside
+    kept = model & ~_of_classes(tape, FUSIBLE) & ~beside
+    between = np.cumsum(kept | _begins_step(tape))
+    reductions = np.bincount(between[merged & _of_classes(tape, REDUCING)], minlength=int(between.max(initial=0)) + 1)
+    place = np.zeros(len(merged), np.int64)
+    place[merged] = _place(between[merged])
+    left: F64 = (kept | (merged & (place <= reductions[between]))).astype(np.float64)
+    left[_first_of_operators(tape, norms)] += BATCH_NORM_LAUNCHES
+    return left
+
+
+def _of_classes(tape: Tape, names: tuple[str, ...]) -> Bool:
+    classes = tape.source.classes
+    result: Bool = np.isin(tape.source.op_class, [classes.index(name) for name in names])[tape.row]
+    return result
+
+
+def _begins_step(tape: Tape) -> Bool:
+    step = tape.source.steps.of_op[tape.row]
+    result: Bool = np.diff(step, prepend=step[:1] - 1) != 0
+    return result
+
+
+def _place(group: I64) -> I64:
+    """For each entry how many of its group, which lie together, come before it."""
+    index = np.arange(len(group))
+    begins = np.diff(group, prepend=group[:1] - 1) != 0
+    result: I64 = index - np.maximum.accumulate(np.where(begins, index, 0))
+    return result
+
+
+def _first_of_operators(tape: Tape, ops: Bool) -> I64:
+    """The first of these ops of each operator."""
+    tree, inside = tape.source.tree, np.flatnonzero(ops)
+    operator = tree.operator[nodes(tape)][tape.event[inside]]
+    first: I64 = inside[np.unique(operator, return_index=True)[1]]
+    return first
+
+
+def _laid_out(tape: Tape, reading: Reading) -> Tape:
+    """Convolutions get the layout that they want; norms beside them, too, at best."""
+    if reading is Reading.HOPEFUL:
+        return channels_last(tape) or tape
+    found = layout.channel_kernels(tape.source, np.ones(len(tape.source.trace.device_ops), bool))
+    return tape if found is None else without(tape, found.rows[tape.row])
+
+
+def _aligned(tape: Tape) -> Tape:
+    """Products of odd sizes, which a compiler pads."""
+    odd = products.odd_products(tape.source, np.ones(len(tape.source.trace.device_ops), bool))
+    if odd is None:
+        return tape
+    left = max(1.0 - odd.saved_ms / odd.kernels.total_ms, 0.0)
+    return retimed(tape, np.where(odd.kernels.rows[tape.row], tape.duration * left, tape.duration))
