@@ -1,4 +1,4 @@
-"""Kernels that better operators replace: fused attention, layouts, sizes, batched products, recurrent layers."""
+"""Kernels that better operators replace: layouts, sizes, batched products, recurrent layers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.texts import texts_where
-from traceanalyzer.analysis.groups import attention, layout, products
+from traceanalyzer.analysis.groups import layout, products
 from traceanalyzer.analysis.joined.backward import made_by
 from traceanalyzer.analysis.replay.changes.edits import events_of, launched_within, nodes, retimed, without_launches
 from traceanalyzer.analysis.replay.changes.items import first_shape
@@ -56,12 +56,6 @@ fused."""
 
 def _all(tape: Tape) -> Bool:
     return np.ones(len(tape.source.trace.device_ops), bool)
-
-
-def fused_attention(tape: Tape) -> Tape | None:
-    """Attention without the passes over its scores between the products; None where it is not written out."""
-    found = attention.written_out_attention(tape.source, _all(tape))
-    return None if found is None else without_launches(tape, found.passes.rows[tape.row])
 
 
 def channels_last(tape: Tape) -> Tape | None:
