@@ -1,7 +1,7 @@
 """Fewer passes: runs of kernels that work on the same data as one kernel each.
 
-A fused kernel moves what the one with the most traffic among them moves, at the best rate that any of them reached, and
-still has all of their arithmetic to issue. A reduction's row is read once more, mostly from cache.
+A fused kernel moves what its run reads from outside and leaves (`crossing`), at the best rate that any of them reached,
+and still has all of their arithmetic to issue. A reduction's row is read once more, mostly from cache.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.texts import texts_where
-from traceanalyzer.analysis.groups.passes import largest_operands, split_by_size
+from traceanalyzer.analysis.groups.crossing import crossing, written
+from traceanalyzer.analysis.groups.passes import ASIDE, largest_operands, split_by_size
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.replay.changes.edits import in_optimizer, nodes, without_launches
 from traceanalyzer.figures import NS_PER_S
@@ -39,6 +40,9 @@ it fits, else from memory (all of it)."""
 SLOTS_PER_OPERATION = 3.0
 """Issue slots that one elementwise operation takes for an element in a fused kernel, where loads, stores and indices
 are shared (tanh, division and powers take more, products less; a GELU of 60 of them was measured at 3.5)."""
+KEPT_SHARE = 0.5
+"""A fused kernel moves at least this share of what the largest of its run moves: what it hands on within the run is
+wanted elsewhere, too."""
 PAIR = 2
 """Kernels of the shortest run: what a compiler merges."""
 LEAST_KERNEL_NS = 1_500
@@ -180,16 +184,29 @@ def _fused_times(tape: Tape, runs: Runs, reading: Reading) -> F64:
     rated, time, reducing = tape.source, tape.duration.astype(np.float64), _reducing(tape)
     longest = _per_run(np.maximum, runs, time)
     is_longest = (runs.number >= 0) & (time == longest[runs.number])
-    again = _per_run(np.add, runs, np.where(reducing & ~is_longest, time * REREAD_SHARE, 0.0))
+    traffic = np.nan_to_num(rated.roofline.expected[tape.row])
+    reread = reducing & ~is_longest & _wide_after(runs, traffic)
+    again = _per_run(np.add, runs, np.where(reread, time * REREAD_SHARE, 0.0))
     arithmetic = _arithmetic(tape, runs)
     if reading is Reading.CAUTIOUS:
         return np.maximum(longest + again, arithmetic)
-    traffic = rated.roofline.expected[tape.row]
     rate = np.where(traffic > 0, traffic / np.maximum(time, 1), 0.0)
+    crosses = _per_run(np.add, runs, crossing(runs.number, traffic, rated.once(written)[tape.row], reducing))
+    if reading is Reading.USUAL:
+        crosses = np.maximum(crosses, KEPT_SHARE * _per_run(np.fmax, runs, traffic))
     with np.errstate(divide="ignore", invalid="ignore"):
-        moved = _per_run(np.fmax, runs, traffic) / _per_run(np.fmax, runs, rate)
-    moved = np.where(np.isfinite(moved), np.minimum(moved, longest), longest)
+        moved = crosses / _per_run(np.fmax, runs, rate)
+    moved = np.where(np.isfinite(moved) & (crosses > 0), moved, longest)
     return np.maximum(np.maximum(moved, arithmetic) + (again if reading is Reading.USUAL else 0), LEAST_KERNEL_NS)
+
+
+def _wide_after(runs: Runs, traffic: F64) -> Bool:
+    """Which ops of runs have one after them that goes over all of the data, too: what is reduced last is not read
+    again. All where the traffic is not known."""
+    wide = traffic * ASIDE >= np.append(_per_run(np.fmax, runs, traffic), 0.0)[runs.number]
+    last = _per_run(np.fmax, runs, np.where(wide, np.arange(len(traffic)), -1))
+    result: Bool = np.arange(len(traffic)) < np.append(last, -1.0)[runs.number]
+    return result | (traffic <= 0.0)
 
 
 def _arithmetic(tape: Tape, runs: Runs) -> F64:

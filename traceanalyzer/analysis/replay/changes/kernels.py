@@ -18,6 +18,7 @@ from traceanalyzer.figures import NS_PER_S
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
+    from traceanalyzer.analysis.groups.ops import Group
     from traceanalyzer.analysis.replay.tape import Tape
     from traceanalyzer.trace import I64, Bool
 
@@ -92,9 +93,22 @@ def _dimensions(shape: tuple[int, ...]) -> int:
 
 def padded(tape: Tape) -> Tape | None:
     """Products of odd sizes as fast as aligned ones, and no mostly empty last wave; None without either."""
-    odd, waves = products.odd_products(tape.source, _all(tape)), products.last_waves(tape.source, _all(tape))
-    groups = [(odd.kernels, odd.saved_ms)] if odd is not None else []
-    groups += [(waves.kernels, waves.lost_ms)] if waves is not None else []
+    waves = products.last_waves(tape.source, _all(tape))
+    return _without_losses(tape, [*_odd(tape), *([(waves.kernels, waves.lost_ms)] if waves is not None else [])])
+
+
+def odd_padded(tape: Tape) -> Tape | None:
+    """Products of odd sizes as fast as aligned ones; None without any."""
+    return _without_losses(tape, _odd(tape))
+
+
+def _odd(tape: Tape) -> list[tuple[Group, float]]:
+    """Products of odd sizes, and what they lose a step, ms."""
+    odd = products.odd_products(tape.source, _all(tape))
+    return [] if odd is None else [(odd.kernels, odd.saved_ms)]
+
+
+def _without_losses(tape: Tape, groups: list[tuple[Group, float]]) -> Tape | None:
     duration = tape.duration.astype(np.float64)
     for kernels, saved_ms in groups:
         left = max(1.0 - saved_ms / kernels.total_ms, 0.0)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.replay.changes.edits import in_optimizer, retimed
+from traceanalyzer.analysis.replay.changes.edits import events_of, in_optimizer, retimed
 from traceanalyzer.analysis.roofline.op_models import Precision
 from traceanalyzer.analysis.roofline.precision import NO
 from traceanalyzer.figures import NS_PER_S
@@ -23,6 +24,13 @@ HALF = 0.5
 """What is left of the traffic of fp32 tensors in 16 bits."""
 CAST_SHARE = 0.1
 """What autocast's casts of weights and activations add to the products they are for."""
+CASTS = 0.5
+"""Kernels that autocast launches beside each product, forward and backward: its weight, its input, its gradients; what
+several products share is cast once. Where the host is the limit the step becomes longer (by 16 to 20 % in three such
+programs that were timed, which would be one kernel a product; one that the device limits had room for none)."""
+OF_BANDWIDTH = 0.6
+"""Share of the memory's bandwidth from which on a kernel is limited by it. One that reaches less waits for something
+else, and moves half the bytes hardly faster."""
 WIDE = (Precision.FP32, Precision.TF32)
 LONGEST_SMALL_NS = 5_000
 """A kernel under this is hardly limited by traffic."""
@@ -45,9 +53,25 @@ def in_16_bits(efficiency: float, traffic: float) -> Callable[[Tape], Tape | Non
             return None
         duration = found.duration * np.where(chosen, 1.0 + CAST_SHARE, 1.0)
         moving = _moves_wide(tape) & ~chosen
-        return retimed(tape, np.minimum(np.where(moving, duration * traffic, duration), tape.duration))
+        less = duration * (1.0 - (1.0 - traffic) * _limited_by_traffic(tape))
+        return _with_casts(retimed(tape, np.minimum(np.where(moving, less, duration), tape.duration)), chosen)
 
     return change
+
+
+def _limited_by_traffic(tape: Tape) -> F64:
+    """How far each op is limited by the memory's bandwidth, 0 to 1; 1 where its traffic is not known."""
+    source, row = tape.source, tape.row
+    reached = source.roofline.expected[row] / source.limit("bandwidth")[row] * NS_PER_S / np.maximum(tape.duration, 1)
+    result: F64 = np.where(np.isfinite(reached), np.clip(reached / OF_BANDWIDTH, 0.0, 1.0), 1.0)
+    return result
+
+
+def _with_casts(tape: Tape, products: Bool) -> Tape:
+    """The host also launches the casts around these products, each at the usual pace."""
+    usual = float(np.median(tape.dispatch[events_of(tape, np.ones(len(tape.row), bool))]))
+    count = np.bincount(tape.event[products], minlength=len(tape.dispatch))
+    return replace(tape, dispatch=tape.dispatch + np.rint(count * CASTS * usual).astype(np.int64))
 
 
 def fp32_products(tape: Tape) -> Bool:
