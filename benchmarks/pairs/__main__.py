@@ -6,12 +6,14 @@ random order, then recorded without it as `collect torch` does, steps found by t
 them. All processes load first and then take turns, so that none disturbs another; one that fails or hangs is ended and
 does not stop the others. OUT gets `pairs.json` (the mean step of each round, ms, by version) and the captures, packed.
 `--early` lets the programs start the device while they load, where that admits several processes (compute mode
-"Default"). `--device cpu --quick` tries the programs in small, `--seconds N` bounds the run.
+"Default"). `--compiled` only times them: as they are, and with their models compiled.
+`--device cpu --quick` tries the programs in small, `--seconds N` bounds the run.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import signal
@@ -148,6 +150,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*")
     parser.add_argument("--set", default="first")
     parser.add_argument("--early", action="store_true")
+    parser.add_argument("--compiled", action="store_true")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--seconds", type=float)
@@ -157,19 +160,23 @@ def main() -> None:
     os.environ |= {"PAIRS_DEVICE": options.device} | ({"PAIRS_QUICK": "1"} if options.quick else {})
     os.environ |= {"PAIRS_EARLY": "1"} if options.early else {}
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "4")
+    os.environ |= {"PAIRS_COMPILED": "1"} if options.compiled else {}
+    from benchmarks.pairs.compiled import also
     from benchmarks.pairs.one import SETS
 
-    chosen = [p for p in SETS[options.set] if not options.names or p.name in options.names]
+    sets = itertools.chain(*(SETS[name] for name in options.set.split(",")))
+    chosen = [p for p in sets if not options.names or p.name in options.names]
+    chosen = [also(p) for p in chosen] if options.compiled else chosen
     options.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "captures").mkdir()
         waiting = list(processes(chosen, folder, together=together))
         try:
-            loading = time.monotonic() + LOADING_S
+            loading = time.monotonic() + LOADING_S * (2 if options.compiled else 1)
             while not all(one.ready for one in waiting) and time.monotonic() < loading:
                 time.sleep(0.2)
-            print(f"loaded in {time.monotonic() - loading + LOADING_S:.1f} s", flush=True)
+            print(f"loaded, {until - time.monotonic():.1f} s left", flush=True)
             found = run(waiting, options.out, until)
         finally:
             for one in waiting:

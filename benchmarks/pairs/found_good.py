@@ -137,11 +137,9 @@ def good_graphed_writer(version: str) -> Step:
             x = layer(x, at, seen)
         return head(x).argmax(-1)
 
-    run = torch.compile(forward, dynamic=False) if version == "compile" else forward
-
     def write() -> None:
         with torch.no_grad():
-            token.copy_(run(token, at))
+            token.copy_(forward(token, at))
             at.add_(1).remainder_(length)
 
     replay = graphed(write)
@@ -180,6 +178,6 @@ PROGRAMS = (
         early=("base", "cuda_graph", "larger_batch"),
     ),
     Good(("cuda_graph", "pinned_memory", "larger_batch", "compile"), good_passages, early=("compile",)),
-    Good(("compile", "keep_on_device"), good_graphed_writer, early=("compile",)),
+    Good(("keep_on_device",), good_graphed_writer),
     Good(("tf32", "low_precision"), good_graphed_agent),
 )  # fmt: skip

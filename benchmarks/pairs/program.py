@@ -77,7 +77,8 @@ class Good:
     found: bool = False
     early: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
-    remedy, once, recorded = None, False, ("record",)
+    recorded: tuple[str, ...] = ("record",)
+    remedy, once = None, False
 
     @property
     def name(self) -> str:

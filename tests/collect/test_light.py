@@ -10,7 +10,8 @@ import pytest
 from tests.collect.running import recorded_steps
 from traceanalyzer.collect.host import cuda
 from traceanalyzer.collect.plan import Plan
-from traceanalyzer.collect.torch_profiler import LIGHT, UNIT, TorchRecording, record
+from traceanalyzer.collect.torch_profiler import record
+from traceanalyzer.collect.torch_recording import LIGHT, UNIT, TorchRecording
 
 torch = pytest.importorskip("torch")
 OPTIONS = {"wait": 1, "unprofiled_steps": 0, "light_steps": 3, "warmup": 1, "active": 2}

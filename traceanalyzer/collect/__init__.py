@@ -2,7 +2,7 @@
 
 `traceanalyzer collect torch|timing|nsys|ncu -- COMMAND` runs a command unchanged. A `sitecustomize` put in front of
 Python's search path waits for `import torch` in every process of the command (`injected/`, `attach.py`), finds the
-steps (`step_finder.py`, `step_function.py`) and hands each step's end to a recorder (`torch_profiler.py`,
+steps (`step_finder.py`, `step_function.py`) and hands each step's end to a recorder (`torch_recording.py`,
 `step_log.py`, `profiler_range.py`).
 
 The capture directory

@@ -138,7 +138,7 @@ def _recorder(
         from traceanalyzer.collect.profilers.profiler_range import ProfilerRange
 
         return ProfilerRange(plan, on_phase, unit)
-    from traceanalyzer.collect.torch_profiler import TorchRecording
+    from traceanalyzer.collect.torch_recording import TorchRecording
 
     return TorchRecording(plan, on_phase, on_note, unit)
 

@@ -1,1 +1,1 @@
-"""What records: the profilers beside `torch_profiler.py`, and how they share a process."""
+"""What records: the profilers of `torch_recording.py` and others, and how they share a process."""

@@ -1,0 +1,55 @@
+"""The torch.profilers that are made: with operators, or of the device and what launches its work alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from traceanalyzer.collect.plan import LIGHT_WARMUP
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from traceanalyzer.collect.plan import Plan
+
+
+def full_profiler(plan: Plan, write: Callable[[Any], None]) -> Any:
+    """A torch.profiler that calls `write` when it has been stopped."""
+    import torch
+    from torch.profiler import ProfilerActivity, profile, schedule
+
+    activities = [ProfilerActivity.CPU]
+    if torch.cuda.is_available():
+        activities.append(ProfilerActivity.CUDA)
+    return profile(
+        activities=activities,
+        schedule=schedule(wait=0, warmup=plan.warmup, active=plan.active, repeat=1),
+        on_trace_ready=write,
+        record_shapes=plan.shapes,
+        with_stack=plan.stacks,
+        profile_memory=plan.memory,
+        with_modules=plan.modules,
+        experimental_config=_experimental_config(),
+    )
+
+
+def _experimental_config() -> Any:
+    """Switch on what the analysis uses and this PyTorch has: CUDA sync events (2.1), no Python event tree (2.11)."""
+    from torch._C._profiler import _ExperimentalConfig
+
+    for wanted in ({"enable_cuda_sync_events": True, "trace_only": True}, {"enable_cuda_sync_events": True}):
+        try:
+            return _ExperimentalConfig(**wanted)
+        except TypeError:
+            continue
+    return None
+
+
+def light_profiler(plan: Plan, write: Callable[[Any], None]) -> Any:
+    """One that records the device and the calls that launch its work, no operators: half as hard on the host."""
+    from torch.profiler import ProfilerActivity, profile, schedule
+
+    return profile(
+        activities=[ProfilerActivity.CUDA],
+        schedule=schedule(wait=0, warmup=LIGHT_WARMUP, active=plan.light_steps, repeat=1),
+        on_trace_ready=write,
+    )

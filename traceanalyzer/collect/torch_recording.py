@@ -1,0 +1,305 @@
+"""A recording in one process, step by step: steps are timed without torch.profiler, recorded lightly, then fully."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from traceanalyzer.collect.host import cuda, environment
+from traceanalyzer.collect.host.export import write_json, write_trace
+from traceanalyzer.collect.host.ranks import own_file
+from traceanalyzer.collect.host.rescue import Rescue
+from traceanalyzer.collect.plan import LIGHT_WARMUP
+from traceanalyzer.collect.profilers.kineto import full_profiler, light_profiler
+from traceanalyzer.collect.profilers.memory_history import MemoryHistory
+from traceanalyzer.collect.profilers.other_profilers import WATCH, ScriptProfilesError
+from traceanalyzer.collect.profilers.session import Session
+from traceanalyzer.collect.steps.step_clock import StepClock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from traceanalyzer.collect.plan import Plan
+
+LIGHT = "traceanalyzer_light"
+"""Key of a light recording's head: the times at which its steps ended, ns since the epoch."""
+
+UNIT = "traceanalyzer_step"
+"""Key of a recording's head: what ends a step."""
+
+ATTEMPTS = 3
+"""Recordings that a profiler of the script's may end before they hold a step; then we stay out."""
+
+STAYS_OUT = "the script runs a profiler of its own: nothing is recorded while that is on"
+ENDED_EARLY = "the script began a profiler of its own: the recording ended there"
+
+
+def _warn(note: str) -> None:
+    warnings.warn(f"traceanalyzer: {note}", stacklevel=2)
+
+
+class TorchRecording:
+    """Phases of one process: wait, time without the profiler, record lightly, record, and again. `step` ends a step.
+
+    The script's own profilers come first: while one is on nothing of ours runs, and ours ends when one begins.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        on_phase: Callable[[str], None] = lambda phase: None,
+        on_note: Callable[[str], None] = _warn,
+        unit: Callable[[], str] = lambda: "call of step()",
+    ) -> None:
+        self._plan = plan
+        self._on_phase = on_phase
+        self._on_note = on_note
+        self._unit = unit
+        self._clock: StepClock | None = None
+        self._session: Session | None = None
+        self._rescue = Rescue(self.close)
+        self._deadline = float("inf")
+        self._cut_short = False
+        self._files: list[Path] = []
+        self._notes: list[str] = []
+        self._lock = threading.RLock()
+        self._part = 0
+        self._attempts = 0
+        self._kept = 0
+        self._marks: list[int] = []
+        self._timed = plan.unprofiled_steps == 0
+        self._lightly = plan.light_steps == 0
+        self._left = plan.wait
+        self._phase: Callable[[], None] = self._wait
+        WATCH.install()
+        self._history: MemoryHistory | None = None
+        if plan.memory_snapshot:
+            self._history = MemoryHistory(lambda: self._own("memory", ".pickle"))
+            self._history.begin()
+        if plan.on_signal:
+            self._phase = self._idle
+        elif plan.wait == 0 and not WATCH.busy():
+            self._begin()
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing more will be recorded."""
+        return self._phase == self._idle
+
+    @property
+    def waiting(self) -> bool:
+        """Whether the end of the next step is only counted."""
+        return self._left > 1 and self._phase == self._wait
+
+    def step(self) -> None:
+        """A step has ended."""
+        with self._lock:
+            session = self._session
+            if session is None:
+                if self.waiting or self.finished or not self._must_stay_out():
+                    self._phase()
+            elif session.mine:
+                self._end_early() if session.asked else self._phase()
+            elif session.orphaned:
+                self._lose("the thread that was recorded has ended: its recording is lost")
+
+    def record_now(self) -> None:
+        """Record at the next step, whatever has been recorded before."""
+        if self._session is None:
+            self._phase = self._begin
+
+    def close(self) -> None:
+        """End a recording in progress, keeping the steps it has. Safe to call at any time, and twice."""
+        self._cut_short = True
+        self._end()
+
+    def discard(self) -> None:
+        """End and take back what was written: these were not the steps that the script is about."""
+        self.close()
+        for file in self._files:
+            file.unlink(missing_ok=True)
+
+    def abandon(self) -> None:
+        """Forget a recording without touching the profiler: this process is a fork of the one that records."""
+        self._phase = self._idle
+        self._leave(forked=True)
+
+    def _must_stay_out(self) -> bool:
+        """Whether a profiler of the script's is on. What was being timed beside it is timed again."""
+        if not WATCH.on and WATCH.give_way is not None:
+            WATCH.give_way()
+        if not WATCH.busy():
+            return False
+        self._note(STAYS_OUT)
+        self._clock, self._phase = None, self._begin
+        return True
+
+    def _give_way(self) -> None:
+        """The script begins a profiler of its own, which would end ours."""
+        session = self._session
+        if session is None:
+            return
+        if session.mine:
+            with self._lock:
+                self._end_early()
+        elif not session.ask():
+            with self._lock:
+                self._lose("another thread of the script began a profiler: the recording is lost")
+
+    def _end_early(self) -> None:
+        has_a_step = self._lightly and self._left < self._plan.active
+        self._note(ENDED_EARLY)
+        self._cut_short = True
+        self._end()
+        if has_a_step:
+            self._on_phase("recorded")
+        else:
+            self._try_again()
+
+    def _lose(self, note: str) -> None:
+        self._note(note)
+        self._leave()
+        self._try_again()
+
+    def _leave(self, *, forked: bool = False) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            session.leave(forked=forked)
+        self._rescue.disarm()
+
+    def _try_again(self) -> None:
+        """Take back what has no whole step, and begin again at a step when no profiler is on."""
+        for path in self._files[self._kept :]:
+            path.unlink(missing_ok=True)
+        del self._files[self._kept :]
+        self._part -= self._lightly
+        self._cut_short = False
+        self._attempts += 1
+        self._phase = self._begin if self._attempts < ATTEMPTS else self._idle
+        self._on_phase("attached")
+
+    def _note(self, note: str) -> None:
+        if note not in self._notes:
+            self._notes.append(note)
+            self._on_note(note)
+
+    def _end(self, *, last: bool = False) -> None:
+        self._phase = self._idle
+        session, self._session = self._session, None
+        if session is None:
+            return
+        try:
+            if session.mine:
+                session.stop(last=last)
+            else:
+                self._note("the recorded thread never ended its recording, which only that thread can: it is lost")
+                session.leave()
+        finally:
+            self._rescue.disarm()
+
+    def _write(self, profiler: Any) -> None:
+        unfinished = f"ProfilerStep#{profiler.step_num}" if self._cut_short else None
+        write_trace(profiler, self._own("trace", ".json.gz"), unfinished)
+        if self._history is not None and cuda.in_use():
+            self._history.write(self._own("memory", ".pickle"))
+
+    def _write_light(self, profiler: Any) -> None:
+        if not self._cut_short:
+            write_trace(profiler, self._own("light", ".json.gz"))
+
+    def _own(self, stem: str, suffix: str) -> Path:
+        file = own_file(self._plan.path, stem, suffix, max(self._part, 1))
+        self._files.append(file)
+        return file
+
+    def _idle(self) -> None:
+        """Nothing to do."""
+
+    def _wait(self) -> None:
+        self._left -= 1
+        if self._left <= 0:
+            self._begin()
+
+    def _begin(self) -> None:
+        if not self._timed:
+            self._start_timing()
+        elif not self._lightly and cuda.in_use():
+            self._record_lightly()
+        else:
+            self._lightly = True
+            self._record()
+
+    def _start_timing(self) -> None:
+        self._on_phase("timing")
+        if self._history is not None:
+            self._history.pause()
+        self._clock = StepClock(self._plan.unprofiled_steps, self._plan.unprofiled_most)
+        self._clock.start()
+        self._phase = self._time
+
+    def _time(self) -> None:
+        if self._clock is None or not self._clock.lap():
+            return
+        about = {"unit": self._unit(), "after_profiler": WATCH.seen}
+        write_json(self._own("unprofiled", ".json"), self._clock.measured() | about)
+        self._clock, self._timed = None, True
+        self._begin()
+
+    def _record_lightly(self) -> None:
+        self._on_phase("recording")
+        self._left = LIGHT_WARMUP + self._plan.light_steps
+        self._marks = []
+        self._start(light_profiler(self._plan, self._write_light), self._record_light_step)
+
+    def _record_light_step(self) -> None:
+        self._left -= 1
+        if self._left > 0 and self._session is not None:
+            self._session.step()
+        if self._left <= self._plan.light_steps:
+            self._marks.append(time.time_ns())
+        if self._left > 0 or self._session is None:
+            return
+        self._session.say(LIGHT, json.dumps({"step_ends_ns": self._marks}))
+        self._end()
+        self._lightly = True
+        self._record()
+
+    def _record(self) -> None:
+        self._on_phase("recording")
+        environment.write(self._plan)
+        self._part += 1
+        self._left = self._plan.warmup + self._plan.active
+        if self._history is not None:
+            self._history.begin()
+        profiler = full_profiler(self._plan, self._write)
+        if self._plan.time_limit is not None:
+            self._deadline = time.monotonic() + self._plan.time_limit
+        self._start(profiler, self._profile)
+
+    def _start(self, profiler: Any, phase: Callable[[], None]) -> None:
+        self._kept = len(self._files)
+        try:
+            self._session = Session(profiler, self._give_way, self.close)
+        except ScriptProfilesError:
+            self._note(STAYS_OUT)
+            self._part -= self._lightly
+            self._phase = self._begin
+            return
+        self._session.say(UNIT, json.dumps(self._unit()))
+        self._phase = phase
+        self._rescue.arm()
+
+    def _profile(self) -> None:
+        self._left -= 1
+        if self._left > 0 and time.monotonic() < self._deadline and self._session is not None:
+            self._session.step()
+            return
+        self._end(last=self._part >= self._plan.repeat)
+        self._on_phase("recorded")
+        if self._part < self._plan.repeat:
+            self._left = self._plan.wait
+            self._phase = self._wait
