@@ -1,4 +1,4 @@
-"""The model compiled: what a merged run moves, what reductions take, and what the host still launches."""
+"""The model compiled, or in 16 bits: what kernels move then, and what the host launches."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 from tests.diagnosis.test_remedies import ADD, GEMM, program, within
 from traceanalyzer.analysis.groups.crossing import crossing
 from traceanalyzer.analysis.replay.changes.capture import compiled, compiled_badly, compiled_well
+from traceanalyzer.analysis.replay.changes.numbers import in_16_bits
 from traceanalyzer.analysis.replay.simulate import step_time_ns
 from traceanalyzer.analysis.replay.tape import make_tape
 
@@ -98,3 +99,31 @@ def test_a_sum_over_columns_is_split_over_the_gpu() -> None:
     found = compiled(tape)
     assert found is not None
     assert 0 < step_time_ns(tape) - step_time_ns(found) < 400_000
+
+
+def in_fp32(p: Program, *, us: float, dispatch: float = 10) -> None:
+    def one(name: str, shapes: str, kernel: str, us: float) -> None:
+        dtypes = p.code('["float","float"]')
+        within(p, name, lambda p: p.spend(dispatch).launch(kernel, us), shapes=shapes, dtypes=dtypes)
+
+    for _ in range(5):
+        one("aten::mm", "[[4096,1024],[1024,1024]]", "ampere_sgemm_128x64_nn", 30)
+        one("aten::add", "[[32000,4096],[32000,4096]]", ADD, us)
+
+
+def test_16_bits_halve_the_traffic_of_kernels_that_are_limited_by_it() -> None:
+    saved = {}
+    for us in (400, 4000):
+        tape = tape_of(partial(in_fp32, us=us))
+        found = in_16_bits(0.75, 0.6)(tape)
+        assert found is not None
+        saved[us] = 1 - float(found.duration.sum() / tape.duration.sum())
+    assert saved[400] > 0.25
+    assert saved[4000] < 0.1
+
+
+def test_the_host_launches_casts() -> None:
+    tape = tape_of(partial(in_fp32, us=2))
+    found = in_16_bits(0.75, 0.6)(tape)
+    assert found is not None
+    assert found.dispatch.sum() > 1.1 * tape.dispatch.sum()

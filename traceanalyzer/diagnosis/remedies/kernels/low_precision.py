@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from traceanalyzer.analysis.replay.changes.numbers import TENSOR_EFFICIENCY, in_16_bits
+from traceanalyzer.analysis.replay.changes.numbers import TENSOR_EFFICIENCY, in_16_bits, wide_products
 from traceanalyzer.analysis.replay.scenarios import Scenario
-from traceanalyzer.diagnosis.remedies.program import program
+from traceanalyzer.diagnosis.remedies.program import program, tape_of
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy
 
 if TYPE_CHECKING:
@@ -38,7 +38,17 @@ def offer(m: Measurements) -> Offer:
         how = (
             "with torch.autocast('cuda', torch.bfloat16): around forward and loss" if known.pytorch else "bf16 operands"
         )
-    return Offer(f"Compute in bf16: {how}.", SCENARIO)
+    return Offer(f"Compute in bf16: {how}.", SCENARIO, against=("fp32-matmul", "memory") if _fewer_bytes(m) else None)
+
+
+def _fewer_bytes(m: Measurements) -> bool:
+    """Whether most of what kernels save is time of those that are limited by memory, not of products."""
+    tape = tape_of(m)
+    found = None if tape is None else SCENARIO.change(tape)
+    if tape is None or found is None:
+        return False
+    saved = tape.duration - found.duration
+    return float(saved[wide_products(tape)].sum()) < 0.5 * float(saved.sum())
 
 
 LEAST_GAIN = 0.05
