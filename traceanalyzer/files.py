@@ -29,6 +29,11 @@ def forget_reads() -> None:
     _read.clear()
 
 
+def files_read() -> set[Path]:
+    """Every file that was read since the command began."""
+    return set(_read)
+
+
 def was_read(path: Path) -> bool:
     """Whether this file was read, by whatever name."""
     if not path.exists():

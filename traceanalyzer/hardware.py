@@ -6,8 +6,8 @@ import re
 import tomllib
 from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
-from importlib.resources import files
 from operator import or_
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from traceanalyzer.errors import UnreadableInputError
@@ -16,7 +16,6 @@ from traceanalyzer.trace import OccupancyLimit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from traceanalyzer.trace import Device
 
@@ -128,15 +127,16 @@ class Hardware:
 
 @dataclass(frozen=True)
 class HardwareTable:
-    """Known GPUs; of several that describe a device the first counts."""
+    """Known GPUs, a user's before the built-in ones, which are read when they are first asked for; of several that
+    describe a device the first counts."""
 
-    gpus: tuple[Hardware, ...]
+    own: tuple[Hardware, ...] = ()
 
     @classmethod
     def load(cls, extra: Path | None = None) -> HardwareTable:
         """The built-in table, preceded by a user's file of the same form (UnreadableInputError if it is not valid)."""
         if extra is None:
-            return _builtin()
+            return cls()
         try:
             text = read_whole(extra)
         except OSError as error:
@@ -156,7 +156,12 @@ class HardwareTable:
             re.error,
         ) as error:
             raise UnreadableInputError(f"{extra}: not a valid hardware table: {error}") from error
-        return cls((*added, *_builtin().gpus))
+        return cls(added)
+
+    @property
+    def gpus(self) -> tuple[Hardware, ...]:
+        """All of them."""
+        return (*self.own, *_builtin())
 
     def find(self, device: Device | None) -> Hardware | None:
         """The GPU that a recorded device is, never the nearest one. One that the table does not have is what the
@@ -220,8 +225,8 @@ def stated_limits(device: Device) -> Hardware | None:
 
 
 @lru_cache(maxsize=1)
-def _builtin() -> HardwareTable:
-    return HardwareTable(_parse((files("traceanalyzer") / "hardware.toml").read_text(encoding="utf-8")))
+def _builtin() -> tuple[Hardware, ...]:
+    return _parse(Path(__file__).with_name("hardware.toml").read_text(encoding="utf-8"))
 
 
 def _parse(text: str) -> tuple[Hardware, ...]:

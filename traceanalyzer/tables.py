@@ -15,7 +15,6 @@ from traceanalyzer.analysis.memory.measure import Site
 from traceanalyzer.analysis.ranks.compare import RankRow
 from traceanalyzer.analysis.ranks.point_to_point import TrafficRow, traffic
 from traceanalyzer.analysis.ranks.skew import CollectiveSkew
-from traceanalyzer.analysis.replay.scenarios import buckets_of, faster
 from traceanalyzer.analysis.tables.budget import StepRow
 from traceanalyzer.analysis.tables.collectives import CollectiveStats
 from traceanalyzer.analysis.tables.copies import CopyStats
@@ -32,16 +31,13 @@ from traceanalyzer.analysis.tables.profiled import ProfiledRow
 from traceanalyzer.analysis.tables.range_rows import RangeRow
 from traceanalyzer.analysis.tables.shape_rows import ShapeRow
 from traceanalyzer.analysis.tables.syncs import SyncRow
-from traceanalyzer.diagnosis.remedies.advice import advise
-from traceanalyzer.errors import EmptyRecordingError
 from traceanalyzer.selection import Measured, measured
 from traceanalyzer.trace import Condition, Load
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from traceanalyzer.analysis.measure import Measurements
-    from traceanalyzer.analysis.replay.whatif import WhatIf
     from traceanalyzer.selection import Knowledge, Selection
     from traceanalyzer.trace import Run
 
@@ -207,28 +203,18 @@ def report_tables(of: Measured, top: int) -> dict[str, list[Any]]:
     """The tables of a report, of the critical rank: of long ones the first `top` rows, of gaps the longest first."""
     tables = {one.name: one.rows(of, of.critical, Wanted(top)) for one in TABLES}
     tables["gaps"].sort(key=lambda row: -row.duration_ns)
-    return {one.name: tables[one.name][:top] if one.long else tables[one.name] for one in TABLES}
+    return first_rows(tables, top)
 
 
-def predictions(
-    run: Run,
-    selection: Selection | None = None,
-    knowledge: Knowledge | None = None,
-    *,
-    speedups: Sequence[tuple[str, float]] = (),
-    bucket_mb: Sequence[float] = (),
-) -> WhatIf:
-    """What the step of a rank (the critical one unless one is asked for) would take under each scenario.
+def first_rows(tables: dict[str, list[Any]], top: int) -> dict[str, list[Any]]:
+    """The tables of a report with `top` rows of the long ones."""
+    return {name: rows[:top] if BY_NAME[name].long else rows for name, rows in tables.items()}
 
-    `speedups` are pairs of a regular expression and a factor: the device work that matching names stand for becomes
-    that many times faster; `bucket_mb` are sizes of gradient buckets. Raises EmptyRecordingError where the recording
-    has no steps, launches or device work to replay.
-    """
-    m = measured(run, selection, knowledge).critical
-    if m.replay is None:
-        raise EmptyRecordingError(
-            f"{m.trace.path}: nothing to replay: it needs steps, API calls and device work; "
-            "record some steps with CPU and CUDA activities"
-        )
-    more = [*(one.offer.scenario for one in advise(m)), *(faster(name, factor) for name, factor in speedups)]
-    return m.replay.what_if([*more, *(buckets_of(size) for size in bucket_mb)])
+
+def __getattr__(name: str) -> Any:
+    """`predictions`, for programs that import it from here; it needs the advice, which no table does."""
+    if name != "predictions":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from traceanalyzer.diagnosis.predictions import predictions
+
+    return predictions

@@ -12,6 +12,7 @@ import pytest
 from tests.processes import noted_processes
 from tests.recorded import recording
 from traceanalyzer.cli import sides
+from traceanalyzer.ingest.cache import identity
 from traceanalyzer.reading import read_with
 
 
@@ -40,6 +41,21 @@ def test_the_same_with_any_number_of_jobs(format_: str, files: Path, run: Any, s
         said.append((files / f"{jobs}.{format_}").read_bytes())
     assert said == [said[0]] * 3
     assert [process.returncode for process in started] == [0, 0]
+
+
+def test_what_was_worked_out_before_needs_no_process(
+    files: Path, run: Any, started: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRACEANALYZER_CACHE", str(files / "kept"))
+    for name, value in (("LEAST_BYTES", 0), ("LEAST_PACKED_BYTES", 0), ("SETTLED_S", -1)):
+        monkeypatch.setattr(identity, name, value)
+    for file in ("a.json.gz", "b.json.gz"):
+        run("analyze", file)
+    together = run("compare", "a.json.gz", "b.json.gz", "--jobs", 2, "--format", "json")
+    assert started == []
+    assert together == run("compare", "a.json.gz", "b.json.gz", "--no-cache", "--jobs", 1, "--format", "json")
+    run("compare", "a.json.gz", "b.json.gz", "--jobs", 2, "--step", 1)
+    assert len(started) == 1
 
 
 @pytest.mark.parametrize(

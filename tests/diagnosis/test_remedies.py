@@ -17,12 +17,12 @@ from traceanalyzer.analysis.replay.simulate import step_time_ns
 from traceanalyzer.analysis.replay.tape import make_tape
 from traceanalyzer.diagnosis import remedies
 from traceanalyzer.diagnosis.finding import RemedyName
+from traceanalyzer.diagnosis.predictions import predictions
 from traceanalyzer.diagnosis.remedies import REMEDIES
 from traceanalyzer.diagnosis.remedies.advice import advise
 from traceanalyzer.diagnosis.remedies.data import data_loader_workers
 from traceanalyzer.diagnosis.remedies.launches import batch_calls, cuda_graph
 from traceanalyzer.selection import measured
-from traceanalyzer.tables import predictions
 from traceanalyzer.trace import CopyKind, Device, DeviceOpKind, MemoryKind, RangeKind
 
 if TYPE_CHECKING:

@@ -58,10 +58,11 @@ def _draw(report: Report, number: int) -> None:
 
 
 def _table(run: Run, number: int) -> None:
+    from traceanalyzer.diagnosis.predictions import predictions
     from traceanalyzer.perfetto.overlay import build_overlay
     from traceanalyzer.perfetto.overlay_json import render_overlay
     from traceanalyzer.report.document import Rows
-    from traceanalyzer.tables import TABLES, predictions, table
+    from traceanalyzer.tables import TABLES, table
 
     what = number % (len(TABLES) + 2)
     if what == len(TABLES) + 1:

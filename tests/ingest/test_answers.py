@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import shutil
 from pathlib import Path
 
@@ -10,18 +11,28 @@ import pytest
 from click.testing import CliRunner
 
 from tests.recorded import EVERY_FILE, GPU, ROOT, label
+from traceanalyzer import selection, tables
 from traceanalyzer.cli import cli
+from traceanalyzer.diagnosis import predictions
 from traceanalyzer.ingest import load
-from traceanalyzer.ingest.cache import answers
+from traceanalyzer.ingest.cache import answers, texts
 from traceanalyzer.ingest.cache.answers import answered_once
 from traceanalyzer.reading import read_with
+from traceanalyzer.report.build import build_report
 from traceanalyzer.report.json import render_json
-from traceanalyzer.report.kept import kept_report, kept_rows
-from traceanalyzer.selection import Asked
+from traceanalyzer.report.kept import kept_rows
+from traceanalyzer.report.kept_report import kept_report
+from traceanalyzer.selection import Asked, Knowledge
 from traceanalyzer.tables import TABLES, Wanted
 
 SAMPLES = sorted((ROOT / "sample_traces").glob("*/trace*.gz")) + sorted((ROOT / "sample_traces").glob("*/*.sqlite*"))
 RECORDED = [path for path in (*EVERY_FILE, *GPU, *SAMPLES) if "timing" not in path.parent.name]
+
+
+@pytest.fixture(autouse=True)
+def no_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was printed before (`test_pages.py`) would be printed before an answer is looked for."""
+    monkeypatch.setattr("traceanalyzer.ingest.cache.pages.page_of", lambda *_: None)
 
 
 def told(*words: object) -> str:
@@ -38,8 +49,8 @@ def refuse(monkeypatch: pytest.MonkeyPatch) -> None:
     def measured(*_: object) -> object:
         raise AssertionError("it was worked out, not read")
 
-    monkeypatch.setattr("traceanalyzer.selection.measured", measured)
-    monkeypatch.setattr("traceanalyzer.tables.measured", measured)
+    for user in (tables, predictions, selection):
+        monkeypatch.setattr(user, "measured", measured)
 
 
 @pytest.mark.parametrize("path", RECORDED[::5], ids=label)
@@ -86,7 +97,26 @@ def test_a_page_is_the_same_with_a_kept_report(cache: Path, trace_file: Path) ->
     assert first == second
 
 
-@pytest.mark.parametrize("words", ["--top 3", "--device 0", "--step 0", "--samples 8"])
+@pytest.mark.parametrize("path", RECORDED[2::5], ids=label)
+def test_one_kept_report_serves_any_number_of_rows(path: Path, cache: Path) -> None:
+    run = load([path])
+    for top in (30, 300, 1, 7):
+        report = kept_report(Asked(run), top)
+        assert render_json(report) == render_json(build_report(run, top=top))
+    assert len(kept(cache)) == 1
+    assert kept_report(Asked(run), 500) == build_report(run, top=500)
+    assert len(kept(cache)) == 2
+
+
+def test_knowledge_of_another_process_is_the_same(cache: Path, trace_file: Path) -> None:
+    """One side of a comparison is worked out there, and asks with what it was sent."""
+    report = kept_report(Asked(load([trace_file]), None, Knowledge()))
+    sent = pickle.loads(pickle.dumps(Knowledge()))  # noqa: S301
+    assert kept_report(Asked(load([trace_file]), None, sent)) == report
+    assert len(kept(cache)) == 1
+
+
+@pytest.mark.parametrize("words", ["--top 301", "--device 0", "--step 0", "--samples 8"])
 def test_options_are_part_of_the_question(words: str, cache: Path, trace_file: Path) -> None:
     plain = told("analyze", trace_file, "--format", "json")
     read_with(cache=False)
@@ -115,7 +145,17 @@ def test_the_program_is_part_of_the_question(cache: Path, trace_file: Path, monk
 
 
 def test_answers_that_depend_on_files_of_the_users_are_not_kept(cache: Path, trace_file: Path, tmp_path: Path) -> None:
-    (tmp_path / "gpus.toml").write_text("")
+    mine = """
+        [[gpu]]
+        name = "Mine"
+        source = "me"
+        match = ["Mine"]
+        memory_gb = [9]
+        bandwidth_gbs = 9
+        tensor = {}
+        vector = {}
+    """
+    (tmp_path / "gpus.toml").write_text(mine)
     told("analyze", trace_file, "--hardware", tmp_path / "gpus.toml")
     assert kept(cache) == []
 
@@ -132,7 +172,7 @@ def test_a_damaged_answer_is_worked_out_again(change, cache: Path, trace_file: P
 
 
 def test_an_answer_to_another_question_is_refused(cache: Path, trace_file: Path) -> None:
-    told("analyze", trace_file, "--format", "json", "--top", "1")
+    told("analyze", trace_file, "--format", "json", "--step", "0")
     (other,) = kept(cache)
     right = told("analyze", trace_file, "--format", "json")
     (mine,) = set(kept(cache)) - {other}
@@ -161,14 +201,14 @@ def test_what_would_not_come_back_as_it_was_is_not_kept(cache: Path, trace_file:
 
 
 def test_a_very_long_answer_is_not_kept(cache: Path, trace_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answers, "MOST_ANSWER_BYTES", 1000)
+    monkeypatch.setattr(texts, "MOST_TEXT_BYTES", 1000)
     told("analyze", trace_file)
     assert kept(cache) == []
 
 
 def test_a_full_disk_costs_nothing(cache: Path, trace_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told("gaps", trace_file)
-    monkeypatch.setattr(answers, "LEAST_FREE_BYTES", 1 << 62)
+    monkeypatch.setattr(texts, "LEAST_FREE_BYTES", 1 << 62)
     before = kept(cache)
     told("analyze", trace_file)
     assert kept(cache) == before

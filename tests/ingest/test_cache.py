@@ -112,7 +112,7 @@ def test_commands_keep_a_model_unless_told_not_to(name: str, cache: Path, trace_
     assert without.exit_code == 0
     assert not cache.exists()
     first, second = (CliRunner().invoke(cli, words) for _ in range(2))
-    assert sorted(path.suffix for path in models(cache)) == [".answer", ".model"]
+    assert sorted(path.suffix for path in models(cache)) == [".answer", ".answer", ".model"]
     assert first.output == second.output == without.output
 
 

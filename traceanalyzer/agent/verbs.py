@@ -11,6 +11,7 @@ from traceanalyzer.agent.unknown import unknowns
 from traceanalyzer.comparison.compare import compare_reports
 from traceanalyzer.comparison.limits import Limit, check_limits
 from traceanalyzer.comparison.verdicts import Checked
+from traceanalyzer.diagnosis.predictions import predictions
 from traceanalyzer.errors import TraceAnalyzerError
 from traceanalyzer.figures import definitions
 from traceanalyzer.report import outline
@@ -126,7 +127,7 @@ def evidence(sources: Sources, path: str, finding: str) -> str:
 def whatif(sources: Sources, path: str, speedups: dict[str, float] | None = None) -> str:
     """The step under each scenario, predicted by replaying the recording."""
     of = sources.analyzed(path).of
-    result = tables.predictions(of.run, speedups=list((speedups or {}).items()))
+    result = predictions(of.run, speedups=list((speedups or {}).items()))
     known = [s for s in result.scenarios if s.step_ms is not None]
     return fitted(
         {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
-from traceanalyzer.analysis.causes.critical_path import find_critical_path
+from traceanalyzer.analysis.causes.critical_path import path_parts
 from traceanalyzer.analysis.groups.input_loading import Loading, loading
 from traceanalyzer.analysis.groups.seen_conditions import seen_conditions
 from traceanalyzer.analysis.groups.step_times import Latency, latency, recorded_regularity
@@ -36,7 +36,7 @@ from traceanalyzer.analysis.tables.launches import LaunchStats, measure_launches
 from traceanalyzer.analysis.tables.modules import ModuleStats, module_stats
 from traceanalyzer.analysis.tables.op_memory import OpMemory, op_memory
 from traceanalyzer.analysis.tables.ops import OpStats, op_stats
-from traceanalyzer.analysis.tables.path_rows import PathRow, PathTime, path_rows, path_time
+from traceanalyzer.analysis.tables.path_rows import PathRow, PathTime, path_tables
 from traceanalyzer.analysis.tables.phases import PhaseStats, phase_stats
 from traceanalyzer.analysis.tables.profiled import Profiled, profiled
 from traceanalyzer.analysis.tables.range_rows import RangeRow, range_rows
@@ -212,10 +212,9 @@ class Measurements(Rated):
 
     @cached_property
     def _path(self) -> tuple[PathTime | None, list[PathRow]]:
-        """Both tables of the critical path, made one after the other: its segments, of which there are more than of
-        anything else, are let go after them."""
-        path = find_critical_path(self)
-        return path_time(self, path) if len(path) else None, path_rows(self, path)
+        """Both tables of the critical path, made from one part of it after the other: it has more segments than there
+        is of anything else."""
+        return path_tables(self, path_parts(self))
 
     @cached_property
     def devices(self) -> list[DeviceTotals]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from traceanalyzer.cli.again import prints_again
 from traceanalyzer.cli.options import (
     PICTURED,
     REPORT_FORMATS,
@@ -22,6 +23,7 @@ from traceanalyzer.cli.options import (
     tag_option,
     top_option,
 )
+from traceanalyzer.ingest.beside import COMPILED
 
 if TYPE_CHECKING:
     import re
@@ -34,13 +36,9 @@ if TYPE_CHECKING:
     from traceanalyzer.report.page import ReportPage
     from traceanalyzer.selection import Knowledge, Measured, Selection
 
-COMPILE_FOLDER = "compile"
-"""`ingest.torch_log.read.FOLDER`"""
-PAGE_ROWS = 300
-"""Rows of the long tables of an HTML report, which can be searched and sorted."""
-
 
 @click.command(short_help="Say where the time went, why, and what to change.")
+@prints_again
 @recordings
 @selection_options
 @amount_options
@@ -118,8 +116,8 @@ def analyze(
         check_storable(store)
     run = read(paths, pattern)
     warn_of_failures(run)
-    from traceanalyzer.report.build import TOP_ROWS
-    from traceanalyzer.report.kept import kept_report
+    from traceanalyzer.report.build import PAGE_ROWS, TOP_ROWS
+    from traceanalyzer.report.kept_report import kept_report
     from traceanalyzer.report.page import ReportPage
     from traceanalyzer.selection import Asked
 
@@ -142,7 +140,7 @@ def analyze(
 
 def _logs_beside(recordings: list[str]) -> list[CompileLog]:
     """The logs of torch.compile in the capture. Most have none: what reads them is not even loaded then."""
-    if not any((Path(recording).parent / COMPILE_FOLDER).is_dir() for recording in recordings):
+    if not any((Path(recording).parent / COMPILED).is_dir() for recording in recordings):
         return []
     from traceanalyzer.ingest.torch_log import logs_beside
 

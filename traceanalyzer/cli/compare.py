@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from traceanalyzer.cli.again import prints_again
 from traceanalyzer.cli.options import (
     PICTURED,
     TABLE_FORMATS,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Say what changed between two runs, and where it came from.")
+@prints_again
 @click.argument("a")
 @click.argument("b")
 @selection_options

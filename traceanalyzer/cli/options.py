@@ -380,11 +380,15 @@ def output_of(format_: str | None, file: Path | None, formats: Sequence[str], pa
     """The output that the options ask for. Raises UsageError where they make no sense together."""
     if file is not None:
         _not_an_input(file, paths)
-    if format_ is None:
-        format_ = "terminal" if file is None else FORMAT_OF_SUFFIX.get(file.suffix.lower(), "")
-        if file is not None and format_ not in formats:
-            raise click.UsageError(_no_such_format(file, formats))
-    return Output(format_, file)
+    asked = format_of(format_, file)
+    if format_ is None and file is not None and asked not in formats:
+        raise click.UsageError(_no_such_format(file, formats))
+    return Output(asked, file)
+
+
+def format_of(format_: str | None, file: Path | None) -> str:
+    """The format that is asked for: by `--format`, else by the suffix of the file; empty for an unknown suffix."""
+    return format_ or ("terminal" if file is None else FORMAT_OF_SUFFIX.get(file.suffix.lower(), ""))
 
 
 def _no_such_format(file: Path | None, formats: Sequence[str]) -> str:

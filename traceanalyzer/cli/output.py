@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NoReturn, TextIO
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 import click
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from traceanalyzer.report.document import Document
     from traceanalyzer.trace import Run
 
+KEEP, WARNED = "traceanalyzer.keep", "traceanalyzer.warned"
+"""Of a command: what is to be done with the text that it prints, and whether it warned of something."""
 BROKEN_PIPE = 141
 """What a shell reports of a program that ends by SIGPIPE."""
 NARROWEST, WIDEST = 60, 200
@@ -50,6 +52,8 @@ def emitted(document: Document, output: Output) -> Iterator[None]:
         text = document.terminal(terminal_width(), with_colour(output.file))
     else:
         text = getattr(document, output.format)()
+    if KEEP in (about := _about_command()) and WARNED not in about:
+        about[KEEP](text)
     with written(text, output.file):
         yield
 
@@ -127,8 +131,18 @@ def warn_of_failures(run: Run) -> None:
     if is_quiet():
         return
     for failure in run.failures:
-        message = " ".join(f"{failure.path} could not be read: {failure.message}".split())
-        click.echo(f"traceanalyzer: warning: {message}", err=True)
+        warn(" ".join(f"{failure.path} could not be read: {failure.message}".split()))
+
+
+def warn(message: str) -> None:
+    """Say something on standard error; what a command prints besides is not kept then."""
+    _about_command()[WARNED] = True
+    click.echo(f"traceanalyzer: warning: {message}", err=True)
+
+
+def _about_command() -> dict[str, Any]:
+    context = click.get_current_context(silent=True)
+    return {} if context is None else context.meta
 
 
 def _to_stdout(text: str) -> None:

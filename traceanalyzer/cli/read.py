@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from traceanalyzer.cli.allocator import keep_freed_memory
 from traceanalyzer.cli.output import checked, warn_of_failures
 from traceanalyzer.cli.progress import progress
 from traceanalyzer.cli.stdin import from_stdin, named_as_given
@@ -20,6 +21,7 @@ def read(paths: Sequence[str], pattern: str | None = None) -> Run:
     """The run in the given files and folders; `pattern` describes lines of timing logs. Raises TraceAnalyzerError."""
     from traceanalyzer.ingest import load
 
+    keep_freed_memory()
     with from_stdin(paths) as files, progress("Reading") as report_progress:
         return named_as_given(load(files, progress=report_progress, pattern=pattern), files, paths)
 

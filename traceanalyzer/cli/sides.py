@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from traceanalyzer.files import note_read
+from traceanalyzer.ingest.cache.kept import has_model
+from traceanalyzer.ingest.free_memory import ANALYZED, free_bytes, most_at_once, needed_bytes
 from traceanalyzer.ingest.processes import LEAST_BYTES, Process, requests, running
 from traceanalyzer.ingest.stream import text_bytes
 from traceanalyzer.limits import limits, raise_for_all
@@ -36,7 +38,7 @@ class Side(NamedTuple):
 def sides_of(a: str, b: str, selection: Selection, knowledge: Knowledge, *, drawn: bool) -> tuple[Side, Side]:
     """What the two references name. `drawn`: with a step. Raises TraceAnalyzerError, that of A first."""
     asked = [(reference, selection, knowledge, drawn) for reference in (a, b)]
-    if not _worth_a_process(a, b):
+    if not _worth_a_process(a, b) or (not drawn and all(_is_answered(*one[:3]) for one in asked)):
         return _side(*asked[0]), _side(*asked[1])
     with reading_as(jobs=max(reading().jobs // 2, 1)), running(WORKER, [()]) as processes:
         for process in processes:
@@ -60,10 +62,22 @@ def _side(reference: str, selection: Selection, knowledge: Knowledge, drawn: boo
     return Side(found.report, step_timeline(found.asked.measured.critical) if drawn and found.asked else None)
 
 
+def _is_answered(reference: str, selection: Selection, knowledge: Knowledge) -> bool:
+    """Whether the report was worked out before: another process takes longer to start than this one to read it."""
+    from traceanalyzer.ingest import load
+    from traceanalyzer.report.kept_report import has_report
+    from traceanalyzer.selection import Asked
+
+    return has_model(Path(reference)) and has_report(Asked(load([reference]), selection, knowledge))
+
+
 def _worth_a_process(*references: str) -> bool:
-    """Whether each is one large file. Folders and patterns have files that are read side by side."""
+    """Whether each is one large file, and there is memory for both. Folders and patterns have files that are read side
+    by side."""
     paths = list(map(Path, references))
-    return reading().jobs > 1 and all(path.is_file() and text_bytes(path) >= LEAST_BYTES for path in paths)
+    if reading().jobs < 2 or not all(path.is_file() and text_bytes(path) >= LEAST_BYTES for path in paths):
+        return False
+    return most_at_once([needed_bytes(path, text_bytes(path), ANALYZED) for path in paths], free_bytes()) == len(paths)
 
 
 def _ask(process: Process, asked: tuple[Any, ...]) -> None:

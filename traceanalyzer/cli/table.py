@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from traceanalyzer.cli.again import prints_again
 from traceanalyzer.cli.options import (
     TABLE_FORMATS,
     Number,
@@ -243,6 +244,7 @@ def table_command(name: str) -> click.Command:
         _row_options,
         selection_options,
         recordings,
+        prints_again,
     ):
         decorated = decorate(decorated)
     if name in ONLY:

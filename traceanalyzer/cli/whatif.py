@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from traceanalyzer.cli.again import prints_again
 from traceanalyzer.cli.options import (
     TABLE_FORMATS,
     Number,
@@ -30,6 +31,7 @@ LEAST_BUCKET_MB, LARGEST_BUCKET_MB = 0.01, 1e6
 
 
 @click.command(short_help="Predict the step time if something were different.")
+@prints_again
 @recordings
 @selection_options
 @click.option(
@@ -75,7 +77,7 @@ def whatif(
 
     wanted = [_speedup(text) for text in speedups]
     output, run = opened(format_, file, TABLE_FORMATS, paths)
-    from traceanalyzer.report.kept import kept_predictions
+    from traceanalyzer.report.kept_predictions import kept_predictions
     from traceanalyzer.report.scenarios import ScenariosPage
     from traceanalyzer.selection import Asked
 
@@ -91,11 +93,13 @@ def whatif(
 
 def _warn_of_unmatched(wanted: list[tuple[str, float]], result: WhatIf, run: Run) -> None:
     """Say on standard error which patterns match no device work, with names that are like them."""
+    from traceanalyzer.cli.output import warn
+
     left_out = {one.id for one in result.scenarios if one.step_ms is None}
     for pattern, factor in wanted:
         if f"{pattern}={factor:g}" in left_out:
             hint = names_like(pattern, run)
-            click.echo(f"traceanalyzer: warning: --speedup {pattern}: no device work has this name{hint}", err=True)
+            warn(f"--speedup {pattern}: no device work has this name{hint}")
 
 
 def names_like(pattern: str, run: Run) -> str:

@@ -12,8 +12,9 @@ import orjson
 from traceanalyzer.errors import UnreadableInputError
 from traceanalyzer.files import note_read
 from traceanalyzer.history.stored import is_reference, stored_report
-from traceanalyzer.limits import limits
-from traceanalyzer.report.kept import kept_report
+from traceanalyzer.ingest.detect import is_recording
+from traceanalyzer.limits import MIB, limits
+from traceanalyzer.report.kept_report import kept_report
 from traceanalyzer.report.read import is_report, report_from_json
 from traceanalyzer.selection import Asked
 
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
 MARK = b'"schema_version"'
 """Every saved report holds this; a recording that does as well is told apart by decoding it."""
+
+LONG_BYTES = 4 * MIB
+"""Few reports are so long: a recording of that length is told by its first bytes, and not read to look for the mark."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +73,7 @@ def report_named(
 
 def _saved(path: Path) -> bytes | None:
     """The file's text if it is a saved report."""
-    if not path.is_file():
+    if not path.is_file() or (path.stat().st_size > LONG_BYTES and is_recording(path)):
         return None
     with note_read(path).open("rb") as file:
         if file.read(1) != b"{":

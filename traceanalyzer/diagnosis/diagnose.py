@@ -15,10 +15,13 @@ from traceanalyzer.analysis.replay.whatif import SCENARIO_SPREAD
 from traceanalyzer.diagnosis.classify import classify, too_few_ops
 from traceanalyzer.diagnosis.culprit import culprit
 from traceanalyzer.diagnosis.finding import Finding, Recommendation, Severity, Summary
+from traceanalyzer.diagnosis.other_kind import other_kind
 from traceanalyzer.diagnosis.remedies import REMEDIES
 from traceanalyzer.diagnosis.remedies.advice import advise
+from traceanalyzer.diagnosis.remedies.program import program
 from traceanalyzer.diagnosis.rules import RULES
 from traceanalyzer.diagnosis.rules.device import GPU_BUSY
+from traceanalyzer.diagnosis.shares import step_shares
 from traceanalyzer.diagnosis.timing import timing_parts
 from traceanalyzer.diagnosis.words import in_words_of, without_steps
 from traceanalyzer.figures import digits
@@ -49,7 +52,13 @@ OF_HOST = ("launch", "sync", "host")
 LEAST_ADVISED = 0.02
 """Share of the step that what a rule proposes must be predicted to save, as with remedies."""
 GAINS_LITTLE = 0.1
-"""A larger batch where the GPU waits for launches for a third of the step gains more than this."""
+"""What gains less of the step than this gives way to the GPU's own work where that is the bottleneck."""
+AT_MOST = 0.05
+"""Share of the step that a remedy of a rule must save at most, where it is only known that it saves no more: what such
+a bound allows is hardly ever reached."""
+LEAST_TOUCHED = 0.1
+"""Share of the step that kernels must take before a remedy of unknown gain is said for them: hardly more than half of
+their time can be saved."""
 BEYOND = 1.05
 """A change that gains this many times its finding's headroom gains from other findings, too, and says so."""
 
@@ -74,16 +83,12 @@ def diagnose(m: Measurements, rules: Sequence[Rule] = RULES) -> Diagnosis:
     findings = _findings(m, settled, summary.bottleneck)
     if not m.steps.found and not m.trace.only_step_times:
         findings, advice = [_of_recording(f) for f in findings], [_advised_of_recording(a) for a in advice]
-    across = [f.title for f in findings if f.id == "straggler"]
-    return Diagnosis(
-        replace(
-            summary,
-            headline=" ".join([summary.headline, *(f"{t}." for t in across)]),
-            culprit=culprit(m, summary.bottleneck),
-        ),
-        findings,
-        [] if summary.bottleneck == "inconclusive" else _agreeing(advice, summary.bottleneck),
-    )
+    advice = [] if summary.bottleneck == "inconclusive" else _agreeing(advice, summary.bottleneck)
+    whole = "the step" if m.steps.found else "the recording"
+    apart = other_kind(summary, step_shares(m), advice[0] if advice else None, whole)
+    across = [f"{f.title}." for f in findings if f.id == "straggler"]
+    headline = " ".join(text for text in (summary.headline, apart, *across) if text)
+    return Diagnosis(replace(summary, headline=headline, culprit=culprit(m, summary.bottleneck)), findings, advice)
 
 
 def settle(m: Measurements, rules: Sequence[Rule] = RULES) -> list[tuple[Draft, float | None]]:
@@ -131,8 +136,10 @@ def _worth_telling(m: Measurements, draft: Draft, headroom: float | None) -> boo
 
 def _agreeing(advice: list[Recommendation], cls: BottleneckClass) -> list[Recommendation]:
     """The advice with that on the GPU's own work, of which nothing is predicted, in front, where the verdict names
-    that work and nothing that is predicted shortens it."""
+    that work, nothing that is predicted shortens it, and other changes gain little."""
     if not advice or any(one.cls in OF_DEVICE and one.predicted_step_ms is not None for one in advice):
+        return advice
+    if (advice[0].predicted_speedup or 1.0) * (1.0 - GAINS_LITTLE) >= 1.0:
         return advice
     unpredicted = [one.cls == cls and one.id == GPU_BUSY and one.predicted_step_ms is None for one in advice]
     return [a for a, first in zip(advice, unpredicted, strict=True) if first] + [
@@ -191,22 +198,14 @@ def _advice(m: Measurements, settled: list[tuple[Draft, float | None]]) -> list[
     replayed = m.replay is not None and m.replay.faithful
     known = {remedy.id for remedy in REMEDIES} if replayed else set()
     wanted = [(d, r, h) for d, h in settled for r in d.remedies if _offered(m, d, r, known)]
-    made = [recommendation for one in wanted if _worth_doing(recommendation := _recommendation(m, *one))]
-    return sorted([*offered, *made], key=lambda one: _place(one, m.step.step_ms))
-
-
-def _place(advice: Recommendation, base_ms: float) -> float:
-    """By the step that it leads to. A larger batch leads to another step: it comes before changes that gain little;
-    whatever else has no step comes last."""
-    if advice.predicted_step_ms is not None:
-        return advice.predicted_step_ms
-    return base_ms * (1.0 - GAINS_LITTLE) if advice.remedy == "larger_batch" else float("inf")
+    made = [recommendation for one in wanted if _worth_doing(m, recommendation := _recommendation(m, *one))]
+    return sorted([*offered, *made], key=lambda one: one.predicted_step_ms or float("inf"))
 
 
 def _of_remedy(m: Measurements, advice: Advice, drafts: list[Draft]) -> Recommendation | None:
     """A remedy as a recommendation; None where no finding says that there is anything to change, or the program's
-    framework has no words for it. What needs other changes first, or changes what a step does, says what it leads to
-    and is not ranked with single changes."""
+    framework has no words for it. What needs other changes first says what both lead to and is not ranked with single
+    changes."""
     remedy, p, against = advice.remedy, advice.prediction, _against(advice, drafts)
     if against is None:
         return None
@@ -214,11 +213,11 @@ def _of_remedy(m: Measurements, advice: Advice, drafts: list[Draft]) -> Recommen
     if action is None:
         return None
     basis = f"replayed without the profiler: {p.basis}"
+    said = advice.offer.told
+    told = basis if p.step_ms is None or not said else f"{digits(p.step_ms)} ms for {said}; {basis}"
     if not advice.offer.single:
-        what = "as much work as a step does now" if advice.offer.aside else "a step with both"
-        told = basis if p.step_ms is None else f"{digits(p.step_ms)} ms for {what}; {basis}"
         return Recommendation(against.id, against.cls, action, None, None, told, remedy.id)
-    return Recommendation(against.id, against.cls, action, p.step_ms, p.speedup, basis, remedy.id, p.low_ms, p.high_ms)
+    return Recommendation(against.id, against.cls, action, p.step_ms, p.speedup, told, remedy.id, p.low_ms, p.high_ms)
 
 
 def _against(advice: Advice, drafts: list[Draft]) -> Draft | None:
@@ -238,8 +237,18 @@ def _against(advice: Advice, drafts: list[Draft]) -> Draft | None:
 
 
 def _offered(m: Measurements, draft: Draft, remedy: Remedy, known: set[RemedyName]) -> bool:
-    """Whether a rule's remedy is said: no remedy of the list speaks for it, and the program's framework has it."""
+    """Whether a rule's remedy is said: no remedy of the list speaks for it, the program's framework has it, and it is
+    neither about kernels of CUDA graphs, of which the recording has neither operators nor data, nor of unknown gain
+    for kernels that take little of the step."""
+    if draft.part == "compute" and not remedy.bound and (program(m).in_graphs or _touches_little(draft)):
+        return False
     return (remedy.alone or remedy.name not in known) and _every_part_counts(m, remedy) and _has_words(m, draft, remedy)
+
+
+def _touches_little(draft: Draft) -> bool:
+    """Whether it is not known what can be saved of kernels that take a small share of the step."""
+    share = draft.evidence[0].value
+    return draft.claim_ms is None and isinstance(share, float) and share < LEAST_TOUCHED
 
 
 def _has_words(m: Measurements, draft: Draft, remedy: Remedy) -> bool:
@@ -255,10 +264,12 @@ def _every_part_counts(m: Measurements, remedy: Remedy) -> bool:
     return replay.faithful and all(replay.gain_ms(part) >= MIN_SHARE * replay.base_ms for part in remedy.scenario.parts)
 
 
-def _worth_doing(advice: Recommendation) -> bool:
+def _worth_doing(m: Measurements, advice: Recommendation) -> bool:
     """Whether a remedy is predicted to shorten the step, or its gain is not known: what hides behind something longer
-    gains nothing."""
-    return advice.predicted_speedup is None or advice.predicted_speedup * (1.0 - LEAST_ADVISED) >= 1.0
+    gains nothing. Where the step can be replayed, and this change cannot, its gain is only bounded from above."""
+    bounded = m.replay is not None and m.replay.faithful and not advice.basis.startswith("replayed")
+    least = AT_MOST if bounded else LEAST_ADVISED
+    return advice.predicted_speedup is None or advice.predicted_speedup * (1.0 - least) >= 1.0
 
 
 def _recommendation(m: Measurements, draft: Draft, remedy: Remedy, headroom: float | None) -> Recommendation:

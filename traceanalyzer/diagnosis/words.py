@@ -35,7 +35,7 @@ CUDA = {
     "fp32-matmul": "Use the tensor cores for these matmuls: TF32 (cublasSetMathMode, CUBLAS_TF32_TENSOR_OP_MATH) "
     "or 16-bit inputs, if the accuracy allows.",
     "gpu-busy": "Make the top kernels cheaper: lower precision, fusion, better shapes; Nsight Compute (ncu) says what "
-    "limits each. Or stop here: the GPU is already busy.",
+    "limits each.",
     "attention-written-out": "Use a fused attention kernel (cuDNN, FlashAttention): it keeps the scores on the chip.",
     "channels-last": "Keep tensors in NHWC from end to end: convolutions then need no transposition.",
     "layout-copies": "Keep one layout through the chain; cuBLAS takes transposed operands.",

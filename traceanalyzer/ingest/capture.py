@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from traceanalyzer.errors import TraceAnalyzerError
 from traceanalyzer.files import note_read
 from traceanalyzer.ingest.amounts import batch_size, stated_amounts
+from traceanalyzer.ingest.beside import ENVIRONMENT, LIGHT, MEMORY, NVML, UNPROFILED
 from traceanalyzer.ingest.conditions import environment_conditions, measured_ceilings, sampled_conditions
 from traceanalyzer.ingest.loads import loads_of
 from traceanalyzer.ingest.memory.snapshot import read_snapshot
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from traceanalyzer.snapshot import Snapshot
     from traceanalyzer.trace import Ceilings, Condition, Run, Trace
 
-ENVIRONMENT = "environment.json"
 _RANK = re.compile(r"\.(rank(\d+)(?:\.\w+)*?)\.(?:json|jsonl|sqlite)(?:\.gz)?$")
 """The middle of a capture's file names: `rank0`, `rank0.part2`, `rank0.pid123`."""
 MAX_SNAPSHOT_BYTES = 64 << 20
@@ -71,12 +71,12 @@ def _with_neighbours(trace: Trace, environments: dict[Path, Environment]) -> Tra
     if not trace.only_step_times:
         trace, more = _with_unprofiled(trace, path)
         notes = (*notes, *more)
-    samples = _beside(path, trace.rank, "nvml", ".jsonl")
+    samples = _beside(path, trace.rank, NVML, ".jsonl")
     if samples is not None:
         sampled = json_lines(samples)
         conditions = (*conditions, *sampled_conditions(sampled))
         trace = replace(trace, loads=loads_of(sampled))
-    snapshot = _beside(path, trace.rank, "memory", ".pickle")
+    snapshot = _beside(path, trace.rank, MEMORY, ".pickle")
     if snapshot is not None:
         memory, more = _snapshot(note_read(snapshot))
         trace, notes = replace(trace, memory=memory), (*notes, *more)
@@ -108,7 +108,7 @@ def _environment(folder: Path) -> Environment:
 
 def _with_unprofiled(trace: Trace, path: Path) -> tuple[Trace, tuple[str, ...]]:
     """The trace with what its capture knows of the step without the profiler, and what is wrong with that."""
-    lightly, file = _beside(path, trace.rank, "light", ".json.gz"), _beside(path, trace.rank, "unprofiled", ".json")
+    lightly, file = _beside(path, trace.rank, LIGHT, ".json.gz"), _beside(path, trace.rank, UNPROFILED, ".json")
     light = light_of(lightly) if lightly is not None and lightly != path else None
     if file is None:
         return replace(trace, light=light), ()
@@ -124,7 +124,7 @@ def _with_unprofiled(trace: Trace, path: Path) -> tuple[Trace, tuple[str, ...]]:
 def is_neighbour(path: Path) -> bool:
     """Whether a file is the light recording beside a capture's trace: no recording of a rank of its own."""
     named = _RANK.search(path.name)
-    if named is None or not path.name.startswith("light."):
+    if named is None or not path.name.startswith(f"{LIGHT}."):
         return False
     return any((path.parent / f"trace.{named[1]}{suffix}").is_file() for suffix in (".json", ".json.gz"))
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import numpy as np
 
 from traceanalyzer.limits import limits
+from traceanalyzer.trace import alike
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 Key = TypeVar("Key")
 
+_SAMPLES = 16
+"""Most columns are seen not to be of one value from so many."""
 _LIMITS = {"B": (0, 2**8 - 1), "h": (-(2**15), 2**15 - 1), "i": (-(2**31), 2**31 - 1), "q": (-(2**63), 2**63 - 1)}
 _UNKNOWN = {"B": 0, "h": -1, "i": -1, "q": -1}
 _DTYPE: dict[str, type[np.generic]] = {"B": np.uint8, "h": np.int16, "i": np.int32, "q": np.int64}
@@ -28,6 +31,8 @@ class Columns:
     def __init__(self, layout: Mapping[str, str]) -> None:
         self._layout = dict(layout)
         self._buffers = {name: bytearray() for name in layout}
+        self._whole: dict[str, list[NDArray[Any]]] = {name: [] for name in layout}
+        """What comes before the buffers, handed over as it is."""
         self.mended = 0
         """Values that did not fit their column and became "unknown"."""
 
@@ -50,17 +55,37 @@ class Columns:
             return struct.pack(f"{len(values)}{code}", *fitting)
 
     def extend(self, values: Mapping[str, NDArray[Any]], mended: int) -> None:
-        """Add what other columns of this layout hold, with what they mended."""
-        self.append(values)
+        """Add what other columns of this layout hold, with what they mended; without copying it."""
+        for name, code in self._layout.items():
+            self._whole[name] += [self._from_buffer(name), values[name].astype(_DTYPE[code], copy=False)]
+            self._buffers[name] = bytearray()
         self.mended += mended
 
     def take(self) -> dict[str, NDArray[Any]]:
-        """The columns as arrays, without copying; nothing may be appended afterwards."""
-        arrays: dict[str, NDArray[Any]] = {
-            name: np.frombuffer(buffer, dtype=_DTYPE[self._layout[name]]) for name, buffer in self._buffers.items()
-        }
-        self._buffers = {}
-        return arrays
+        """The columns as arrays, nothing of them held twice; nothing may be appended afterwards."""
+        return {name: self._taken(name) for name in self._layout}
+
+    def _taken(self, name: str) -> NDArray[Any]:
+        parts = [part for part in (*self._whole.pop(name), self._from_buffer(name)) if len(part)]
+        del self._buffers[name]
+        return np.concatenate(parts) if len(parts) > 1 else parts[0] if parts else np.empty(0, self._dtype(name))
+
+    def _from_buffer(self, name: str) -> NDArray[Any]:
+        return np.frombuffer(self._buffers[name], dtype=self._dtype(name))
+
+    def _dtype(self, name: str) -> type[np.generic]:
+        return _DTYPE[self._layout[name]]
+
+
+def thin(columns: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """The columns, those that are of one value throughout as `alike` makes them: they take no memory."""
+    return {name: _thin(values) for name, values in columns.items()}
+
+
+def _thin(values: NDArray[Any]) -> NDArray[Any]:
+    if not len(values) or (values[:: len(values) // _SAMPLES + 1] != values[0]).any() or (values != values[0]).any():
+        return values
+    return alike(values[0], len(values), values.dtype)
 
 
 class Codes(dict[Key, int], Generic[Key]):
@@ -83,6 +108,12 @@ class _RawCodes(dict[bytes, int]):
         return code
 
 
+def copied(texts: Sequence[Raw]) -> list[bytes]:
+    """Undecoded JSON text as bytes: all in one, and cut apart, in half the time of one by one."""
+    parts = b"\0".join(texts).split(b"\0")
+    return parts if len(parts) == len(texts) else list(map(bytes, texts))
+
+
 class Texts:
     """The strings of a trace, with a code for each."""
 
@@ -98,9 +129,9 @@ class Texts:
         """The codes of many strings."""
         return list(map(self._codes.__getitem__, texts))
 
-    def raw_codes(self, texts: Iterable[Raw]) -> list[int]:
+    def raw_codes(self, texts: Sequence[Raw]) -> list[int]:
         """The codes of undecoded JSON text; -1 for empty text."""
-        return list(map(self._raw.__getitem__, map(bytes, texts)))
+        return list(map(self._raw.__getitem__, copied(texts)))
 
     def in_order(self) -> list[str]:
         """The strings as they were read, each at the index that is its code."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from traceanalyzer.errors import TraceAnalyzerError
-from traceanalyzer.ingest.cache import read_once
+from traceanalyzer.ingest.cache.kept import read_once
 from traceanalyzer.ingest.cache.model_file import DamagedModelError, can_be_kept, read_model, write_model
 from traceanalyzer.ingest.detect import detect
 from traceanalyzer.ingest.processes import requests

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 GZIP_MAGIC = b"\x1f\x8b"
+SQLITE_MAGIC = b"SQLite format 3\x00"
 ADDRESS = re.compile(r"(?:https?|s3|gs|ftp|file|hf):/")
 """A path that began with an address; `pathlib` has made one slash of two."""
 _MAGIC = (

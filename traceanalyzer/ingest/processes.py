@@ -25,12 +25,14 @@ Process: TypeAlias = "subprocess.Popen[bytes]"
 LEAST_BYTES = 64 << 20
 """What one of them should have to read: it takes as long to start as to read half of that."""
 _RUN = """
-import json, sys
+import atexit, gc, json, sys
+atexit.register(gc.freeze)
 sys.path[:] = json.loads(sys.argv[1])
 from importlib import import_module
 import_module(sys.argv[2]).main()
 """
-"""Modules are looked for where this process finds them: not in the folder of the recording."""
+"""Modules are looked for where this process finds them: not in the folder of the recording. It ends without looking for
+circles among all that goes with it."""
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from traceanalyzer.errors import TraceAnalyzerError, UnreadableInputError
-from traceanalyzer.ingest.cache import read_once
+from traceanalyzer.ingest.cache.kept import read_once
 from traceanalyzer.ingest.capture import join
 from traceanalyzer.ingest.detect import detect
 from traceanalyzer.ingest.folders import nothing_in, recordings_in

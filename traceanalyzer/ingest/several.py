@@ -1,6 +1,7 @@
 """Several recordings read at once: by this process and by others, each file by one of them, the largest first.
 
-A file is asked for when a process is free, so no more than `jobs` are being read at any moment. What another process
+A file is asked for when a process is free, so no more than `jobs` are being read at any moment, and no more than there
+is memory for. What another process
 cannot hand over (a damaged file, a log), or was reading when it died, is read by this one: traces and errors are those
 of reading one file after the other.
 """
@@ -15,8 +16,9 @@ from typing import TYPE_CHECKING, BinaryIO, TypeAlias, cast
 
 from traceanalyzer.errors import TraceAnalyzerError
 from traceanalyzer.files import note_read
-from traceanalyzer.ingest.cache import kept_traces
+from traceanalyzer.ingest.cache.kept import kept_traces
 from traceanalyzer.ingest.file_worker import answered, request_of
+from traceanalyzer.ingest.free_memory import free_bytes, most_at_once, needed_bytes
 from traceanalyzer.ingest.processes import LEAST_BYTES, Process, running
 from traceanalyzer.ingest.stream import text_bytes
 from traceanalyzer.reading import Reading, reading, reading_as
@@ -125,8 +127,11 @@ class Files:
 
 
 def readers_of(paths: Iterable[Path]) -> int:
-    """How many processes read these files, this one included: each has enough to read to be worth its start."""
+    """How many processes read these files, this one included: each has enough to read to be worth its start, and there
+    is memory for all of them."""
     if reading().jobs < 2 or not sys.executable:
         return 1
-    texts = [text_bytes(path) for path in paths]
-    return max(min(reading().jobs, len(texts), sum(texts) // LEAST_BYTES), 1)
+    files = list(paths)
+    texts = list(map(text_bytes, files))
+    worth = max(min(reading().jobs, len(files), sum(texts) // LEAST_BYTES), 1)
+    return worth if worth == 1 else min(worth, most_at_once(map(needed_bytes, files, texts), free_bytes()))

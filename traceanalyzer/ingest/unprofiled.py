@@ -14,7 +14,7 @@ import numpy as np
 
 from traceanalyzer.errors import TraceAnalyzerError
 from traceanalyzer.figures import digits
-from traceanalyzer.ingest import kineto
+from traceanalyzer.ingest.detect import detect
 from traceanalyzer.ingest.side_files import is_number
 from traceanalyzer.ingest.stream import head_of
 from traceanalyzer.trace import LightRecording, Stopwatch
@@ -74,11 +74,12 @@ def light_of(path: Path) -> LightRecording | None:
     """The steps of a light recording, None where the file is damaged or holds no two steps with device work."""
     try:
         head = head_of(path)
-        (trace,) = kineto.read(path)
+        traces = detect(path).read(path)
     except (TraceAnalyzerError, OSError):
         return None
     ends = _step_ends(head)
-    if ends is None or not len(trace.device_ops):
+    trace = traces[0]
+    if ends is None or len(traces) > 1 or not len(trace.device_ops):
         return None
     windows = _windows(trace, ends - trace.epoch_ns)
     if not windows:

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 TOP_ROWS = 30
 """Rows of the long tables (kernels, operators, gaps, ...) that go into a report; the commands give all."""
+PAGE_ROWS = 300
+"""The same of an HTML report, where they can be searched and sorted."""
 
 NOT_KNOWN = "The step without the profiler, which slows the host, is not known"
 

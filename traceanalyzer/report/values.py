@@ -24,6 +24,9 @@ def as_plain(value: Any) -> Any:
     kind = type(value)
     if (kind is str and value.isascii()) or kind is int or value is None:
         return value
+    if kind is float:
+        # + 0.0 makes -0.0 a plain zero.
+        return round(value, DECIMALS) + 0.0 if math.isfinite(value) else None
     if dataclasses.is_dataclass(kind):
         return {written: as_plain(getattr(value, name)) for name, written in _names(kind)}
     if isinstance(value, dict):
@@ -31,8 +34,7 @@ def as_plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [as_plain(item) for item in value]
     if isinstance(value, float):
-        # + 0.0 makes -0.0 a plain zero.
-        return round(float(value), DECIMALS) + 0.0 if math.isfinite(value) else None
+        return as_plain(float(value))  # of numpy
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode("utf-8")
     return value

@@ -1,12 +1,17 @@
 from __future__ import annotations
 
+from unittest.mock import patch
+
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceanalyzer.analysis.algebra.lookup import look_up
+from traceanalyzer.analysis.algebra import lookup
+from traceanalyzer.analysis.algebra.lookup import at, first_with, look_up, one_of, places
 
 numbers = st.lists(st.integers(-3, 9), max_size=8)
+ids = st.lists(st.integers(-1, 9) | st.sampled_from([2**40, 2**40 + 1]), max_size=12)
 
 
 @given(numbers, numbers)
@@ -14,3 +19,29 @@ def test_each_value_is_found_where_it_stands_first(keys: list[int], wanted: list
     keys.sort()
     expected = [keys.index(value) if value in keys else -1 for value in wanted]
     assert look_up(np.array(keys, np.int64), np.array(wanted, np.int64)).tolist() == expected
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@given(numbers, numbers)
+def test_places_are_those_of_searchsorted(side, keys: list[int], values: list[int]) -> None:
+    ordered, asked = np.array(sorted(keys), np.int64), np.array(values, np.int64)
+    with patch.multiple(lookup, AT_ONCE=2, FEW=1):
+        assert places(ordered, asked, side).tolist() == np.searchsorted(ordered, asked, side).tolist()
+
+
+@given(ids, ids, st.data())
+def test_of_several_rows_with_a_key_the_first_preferred_one_is_found(keys, wanted, data) -> None:
+    preferred = data.draw(st.lists(st.booleans(), min_size=len(keys), max_size=len(keys)))
+
+    def row(value: int) -> int:
+        rows = [i for i, key in enumerate(keys) if key == value > 0]
+        return min(rows, key=lambda i: (not preferred[i], i), default=-1)
+
+    found = first_with(np.array(keys, np.int64), np.array(wanted, np.int64), np.array(preferred, bool))
+    assert found.tolist() == [row(value) for value in wanted]
+
+
+def test_what_is_nowhere_gets_the_other_value() -> None:
+    assert at(np.array([5, 6], np.int32), np.array([1, -1, 0]), -1).tolist() == [6, -1, 5]
+    assert at(np.array([], bool), np.array([-1, -1]), False).tolist() == [False, False]
+    assert one_of(np.array([1, 2, 3, 2], np.uint8), (2, 7)).tolist() == [False, True, False, True]

@@ -16,7 +16,7 @@ from tests.recorded import EVERY, GPU, label
 from traceanalyzer.analysis.causes.critical_path import CriticalPath, Part, PathKind, find_critical_path, walk
 from traceanalyzer.analysis.causes.start import Bindings, Bound, HostWaits, host_waits
 from traceanalyzer.analysis.measure import Measurements
-from traceanalyzer.analysis.tables.path_rows import path_rows, path_time
+from traceanalyzer.analysis.tables.path_rows import PathTime, path_tables
 from traceanalyzer.ingest import load
 from traceanalyzer.trace import DeviceOpKind, OverheadKind, RangeKind, WaitKind, Waits
 
@@ -49,6 +49,10 @@ def shares(ctx: Measurements) -> dict[str, float]:
 EMPTY_STEPS = [("ProfilerStep#1", start, 0, 0, RangeKind.ANNOTATION) for start in (0, 1, 1, 2)]
 
 
+def time_of(ctx: Measurements, path: CriticalPath) -> PathTime:
+    return path_tables(ctx, [path])[0] or PathTime(**{kind.label: 0.0 for kind in PathKind})
+
+
 @tried(3)
 @given(any_rows)
 @example(([("gemm", 0, 0, -1, DeviceOpKind.KERNEL, 0)], [], EMPTY_STEPS, []))
@@ -57,10 +61,10 @@ def test_every_moment_of_the_steady_steps_belongs_to_one_segment(rows) -> None:
     path = find_critical_path(ctx)
     if len(ctx.trace.device_ops):
         partitions_the_steps(ctx, path)
-        assert sum(vars(path_time(ctx, path)).values()) == pytest.approx(
+        assert sum(vars(time_of(ctx, path)).values()) == pytest.approx(
             path.duration.sum() / ctx.steps.steady_count / 1e6
         )
-        assert not len(path) or sum(row.share_of_step for row in path_rows(ctx, path)) == pytest.approx(1.0)
+        assert not len(path) or sum(row.share_of_step for row in path_tables(ctx, [path])[1]) == pytest.approx(1.0)
     else:
         assert not len(path)
 
@@ -141,7 +145,7 @@ def test_waiting_for_each_layer_alternates_between_device_and_host() -> None:
     path = find_critical_path(ctx)
     partitions_the_steps(ctx, path)
     assert set(path.part.tolist()) == {Part.OP, Part.LATENCY, Part.RETURN, Part.HOST}
-    found = path_time(ctx, path)
+    found = time_of(ctx, path)
     assert found.compute == pytest.approx(0.4)
     assert found.wait == pytest.approx(4 * 0.003)
     assert found.launch == pytest.approx(4 * 0.056)
@@ -152,7 +156,7 @@ def test_operators_that_only_read_a_value_belong_to_the_wait() -> None:
         p.spend(30).launch(GEMM, 20)
         p.op("aten::item", p.now, p.now + 100).spend(60).sync().spend(37)
 
-    found = path_time(ctx := steps(reading), find_critical_path(ctx))
+    found = time_of(ctx := steps(reading), find_critical_path(ctx))
     assert found.wait == pytest.approx(0.1)
     assert found.launch == pytest.approx(0.034)
 
@@ -245,7 +249,7 @@ def test_names_say_what_carries_the_path() -> None:
         p.op("aten::linear", p.now, p.now + 44).spend(40).launch(GEMM, 300).sync().spend(20)
 
     ctx = steps(step)
-    rows = path_rows(ctx, find_critical_path(ctx))
+    rows = path_tables(ctx, [find_critical_path(ctx)])[1]
     assert [(row.kind, row.name) for row in rows[:2]] == [("compute", GEMM), ("launch", "aten::linear")]
     assert rows[0].within == "aten::linear"
     assert ("wait", "cudaStreamSynchronize") in [(row.kind, row.name) for row in rows]

@@ -19,13 +19,13 @@ from tests.analysis.replay.test_replay import (
     waiting,
 )
 from tests.recorded import GPU, KINETO, label
-from traceanalyzer.analysis.causes.critical_path import find_critical_path
+from traceanalyzer.analysis.causes.critical_path import path_parts
 from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.analysis.replay.replayed_path import replayed_path_time
 from traceanalyzer.analysis.replay.simulate import step_time_ns
 from traceanalyzer.analysis.replay.tape import make_tape
 from traceanalyzer.analysis.replay.whatif import Replay
-from traceanalyzer.analysis.tables.path_rows import PathTime, path_time
+from traceanalyzer.analysis.tables.path_rows import PathTime, path_tables
 from traceanalyzer.analysis.tables.timing import UnprofiledTime
 from traceanalyzer.ingest import load
 
@@ -51,7 +51,7 @@ def total(found: PathTime) -> float:
 @pytest.mark.parametrize("step", [gpu_bound, host_bound, loading, thinking, copying, communicating])
 def test_the_replayed_path_is_the_recorded_one(step: object) -> None:
     ctx = steps(step)
-    recorded, replayed = path_time(ctx, find_critical_path(ctx)), replayed_path_time([tape_of(ctx)])
+    recorded, replayed = path_tables(ctx, path_parts(ctx))[0], replayed_path_time([tape_of(ctx)])
     assert vars(replayed) == pytest.approx(vars(recorded), rel=0.03, abs=0.005)
 
 

@@ -12,6 +12,8 @@ from traceanalyzer.analysis.algebra.distinct import near, ranked
 if TYPE_CHECKING:
     from traceanalyzer.trace import F64, I32, I64, U8, Bool
 
+_MOST_COMBINED = 2**62
+
 
 @dataclass(frozen=True, eq=False)
 class Groups:
@@ -31,16 +33,21 @@ class Groups:
         for key in keys if len(combined) else ():
             low = int(key.min())
             width = int(key.max()) - low + 1
+            if width == 1:
+                continue
             if highest and not near(0, (highest + 1) * width, len(combined)):
                 combined, highest = _ranked(combined)
             if not near(0, (highest + 1) * width, len(combined)):
                 key, most = _ranked(key)
                 low, width = 0, most + 1
-            combined = combined * width + key - low
+            if highest:
+                combined *= width
+            combined += key
+            combined -= low
             highest = (highest + 1) * width - 1
         values, index = ranked(combined)
         first = np.empty(len(values), np.int64)
-        first[index[::-1]] = np.arange(len(index))[::-1]  # of several the last one written stays: the first row
+        first[index[::-1]] = np.arange(len(index) - 1, -1, -1)  # of several the last one written stays: the first row
         return cls(index, first, np.bincount(index, minlength=len(values)))
 
     def __len__(self) -> int:
@@ -59,7 +66,7 @@ class Groups:
 
     def quantiles(self, values: I64, *shares: float) -> list[F64]:
         """The quantiles at `shares` (0..1) of the values in each group, linearly interpolated."""
-        ordered = values[np.lexsort((values, self.index))]
+        ordered = self._ordered(values)
         begin = np.cumsum(self.count) - self.count
         result = []
         for share in shares:
@@ -69,6 +76,21 @@ class Groups:
             below = ordered[begin + low].astype(np.float64)
             result.append(below + (ordered[begin + high] - below) * (position - low))
         return result
+
+    def _ordered(self, values: I64) -> I64:
+        """The values group by group, each ascending."""
+        low = int(values.min()) if len(values) else 0
+        span = int(values.max()) - low + 1 if len(values) else 1
+        if span > _MOST_COMBINED // max(len(self), 1):
+            return values[np.lexsort((values, self.index))]
+        # As one number each, which is sorted in a tenth of the time.
+        combined: I64 = np.multiply(self.index, span, dtype=np.int64)
+        combined += values
+        combined -= low
+        combined.sort()
+        combined %= span
+        combined += low
+        return combined
 
     def most_common(self, values: I32 | I64) -> I64:
         """The value other than -1 that occurs most often in each group (the smallest of several), else -1."""

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.lookup import AT_ONCE, places
+
 if TYPE_CHECKING:
     from traceanalyzer.trace import I64, Bool
 
@@ -36,16 +38,19 @@ EMPTY = IntervalSet(np.empty(0, np.int64), np.empty(0, np.int64))
 def union(start: I64, end: I64) -> IntervalSet:
     """The set covered by any of the intervals. Touching intervals merge; empty ones vanish."""
     keep = end > start
-    start, end = start[keep], end[keep]
+    if not keep.all():
+        start, end = start[keep], end[keep]
     if not len(start):
         return EMPTY
     if np.any(start[1:] < start[:-1]):
         order = np.argsort(start, kind="stable")
         start, end = start[order], end[order]
+    apart = start[1:] > end[:-1]
+    if apart.all():
+        return IntervalSet(start, end)  # no copy: columns of a trace may be millions of rows long
     reach = np.maximum.accumulate(end)
-    first = np.concatenate(([True], start[1:] > reach[:-1]))
-    last = np.concatenate((first[1:], [True]))
-    return IntervalSet(start[first], reach[last])
+    np.greater(start[1:], reach[:-1], out=apart)
+    return IntervalSet(start[np.append(True, apart)], reach[np.append(apart, True)])
 
 
 def complement(within: tuple[int, int], a: IntervalSet) -> IntervalSet:
@@ -66,7 +71,10 @@ def clip(a: IntervalSet, within: tuple[int, int]) -> IntervalSet:
 
 def join(*sets: IntervalSet) -> IntervalSet:
     """The union of sets."""
-    return union(np.concatenate([s.start for s in sets]), np.concatenate([s.end for s in sets]))
+    sets = tuple(one for one in sets if len(one.start))
+    if len(sets) == 1:
+        return union(*sets[0])
+    return union(np.concatenate([s.start for s in sets]), np.concatenate([s.end for s in sets])) if sets else EMPTY
 
 
 def subtract(a: IntervalSet, b: IntervalSet) -> IntervalSet:
@@ -89,31 +97,42 @@ def overlaps(a: IntervalSet, b: IntervalSet) -> tuple[I64, IntervalSet]:
     Quick where `a` has few intervals, however many `b` has."""
     if not len(a.start) or not len(b.start):
         return np.empty(0, np.int64), EMPTY
-    first = np.searchsorted(b.end, a.start, side="right")
-    stop = np.searchsorted(b.start, a.end, side="left")
+    first = places(b.end, a.start, side="right")
+    stop = places(b.start, a.end, side="left")
     count = np.maximum(stop - first, 0)
-    of_a = np.repeat(np.arange(len(a.start)), count)
-    of_b = np.arange(len(of_a)) - np.repeat(np.cumsum(count) - count, count) + np.repeat(first, count)
-    return of_b, IntervalSet(np.maximum(a.start[of_a], b.start[of_b]), np.minimum(a.end[of_a], b.end[of_b]))
+    if int(count.max()) <= 1:  # most are asked for what lies within few
+        of_a = np.flatnonzero(count)
+        of_b = first[of_a]
+    else:
+        of_a = np.repeat(np.arange(len(count)), count)
+        of_b = np.repeat(first - (np.cumsum(count) - count), count)
+        of_b += np.arange(len(of_b))
+    start, end = a.start[of_a], a.end[of_a]
+    del of_a
+    return of_b, IntervalSet(np.maximum(start, b.start[of_b], out=start), np.minimum(end, b.end[of_b], out=end))
 
 
 def contains(a: IntervalSet, times: I64) -> Bool:
     """Which of these times lie in the set."""
     if not len(a.start):
         return np.zeros(len(times), bool)
-    edges = np.stack((a.start, a.end), axis=1).ravel()
-    return (np.searchsorted(edges, times, side="right") & 1).astype(bool)
+    result: Bool = places(a.start, times, side="right") > places(a.end, times, side="right")
+    return result
 
 
 def covered_before(a: IntervalSet, times: I64) -> I64:
     """For each time, how much of the set lies before it, ns."""
-    lengths = np.concatenate((np.zeros(1, np.int64), np.cumsum(a.end - a.start)))
-    index = np.searchsorted(a.start, times, side="right")
-    covered = lengths[index]
-    inside = index > 0
-    beyond = np.zeros_like(covered)
-    beyond[inside] = np.maximum(a.end[index[inside] - 1] - times[inside], 0)
-    result: I64 = covered - beyond
+    if not len(a.start):
+        return np.zeros(len(times), np.int64)
+    lengths = np.zeros(len(a.start) + 1, np.int64)
+    np.cumsum(a.end - a.start, out=lengths[1:])
+    result = np.empty(len(times), np.int64)
+    for i in range(0, len(times), AT_ONCE):
+        here = times[i : i + AT_ONCE]
+        index = places(a.start, here, side="right")
+        beyond = a.end[np.maximum(index - 1, 0)] - here
+        beyond[index == 0] = 0
+        np.subtract(lengths[index], np.maximum(beyond, 0, out=beyond), out=result[i : i + AT_ONCE])
     return result
 
 

@@ -2,18 +2,80 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.distinct import near
+
 if TYPE_CHECKING:
-    from traceanalyzer.trace import I32, I64
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+    from traceanalyzer.trace import I32, I64, Bool
+
+AT_ONCE = 1 << 14
+"""Values looked up at once: what is made of so many stays in the processor's cache."""
+FEW = 64
+"""So few are looked for one by one."""
+
+
+def places(keys: NDArray[Any], values: NDArray[Any], side: Literal["left", "right"] = "left") -> I64:
+    """`np.searchsorted(keys, values, side)`, faster where neighbouring values are near each other: these are looked for
+    in their part of the keys alone."""
+    if len(keys) < AT_ONCE or len(values) < FEW:
+        return np.searchsorted(keys, values, side=side)
+    result = np.empty(len(values), np.int64)
+    for i in range(0, len(values), AT_ONCE):
+        here = values[i : i + AT_ONCE]
+        low, high = np.searchsorted(keys, (here.min(), here.max()), side=side).tolist()
+        np.add(np.searchsorted(keys[low:high], here, side=side), low, out=result[i : i + AT_ONCE])
+    return result
+
+
+def one_of(values: NDArray[Any], wanted: Iterable[int]) -> Bool:
+    """Which of the values are among these few; comparing takes a tenth of the time of `np.isin`."""
+    result = np.zeros(values.shape, bool)
+    for one in wanted:
+        result |= values == one
+    return result
+
+
+def at(values: NDArray[Any], index: I32 | I64, otherwise: float) -> NDArray[Any]:
+    """The values at these places, and `otherwise` for -1."""
+    if not len(values):
+        return np.full(len(index), otherwise, values.dtype)
+    result = values[index]
+    unknown = index < 0
+    if unknown.any():
+        result[unknown] = otherwise
+    return result
+
+
+def first_with(keys: I64, wanted: I64, preferred: Bool) -> I32:
+    """For each wanted value the first row with it among the keys that are above 0, one that is preferred if there is
+    any; -1 where there is none."""
+    known = keys > 0
+    low, high = (int(keys[known].min()), int(keys[known].max())) if known.any() else (0, 0)
+    if not near(low, high, len(keys)):
+        rows = np.flatnonzero(known)
+        order = rows[np.lexsort((rows, ~preferred[rows], keys[rows]))]
+        return at(order, look_up(keys[order], wanted), -1).astype(np.int32)
+    row = np.full(high - low + 1, -1, np.int32)
+    for mask in (known & ~preferred, known & preferred):
+        rows = np.flatnonzero(mask)[::-1]
+        row[keys[rows] - low] = rows  # of several the last one written stays
+    found = np.full(len(wanted), -1, np.int32)
+    inside = (wanted >= low) & (wanted <= high)
+    found[inside] = row[wanted[inside] - low]
+    return found
 
 
 def look_up(keys: I32 | I64, wanted: I32 | I64) -> I64:
     """For each wanted value its place among the keys (ascending; the first of equal ones), -1 where it is not."""
     if not len(keys):
         return np.full(len(wanted), -1, np.int64)
-    place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    place = np.minimum(places(keys, wanted), len(keys) - 1)
     result: I64 = np.where(keys[place] == wanted, place, -1)
     return result

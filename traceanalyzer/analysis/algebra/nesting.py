@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.lookup import AT_ONCE
+from traceanalyzer.analysis.algebra.ordering import sorted_values
+
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from traceanalyzer.trace import I32, I64, Bool
 
 MAX_SHIFT = 2**62
@@ -16,10 +21,12 @@ MAX_SHIFT = 2**62
 class Nesting(NamedTuple):
     """The forest that intervals on threads form."""
 
-    parent: I64
+    parent: I32
     """Index of the innermost enclosing interval, -1 for a root."""
     depth: I32
     """How many intervals enclose each one."""
+    mended: bool = False
+    """Whether any sticks out of the one around it."""
 
 
 def nest(thread: I32, start: I64, end: I64) -> Nesting:
@@ -33,25 +40,62 @@ def nest(thread: I32, start: I64, end: I64) -> Nesting:
     where nothing sticks out; stretches in which something does are done again with a stack, one by one.
     """
     if not len(start):
-        return Nesting(np.empty(0, np.int64), np.empty(0, np.int32))
-    base = int(start.min())
+        return Nesting(np.empty(0, np.int32), np.empty(0, np.int32))
+    base, low, high = int(start.min()), int(thread.min()), int(thread.max())
     span = int(end.max()) - base + 1
-    if span * (int(thread.max()) - min(int(thread.min()), 0) + 1) > MAX_SHIFT:
+    if span * (high - min(low, 0) + 1) > MAX_SHIFT:
         return _nest_by_stack(thread, start, end)
-    shift = thread.astype(np.int64) * span - base
     opens = end > start
-    depth: I64 = np.cumsum(opens) - opens
-    depth -= np.searchsorted(np.sort((end + shift)[opens]), start + shift, side="right")
-    del shift
-    nesting = Nesting(_parents(depth, opens), depth.astype(np.int32))
-    _mend(nesting, thread, start, end)
-    return nesting
+    if low == high:
+        depth = _depth(start, end, opens)
+    else:
+        shift = thread.astype(np.int64) * span - base
+        depth = _depth(start + shift, end + shift, opens)
+        del shift
+    parent = _parents(depth, opens)
+    return Nesting(parent, depth, _mend(parent, depth, thread, start, end))
 
 
-def levels(depth: I32 | I64) -> list[I64]:
+def _depth(start: I64, end: I64, opens: Bool) -> I32:
+    """How many intervals that started before each one have not ended when it starts."""
+    ends = sorted_values(end if opens.all() else end[opens])
+    depth, opened = np.zeros(len(start), np.int32), 0
+    for i in range(0, len(start) if len(ends) else 0, AT_ONCE):
+        here = slice(i, i + AT_ONCE)
+        # So many have ended at most; one less for each that is still open.
+        left: I64 = opened + np.cumsum(opens[here])
+        opened = int(left[-1])
+        left -= opens[here]
+        depth[here] = _open(ends, start[here], left)
+    return depth
+
+
+def _open(ends: I64, time: I64, left: I64) -> I32:
+    """How many of the first so many ends, which include all up to each time, lie after it."""
+    result = np.zeros(len(time), np.int32)
+    rows = np.flatnonzero((left > 0) & (ends[left - 1] > time))
+    left = left[rows]
+    for _ in range(DIRECT_CLIMBS):
+        if not len(rows):
+            return result
+        left -= 1
+        result[rows] += 1
+        open_ = (left > 0) & (ends[left - 1] > time[rows])
+        rows, left = rows[open_], left[open_]
+    result[rows] += left - np.searchsorted(ends, time[rows], side="right")
+    return result
+
+
+SHALLOW = 16
+"""Up to so many levels are found one by one sooner than by sorting."""
+
+
+def levels(depth: NDArray[Any]) -> list[I32]:
     """The nodes of each depth, in order."""
-    narrow = depth.astype(np.int16) if len(depth) and depth.max() < 2**15 else depth
-    order = np.argsort(narrow, kind="stable")
+    deepest = int(depth.max(initial=-1))
+    if deepest < SHALLOW:
+        return [np.flatnonzero(depth == level).astype(np.int32) for level in range(deepest + 1)]
+    order = np.argsort(depth.astype(np.int16) if deepest < 2**15 else depth, kind="stable").astype(np.int32)
     return np.split(order, np.cumsum(np.bincount(depth))[:-1])
 
 
@@ -90,9 +134,9 @@ def _by_strides(parent: I32 | I64, end: I64, node: I64, time: I64) -> I64:
     return result
 
 
-def _parents(depth: I64, opens: Bool) -> I64:
-    parent = np.full(len(depth), -1, np.int64)
-    above: I64 | None = None
+def _parents(depth: I32, opens: Bool) -> I32:
+    parent = np.full(len(depth), -1, np.int32)
+    above: I32 | None = None
     for here in levels(depth):
         if above is not None:
             parent[here] = above[np.searchsorted(above, here) - 1]
@@ -100,13 +144,12 @@ def _parents(depth: I64, opens: Bool) -> I64:
     return parent
 
 
-def _mend(nesting: Nesting, thread: I32, start: I64, end: I64) -> None:
-    """Replace, in place, the stretches between two moments without open intervals where something sticks out."""
-    parent, depth = nesting
-    inside = np.flatnonzero(parent >= 0)
-    crossing = inside[end[inside] > end[parent[inside]]]
+def _mend(parent: I32, depth: I32, thread: I32, start: I64, end: I64) -> bool:
+    """Replace, in place, the stretches between two moments without open intervals where something sticks out; whether
+    there are any."""
+    crossing = np.flatnonzero((parent >= 0) & (end > end[parent]))
     if not len(crossing):
-        return
+        return False
     first = np.flatnonzero(depth == 0)
     stretches = np.unique(np.searchsorted(first, crossing, side="right") - 1)
     bounds = np.append(first, len(start))
@@ -115,10 +158,11 @@ def _mend(nesting: Nesting, thread: I32, start: I64, end: I64) -> None:
         mended = _nest_by_stack(thread[here], start[here], end[here])
         parent[here] = np.where(mended.parent >= 0, mended.parent + begin, -1)
         depth[here] = mended.depth
+    return True
 
 
 def _nest_by_stack(thread: I32, start: I64, end: I64) -> Nesting:
-    parent, depth = np.empty(len(start), np.int64), np.empty(len(start), np.int32)
+    parent, depth = np.empty(len(start), np.int32), np.empty(len(start), np.int32)
     stack: list[tuple[int, int]] = []
     current = None
     for i, (t, s, e) in enumerate(zip(thread.tolist(), start.tolist(), end.tolist(), strict=True)):
@@ -131,4 +175,4 @@ def _nest_by_stack(thread: I32, start: I64, end: I64) -> Nesting:
         depth[i] = len(stack)
         if e > s:
             stack.append((i, min(e, stack[-1][1]) if stack else e))
-    return Nesting(parent, depth)
+    return Nesting(parent, depth, mended=True)

@@ -8,6 +8,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.algebra.intervals import measure
+from traceanalyzer.analysis.algebra.lookup import places
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.algebra.intervals import IntervalSet
@@ -22,7 +23,7 @@ def shared_time(start: I64, end: I64, within: IntervalSet) -> F64:
     if not len(start):
         return np.empty(0, np.float64)
     edges = distinct(np.concatenate((start, end)))
-    first, last = np.searchsorted(edges, start), np.searchsorted(edges, end)
+    first, last = places(edges, start), places(edges, end)
     size = len(edges)
     running = np.cumsum(np.bincount(first, minlength=size) - np.bincount(last, minlength=size))[:-1]
     share = measure(within, edges[:-1], edges[1:]) / np.maximum(running, 1)

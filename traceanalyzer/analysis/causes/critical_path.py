@@ -9,13 +9,15 @@ shorter, until another chain of causes is as long.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from bisect import bisect_right
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, overlaps
+from traceanalyzer.analysis.algebra.lookup import at
 from traceanalyzer.analysis.causes.driving import NO_STATE, PROFILER_STATE, driving
 from traceanalyzer.analysis.causes.reads import read_ranges
 from traceanalyzer.analysis.causes.start import Bound
@@ -24,10 +26,14 @@ from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS
 from traceanalyzer.trace import Table, column
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
     from traceanalyzer.analysis.causes.start import Bindings, HostWaits
     from traceanalyzer.analysis.causes.started import Started
     from traceanalyzer.analysis.joined.linked import Linked
-    from traceanalyzer.trace import I32, I64, U8
+    from traceanalyzer.trace import I32, I64, U8, Bool
 
 
 class PathKind(enum.IntEnum):
@@ -101,9 +107,9 @@ class Chain(Table):
     start: I64 = column(np.int64)
     end: I64 = column(np.int64)
     part: U8 = column(np.uint8, fill=Part.HOST)
-    op: I64 = column(np.int64)
+    op: I32 = column(np.int32)
     """As in `CriticalPath`."""
-    wait: I64 = column(np.int64)
+    wait: I32 = column(np.int32)
     """Row of the host waits, -1: none."""
 
     def cut_at(self, edges: I64) -> Chain:
@@ -133,14 +139,43 @@ KIND_OF_STATE = np.array([_KINDS[state] for state in range(len(_KINDS))], np.uin
 """`PathKind` of a stretch of the host by its state."""
 
 
+AT_ONCE = 1 << 16
+"""Segments of the chain that are refined at once: each is cut into several, of which some dozen columns are made."""
+
+
 def find_critical_path(started: Started) -> CriticalPath:
     """The critical path of the steady steps (of the recording without steps); empty without device work."""
+    parts = list(path_parts(started))
+    if len(parts) < 2:
+        return parts[0] if parts else CriticalPath.empty()
+    names = [f.name for f in fields(CriticalPath)]
+    return CriticalPath(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in names})
+
+
+def path_parts(started: Started) -> Iterator[CriticalPath]:
+    """The same in parts, one after the other, of which none is long."""
     ops, steps = started.trace.device_ops, started.steps
     if not len(ops):
-        return CriticalPath.empty()
+        return
     edges = np.append(steps.start[steps.steady], steps.end[-1])
     chain = walk(started.bindings, started.host_waits, ops.start, ops.end, (int(edges[0]), int(edges[-1])))
-    chain = chain.cut_at(distinct(edges[1:-1]))
+    for i in range(0, len(chain), AT_ONCE):
+        cut = chain.take(slice(i, i + AT_ONCE)).cut_at(distinct(edges[1:-1]))
+        # Where the host is never waited for, a step is one segment of the chain, and all pieces of it.
+        at_once = max(AT_ONCE * len(cut) // (len(cut) + _pieces_within(started, cut)), 1)
+        for j in range(0, len(cut), at_once):
+            yield _refined(started, cut.take(slice(j, j + at_once)), edges)
+
+
+def _pieces_within(started: Started, chain: Chain) -> int:
+    """Into how many pieces the host's time is cut from the first of these segments to the last."""
+    window = (chain.start[0], chain.end[-1])
+    counts = [np.diff(np.searchsorted(pieces.moments, window)) for pieces in started.timeline.pieces]
+    return int(sum(count[0] for count in counts))
+
+
+def _refined(started: Started, chain: Chain, edges: I64) -> CriticalPath:
+    """The part of the path that some segments of the chain are; `edges`: when steps begin and the last one ends."""
     on_host = chain.part == Part.HOST
     host, device = driving(started, IntervalSet(chain.start[on_host], chain.end[on_host])), chain.take(~on_host)
     start = np.concatenate((device.start, host.start))
@@ -151,14 +186,15 @@ def find_critical_path(started: Started) -> CriticalPath:
     moments = np.append(start, chain.end[-1:])
     start, end = moments[:-1], moments[1:]
     kind = np.concatenate((_kinds(started, device), KIND_OF_STATE[host.state]))[order]
+    step = started.steps.warmup + np.searchsorted(edges[1:], chain.start, side="right")
     return CriticalPath(
         start=start,
         end=end,
         kind=_with_reads(started, _with_input(started, kind, end), IntervalSet(start, end)),
         part=np.repeat(chain.part, within),
-        op=np.repeat(chain.op.astype(np.int32), within),
-        node=np.concatenate((_nodes(started, device).astype(np.int32), host.node))[order],
-        step=np.repeat((steps.warmup + np.searchsorted(edges[1:], chain.start, side="right")).astype(np.int32), within),
+        op=np.repeat(chain.op, within),
+        node=np.concatenate((_nodes(started, device), host.node))[order],
+        step=np.repeat(step.astype(np.int32), within),
     )
 
 
@@ -169,10 +205,11 @@ def walk(bindings: Bindings, waits: HostWaits, start: I64, end: I64, window: tup
     # One op more stands for the end of the window: without length, and waiting for the host alone.
     by, before = np.append(bindings.by, Bound.LAUNCH), np.append(bindings.op, -1)
     since, start, end = (np.append(a, finish) for a in (bindings.since, start, end))
-    wait = np.where(by == Bound.LAUNCH, waits.before(since), -1)
-    waited_for = np.append(waits.op, -1)[wait]
+    wait = np.where(by == Bound.LAUNCH, waits.before(since), -1).astype(np.int32)
+    waited_for = at(waits.op, wait, -1)
     wait[waited_for >= np.arange(count + 1)] = -1
     following = np.where(wait >= 0, waited_for, before)
+    del waited_for
     done = np.flatnonzero(end[:count] == finish)
     chain = _follow(following, start, int(done[-1]) if len(done) else count, begin)
     wait, by, since = wait[chain], by[chain], since[chain]
@@ -182,64 +219,94 @@ def walk(bindings: Bindings, waits: HostWaits, start: I64, end: I64, window: tup
     until = np.minimum(end[chain], np.append(finish, left[:-1]))
     reached = np.append(until[1:], begin)
     going_on, launch = np.where(launched, returned, reached), np.where(launched, since, reached)
-    pause = np.select([launched, before[chain] >= 0], [Part.LATENCY, Part.PAUSE], Part.UNKNOWN)
-    edges = np.clip(np.stack((reached, going_on, launch, start[chain], until)), begin, finish)
-    op = np.stack((np.append(chain[1:], -1), chain, chain, chain))
-    part = np.stack(
-        (np.full_like(pause, Part.RETURN), np.full_like(pause, Part.HOST), pause, np.full_like(pause, Part.OP))
-    )
-    columns = {"start": edges[:-1], "end": edges[1:], "part": part, "op": op, "wait": np.broadcast_to(wait, op.shape)}
+    pause = np.where(launched, Part.LATENCY, np.where(before[chain] >= 0, Part.PAUSE, Part.UNKNOWN)).astype(np.uint8)
+    edges = np.stack((reached, going_on, launch, start[chain], until))
+    del reached, going_on, launch, until, returned, left, since, start, end, before, following, by
+    np.clip(edges, begin, finish, out=edges)
     kept = (edges[1:] > edges[:-1]).T[::-1].ravel()
-    ordered = {name: values.T[::-1].ravel()[kept] for name, values in columns.items()}
-    return Chain.from_columns(ordered | {"op": np.where(ordered["op"] < count, ordered["op"], -1)})
+
+    def ordered(*columns: NDArray[Any]) -> NDArray[Any]:
+        return np.stack(columns, axis=1)[::-1].ravel()[kept]
+
+    running = np.where(chain < count, chain, np.int32(-1))
+    return Chain(
+        start=ordered(*edges[:-1]),
+        end=ordered(*edges[1:]),
+        part=ordered(
+            np.full_like(pause, Part.RETURN), np.full_like(pause, Part.HOST), pause, np.full_like(pause, Part.OP)
+        ),
+        op=ordered(np.append(running[1:], np.int32(-1)), running, running, running),
+        wait=ordered(wait, wait, wait, wait),
+    )
 
 
-def _follow(following: I64, start: I64, first: int, begin: int) -> I64:
+def _follow(following: I32, start: I64, first: int, begin: int) -> I32:
     """The ops of the chain, latest first, back to the one that runs when the window begins."""
-    before, begun = following.tolist(), (start <= begin).tolist()
-    chain, op = [], first
+    breaks = np.flatnonzero((following != np.arange(-1, len(following) - 1)) | (start <= begin))
+    ends, after = breaks.tolist(), np.where(start[breaks] <= begin, -1, following[breaks]).tolist()
+    runs, op = [], first
     while op >= 0:
-        chain.append(op)
-        op = -1 if begun[op] else before[op]
-    return np.array(chain, np.int64)
+        i = bisect_right(ends, op) - 1
+        stop = ends[i] if i >= 0 else 0
+        runs.append((op, stop))
+        op = after[i] if i >= 0 else -1
+    length = np.array([op - stop + 1 for op, stop in runs], np.int64)
+    before = np.repeat(np.cumsum(length) - length, length)
+    result = np.repeat(np.array([op for op, _ in runs], np.int64), length) - (np.arange(len(before)) - before)
+    return result.astype(np.int32)
+
+
+def _running(linked: Linked) -> U8:
+    """`PathKind` of each device op while it runs."""
+    result = np.full(len(linked.trace.device_ops), PathKind.COMPUTE, np.uint8)
+    result[linked.is_copy] = PathKind.COPY
+    result[linked.is_communication] = PathKind.COMMUNICATION
+    return result
 
 
 def _kinds(linked: Linked, chain: Chain) -> U8:
     """`PathKind` of segments in which the host does not matter, or waits."""
-    running = np.select(
-        [linked.is_communication, linked.is_copy], [PathKind.COMMUNICATION, PathKind.COPY], PathKind.COMPUTE
-    )
+    kind = np.full(len(chain), PathKind.OTHER, np.uint8)
     queued = (chain.part == Part.PAUSE) & (chain.end - chain.start < QUEUED_LATENCY_NS)
-    kind = np.select(
-        [chain.part == Part.OP, queued | (chain.part == Part.LATENCY), chain.part == Part.RETURN],
-        [np.append(running, PathKind.OTHER)[chain.op], PathKind.LAUNCH, PathKind.WAIT],
-        PathKind.OTHER,
-    )
-    return kind.astype(np.uint8)
+    kind[queued | (chain.part == Part.LATENCY)] = PathKind.LAUNCH
+    kind[chain.part == Part.RETURN] = PathKind.WAIT
+    runs = chain.part == Part.OP
+    kind[runs] = at(linked.once(_running), chain.op[runs], PathKind.OTHER)
+    return kind
 
 
-def _nodes(started: Started, chain: Chain) -> I64:
+def _nodes(started: Started, chain: Chain) -> I32:
     """Node of the call that waits, or that launches the op of a segment; -1 where it was not recorded."""
-    waiting, launching = np.append(started.host_waits.call, -1)[chain.wait], np.append(started.launch, -1)[chain.op]
-    call = np.where(chain.part == Part.RETURN, waiting, launching)
-    return np.where(call >= 0, np.append(started.tree.node_of_call, -1)[call], -1)
+    waiting, launching = at(started.host_waits.call, chain.wait, -1), at(started.launch, chain.op, -1)
+    return at(started.tree.node_of_call, np.where(chain.part == Part.RETURN, waiting, launching), -1)
 
 
 def _with_reads(linked: Linked, kind: U8, segments: IntervalSet) -> U8:
     """The kinds, with wait for launching within operators that only read a value."""
-    within, _ = overlaps(read_ranges(linked), segments)
+    within, _ = overlaps(linked.once(read_ranges), segments)
     result = kind.copy()
     result[within[kind[within] == PathKind.LAUNCH]] = PathKind.WAIT
     return result
 
 
-def _with_input(started: Started, kind: U8, end: I64) -> U8:
-    """The kinds, with input for work of the host that is followed by a copy that brings some."""
-    calls, work = started.trace.api_calls, np.flatnonzero(kind == PathKind.HOST)
+def _using(started: Started) -> Bool:
+    """Which calls launch device work or wait for it."""
     using = started.blocks.copy()
     using[started.launch[started.launch >= 0]] = True
-    rows = np.flatnonzero(using)
-    following = np.append(started.call_brings_input[rows], False)[np.searchsorted(calls.start[rows], end[work])]
+    return using
+
+
+def _with_input(started: Started, kind: U8, end: I64) -> U8:
+    """The kinds, with input for work of the host that is followed by a copy that brings some."""
+    work = np.flatnonzero(kind == PathKind.HOST)
+    if not len(work):
+        return kind
+    start, using = started.trace.api_calls.start, started.once(_using)
+    low, high = np.searchsorted(start, (end[work].min(), end[work].max())).tolist()
+    rows = low + np.flatnonzero(using[low:high])
+    if using[high:].any():
+        rows = np.append(rows, high + using[high:].argmax())
+    following = np.append(started.call_brings_input[rows], False)[np.searchsorted(start[rows], end[work])]
     result = kind.copy()
     result[work[following]] = PathKind.INPUT
     return result

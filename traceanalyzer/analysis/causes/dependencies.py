@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.names.api import ApiKind
+from traceanalyzer.trace import alike
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.joined.linked import Linked
@@ -39,11 +40,13 @@ class Dependencies:
     @classmethod
     def none(cls, count: int) -> Dependencies:
         """No op waits for another stream."""
-        nothing = np.full(count, -1, np.int64)
-        return cls(nothing, np.zeros(count, np.int64), nothing)
+        nothing = alike(-1, count, np.int64)
+        return cls(nothing, alike(0, count, np.int64), nothing)
 
     def met(self, end: I64) -> I64:
         """When all that each op waits for has happened, given the ends of all ops, ns; `NEVER` without any."""
+        if self.on is self.also_on:  # none
+            return alike(NEVER, len(self.on), np.int64)
         first = np.where(self.on >= 0, end[np.maximum(self.on, 0)] + self.delay, NEVER)
         second = np.where(self.also_on >= 0, end[np.maximum(self.also_on, 0)], NEVER)
         result: I64 = np.maximum(first, second)
@@ -59,6 +62,8 @@ class Dependencies:
 
     def spread(self, chosen: I64, count: int) -> Dependencies:
         """The same by row of all `count` ops, of which these are the chosen ones."""
+        if (self.on < 0).all() and (self.also_on < 0).all():
+            return Dependencies.none(count)
         result = Dependencies.none(count)
         on, delay, also = result.on.copy(), result.delay.copy(), result.also_on.copy()
         on[chosen] = np.where(self.on >= 0, chosen[self.on], -1)

@@ -13,11 +13,12 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, measure, union
+from traceanalyzer.analysis.algebra.lookup import at, one_of
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.joined.captures import building_time, captured_calls
 from traceanalyzer.analysis.time.first_use import loading_calls
 from traceanalyzer.analysis.time.host_timeline import HostState
-from traceanalyzer.analysis.time.launch_queue import is_launch
+from traceanalyzer.analysis.time.launch_queue import bore_work, is_launch
 from traceanalyzer.trace import CopyKind, OverheadKind, RangeKind
 
 if TYPE_CHECKING:
@@ -66,19 +67,20 @@ _UNIFIED = (CopyKind.UNIFIED_HOST_TO_DEVICE, CopyKind.UNIFIED_DEVICE_TO_HOST, Co
 
 def host_details(timed: Timed, start: I64, end: I64) -> U8:
     """For each of these stretches the detail of host work that filled most of it, where one did."""
-    work = host_work(timed)
-    time = np.stack([measure(covered, start, end) for covered in work.values()])
-    kinds = np.array([int(kind) for kind in work], np.uint8)
-    owner = time.argmax(axis=0)
-    spent = time.max(axis=0)
-    return np.where((spent >= DOMINANT * (end - start)) & (spent > 0), kinds[owner], IdleDetail.NONE).astype(np.uint8)
+    owner, spent = np.full(len(start), IdleDetail.NONE, np.uint8), np.zeros(len(start), np.int64)
+    for kind, covered in timed.once(host_work).items():
+        time = measure(covered, start, end)
+        more = time > spent
+        owner[more], spent[more] = kind, time[more]
+    owner[spent < DOMINANT * (end - start)] = IdleDetail.NONE
+    return owner
 
 
 def host_work(timed: Timed) -> dict[IdleDetail, IntervalSet]:
     """When the host was busy with each kind of work. Of two that hold a gap the first one counts."""
     return {
         IdleDetail.COMPILATION: _compiling(timed),
-        IdleDetail.GRAPHS: building_time(timed),
+        IdleDetail.GRAPHS: timed.once(building_time),
         IdleDetail.LOADING: _loading(timed),
         IdleDetail.ALLOCATION: timed.timeline.states[HostState.ALLOCATE],
     }
@@ -87,7 +89,7 @@ def host_work(timed: Timed) -> dict[IdleDetail, IntervalSet]:
 def _compiling(timed: Timed) -> IntervalSet:
     ranges, overheads, strings = timed.trace.host_ranges, timed.trace.overheads, timed.trace.strings
     named = texts_where(strings, _COMPILES.search)
-    rows = named[ranges.name] & np.isin(ranges.kind, (RangeKind.OP, RangeKind.ANNOTATION, RangeKind.LIBRARY))
+    rows = named[ranges.name] & one_of(ranges.kind, (RangeKind.OP, RangeKind.ANNOTATION, RangeKind.LIBRARY))
     rows &= np.isin(ranges.thread, distinct(timed.trace.api_calls.thread))
     more = (overheads.kind == OverheadKind.DRIVER) & named[overheads.name]
     return union(
@@ -98,7 +100,7 @@ def _compiling(timed: Timed) -> IntervalSet:
 
 def _loading(timed: Timed) -> IntervalSet:
     calls, overheads, strings = timed.trace.api_calls, timed.trace.overheads, timed.trace.strings
-    rows = loading_calls(timed)
+    rows = timed.once(loading_calls)
     driver = (overheads.kind == OverheadKind.DRIVER) & ~texts_where(strings, _COMPILES.search)[overheads.name]
     return union(
         np.concatenate((calls.start[rows], overheads.start[driver])),
@@ -108,20 +110,13 @@ def _loading(timed: Timed) -> IntervalSet:
 
 def migrates(timed: Timed, next_op: I64) -> Bool:
     """Which gaps are ended by the migration of managed memory."""
-    kind = np.append(timed.trace.device_ops.copy_kind, np.uint8(0))
-    result: Bool = np.isin(kind[next_op], _UNIFIED)
-    return result
+    return one_of(at(timed.trace.device_ops.copy_kind, next_op, 0), _UNIFIED)
 
 
 def lost_launches(timed: Timed) -> I64:
     """Start times, in order, of launch calls whose kernels should be in the recording but are not."""
     calls = timed.trace.api_calls
-    fruitful = np.zeros(len(calls), bool)
-    fruitful[timed.launch[timed.launch >= 0]] = True
-    tree = timed.tree
-    parent = tree.parent[tree.node_of_call[np.flatnonzero(fruitful)]]
-    fruitful[tree.row[parent[(parent >= 0) & tree.is_call[parent]]]] = True
-    lost = is_launch(timed) & ~fruitful & ~captured_calls(timed)
+    lost = timed.once(is_launch) & ~timed.once(bore_work) & ~timed.once(captured_calls)
     last = int(timed.launch_time.max(initial=-1))
     result: I64 = np.sort(calls.start[lost & (calls.start <= last)])
     return result

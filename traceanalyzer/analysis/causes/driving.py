@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import IntervalSet, intersect, overlaps, subtract, union
+from traceanalyzer.analysis.algebra.intervals import IntervalSet, intersect, overlaps, subtract
 from traceanalyzer.analysis.time.host_timeline import HostState
 
 if TYPE_CHECKING:
@@ -37,16 +37,16 @@ def driving(timed: Timed, within: IntervalSet) -> Stretches:
 
     At each moment the most productive launching thread counts (see `HostTimeline`).
     """
+    window = (int(within.start[0]), int(within.end[-1])) if len(within.start) else (0, 0)
     profiler = intersect(within, timed.timeline.profiler)
     left = subtract(within, profiler)
     parts = [(profiler, PROFILER_STATE, np.full(len(profiler.start), -1, np.int32))]
     for state in HostState:
         for pieces in timed.timeline.pieces:
-            rows, own = pieces.in_state(state)
-            claimed = union(*own)
-            of, found = overlaps(intersect(claimed, left), own)
-            parts.append((found, state, pieces.node[rows[of]]))
-            del rows, own, of, found
+            claimed = pieces.in_state(state, window)
+            of, found = overlaps(intersect(left, claimed), IntervalSet(pieces.start, pieces.end))
+            parts.append((found, state, pieces.node[of]))
+            del of, found
             left = subtract(left, claimed)
     parts.append((left, NO_STATE, np.full(len(left.start), -1, np.int32)))
     return Stretches(

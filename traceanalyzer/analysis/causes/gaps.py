@@ -11,19 +11,22 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.algebra.intervals import complement, measure, union
+from traceanalyzer.analysis.algebra.lookup import at, one_of, places
 from traceanalyzer.analysis.causes.details import IdleDetail, host_details, lost_launches, migrates
 from traceanalyzer.analysis.causes.unwaited import gaps_without_waits
 from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS
-from traceanalyzer.trace import Table, column
+from traceanalyzer.trace import Table, alike, column
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from traceanalyzer.analysis.causes.started import Started
     from traceanalyzer.analysis.joined.joined import Joined
     from traceanalyzer.analysis.time.timed import Timed
@@ -56,6 +59,8 @@ class GapSide(enum.IntEnum):
     AFTER = 2
 
 
+AT_ONCE = 1 << 18
+"""Gaps that are explained at once: a hundred columns are made on the way."""
 REFILL_LAUNCHES = 16
 """After the host waited for the device the queue is empty, and the next launches are exposed however fast they
 are; a host that is faster than the device is ahead again after about this many."""
@@ -76,14 +81,14 @@ class Gaps(Table):
     start: I64 = column(np.int64)
     end: I64 = column(np.int64)
     device: I32 = column(np.int32)
-    next_op: I64 = column(np.int64)
+    next_op: I32 = column(np.int32)
     """Device op that ends the gap, -1 after the last one."""
     step: I32 = column(np.int32)
     """Step of the op that ends the gap, else the step whose window holds the gap's start; -1 outside."""
     cause: U8 = column(np.uint8, fill=IdleCause.OTHER)
     queued: U8 = column(np.uint8, fill=0)
     """1 if the op that ends it had been launched before the gap began."""
-    sync: I64 = column(np.int64)
+    sync: I32 = column(np.int32)
     """For cause SYNC the API call that had drained the device."""
     side: U8 = column(np.uint8, fill=0)
     detail: U8 = column(np.uint8, fill=0)
@@ -100,25 +105,30 @@ def find_gaps(started: Started) -> Gaps:
     parts = [_gaps_of_device(started, device) for device in started.activity]
     if not parts:
         return Gaps.empty()
-    columns = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
+    columns: dict[str, NDArray[Any]] = dict(parts[0])
+    if len(parts) > 1:
+        columns = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
     columns["step"] = _step_of(started, columns["next_op"], columns["start"])
-    columns |= _causes(started, columns["start"], columns["end"], columns["next_op"])
+    asked = [columns[name] for name in ("start", "end", "next_op")]
+    blocks = [[column[i : i + AT_ONCE] for column in asked] for i in range(0, len(asked[0]), AT_ONCE)]
+    causes = [_causes(started, *block) for block in blocks]
+    columns |= {name: np.concatenate([block[name] for block in causes]) for name in causes[0]} if causes else {}
     return _exposed_by_waits(started, Gaps.from_columns(columns))
 
 
-def _gaps_of_device(timed: Timed, device: int) -> dict[str, I64]:
+def _gaps_of_device(timed: Timed, device: int) -> dict[str, I32 | I64]:
     activity, steps, ops = timed.activity[device], timed.steps, timed.trace.device_ops
     window = (min(activity.span[0], int(steps.start[0])), max(activity.span[1], int(steps.end[-1])))
     gaps = complement(window, activity.busy)
     rows = np.flatnonzero(ops.device == device)
-    position = np.searchsorted(ops.start[rows], gaps.end, side="left")
+    position = places(ops.start[rows], gaps.end, side="left")
     after = position == len(rows)
     next_op = np.where(after, -1, rows[np.minimum(position, len(rows) - 1)])
     side = np.where(after, GapSide.AFTER, np.where(gaps.end <= activity.span[0], GapSide.BEFORE, GapSide.INSIDE))
     return {
         "start": gaps.start,
         "end": gaps.end,
-        "device": np.full(len(gaps.start), device),
+        "device": alike(device, len(gaps.start), np.int32),
         "next_op": next_op,
         "side": side,
     }
@@ -126,7 +136,7 @@ def _gaps_of_device(timed: Timed, device: int) -> dict[str, I64]:
 
 def _step_of(timed: Timed, next_op: I64, start: I64) -> I32:
     steps = timed.steps
-    index = np.searchsorted(steps.start, start, side="right") - 1
+    index = places(steps.start, start, side="right") - 1
     index[(index >= 0) & (start >= steps.end[np.maximum(index, 0)])] = -1
     known = next_op >= 0
     index[known] = np.where(steps.of_op[next_op[known]] >= 0, steps.of_op[next_op[known]], index[known])
@@ -138,7 +148,7 @@ def _causes(timed: Started, start: I64, end: I64, next_op: I64) -> dict[str, U8 
     launch = np.where(next_op >= 0, timed.launch_time[next_op], end)
     call = np.where(next_op >= 0, timed.launch[next_op], -1)
     calls = timed.trace.api_calls
-    returned = np.where(call >= 0, calls.end[call], launch) if len(calls) else launch
+    returned = np.where(call >= 0, at(calls.end, call, 0), launch)
     known = launch >= 0
     queued = known & (next_op >= 0) & (returned <= start)
     late = known & ~queued
@@ -146,14 +156,14 @@ def _causes(timed: Started, start: I64, end: I64, next_op: I64) -> dict[str, U8 
     time = {s: measure(i, start, arrival) for s, i in timed.timeline.states.items()}
     time_profiler = measure(timed.timeline.profiler, start, arrival)
     issued = np.where(next_op >= 0, launch, end)
-    always = keeps_waiting(timed)
+    always = timed.once(keeps_waiting)
     drained, sync = _drained_by(timed, issued, idle_too=always), _last_wait(timed, issued)
     duration = end - start
     work = time[HostState.WORK] + time[HostState.ALLOCATE]
     cause = np.full(len(start), IdleCause.OTHER, np.uint8)
     cause[late] = IdleCause.LAUNCH
     cause[queued & (duration < QUEUED_LATENCY_NS)] = IdleCause.LAUNCH
-    if always or could_be_ahead(timed):
+    if always or timed.once(could_be_ahead):
         cause[late & (drained >= 0)] = IdleCause.SYNC
     owners = (
         (IdleCause.SYNC, np.where(sync >= 0, time[HostState.SYNC], -1)),
@@ -167,12 +177,12 @@ def _causes(timed: Started, start: I64, end: I64, next_op: I64) -> dict[str, U8 
     cause[(cause == IdleCause.HOST) & (next_op >= 0) & timed.input_copies[next_op]] = IdleCause.INPUT
     blocked = time[HostState.SYNC] >= DOMINANT * duration
     detail = host_details(timed, start, end)
-    named = np.isin(cause, (IdleCause.HOST, IdleCause.LAUNCH)) | ((cause == IdleCause.SYNC) & ~blocked)
+    named = one_of(cause, (IdleCause.HOST, IdleCause.LAUNCH)) | ((cause == IdleCause.SYNC) & ~blocked)
     detail[~(late & named)] = IdleDetail.NONE
     cause[detail > 0] = IdleCause.HOST
     moved = ~late & ~queued & migrates(timed, next_op)
     cause[moved], detail[moved] = IdleCause.HOST, IdleDetail.PAGE_MIGRATION
-    lost = _lost(timed, start, arrival) & np.isin(cause, (IdleCause.LAUNCH, IdleCause.HOST, IdleCause.OTHER))
+    lost = _lost(timed, start, arrival) & one_of(cause, (IdleCause.LAUNCH, IdleCause.HOST, IdleCause.OTHER))
     cause[lost], detail[lost] = IdleCause.OTHER, IdleDetail.LOST
     return {
         "cause": cause,
@@ -184,7 +194,7 @@ def _causes(timed: Started, start: I64, end: I64, next_op: I64) -> dict[str, U8 
 
 def _lost(timed: Timed, start: I64, arrival: I64) -> Bool:
     """In which gaps kernels were launched that are not in the recording: the device may have run them."""
-    lost = lost_launches(timed)
+    lost = timed.once(lost_launches)
     result: Bool = np.searchsorted(lost, arrival, side="left") > np.searchsorted(lost, start, side="left")
     return result
 
@@ -223,40 +233,47 @@ def could_be_ahead(timed: Timed) -> bool:
 def keeps_waiting(timed: Timed) -> bool:
     """Whether the steps hold a wait for every few launches, so that the queue never fills: the waits are then what can
     be changed, whatever the host's speed, and however soon each is over."""
-    calls = timed.trace.api_calls
-    waits = int((timed.blocks & timed.steady_host(calls.start)).sum())
+    waits = int((timed.blocks & timed.steady_calls).sum())
     launches = distinct(timed.launch[timed.steady_ops & (timed.launch >= 0)])
     return waits > 1 and len(launches) <= REFILL_LAUNCHES * waits
 
 
 def _last_wait(joined: Joined, launch: I64) -> I64:
     """The blocking call that ended last before each launch, -1 if there is none."""
-    calls = joined.trace.api_calls
-    blocking = np.flatnonzero(joined.blocks)
-    blocking = blocking[np.argsort(calls.end[blocking], kind="stable")]
-    return np.append(blocking, -1)[np.searchsorted(calls.end[blocking], launch, side="right") - 1]
+    waits = joined.once(_waits_by_end)
+    return at(waits.call, places(waits.end, launch, side="right") - 1, -1)
 
 
 def _drained_by(joined: Joined, launch: I64, *, idle_too: bool) -> I64:
     """The blocking call that had emptied the device's queue shortly before each launch, -1 if there is none. One that
     found the device idle emptied nothing, and counts only if `idle_too`."""
-    calls = joined.trace.api_calls
-    blocking = np.flatnonzero(joined.blocks)
-    result = np.full(len(launch), -1, np.int64)
-    if not len(blocking):
-        return result
+    waits = joined.once(_waits_by_end)
+    chosen = waits.emptied if idle_too else waits.emptied & waits.found_work
+    blocking, ended, launched = waits.call[chosen], waits.end[chosen], waits.launched[chosen]
+    index = places(ended, launch, side="right") - 1
+    since = joined.launched_before(launch) - at(launched, index, 0)
+    return np.where((index >= 0) & (since < REFILL_LAUNCHES), at(blocking, index, -1), -1)
+
+
+class _Waits(NamedTuple):
+    """The blocking calls in the order of their ends."""
+
+    call: I64
+    end: I64
+    launched: I64
+    """How many ops had been launched before its end."""
+    emptied: Bool
+    """Whether the device had then done all of them."""
+    found_work: Bool
+    """Whether it still had some when the call began."""
+
+
+def _waits_by_end(joined: Joined) -> _Waits:
+    calls, blocking = joined.trace.api_calls, np.flatnonzero(joined.blocks)
     blocking = blocking[np.argsort(calls.end[blocking], kind="stable")]
-    ended = calls.end[blocking]
-    began = calls.start[blocking]
-    drained = (joined.drained_at(ended) <= ended) & (idle_too | (joined.drained_at(began) > began))
-    blocking, ended = blocking[drained], ended[drained]
-    if not len(blocking):
-        return result
-    index = np.searchsorted(ended, launch, side="right") - 1
-    since = joined.launched_before(launch) - joined.launched_before(ended)[np.maximum(index, 0)]
-    recent = (index >= 0) & (since < REFILL_LAUNCHES)
-    result[recent] = blocking[index[recent]]
-    return result
+    began, ended = calls.start[blocking], calls.end[blocking]
+    emptied, found_work = joined.drained_at(ended) <= ended, joined.drained_at(began) > began
+    return _Waits(blocking, ended, joined.launched_before(ended), emptied, found_work)
 
 
 def idle_by_cause(timed: Timed, gaps: Gaps, device: int) -> dict[IdleCause, I64]:

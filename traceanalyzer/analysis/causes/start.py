@@ -16,6 +16,9 @@ import numpy as np
 from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.algebra.grouping import Groups
 from traceanalyzer.analysis.algebra.intervals import measure
+from traceanalyzer.analysis.algebra.lean import lean
+from traceanalyzer.analysis.algebra.lookup import at, first_with, one_of, places
+from traceanalyzer.analysis.algebra.ordering import is_sorted, where_changed
 from traceanalyzer.analysis.causes.dependencies import NEVER, inferred_dependencies
 from traceanalyzer.analysis.causes.recorded_waits import recorded_dependencies
 from traceanalyzer.analysis.names.api import ApiKind
@@ -56,13 +59,13 @@ class Starts:
 
     stream: I32
     """Number of its stream, the same for ops of one device, context and stream."""
-    previous: I64
+    previous: I32
     """Row of the op before it on its stream, -1 for the first."""
-    latency: I64
+    latency: I32 | I64
     """From the start of its launch call to its earliest start, ns."""
-    pause: I64
+    pause: I32 | I64
     """Least time after the op before it on its stream, ns."""
-    held: I64
+    held: I32 | I64
     """What it was late beyond that although it was queued and nothing known held it, ns: ops of other streams had what
     it needed of the device."""
     dependencies: Dependencies
@@ -74,7 +77,7 @@ class Bindings:
     """What bound each device op of a trace."""
 
     by: U8
-    op: I64
+    op: I32
     """The device op that it waited for, always an earlier row; -1 unless bound by a stream or dependency."""
     since: I64
     """When that was over, ns: end of that op, or start of the launch; never after the op's own start."""
@@ -92,14 +95,13 @@ class HostWaits:
 
     def before(self, time: I64) -> I64:
         """The last of these waits that was over at each of these times, -1 where none was."""
-        result: I64 = np.searchsorted(self.end, time, side="right") - 1
-        return result
+        return places(self.end, time, side="right") - 1
 
 
 def find_starts(linked: Linked) -> Starts:
     """What each device op needs before it can start: recorded waits, where there are any, else what its times say."""
     ops = linked.trace.device_ops
-    stream = stream_numbers(linked)
+    stream = linked.once(stream_numbers)
     previous = op_before(stream)
     free = np.where(previous >= 0, ops.end[previous], NEVER)
     dependencies = recorded_dependencies(linked, stream) or inferred_dependencies(linked, stream)
@@ -112,19 +114,18 @@ def find_starts(linked: Linked) -> Starts:
     return Starts(
         stream=stream,
         previous=previous,
-        latency=_latency(linked, np.maximum(free, met) <= linked.launch_time, previous >= 0),
-        pause=np.where(short, pause, usual),
-        held=np.where(late, pause - usual, 0),
+        latency=lean(_latency(linked, np.maximum(free, met) <= linked.launch_time, previous >= 0)),
+        pause=lean(np.where(short, pause, usual)),
+        held=lean(np.where(late, pause - usual, 0)),
         dependencies=dependencies,
     )
 
 
 def _launched_by(linked: Linked) -> I64:
     """When each op's launch call was over, ns; its start where the call was not recorded."""
-    over: I64 = np.where(
-        linked.launch >= 0, np.append(linked.trace.api_calls.end, 0)[linked.launch], linked.launch_time
-    )
-    return over
+    launch = linked.launch
+    over = at(linked.trace.api_calls.end, launch, 0)
+    return over if (launch >= 0).all() else np.where(launch >= 0, over, linked.launch_time)
 
 
 def _latency(linked: Linked, alone: Bool, follows: Bool) -> I64:
@@ -137,8 +138,7 @@ def _latency(linked: Linked, alone: Bool, follows: Bool) -> I64:
     call = linked.launch[launched]
     own = ops.start[launched] - calls.start[call]
     shown = alone[launched] & (own >= 0)
-    _, first = np.unique(call, return_index=True)
-    shown &= np.isin(np.arange(len(call)), first)
+    shown &= _is_first(call, len(calls))
     for kind in (ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH, ApiKind.COPY, ApiKind.SET):
         here = linked.api_kind[call] == kind
         if (here & shown).any():
@@ -150,32 +150,39 @@ def _latency(linked: Linked, alone: Bool, follows: Bool) -> I64:
     return result
 
 
+def _is_first(call: I32 | I64, count: int) -> Bool:
+    """Which entries are the first ones of their API call, of so many calls."""
+    first, rows = np.empty(count, np.int32), np.arange(len(call), dtype=np.int32)
+    first[call[::-1]] = rows[::-1]  # of several the last one written stays
+    result: Bool = first[call] == rows
+    return result
+
+
 def find_bindings(linked: Linked, starts: Starts) -> Bindings:
     """What bound each device op."""
     ops = linked.trace.device_ops
-    index = np.arange(len(ops))
+    index = np.arange(len(ops), dtype=np.int32)
     launch, previous = np.minimum(linked.launch_time, ops.start), starts.previous
     on, also_on = starts.dependencies.on, starts.dependencies.also_on
-    ready = np.stack(
-        (
-            np.full(len(ops), NEVER + 1),
-            np.where(linked.launch_time >= 0, launch + starts.latency, NEVER),
-            np.where(previous >= 0, ops.end[previous] + starts.pause, NEVER),
-            np.where(on >= 0, ops.end[on] + starts.dependencies.delay, NEVER),
-            np.where(also_on >= 0, ops.end[also_on], NEVER),
-        )
-    )
-    last = ready.argmax(axis=0)
-    by = np.minimum(last, Bound.DEPENDENCY)
-    op = np.choose(last, (np.full(len(ops), -1), np.full(len(ops), -1), previous, on, also_on))
+    by, op = np.zeros(len(ops), np.uint8), np.full(len(ops), -1, np.int32)
+    ready = np.full(len(ops), NEVER + 1)
+    for kind, known, time, before in (
+        (Bound.LAUNCH, linked.launch_time >= 0, launch + starts.latency, None),
+        (Bound.STREAM, previous >= 0, ops.end[previous] + starts.pause, previous),
+        (Bound.DEPENDENCY, on >= 0, ops.end[on] + starts.dependencies.delay, on),
+        (Bound.DEPENDENCY, also_on >= 0, ops.end[also_on], also_on),
+    ):
+        later = known & (time > ready)
+        ready[later], by[later] = time[later], kind
+        op[later] = -1 if before is None else before[later]
     beside = _op_beside(starts.stream)
     # One that is later still waited for the op then running beside it: its event, or room on the device.
-    late = (ops.start - ready.max(axis=0) > QUEUED_LATENCY_NS) & (beside >= 0)
-    late &= np.minimum(ops.end[beside], ops.start) > ready.max(axis=0)
-    by, op = np.where(late, Bound.DEPENDENCY, by), np.where(late, beside, op)
-    op = np.where(op < index, op, -1)
+    late = (ops.start - ready > QUEUED_LATENCY_NS) & (beside >= 0)
+    late &= np.minimum(ops.end[beside], ops.start) > ready
+    by[late], op[late] = Bound.DEPENDENCY, beside[late]
+    op[op >= index] = -1
     since = np.where(by == Bound.LAUNCH, launch, np.where(op >= 0, ops.end[op], ops.start))
-    return Bindings(by.astype(np.uint8), op, np.minimum(since, ops.start))
+    return Bindings(by, op, np.minimum(since, ops.start))
 
 
 def stream_numbers(linked: Linked) -> I32:
@@ -184,10 +191,12 @@ def stream_numbers(linked: Linked) -> I32:
     return Groups.of(ops.device, ops.context, ops.stream).index.astype(np.int32)
 
 
-def op_before(stream: I32) -> I64:
+def op_before(stream: I32) -> I32:
     """For each device op the row of the one before it on its stream, -1 for the first."""
+    if len(stream) and stream.max() == stream.min():
+        return np.arange(-1, len(stream) - 1, dtype=np.int32)
     order = np.argsort(stream, kind="stable")
-    result = np.full(len(stream), -1, np.int64)
+    result = np.full(len(stream), -1, np.int32)
     same = stream[order][1:] == stream[order][:-1]
     result[order[1:][same]] = order[:-1][same]
     return result
@@ -196,7 +205,7 @@ def op_before(stream: I32) -> I64:
 def _op_beside(stream: I32) -> I64:
     """For each device op the row of the one that started last before it on another stream, -1 where none did."""
     rows = np.arange(len(stream))
-    changes = np.append(True, stream[1:] != stream[:-1])[: len(stream)]
+    changes = where_changed(stream)
     result: I64 = np.maximum.accumulate(np.where(changes, rows, 0)) - 1
     return result
 
@@ -206,7 +215,7 @@ def host_waits(timed: Timed) -> HostWaits:
     calls = timed.trace.api_calls
     blocking = np.flatnonzero(timed.blocks)
     blocking, waited_for = _waited_for(timed, blocking)
-    full = np.flatnonzero(np.isin(timed.api_kind, (ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH)))
+    full = np.flatnonzero(one_of(timed.api_kind, (ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH)))
     full = full[blocked_time(timed, full) > 0]
     running = _last_started(timed, calls.end[full])
     call = np.concatenate((blocking, full[running >= 0]))
@@ -220,7 +229,7 @@ def _waited_for(timed: Timed, rows: I64) -> tuple[I64, I64]:
     last of those waited for."""
     calls, ops = timed.trace.api_calls, timed.trace.device_ops
     rows = rows[measure(timed.timeline.states[HostState.DISPATCH], calls.end[rows] - 1, calls.end[rows]) == 0]
-    stream, number = _synchronised_stream(timed, rows), stream_numbers(timed)
+    stream, number = _synchronised_stream(timed, rows), timed.once(stream_numbers)
     op = np.full(len(rows), -1, np.int64)
     for one in distinct(stream).tolist():
         here, among = stream == one, np.arange(len(ops)) if one < 0 else np.flatnonzero(number == one)
@@ -233,28 +242,31 @@ def _waited_for(timed: Timed, rows: I64) -> tuple[I64, I64]:
 def _last_done(linked: Linked, among: I64, start: I64, end: I64) -> I64:
     """For each call from `start` to `end` the one of these ops, launched by it or before, that ended last within it or
     before; -1 where there is none."""
-    by_end = among[np.argsort(linked.trace.device_ops.end[among], kind="stable")]
+    ended = linked.trace.device_ops.end[among]
+    by_end = among if is_sorted(ended) else among[np.argsort(ended, kind="stable")]
     launched = np.append(linked.launch_time[by_end], NEVER)
-    position = np.searchsorted(linked.trace.device_ops.end[by_end], end, side="right") - 1
+    position = places(linked.trace.device_ops.end[by_end], end, side="right") - 1
     while (later := launched[position] > start).any():
         # Another thread launched it meanwhile.
         position = position - later
-    return np.append(by_end, -1)[position]
+    return at(by_end, position, -1)
 
 
 def _synchronised_stream(linked: Linked, rows: I64) -> I64:
     """For each of the calls the number of the stream that it waits for, -1 where that is not recorded, or all are."""
-    ops, numbers = linked.trace.device_ops, stream_numbers(linked)
-    waits = linked.trace.waits
-    waits = waits.take((waits.kind == WaitKind.STREAM_SYNC) & (waits.correlation > 0))
-    _, first = np.unique(numbers, return_index=True)
+    ops, numbers, waits = linked.trace.device_ops, linked.once(stream_numbers), linked.trace.waits
+    first = Groups.of(numbers).first
     known = {(int(ops.context[i]), int(ops.stream[i])): int(numbers[i]) for i in first}
-    streams = zip(waits.context.tolist(), waits.stream.tolist(), strict=True)
-    of_call = {c: known.get(s, -1) for c, s in zip(waits.correlation.tolist(), streams, strict=True)}
-    return np.array([of_call.get(c, -1) for c in linked.trace.api_calls.correlation[rows].tolist()], np.int64)
+    # Of several waits of one call the last one counts.
+    chosen = np.flatnonzero((waits.kind == WaitKind.STREAM_SYNC) & (waits.correlation > 0))[::-1]
+    context, stream = waits.context[chosen], waits.stream[chosen]
+    pairs = Groups.of(context, stream)
+    each = zip(context[pairs.first].tolist(), stream[pairs.first].tolist(), strict=True)
+    number = np.array([known.get(one, -1) for one in each], np.int64)[pairs.index]
+    calls = linked.trace.api_calls.correlation[rows]
+    return at(number, first_with(waits.correlation[chosen], calls, np.ones(len(chosen), bool)), -1)
 
 
 def _last_started(linked: Linked, time: I64) -> I64:
     """The device op that had started last at each of these times, -1 where none had."""
-    result: I64 = np.searchsorted(linked.trace.device_ops.start, time, side="left") - 1
-    return result
+    return places(linked.trace.device_ops.start, time, side="left") - 1

@@ -12,31 +12,35 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import covered_before, union
+from traceanalyzer.analysis.algebra.lean import lean
+from traceanalyzer.analysis.algebra.lookup import at, places
+from traceanalyzer.analysis.algebra.ordering import is_sorted
 from traceanalyzer.analysis.causes.dependencies import NEVER
 from traceanalyzer.analysis.causes.start import Bound
 from traceanalyzer.analysis.time.launch_queue import QUEUE_DEPTH
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.causes.started import Started
-    from traceanalyzer.trace import I64
+    from traceanalyzer.trace import I32, I64
 
 
-def gaps_without_waits(started: Started, start: I64, end: I64, next_op: I64) -> I64:
+def gaps_without_waits(started: Started, start: I64, end: I64, next_op: I32 | I64) -> I64:
     """Lengths that the gaps between ops of one device (in time order, each with the op that ends it) would have, ns."""
     if not len(start) or not len(started.host_waits.call):
         return end - start
     ops, launch_time = started.trace.device_ops, started.launch_time
-    launched = np.flatnonzero((ops.device == ops.device[next_op[0]]) & (launch_time >= 0))
-    launched = launched[np.argsort(launch_time[launched], kind="stable")]
-    position = np.full(len(ops), -1, np.int64)
-    position[launched] = np.arange(len(launched))
+    launched = np.flatnonzero((ops.device == ops.device[next_op[0]]) & (launch_time >= 0)).astype(np.int32)
+    if not is_sorted(launch_time[launched]):
+        launched = launched[np.argsort(launch_time[launched], kind="stable")]
+    position = np.full(len(ops), -1, np.int32)
+    position[launched] = np.arange(len(launched), dtype=np.int32)
     late = (started.bindings.by[next_op] == Bound.LAUNCH) & (position[next_op] >= 0)
-    stretch = np.searchsorted(end, ops.start[launched], side="right")
+    stretch = places(end, ops.start[launched], side="right").astype(np.int32)
     return _schedule(
         host=launch_time[launched] - _waited_before(started, launch_time[launched]),
         stretch=stretch,
-        offset=ops.start[launched] - np.append(start[0], end)[stretch],
-        first=np.where(late, position[next_op], -1),
+        offset=lean(ops.start[launched] - at(end, stretch - 1, start[0])),
+        first=np.where(late, position[next_op], np.int32(-1)),
         latency=end - launch_time[next_op],
         pause=np.where(late, 0, end - start),
         busy=np.append(start[1:], end[-1]) - end,
@@ -51,7 +55,7 @@ def _waited_before(started: Started, time: I64) -> I64:
 
 
 def _schedule(
-    *, host: I64, stretch: I64, offset: I64, first: I64, latency: I64, pause: I64, busy: I64, begin: int
+    *, host: I64, stretch: I32, offset: I32 | I64, first: I32, latency: I64, pause: I64, busy: I64, begin: int
 ) -> I64:
     """Gaps of the earliest schedule.
 

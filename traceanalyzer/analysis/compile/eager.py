@@ -14,7 +14,7 @@ from traceanalyzer.trace import RangeKind
 if TYPE_CHECKING:
     from traceanalyzer.analysis.compile.traced import Traced
     from traceanalyzer.analysis.roofline.rated import Rated
-    from traceanalyzer.trace import I64, Bool
+    from traceanalyzer.trace import I32, I64, Bool
 
 MAX_EAGER = 20
 """Eager operators that are listed."""
@@ -77,7 +77,7 @@ def _where(traced: Traced, chosen: I64) -> list[str]:
     ]
 
 
-def _inside(rated: Rated, prefix: str, at: I64) -> Bool:
+def _inside(rated: Rated, prefix: str, at: I32 | I64) -> Bool:
     tree, ranges = rated.tree, rated.trace.host_ranges
     named = np.array([text.startswith(prefix) for text in [*rated.trace.strings, ""]])
     chosen = np.zeros(len(tree.start), bool)

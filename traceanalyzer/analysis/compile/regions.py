@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from traceanalyzer.analysis.joined.joined import Joined
-    from traceanalyzer.trace import I64, Bool
+    from traceanalyzer.trace import I32, I64, Bool
 
 REGION = re.compile(r"^Torch-Compiled Region: *(?P<id>!?[\w/!]+)")
 CALL = re.compile(r"^## Call CompiledFxGraph (?P<key>\S+) ##$")
@@ -81,7 +81,7 @@ class CompiledCode:
         )
 
     @cached_property
-    def launched_at(self) -> I64:
+    def launched_at(self) -> I32:
         """Node of the host tree that launched each device op, -1 unknown."""
         return self.joined.launch_node
 

@@ -27,7 +27,7 @@ class ApiTime(NamedTuple):
 def api_times(linked: Linked) -> list[ApiTime]:
     """The calls with the most host time; calls made by others do not count again."""
     calls = linked.trace.api_calls
-    rows = np.flatnonzero(~is_nested(linked))
+    rows = np.flatnonzero(~linked.once(is_nested))
     groups = Groups.of(calls.name[rows])
     time = groups.sum((calls.end - calls.start)[rows])
     order = np.argsort(-time, kind="stable")[:SHOWN]

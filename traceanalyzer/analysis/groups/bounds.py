@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.distinct import ranked
+from traceanalyzer.analysis.algebra.lookup import one_of
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.groups.ops import duration, per_step, steady, title
 from traceanalyzer.analysis.names.gemm_tiles import streams_weights
@@ -49,8 +50,8 @@ def memory_bound_share(rated: Rated) -> float:
     by_class |= _streaming(rated)[rows]
     memory = np.where((r.rated & ~r.small)[rows], ~r.arithmetic[rows], by_class)
     sampled = rated.sampled_bounds[rows]
-    memory = np.where(np.isin(sampled, KNOWN), sampled == Bound.MEMORY, memory)
-    measured = (r.counted & np.isin(r.bound, KNOWN))[rows]
+    memory = np.where(one_of(sampled, KNOWN), sampled == Bound.MEMORY, memory)
+    measured = (r.counted & one_of(r.bound, KNOWN))[rows]
     memory = np.where(measured, r.bound[rows] == Bound.MEMORY, memory)
     return float(time[memory].sum() / time.sum()) if time.sum() else 0.0
 
@@ -84,7 +85,7 @@ def unknown_kernels(rated: Rated) -> list[tuple[str, float]]:
 def _unknown(rated: Rated) -> Bool:
     r = rated.roofline
     by_class = np.array([bound == UNKNOWN for bound in rated.classes.bound])[rated.op_class]
-    known = (r.rated & ~r.small) | (r.counted & np.isin(r.bound, KNOWN)) | np.isin(rated.sampled_bounds, KNOWN)
+    known = (r.rated & ~r.small) | (r.counted & one_of(r.bound, KNOWN)) | one_of(rated.sampled_bounds, KNOWN)
     result: Bool = by_class & ~known
     return result
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups
+from traceanalyzer.analysis.algebra.lookup import one_of
 from traceanalyzer.analysis.groups.ops import Group, group, operators, steady
 from traceanalyzer.analysis.groups.products import ALIGNED_BYTES
 from traceanalyzer.analysis.roofline.op_models import Precision
@@ -16,7 +17,7 @@ from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inpu
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.roofline.rated import Rated
-    from traceanalyzer.trace import I64, Bool
+    from traceanalyzer.trace import I32, I64, Bool
 
 CONVOLUTION = re.compile(r"^aten::\w*conv")
 BACKWARD = re.compile(r"backward")
@@ -38,7 +39,7 @@ def odd_convolutions(rated: Rated, free: Bool) -> OddConvolutions | None:
     """Convolutions in number formats of tensor cores with odd channel counts, of ops that are `free`; those that read
     images and those with groups are left out."""
     roofline, code = rated.roofline, operators(rated)
-    rows = steady(rated) & rated.is_matrix & free & (code >= 0) & np.isin(roofline.precision, ON_TENSOR_CORES)
+    rows = steady(rated) & rated.is_matrix & free & (code >= 0) & one_of(roofline.precision, ON_TENSOR_CORES)
     names = np.array([bool(CONVOLUTION.match(text)) for text in (*rated.trace.strings, "")])
     rows &= names[code]
     odd, shapes = _odd(rated, roofline.row[rows])
@@ -47,7 +48,7 @@ def odd_convolutions(rated: Rated, free: Bool) -> OddConvolutions | None:
     return OddConvolutions(found, shapes) if found.total_ms > 0 else None
 
 
-def _odd(rated: Rated, rows: I64) -> tuple[Bool, list[str]]:
+def _odd(rated: Rated, rows: I32 | I64) -> tuple[Bool, list[str]]:
     """Which of these host ranges have odd channels; the shapes of their weights, sorted."""
     ranges = rated.trace.host_ranges
     codes = [column[rows] for column in (ranges.name, ranges.shapes, ranges.dtypes)]

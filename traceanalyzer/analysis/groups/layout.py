@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups
-from traceanalyzer.analysis.groups.ops import Group, duration, group, named, of_class, per_step, steady, with_text
+from traceanalyzer.analysis.algebra.lookup import at
+from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.groups.ops import Group, duration, group, named, of_class, per_step, steady
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.joined.joined import Joined
     from traceanalyzer.analysis.time.timed import Timed
-    from traceanalyzer.trace import I64, Bool
+    from traceanalyzer.trace import I32, I64, Bool
 
 CHANNELS = re.compile(r"nchwToNhwc|nhwcToNchw|nchw_?to_?nhwc|nhwc_?to_?nchw|tensorTransformGeneric", re.IGNORECASE)
 """cuDNN's and MIOpen's kernels between channels first and channels last."""
@@ -75,19 +77,18 @@ def layout_copies(timed: Timed, free: Bool) -> Group | None:
 
 def _launched_below(joined: Joined, pattern: re.Pattern[str]) -> Bool:
     """Device ops launched inside an operator of such a name."""
-    above = np.append(_around(joined, pattern), -1)
-    result: Bool = above[joined.launch_node] >= 0
+    result: Bool = at(_around(joined, pattern), joined.launch_node, -1) >= 0
     return result
 
 
 def _outer_row(joined: Joined, rows: Bool) -> I64:
     """The host range of the cast around each of these device ops, -1 without."""
     tree = joined.tree
-    node = np.append(_around(joined, CAST), -1)[joined.launch_node]
-    return np.where(rows & (node >= 0), np.append(tree.row, -1)[node], -1)
+    node = at(_around(joined, CAST), joined.launch_node, -1)
+    return np.where(rows & (node >= 0), at(tree.row, node, -1), -1)
 
 
-def _around(joined: Joined, pattern: re.Pattern[str]) -> I64:
+def _around(joined: Joined, pattern: re.Pattern[str]) -> I32:
     """For each node of the host tree the innermost operator of such a name around it, -1 without."""
     tree = joined.tree
-    return tree.innermost(tree.of_ranges(with_text(joined, joined.trace.host_ranges.name, pattern), False))
+    return tree.innermost(tree.named(texts_where(joined.trace.strings, pattern.search)))

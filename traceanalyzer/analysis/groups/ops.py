@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.distinct import ranked
+from traceanalyzer.analysis.algebra.lookup import at
 from traceanalyzer.analysis.names.kernel_names import short_name
 from traceanalyzer.figures import ms
 
@@ -68,8 +69,7 @@ def with_text(linked: Linked, column: I32 | I64, pattern: re.Pattern[str]) -> Bo
 def operators(rated: Rated) -> I64:
     """Name code of the modelled operator that each device op is part of, -1 without one."""
     row = rated.roofline.row
-    names = np.append(rated.trace.host_ranges.name, np.int32(-1))
-    return names[row].astype(np.int64)
+    return at(rated.trace.host_ranges.name, row, -1).astype(np.int64)
 
 
 def duration(linked: Linked) -> I64:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.distinct import ranked
+from traceanalyzer.analysis.algebra.lookup import at
 from traceanalyzer.analysis.groups.ops import (
     Group,
     duration,
@@ -24,6 +25,7 @@ from traceanalyzer.analysis.groups.ops import (
 )
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
 from traceanalyzer.figures import ms
+from traceanalyzer.trace import alike
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.roofline.op_models.tensors import Input
@@ -134,9 +136,11 @@ def _uneven(begins: Bool, size: I64) -> I64:
 def largest_operands(rated: Rated) -> I64:
     """Elements of the largest operand of the operator that each device op is part of, 0 where not known."""
     trace, row = rated.trace, rated.roofline.row
-    codes = np.append(trace.host_ranges.shapes, np.int32(-1))[row]
+    codes = at(trace.host_ranges.shapes, row, -1)
     known, inverse = ranked(codes)
     sizes = [_largest(parse_inputs(trace.text(int(code)) or "", None, None)) for code in known]
+    if len(known) == 1:
+        return alike(sizes[0], len(codes), np.int64)
     return np.array(sizes, np.int64)[inverse] if len(known) else np.zeros(0, np.int64)
 
 

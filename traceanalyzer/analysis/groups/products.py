@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups
+from traceanalyzer.analysis.algebra.lookup import at
 from traceanalyzer.analysis.groups.ops import (
     Group,
     duration,
@@ -153,7 +154,7 @@ def odd_products(rated: Rated, free: Bool) -> OddProducts | None:
     return OddProducts(found, saved, shapes)
 
 
-def _odd_sizes(rated: Rated, rows: I64, time: I64) -> tuple[Bool, list[str]]:
+def _odd_sizes(rated: Rated, rows: I32 | I64, time: I64) -> tuple[Bool, list[str]]:
     """Which of these host ranges have a matrix with a row length that is no multiple of 16 bytes; the shapes of such
     operands, those with most of the time first."""
     ranges = rated.trace.host_ranges
@@ -214,7 +215,7 @@ def small_products(rated: Rated, free: Bool) -> SmallProducts | None:
     roofline, ranges = rated.roofline, rated.trace.host_ranges
     everything = in_stream_order(rated, steady(rated))
     small = of_class(rated, "gemm") & free & roofline.small & (roofline.row >= 0)
-    shape = np.append(ranges.shapes, np.int32(-1))[roofline.row][everything]
+    shape = at(ranges.shapes, roofline.row, -1)[everything]
     run, count = _runs_of_shape(rated, everything, small[everything], shape)
     length = np.bincount(run[run >= 0], minlength=count)
     chosen = (run >= 0) & (length >= MIN_BATCH)[run] if count else np.zeros(len(run), bool)

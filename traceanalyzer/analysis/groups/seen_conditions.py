@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.distinct import distinct
+from traceanalyzer.analysis.algebra.lookup import at
 from traceanalyzer.analysis.groups.ops import duration, steady
 from traceanalyzer.analysis.roofline.op_models import Precision
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
-from traceanalyzer.trace import Condition, RangeKind
+from traceanalyzer.trace import Condition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,7 +49,7 @@ def _inputs(rated: Rated) -> list[str]:
     """Shapes and types of what the steady steps copy to the GPU, largest first."""
     tree, trace = rated.tree, rated.trace
     node = rated.launch_node[rated.brings_input & rated.steady_ops]
-    op = np.append(tree.innermost(tree.kind == RangeKind.OP), -1)[node]
+    op = at(tree.operator, node, -1)
     rows = distinct(tree.row[op[op >= 0]])
     found: dict[str, float] = {}
     for shapes, dtypes in {(int(trace.host_ranges.shapes[r]), int(trace.host_ranges.dtypes[r])) for r in rows.tolist()}:

@@ -54,7 +54,7 @@ def small_copies(timed: Timed) -> SmallCopies | None:
     ops, tree = timed.trace.device_ops, timed.tree
     node = _asked_by(timed, tree.node_of_call[timed.launch[rows]])
     asked = np.unique(node)
-    names = tree.of_ranges(timed.trace.host_ranges.name, -1)[node]
+    names = tree.name[node]
     usual = np.bincount(names[names >= 0]).argmax() if (names >= 0).any() else -1
     return SmallCopies(
         a_step=len(rows) / steps,
@@ -69,7 +69,7 @@ def _asked_by(joined: Joined, call: I32) -> I64:
     """For each of these nodes of API calls the outermost copying operator around it, else itself."""
     tree = joined.tree
     copying = tree.kind == RangeKind.OP
-    copying &= tree.of_ranges(texts_where(joined.trace.strings, COPYING.match)[joined.trace.host_ranges.name], False)
+    copying &= tree.named(texts_where(joined.trace.strings, COPYING.match))
     outer = tree.outermost(copying)[call]
     result: I64 = np.where(outer >= 0, outer, call)
     return result

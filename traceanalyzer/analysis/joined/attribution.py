@@ -6,20 +6,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.lookup import look_up
+from traceanalyzer.analysis.algebra.lookup import at, look_up
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.joined.linked import Linked
-    from traceanalyzer.trace import I64
+    from traceanalyzer.trace import I32, I64
 
 
-def launch_nodes(linked: Linked) -> I64:
+def launch_nodes(linked: Linked) -> I32:
     """For each device op the node of the host tree it was launched at (an API call, or the operator that carries
     its external id where the call was not recorded), -1 where the recording tells neither."""
     launched = linked.launch >= 0
-    result = np.full(len(linked.launch), -1, np.int64)
-    result[launched] = linked.tree.node_of_call[linked.launch[launched]]
+    result = at(linked.tree.node_of_call, linked.launch, -1)
     others = np.flatnonzero(~launched & (linked.trace.device_ops.external_id > 0))
     if len(others):
         result[others] = _by_external_id(linked, linked.trace.device_ops.external_id[others])
@@ -32,15 +31,11 @@ def _by_external_id(linked: Linked, external_id: I64) -> I64:
     rows = np.flatnonzero((ranges.external_id > 0) & (tree.node_of_range >= 0))
     order = rows[np.lexsort((rows, ranges.kind[rows] != RangeKind.OP, ranges.external_id[rows]))]
     ids = ranges.external_id[order]
-    return np.append(tree.node_of_range[order], -1)[look_up(ids, external_id)]
+    return at(tree.node_of_range[order], look_up(ids, external_id), -1)
 
 
-def owner_nodes(linked: Linked, launched_at: I64) -> I64:
+def owner_nodes(linked: Linked, launched_at: I32 | I64) -> I32:
     """For each of these nodes the innermost operator around it, else the innermost annotation, else -1."""
     tree = linked.tree
-    result = np.full(len(launched_at), -1, np.int64)
-    inside = launched_at >= 0
-    at = launched_at[inside]
-    operator = tree.operator[at]
-    result[inside] = np.where(operator >= 0, operator, tree.annotation[at])
-    return result
+    operator = at(tree.operator, launched_at, -1)
+    return np.where(operator >= 0, operator, at(tree.annotation, launched_at, -1))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.distinct import distinct
-from traceanalyzer.analysis.algebra.lookup import look_up
+from traceanalyzer.analysis.algebra.lookup import at, look_up
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.names.pytorch import AUTOGRAD_PREFIX
 from traceanalyzer.trace import RangeKind
@@ -40,12 +40,14 @@ def backward_time(linked: Linked, device_total: I64, backward: Bool) -> I64:
     """
     tree = linked.tree
     forward, made = _numbered(linked, backward)
-    time, joined = np.zeros(len(tree.start), np.int64), np.zeros(len(tree.start), np.int64)
+    time, joined = np.zeros(len(tree.start), np.int64), np.zeros(len(tree.start), bool)
     pairs = _pair(linked, forward, made)
     known = pairs >= 0
     np.add.at(time, pairs[known], device_total[made[known]])
-    joined[pairs[known]] = 1
-    result: I64 = np.where(tree.subtree_sum(joined) > 0, tree.subtree_sum(time), -1)
+    joined[pairs[known]] = True
+    result = tree.subtree_sum(time)
+    del time
+    result[tree.subtree_sum(joined) == 0] = -1
     return result
 
 
@@ -67,7 +69,7 @@ def forward_makers(linked: Linked) -> I64:
     maker = np.full(len(linked.tree.start), -1, np.int64)
     maker[made] = _pair(linked, forward, made)
     within = linked.tree.innermost(maker >= 0)
-    result: I64 = np.append(maker, -1)[within]
+    result: I64 = at(maker, within, -1)
     return result
 
 
@@ -104,4 +106,4 @@ def _makers(linked: Linked, nodes: I64) -> tuple[I64, I64]:
 
 
 def _look_up(numbers: I64, nodes: I64, wanted: I64) -> I64:
-    return np.append(nodes, -1)[look_up(numbers, wanted)]
+    return at(nodes, look_up(numbers, wanted), -1)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.lookup import one_of
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.names.api import ApiKind
 
@@ -48,9 +49,9 @@ def blocking_calls(linked: Linked) -> Bool:
 
 def _of_profiler(linked: Linked) -> I64:
     """The synchronisation that torch.profiler makes when its window closes: after the last launch, in no range."""
-    tree = linked.tree
-    outermost = tree.parent[tree.node_of_call] < 0
-    return np.flatnonzero((linked.api_kind == ApiKind.SYNC) & outermost & closing_waits(linked))
+    tree, rows = linked.tree, np.flatnonzero((linked.api_kind == ApiKind.SYNC) & closing_waits(linked))
+    result: I64 = rows[tree.parent[tree.node_of_call[rows]] < 0]
+    return result
 
 
 def device_waits(linked: Linked) -> Bool:
@@ -65,6 +66,6 @@ def closing_waits(linked: Linked) -> Bool:
     calls = linked.trace.api_calls
     if linked.trace.source != "kineto":
         return np.zeros(len(calls), bool)
-    launching = np.isin(linked.api_kind, (ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH, ApiKind.COPY, ApiKind.SET))
+    launching = one_of(linked.api_kind, (ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH, ApiKind.COPY, ApiKind.SET))
     result: Bool = device_waits(linked) & (calls.start > int(calls.start[launching].max(initial=0)))
     return result

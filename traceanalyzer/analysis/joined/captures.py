@@ -51,7 +51,7 @@ def captured_calls(linked: Linked) -> Bool:
     """Which API calls were made on a thread while it captured a stream."""
     calls = linked.trace.api_calls
     result = np.zeros(len(calls), bool)
-    for thread, during in capture_intervals(linked).items():
+    for thread, during in linked.once(capture_intervals).items():
         here = calls.thread == thread
         time = calls.start[here]
         result[here] = contains(during, time)
@@ -69,4 +69,4 @@ def building_time(linked: Linked) -> IntervalSet:
 
 def _closed(linked: Linked) -> list[IntervalSet]:
     last = int(linked.trace.api_calls.end.max(initial=0))
-    return [IntervalSet(s.start, np.minimum(s.end, last)) for s in capture_intervals(linked).values()]
+    return [IntervalSet(s.start, np.minimum(s.end, last)) for s in linked.once(capture_intervals).values()]

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.nesting import levels, nest
-from traceanalyzer.trace import RangeKind
+from traceanalyzer.analysis.algebra.lookup import AT_ONCE, at
+from traceanalyzer.analysis.algebra.nesting import SHALLOW, levels, nest
+from traceanalyzer.analysis.algebra.ordering import ordered
+from traceanalyzer.trace import RangeKind, alike, is_constant
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from traceanalyzer.trace import I32, I64, U8, Bool, Trace
+    from traceanalyzer.trace import I16, I32, I64, U8, Bool, Trace
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 
@@ -37,11 +39,13 @@ class HostTree:
     thread: I32
     parent: I32
     """Node of the innermost enclosing node on the same thread, -1 for a root."""
-    depth: I32
+    depth: I16 | I32
     kind: U8
     """`RangeKind`, 0 for an API call."""
     is_call: Bool
     """Whether the node is an API call (else a host range)."""
+    name: I32
+    """Name (code) of the range, -1 for an API call."""
     row: I32
     """Row in `Trace.api_calls` or `Trace.host_ranges`."""
     node_of_call: I32
@@ -57,60 +61,76 @@ class HostTree:
         kept = np.flatnonzero((ranges.kind != RangeKind.PYTHON) & (ranges.kind != RangeKind.OS))
         start = np.concatenate((ranges.start[kept], calls.start))
         end = np.concatenate((ranges.end[kept], calls.end))
-        thread = np.concatenate((ranges.thread[kept], calls.thread))
-        kind = np.concatenate((ranges.kind[kept], np.zeros(len(calls), np.uint8)))
-        row = np.concatenate((kept.astype(np.int32), np.arange(len(calls), dtype=np.int32)))
+        thread = _threads(ranges.thread[kept], calls.thread)
         # Of two nodes with equal times the range encloses the call.
-        order = np.lexsort((kind == 0, -end, start, thread))
-        start, end, thread, kind, row = start[order], end[order], thread[order], kind[order], row[order]
-        is_call = kind == 0
-        wide, depth = nest(thread, start, end)
-        parent = wide.astype(np.int32)
-        del wide
+        order = ordered(start, lambda rows: (rows >= len(kept), -end[rows])).astype(np.int32)
+        if not is_constant(thread):
+            order = order[np.argsort(thread[order], kind="stable")]
+            thread = thread[order]
+        start, end = start[order], end[order]
+        is_call = order >= len(kept)
+        kind = np.zeros(len(order), np.uint8)
+        kind[~is_call] = ranges.kind[kept[order[~is_call]]]
+        row = order
+        row -= len(kept)
+        row[~is_call] = kept[row[~is_call]]  # that far from the end
+        parent, depth, mended = nest(thread, start, end)
+        if depth.max(initial=0) < 2**15:
+            depth = depth.astype(np.int16)
         node_of_range = np.full(len(ranges), -1, np.int32)
         node_of_call = np.full(len(calls), -1, np.int32)
         node_of_range[row[~is_call]] = np.flatnonzero(~is_call)
         node_of_call[row[is_call]] = np.flatnonzero(is_call)
-        inside = parent >= 0
-        repaired = int((end[inside] > end[parent[inside]]).sum())
-        return cls(start, end, thread, parent, depth, kind, is_call, row, node_of_call, node_of_range, repaired)
+        name = np.full(len(row), -1, np.int32)
+        name[~is_call] = ranges.name[row[~is_call]]
+        repaired = int(((parent >= 0) & (end > end[parent])).sum()) if mended else 0
+        return cls(start, end, thread, parent, depth, kind, is_call, name, row, node_of_call, node_of_range, repaired)
+
+    @property
+    def levels(self) -> list[I32]:
+        """The nodes of each depth, in order; those of few levels are found anew."""
+        return levels(self.depth) if self.depth.max(initial=0) < SHALLOW else self._levels
 
     @cached_property
-    def levels(self) -> list[I32]:
-        """The nodes of each depth, in order."""
-        return [here.astype(np.int32) for here in levels(self.depth)]
+    def _levels(self) -> list[I32]:
+        return levels(self.depth)
 
     @cached_property
     def operator(self) -> I32:
         """For each node the nearest operator among itself and its ancestors, -1 where there is none."""
-        return self.innermost(self.kind == RangeKind.OP).astype(np.int32)
+        return self.innermost(self.kind == RangeKind.OP)
 
     @cached_property
     def outer_operator(self) -> I32:
         """For each node the farthest operator among itself and its ancestors, -1 where there is none."""
-        return self.outermost(self.kind == RangeKind.OP).astype(np.int32)
+        return self.outermost(self.kind == RangeKind.OP)
 
     @cached_property
     def annotation(self) -> I32:
         """The same of annotations."""
-        return self.innermost(self.kind == RangeKind.ANNOTATION).astype(np.int32)
+        return self.innermost(self.kind == RangeKind.ANNOTATION)
 
     @cached_property
     def subtree_end(self) -> I32:
         """For each node the node after its last descendant: its subtree is [node, subtree_end[node])."""
-        result = np.empty(len(self.start), np.int32)
-        for here in self.levels:
-            following = np.append(here[1:], np.int32(len(self.start)))
-            above = self.parent[here]
-            inside = above >= 0
-            following[inside] = np.minimum(following[inside], result[above[inside]])
-            result[here] = following
+        result = np.arange(1, len(self.start) + 1, dtype=np.int32)
+        for here in self.levels[:0:-1]:
+            result[self.parent[here]] = result[here]  # the last of several children stays
         return result
 
-    def subtree_sum(self, values: I64) -> I64:
+    def subtree_sum(self, values: I64 | Bool) -> I64:
         """For each node the sum of `values` (one a node) over the node and its descendants."""
-        before = np.concatenate((np.zeros(1, np.int64), np.cumsum(values)))
-        result: I64 = before[self.subtree_end] - before[:-1]
+        before = np.zeros(len(values) + 1, np.int64)
+        np.cumsum(values, out=before[1:])
+        result = np.empty(len(values), np.int64)
+        for begin in range(0, len(values), AT_ONCE):
+            here = slice(begin, begin + AT_ONCE)
+            np.subtract(before[self.subtree_end[here]], before[:-1][here], out=result[here])
+        return result
+
+    def named(self, texts: Bool) -> Bool:
+        """Which nodes are ranges of these names (of `texts_where`)."""
+        result: Bool = texts[self.name]
         return result
 
     def of_ranges(self, values: NDArray[Scalar], otherwise: object) -> NDArray[Scalar]:
@@ -119,38 +139,42 @@ class HostTree:
         result[~self.is_call] = values[self.row[~self.is_call]]
         return result
 
-    def innermost(self, wanted: Bool) -> I64:
+    def innermost(self, wanted: Bool) -> I32:
         """For each node the nearest wanted node among itself and its ancestors, -1 where there is none."""
-        rows = np.flatnonzero(wanted)
+        rows = np.flatnonzero(wanted).astype(np.int32)
+        if not len(rows):
+            return alike(-1, len(wanted), np.int32)
         if len(rows) * FEW < len(wanted):
             return self._innermost_of_few(rows)
-        result = np.where(wanted, np.arange(len(wanted)), -1)
+        result = np.full(len(wanted), -1, np.int32)
+        result[rows] = rows
         for here in self.levels[1:]:
             missing = here[result[here] < 0]
             result[missing] = result[self.parent[missing]]
         return result
 
-    def _innermost_of_few(self, rows: I64) -> I64:
+    def _innermost_of_few(self, rows: I32) -> I32:
         """The same from the wanted nodes: each holds from its place on, and what is around it after its subtree."""
         stop = self.subtree_end[rows].astype(np.int64)
-        above = np.append(rows, -1)[nest(np.zeros(len(rows), np.int32), rows, stop).parent]
+        above = at(rows, nest(np.zeros(len(rows), np.int32), rows.astype(np.int64), stop).parent, -1)
         # At one place inner ends come before outer ones, and these before what starts there.
         place = np.concatenate(([0], stop[::-1], rows))
-        holds = np.concatenate(([-1], above[::-1], rows))
+        holds = np.concatenate((np.array([-1], np.int32), above[::-1], rows))
         order = np.argsort(place, kind="stable")
         return np.repeat(holds[order], np.diff(np.append(place[order], len(self.start))))
 
-    def outermost(self, wanted: Bool) -> I64:
+    def outermost(self, wanted: Bool) -> I32:
         """For each node the farthest wanted node among itself and its ancestors, -1 where there is none."""
-        rows = np.flatnonzero(wanted)
+        rows = np.flatnonzero(wanted).astype(np.int32)
         if not len(rows):
-            return np.full(len(self.start), -1, np.int64)
+            return alike(-1, len(self.start), np.int32)
         reach = np.maximum.accumulate(self.subtree_end[rows])
         top = rows[np.concatenate(([True], rows[1:] >= reach[:-1]))]
         # Their subtrees follow each other: from each begin and end on it is that node, and none.
         edges = np.stack((top, self.subtree_end[top]), axis=1).ravel()
-        holds = np.stack((top, np.full(len(top), -1)), axis=1).ravel()
-        return np.repeat(np.append(-1, holds), np.diff(edges, prepend=0, append=len(self.start)))
+        holds = np.full(2 * len(top) + 1, -1, np.int32)
+        holds[1::2] = top
+        return np.repeat(holds, np.diff(edges, prepend=0, append=len(self.start)))
 
     def counted(self, chosen: Bool) -> I64:
         """For each node how many chosen ones there are among itself and those that enclose it."""
@@ -159,8 +183,14 @@ class HostTree:
             result[here] += result[self.parent[here]]
         return result
 
-    def enclosing(self, nearest: I64, node: I64) -> I64:
+    def enclosing(self, nearest: I32, node: I32 | I64) -> I32:
         """`nearest` (of `innermost`) strictly above each of these nodes, -1 for -1 and for roots."""
-        parent = np.where(node >= 0, self.parent[node], -1)
-        result: I64 = np.where(parent >= 0, nearest[parent], -1)
-        return result
+        return at(nearest, at(self.parent, node, -1), -1)
+
+
+def _threads(of_ranges: I32, of_calls: I32) -> I32:
+    """The threads of both, without taking memory where they are all the same."""
+    several = [part for part in (of_ranges, of_calls) if len(part)]
+    if several and all((part == several[0][0]).all() for part in several):
+        return alike(int(several[0][0]), len(of_ranges) + len(of_calls), np.int32)
+    return np.concatenate((of_ranges, of_calls))

@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-import numpy as np
-
+from traceanalyzer.analysis.algebra.lookup import at
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.joined.attribution import launch_nodes
 from traceanalyzer.analysis.joined.backward import in_backward
@@ -19,7 +18,7 @@ from traceanalyzer.analysis.names.pytorch import COPYING
 from traceanalyzer.trace import CopyKind, RangeKind
 
 if TYPE_CHECKING:
-    from traceanalyzer.trace import I64, Bool
+    from traceanalyzer.trace import I32, Bool
 
 INPUT_BYTES = 4096
 """A host-to-device copy of at least this many bytes carries data; smaller ones carry scalars and pointers."""
@@ -34,7 +33,7 @@ class Joined(Linked):
         return framework(self.trace)
 
     @cached_property
-    def launch_node(self) -> I64:
+    def launch_node(self) -> I32:
         """For each device op the node of the host tree that launched it, -1 where the recording does not tell."""
         return launch_nodes(self)
 
@@ -59,7 +58,7 @@ class Joined(Linked):
         """Which device ops are copies from the host that the program asks for itself, of any size."""
         result: Bool = self.trace.device_ops.copy_kind == CopyKind.HOST_TO_DEVICE
         node = self.launch_node
-        result &= (node < 0) | (np.append(self.tree.innermost(self._computing), -1)[node] < 0)
+        result &= (node < 0) | (at(self.tree.innermost(self._computing), node, -1) < 0)
         return result
 
     @cached_property
@@ -68,7 +67,7 @@ class Joined(Linked):
         tree = self.tree
         copying = texts_where(self.trace.strings, COPYING.match)
         result: Bool = tree.kind == RangeKind.OP
-        result[result] = ~copying[self.trace.host_ranges.name[tree.row[result]]]
+        result &= ~tree.named(copying)
         return result
 
     @cached_property

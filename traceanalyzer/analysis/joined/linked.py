@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from traceanalyzer.analysis.algebra.distinct import distinct
-from traceanalyzer.analysis.algebra.lookup import look_up
+from traceanalyzer.analysis.algebra.lookup import at, first_with, look_up, one_of, places
+from traceanalyzer.analysis.algebra.ordering import is_sorted
 from traceanalyzer.analysis.joined.host_tree import HostTree
 from traceanalyzer.analysis.joined.knowledge import Knowledge
 from traceanalyzer.analysis.names.api import ApiKind, api_kinds
@@ -46,36 +47,37 @@ class Linked:
         result: Made = self._made[make]
         return result
 
+    def forget(self, make: Callable[[Any], object]) -> None:
+        """Let go of what `once` has kept of this function."""
+        self._made.pop(make, None)
+
     @cached_property
     def api_kind(self) -> U8:
         """`ApiKind` of each API call."""
         return api_kinds(self.trace.api_calls, self.trace.strings)
 
     @cached_property
-    def launch(self) -> I64:
+    def launch(self) -> I32:
         """For each device op the row of the API call that launched it, -1 where none was recorded.
 
         Joined on the correlation id. Where several calls carry the same id (a runtime call and the driver
         call beneath it), the one that launches, copies or sets wins.
         """
         calls, ops = self.trace.api_calls, self.trace.device_ops
-        rows = np.flatnonzero(calls.correlation > 0)
-        launching = np.isin(self.api_kind[rows], _LAUNCHING)
-        order = np.lexsort((rows, ~launching, calls.correlation[rows]))
-        return np.append(rows[order], -1)[look_up(calls.correlation[rows][order], ops.correlation)]
+        return first_with(calls.correlation, ops.correlation, one_of(self.api_kind, _LAUNCHING))
 
     @cached_property
     def launch_time(self) -> I64:
         """For each device op when the host launched it, ns: start of its API call, else of the host op that
         carries its external id; -1 where the recording tells neither."""
         calls, ranges, ops = self.trace.api_calls, self.trace.host_ranges, self.trace.device_ops
-        result = np.append(calls.start, -1)[self.launch]
+        result = at(calls.start, self.launch, -1)
         unknown = np.flatnonzero(self.launch < 0)
         if len(unknown):
             rows = np.flatnonzero(ranges.external_id > 0)
             order = rows[np.argsort(ranges.external_id[rows], kind="stable")]
             found = look_up(ranges.external_id[order], ops.external_id[unknown])
-            result[unknown] = np.append(ranges.start[order], -1)[found]
+            result[unknown] = at(ranges.start[order], found, -1)
         return result
 
     @cached_property
@@ -128,27 +130,29 @@ class Linked:
 
     def limit(self, name: str) -> F64:
         """For each device op that figure of `Hardware` of its device, NaN where it is not known."""
+        values = {device: getattr(gpu, name) if gpu else None for device, gpu in self.gpus.items()}
+        known = {device: np.nan if value is None else value for device, value in values.items()}
+        if len(known) == 1:
+            return np.broadcast_to(np.array(next(iter(known.values())), np.float64), len(self.trace.device_ops))
         result = np.full(len(self.trace.device_ops), np.nan)
-        for device, gpu in self.gpus.items():
-            value = getattr(gpu, name) if gpu else None
-            if value is not None:
-                result[self.trace.device_ops.device == device] = value
+        for device, value in known.items():
+            result[self.trace.device_ops.device == device] = value
         return result
 
     @cached_property
     def _launch_order(self) -> tuple[I64, I64]:
-        """Launch times in order, and when the device had finished the first n launches (n = 0, 1, ...)."""
-        known = np.flatnonzero(self.launch_time >= 0)
-        order = known[np.argsort(self.launch_time[known], kind="stable")]
-        reach = np.maximum.accumulate(np.append(np.int64(0), self.trace.device_ops.end[order]))
-        return self.launch_time[order], reach
+        """Launch times in order, and when the device had finished all launches up to each."""
+        time, end = self.launch_time, self.trace.device_ops.end
+        if not is_sorted(time) or not len(time) or time[0] < 0:
+            known = np.flatnonzero(time >= 0)
+            order = known[np.argsort(time[known], kind="stable")]
+            time, end = time[order], end[order]
+        return time, end if is_sorted(end) else np.maximum.accumulate(end)
 
     def launched_before(self, time: I64) -> I64:
         """How many device ops had been launched before each of these host times."""
-        result: I64 = np.searchsorted(self._launch_order[0], time, side="left")
-        return result
+        return places(self._launch_order[0], time, side="left")
 
     def drained_at(self, time: I64) -> I64:
         """When the device had finished everything launched before each of these host times, ns (0: nothing)."""
-        result: I64 = self._launch_order[1][self.launched_before(time)]
-        return result
+        return at(self._launch_order[1], self.launched_before(time) - 1, 0)

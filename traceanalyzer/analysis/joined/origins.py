@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.lookup import at
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.joined.backward import forward_makers
 from traceanalyzer.analysis.joined.python_stacks import PythonStacks
 from traceanalyzer.analysis.names.module_names import module_of
-from traceanalyzer.trace import RangeKind
+from traceanalyzer.trace import RangeKind, alike
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.joined.linked import Linked
@@ -28,7 +29,7 @@ class Origins:
     """Where nodes of the host tree, and the device ops launched at them, come from."""
 
     linked: Linked
-    launch_node: I64
+    launch_node: I32
     """For each device op the node that launched it."""
     in_backward: Bool
     """For each node whether it runs in the backward pass."""
@@ -39,13 +40,17 @@ class Origins:
         """Calls of modules, sorted by (thread, start, longest first)."""
         return module_calls(self.linked.trace)
 
+    @property
+    def known(self) -> bool:
+        """Whether calls of modules or lines of Python were recorded."""
+        return len(self.calls.start) > 0 or len(self.python.start) > 0
+
     @cached_property
     def _maker(self) -> I32:
         """For each node the forward operator that made its autograd node; -1 without, and where nothing is known of
         modules and lines."""
-        known = len(self.calls.start) or len(self.python.start)
-        if not known:
-            return np.full(len(self.linked.tree.start), -1, np.int32)
+        if not self.known:
+            return alike(-1, len(self.linked.tree.start), np.int32)
         return forward_makers(self.linked).astype(np.int32)
 
     @cached_property
@@ -56,22 +61,22 @@ class Origins:
     @cached_property
     def backward(self) -> Bool:
         """For each device op whether it was launched in the backward pass."""
-        result: Bool = np.append(self.in_backward, False)[self.launch_node]
+        result: Bool = at(self.in_backward, self.launch_node, False)
         return result
 
-    def call_of(self, node: I64) -> I64:
+    def call_of(self, node: I32 | I64) -> I64:
         """The innermost call of a module that each of these nodes belongs to, -1 for -1 and without."""
         here = self._at(self.calls, node)
-        return np.where(here >= 0, here, self._at(self.calls, np.append(self._maker, -1)[node]))
+        return np.where(here >= 0, here, self._at(self.calls, at(self._maker, node, -1)))
 
-    def line_of(self, node: I64) -> I64:
+    def line_of(self, node: I32 | I64) -> I64:
         """Name code of the line of Python that each of these nodes comes from, -1 for -1 and without stacks."""
-        made = self._at(self.python, np.append(self._maker, -1)[node])
+        made = self._at(self.python, at(self._maker, node, -1))
         frame = np.where(made >= 0, made, self._at(self.python, node))
-        result: I64 = np.append(self.python.name[self.python.line], -1)[frame].astype(np.int64)
+        result: I64 = at(self.python.name[self.python.line], frame, -1).astype(np.int64)
         return result
 
-    def _at(self, stacks: PythonStacks, node: I64) -> I64:
+    def _at(self, stacks: PythonStacks, node: I32 | I64) -> I64:
         """The innermost of these frames in which each of these nodes begins, -1 for -1 and without."""
         result = np.full(len(node), -1, np.int64)
         known = np.flatnonzero(node >= 0)

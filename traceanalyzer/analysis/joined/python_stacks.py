@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.algebra.nesting import Nesting, levels, nest, still_open
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.trace import RangeKind
@@ -46,14 +47,14 @@ class PythonStacks:
         return cls(trace.strings, *columns, rows)
 
     @cached_property
-    def parent(self) -> I64:
+    def parent(self) -> I32:
         """For each frame the frame that called it, -1 for the outermost."""
         return self._nesting.parent
 
     def frames_at(self, thread: I32 | I64, time: I64) -> I64:
         """The innermost frame that each of these threads was in at each of these times, -1 where none was."""
         result = np.full(len(time), -1, np.int64)
-        for one in np.unique(thread):
+        for one in distinct(np.asarray(thread)):
             here = np.flatnonzero(thread == one)
             first, stop = np.searchsorted(self.thread, (one, one + 1))
             frame = np.searchsorted(self.start[first:stop], time[here], side="right") - 1

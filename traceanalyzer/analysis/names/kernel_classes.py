@@ -6,7 +6,7 @@ import re
 import tomllib
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,8 +17,6 @@ from traceanalyzer.files import read_whole
 from traceanalyzer.trace import DeviceOpKind
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from traceanalyzer.trace import I32, Trace
 
 OTHER = "other"
@@ -81,7 +79,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 @lru_cache(maxsize=1)
 def _builtin() -> KernelClasses:
-    text = (files("traceanalyzer.analysis.names") / "kernel_classes.toml").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("kernel_classes.toml").read_text(encoding="utf-8")
     return _assemble(tomllib.loads(text))
 
 

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, complement, intersect, union
+from traceanalyzer.analysis.algebra.lookup import at
 from traceanalyzer.analysis.algebra.nesting import still_open
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.names.module_names import module_of
 from traceanalyzer.analysis.time.host_timeline import LONG_STRETCH_NS
-from traceanalyzer.trace import RangeKind
+from traceanalyzer.trace import RangeKind, alike
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.joined.linked import Linked
@@ -62,10 +63,13 @@ def phase_ranges(timed: Timed) -> PhaseRanges:
     chosen = _phases(timed)
     nearest = tree.innermost(chosen)
     nodes = np.flatnonzero(chosen)
+    if not len(nodes):
+        none, known = np.empty(0, np.int64), (len(timed.launch), len(nearest))
+        return PhaseRanges(none, none, *(alike(-1, count, np.int32) for count in known))
     instance = np.full(len(tree.parent) + 1, -1, np.int32)
     instance[nodes] = np.arange(len(nodes))
     call = timed.launch
-    of_op = instance[np.append(nearest, -1)[timed.launch_node]]
+    of_op = instance[at(nearest, timed.launch_node, -1)]
     lone = np.flatnonzero((call >= 0) & (of_op < 0))
     of_op[lone] = instance[_blocked_in(timed, nearest, call[lone])]
     row, parent = tree.row[nodes].astype(np.int64), instance[tree.enclosing(nearest, nodes)].astype(np.int64)
@@ -87,7 +91,7 @@ def _phases(timed: Timed) -> Bool:
     return result & (tree.counted(result) <= MOST_DEPTH)
 
 
-def _blocked_in(linked: Linked, nearest: I64, call: I64) -> I64:
+def _blocked_in(linked: Linked, nearest: I32 | I64, call: I32 | I64) -> I64:
     """For each of these API calls, made outside of phases, the node of the phase in which another thread is
     blocked at that moment; -1 without."""
     tree, calls = linked.tree, linked.trace.api_calls
@@ -105,7 +109,7 @@ def _blocked_in(linked: Linked, nearest: I64, call: I64) -> I64:
     return result
 
 
-def _blocked(linked: Linked, nearest: I64, thread: int) -> tuple[IntervalSet, I64]:
+def _blocked(linked: Linked, nearest: I32 | I64, thread: int) -> tuple[IntervalSet, I64]:
     """Stretches in which a thread inside a phase records no operator and no call for `BLOCKED_NS` and more,
     and the node of that phase."""
     tree, ranges = linked.tree, linked.trace.host_ranges

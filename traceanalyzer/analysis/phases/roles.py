@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import union
+from traceanalyzer.analysis.algebra.lookup import at, one_of
 from traceanalyzer.analysis.names.phase_names import Role, role_of
 from traceanalyzer.analysis.phases.derived_phases import roles_by_autograd
 from traceanalyzer.analysis.phases.phase_ranges import PhaseRanges, phase_ranges
@@ -59,7 +60,7 @@ class Phases:
         """What `name_of` names these nodes by: the name code of their phase (-1: none), their role, and the roles of
         what the host did before and after; nodes with the same four have the same name."""
         instance, role = self.ranges.of_node[node], self.of_node[node]
-        name = np.append(trace.host_ranges.name[self.ranges.row], -1)[instance].astype(np.int64)
+        name = at(trace.host_ranges.name[self.ranges.row], instance, -1).astype(np.int64)
         around = np.concatenate(([Role.NONE], self.moments[1], [Role.NONE])).astype(np.uint8)
         after = np.searchsorted(self.moments[0], self.start[node])
         told = (name >= 0) | (role > 0)
@@ -106,7 +107,7 @@ def find_phases(timed: Timed) -> Phases:
         told,
         timed.tree.start,
         np.where(of_node, of_node, told),
-        np.where(of_op, of_op, np.append(told, np.uint8(0))[timed.launch_node]),
+        np.where(of_op, of_op, at(told, timed.launch_node, 0)),
     )
 
 
@@ -131,8 +132,8 @@ def _time(timed: Timed, phases: Phases, role: Role) -> PhaseTime | None:
     mine = np.flatnonzero((phases.of_op == role) & timed.steady_ops & (ops.device == (timed.device or 0)))
     if not len(rows) and not len(mine):
         return None
-    steps, calls = timed.steps.steady_count, timed.trace.api_calls
-    blocks = timed.blocks & (phases.of_node[timed.tree.node_of_call] == role) & timed.steady_host(calls.start)
+    steps = timed.steps.steady_count
+    blocks = timed.blocks & (phases.of_node[timed.tree.node_of_call] == role) & timed.steady_calls
     return PhaseTime(
         host_ms=ms(union(table.start[rows], table.end[rows]).total / steps),
         device_ms=None if timed.device is None else ms(union(ops.start[mine], ops.end[mine]).total / steps),
@@ -143,7 +144,7 @@ def _time(timed: Timed, phases: Phases, role: Role) -> PhaseTime | None:
 def _rows(timed: Timed, phases: Phases, role: Role) -> I64:
     """Host ranges of the steady state that have the role, or lie in one that has: annotations and operators."""
     tree = timed.tree
-    chosen = (phases.of_node == role) & np.isin(tree.kind, (RangeKind.OP, RangeKind.ANNOTATION))
+    chosen = (phases.of_node == role) & one_of(tree.kind, (RangeKind.OP, RangeKind.ANNOTATION))
     rows = tree.row[chosen]
     result: I64 = rows[timed.steady_host(timed.trace.host_ranges.start[rows])]
     return result

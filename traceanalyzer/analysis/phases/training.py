@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.lookup import one_of
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.names.phase_names import Role
 from traceanalyzer.analysis.names.pytorch import OPTIMIZER_STEP, TRAINING, UNSCALE
@@ -54,7 +55,7 @@ def _mode(timed: Timed, phases: Phases) -> Literal["training", "inference"] | No
     roles = np.concatenate((phases.of_op[timed.steady_ops], phases.of_node[timed.steady_host(timed.tree.start)]))
     trains = texts_where(strings, TRAINING.search)
     named = trains[np.concatenate((ops.name[timed.steady_ops], ranges.name[steady & (ranges.kind == RangeKind.OP)]))]
-    if np.isin(roles, (Role.BACKWARD, Role.OPTIMIZER)).any() or named.any():
+    if one_of(roles, (Role.BACKWARD, Role.OPTIMIZER)).any() or named.any():
         return "training"
     runs = texts_where(strings, MODULES.__contains__)[ranges.name[steady & (ranges.kind == RangeKind.OP)]]
     return "inference" if runs.any() and timed.steps.found else None
@@ -71,7 +72,7 @@ def _micro_steps(timed: Timed, phases: Phases) -> float | None:
 
 def _runs(roles: U8, wanted: Role) -> int:
     """How often `wanted` follows a forward pass."""
-    mine = roles[np.isin(roles, (Role.FORWARD, wanted))] == wanted
+    mine = roles[one_of(roles, (Role.FORWARD, wanted))] == wanted
     return int((mine[1:] & ~mine[:-1]).sum())
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.lookup import one_of
 from traceanalyzer.analysis.names.collectives import KINDS, POINT_TO_POINT, SYNCHRONISING
 from traceanalyzer.analysis.ranks.rank_clocks import Clocks, align_clocks
 
@@ -93,7 +94,7 @@ def match_collectives(recordings: Sequence[Timed]) -> Matches:
 
 def _entries(timed: Timed) -> _Entries:
     calls, table, trace = timed.collective_calls, timed.trace.collectives, timed.trace
-    rows = np.flatnonzero((calls.step >= 0) & (calls.device == timed.device) & ~np.isin(calls.kind, _POINT_TO_POINT))
+    rows = np.flatnonzero((calls.step >= 0) & (calls.device == timed.device) & ~one_of(calls.kind, _POINT_TO_POINT))
     numbered = (table.sequence >= 0) & (table.communicator >= 0)
     groups = [
         (trace.text(g) or "", trace.text(r) or "", (trace.text(c) or "") if n else "")
@@ -187,7 +188,7 @@ def _on_one_clock(
     present = row_of >= 0
     kind, size = _first(ranks, row_of, "kind").astype(np.int32), _first(ranks, row_of, "bytes")
     end = _column(ranks, row_of, "end")
-    together = np.isin(kind, _SYNCHRONISING)
+    together = one_of(kind, _SYNCHRONISING)
     clocks = align_clocks([timed.trace.epoch_ns for timed in recordings], end[together], present[together])
     if len(row_of) and not clocks.comparable:
         notes.append(

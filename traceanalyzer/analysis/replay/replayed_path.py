@@ -55,7 +55,7 @@ def _bindings(tape: Tape, times: Pass) -> Bindings:
     on, also_on = tape.dependencies.on, tape.dependencies.also_on
     candidates = ((before, tape.gap, Bound.STREAM), (on, tape.dependencies.delay, Bound.DEPENDENCY),
                   (also_on, 0, Bound.DEPENDENCY))  # fmt: skip
-    by, op = np.full(len(came), Bound.LAUNCH, np.uint8), np.full(len(came), -1, np.int64)
+    by, op = np.full(len(came), Bound.LAUNCH, np.uint8), np.full(len(came), -1, np.int32)
     for other, delay, bound in candidates:
         binds = (other >= 0) & (end[other] + delay == came)
         by[binds], op[binds] = bound, other[binds]

@@ -138,8 +138,8 @@ def make_tape(rated: Rated, typical: Bool | None = None) -> Tape | None:
         stream=starts.stream[chosen],
         duration=(ops.end - ops.start)[chosen],
         alone=_alone(rated, chosen),
-        latency=starts.latency[chosen] if begin is None else _latency_from(rated, chosen, begin),
-        gap=starts.pause[chosen] + held,
+        latency=_latency_from(rated, chosen, begin),
+        gap=starts.pause[chosen].astype(np.int64) + held,
         dependencies=dependencies,
         communication=rated.is_communication[chosen],
         copy=rated.is_copy[chosen],
@@ -153,7 +153,7 @@ def _held_by_others(started: Started, chosen: I64) -> tuple[I64, Dependencies]:
     """What each op was held beyond its usual pause, ns, and what it waits for on other streams: one that was held for
     long waited for the op of another stream that ended last before it, not for so much time."""
     ops, stream = started.trace.device_ops, started.starts.stream[chosen]
-    held, found = started.starts.held[chosen].copy(), started.starts.dependencies.among(chosen)
+    held, found = started.starts.held[chosen].astype(np.int64), started.starts.dependencies.among(chosen)
     start, end, also_on = ops.start[chosen], ops.end[chosen], found.also_on.copy()
     ended = np.argsort(end, kind="stable")
     last = np.searchsorted(end[ended], start, side="right")
@@ -231,11 +231,13 @@ def _from(kept: IntervalSet, begin: int) -> IntervalSet:
     return intersect(kept, union(np.array([min(begin, last - 1)]), np.array([last])))
 
 
-def _latency_from(rated: Rated, chosen: I64, begin: int) -> I64:
+def _latency_from(rated: Rated, chosen: I64, begin: int | None) -> I64:
     """Launch latency of ops in a step that begins here: of what was launched before only what is left of it."""
-    launched = rated.launch_time[chosen]
+    latency = rated.starts.latency[chosen].astype(np.int64)
+    if begin is None:
+        return latency
     left = np.maximum(rated.trace.device_ops.start[chosen] - begin, 0)
-    return np.where(launched < begin, np.minimum(rated.starts.latency[chosen], left), rated.starts.latency[chosen])
+    return np.where(rated.launch_time[chosen] < begin, np.minimum(latency, left), latency)
 
 
 def _alone(linked: Linked, chosen: I64) -> I64:

@@ -152,7 +152,7 @@ def _charged(tape: Tape, times: Pass, gaps: IntervalSet, device: int) -> Causes:
     by_cause[IdleCause.COMMUNICATION] = np.where(waits_for_others, spent["work"], 0.0)
     by_cause[IdleCause.HOST] = np.where(waits_for_others, 0.0, spent["work"])
     after_wait = recorded == IdleCause.SYNC
-    if keeps_waiting(tape.source) or could_be_ahead(tape.source):
+    if tape.source.once(keeps_waiting) or tape.source.once(could_be_ahead):
         after_wait |= (next_op >= 0) & _after_wait(tape, times)[next_op]
     slow = spent["rest"] + np.where(late | brief, left, 0.0)
     by_cause[IdleCause.SYNC] = spent["reading"] + np.where(after_wait, slow, 0.0)

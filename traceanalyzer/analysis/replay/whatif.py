@@ -216,6 +216,12 @@ class Replay:
         step = self._step_ms(scenario, scenario.cautious, self.usual, LIMITED_DUTY)
         return 0.0 if step is None else max(self.base_ms - step, 0.0)
 
+    def gain_of_fast_host_ms(self, scenario: Scenario) -> float:
+        """What a scenario saves by its cautious reading where the host is as fast as it may be, ms; 0 where that is not
+        predicted."""
+        step = self._step_ms(scenario, scenario.cautious or scenario.change, self.cheap, LIMITED_DUTY)
+        return 0.0 if step is None else max(step_ms(self.cheap) * self.scale - step, 0.0)
+
     def step_under_ms(self, scenario: Scenario) -> float | None:
         """The step time under a scenario; None where the recording does not say what it needs."""
         if scenario not in self._known:

@@ -56,11 +56,14 @@ class Reached:
 def bounds(shares: Reached) -> U8:
     """The `Bound` of each device op: the ceiling that it is nearest to, in parts of what counts as near."""
     near = np.where(shares.tensor, NEAR_TENSOR_PEAK, NEAR)
-    reached = np.stack((shares.arithmetic / near, shares.instructions / NEAR, shares.memory / NEAR))
-    reached = np.nan_to_num(reached)
-    kinds = np.array([Bound.COMPUTE, Bound.INSTRUCTIONS, Bound.MEMORY], np.uint8)
-    nearest = kinds[reached.argmax(axis=0)]
-    return np.where(reached.max(axis=0) >= 1, nearest, np.uint8(Bound.LATENCY)).astype(np.uint8)
+    most = np.nan_to_num(shares.arithmetic / near)
+    nearest = np.full(len(most), Bound.COMPUTE, np.uint8)
+    for kind, share in ((Bound.INSTRUCTIONS, shares.instructions), (Bound.MEMORY, shares.memory)):
+        reached = np.nan_to_num(share / NEAR)
+        nearest[reached > most] = kind
+        np.maximum(most, reached, out=most)
+    nearest[~(most >= 1)] = Bound.LATENCY
+    return nearest
 
 
 def measured_bound(compute_share: float, memory_share: float, *, matrix: bool) -> Bound:

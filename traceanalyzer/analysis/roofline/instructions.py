@@ -19,6 +19,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups
 from traceanalyzer.analysis.roofline.kernel_tables import kernel_tables
+from traceanalyzer.analysis.roofline.op_models import Figure
 from traceanalyzer.figures import NS_PER_S
 
 if TYPE_CHECKING:
@@ -39,11 +40,13 @@ def issue_time(linked: Linked, work: OpWork, row: I64) -> F64:
     more than it took: it does not go over the operator's largest tensor. `row` is the host range whose work it is part
     of."""
     ops = linked.trace.device_ops
+    if not (row >= 0).any():
+        return np.broadcast_to(np.nan, len(ops))
     groups = Groups.of(ops.name)
     slots = np.array([_slots(linked.trace.text(int(c)) or "") for c in ops.name[groups.first]]).reshape(-1, 4)
     element, block, thread, operation = slots[groups.index].T
     blocks, threads = np.maximum(ops.blocks, 0).astype(np.float64), np.maximum(ops.threads, 0)
-    elements, operations = (np.append(column, np.nan)[row] for column in (work.elements, work.flops))
+    elements, operations = (work.of(column, row) for column in (Figure.ELEMENTS, Figure.FLOPS))
     needed = elements * element + blocks * (block + threads * thread) + operations * operation
     time = needed / linked.limit("issue_rate") * NS_PER_S
     return np.where(linked.is_kernel & (time <= ops.end - ops.start), time, np.nan)

@@ -6,7 +6,7 @@ import re
 import tomllib
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from traceanalyzer.analysis.algebra.distinct import distinct
@@ -72,7 +72,7 @@ class KernelTables:
 @cache
 def kernel_tables() -> KernelTables:
     """Those of this package."""
-    text = files(__package__).joinpath("kernel_tables.toml").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("kernel_tables.toml").read_text(encoding="utf-8")
     known = tomllib.loads(text)
     return KernelTables(
         torch=known["torch"],

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.lookup import one_of
 from traceanalyzer.analysis.names.collectives import KINDS, bus_factor
 from traceanalyzer.trace import CopyKind, DeviceOpKind
 
@@ -30,10 +31,9 @@ def copy_traffic(linked: Linked) -> tuple[F64, F64]:
     """For each device op the bytes it moves (a copy within the device reads and writes them, a memset writes) and
     the bandwidth of what carries them, bytes/s; NaN for kernels and where size or rate is not known."""
     ops = linked.trace.device_ops
-    known = np.where(ops.bytes >= 0, ops.bytes, np.nan)
     traffic, rate = np.full(len(ops), np.nan), np.full(len(ops), np.nan)
     within = (ops.kind == DeviceOpKind.MEMCPY) & (ops.copy_kind == CopyKind.DEVICE_TO_DEVICE)
-    host = (ops.kind == DeviceOpKind.MEMCPY) & np.isin(ops.copy_kind, HOST_COPIES)
+    host = (ops.kind == DeviceOpKind.MEMCPY) & one_of(ops.copy_kind, HOST_COPIES)
     peer = (ops.kind == DeviceOpKind.MEMCPY) & (ops.copy_kind == CopyKind.PEER_TO_PEER)
     cleared = ops.kind == DeviceOpKind.MEMSET
     for rows, factor, limit in (
@@ -42,7 +42,7 @@ def copy_traffic(linked: Linked) -> tuple[F64, F64]:
         (host, 1, "host"),
         (peer, 1, "link"),
     ):
-        traffic[rows] = factor * known[rows]
+        traffic[rows] = factor * np.where(ops.bytes[rows] >= 0, ops.bytes[rows], np.nan)
         rate[rows] = linked.limit(limit)[rows]
     return traffic, rate
 
@@ -54,9 +54,9 @@ def collective_traffic(timed: Timed) -> tuple[F64, F64]:
     where message, group or link is not known, or the group spans more than a node.
     """
     ops, calls = timed.trace.device_ops, timed.collective_calls
-    traffic, rate = np.full(len(ops), np.nan), np.full(len(ops), np.nan)
     if not len(calls):
-        return traffic, rate
+        return np.broadcast_to(np.nan, len(ops)), np.broadcast_to(np.nan, len(ops))
+    traffic, rate = np.full(len(ops), np.nan), np.full(len(ops), np.nan)
     size = np.append(timed.trace.collectives.group_size, np.int32(-1))[calls.metadata]
     factor = [bus_factor(KINDS[kind], int(n)) for kind, n in zip(calls.kind, size, strict=True)]
     bus = np.array([np.nan if f is None else f for f in factor])

@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.distinct import distinct, ranked
+from traceanalyzer.analysis.algebra.lean import lean
+from traceanalyzer.analysis.algebra.lookup import one_of
 from traceanalyzer.analysis.roofline.bounds import Bound, Reached, bounds
 from traceanalyzer.analysis.roofline.instructions import issue_time
 from traceanalyzer.analysis.roofline.link_limits import collective_traffic, copy_traffic, share_of_group
-from traceanalyzer.analysis.roofline.op_models import Precision, model_ops
+from traceanalyzer.analysis.roofline.op_models import Figure, Precision, model_ops
 from traceanalyzer.analysis.roofline.precision import NO, effective_precision, tensor_cores_of_ops
 from traceanalyzer.analysis.roofline.traffic import PREPARING, expected_traffic, passes_of
 from traceanalyzer.analysis.roofline.waves import resident_blocks, waves_of
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from traceanalyzer.analysis.roofline.op_models import OpWork
     from traceanalyzer.analysis.time.timed import Timed
     from traceanalyzer.hardware import Hardware
-    from traceanalyzer.trace import F64, I64, U8, Bool
+    from traceanalyzer.trace import F64, I32, I64, U8, Bool
 
 SHORT_NS = 2_000
 """Attainable time under which start-up, the first DRAM round trips (0.5-1 us each on current GPUs) and the drain of
@@ -71,7 +73,7 @@ class Roofline:
     """Whether a matrix kernel uses tensor cores: 1, 0, -1 unknown or no matrix kernel."""
     waves: F64
     """Blocks over the blocks that the GPU holds at a time."""
-    row: I64
+    row: I32 | I64
     """Host range whose model describes it, -1 none."""
     counted: Bool
     """Whether a kernel profiler measured it."""
@@ -91,22 +93,25 @@ class Roofline:
 def build_roofline(timed: Timed, work: OpWork | None = None) -> Roofline:
     """The roofline of every device op; `work` is what `model_ops` says unless given."""
     work = model_ops(timed) if work is None else work
-    row = np.where(timed.is_kernel & ~timed.is_communication, work.of_device_op, -1)
-    passes = passes_of(timed, row)
+    row = lean(np.where(timed.is_kernel & ~timed.is_communication, work.of_device_op, -1))
+    passes = lean(passes_of(timed, row))
     flops, traffic, precision = _share_out(timed, work, row, passes)
     tensor = tensor_cores_of_ops(timed)
     precision = effective_precision(precision, tensor)
     waves = waves_of(timed)
     expected = expected_traffic(timed, work, row, (flops, traffic), passes, resident_blocks(timed, waves))
     rate = timed.limit("bandwidth").copy()
-    for carried, carrier in (copy_traffic(timed), collective_traffic(timed)):
+    for moves in (copy_traffic, collective_traffic):
+        carried, carrier = moves(timed)
         moved = np.isfinite(carried)
         traffic[moved], rate[moved], flops[moved] = carried[moved], carrier[moved], 0.0
     expected = np.where(np.isfinite(expected), expected, traffic)
+    del passes, carried, carrier, moved
     peak = _peaks(timed, precision, tensor, flops)
     arithmetic, transfer = flops / peak * NS_PER_S, traffic / rate * NS_PER_S
     attainable = _together(arithmetic, transfer, flops, row)
     reachable = _reachable(timed, precision, (flops, traffic), (peak, rate), row)
+    del peak
     time = np.maximum(timed.trace.device_ops.end - timed.trace.device_ops.start, 1)
     cached = expected <= KEPT * timed.limit("cache_bytes")
     reached = Reached(
@@ -115,19 +120,20 @@ def build_roofline(timed: Timed, work: OpWork | None = None) -> Roofline:
         issue_time(timed, work, row) / time,
         np.where(cached, 0.0, expected / rate * NS_PER_S / time),
     )
+    del rate, cached
     slow = attainable < LOW_SOL * time
     return Roofline(
-        flops=flops,
-        bytes=traffic,
-        expected=expected,
-        attainable=attainable,
-        reachable=reachable,
+        flops=lean(flops),
+        bytes=lean(traffic),
+        expected=lean(expected),
+        attainable=lean(attainable),
+        reachable=lean(reachable),
         bound=_bound(timed, reached, attainable, slow),
         arithmetic=np.nan_to_num(arithmetic) > np.nan_to_num(transfer),
         small=_small(timed, attainable) & slow & ~_on_links(timed),
         precision=precision,
         tensor=tensor,
-        waves=waves,
+        waves=lean(waves),
         row=row,
         counted=np.zeros(len(row), bool),
     )
@@ -142,15 +148,15 @@ def _share_out(linked: Linked, work: OpWork, row: I64, passes: I64) -> tuple[F64
     rows = np.flatnonzero(row >= 0)
     if not len(rows):
         return flops, traffic, precision
-    duration, matrix = ops.end - ops.start, linked.is_matrix & ~np.isin(passes, PREPARING)
+    duration, matrix = ops.end - ops.start, linked.is_matrix & ~one_of(passes, PREPARING)
     _, group = ranked(row[rows])
     has_matrix = np.bincount(group, weights=matrix[rows]) > 0
     weighed = np.where(has_matrix[group] & ~matrix[rows], 0, duration[rows])
     by_time = np.zeros(count, np.int64)
     by_time[rows] = weighed
-    flops[rows] = work.flops[row[rows]] * share_of_group(by_time, rows, group)
-    traffic[rows] = work.bytes[row[rows]] * share_of_group(duration, rows, group)
-    precision[rows] = work.precision[row[rows]]
+    flops[rows] = work.of(Figure.FLOPS, row[rows]) * share_of_group(by_time, rows, group)
+    traffic[rows] = work.of(Figure.BYTES, row[rows]) * share_of_group(duration, rows, group)
+    precision[rows] = work.of(Figure.PRECISION, row[rows])
     return flops, traffic, precision
 
 
@@ -205,7 +211,7 @@ def _reachable(
     """Attainable time where the measured rates take the place of those that are stated (and higher)."""
     ceilings = linked.trace.ceilings
     if ceilings is None:
-        return np.full(len(row), np.nan)
+        return np.broadcast_to(np.nan, len(row))
     measured = np.array([ceilings.matmul.get(p.name.lower(), np.inf) for p in Precision])
     peak = np.minimum(stated[0], measured[precision])
     on_memory = stated[1] == linked.limit("bandwidth")
@@ -225,7 +231,7 @@ def _bound(linked: Linked, reached: Reached, attainable: F64, slow: Bool) -> U8:
 def _on_links(linked: Linked) -> Bool:
     """Which device ops a link carries: collectives, and copies that do not stay within the device."""
     ops = linked.trace.device_ops
-    within = np.isin(ops.copy_kind, (CopyKind.DEVICE_TO_DEVICE, CopyKind.UNKNOWN))
+    within = one_of(ops.copy_kind, (CopyKind.DEVICE_TO_DEVICE, CopyKind.UNKNOWN))
     result: Bool = linked.is_communication | ((ops.kind == DeviceOpKind.MEMCPY) & ~within)
     return result
 

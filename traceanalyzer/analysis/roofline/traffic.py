@@ -20,7 +20,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups
+from traceanalyzer.analysis.algebra.lookup import at
 from traceanalyzer.analysis.roofline.kernel_tables import kernel_tables
+from traceanalyzer.analysis.roofline.op_models import Figure
 from traceanalyzer.figures import NS_PER_S
 
 if TYPE_CHECKING:
@@ -52,7 +54,7 @@ LOOK_UPS = re.compile(r"gather_kernel|indexSelect|index_select")
 
 def passes_of(linked: Linked, row: I64) -> I64:
     """For each device op its place in `PASSES`, -1 for most; `row` is the host range whose work it is part of."""
-    names = np.append(linked.trace.host_ranges.name, np.int32(-1))[row]
+    names = at(linked.trace.host_ranges.name, row, -1)
     groups = Groups.of(linked.trace.device_ops.name, names)
     pairs = zip(linked.trace.device_ops.name[groups.first].tolist(), names[groups.first].tolist(), strict=True)
     places = [_place(linked.trace.text(kernel) or "", linked.trace.text(operator)) for kernel, operator in pairs]
@@ -75,13 +77,13 @@ class Operators:
     entries: F64
     elements: F64
     width: F64
-    """As `OpWork` has them."""
+    """As `Figure` has them."""
 
     @classmethod
     def of(cls, work: OpWork, row: I64) -> Operators:
         """Those of these host ranges, -1 for none."""
-        columns = (work.flops, work.bytes, work.inputs, work.entries, work.elements, work.width)
-        return cls(*(np.append(column, np.nan)[row] for column in columns))
+        columns = (Figure.FLOPS, Figure.BYTES, Figure.INPUTS, Figure.ENTRIES, Figure.ELEMENTS, Figure.WIDTH)
+        return cls(*(work.of(column, row) for column in columns))
 
     @property
     def written(self) -> F64:
@@ -96,6 +98,8 @@ def expected_traffic(linked: Linked, work: OpWork, row: I64, share: tuple[F64, F
     `passes` what `passes_of` says, `resident` how many of its blocks the GPU holds at a time.
     """
     (flops, least), cache, ops = share, linked.limit("cache_bytes"), linked.trace.device_ops
+    if not (row >= 0).any():
+        return least
     of = Operators.of(work, row)
     result = np.where(passes >= 0, _passes(linked, of, passes, resident), least)
     _leave_the_rest(result, of, row, passes >= 0, linked.is_matrix)

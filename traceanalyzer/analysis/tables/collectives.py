@@ -13,6 +13,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups
 from traceanalyzer.analysis.algebra.intervals import measure, union
+from traceanalyzer.analysis.algebra.lookup import one_of
 from traceanalyzer.analysis.algebra.sharing import shared_time
 from traceanalyzer.analysis.names.collectives import KINDS, POINT_TO_POINT, bus_factor
 from traceanalyzer.analysis.phases.tail import tail_time
@@ -112,7 +113,7 @@ def _send_recv_ms(timed: Timed, device: int) -> float | None:
     """Exposed time a step in kernels that the recording says send or receive, ms. Where it only has the kernel's name,
     which an all-to-all made of sends has too, nothing is said."""
     calls, ops, steps = timed.collective_calls, timed.trace.device_ops, timed.steps
-    known = (np.isin(calls.kind, _SENDS) & (calls.metadata >= 0) & (calls.step >= steps.warmup))[calls.of_kernel]
+    known = (one_of(calls.kind, _SENDS) & (calls.metadata >= 0) & (calls.step >= steps.warmup))[calls.of_kernel]
     rows = calls.kernels[known & (ops.device[calls.kernels] == device)]
     if not len(rows):
         return None

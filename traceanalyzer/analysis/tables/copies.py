@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups
+from traceanalyzer.analysis.algebra.lookup import at
 from traceanalyzer.analysis.algebra.sharing import shared_time
 from traceanalyzer.analysis.tables.syncs import op_path
 from traceanalyzer.figures import NS_PER_MS, metric
-from traceanalyzer.trace import CopyKind, MemoryKind, RangeKind
+from traceanalyzer.trace import CopyKind, MemoryKind
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.joined.joined import Joined
@@ -135,7 +136,7 @@ def _memory(kind: int) -> str | None:
 
 def _call_names(linked: Linked, rows: I64) -> I32:
     call = linked.launch[rows]
-    return np.append(linked.trace.api_calls.name, np.int32(-1))[call]
+    return at(linked.trace.api_calls.name, call, -1)
 
 
 def _waited_for(joined: Joined, rows: I64) -> Bool:
@@ -147,7 +148,7 @@ def _waited_for(joined: Joined, rows: I64) -> Bool:
     kinds = np.stack((ops.source_memory[rows], ops.target_memory[rows]))
     pageable, unknown = (kinds == MemoryKind.PAGEABLE).any(axis=0), (kinds == MemoryKind.UNKNOWN).any(axis=0)
     # A call on pinned memory that returned late was slow, it did not wait.
-    returned_after = np.append(joined.blocks, False)[joined.launch[rows]]
+    returned_after = at(joined.blocks, joined.launch[rows], False)
     result: Bool = ~staged & (pageable | (~ordered & ~within)) | (unknown & returned_after)
     return result
 
@@ -155,8 +156,6 @@ def _waited_for(joined: Joined, rows: I64) -> Bool:
 def _op_names(linked: Linked, rows: I64) -> tuple[I64, I64]:
     """Names (codes) of the innermost and the outermost operator around each copy's call, -1 without."""
     tree = linked.tree
-    operator = tree.kind == RangeKind.OP
-    node = np.append(tree.node_of_call, -1)[linked.launch[rows]]
-    names = np.append(tree.of_ranges(linked.trace.host_ranges.name, -1), -1)
-    inner, outer = np.append(tree.innermost(operator), -1), np.append(tree.outermost(operator), -1)
-    return names[inner[node]], names[outer[node]]
+    node = at(tree.node_of_call, linked.launch[rows], -1)
+    inner, outer = at(tree.operator, node, -1), at(tree.outer_operator, node, -1)
+    return at(tree.name, inner, -1), at(tree.name, outer, -1)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.distinct import ranked
+from traceanalyzer.analysis.algebra.lookup import at
 from traceanalyzer.analysis.causes.gaps import IdleCause
-from traceanalyzer.analysis.tables.path_rows import is_named, node_names, within
+from traceanalyzer.analysis.tables.path_rows import is_named, names_at, within
 from traceanalyzer.figures import NS_PER_US, metric, ms
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def gap_places(timed: Timed, gaps: Gaps) -> list[GapPlaceRow]:
     length, cause = length[chosen], gaps.cause[chosen].astype(np.int64)
     node = nodes_behind(timed, gaps, chosen)
     nowhere = len(trace.strings)
-    name = np.append(node_names(timed, nowhere), nowhere)[node]
+    name = names_at(timed, node, nowhere).astype(np.int64)
     sync = gaps.sync[chosen]
     waits = (cause == IdleCause.SYNC) & (sync >= 0)
     name[waits] = trace.api_calls.name[sync[waits]]
@@ -75,7 +76,7 @@ def gap_places(timed: Timed, gaps: Gaps) -> list[GapPlaceRow]:
 def nodes_behind(timed: Timed, gaps: Gaps, chosen: I64) -> I64:
     """For each gap the node of the host tree that stands behind it: the wait, else the next op's launch; -1: none."""
     op, sync = gaps.next_op[chosen], gaps.sync[chosen]
-    node = np.append(timed.launch_node, -1)[op]
+    node = at(timed.launch_node, op, -1)
     waits = sync >= 0
     node[waits] = timed.tree.node_of_call[sync[waits]]
     return node

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from traceanalyzer.analysis.joined.linked import Linked
     from traceanalyzer.analysis.roofline.rated import Rated
     from traceanalyzer.analysis.time.timed import Timed
-    from traceanalyzer.trace import F64, I64
+    from traceanalyzer.trace import F64, I32, I64
 
 
 @dataclass(frozen=True)
@@ -184,10 +184,14 @@ def class_stats(timed: Timed) -> list[ClassStats]:
     ]
 
 
-def origins_of(joined: Joined, groups: Groups, node: I64, weights: I64) -> tuple[list[str | None], list[str | None]]:
+def origins_of(
+    joined: Joined, groups: Groups, node: I32 | I64, weights: I64
+) -> tuple[list[str | None], list[str | None]]:
     """Where most of the weight of each group of nodes of the host tree comes from: the module, and the line of
     Python."""
     origins = joined.origins
+    if not origins.known:
+        return [None] * len(groups), [None] * len(groups)
     places = places_of(origins.calls)
     place = mostly(groups, np.append(places.of_call, -1)[origins.call_of(node)], weights)
     line = mostly(groups, origins.line_of(node), weights)

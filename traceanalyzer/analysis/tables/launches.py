@@ -7,18 +7,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.algebra.intervals import clip, measure
 from traceanalyzer.analysis.joined.captures import captured_calls
 from traceanalyzer.analysis.names.api import ApiKind
-from traceanalyzer.analysis.time.launch_queue import blocked_time, is_launch, is_nested, recorded_back_pressure
+from traceanalyzer.analysis.time.launch_queue import (
+    blocked_time,
+    bore_work,
+    is_launch,
+    is_nested,
+    recorded_back_pressure,
+)
 from traceanalyzer.figures import NS_PER_MS, NS_PER_US, metric
 from traceanalyzer.trace import DeviceOpKind
 
 if TYPE_CHECKING:
-    from traceanalyzer.analysis.joined.linked import Linked
     from traceanalyzer.analysis.time.timed import Timed
-    from traceanalyzer.trace import I64, Bool
+    from traceanalyzer.trace import I64
 
 SHORT_KERNEL_US = 10.0
 """A launch costs the host 5-10 us of dispatch and call: kernels shorter than that cannot keep a device busy."""
@@ -63,8 +67,8 @@ def measure_launches(timed: Timed) -> LaunchStats | None:
     calls, ops, steps = timed.trace.api_calls, timed.trace.device_ops, timed.steps.steady_count
     if not len(calls):
         return None
-    steady = timed.steady_host(calls.start) & ~is_nested(timed)
-    launching = np.flatnonzero(steady & is_launch(timed))
+    steady = timed.steady_calls & ~timed.once(is_nested)
+    launching = np.flatnonzero(steady & timed.once(is_launch))
     blocked = blocked_time(timed, launching)
     spent = calls.end[launching] - calls.start[launching] - blocked
     kernels = timed.is_kernel & timed.steady_ops
@@ -91,30 +95,19 @@ def measure_launches(timed: Timed) -> LaunchStats | None:
         memset_calls=float((steady & (timed.api_kind == ApiKind.SET)).sum()) / steps,
         without_launch=float((timed.steady_ops & (timed.launch < 0)).sum()) / steps,
         fruitless_share=_fruitless_share(timed, launching),
-        captured_calls=float((captured_calls(timed) & ~_bore_work(timed))[launching].sum()) / steps,
+        captured_calls=float((timed.once(captured_calls) & ~timed.once(bore_work))[launching].sum()) / steps,
     )
 
 
 def _fruitless_share(timed: Timed, launching: I64) -> float | None:
     """Share of these launch calls that should have put work on the device but did not."""
-    fruitful = _bore_work(timed)
-    due = launching[fruitful[launching] | ~captured_calls(timed)[launching]]
+    fruitful = timed.once(bore_work)
+    due = launching[fruitful[launching] | ~timed.once(captured_calls)[launching]]
     last = int(timed.launch_time.max(initial=-1))
     if last >= 0:
         # Later ones were still queued when the recording ended.
         due = due[timed.trace.api_calls.start[due] <= last]
     return float(1.0 - np.mean(fruitful[due])) if len(due) else None
-
-
-def _bore_work(linked: Linked) -> Bool:
-    """Which API calls, or the calls they made, launched a device op that is in the recording."""
-    tree = linked.tree
-    calls = distinct(linked.launch[linked.launch >= 0])
-    parent = tree.parent[tree.node_of_call[calls]]
-    outer = tree.row[parent[(parent >= 0) & tree.is_call[parent]]]
-    result = np.zeros(len(linked.trace.api_calls), bool)
-    result[calls] = result[outer] = True
-    return result
 
 
 def _back_pressure(timed: Timed, launching: I64, blocked: I64) -> float:
@@ -131,8 +124,11 @@ def _queue_delays(timed: Timed) -> I64:
     ops, calls = timed.trace.device_ops, timed.trace.api_calls
     launched = (ops.kind == DeviceOpKind.KERNEL) | (ops.kind == DeviceOpKind.GRAPH)
     rows = np.flatnonzero(launched & timed.steady_ops & (timed.launch >= 0))
-    call, first = np.unique(timed.launch[rows], return_index=True)
-    delay = ops.start[rows[first]] - calls.end[call]
+    launch = timed.launch[rows]
+    if not (launch[1:] > launch[:-1]).all():
+        launch, first = np.unique(launch, return_index=True)
+        rows = rows[first]
+    delay = ops.start[rows] - calls.end[launch]
     result: I64 = delay[delay >= 0]
     return result
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.lookup import one_of
 from traceanalyzer.analysis.algebra.nesting import still_open
 from traceanalyzer.analysis.joined.allocations import events_of
 from traceanalyzer.figures import metric
@@ -88,7 +89,7 @@ def _makes_room(timed: Timed) -> Bool:
     """For each node of the host tree whether it only allocates."""
     tree, trace = timed.tree, timed.trace
     texts = np.array([bool(MAKES_ROOM.match(text)) for text in trace.strings] + [False])
-    return texts[tree.of_ranges(trace.host_ranges.name, -1)]
+    return tree.named(texts)
 
 
 def _of_device(timed: Timed, events: MemoryEvents, name: I64, steady: Bool, device: int) -> list[OpMemory]:
@@ -141,7 +142,7 @@ def _innermost(timed: Timed, time: I64, chosen: Bool) -> I64:
     """The operator or annotation (of the chosen nodes) that runs at each time and began last, over all threads; -1 for
     none."""
     tree = timed.tree
-    wanted = np.isin(tree.kind, NAMED) & chosen
+    wanted = one_of(tree.kind, NAMED) & chosen
     nearest = np.append(tree.innermost(wanted), -1)
     best = np.full(len(time), -1, np.int64)
     for thread in np.unique(tree.thread[wanted]).tolist():

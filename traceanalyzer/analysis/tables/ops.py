@@ -13,20 +13,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups
+from traceanalyzer.analysis.algebra.lookup import AT_ONCE, at
+from traceanalyzer.analysis.algebra.ordering import stable_order
 from traceanalyzer.analysis.joined.attribution import owner_nodes
 from traceanalyzer.analysis.joined.backward import backward_time
 from traceanalyzer.analysis.names.pytorch import BOOKKEEPING, STEP_PREFIX
 from traceanalyzer.analysis.tables.kernels import origins_of, share_of_step
 from traceanalyzer.analysis.tables.roofline_rows import RatedRow, RooflineSums, by_subtree
 from traceanalyzer.figures import NS_PER_US, metric, ms
-from traceanalyzer.trace import RangeKind
+from traceanalyzer.trace import RangeKind, alike
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.joined.host_tree import HostTree
     from traceanalyzer.analysis.joined.linked import Linked
     from traceanalyzer.analysis.roofline.rated import Rated
     from traceanalyzer.analysis.time.timed import Timed
-    from traceanalyzer.trace import I32, I64, Bool
+    from traceanalyzer.trace import F64, I32, I64, Bool
 
 STEP_NAME = "ProfilerStep*"
 BOOKKEEPING_CODE = -2
@@ -81,21 +83,37 @@ class OpStats(RatedRow, OpTimes):
 
 @dataclass(frozen=True, eq=False)
 class _Calls:
-    """Figures of the calls in the steady state, one entry each; times are ns."""
+    """The calls in the steady state, one entry each. What is summed over them is made column by column: of a recording
+    of gigabytes there are millions."""
 
-    node: I64
+    node: I32
     name: I32
     """Code of the name they are grouped under."""
-    host_total: I64
     host_self: I64
-    device_total: I64
-    device_self: I64
-    kernels: I64
-    backward: Bool
-    backward_device: I64
-    """-1 where no autograd node was recorded for anything inside."""
-    nested: Bool
-    """Whether it runs somewhere inside another call of the same name."""
+    """Time of the call that lies in no call inside it, ns."""
+    around: I32
+    """For each node of the host tree the innermost call around it, -1 without."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Sums:
+    """Figures of groups of calls, one entry a group; times are ns."""
+
+    host_total: F64
+    host_self: F64
+    device_total: F64
+    device_self: F64
+    device_p50: F64
+    device_p95: F64
+    device_once: F64
+    """Device total without calls that run somewhere inside another one of the same name."""
+    kernels: F64
+    backward: F64
+    """Calls made in the backward pass."""
+    joined: F64
+    """Calls inside which something gave rise to a recorded autograd node."""
+    backward_once: F64
+    """Device total of these autograd nodes, without nested calls."""
 
 
 def op_stats(rated: Rated, *, by_shape: bool = False) -> list[OpStats]:
@@ -108,37 +126,48 @@ def op_stats(rated: Rated, *, by_shape: bool = False) -> list[OpStats]:
     ranges, rows = rated.trace.host_ranges, rated.tree.row[calls.node]
     keys = (calls.name, ranges.kind[rows], ranges.shapes[rows])
     groups = Groups.of(*keys if by_shape else keys[:2])
-    table = _rows(rated, calls, groups)
+    del keys, rows
+    sums = _sums(rated, calls, groups)
+    table = _rows(rated, calls, groups, sums)
     ops, steady = rated.trace.device_ops, rated.steady_ops
-    left = int((ops.end - ops.start)[steady].sum()) - int(calls.device_self.sum())
+    left = int((ops.end - ops.start)[steady].sum()) - int(sums.device_self.sum())
     if left:
         table.append(_unattributed(rated, left))
     return sorted(table, key=lambda row: (-row.device_total_ms, -row.host_self_ms))
 
 
 def _calls(timed: Timed) -> _Calls:
-    tree, ops, size = timed.tree, timed.trace.device_ops, len(timed.tree.start)
-    name = _names(timed)
+    tree, name = timed.tree, _names(timed)
     whole, call, host_self = _own_time(tree, name, (name != BOOKKEEPING_CODE) & (tree.kind != RangeKind.LIBRARY))
     shown = (tree.kind == RangeKind.OP) | (tree.kind == RangeKind.ANNOTATION)
-    node = np.flatnonzero(whole & shown & timed.steady_host(tree.start))
-    name, host_self = name[node], host_self[node]
+    node = np.flatnonzero(whole & shown & timed.steady_host(tree.start)).astype(np.int32)
+    return _Calls(node, name[node], host_self[node], call)
+
+
+def _sums(timed: Timed, calls: _Calls, groups: Groups) -> _Sums:
+    tree, ops, node, size = timed.tree, timed.trace.device_ops, calls.node, len(timed.tree.start)
     launched_at = np.where(timed.steady_ops, timed.launch_node, -1)
-    owner = np.append(call, -1)[owner_nodes(timed, launched_at)]
-    length = ops.end - ops.start
-    device_total = tree.subtree_sum(_sum_at(launched_at, length, size))
-    backward = timed.in_backward
-    return _Calls(
-        node=node,
-        name=name,
-        host_total=tree.end[node] - tree.start[node],
-        host_self=host_self,
-        device_total=device_total[node],
-        device_self=_sum_at(owner, length, size)[node],
-        kernels=tree.subtree_sum(_sum_at(launched_at, timed.is_kernel, size))[node],
-        backward=backward[node],
-        backward_device=backward_time(timed, device_total, backward)[node],
-        nested=_nested(name, node, tree.subtree_end[node]),
+    owner, length = at(calls.around, owner_nodes(timed, launched_at), -1), ops.end - ops.start
+    outer = ~_nested(calls.name, node, tree.subtree_end[node])
+    launched = tree.subtree_sum(_sum_at(launched_at, length, size))
+    made = backward_time(timed, launched, timed.in_backward)[node]
+    joined, backward_once = groups.sum(made >= 0), groups.sum(np.maximum(made, 0) * outer)
+    del made
+    device_total = launched[node]
+    del launched
+    middle, high = groups.quantiles(device_total, 0.5, 0.95)
+    return _Sums(
+        host_total=groups.sum(tree.end[node] - tree.start[node]),
+        host_self=groups.sum(calls.host_self),
+        device_total=groups.sum(device_total),
+        device_self=groups.sum(_sum_at(owner, length, size)[node]),
+        device_p50=middle,
+        device_p95=high,
+        device_once=groups.sum(device_total * outer),
+        kernels=groups.sum(tree.subtree_sum(_sum_at(launched_at, timed.is_kernel, size))[node]),
+        backward=groups.sum(timed.in_backward[node]),
+        joined=joined,
+        backward_once=backward_once,
     )
 
 
@@ -146,28 +175,28 @@ def _own_time(tree: HostTree, name: I32, counted: Bool) -> tuple[Bool, I32, I64]
     """Which nodes are calls, the innermost call around each node (-1: none), and the time of each call that lies in no
     call inside it, ns. Of nodes that are not `counted` the time is their parent's."""
     size = len(name)
-    above = np.append(tree.innermost(counted).astype(np.int32), np.int32(-1))[tree.parent]
+    above = at(tree.innermost(counted), tree.parent, -1)
     inner = np.flatnonzero(counted & (above >= 0)).astype(np.int32)
     above = above[inner]
     # What sticks out of the range around it is no time of that range.
     inside = np.minimum(tree.end[inner], tree.end[above]) - tree.start[inner]
     own = tree.end - tree.start
-    own -= np.bincount(above, weights=inside, minlength=size).astype(np.int64)
+    own -= _sum_at(above, inside, size)
     del inside
     # An operator that does nothing but call one of its own name is one call with it.
     several = np.bincount(above, minlength=size) > 1
     whole = counted.copy()
     whole[inner] &= (name[inner] != name[above]) | several[above]
-    call = tree.innermost(whole).astype(np.int32)
+    call = tree.innermost(whole)
     return whole, call, _sum_at(np.where(counted, call, -1), own, size)
 
 
-def _nested(name: I32, node: I64, subtree_end: I32) -> Bool:
+def _nested(name: I32, node: I32, subtree_end: I32) -> Bool:
     """Which of these nodes (ascending) lie in the subtree of an earlier one with the same name."""
     result = np.zeros(len(node), bool)
     if not len(node):
         return result
-    order = np.argsort(name, kind="stable")
+    order = stable_order(name)
     block = name[order].astype(np.int64) * (int(subtree_end.max()) + 1)
     reach = np.maximum.accumulate(block + subtree_end[order])
     result[order[1:]] = reach[:-1] > (block + node[order])[1:]
@@ -181,33 +210,29 @@ def _names(linked: Linked) -> I32:
     steps = [i for i, text in enumerate(strings) if text.startswith(STEP_PREFIX)]
     shown[steps] = steps[:1] * len(steps)
     shown[[i for i, text in enumerate(strings) if text in BOOKKEEPING]] = BOOKKEEPING_CODE
-    return tree.of_ranges(shown[linked.trace.host_ranges.name], -1)
+    return np.append(shown, np.int32(-1))[tree.name]
 
 
 def _sum_at(node: I32 | I64, values: I64 | Bool, size: int) -> I64:
     """For each of `size` nodes the sum of the values that belong to it (-1: to none)."""
-    known = node >= 0
-    return np.bincount(node[known], weights=values[known], minlength=size).astype(np.int64)
+    result = np.zeros(size, np.int64)
+    for begin in range(0, len(node), AT_ONCE):
+        here = slice(begin, begin + AT_ONCE)
+        known = node[here] >= 0
+        np.add.at(result, node[here][known], values[here][known])
+    return result
 
 
-def _rows(rated: Rated, calls: _Calls, groups: Groups) -> list[OpStats]:
-    steps, trace = rated.steps.steady_count, rated.trace
-    rows = rated.tree.row[calls.node]
-    count = groups.count
-    host_total, host_self = groups.sum(calls.host_total), groups.sum(calls.host_self)
-    device, own = groups.sum(calls.device_total), groups.sum(calls.device_self)
-    middle, high = groups.quantiles(calls.device_total, 0.5, 0.95)
-    kernels, backward = groups.sum(calls.kernels), groups.sum(calls.backward)
-    joined = groups.sum(calls.backward_device >= 0)
-    outer = ~calls.nested
-    backward_device = groups.sum(np.maximum(calls.backward_device, 0) * outer)
-    device_once = groups.sum(calls.device_total * outer)
-    shapes = groups.most_common(trace.host_ranges.shapes[rows])
-    is_op = trace.host_ranges.kind[rows][groups.first] == RangeKind.OP
+def _rows(rated: Rated, calls: _Calls, groups: Groups, of: _Sums) -> list[OpStats]:
+    steps, trace, count = rated.steps.steady_count, rated.trace, groups.count
+    first = rated.tree.row[calls.node[groups.first]]
+    is_op = trace.host_ranges.kind[first] == RangeKind.OP
+    shapes = groups.most_common(trace.host_ranges.shapes[rated.tree.row[calls.node]])
     last = rated.tree.subtree_end[calls.node]
     launched_at = np.where(rated.steady_ops, rated.launch_node, -1)
     sums = RooflineSums(rated, by_subtree(launched_at, calls.node, last, groups.index, len(groups)))
-    module, line = origins_of(rated, groups, calls.node, np.ones(len(calls.node), np.int64))
+    del last
+    module, line = origins_of(rated, groups, calls.node, alike(1, len(calls.node), np.int64))
     return [
         OpStats(
             rank=trace.rank,
@@ -215,17 +240,17 @@ def _rows(rated: Rated, calls: _Calls, groups: Groups) -> list[OpStats]:
             kind="op" if is_op[g] else "annotation",
             shapes=trace.text(int(shapes[g])),
             calls=float(count[g]) / steps,
-            host_total_ms=ms(host_total[g]) / steps,
-            host_self_ms=ms(host_self[g]) / steps,
-            device_total_ms=ms(device[g]) / steps,
-            device_self_ms=ms(own[g]) / steps,
-            share_of_step=share_of_step(rated, device_once[g]),
-            device_mean_us=float(device[g] / count[g]) / NS_PER_US if device[g] else None,
-            device_p50_us=float(middle[g]) / NS_PER_US if device[g] else None,
-            device_p95_us=float(high[g]) / NS_PER_US if device[g] else None,
-            kernels_per_call=float(kernels[g] / count[g]),
-            backward_share=float(backward[g] / count[g]),
-            backward_device_ms=ms(backward_device[g]) / steps if joined[g] else None,
+            host_total_ms=ms(of.host_total[g]) / steps,
+            host_self_ms=ms(of.host_self[g]) / steps,
+            device_total_ms=ms(of.device_total[g]) / steps,
+            device_self_ms=ms(of.device_self[g]) / steps,
+            share_of_step=share_of_step(rated, of.device_once[g]),
+            device_mean_us=float(of.device_total[g] / count[g]) / NS_PER_US if of.device_total[g] else None,
+            device_p50_us=float(of.device_p50[g]) / NS_PER_US if of.device_total[g] else None,
+            device_p95_us=float(of.device_p95[g]) / NS_PER_US if of.device_total[g] else None,
+            kernels_per_call=float(of.kernels[g] / count[g]),
+            backward_share=float(of.backward[g] / count[g]),
+            backward_device_ms=ms(of.backward_once[g]) / steps if of.joined[g] else None,
             module=module[g],
             python=line[g],
             **sums.columns(g),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.distinct import distinct
+from traceanalyzer.analysis.algebra.lookup import at
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.causes.critical_path import Part, PathKind
 from traceanalyzer.analysis.names.kernel_names import short_name
@@ -15,6 +15,8 @@ from traceanalyzer.figures import metric, ms
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from traceanalyzer.analysis.causes.critical_path import CriticalPath
     from traceanalyzer.analysis.joined.linked import Linked
     from traceanalyzer.analysis.time.timed import Timed
@@ -62,62 +64,104 @@ class PathRow:
     share_of_step: float = metric("that time as a share of the step: the rows sum to 1", "share")
 
 
-def path_time(timed: Timed, path: CriticalPath) -> PathTime:
-    """Time of each kind of segment in a mean steady step."""
-    spent = np.bincount(path.kind, weights=path.duration, minlength=len(PathKind)) / timed.steps.steady_count
-    return PathTime(**{kind.label: ms(spent[kind]) for kind in PathKind})
+def path_tables(timed: Timed, parts: Iterable[CriticalPath]) -> tuple[PathTime | None, list[PathRow]]:
+    """The time of each kind of segment in a mean steady step (None without segments), and a row for each kind and name
+    of segments, by time."""
+    sums = _Sums(len(timed.trace.strings) + len(Part))
+    for part in parts:
+        sums.add(_segment_codes(timed, part), part)
+    if not sums.segments:
+        return None, []
+    steps = timed.steps.steady_count
+    spent = sums.total.sum(axis=0) / steps
+    return PathTime(**{kind.label: ms(spent[kind]) for kind in PathKind}), _rows(timed, sums)
 
 
-def path_rows(timed: Timed, path: CriticalPath) -> list[PathRow]:
-    """A row for each kind and name of segments, by time."""
-    if not len(path):
-        return []
-    group, names = segment_names(timed, path)
-    group *= len(PathKind)
-    group += path.kind
-    count, longest = np.bincount(group), np.zeros(len(names) * len(PathKind), np.int64)
-    duration = path.duration
-    total = np.bincount(group, weights=duration)
-    np.maximum.at(longest, group, duration)
-    example = np.zeros(len(longest), np.int64)
-    largest = np.flatnonzero(duration == longest[group])
-    example[group[largest]] = largest
-    del duration, group
+class _Sums:
+    """Figures of the segments of each code (row) and kind (column)."""
+
+    def __init__(self, codes: int) -> None:
+        shape = (codes, len(PathKind))
+        self.count, self.total = np.zeros(shape, np.int64), np.zeros(shape)
+        self.longest, self.node = np.zeros(shape, np.int64), np.full(shape, -1, np.int64)
+        """Length and node of the last of the longest segments ..."""
+        self.place = np.full(shape, -1, np.int64)
+        """... and which of all segments it is."""
+        self.running = np.zeros(codes, bool)
+        """Codes of what ran."""
+        self.segments = 0
+
+    def add(self, code: I32, path: CriticalPath) -> None:
+        """Count these segments, which follow those before."""
+        group, duration = code * len(PathKind) + path.kind, path.duration
+        self.count += np.bincount(group, minlength=self.count.size).reshape(self.count.shape)
+        self.total += np.bincount(group, weights=duration, minlength=self.count.size).reshape(self.count.shape)
+        np.maximum.at(self.longest.reshape(-1), group, duration)
+        largest = np.flatnonzero(duration == self.longest.reshape(-1)[group])
+        self.node.reshape(-1)[group[largest]] = path.node[largest]
+        self.place.reshape(-1)[group[largest]] = largest + self.segments
+        self.running[code[path.part == Part.OP]] = True
+        self.segments += len(path)
+
+
+def _rows(timed: Timed, sums: _Sums) -> list[PathRow]:
+    names, index = _names(timed.trace.strings, sums.count.sum(axis=1), sums.running)
+    shape = (len(names), len(PathKind))
+    total, count, node = np.zeros(shape), np.zeros(shape, np.int64), np.full(shape, -1, np.int64)
+    used = np.flatnonzero(sums.count.sum(axis=1))
+    np.add.at(total, index[used], sums.total[used])
+    np.add.at(count, index[used], sums.count[used])
+    # Of several codes of one name the longest segment, of several of these the last.
+    cell = (index[used][:, None] * len(PathKind) + np.arange(len(PathKind))).ravel()
+    order = np.lexsort((sums.place[used].ravel(), sums.longest[used].ravel()))
+    node.reshape(-1)[cell[order]] = sums.node[used].ravel()[order]  # of several the last one written stays
     whole, outermost, steps = float(total.sum()), timed.tree.outermost(is_named(timed)), timed.steps.steady_count
     return [
         PathRow(
             rank=timed.trace.rank,
-            kind=PathKind(g % len(PathKind)).label,
-            name=names[g // len(PathKind)],
-            within=within(timed, outermost, int(path.node[example[g]])),
-            segments=float(count[g]) / steps,
-            total_ms=ms(total[g] / steps),
-            share_of_step=float(total[g] / whole),
+            kind=PathKind(kind).label,
+            name=names[name],
+            within=within(timed, outermost, int(node[name, kind])),
+            segments=float(count[name, kind]) / steps,
+            total_ms=ms(total[name, kind] / steps),
+            share_of_step=float(total[name, kind] / whole),
         )
-        for g in np.argsort(-total, kind="stable").tolist()
-        if count[g]
+        for name, kind in (divmod(g, len(PathKind)) for g in np.argsort(-total.ravel(), kind="stable").tolist())
+        if count[name, kind]
     ]
 
 
 def segment_names(timed: Timed, path: CriticalPath) -> tuple[I32, list[str]]:
     """For each segment the index of its name, and the names: of the kernel or copy that runs (shortened), the operator
     or range that the host is in, the call that waits, or what lies between."""
+    code = _segment_codes(timed, path)
+    count, running = np.bincount(code), np.zeros(len(timed.trace.strings) + len(Part), bool)
+    running[code[path.part == Part.OP]] = True
+    names, index = _names(timed.trace.strings, count, running)
+    return index[code], names
+
+
+def _names(strings: list[str], count: I64, running: Bool) -> tuple[list[str], I32]:
+    """The distinct names of the codes that occur, and of each code the index of its name."""
+    texts: dict[str, int] = {}
+    index = np.zeros(len(strings) + len(Part), np.int32)
+    for used in np.flatnonzero(count).tolist():
+        index[used] = texts.setdefault(_text(strings, used, bool(running[used])), len(texts))
+    return list(texts), index
+
+
+def _segment_codes(timed: Timed, path: CriticalPath) -> I32:
+    """For each segment the code of its name among the trace's strings, beyond them its part."""
     trace, tree = timed.trace, timed.tree
-    count = len(trace.strings)
     code = path.part.astype(np.int32)
-    code += count
+    code += len(trace.strings)
     runs = path.part == Part.OP
     code[runs] = trace.device_ops.name[path.op[runs]]
     inside = (path.part == Part.HOST) & (path.node >= 0)
-    code[inside] = node_names(timed, count + Part.HOST)[path.node[inside]]
+    code[inside] = names_at(timed, path.node[inside], len(trace.strings) + Part.HOST)
     waits = path.part == Part.RETURN
     code[waits] = trace.api_calls.name[tree.row[path.node[waits]]]
-    texts: dict[str, int] = {}
-    index = np.zeros(count + len(Part), np.int32)
-    kernels = set(distinct(code[runs]).tolist())
-    for used in np.flatnonzero(np.bincount(code)).tolist():
-        index[used] = texts.setdefault(_text(trace.strings, used, used in kernels), len(texts))
-    return index[code], list(texts)
+    return code
 
 
 def _text(strings: list[str], code: int, is_kernel: bool) -> str:
@@ -126,19 +170,24 @@ def _text(strings: list[str], code: int, is_kernel: bool) -> str:
     return short_name(strings[code]) if is_kernel else strings[code]
 
 
-def node_names(timed: Timed, outside: int) -> I32:
-    """For each node of the host tree the name of the innermost operator or annotation around it (or itself), of the
-    call where there is none, and `outside` where there is nothing but the step."""
+def names_at(timed: Timed, node: I32 | I64, outside: int) -> I32:
+    """For each of these nodes of the host tree the name of the innermost operator or annotation around it (or itself),
+    of the call where there is none, and `outside` where there is nothing but the step, and for -1."""
     tree, trace = timed.tree, timed.trace
-    result = np.full(len(tree.start), outside, np.int32)
-    result[tree.is_call] = trace.api_calls.name[tree.row[tree.is_call]]
-    around = tree.innermost(is_named(timed))
-    inside = around >= 0
-    result[inside] = trace.host_ranges.name[tree.row[around[inside]]]
+    around = at(timed.once(_innermost_named), node, -1)
+    result = np.full(len(node), outside, np.int32)
+    inside = np.flatnonzero(around >= 0)
+    result[inside] = tree.name[around[inside]]
+    calls = np.flatnonzero((around < 0) & at(tree.is_call, node, False))
+    result[calls] = trace.api_calls.name[tree.row[node[calls]]]
     return result
 
 
-def within(linked: Linked, outermost: I64, node: int) -> str | None:
+def _innermost_named(timed: Timed) -> I32:
+    return timed.tree.innermost(is_named(timed))
+
+
+def within(linked: Linked, outermost: I32 | I64, node: int) -> str | None:
     """The name of the outermost operator or annotation around a node."""
     around = int(outermost[node]) if node >= 0 else -1
     return linked.trace.strings[linked.trace.host_ranges.name[linked.tree.row[around]]] if around >= 0 else None

@@ -156,9 +156,7 @@ def _waits(timed: Timed, rows: I64) -> float | None:
     tree, chosen = timed.tree, np.zeros(len(timed.tree.parent), bool)
     chosen[tree.node_of_range[rows]] = True
     inside = tree.innermost(chosen)[tree.node_of_call] >= 0
-    return float((inside & timed.blocks & timed.steady_host(timed.trace.api_calls.start)).sum()) / (
-        timed.steps.steady_count
-    )
+    return float((inside & timed.blocks & timed.steady_calls).sum()) / (timed.steps.steady_count)
 
 
 def _spans(start: I64, end: I64, instance: I64) -> int:

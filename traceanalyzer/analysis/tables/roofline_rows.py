@@ -106,7 +106,7 @@ def by_group(group: I64, rows: I64, count: int) -> Sum:
     return total
 
 
-def by_subtree(launched_at: I64, first: I64, last: I32 | I64, group: I64, count: int) -> Sum:
+def by_subtree(launched_at: I64, first: I32 | I64, last: I32 | I64, group: I64, count: int) -> Sum:
     """Sums over groups of host nodes of the device ops launched in the nodes' subtrees, [first, last) each.
 
     `launched_at` is the node that launched each device op, -1 for those that do not count.
@@ -114,6 +114,8 @@ def by_subtree(launched_at: I64, first: I64, last: I32 | I64, group: I64, count:
     order = np.argsort(launched_at, kind="stable")
     low = np.searchsorted(launched_at[order], first)
     high = np.searchsorted(launched_at[order], last)
+    launching = high > low
+    low, high, group = low[launching], high[launching], group[launching]
 
     def total(values: NDArray[Any]) -> F64:
         before = np.concatenate(([0.0], np.cumsum(values[order].astype(np.float64))))

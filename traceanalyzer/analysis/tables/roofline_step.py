@@ -122,7 +122,7 @@ def roofline_step(rated: Rated) -> RooflineStep | None:
 def recomputed(joined: Joined) -> Bool:
     """Which device ops belong to forward operators that run in the backward pass (activation checkpointing)."""
     names = texts_where(joined.trace.strings, FORWARD_ONLY.__contains__)
-    forward = joined.tree.of_ranges(names[joined.trace.host_ranges.name], False)
+    forward = joined.tree.named(names)
     again = np.append(joined.tree.innermost(forward & joined.in_backward) >= 0, False)
     result: Bool = again[joined.launch_node]
     return result

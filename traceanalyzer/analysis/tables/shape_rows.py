@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups
+from traceanalyzer.analysis.algebra.lookup import at
 from traceanalyzer.analysis.joined.attribution import owner_nodes
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
 from traceanalyzer.figures import metric, ms
@@ -18,7 +19,7 @@ from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.time.timed import Timed
-    from traceanalyzer.trace import F64
+    from traceanalyzer.trace import F64, I32, I64, Bool
 
 SHOWN_SHAPES = 4
 """Shapes that are named; the others are counted."""
@@ -49,10 +50,9 @@ def shape_rows(timed: Timed) -> list[ShapeRow]:
         return []
     time, shapes = _time(timed), _Shapes(timed)
     found: list[tuple[float, ShapeRow]] = []
-    for name, by_step in _kinds(timed).items():
-        spent = time.get(name)
-        if spent is not None and len(set(by_step.values())) > 1:
-            found.append((float(spent.sum()), _row(timed, name, by_step, spent, shapes)))
+    for name, by_step in _kinds(timed, list(time)).items():
+        spent = time[name]
+        found.append((float(spent.sum()), _row(timed, name, by_step, spent, shapes)))
     return [row for time_ns, row in sorted(found, key=lambda one: -one[0]) if time_ns > 0]
 
 
@@ -60,27 +60,44 @@ Kind = frozenset[tuple[int, int]]
 """Input shapes (codes of their text) of a step's calls, and how many calls have each."""
 
 
-def _kinds(timed: Timed) -> dict[int, dict[int, Kind]]:
-    """For each operator (code of its name) the input shapes in each steady step that calls it."""
+def _kinds(timed: Timed, names: list[int]) -> dict[int, dict[int, Kind]]:
+    """For each of these operators (codes of names) whose input shapes change those in each steady step that calls
+    it."""
     ranges, steps = timed.trace.host_ranges, timed.steps
-    rows = np.flatnonzero((ranges.kind == RangeKind.OP) & (ranges.shapes >= 0))
+    wanted = np.zeros(len(timed.trace.strings) + 1, bool)
+    wanted[names] = True
+    rows = np.flatnonzero(wanted[ranges.name] & (ranges.kind == RangeKind.OP) & (ranges.shapes >= 0))
     rows = rows[timed.steady_host(ranges.start[rows])]
     step = np.searchsorted(steps.host_start, ranges.start[rows], side="right") - 1
     groups = Groups.of(ranges.name[rows], step, ranges.shapes[rows])
-    first = groups.first
+    changing = _changing(ranges.name[rows[groups.first]], step[groups.first], ranges.shapes[rows[groups.first]], groups)
+    first = groups.first[changing]
     keys = zip(ranges.name[rows[first]].tolist(), step[first].tolist(), strict=True)
-    values = zip(ranges.shapes[rows[first]].tolist(), groups.count.tolist(), strict=True)
+    values = zip(ranges.shapes[rows[first]].tolist(), groups.count[changing].tolist(), strict=True)
     collected: dict[int, dict[int, list[tuple[int, int]]]] = {}
     for (name, one), value in zip(keys, values, strict=True):
         collected.setdefault(name, {}).setdefault(one, []).append(value)
     return {name: {one: frozenset(v) for one, v in sorted(of.items())} for name, of in collected.items()}
 
 
+def _changing(name: I32, step: I64, shapes: I32, calls: Groups) -> Bool:
+    """Which groups of calls, by name, step and shapes, are of names whose steps are not all alike: some shapes are not
+    in every step that calls the operator, or not as often."""
+    if not len(name):
+        return np.zeros(0, bool)
+    by_step, alike = Groups.of(name, step), Groups.of(name, shapes, calls.count)
+    steps_of = np.bincount(name[by_step.first])
+    changes = np.zeros(len(steps_of), bool)
+    changes[name[alike.first[alike.count != steps_of[name[alike.first]]]]] = True
+    result: Bool = changes[name]
+    return result
+
+
 def _time(timed: Timed) -> dict[int, F64]:
     """For each name the GPU time, ns, in each step of what operators of this name launch themselves."""
     ops, tree = timed.trace.device_ops, timed.tree
     owner = owner_nodes(timed, np.where(timed.steady_ops, timed.launch_node, -1))
-    name = np.append(tree.of_ranges(timed.trace.host_ranges.name, -1), -1)[owner].astype(np.int64)
+    name = at(tree.name, owner, -1).astype(np.int64)
     rows = np.flatnonzero(name >= 0)
     count = len(timed.steps)
     groups = Groups.of(name[rows], timed.steps.of_op[rows])

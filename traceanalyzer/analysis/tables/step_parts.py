@@ -9,25 +9,29 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups
+from traceanalyzer.analysis.algebra.lookup import at, places
+from traceanalyzer.analysis.algebra.ordering import where_changed
 from traceanalyzer.analysis.algebra.sharing import shared_time
 from traceanalyzer.analysis.causes.gaps import IdleCause
 from traceanalyzer.analysis.joined.attribution import owner_nodes
 from traceanalyzer.analysis.names.kernel_names import short_name
 from traceanalyzer.cut import cut
 from traceanalyzer.figures import NS_PER_MS, metric, ms
-from traceanalyzer.trace import RangeKind
+from traceanalyzer.trace import RangeKind, alike, is_constant
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from traceanalyzer.analysis.algebra.intervals import IntervalSet
     from traceanalyzer.analysis.causes.gaps import Gaps
     from traceanalyzer.analysis.joined.linked import Linked
     from traceanalyzer.analysis.time.timed import Timed
-    from traceanalyzer.trace import F64, I64, Bool
+    from traceanalyzer.trace import F64, I32, I64, U8, Bool
 
 BUDGET = ("compute", "exposed_communication", "exposed_copy", "idle")
 """The parts of the budget, in the order of `Budget`."""
@@ -66,9 +70,9 @@ class StepPart:
 class _Pieces:
     """Stretches of time that do not cross the boundary of a step."""
 
-    row: I64
+    row: I32
     """Index of what was cut."""
-    step: I64
+    step: I32
     """Steady step, from 0."""
     start: I64
     end: I64
@@ -78,30 +82,36 @@ class _Pieces:
 class _Spent:
     """Time and what it was spent on; texts are codes of the trace's strings, -1: none."""
 
-    part: I64
+    part: U8
     """Index into `BUDGET`."""
-    step: I64
+    step: I32
     start: I64
     begins: Bool
     """Whether a device op or gap begins here (it was not cut before)."""
     ns: F64
-    label: I64
+    label: I32
     """Index of the class of work; of idle time the cause."""
-    op: I64
-    shapes: I64
-    dtypes: I64
-    kernel: I64
+    op: I32
+    shapes: I32
+    dtypes: I32
+    kernel: I32
 
     @classmethod
-    def of(cls, part: int, pieces: _Pieces, ns: F64, **what: I64) -> _Spent:
+    def of(cls, part: int, pieces: _Pieces, ns: F64, **what: I32) -> _Spent:
         """The time of the pieces, all of one part of the budget."""
-        begins = np.append(True, pieces.row[1:] != pieces.row[:-1])[: len(ns)]
-        return cls(np.full(len(ns), part), pieces.step, pieces.start, begins, ns, **what)
+        return cls(alike(part, len(ns), np.uint8), pieces.step, pieces.start, where_changed(pieces.row), ns, **what)
 
     @classmethod
     def join(cls, several: list[_Spent]) -> _Spent:
         """All of it."""
-        return cls(*(np.concatenate([getattr(one, f.name) for one in several]) for f in fields(cls)))
+        return cls(*(_joined([getattr(one, f.name) for one in several if len(one.step)]) for f in fields(cls)))
+
+
+def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
+    """The parts one after the other; what is the same in all takes no memory."""
+    if parts and all(is_constant(part) and part[0] == parts[0][0] for part in parts):
+        return alike(parts[0][0], sum(map(len, parts)), parts[0].dtype)
+    return np.concatenate(parts) if parts else np.empty(0, np.int64)
 
 
 def step_parts(timed: Timed, gaps: Gaps) -> list[StepPart]:
@@ -154,11 +164,11 @@ def _running(timed: Timed, part: int, rows: I64, within: IntervalSet) -> _Spent:
         part,
         pieces,
         shared_time(pieces.start, pieces.end, within),
-        label=timed.op_class[rows].astype(np.int64),
+        label=timed.op_class[rows],
         op=op,
         shapes=shapes,
         dtypes=dtypes,
-        kernel=ops.name[rows].astype(np.int64),
+        kernel=ops.name[rows],
     )
 
 
@@ -167,18 +177,17 @@ def _idle(timed: Timed, gaps: Gaps, device: int) -> _Spent:
     pieces = _cut(timed, gaps.start[rows], gaps.end[rows])
     rows = rows[pieces.row]
     next_op, sync = gaps.next_op[rows], gaps.sync[rows]
-    node, call = np.full(len(rows), -1, np.int64), np.full(len(rows), -1, np.int64)
-    ended, waited = next_op >= 0, sync >= 0
-    node[ended] = timed.launch_node[next_op[ended]]
+    waited = sync >= 0
+    node = at(timed.launch_node, next_op, -1)
     node[waited] = timed.tree.node_of_call[sync[waited]]
-    call[waited] = timed.trace.api_calls.name[sync[waited]]
+    call = at(timed.trace.api_calls.name, sync, -1)
     op, *_ = _operators(timed, node)
-    none = np.full_like(op, -1)
+    none = alike(-1, len(op), np.int32)
     return _Spent.of(
         IDLE,
         pieces,
         (pieces.end - pieces.start).astype(np.float64),
-        label=gaps.cause[rows].astype(np.int64),
+        label=gaps.cause[rows].astype(np.int32),
         op=op,
         shapes=none,
         dtypes=none,
@@ -190,22 +199,25 @@ def _cut(timed: Timed, start: I64, end: I64) -> _Pieces:
     """Intervals cut at the boundaries of the steady steps; what lies outside of these is left out."""
     steps = timed.steps
     bounds = np.append(steps.start[steps.steady], steps.end[-1])
-    inside = np.flatnonzero((end > bounds[0]) & (start < bounds[-1]) & (end > start))
-    first = np.maximum(np.searchsorted(bounds, start[inside], side="right") - 1, 0)
-    last = np.minimum(np.searchsorted(bounds, end[inside], side="left") - 1, len(bounds) - 2)
+    inside = np.flatnonzero((end > bounds[0]) & (start < bounds[-1]) & (end > start)).astype(np.int32)
+    first = np.maximum(places(bounds, start[inside], side="right") - 1, 0).astype(np.int32)
+    last = np.minimum(places(bounds, end[inside], side="left") - 1, len(bounds) - 2).astype(np.int32)
     count = last - first + 1
-    row = np.repeat(np.arange(len(inside)), count)
-    step = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count) + first[row]
-    row = inside[row]
-    return _Pieces(row, step, np.maximum(start[row], bounds[step]), np.minimum(end[row], bounds[step + 1]))
+    row, step = np.repeat(inside, count), np.repeat(first - (np.cumsum(count, dtype=np.int32) - count), count)
+    step += np.arange(len(step), dtype=np.int32)
+    start, end = start[row], end[row]
+    return _Pieces(row, step, np.maximum(start, bounds[step], out=start), np.minimum(end, bounds[step + 1], out=end))
 
 
-def _operators(linked: Linked, launched_at: I64) -> tuple[I64, I64, I64]:
+def _operators(linked: Linked, launched_at: I32) -> tuple[I32, I32, I32]:
     """Codes of name, shapes and types of the operator around each of these nodes of the host tree, -1 where unknown."""
     owner = owner_nodes(linked, launched_at)
     known = np.flatnonzero(owner >= 0)
     known = known[linked.tree.kind[owner[known]] == RangeKind.OP]
-    name, shapes, dtypes = (np.full(len(owner), -1, np.int64) for _ in range(3))
+    if not len(known):
+        none = alike(-1, len(owner), np.int32)
+        return none, none, none
+    name, shapes, dtypes = (np.full(len(owner), -1, np.int32) for _ in range(3))
     ranges, rows = linked.trace.host_ranges, linked.tree.row[owner[known]]
     name[known], shapes[known], dtypes[known] = ranges.name[rows], ranges.shapes[rows], ranges.dtypes[rows]
     return name, shapes, dtypes
@@ -218,13 +230,15 @@ def _largest(groups: Groups, spent: _Spent) -> Groups:
     kept = np.zeros(len(groups), bool)
     kept[np.argsort(-groups.sum(spent.ns), kind="stable")[:MAX_ROWS]] = True
     of_kept = kept[groups.index]
-    return Groups.of(np.where(of_kept, groups.index, -1), np.where(of_kept, -1, spent.part))
+    return Groups.of(np.where(of_kept, groups.index, -1), np.where(of_kept, -1, spent.part.astype(np.int64)))
 
 
 def _merged(groups: Groups, spent: _Spent) -> list[bool]:
     """Which groups hold different things."""
     differs = np.zeros(len(groups), bool)
     for key in (spent.op, spent.shapes, spent.dtypes, spent.kernel):
+        if is_constant(key):
+            continue
         differs[groups.index[key != key[groups.first][groups.index]]] = True
     return differs.tolist()
 
@@ -232,7 +246,7 @@ def _merged(groups: Groups, spent: _Spent) -> list[bool]:
 def _in_order(timed: Timed, groups: Groups, spent: _Spent) -> I64:
     """The groups by when they first run in a step; idle time last."""
     since = np.full(len(groups), np.iinfo(np.int64).max)
-    np.minimum.at(since, groups.index, spent.start - timed.steps.start[timed.steps.warmup + spent.step])
+    np.minimum.at(since, groups.index, spent.start - timed.steps.start[timed.steps.steady][spent.step])
     result: I64 = np.lexsort((since, spent.part[groups.first] == IDLE))
     return result
 

@@ -53,7 +53,7 @@ class SyncRow:
 def sync_rows(timed: Timed, gaps: Gaps, phases: Phases) -> list[SyncRow]:
     """A row for each place that waits in the steady state, by device idle time, then host wait."""
     calls = timed.trace.api_calls
-    rows = np.flatnonzero(timed.blocks & timed.steady_host(calls.start))
+    rows = np.flatnonzero(timed.blocks & timed.steady_calls)
     if not len(rows):
         return []
     places, place = _places(timed, rows, phases)
@@ -120,9 +120,9 @@ def op_path(linked: Linked, node: int) -> str | None:
 
 def _same_path(linked: Linked, node: I64) -> I64:
     """Numbers that are equal for nodes of the host tree with equal operators around them."""
-    tree, ranges = linked.tree, linked.trace.host_ranges
-    operator = np.where(ranges.kind == RangeKind.OP, ranges.name, np.int32(-1))
-    name, parent = np.append(tree.of_ranges(operator, -1), np.int32(-1)), np.append(tree.parent, -1)
+    tree = linked.tree
+    operator = np.where(tree.kind == RangeKind.OP, tree.name, np.int32(-1))
+    name, parent = np.append(operator, np.int32(-1)), np.append(tree.parent, -1)
     path = np.zeros(len(node), np.int64)
     for _ in range(MOST_LEVELS):
         if not (node >= 0).any():

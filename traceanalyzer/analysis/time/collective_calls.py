@@ -16,6 +16,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.distinct import distinct, ranked
 from traceanalyzer.analysis.algebra.grouping import Groups
+from traceanalyzer.analysis.algebra.lookup import at, one_of
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.names.collectives import (
     BARRIER,
@@ -87,7 +88,7 @@ def collective_calls(linked: Linked, steps: Steps) -> CollectiveCalls:
     size = messages.bytes[metadata]
     grouped = own[by] < 0
     _add_up(size, messages.bytes[of_record[claimed[grouped]]], by[grouped])
-    named = np.where(np.isin(named, _UNTOLD), _kinds_of_ranges(linked, kernels, named), named)
+    named = np.where(one_of(named, _UNTOLD), _kinds_of_ranges(linked, kernels, named), named)
     kind = np.where(messages.kind[metadata] == _OTHER, named, messages.kind[metadata])
 
     first, entry = _group(np.where(record >= 0, record, -2 - kernels), ops.device[kernels])
@@ -133,10 +134,10 @@ def _kinds_of_ranges(linked: Linked, kernels: I64, named: I32) -> I32:
     names = np.full(len(tree.parent), -1, np.int64)
     names[~tree.is_call] = linked.trace.host_ranges.name[tree.row[~tree.is_call]]
     told = np.array([_told_by(text) for text in (*strings, "")], np.int32)[names]
-    call = np.append(tree.node_of_call, -1)[linked.launch[kernels]]
+    call = at(tree.node_of_call, linked.launch[kernels], -1)
     found = named.copy()
-    for inside in ((told >= 0) & np.isin(told, _POINT_TO_POINT), (told >= 0) & ~np.isin(told, _POINT_TO_POINT)):
-        node = np.append(tree.innermost(inside), -1)[call]
+    for inside in ((told >= 0) & one_of(told, _POINT_TO_POINT), (told >= 0) & ~one_of(told, _POINT_TO_POINT)):
+        node = at(tree.innermost(inside), call, -1)
         found[node >= 0] = told[node[node >= 0]]
     return found
 
@@ -183,7 +184,7 @@ def _claimed_records(linked: Linked, kernels: I64, record: I64, named: I32, mess
         by.append(here[following[following < len(here)]])
     row, kernel = np.concatenate(rows), np.concatenate(by)
     same = named[kernel] == messages.kind[ranges.collective[row]]
-    fits = (same | np.isin(named[kernel], (_OTHER, _SEND_RECV))) & (record[kernel] < 0)
+    fits = (same | one_of(named[kernel], (_OTHER, _SEND_RECV))) & (record[kernel] < 0)
     return row[fits], kernel[fits]
 
 

@@ -36,14 +36,16 @@ def device_activity(linked: Linked, device: int) -> DeviceActivity:
     """The activity of one device (CUDA ordinal); it must have at least one op."""
     ops = linked.trace.device_ops
     here = ops.device == device
+    alone = bool(here.all())
 
     def covered(which: Bool) -> IntervalSet:
-        return union(ops.start[here & which], ops.end[here & which])
+        rows = which if alone else which & here
+        return union(ops.start[rows], ops.end[rows])
 
     compute, communication, copy = covered(linked.is_compute), covered(linked.is_communication), covered(linked.is_copy)
     exposed_communication = subtract(communication, compute)
     kernels = join(compute, communication)
     exposed_copy = subtract(copy, kernels)
-    span = (int(ops.start[here].min()), int(ops.end[here].max()))
-    busy = join(kernels, copy)
+    start, end = (ops.start, ops.end) if alone else (ops.start[here], ops.end[here])
+    span, busy = (int(start.min()), int(end.max())), union(start, end)
     return DeviceActivity(device, span, compute, communication, exposed_communication, copy, exposed_copy, busy)

@@ -10,12 +10,16 @@ from __future__ import annotations
 import enum
 import re
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from traceanalyzer.analysis.algebra.distinct import distinct, ranked
 from traceanalyzer.analysis.algebra.intervals import EMPTY, IntervalSet, complement, contains, join, subtract, union
+from traceanalyzer.analysis.algebra.lookup import AT_ONCE
+from traceanalyzer.analysis.algebra.ordering import where_changed
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.joined.captures import building_time
 from traceanalyzer.analysis.names.api import ApiKind
@@ -69,8 +73,9 @@ class Pieces:
     moments: I64
     node: I32
     """Innermost node of the host tree, -1 outside all."""
-    working: Bool
-    """Whether that is an operator, a library's range or a call, not a range that says where in the program it is."""
+    works: Bool
+    """For each node, and last for what lies outside all, whether it is an operator, a library's range or a call, not a
+    range that says where in the program it is."""
     state: U8
 
     @property
@@ -83,10 +88,22 @@ class Pieces:
         """End of each piece."""
         return self.moments[1:]
 
-    def in_state(self, state: int) -> tuple[I64, IntervalSet]:
-        """The pieces of this state, and when they are."""
-        rows = np.flatnonzero(self.state == state)
-        return rows, IntervalSet(self.start[rows], self.end[rows])
+    def in_state(self, state: int, window: tuple[int, int] | None = None) -> IntervalSet:
+        """When it is in this state; at least all of that in the window."""
+        first, states = self._runs
+        low, high = 0, len(states)
+        if window is not None:
+            piece = np.searchsorted(self.moments, window)
+            low, high = np.searchsorted(first, piece).tolist()
+            low, high = max(low - 2, 0), min(high + 1, len(states))
+        chosen = low + np.flatnonzero(states[low:high] == state)
+        return IntervalSet(self.moments[first[chosen]], self.moments[first[chosen + 1]])
+
+    @cached_property
+    def _runs(self) -> tuple[I64, U8]:
+        """The first piece of each run of pieces of one state, and one more; and those states."""
+        first = np.flatnonzero(where_changed(self.state))
+        return np.append(first, len(self.state)), self.state[first]
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +122,7 @@ class HostTimeline:
         pieces = _pieces(joined)
         taken, states = EMPTY, {}
         for state in HostState:
-            covered = join(*(part.in_state(state)[1] for part in pieces)) if pieces else EMPTY
+            covered = join(*(part.in_state(state) for part in pieces)) if pieces else EMPTY
             states[state] = subtract(covered, taken)
             taken = join(taken, covered)
         return cls(pieces, states, _profiler_time(joined.trace, steps))
@@ -150,7 +167,7 @@ def _share(pieces: Pieces, start: int, end: int) -> _Share | None:
     return _Share(
         thread=pieces.thread,
         node=int(nodes[np.bincount(which, overlap).argmax()]),
-        working=int(overlap[pieces.working[low:high]].sum()),
+        working=int(overlap[pieces.works[pieces.node[low:high]]].sum()),
         inside=int(overlap[pieces.node[low:high] >= 0].sum()),
     )
 
@@ -159,8 +176,9 @@ def _share_of_few(pieces: Pieces, low: int, high: int, start: int, end: int) -> 
     """The same without arrays, whose cost a call is that of some dozen pieces."""
     spent: dict[int, int] = {}
     working = inside = 0
-    columns = (pieces.start, pieces.end, pieces.node, pieces.working)
-    for begun, ended, node, works in zip(*(column[low:high].tolist() for column in columns), strict=True):
+    columns = (pieces.start[low:high], pieces.end[low:high], pieces.node[low:high])
+    working_in = pieces.works[pieces.node[low:high]]
+    for begun, ended, node, works in zip(*(column.tolist() for column in (*columns, working_in)), strict=True):
         overlap = min(ended, end) - max(begun, start)
         spent[node] = spent.get(node, 0) + overlap
         working += overlap if works else 0
@@ -174,57 +192,81 @@ def _pieces(joined: Joined) -> list[Pieces]:
     tree, calls = joined.tree, joined.trace.api_calls
     launching = distinct(calls.thread[joined.launch[joined.launch >= 0]])
     works = np.append(tree.is_call | (tree.kind == RangeKind.OP) | (tree.kind == RangeKind.LIBRARY), False)
+    states = _states_of_nodes(joined)
+    building = joined.once(building_time)
     result = []
     for thread in launching.tolist():
-        moments, node = _cut(joined, np.flatnonzero(tree.thread == thread))
+        first, stop = np.searchsorted(tree.thread, (thread, thread + 1)).tolist()
+        moments, node = _cut(joined, first, stop)
         if len(node):
-            result.append(Pieces(thread, moments, node, works[node], _states(joined, thread, moments, node)))
+            state = _states(states, (building, _input_ranges(joined, thread)), moments, node)
+            result.append(Pieces(thread, moments, node, works, state))
     return result
 
 
-def _cut(linked: Linked, nodes: I64) -> tuple[I64, I32]:
-    """The moments at which anything of a thread starts or ends, whose nodes are given in order, and the innermost node
-    from each to the next."""
-    tree = linked.tree
-    # At equal times inner ends come first, then outer starts, so that the last entry is what goes on: the sort
-    # is stable, and inner nodes follow outer ones. Ends in reverse are nearly sorted, which makes it quick.
-    time = np.concatenate((tree.end[nodes][::-1], tree.start[nodes]))
-    node = np.concatenate((tree.parent[nodes][::-1], nodes)).astype(np.int32)
-    order = np.argsort(time, kind="stable")
-    time, node = time[order], node[order]
-    last = np.append(time[1:] > time[:-1], True)[: len(time)]
-    return time[last], node[last][:-1]
+def _cut(linked: Linked, first: int, stop: int) -> tuple[I64, I32]:
+    """The moments at which anything of a thread, whose nodes these are, starts or ends, and the innermost node from
+    each to the next."""
+    tree, here = linked.tree, slice(first, stop)
+    start, end, parent = tree.start[here], tree.end[here], tree.parent[here]
+    # At equal times inner ends come first, then outer starts, so that the last entry is what goes on.
+    by_end = (len(end) - 1 - np.argsort(end[::-1], kind="stable")).astype(np.int32)
+    ended = end[by_end]
+    moments, node = np.empty(2 * len(start), np.int64), np.empty(2 * len(start), np.int32)
+    filled = 0
+    edges = np.append(start[AT_ONCE::AT_ONCE], np.iinfo(np.int64).max)
+    starts, ends = (np.append(0, np.searchsorted(times, edges)).tolist() for times in (start, ended))
+    for (a, b), (c, d) in zip(pairwise(starts), pairwise(ends), strict=True):
+        time = np.concatenate((ended[c:d], start[a:b]))
+        inner = np.concatenate((parent[by_end[c:d]], np.arange(first + a, first + b, dtype=np.int32)))
+        order = np.argsort(time, kind="stable")
+        time = time[order]
+        last = order[np.append(time[1:] > time[:-1], True)[: len(time)]]
+        kept = slice(filled, filled + len(last))
+        moments[kept], node[kept] = time[np.append(time[1:] > time[:-1], True)[: len(time)]], inner[last]
+        filled += len(last)
+    return moments[:filled], node[: max(filled - 1, 0)]
 
 
-def _states(joined: Joined, thread: int, moments: I64, node: I32) -> U8:
-    tree, ranges, start = joined.tree, joined.trace.host_ranges, moments[:-1]
-    state = np.full(len(node), HostState.DISPATCH, np.uint8)
-    inside = node >= 0
-    call = inside.copy()
-    call[inside] = tree.is_call[node[inside]]
-    long = (np.diff(moments) >= LONG_STRETCH_NS) & ~call
-    state[long] = HostState.WORK
-    communication = texts_where(joined.trace.strings, COMMUNICATION_NAMES.search)
-    in_range = inside & ~call
-    bookkeeping = long & in_range
-    bookkeeping[in_range] &= texts_where(joined.trace.strings, OPTIMIZER_NAMES.search)[
-        ranges.name[tree.row[node[in_range]]]
-    ]
-    state[bookkeeping] = HostState.DISPATCH
-    stuck = long & in_range
-    stuck[in_range] &= communication[ranges.name[tree.row[node[in_range]]]]
-    state[stuck] = HostState.COMMUNICATION
-    rows = tree.row[node[call]]
-    kind = joined.api_kind[rows]
-    of_call = np.full(len(rows), HostState.DISPATCH, np.uint8)
+class _StatesOfNodes(NamedTuple):
+    """For each node, and last for what lies outside all, the state of a piece of which it is the innermost."""
+
+    short: U8
+    long: U8
+    """Of a piece of `LONG_STRETCH_NS` and more."""
+
+
+def _states_of_nodes(joined: Joined) -> _StatesOfNodes:
+    tree, ranges, strings = joined.tree, joined.trace.host_ranges, joined.trace.strings
+    kind = joined.api_kind
+    of_call = np.full(len(kind), HostState.DISPATCH, np.uint8)
     of_call[(kind == ApiKind.ALLOCATE) | (kind == ApiKind.FREE)] = HostState.ALLOCATE
-    of_call[loading_calls(joined)[rows]] = HostState.WORK
-    of_call[joined.blocks[rows]] = HostState.SYNC
-    state[call] = of_call
-    building = building_time(joined)
-    inside_graphs = contains(building, start)
-    state[inside_graphs & (state == HostState.DISPATCH)] = HostState.WORK
-    state[contains(_input_ranges(joined, thread), start)] = HostState.INPUT
+    of_call[joined.once(loading_calls)] = HostState.WORK
+    of_call[joined.blocks] = HostState.SYNC
+    of_name = np.full(len(strings) + 1, HostState.WORK, np.uint8)
+    of_name[texts_where(strings, OPTIMIZER_NAMES.search)] = HostState.DISPATCH
+    of_name[texts_where(strings, COMMUNICATION_NAMES.search)] = HostState.COMMUNICATION
+    short = np.full(len(tree.start) + 1, HostState.DISPATCH, np.uint8)
+    short[tree.node_of_call] = of_call
+    long = short.copy()
+    nodes = np.flatnonzero(~tree.is_call)
+    long[nodes] = of_name[ranges.name[tree.row[nodes]]]
+    long[-1] = HostState.WORK
+    return _StatesOfNodes(short, long)
+
+
+def _states(of: _StatesOfNodes, special: tuple[IntervalSet, IntervalSet], moments: I64, node: I32) -> U8:
+    """The state of each piece; `special`: when graphs are built, and when input is loaded."""
+    building, loading = special
+    state = np.empty(len(node), np.uint8)
+    for i in range(0, len(node), AT_ONCE):
+        inner, edges = node[i : i + AT_ONCE], moments[i : i + AT_ONCE + 1]
+        here = np.where(np.diff(edges) >= LONG_STRETCH_NS, of.long[inner], of.short[inner])
+        if len(building.start):
+            here[contains(building, edges[:-1]) & (here == HostState.DISPATCH)] = HostState.WORK
+        if len(loading.start):
+            here[contains(loading, edges[:-1])] = HostState.INPUT
+        state[i : i + AT_ONCE] = here
     return state
 
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, measure, union
+from traceanalyzer.analysis.algebra.lookup import one_of
+from traceanalyzer.analysis.algebra.ordering import sorted_values
 from traceanalyzer.analysis.names.api import FULL_QUEUE, ApiKind
 from traceanalyzer.trace import OverheadKind
 
@@ -27,15 +29,26 @@ profiler's row for it, that is the only sound evidence."""
 
 def is_launch(linked: Linked) -> Bool:
     """Which API calls launch a kernel or a graph; calls made by another call do not count again."""
-    result: Bool = np.isin(linked.api_kind, (ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH)) & ~is_nested(linked)
+    result: Bool = one_of(linked.api_kind, (ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH)) & ~linked.once(is_nested)
     return result
 
 
 def is_nested(linked: Linked) -> Bool:
     """Which API calls were made by another API call (a driver call beneath the runtime's)."""
     tree = linked.tree
-    parent = tree.parent[tree.node_of_call]
-    result: Bool = (parent >= 0) & tree.is_call[parent]
+    nested = (tree.parent >= 0) & tree.is_call & tree.is_call[tree.parent]
+    result = np.zeros(len(tree.node_of_call), bool)
+    result[tree.row[nested]] = True
+    return result
+
+
+def bore_work(linked: Linked) -> Bool:
+    """Which API calls, or the calls they made, launched a device op that is in the recording."""
+    tree = linked.tree
+    result = np.zeros(len(linked.trace.api_calls), bool)
+    result[linked.launch[linked.launch >= 0]] = True
+    nested = np.flatnonzero(linked.once(is_nested) & result)
+    result[tree.row[tree.parent[tree.node_of_call[nested]]]] = True
     return result
 
 
@@ -47,9 +60,10 @@ def blocked_time(timed: Timed, launching: I64) -> I64:
     if not len(launching):
         return recorded
     usual = float(np.median(end - start))
-    blocked = (recorded == 0) & (end - start > BLOCKED_RATIO * usual) & (_queued(timed, start) >= FULL_QUEUE)
-    result: I64 = np.where(blocked, end - start - int(usual), recorded)
-    return result
+    slow = np.flatnonzero((recorded == 0) & (end - start > BLOCKED_RATIO * usual))
+    slow = slow[_queued(timed, start[slow]) >= FULL_QUEUE]
+    recorded[slow] = (end - start)[slow] - int(usual)
+    return recorded
 
 
 def recorded_back_pressure(linked: Linked) -> IntervalSet:
@@ -63,9 +77,9 @@ def _queued(timed: Timed, time: I64) -> I64:
     """The largest number of ops that a device had been given but not finished at each of these times."""
     ops = timed.trace.device_ops
     result = np.zeros(len(time), np.int64)
-    for device in timed.activity:
+    for device in timed.activity if len(time) else ():
         rows = (ops.device == device) & (timed.launch >= 0)
-        given = np.sort(timed.launch_time[rows])
-        finished = np.sort(ops.end[rows])
+        given = sorted_values(timed.launch_time[rows])
+        finished = sorted_values(ops.end[rows])
         result = np.maximum(result, np.searchsorted(given, time) - np.searchsorted(finished, time, side="right"))
     return result

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import union
+from traceanalyzer.analysis.algebra.lookup import one_of
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.joined.framework import names_used
 from traceanalyzer.analysis.names.pytorch import FRAMEWORK, LAYER_LIKE, TRAINING
@@ -170,7 +171,7 @@ def _alike(linked: Linked, rows: I64, bounds: I64) -> I64:
         for column in (ops.blocks, ops.threads, ops.bytes):
             match &= _equal_to(column[inside].reshape(shape), usual)
     alike = match.mean(axis=1) >= MIN_MATCH
-    if not np.isin(ops.kind[inside].reshape(shape)[usual], (DeviceOpKind.KERNEL, DeviceOpKind.GRAPH)).any():
+    if not one_of(ops.kind[inside].reshape(shape)[usual], (DeviceOpKind.KERNEL, DeviceOpKind.GRAPH)).any():
         return bounds[:0]
     edges = np.flatnonzero(np.diff(np.concatenate(([False], alike, [False]))))
     starts, stops = edges[::2], edges[1::2]

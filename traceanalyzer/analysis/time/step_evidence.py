@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from traceanalyzer.analysis.algebra.distinct import distinct
+from traceanalyzer.analysis.algebra.ordering import is_sorted
 from traceanalyzer.analysis.names.pytorch import LAYER_LIKE, OPTIMIZER_STEP
 from traceanalyzer.trace import RangeKind
 
@@ -56,7 +57,7 @@ class Held:
 
 def held(linked: Linked, start: I64, end: I64) -> Held:
     """What ranges in time order, apart from each other, hold. Without device work host ranges count instead."""
-    work = linked.once(_launched)
+    work = linked.once(launched)
     first, stop = np.searchsorted(work.time, start), np.searchsorted(work.time, end)
     between = int(stop[-1] - first[0])
     if not between:
@@ -75,15 +76,19 @@ class _Launched(NamedTuple):
     """What all work weighs, that of unknown launches, too."""
 
 
-def _launched(linked: Linked) -> _Launched:
+def launched(linked: Linked) -> _Launched:
+    """The work of a recording; without launches its host ranges stand for it."""
     ops, time = linked.trace.device_ops, linked.launch_time
     weight = ops.end - ops.start
     if not (time >= 0).any():
         time = linked.trace.host_ranges.start
         weight = np.ones(len(time), np.int64)
-    order = np.flatnonzero(time >= 0)
-    order = order[np.argsort(time[order], kind="stable")]
-    return _Launched(time[order], np.append(np.int64(0), np.cumsum(weight[order])), float(weight.sum()))
+    total = float(weight.sum())
+    if not is_sorted(time) or (time[:1] < 0).any():
+        order = np.flatnonzero(time >= 0)
+        order = order[np.argsort(time[order], kind="stable")]
+        time, weight = time[order], weight[order]
+    return _Launched(time, np.append(np.int64(0), np.cumsum(weight)), total)
 
 
 def annotated(linked: Linked) -> HostSteps | None:

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.lookup import places
 from traceanalyzer.analysis.joined.blocking import closing_waits, device_waits
 from traceanalyzer.analysis.time.extent import extent
 from traceanalyzer.analysis.time.logged_steps import logged_steps
 from traceanalyzer.analysis.time.markers import iterations, module_calls, profiler_steps
 from traceanalyzer.analysis.time.periods import periodic
-from traceanalyzer.analysis.time.step_evidence import HostSteps, annotated, between_optimizer_steps
+from traceanalyzer.analysis.time.step_evidence import HostSteps, annotated, between_optimizer_steps, launched
 from traceanalyzer.errors import EmptyRecordingError
 from traceanalyzer.trace import RangeKind
 
@@ -119,12 +120,11 @@ class Steps:
 
 def find_steps(linked: Linked) -> Steps:
     """The steps of a recording, from the best evidence it has (`EVIDENCE`); without any the whole of it is one."""
-    for evidence in EVIDENCE:
-        found = evidence(linked)
-        steps = None if found is None else _assemble(linked, found)
-        if steps is not None:
-            return steps
-    return whole_recording(linked)
+    found = (evidence(linked) for evidence in EVIDENCE)
+    steps = (_assemble(linked, one) for one in found if one is not None)
+    result = next((one for one in steps if one is not None), None) or whole_recording(linked)
+    linked.forget(launched)
+    return result
 
 
 def _assemble(linked: Linked, found: HostSteps) -> Steps | None:
@@ -164,7 +164,7 @@ def _by_launch(linked: Linked, found: HostSteps) -> I32:
     if (since < 0).sum() > MOSTLY * len(since):
         # The host's records were lost or cut: nothing but the ops' own times tells where they belong.
         time = np.where(time >= 0, time, linked.trace.device_ops.start)
-    index = np.searchsorted(found.start, time, side="right") - 1
+    index = places(found.start, time, side="right") - 1
     inside = (time >= 0) & (index >= 0) & (time < found.end[np.maximum(index, 0)])
     of_op = np.where(inside, index, -1)
     unknown = time < 0
@@ -200,10 +200,11 @@ def _without_shutdown(linked: Linked, found: HostSteps) -> I64:
     if len(found.names) < 2:
         return found.end
     calls, ranges = linked.trace.api_calls, linked.trace.host_ranges
-    kept = ~_recorders_waits(linked)
-    ops = ranges.kind == RangeKind.OP
-    time = np.concatenate((calls.end[kept], ranges.end[ops]))
-    index = np.searchsorted(found.start, time, side="right") - 1
+    recorders = _recorders_waits(linked)
+    ended = calls.end[~recorders] if recorders.any() else calls.end
+    ops = ranges.end[ranges.kind == RangeKind.OP]
+    time = np.concatenate((ended, ops)) if len(ops) else ended
+    index = places(found.start, time, side="right") - 1
     inside = (index >= 0) & (time <= found.end[np.maximum(index, 0)])
     active = np.full(len(found.names), -1, np.int64)
     np.maximum.at(active, index[inside], time[inside])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.distinct import distinct
+from traceanalyzer.analysis.algebra.lookup import places
 from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.analysis.time.collective_calls import CollectiveCalls, collective_calls
 from traceanalyzer.analysis.time.devices import DeviceActivity, device_activity
@@ -43,9 +44,14 @@ class Timed(Joined):
         """Which of these host times lie in the host range of a steady-state step."""
         steady = self.steps.steady
         first, last = self.steps.host_start[steady], self.steps.host_end[steady]
-        index = np.searchsorted(first, start, side="right") - 1
+        index = places(first, start, side="right") - 1
         result: Bool = (index >= 0) & (start < last[np.maximum(index, 0)])
         return result
+
+    @cached_property
+    def steady_calls(self) -> Bool:
+        """Which API calls begin in the host range of a steady-state step."""
+        return self.steady_host(self.trace.api_calls.start)
 
     @cached_property
     def activity(self) -> dict[int, DeviceActivity]:

@@ -30,8 +30,13 @@ class Offer:
 
     @property
     def single(self) -> bool:
-        """Whether it shortens the step by itself."""
-        return not self.after and not self.aside
+        """Whether it shortens the step, or what as much work takes, by itself."""
+        return not self.after
+
+    @property
+    def told(self) -> str:
+        """What the predicted step is for, where that is not the same step; empty otherwise."""
+        return "as much work as a step does now" if self.aside else "a step with both" if self.after else ""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.groups import bounds, passes
-from traceanalyzer.analysis.groups.ops import TOP_KERNELS, group, steady
+from traceanalyzer.analysis.groups.ops import TOP_KERNELS, group, of_class, steady
+from traceanalyzer.analysis.replay.changes.numbers import WIDE
 from traceanalyzer.diagnosis.draft import Draft, Remedy, share, times
 from traceanalyzer.diagnosis.finding import Evidence
 from traceanalyzer.diagnosis.remedies.program import program
@@ -29,6 +30,8 @@ NEARLY_ALL = 0.99
 UNREACHED = 0.35
 """Share of their time by which kernels stay above the roofline even where they are good: large products reach 0.71 to
 0.79 of the tensor cores' peak."""
+FOR_THEMSELVES = ("embedding", "sort", "pooling", "random", "fft")
+"""Classes of kernels that are an operator each, for which a program has no other."""
 MOSTLY_BUSY = 0.5
 """Share of the step from which its kernels are what makes it long."""
 MIN_BUSY_SHARE = 0.25
@@ -97,8 +100,8 @@ def plain_compute(m: Measurements, free: Bool) -> Iterator[Draft]:
     evidence += times(group(m, steady(m) & m.is_compute).top)
     evidence += _at_the_roofline(m)
     action = (
-        "Make the top kernels cheaper: lower precision (bf16, fp8), fused operators, torch.compile, better shapes; "
-        "or stop here: the GPU is already busy."
+        "Make the kernels cheaper that take longest beyond their roofline: fused operators, other shapes or layouts"
+        f"{', lower precision' if wide_products(m).any() else ''}."
     )
     basis = "no estimate: few kernels reach their roofline"
     remedy = Remedy(action, basis, bound=True, name="faster_kernels")
@@ -109,14 +112,22 @@ def plain_compute(m: Measurements, free: Bool) -> Iterator[Draft]:
 
 
 def _could_be_faster(m: Measurements) -> bool:
-    """Whether faster kernels are to be had and shorten the step: not where the GPU mostly waits, nearly all are as fast
-    as kernels get, or CUDA graphs hide what they work on."""
-    if m.step.budget is None or m.step.budget.compute < MOSTLY_BUSY * m.step.step_ms:
+    """Whether faster kernels are to be had by another program and shorten the step: not where the GPU mostly waits,
+    nearly all are as fast as kernels get, CUDA graphs hide what they work on, or what is slow has been left by a
+    compiler, is a library's product or attention in 16 bits, or an operator that stands for itself."""
+    known = program(m)
+    if m.step.budget is None or m.step.budget.compute < MOSTLY_BUSY * m.step.step_ms or known.compiled:
         return False
-    above = bounds.above_limits_ms(m, np.ones(len(m.trace.device_ops), bool))
+    above = bounds.above_limits_ms(m, (~m.is_matrix | wide_products(m)) & ~of_class(m, *FOR_THEMSELVES))
     if above is None:
-        return not program(m).in_graphs
+        return not known.in_graphs
     return above >= UNREACHED * m.step.budget.compute
+
+
+def wide_products(m: Measurements) -> Bool:
+    """Matrix kernels on operands of 32 bits."""
+    result: Bool = m.is_matrix & np.isin(m.roofline.precision, WIDE)
+    return result
 
 
 def _computes(m: Measurements, cls: str) -> bool:

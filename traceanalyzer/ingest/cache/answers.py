@@ -8,15 +8,13 @@ not kept.
 
 from __future__ import annotations
 
-import hashlib
-import shutil
 from dataclasses import fields
 from typing import TYPE_CHECKING, TypeVar
 
 from traceanalyzer.errors import TraceAnalyzerError
-from traceanalyzer.ingest.cache.folder import ANSWER, MOST_BYTES, made, make_room, opened, place
-from traceanalyzer.ingest.cache.identity import program
-from traceanalyzer.limits import MIB
+from traceanalyzer.ingest.cache.folder import place
+from traceanalyzer.ingest.cache.identity import digest_of, program
+from traceanalyzer.ingest.cache.texts import has_text, keep_text, kept_text
 from traceanalyzer.reading import reading
 from traceanalyzer.trace import Table
 
@@ -31,13 +29,6 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 
-MAGIC = b"TAanswer\x01"
-MOST_ANSWER_BYTES = 16 * MIB
-"""A longer answer (every gap of a long recording) takes about as long to read as to work out."""
-LEAST_FREE_BYTES = 256 * MIB
-"""Of the disk: the cache never fills it."""
-_DIGEST_BYTES = 20
-
 
 def answered_once(
     run: Run, question: tuple[object, ...], make: Callable[[], Answer], encode: Encode[Answer], decode: Decode[Answer]
@@ -51,7 +42,7 @@ def answered_once(
     name = None if folder is None else _name(run, question)
     if folder is None or name is None:
         return make()
-    kept = _kept(folder, name)
+    kept = kept_text(folder, name)
     if kept is not None:
         try:
             return decode(kept)
@@ -62,18 +53,21 @@ def answered_once(
     return answer
 
 
+def is_answered(run: Run, question: tuple[object, ...]) -> bool:
+    """Whether there is a kept answer to a question about a run, sound or not."""
+    folder = place() if reading().cache else None
+    name = None if folder is None else _name(run, question)
+    return folder is not None and name is not None and has_text(folder, name)
+
+
 def _name(run: Run, question: tuple[object, ...]) -> str | None:
     """Digest of all that the answer depends on; None where that cannot be told."""
     traces = (*run.traces, *run.logs)
     if not traces or any(trace.kept_as is None or trace.memory is not None for trace in traces):
         return None
-    digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
     told = (program("."), question, run.failures, len(run.traces), [_facts(trace) for trace in traces])
-    digest.update(repr(told).encode("utf-8", "surrogateescape"))
-    for trace in traces:
-        for f in fields(trace.step_timings):
-            digest.update(getattr(trace.step_timings, f.name).tobytes())
-    return digest.hexdigest()
+    timings = [trace.step_timings for trace in traces]
+    return digest_of(told, [getattr(timing, f.name).tobytes() for timing in timings for f in fields(timing)])
 
 
 def _facts(trace: Trace) -> dict[str, object]:
@@ -82,34 +76,12 @@ def _facts(trace: Trace) -> dict[str, object]:
     return {name: value for name, value in values.items() if not isinstance(value, Table)}
 
 
-def _kept(folder: Path, name: str) -> bytes | None:
-    try:
-        with opened(folder, name, ANSWER) as (file, size):
-            head = MAGIC + bytes.fromhex(name)
-            if not len(head) + _DIGEST_BYTES <= size <= MOST_ANSWER_BYTES:
-                return None
-            data = file.read(size)
-    except OSError:
-        return None
-    text = data[len(head) + _DIGEST_BYTES :]
-    return text if data == head + _checksum(text) + text else None
-
-
 def _keep(folder: Path, name: str, answer: Answer, encode: Encode[Answer], decode: Decode[Answer]) -> None:
     try:
         text = encode(answer)
         data = text.encode()
         again = decode(data)
-        if len(data) > MOST_ANSWER_BYTES // 2 or again != answer or encode(again) != text:
-            return
-        with made(folder, name, ANSWER) as file:
-            if shutil.disk_usage(folder).free < LEAST_FREE_BYTES:
-                raise OSError("the disk is nearly full")
-            file.write(MAGIC + bytes.fromhex(name) + _checksum(data) + data)
-        make_room(folder, MOST_BYTES)
-    except (OSError, ValueError, TypeError, TraceAnalyzerError):
+        if again == answer and encode(again) == text:
+            keep_text(folder, name, data)
+    except (ValueError, TypeError, TraceAnalyzerError):
         return
-
-
-def _checksum(text: bytes) -> bytes:
-    return hashlib.blake2b(text, digest_size=_DIGEST_BYTES).digest()

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from traceanalyzer.files import note_read
-from traceanalyzer.ingest.cache.folder import MOST_BYTES, made, make_room, opened, place
+from traceanalyzer.ingest.cache.folder import MOST_BYTES, SUFFIX, made, make_room, opened, place
 from traceanalyzer.ingest.cache.identity import Identity, identity_of
 from traceanalyzer.ingest.cache.model_file import DamagedModelError, can_be_kept, read_model, write_model
 from traceanalyzer.limits import limits
@@ -49,6 +49,13 @@ def kept_traces(path: Path) -> list[Trace] | None:
     folder = place() if reading().cache else None
     identity = None if folder is None else _identity(path)
     return None if folder is None or identity is None else _kept(folder, identity, path)
+
+
+def has_model(path: Path) -> bool:
+    """Whether a recording has a kept model, sound or not."""
+    folder = place() if reading().cache else None
+    identity = None if folder is None else _identity(path)
+    return folder is not None and identity is not None and (folder / (identity.name + SUFFIX)).is_file()
 
 
 def _named(identity: Identity, traces: list[Trace]) -> list[Trace]:

@@ -19,7 +19,6 @@ from traceanalyzer.trace import Collected, Device, Health, Process, StepTimings,
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-FORMAT = 2
 MAGIC = b"TAmodel\x01"
 _LONGEST_HEADER = 64 << 20
 """Bytes; a header of a trace takes a few kilobytes, with a note for each of a million ranks a few megabytes."""

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
-from traceanalyzer.ingest.kineto.repair import BOUNDARY, Decoded, decode, decode_strictly
+from traceanalyzer.ingest.kineto.repair import BOUNDARY, Decoded, decode, decode_quickly, decode_strictly
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
+    from traceanalyzer.ingest.kineto.events import Event
     from traceanalyzer.ingest.stream import ByteStream
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -90,22 +91,26 @@ def whole_chunks(stream: Pieces, buffer: bytes) -> Iterator[Decoded]:
     Raises NotWholeError where that would have to mend anything.
     """
     while piece := stream.read():
-        buffer += piece
-        cut = _last_boundary(buffer, 0)
-        events = None if cut is None else decode_strictly(buffer[: cut.start() + 1])
-        if cut is None or events is None:
+        whole = _whole(buffer, piece) or _whole(b"", buffer + piece)
+        if whole is None:
             raise NotWholeError
-        yield Decoded(events)
-        buffer = buffer[cut.end() :]
+        yield Decoded(whole[0])
+        buffer = whole[1]
 
 
 def boundary_before(text: bytes) -> int | None:
     """Where in a text, of which more came before, the chunk after its last boundary begins; None where the text alone
     does not tell."""
-    if len(text) < TAIL_BYTES:
-        return None
-    found = deque(BOUNDARY.finditer(text, len(text) - TAIL_BYTES), maxlen=1)
-    return found[0].end() if found else None
+    found = _boundary_in_tail(text)
+    return None if found is None else found.end()
+
+
+def _whole(left: bytes, piece: bytes) -> tuple[list[Event], bytes] | None:
+    """The events in what a piece has left over and the next piece, and what that leaves over: without copying it more
+    than once. None where it is damaged, or the piece's end alone does not tell where the last event ends."""
+    cut = _boundary_in_tail(piece)
+    events = None if cut is None else decode_quickly(left, memoryview(piece)[: cut.start() + 1])
+    return None if cut is None or events is None else (events, piece[cut.end() :])
 
 
 def _to_events(stream: ByteStream, text: bytes, *, at_start: bool = False) -> tuple[bytes, bytes | None]:
@@ -129,6 +134,11 @@ def _array(stream: ByteStream, buffer: bytes) -> Generator[Decoded, None, bytes 
     """Yield the chunks of an array; returns the text from its closing bracket on, None if the file ends first."""
     searched = 0
     while piece := stream.read():
+        whole = None if searched else _whole(buffer, piece)
+        if whole is not None:
+            yield Decoded(whole[0])
+            buffer = whole[1]
+            continue
         buffer += piece
         cut = _last_boundary(buffer, max(0, searched - _OVERLAP_BYTES))
         if cut is None and len(buffer) < _MAX_EVENT_BYTES:
@@ -178,6 +188,14 @@ def _whole_and_cut(text: bytes) -> tuple[bytes, bytes]:
         if decode_strictly(text[: comma.start() + 1]) is not None:
             return text[: comma.start() + 1], text[comma.end() :]
     return text, b""
+
+
+def _boundary_in_tail(text: bytes) -> re.Match[bytes] | None:
+    """The last place between two events, None where the end of the text does not tell."""
+    if len(text) < TAIL_BYTES:
+        return None
+    found = deque(BOUNDARY.finditer(text, len(text) - TAIL_BYTES), maxlen=1)
+    return found[0] if found else None
 
 
 def _last_boundary(buffer: bytes, start: int) -> re.Match[bytes] | None:

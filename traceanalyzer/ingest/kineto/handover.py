@@ -138,10 +138,13 @@ def append(rows: Rows, part: Part, columns: Columns) -> None:
     texts = _codes([rows.texts.code(text) for text in part.texts])
     threads = _codes([rows.threads[key] for key in part.threads])
     collectives = _codes([rows.collectives[_recoded(key, texts)] for key in part.collectives])
+    unchanged = [codes for codes in (texts, threads, collectives) if (codes[:-1] == np.arange(len(codes) - 1)).all()]
     for kind, table, mended, values in zip(_TABLES, rows.every_table, part.mended, columns, strict=True):
         maps = {f.name: texts for f in fields(kind) if f.metadata["text"]}
         maps |= {"thread": threads, "collective": collectives}
-        table.extend({name: maps[name][one] if name in maps else one for name, one in values.items()}, mended)
+        maps = {name: codes for name, codes in maps.items() if not any(codes is same for same in unchanged)}
+        # What is recoded is not held twice.
+        table.extend({name: _with(maps.get(name), values.pop(name)) for name in list(values)}, mended)
     rows.names.update({(kind, pid, tid): text for kind, pid, tid, text in part.names})
     for group, count in part.counts.items():
         rows.counts[Group(group)] += count
@@ -149,6 +152,10 @@ def append(rows: Rows, part: Part, columns: Columns) -> None:
         setattr(rows, name, getattr(rows, name) + getattr(part, name))
     rows.window = part.window or rows.window
     rows.window_end = max(rows.window_end, part.window_end)
+
+
+def _with(codes: NDArray[np.int32] | None, values: NDArray[Any]) -> NDArray[Any]:
+    return values if codes is None else codes[values]
 
 
 def _codes(codes: list[int]) -> NDArray[np.int32]:

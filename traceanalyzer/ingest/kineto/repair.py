@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from traceanalyzer.ingest.kineto.events import LAX, STRICT, Event, Span
+from traceanalyzer.ingest.kineto.events import LAX, NEAR, STRICT, Event, Span
 from traceanalyzer.ingest.kineto.loose import event_of
 
 if TYPE_CHECKING:
@@ -61,14 +61,26 @@ def decode(text: bytes) -> Decoded:
     return _as_numbers(text) or _finite(text) or _loosely(text) or _one_by_one(text)
 
 
+def decode_quickly(*parts: bytes | memoryview) -> list[Event] | None:
+    """The events of an undamaged chunk that comes in parts, None if it is not one. Their times are all numbers, or all
+    text."""
+    text = b"".join((b"[", *parts, b"]"))
+    events = _decoded(NEAR, text)
+    return _decoded(STRICT, text) if events is None else events
+
+
 def decode_strictly(text: bytes) -> list[Event] | None:
-    """The events of an undamaged chunk, None if it is not one."""
+    """The events of an undamaged chunk, None if it is not one. Their times are text."""
     return _typed(STRICT, text)
 
 
 def _typed(decoder: msgspec.json.Decoder[list[Event]], text: bytes) -> list[Event] | None:
+    return _decoded(decoder, b"[" + text + b"]")
+
+
+def _decoded(decoder: msgspec.json.Decoder[list[Event]], array: bytes) -> list[Event] | None:
     try:
-        return decoder.decode(b"[" + text + b"]")
+        return decoder.decode(array)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from traceanalyzer.ingest.columns import Codes, Columns, Texts
+from traceanalyzer.ingest.columns import Codes, Columns, Texts, copied
 from traceanalyzer.ingest.kineto.events import NO_ARGS, Args, Counter, Group, Instant, Meta, Span, group_of
 from traceanalyzer.ingest.kineto.launch_config import Occupancies, launch_options
 from traceanalyzer.ingest.kineto.names import overhead_kind, wait_kind
-from traceanalyzer.ingest.kineto.times import durations_ns, exact_ns, starts_ns
+from traceanalyzer.ingest.kineto.times import durations_ns, exact_ns, times_ns
 from traceanalyzer.trace import DeviceOpKind, RangeKind
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ _MAX_DIGITS = 19
 _DIMENSIONS: msgspec.json.Decoder[tuple[int, int, int]] = msgspec.json.Decoder(tuple[int, int, int])
 
 Id = int | str
-Spans = list[Span]
+Spans = list[Span[Any]]
 
 
 class _Sorter(dict[str, list[Any]]):
@@ -81,7 +81,7 @@ class _Sizes(dict[bytes, int]):
 
     def of(self, texts: list[Raw]) -> list[int]:
         """The products of many."""
-        return list(map(self.__getitem__, map(bytes, texts)))
+        return list(map(self.__getitem__, copied(texts)))
 
 
 class Rows:
@@ -174,7 +174,7 @@ class Rows:
         else:
             self._sinks[group](self._with_time(found), group)
 
-    def _add_counters(self, found: list[Counter]) -> None:
+    def _add_counters(self, found: list[Counter[Any]]) -> None:
         """Samples of hardware counters; other counters (the viewer's) are left out."""
         values = [_counter_value(bytes(c.args)) if c.category == HARDWARE_COUNTERS else None for c in found]
         kept = self._with_time([c for c, value in zip(found, values, strict=True) if value is not None])
@@ -191,12 +191,12 @@ class Rows:
     def _with_time(self, found: list[Any]) -> list[Any]:
         """The events whose `ts` is a time, which nearly always are all; the others are lost."""
         try:
-            self._starts = starts_ns([event.ts for event in found])
+            self._starts = times_ns([event.ts for event in found])
         except (ValueError, TypeError):
             kept = [event for event in found if _is_time(event.ts)]
             self.lost += len(found) - len(kept)
             self.events -= len(found) - len(kept)
-            self._starts = starts_ns([event.ts for event in kept])
+            self._starts = times_ns([event.ts for event in kept])
             return kept
         return found
 
@@ -209,12 +209,12 @@ class Rows:
         return {"name": self.texts.codes([span.name for span in spans]), **self._times(spans)}
 
     def _thread_codes(self, spans: Spans) -> list[int]:
-        threads = self.threads
-        return [threads[span.pid, span.tid] for span in spans]
+        ids = zip([span.pid for span in spans], [span.tid for span in spans], strict=True)
+        return list(map(self.threads.__getitem__, ids))
 
     def _add_device(self, spans: Spans, group: Group) -> None:
         args = [span.args or NO_ARGS for span in spans]
-        occupancy = [self._occupancies[bytes(a.occupancy_limits)] for a in args]
+        occupancy = [self._occupancies[text] for text in copied([a.occupancy_limits for a in args])]
         self.device.append(
             self._named_times(spans)
             | _device(spans, args)
@@ -299,7 +299,7 @@ class Rows:
                 name = bytes(row.args.name)
                 self.names[row.name, row.pid, row.tid] = _json_text(name)
 
-    def _add_instants(self, instants: list[Instant]) -> None:
+    def _add_instants(self, instants: list[Instant[Any]]) -> None:
         found = [event for event in instants if event.args is not None and event.name == "[memory]"]
         self.skipped += len(instants) - len(found)
         self.window_end = max([self.window_end, *(_marked(event) for event in instants if event.name == _WINDOW_END)])
@@ -397,11 +397,13 @@ def _json_text(raw: bytes) -> str:
     return raw.decode("utf-8", "replace")
 
 
-def _marked(event: Instant) -> int:
-    return exact_ns(bytes(event.ts)) if _is_time(event.ts) else 0
+def _marked(event: Instant[Any]) -> int:
+    return int(times_ns([event.ts])[0]) if _is_time(event.ts) else 0
 
 
 def _is_time(text: Any) -> bool:
+    if isinstance(text, float):
+        return True
     try:
         exact_ns(bytes(text))
     except ValueError:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from traceanalyzer.limits import limits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from msgspec import Raw
 
     from traceanalyzer.trace import I64
 
-_EXACT_FLOAT_US = 2.0**43
+EXACT_FLOAT_US = 2.0**43
 """Below, neighbouring floats are less than a nanosecond apart, so the nearest nanosecond is the one written."""
 
 MAX_DURATION_US = 2.0**42
@@ -24,6 +24,14 @@ MAX_DURATION_US = 2.0**42
 
 _LEAST_TIME_NS, _MAX_TIME_NS = -(2**61), 2**62
 """The difference of any two times fits int64; today is at 2**60.6."""
+
+_ONE_FORM_AT_LEAST = 32
+"""Of fewer times it takes longer to see whether they are written alike than to read each."""
+_LONGEST = 24
+"""Bytes of a time and the comma after it, where the digits are read as a table."""
+_DECIMALS = 3
+_POWERS = 10.0 ** np.arange(_LONGEST)[::-1]
+_ZERO, _POINT, _COMMA = b"0.,"
 
 _MAX_EXPONENT = 20
 """Of ten, in microseconds: beyond, a number is no time, and takes as long to write out as it is large."""
@@ -48,19 +56,52 @@ def exact_ns(text: bytes) -> int:
     return ns
 
 
+def times_ns(times: Sequence[Any]) -> I64:
+    """Nanoseconds of many times, all as text or all as numbers that a float holds exactly; raises ValueError if one of
+    them is no time."""
+    if times and isinstance(times[0], float):
+        return to_ns(np.fromiter(times, np.float64, len(times)))
+    return starts_ns(times)
+
+
 def starts_ns(texts: Sequence[bytes | Raw]) -> I64:
-    """Nanoseconds of many times; raises ValueError if one of them is no time."""
+    """Nanoseconds of many times as text; raises ValueError if one of them is no time."""
     joined = b",".join(texts)
+    alike = _of_one_form(joined, len(texts))
+    if alike is not None:
+        return alike
     if b'"' not in joined and b"n" not in joined:
         values = np.fromstring(joined, dtype=np.float64, sep=",")
-        if len(values) == len(texts) and np.abs(values).max(initial=0.0) < _EXACT_FLOAT_US:
+        if len(values) == len(texts) and np.abs(values).max(initial=0.0) < EXACT_FLOAT_US:
             return to_ns(values)
     return np.array([exact_ns(bytes(text)) for text in texts], dtype=np.int64)
 
 
-def durations_ns(values: Iterable[float]) -> tuple[I64, int]:
+def _of_one_form(joined: bytes, count: int) -> I64 | None:
+    """Nanoseconds of times with as many digits each, of them three decimals or none, as recorders write them; None
+    where they are not. Digits are summed by their places, which floats do exactly up to the largest time there is."""
+    width = (len(joined) + 1) // max(count, 1)
+    if count < _ONE_FORM_AT_LEAST or width * count != len(joined) + 1 or not _DECIMALS + 2 < width <= _LONGEST:
+        return None
+    text = np.frombuffer(joined + b",", np.uint8).reshape(count, width)
+    whole = width - 2 - _DECIMALS if text[0, width - 2 - _DECIMALS] == _POINT else width - 1
+    digits = text - np.uint8(_ZERO)
+    no_digit = np.zeros(width, bool)
+    no_digit[[whole, width - 1]] = True
+    if ((digits > 9) != no_digit).any() or (text[:, whole] != text[0, whole]).any() or (text[:, -1] != _COMMA).any():
+        return None
+    microseconds = digits[:, :whole] @ _POWERS[-whole:]
+    if microseconds.max() >= _MAX_TIME_NS // 1000:
+        return None
+    result: I64 = microseconds.astype(np.int64) * 1000
+    if whole < width - 1:
+        result += (digits[:, whole + 1 : -1] @ _POWERS[-_DECIMALS:]).astype(np.int64)
+    return result
+
+
+def durations_ns(values: Sequence[float]) -> tuple[I64, int]:
     """Nanoseconds of many durations, and how many were negative or absurd and became 0."""
-    durations = np.array(list(values), dtype=np.float64)
+    durations = np.fromiter(values, np.float64, len(values))
     sane = (durations >= 0) & (durations <= MAX_DURATION_US)
     bad = int(len(sane) - np.count_nonzero(sane))
     return to_ns(np.where(sane, durations, 0.0) if bad else durations), bad

@@ -13,13 +13,11 @@ from isal import igzip
 
 from traceanalyzer.errors import UnreadableInputError
 from traceanalyzer.files import note_read
+from traceanalyzer.ingest.foreign import GZIP_MAGIC, SQLITE_MAGIC
 from traceanalyzer.ingest.stream import DAMAGE, decompressed_limit, too_large
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-SQLITE_MAGIC = b"SQLite format 3\x00"
-GZIP_MAGIC = b"\x1f\x8b"
 
 REPORT_SUFFIXES = (".nsys-rep", ".qdrep")
 """nsys's own report format has no documented magic; the name is only asked where the content is binary."""

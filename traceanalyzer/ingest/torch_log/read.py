@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from traceanalyzer.compile_log import Counts
 from traceanalyzer.errors import EmptyRecordingError, TraceAnalyzerError, UnreadableInputError
+from traceanalyzer.ingest.beside import COMPILED
 from traceanalyzer.ingest.stream import cannot_open, head_of, open_stream
 from traceanalyzer.ingest.torch_log.fold import WANTED, Fold
 from traceanalyzer.ingest.torch_log.fusion import MARK, read_fusion
@@ -25,8 +26,6 @@ RECORD_IN_HEAD = re.compile(
     rb"^(?:\[[^\]\n]{1,64}\]: ?)?[VDIWEC]\d{4} \d\d:\d\d:\d\d\.\d{3,6} +\d+ *[^\]\n]{0,1000}?:\d+\] ?\{", re.MULTILINE
 )
 """A line that only a structured log has."""
-FOLDER = "compile"
-"""Of a capture; see `collect.compile_log`."""
 MAX_FILES = 4096
 """Files read of a folder."""
 _RANK = re.compile(r"rank[_.-]?(\d+)")
@@ -91,7 +90,7 @@ def _rank_of_name(file: Path) -> int | None:
 
 def logs_beside(recordings: Iterable[str]) -> list[CompileLog]:
     """The logs in the capture that recordings are of, the first folder of them that can be read; none without one."""
-    for folder in dict.fromkeys(Path(recording).parent / FOLDER for recording in recordings):
+    for folder in dict.fromkeys(Path(recording).parent / COMPILED for recording in recordings):
         if folder.is_dir():
             try:
                 return read_logs(folder)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from traceanalyzer.analysis.measure import Measurements
-    from traceanalyzer.trace import I64
+    from traceanalyzer.trace import I32, I64
 
 DEEPEST = 5
 """Levels of operators and annotations of which the widest kernels' launches are shown."""
@@ -77,7 +77,7 @@ def _longest(rows: I64, length: I64) -> I64:
     return rows[np.argsort(-length[rows], kind="stable")[:MAX_OPS]]
 
 
-def _boxes(m: Measurements, nodes: I64, leaves: Sequence[tuple[str, str]], length: I64) -> list[Box]:
+def _boxes(m: Measurements, nodes: I32 | I64, leaves: Sequence[tuple[str, str]], length: I64) -> list[Box]:
     """Times of nodes of the host tree, each with name and sort of what is innermost."""
     root = _Branch()
     paths: dict[int, list[str]] = {UNKNOWN: [NOWHERE], -1: []}
@@ -90,7 +90,7 @@ def _boxes(m: Measurements, nodes: I64, leaves: Sequence[tuple[str, str]], lengt
     return boxes
 
 
-def _around(m: Measurements, nodes: I64) -> list[int]:
+def _around(m: Measurements, nodes: I32 | I64) -> list[int]:
     """The range that each node is or, of a call, that is around it; -1: none, `UNKNOWN` for a node of -1."""
     call, parent = np.append(m.tree.is_call, False)[nodes], np.append(m.tree.parent, UNKNOWN)[nodes]
     around: list[int] = np.where(call | (nodes < 0), parent, nodes).tolist()

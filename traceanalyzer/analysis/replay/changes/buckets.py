@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.lookup import one_of
 from traceanalyzer.analysis.causes.dependencies import Dependencies
 from traceanalyzer.analysis.names.collectives import KINDS
 
@@ -95,7 +96,7 @@ def _sizes(tape: Tape) -> I64:
     """Bytes that each op reduces across ranks, -1 where it does not or they were not recorded."""
     calls = tape.source.collective_calls
     size = np.full(len(tape.source.trace.device_ops), -1, np.int64)
-    reducing = np.isin(calls.kind, _REDUCTIONS)
+    reducing = one_of(calls.kind, _REDUCTIONS)
     size[calls.row[reducing]] = calls.bytes[reducing]
     return size[tape.row]
 

@@ -41,6 +41,17 @@ def without_launches(tape: Tape, ops: Bool) -> Tape:
     return without_dispatch(without(tape, ops), alone)
 
 
+def without_calls(tape: Tape, ops: Bool) -> Tape:
+    """The ops are gone, and so are the calls that launched them; what their operators do on the host stays, because
+    they launch others, too."""
+    calls = tape.source.trace.api_calls
+    called = np.minimum((calls.end - calls.start)[tape.call], tape.dispatch)
+    alone = events_of(tape, ops) & ~events_of(tape, ~ops)
+    dispatch: I64 = np.where(alone, tape.dispatch - called, tape.dispatch)
+    left = replace(without(tape, ops), dispatch=dispatch, waits=tape.waits & ~alone)
+    return replace(left, reading=np.minimum(left.reading, dispatch))
+
+
 def without_dispatch(tape: Tape, events: Bool) -> Tape:
     """The host does nothing before these events but what is work of its own, and waits at none of them."""
     dispatch = np.where(events, 0, tape.dispatch)
@@ -108,9 +119,9 @@ def launched_within(tape: Tape, names: Bool) -> Bool:
 
 
 def _within(linked: Linked, names: Bool) -> Bool:
-    """Which nodes of the host tree are, or lie inside, a range with one of these names."""
+    """Which nodes of the host tree are, or lie inside, a range with one of these names (of `texts_where`)."""
     tree = linked.tree
-    result: Bool = tree.innermost(tree.of_ranges(names[linked.trace.host_ranges.name], False)) >= 0
+    result: Bool = tree.innermost(tree.named(names)) >= 0
     return result
 
 

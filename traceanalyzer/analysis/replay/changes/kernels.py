@@ -11,7 +11,14 @@ import numpy as np
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.groups import layout, products
 from traceanalyzer.analysis.joined.backward import made_by
-from traceanalyzer.analysis.replay.changes.edits import events_of, launched_within, nodes, retimed, without_launches
+from traceanalyzer.analysis.replay.changes.edits import (
+    events_of,
+    launched_within,
+    nodes,
+    retimed,
+    without_calls,
+    without_launches,
+)
 from traceanalyzer.analysis.replay.changes.items import first_shape
 from traceanalyzer.analysis.roofline.op_models.tensors import parse_values
 from traceanalyzer.figures import NS_PER_S
@@ -20,7 +27,7 @@ from traceanalyzer.trace import RangeKind
 if TYPE_CHECKING:
     from traceanalyzer.analysis.groups.ops import Group
     from traceanalyzer.analysis.replay.tape import Tape
-    from traceanalyzer.trace import I64, Bool
+    from traceanalyzer.trace import I32, I64, Bool
 
 CHANNELS_APART = re.compile(r"batch_norm_(backward|collect_statistics|transform_input)\w*_kernel")
 """PyTorch's batch norm: with channels apart it has a block a channel."""
@@ -70,14 +77,14 @@ def channels_last(tape: Tape) -> Tape | None:
     apart = texts_where(rated.trace.strings, lambda text: bool(CHANNELS_APART.search(text)) and LAST not in text)
     moved = rated.roofline.expected[row] / (rated.limit("bandwidth")[row] * NORM_EFFICIENCY) * NS_PER_S
     faster = apart[rated.trace.device_ops.name[row]] & (moved < tape.duration)
-    return without_launches(retimed(tape, np.where(faster, moved, tape.duration)), changing)
+    return without_calls(retimed(tape, np.where(faster, moved, tape.duration)), changing)
 
 
 def dimensions(tape: Tape) -> I64:
     """For each op how many dimensions of space the operator that launches it works on, by its first operand; -1 where
     that was not recorded."""
     tree, ranges = tape.source.tree, tape.source.trace.host_ranges
-    operator = tree.innermost(tree.kind == RangeKind.OP)[nodes(tape)][tape.event]
+    operator = tree.operator[nodes(tape)][tape.event]
     code = np.full(len(operator), -1, np.int64)
     code[operator >= 0] = ranges.shapes[tree.row[operator[operator >= 0]]]
     known, index = np.unique(code, return_inverse=True)
@@ -174,7 +181,7 @@ def recurrent_fused(tape: Tape) -> Tape | None:
     return replace(left, reading=np.minimum(left.reading, left.dispatch))
 
 
-def _layers(tape: Tape, cell: I64) -> float:
+def _layers(tape: Tape, cell: I32) -> float:
     """How many layers, one after the other or in the other direction, each of these calls (nodes of the host tree, -1:
     none) has: what a library launches one by one."""
     tree, trace = tape.source.tree, tape.source.trace
@@ -189,13 +196,13 @@ def _layers_said(values: tuple[str, ...]) -> int:
     return max(int(values[NUMBER_OF_LAYERS]), 1) * (1 + (values[BIDIRECTIONAL] == YES))
 
 
-def _cells(tape: Tape) -> tuple[I64, Bool]:
+def _cells(tape: Tape) -> tuple[I32, Bool]:
     """For each event the outermost node of the host tree that is a recurrent cell around it, -1 without; and which
     events belong to the backward pass of such cells."""
     source = tape.source
     tree, trace = source.tree, source.trace
-    cells = tree.of_ranges(texts_where(trace.strings, CELL.match)[trace.host_ranges.name], False)
-    layers = tree.of_ranges(texts_where(trace.strings, LAYER.match)[trace.host_ranges.name], False)
+    cells = tree.named(texts_where(trace.strings, CELL.match))
+    layers = tree.named(texts_where(trace.strings, LAYER.match))
     cells |= layers & _of_one_time_step(tape, layers)
     outer, node = tree.outermost(cells & (tree.kind == RangeKind.OP)), nodes(tape)
     return outer[node], made_by(source, outer >= 0)[node]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.lookup import one_of
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.replay.changes.constants import constants
 from traceanalyzer.analysis.replay.changes.edits import (
@@ -67,7 +68,7 @@ def not_faster_than(limit_ns: float) -> Callable[[Sequence[float]], float]:
 def no_allocations(tape: Tape) -> Tape | None:
     """No memory of the device or pinned memory is allocated or freed; None where the host never does."""
     time = np.minimum(before_events(tape, tape.source.timeline.states[HostState.ALLOCATE]), tape.work)
-    calls = np.isin(tape.source.api_kind[tape.call], (ApiKind.ALLOCATE, ApiKind.FREE))
+    calls = one_of(tape.source.api_kind[tape.call], (ApiKind.ALLOCATE, ApiKind.FREE))
     if not time.any() and not (calls & tape.waits).any():
         return None
     return without_dispatch(replace(tape, work=tape.work - time), calls)

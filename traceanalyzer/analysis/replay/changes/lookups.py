@@ -20,7 +20,7 @@ from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.replay.tape import Tape
-    from traceanalyzer.trace import I64, Bool
+    from traceanalyzer.trace import I32, I64, Bool
 
 LOOKUP = re.compile(r"^aten::(embedding|embedding_bag)$")
 MOST_BETWEEN = 3
@@ -31,7 +31,7 @@ def lookups_joined(tape: Tape) -> Tape | None:
     """Lookups that follow each other are one call, and so is what they give rise to in the backward pass; None where
     fewer than a handful do."""
     tree, strings = tape.source.tree, tape.source.trace.strings
-    lookups = tree.of_ranges(texts_where(strings, LOOKUP.match)[tape.source.trace.host_ranges.name], False)
+    lookups = tree.named(texts_where(strings, LOOKUP.match))
     lookups &= (tree.kind == RangeKind.OP) & ~tape.source.in_backward
     outer, node = tree.outermost(lookups), nodes(tape)
     call = outer[node][tape.event]
@@ -45,7 +45,7 @@ def lookups_joined(tape: Tape) -> Tape | None:
     return joined(tape, kept, gone, np.maximum(found[0][2], found[1][2]))
 
 
-def _runs(tape: Tape, call: I64) -> tuple[Bool, Bool, I64]:
+def _runs(tape: Tape, call: I32 | I64) -> tuple[Bool, Bool, I64]:
     """Of runs of calls (numbers, one for each op, -1: none) in a step: the ops of the first, those from there to the
     end of the last, and for each op how many calls its run has."""
     kept, gone, count = np.zeros(len(call), bool), np.zeros(len(call), bool), np.ones(len(call), np.int64)

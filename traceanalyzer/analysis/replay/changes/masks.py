@@ -52,7 +52,7 @@ def _picks(tape: Tape, outer: I32) -> I32:
     """The operators of the forward pass, nodes of the host tree, that pick by a mask."""
     tree, trace = tape.source.tree, tape.source.trace
     name = trace.host_ranges.name
-    counting = tree.of_ranges(texts_where(trace.strings, COUNTS.match)[name], False) & (outer >= 0)
+    counting = tree.named(texts_where(trace.strings, COUNTS.match)) & (outer >= 0)
     found = np.unique(outer[counting & ~tape.source.in_backward])
     found = found[texts_where(trace.strings, PICKS.match)[name[tree.row[found]]]]
     all_outer = np.flatnonzero(outer == np.arange(len(outer)))

@@ -23,7 +23,7 @@ def ops_named(linked: Linked, pattern: str) -> Bool:
     Python frame around their launch. To a module belongs the backward pass of what it ran, too."""
     names = texts_where(linked.trace.strings, re.compile(pattern).search)
     tree = linked.tree
-    inside = tree.innermost(tree.of_ranges(names[linked.trace.host_ranges.name], False)) >= 0
+    inside = tree.innermost(tree.named(names)) >= 0
     modules = texts_where(linked.trace.strings, lambda text: text.startswith(MODULE_PREFIX))
     inside |= _in_frames(linked, names)
     inside |= made_by(linked, _in_frames(linked, names & modules))

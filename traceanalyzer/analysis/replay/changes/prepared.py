@@ -15,7 +15,7 @@ from traceanalyzer.trace import RangeKind
 if TYPE_CHECKING:
     from traceanalyzer.analysis.replay.changes.edits import Change
     from traceanalyzer.analysis.replay.tape import Tape
-    from traceanalyzer.trace import I64, Bool
+    from traceanalyzer.trace import I32, Bool
 
 
 def prepared_before(pattern: str) -> Change:
@@ -36,17 +36,16 @@ def prepared_before(pattern: str) -> Change:
     return change
 
 
-def _operators(tape: Tape, pattern: str) -> I64:
+def _operators(tape: Tape, pattern: str) -> I32:
     """For each host event the node of the outermost operator with such a name around its call, -1 without one."""
     source = tape.source
     tree, named = source.tree, texts_where(source.trace.strings, re.compile(pattern).search)
-    wanted = tree.kind == RangeKind.OP
-    wanted[wanted] = named[source.trace.host_ranges.name[tree.row[wanted]]]
-    result: I64 = tree.outermost(wanted)[tree.node_of_call[tape.call]]
+    wanted = (tree.kind == RangeKind.OP) & tree.named(named)
+    result: I32 = tree.outermost(wanted)[tree.node_of_call[tape.call]]
     return result
 
 
-def _up_to_last_wait(tape: Tape, call: I64) -> Bool:
+def _up_to_last_wait(tape: Tape, call: I32) -> Bool:
     """Events of a call that come before its last wait for the device, and that wait."""
     waits = np.flatnonzero(tape.waits & (call >= 0))
     last = np.full(int(call.max(initial=-1)) + 2, -1, np.int64)

@@ -34,10 +34,7 @@ def recomputed(tape: Tape) -> Bool:
     """Ops of forward operators that run within the backward pass: in an autograd node that also runs operators of a
     forward pass, outside of the nodes nested in it, and before its own backward operator is all that is left."""
     tree, trace = tape.source.tree, tape.source.trace
-    engine, forward = (
-        tree.of_ranges(texts_where(trace.strings, pattern.match)[trace.host_ranges.name], False)
-        for pattern in (ENGINE, FORWARD_ONLY)
-    )
+    engine, forward = (tree.named(texts_where(trace.strings, pattern.match)) for pattern in (ENGINE, FORWARD_ONLY))
     engine &= tree.kind == RangeKind.OP
     inside = tree.innermost(engine)
     again = np.zeros(len(tree.start) + 1, bool)

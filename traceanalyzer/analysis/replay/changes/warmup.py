@@ -57,7 +57,7 @@ def no_work_of_its_own(tape: Tape) -> Tape | None:
     """No host work between launches that is the program's own, but what has a name (and a remedy) of its own:
     allocation, first use, compilation, building of graphs; None without any."""
     mine, ends = programs_own(tape)
-    named = np.minimum(_time(tape, tuple(host_work(tape.source))), tape.work)
+    named = np.minimum(_time(tape, tuple(tape.source.once(host_work))), tape.work)
     left = np.where(mine, named, tape.work)
     tail = 0 if ends else tape.tail[1]
     if (left == tape.work).all() and tail == tape.tail[1]:
@@ -101,7 +101,7 @@ def programs_own(tape: Tape) -> tuple[Bool, bool]:
 
 def _time(tape: Tape, details: tuple[IdleDetail, ...]) -> I64:
     """Host time before each event in work of these kinds, ns."""
-    found = host_work(tape.source)
+    found = tape.source.once(host_work)
     work = [found[detail] for detail in details]
     if IdleDetail.LOADING in details:
         work.append(first_launches(tape.source))

@@ -26,7 +26,7 @@ from traceanalyzer.analysis.roofline.op_models import (
     sorting,
 )
 from traceanalyzer.analysis.roofline.op_models.tensors import BOOL, Precision
-from traceanalyzer.analysis.roofline.op_models.work import Models, OpWork, apply_models
+from traceanalyzer.analysis.roofline.op_models.work import Figure, Models, OpWork, apply_models
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -265,4 +265,4 @@ def model_ops(joined: Joined) -> OpWork:
     return apply_models(joined, MODELS)
 
 
-__all__ = ["MODELS", "OpWork", "Precision", "model_ops"]
+__all__ = ["MODELS", "Figure", "OpWork", "Precision", "model_ops"]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.joined.attribution import owner_nodes
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
 from traceanalyzer.trace import RangeKind
@@ -43,7 +44,7 @@ def parameters_of(joined: Joined, rows: I64) -> dict[int, TensorList]:
     before = np.searchsorted(ranges.start[gradients], ranges.start[rows]) - 1
     of_row = np.where(before >= 0, passes[before], -1)
     read: dict[bytes, TensorList] = {}
-    known = {n: _tensors(trace, gradients[passes == n], read) for n in np.unique(of_row).tolist()}
+    known = {n: _tensors(trace, gradients[passes == n], read) for n in distinct(of_row).tolist()}
     chunks = {n: sum(-(-t.numel // CHUNK) for t in tensors) for n, tensors in known.items()}
     blocks = _blocks(joined, rows).tolist()
     return {

@@ -8,6 +8,7 @@ usually call others (`aten::linear`) are only used where nothing beneath them is
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.algebra.grouping import Groups
+from traceanalyzer.analysis.algebra.lookup import at
 from traceanalyzer.analysis.roofline.op_models.call import Call, Link, UnmodelledError, Work
 from traceanalyzer.analysis.roofline.op_models.kernel_types import element_type
 from traceanalyzer.analysis.roofline.op_models.left_out import ON_PARAMETERS, parameters_of
@@ -25,11 +27,9 @@ from traceanalyzer.trace import RangeKind
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
-
     from traceanalyzer.analysis.joined.joined import Joined
     from traceanalyzer.analysis.joined.linked import Linked
-    from traceanalyzer.trace import F64, I64, Bool, Trace
+    from traceanalyzer.trace import F64, I32, I64, Bool, Trace
 
     Model = Callable[[Call], Work]
     Found = dict[int, tuple[Model, bool]]
@@ -38,6 +38,20 @@ if TYPE_CHECKING:
 Row = tuple[float, float, float, float, float, float, float]
 """FLOPs, bytes and precision as `Work` has them; bytes of the inputs, entries of a batch; elements of the largest
 input, and bytes of one."""
+
+
+class Figure(enum.IntEnum):
+    """Places in a row."""
+
+    FLOPS = 0
+    BYTES = 1
+    PRECISION = 2
+    INPUTS = 3
+    ENTRIES = 4
+    ELEMENTS = 5
+    WIDTH = 6
+
+
 UNKNOWN_ROW: Row = (NAN, NAN, 0.0, NAN, 1.0, NAN, NAN)
 BATCHED = ("aten::bmm", "aten::baddbmm")
 NO_TENSOR = Tensor((0,))
@@ -49,24 +63,32 @@ MOST = 0.5
 class OpWork:
     """What recorded operators have to do at least. Arrays are aligned with rows of the trace's tables."""
 
-    flops: F64
-    """For each host range its floating-point operations (a multiply-add is two), NaN where unmodelled."""
-    bytes: F64
-    """For each host range its least DRAM traffic (of collectives: bytes over the link), NaN where unmodelled."""
-    precision: NDArray[np.int8]
-    """For each host range the `Precision` it calculates in."""
-    inputs: F64
-    """For each host range the bytes of its inputs, NaN where unmodelled."""
-    entries: F64
-    """For each host range how many products a batch has, 1 for all others."""
-    elements: F64
-    """For each host range the elements of its largest tensor, NaN where unmodelled."""
-    width: F64
-    """Bytes of an element of that tensor."""
+    figures: F64
+    """`Row`s, one for each distinct call; the first is that of what has no model."""
+    kind: I32
+    """For each host range its row of the figures."""
     counts: Bool
     """Which host ranges stand for work: figures of these rows may be added up, nothing is counted twice."""
     of_device_op: I64
     """For each device op the host range whose work it is part of, -1 where no model describes it."""
+
+    def of(self, figure: Figure, rows: I64) -> F64:
+        """A figure of these host ranges; NaN for row -1, and where it is not known."""
+        result: F64 = self.figures[at(self.kind, rows, 0), figure]
+        result[rows < 0] = NAN
+        return result
+
+    @property
+    def flops(self) -> F64:
+        """For each host range its floating-point operations (a multiply-add is two), NaN where unmodelled."""
+        result: F64 = self.figures[self.kind, Figure.FLOPS]
+        return result
+
+    @property
+    def bytes(self) -> F64:
+        """For each host range its least DRAM traffic (of collectives: bytes over the link), NaN where unmodelled."""
+        result: F64 = self.figures[self.kind, Figure.BYTES]
+        return result
 
 
 @dataclass(frozen=True)
@@ -93,26 +115,46 @@ class Models:
 def apply_models(joined: Joined, models: Models) -> OpWork:
     """Model every recorded operator that `models` knows."""
     ranges, count = joined.trace.host_ranges, len(joined.trace.host_ranges)
-    table = np.full((count, len(UNKNOWN_ROW)), UNKNOWN_ROW)
     composite = np.zeros(count, np.bool_)
     found = _models_of_names(joined.trace, models)
     rows = np.flatnonzero((ranges.kind == RangeKind.OP) & np.isin(ranges.name, list(found)))
     groups = _distinct_calls(joined.trace, rows)
-    made = np.array([_work(joined.trace, row, found) for row in rows[groups.first]])
-    table[rows] = made.reshape(-1, len(UNKNOWN_ROW))[groups.index]
+    table = _Table(count)
+    table.kind[rows] = groups.index + len(table.rows)
+    table.rows += [_work(joined.trace, row, found) for row in rows[groups.first]]
+    del groups
     composite[rows] = np.isin(ranges.name[rows], [code for code, (_, of_others) in found.items() if of_others])
     _fill_lists(joined, table, found)
-    counts, of_device_op = _cover(joined, table[:, 0], composite)
+    counts, of_device_op = _cover(joined, table.figure(Figure.FLOPS)[table.kind], composite)
     _type_lists(joined.trace, table, of_device_op, found)
-    flops, traffic, precision, inputs, entries, elements, width = table.T
-    return OpWork(flops, traffic, precision.astype(np.int8), inputs, entries, elements, width, counts, of_device_op)
+    return OpWork(np.array(table.rows), table.kind, counts, of_device_op)
 
 
-def _fill_lists(joined: Joined, table: F64, found: Found) -> None:
+class _Table:
+    """Rows of figures while they are made."""
+
+    def __init__(self, count: int) -> None:
+        """Of so many host ranges."""
+        self.rows = [UNKNOWN_ROW]
+        self.kind = np.zeros(count, np.int32)
+
+    def figure(self, figure: Figure) -> F64:
+        """One of the figures of every row."""
+        return np.array([row[figure] for row in self.rows])
+
+    def set(self, ranges: I64 | int, row: Row) -> None:
+        """Give host ranges a row of their own."""
+        self.kind[ranges] = len(self.rows)
+        self.rows.append(row)
+
+
+def _fill_lists(joined: Joined, table: _Table, found: Found) -> None:
     """Model optimizer calls whose lists were left out of the recording with the parameters known elsewhere."""
     trace = joined.trace
     codes = [code for code in found if trace.strings[code] in ON_PARAMETERS]
-    rows = np.flatnonzero(np.isin(trace.host_ranges.name, codes) & np.isnan(table[:, 0]))
+    unknown = np.isnan(table.figure(Figure.FLOPS))
+    rows = np.flatnonzero(np.isin(trace.host_ranges.name, codes))
+    rows = rows[unknown[table.kind[rows]]]
     if not len(rows):
         return
     alike = dict(zip(rows.tolist(), _distinct_calls(trace, rows).index.tolist(), strict=True))
@@ -121,14 +163,14 @@ def _fill_lists(joined: Joined, table: F64, found: Found) -> None:
         key = alike[row], id(parameters)
         if key not in known:
             known[key] = _work(trace, row, found, partial(Call.with_lists, tensors=parameters))
-        table[row] = known[key]
+        table.set(row, known[key])
 
 
-def _type_lists(trace: Trace, table: F64, of_device_op: I64, found: Found) -> None:
+def _type_lists(trace: Trace, table: _Table, of_device_op: I64, found: Found) -> None:
     """Model calls on lists of tensors again with the type that the kernel they launched first tells."""
     covered = np.flatnonzero(of_device_op >= 0)
     rows, first = np.unique(of_device_op[covered], return_index=True)
-    wanted = np.isnan(table[rows, 1])
+    wanted = np.isnan(table.figure(Figure.BYTES))[table.kind[rows]]
     rows, kernel = rows[wanted], trace.device_ops.name[covered[first[wanted]]]
     if not len(rows):
         return
@@ -136,7 +178,7 @@ def _type_lists(trace: Trace, table: F64, of_device_op: I64, found: Found) -> No
     for group, i in enumerate(groups.first.tolist()):
         dtype = element_type(trace.text(int(kernel[i])) or "")
         work = _work(trace, int(rows[i]), found, partial(Call.with_list_dtype, dtype=dtype))
-        table[rows[groups.index == group]] = work
+        table.set(rows[groups.index == group], work)
 
 
 def _models_of_names(trace: Trace, models: Models) -> Found:
@@ -200,8 +242,8 @@ def _cover(joined: Joined, flops: F64, composite: Bool) -> tuple[Bool, I64]:
     """Which host ranges stand for work, and for each device op the one whose work it is part of."""
     tree = joined.tree
     row = np.where(tree.is_call, -1, tree.row)
-    here = np.append(flops, NAN)[row]
-    working = np.isfinite(here) & ~np.append(composite, False)[row]
+    here = at(flops, row, NAN)
+    working = np.isfinite(here) & ~at(composite, row, False)
     whole = np.isfinite(here) & ~working & ~_done_below(joined, np.where(working, here, 0.0), working, here)
     covering = tree.outermost(working | whole)
     counts = np.zeros(len(flops), np.bool_)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.lookup import one_of
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.replay.changes.loading import no_allocations
@@ -43,8 +44,8 @@ def offer(m: Measurements) -> Offer:
 def _by_library(m: Measurements) -> bool:
     """Whether convolutions (cuDNN, MIOpen) make most of the calls' time that allocate or free memory."""
     calls, tree, strings = m.trace.api_calls, m.tree, m.trace.strings
-    rows = np.flatnonzero(np.isin(m.api_kind, (ApiKind.ALLOCATE, ApiKind.FREE)))
-    around = tree.of_ranges(texts_where(strings, CONVOLUTION.search)[m.trace.host_ranges.name], False)
+    rows = np.flatnonzero(one_of(m.api_kind, (ApiKind.ALLOCATE, ApiKind.FREE)))
+    around = tree.named(texts_where(strings, CONVOLUTION.search))
     inside = tree.innermost(around)[tree.node_of_call[rows]] >= 0
     time = (calls.end - calls.start)[rows]
     return bool(time[inside].sum() > MOSTLY * time.sum())

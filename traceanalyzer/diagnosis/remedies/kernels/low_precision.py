@@ -18,9 +18,9 @@ PYTORCH = "with torch.autocast('cuda', torch.bfloat16): around forward and loss"
 SCENARIO = Scenario(
     "low_precision",
     in_16_bits(TENSOR_EFFICIENCY, USUAL_TRAFFIC),
-    f"products reach {TENSOR_EFFICIENCY:.0%} of the dense bf16 peak and cost a tenth more for casts, a launch for two "
-    "products; kernels that move fp32 activations at the memory's rate take 60% of their time (upper end: 80%, and "
-    "products half of the peak)",
+    f"products reach {TENSOR_EFFICIENCY:.0%} of the dense bf16 peak and cost a tenth more for casts, which the host "
+    "launches, too; kernels that move fp32 activations at the memory's rate take 60% of their time (upper end: 80%, "
+    "and products half of the peak)",
     hopeful=in_16_bits(0.85, 0.5),
     cautious=in_16_bits(0.5, 0.8),
     missing="no product of fp32 matrices was recorded, or the GPU's rate is not known",

@@ -1,0 +1,171 @@
+"""What is promised, what is not, and how the first recommendation is reconciled with the verdict."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+import traceanalyzer as ta
+from tests.diagnosis.test_remedies import ADD, GEMM, program, step_us, within
+from tests.recorded import CASES, PAIRS, ranks
+from traceanalyzer.analysis.replay.changes.repetition import GREATER_BATCH
+from traceanalyzer.analysis.replay.simulate import step_time_ns
+from traceanalyzer.analysis.replay.tape import make_tape
+from traceanalyzer.diagnosis.finding import Recommendation, Summary
+from traceanalyzer.diagnosis.other_kind import other_kind
+from traceanalyzer.diagnosis.remedies.advice import advise
+from traceanalyzer.diagnosis.remedies.launches import larger_batch
+from traceanalyzer.diagnosis.shares import Shares
+from traceanalyzer.selection import measured
+
+if TYPE_CHECKING:
+    from tests.analysis.causes.test_gaps import Program
+    from traceanalyzer.diagnosis.finding import BottleneckClass
+
+NHWC = "void cudnn::ops::nchwToNhwcKernel<float, float, float, true>"
+LAYERS = 20
+NO_SHARES = Shares(*([0.0] * 10))
+
+
+def small(p: Program) -> None:
+    """A model whose host is the limit."""
+    for _ in range(LAYERS):
+        within(p, "aten::linear", lambda p: p.spend(45).launch(GEMM, 4))
+
+
+def test_a_larger_batch_promises_the_time_of_as_much_work() -> None:
+    m = program(small)
+    tape = make_tape(m)
+    assert tape is not None
+    assert step_us(m, "larger_batch") == pytest.approx(step_time_ns(tape) / 1e3 / GREATER_BATCH, rel=0.05)
+    (advice,) = [one for one in advise(m) if one.remedy.id == "larger_batch"]
+    p = advice.prediction
+    assert p.step_ms is not None
+    assert p.high_ms is not None
+    assert p.high_ms >= LAYERS * 4e-3  # the GPU's work is there for each sample
+
+
+def test_the_larger_batch_is_ranked_by_its_promise_and_says_what_it_is_for() -> None:
+    advice = ta.analyze(*ranks("kineto/vit_small_batch.base")).recommendations
+    steps = [a.predicted_step_ms for a in advice if a.predicted_step_ms is not None]
+    assert steps == sorted(steps)
+    (batch,) = [a for a in advice if a.remedy == "larger_batch"]
+    assert batch.predicted_step_ms is not None
+    assert "ms for as much work as a step does now" in batch.basis
+
+
+def test_a_stopwatch_agrees_with_a_batch_thirty_two_times_as_large() -> None:
+    replay = measured(ta.load(*ranks("kineto/vit_small_batch.base"))).critical.replay
+    assert replay is not None
+    found = replace(larger_batch.SCENARIO, change=lambda tape: larger_batch.enlarged(tape, 32))
+    assert replay.step_under_ms(found) == pytest.approx(
+        CASES["kineto/vit_small_batch.fix"]["step_ms_unprofiled"] / 32, rel=0.2
+    )
+
+
+@pytest.mark.parametrize(("name", "told"), [("aten::linear", True), ("FSDP::pre_forward", False), ("aten::add", None)])
+def test_a_program_that_shards_or_has_no_batch_is_told_of_none(name: str, told: bool | None) -> None:
+    kernel = ADD if told is None else GEMM
+
+    def step(p: Program) -> None:
+        for _ in range(LAYERS):
+            within(p, name, lambda p: p.spend(45).launch(kernel, 4))
+
+    assert (larger_batch.offer(program(step)) is not None) is bool(told)
+
+
+def test_activations_that_are_calculated_twice_leave_no_room_for_a_larger_batch() -> None:
+    def step(p: Program) -> None:
+        small(p)
+        within(
+            p,
+            "autograd::engine::evaluate_function: CheckpointFunctionBackward",
+            lambda p: within(within(p, "aten::addmm", lambda p: p.spend(45).launch(GEMM, 4)), "aten::mm", _backward),
+        )
+
+    assert larger_batch.offer(program(step)) is None
+
+
+def _backward(p: Program) -> None:
+    p.spend(45).launch(GEMM, 4)
+
+
+def test_layouts_go_with_their_calls_and_the_operator_stays() -> None:
+    def convolve(p: Program) -> None:
+        p.spend(60).launch(NHWC, 2).launch("sm90_xmma_fprop_implicit_gemm_bf16_convolution", 4)
+
+    def step(p: Program) -> None:
+        for _ in range(LAYERS):
+            within(p, "aten::cudnn_convolution", convolve, shapes="[[16, 64, 56, 56], [64, 64, 3, 3]]")
+
+    m = program(step)
+    tape = make_tape(m)
+    changed = step_us(m, "channels_last")
+    assert tape is not None
+    assert changed is not None
+    assert changed > LAYERS * 60
+    assert changed < step_time_ns(tape) / 1e3
+
+
+def test_a_capture_that_gains_nothing_with_a_fast_host_is_not_advised() -> None:
+    """A stopwatch says 0.88 ms for the program, which is its GPU's own time."""
+    m = measured(ta.load(*ranks("kineto/python_between_ops.fix"))).critical
+    assert "cuda_graph" not in {one.remedy.id for one in advise(m)}
+    assert "cuda_graph" in {
+        one.remedy.id for one in advise(measured(ta.load(*ranks("kineto/tiny_mlp_infer.base"))).critical)
+    }
+
+
+def test_what_a_compiler_left_is_not_to_be_made_cheaper() -> None:
+    advice = ta.analyze(PAIRS / "fuse_large.without.json.gz").recommendations
+    assert [a.remedy for a in advice] == []
+
+
+def test_a_bound_that_allows_little_is_no_recommendation() -> None:
+    report = ta.analyze(ta.load(*ranks("ranks2/ddp_accum_sync.base")))
+    (copies,) = [f for f in report.findings if f.id == "device-copies"]
+    assert copies.headroom_ms is not None
+    assert copies.headroom_ms > 0.02 * (report.summary.step_ms or 0.0)
+    assert "device-copies" not in {a.id for a in report.recommendations}
+
+
+def advised(cls: BottleneckClass, speedup: float | None) -> Recommendation:
+    return Recommendation("x", cls, "do", None if speedup is None else 1.0 / speedup, speedup, "replayed")
+
+
+@pytest.mark.parametrize(
+    ("first", "said"),
+    [
+        (advised("compute", 2.0), ""),
+        (advised("launch", 2.0), ""),
+        (
+            advised("memory", 1.2),
+            "The first recommendation is for kernels limited by memory bandwidth (30% of the step): "
+            "no other single change is predicted to gain more.",
+        ),
+        (
+            advised("sync", 2.0),
+            "The first recommendation is for idle time while the CPU waits for the GPU (5% of the step), "
+            "but it shortens other parts with it: it is predicted to save 50%.",
+        ),
+        (
+            advised("memory", None),
+            "The first recommendation is for kernels limited by memory bandwidth (30% of the step): "
+            "no change is known to shorten the larger part.",
+        ),
+    ],
+)
+def test_a_first_recommendation_for_another_part_is_explained(first: Recommendation, said: str) -> None:
+    summary = Summary("compute", 0.6, "", beside="launch")
+    shares = replace(NO_SHARES, compute=0.5, memory=0.3, sync=0.05, launch=0.15)
+    assert other_kind(summary, shares, first, "the step") == said
+
+
+@pytest.mark.parametrize("sample", ["wasteful_kernels", "tensor_parallel", "launch_bound", "memory_bound"])
+def test_the_headline_reconciles_what_it_names_with_what_comes_first(sample: str) -> None:
+    report = ta.analyze(PAIRS.parents[1] / "sample_traces" / sample)
+    named = (report.summary.bottleneck, report.summary.beside)
+    apart = report.recommendations[0].cls not in named
+    assert ("The first recommendation is for" in report.summary.headline) is apart

@@ -1,0 +1,41 @@
+"""What the step would take under each scenario: of the replay, of the remedies that fit, and of what is asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from traceanalyzer.analysis.replay.scenarios import buckets_of, faster
+from traceanalyzer.diagnosis.remedies.advice import advise
+from traceanalyzer.errors import EmptyRecordingError
+from traceanalyzer.selection import measured
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from traceanalyzer.analysis.replay.whatif import WhatIf
+    from traceanalyzer.selection import Knowledge, Selection
+    from traceanalyzer.trace import Run
+
+
+def predictions(
+    run: Run,
+    selection: Selection | None = None,
+    knowledge: Knowledge | None = None,
+    *,
+    speedups: Sequence[tuple[str, float]] = (),
+    bucket_mb: Sequence[float] = (),
+) -> WhatIf:
+    """What the step of a rank (the critical one unless one is asked for) would take under each scenario.
+
+    `speedups` are pairs of a regular expression and a factor: the device work that matching names stand for becomes
+    that many times faster; `bucket_mb` are sizes of gradient buckets. Raises EmptyRecordingError where the recording
+    has no steps, launches or device work to replay.
+    """
+    m = measured(run, selection, knowledge).critical
+    if m.replay is None:
+        raise EmptyRecordingError(
+            f"{m.trace.path}: nothing to replay: it needs steps, API calls and device work; "
+            "record some steps with CPU and CUDA activities"
+        )
+    more = [*(one.offer.scenario for one in advise(m)), *(faster(name, factor) for name, factor in speedups)]
+    return m.replay.what_if([*more, *(buckets_of(size) for size in bucket_mb)])

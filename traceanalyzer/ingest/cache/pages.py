@@ -1,0 +1,88 @@
+"""What commands printed before: the same command on the same files prints it again, and loads no analysis for that.
+
+A page belongs to all that it depends on: the command with its options, the recordings, what lies beside them and may be
+read with them, the limits in force, and the program as it is. Where that cannot be told from names and times alone,
+nothing is kept.
+"""
+
+from __future__ import annotations
+
+import os
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from traceanalyzer.files import files_read
+from traceanalyzer.ingest.beside import COMPILED, may_be_beside
+from traceanalyzer.ingest.cache.folder import place
+from traceanalyzer.ingest.cache.identity import as_it_is, digest_of, identity_of, program
+from traceanalyzer.ingest.cache.texts import keep_text, kept_text
+from traceanalyzer.limits import limits
+from traceanalyzer.reading import reading
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+MOST_FILES, MOST_NAMES = 1000, 20_000
+"""That are looked at, and in each folder; more take longer than they save."""
+
+
+class Page(NamedTuple):
+    """What is going to be printed."""
+
+    question: tuple[object, ...]
+    inputs: tuple[str, ...]
+    name: str
+    """Digest of all that it depends on."""
+    files: tuple[Path, ...]
+    """The only ones that it may be made from."""
+
+
+def page_of(question: tuple[object, ...], inputs: Sequence[str]) -> Page | None:
+    """The page that answers a question, told by its `repr`, about files and folders; None where it is not kept."""
+    folder = place() if reading().cache else None
+    if folder is None:
+        return None
+    try:
+        files = _files_of(inputs)
+        if not any(map(identity_of, files)):
+            return None
+        seen = [as_it_is(file) for file in files]
+    except OSError:
+        return None
+    if None in seen:
+        return None
+    pieces = [piece for one in seen if one is not None for piece in one]
+    facts = ("page", question, program("."), limits(), [str(file) for file in files])
+    return Page(question, tuple(inputs), digest_of(facts, pieces), files)
+
+
+def kept_page(page: Page) -> str | None:
+    """The text of a page that was printed before."""
+    folder = place()
+    text = None if folder is None else kept_text(folder, page.name)
+    return None if text is None else text.decode("utf-8", "replace")
+
+
+def keep_page(page: Page, text: str) -> None:
+    """Keep what was printed, if it was made from the files of the page, and they are as they were."""
+    folder = place()
+    if folder is None or not files_read() <= set(page.files) or page_of(page.question, page.inputs) != page:
+        return
+    try:
+        keep_text(folder, page.name, text.encode())
+    except ValueError:  # text that no file can hold
+        return
+
+
+def _files_of(inputs: Sequence[str]) -> tuple[Path, ...]:
+    """The files that may be read for these inputs, by name; none where that may be others, too. Raises OSError."""
+    found: set[Path] = set()
+    for path in map(Path, inputs):
+        folder = path if path.is_dir() else path.parent
+        names = list(islice((entry.name for entry in os.scandir(folder)), MOST_NAMES))
+        if not path.exists() or len(names) == MOST_NAMES or COMPILED in names:
+            return ()
+        read = names if path.is_dir() else [path.name, *filter(may_be_beside, names)]
+        found.update(file.absolute() for name in read if (file := folder / name).is_file())
+    return tuple(sorted(found)) if len(found) <= MOST_FILES else ()

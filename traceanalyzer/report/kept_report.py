@@ -1,0 +1,50 @@
+"""The kept report of a recording: one serves a terminal, a page and a comparison."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from traceanalyzer import tables
+from traceanalyzer.ingest.cache.answers import answered_once, is_answered
+from traceanalyzer.report import build
+from traceanalyzer.report.build import PAGE_ROWS, TOP_ROWS
+from traceanalyzer.report.kept import question_of, rows_from, text_of
+from traceanalyzer.report.model import Report
+
+if TYPE_CHECKING:
+    from traceanalyzer.selection import Asked
+
+_REPORT: msgspec.json.Decoder[tuple[Report, dict[str, msgspec.Raw]]] = msgspec.json.Decoder(
+    tuple[Report, dict[str, msgspec.Raw]]
+)
+
+
+def kept_report(asked: Asked, top: int = TOP_ROWS) -> Report:
+    """The report, its long tables with so many rows. It is kept with as many as a page shows. Raises as `measured`
+    does."""
+    rows = max(top, PAGE_ROWS) if all(trace.kept_as for trace in asked.run.traces) else top
+
+    def make() -> Report:
+        return build.report_of(asked.measured, rows)
+
+    question = question_of(asked, "report", rows)
+    report = make() if question is None else answered_once(asked.run, question, make, _text, _made_from)
+    return replace(report, tables=tables.first_rows(report.tables, top))
+
+
+def has_report(asked: Asked) -> bool:
+    """Whether `kept_report` has one that was kept."""
+    question = question_of(asked, "report", PAGE_ROWS)
+    return question is not None and is_answered(asked.run, question)
+
+
+def _text(report: Report) -> str:
+    return text_of((replace(report, tables={}), report.tables))
+
+
+def _made_from(data: bytes) -> Report:
+    report, texts = _REPORT.decode(data)
+    return replace(report, tables={name: rows_from(name, table) for name, table in texts.items()})
