@@ -46,6 +46,9 @@ def parts(recording: Path) -> list[tuple[str, float, float]]:
         return made
 
     part("start-up (imports)", _import)
+    from traceanalyzer.cli.allocator import keep_freed_memory
+
+    keep_freed_memory()
     from traceanalyzer.diagnosis.diagnose import diagnose
     from traceanalyzer.ingest import load
     from traceanalyzer.report.build import report_of
@@ -57,7 +60,7 @@ def parts(recording: Path) -> list[tuple[str, float, float]]:
     of = part("steps, ranks", lambda: measured(run))
     m = of.critical
     part("host tree, timeline", lambda: (m.tree, m.timeline, m.launch_node, m.blocks))
-    part("causes, gaps, path", lambda: (m.gaps, m.critical_path, m.budgets))
+    part("causes, gaps, path", lambda: (m.gaps, m.path, m.budgets))
     part("roofline", lambda: m.roofline)
     part("replay, unprofiled", lambda: (m.replay, m.unprofiled))
     part("diagnosis, remedies", lambda: diagnose(m))

@@ -558,7 +558,7 @@ class Stopwatch:
     """90 % interval of the median; None where the capture does not say."""
     high_ns: int | None
     steady: bool
-    """Whether the steps had settled: only then is the median the step time."""
+    """Whether the steps had settled, or were near each other all along: only then is the median the step time."""
     after_profiler: bool
     """Whether a profiler had been on before: CUPTI then stays switched on and slows the host."""
     unit: str | None

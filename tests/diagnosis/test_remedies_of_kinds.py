@@ -9,8 +9,8 @@ import pytest
 
 from tests.analysis.causes.test_gaps import Program
 from tests.diagnosis.test_remedies import ADD, GEMM, copy, program, step_us, within
-from traceanalyzer.analysis.replay.changes.ensembles import ensembles_joined, members
-from traceanalyzer.analysis.replay.changes.lookups import lookups_joined
+from traceanalyzer.analysis.replay.changes.loops.ensembles import ensembles_joined, members
+from traceanalyzer.analysis.replay.changes.loops.lookups import lookups_joined
 from traceanalyzer.analysis.replay.changes.masks import masks_spread
 from traceanalyzer.analysis.replay.changes.repetition import batched
 from traceanalyzer.analysis.replay.simulate import step_time_ns

@@ -103,6 +103,23 @@ def test_nothing_speaks_against_it(tmp_path, changes):
     assert trace.unprofiled_step_ns == 1_600_000
 
 
+NEAR, FAR = {"min": 1.4, "median": 1.6, "p95": 2.1}, {"min": 0.9, "median": 1.6, "p95": 2.1}
+
+
+@pytest.mark.parametrize(("host", "other", "counts"), [(NEAR, NEAR, True), (FAR, NEAR, False), (NEAR, FAR, False)])
+def test_steps_that_never_settled_count_where_those_of_every_rank_are_near_each_other(tmp_path, host, other, counts):
+    capture(tmp_path)
+    write_light(tmp_path)
+    unprofiled(tmp_path, steady=False, host_ms=host)
+    values = {**STEADY, "steady": False, "host_ms": other}
+    (tmp_path / "unprofiled.rank1.json").write_text(json.dumps(values), encoding="utf-8")
+    (trace,) = load(tmp_path).traces
+    assert trace.unprofiled_step_ns == (1_600_000 if counts else None)
+    assert (trace.stopwatch.low_ns, trace.stopwatch.high_ns) == (
+        (1_400_000, 2_100_000) if counts else (1_500_000, 1_700_000)
+    )
+
+
 @pytest.mark.parametrize("time", [1e307, 10**400, 1e-300, -1, True, "1", None])
 def test_times_that_make_no_sense_are_no_times(tmp_path, time):
     capture(tmp_path)

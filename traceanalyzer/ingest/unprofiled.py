@@ -20,6 +20,7 @@ from traceanalyzer.ingest.stream import head_of
 from traceanalyzer.trace import LightRecording, Stopwatch
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from traceanalyzer.trace import I64, DeviceOps, Trace
@@ -28,6 +29,10 @@ NS_PER_MS = 1e6
 
 SHORTEST_MS, LONGEST_MS = 1e-3, 7 * 86_400e3
 """No step takes less than a microsecond or more than a week."""
+
+UNSTEADY_SPREAD = 0.5
+"""From the fastest step to all but the slowest twentieth, in parts of the median: within that a median of steps that
+never settled is nearer to other runs than the replay (0.87 to 1.11 of theirs in ten captures, replays 0.93 to 2.0)."""
 
 ODD_FAST_SHARE = 0.25
 """Captures that do not say whether they were steady: a step four times faster than the median is no noise."""
@@ -39,19 +44,21 @@ _STEP_ENDS = re.compile(rb'"traceanalyzer_light"\s*:\s*(\{[^{}]{0,100000}\})')
 _UNIT = re.compile(rb'"traceanalyzer_step"\s*:\s*("(?:[^"\\]|\\.){0,1000}")')
 
 
-def stopwatch_of(values: dict[str, Any]) -> Stopwatch | None:
-    """The stopwatch that an `unprofiled.rank{N}.json` holds, None where it holds no step time."""
+def stopwatch_of(values: dict[str, Any], ranks: Iterable[dict[str, Any]] = ()) -> Stopwatch | None:
+    """The stopwatch that an `unprofiled.rank{N}.json` holds, None where it holds no step time. Steps that never settled
+    count only if those of the `ranks` of the run do."""
     step_ns = _ns(values.get("step_time_ms"))
     if step_ns is None:
         return None
     low, high = _ns(values.get("low_ms")), _ns(values.get("high_ms"))
     known = low is not None and high is not None and low <= step_ns <= high
-    unit = values.get("unit")
+    steady, unit = _steady(values), values.get("unit")
+    around = None if steady or not all(map(_near_each_other, ranks)) else _around(values, step_ns)
     return Stopwatch(
         step_ns=step_ns,
-        low_ns=low if known else None,
-        high_ns=high if known else None,
-        steady=_steady(values),
+        low_ns=around[0] if around else low if known else None,
+        high_ns=around[1] if around else high if known else None,
+        steady=steady or around is not None,
         after_profiler=values.get("after_profiler") is True and values.get("clock") == "cuda_events",
         unit=unit if isinstance(unit, str) else None,
     )
@@ -68,6 +75,20 @@ def _steady(values: dict[str, Any]) -> bool:
     host = values.get("host_ms")
     fastest, middle = (_ns(host.get(name)) for name in ("min", "median")) if isinstance(host, dict) else (None, None)
     return fastest is None or middle is None or fastest >= ODD_FAST_SHARE * middle
+
+
+def _near_each_other(values: dict[str, Any]) -> bool:
+    step_ns = _ns(values.get("step_time_ms"))
+    return step_ns is None or _steady(values) or _around(values, step_ns) is not None
+
+
+def _around(values: dict[str, Any], step_ns: int) -> tuple[int, int] | None:
+    """The fastest of steps that never settled and all but the slowest twentieth, ns, where they are near each other."""
+    host = values.get("host_ms")
+    fastest, slow = (_ns(host.get(name)) for name in ("min", "p95")) if isinstance(host, dict) else (None, None)
+    if fastest is None or slow is None or not fastest <= step_ns <= slow:
+        return None
+    return (fastest, slow) if slow - fastest <= UNSTEADY_SPREAD * step_ns else None
 
 
 def light_of(path: Path) -> LightRecording | None:

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from traceanalyzer.analysis.joined.linked import Linked
     from traceanalyzer.trace import I64, Bool
 
+INTO_A_VIEW = "torch::autograd::CopySlices"
+"""The autograd node of writing into a part of a tensor: it has the number after that of the operator which writes."""
+
 
 def is_autograd(linked: Linked) -> Bool:
     """Which host ranges are autograd nodes."""
@@ -86,7 +89,8 @@ def _pair(linked: Linked, forward: I64, backward: I64) -> I64:
     """For each of the autograd nodes the forward operator that made it, -1 where it was not recorded."""
     tree, ranges = linked.tree, linked.trace.host_ranges
     result = np.full(len(backward), -1, np.int64)
-    number = ranges.sequence[tree.row[backward]]
+    after = texts_where(linked.trace.strings, lambda text: text.endswith(INTO_A_VIEW))
+    number = ranges.sequence[tree.row[backward]] - after[ranges.name[tree.row[backward]]]
     named_thread = ranges.forward_thread[tree.row[backward]]
     makers = {int(t): _makers(linked, forward[tree.thread[forward] == t]) for t in distinct(tree.thread[forward])}
     for one in distinct(named_thread):

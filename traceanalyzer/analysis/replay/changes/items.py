@@ -7,6 +7,7 @@ texts launches what one of 24 times the layers would.
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,8 +17,10 @@ from traceanalyzer.analysis.replay.changes.edits import nodes
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs, parse_values
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from traceanalyzer.analysis.replay.tape import Tape
-    from traceanalyzer.trace import I32, Bool
+    from traceanalyzer.trace import I32, I64, Bool
 
 APART = re.compile(r"^aten::unbind$")
 """Iterating over a tensor."""
@@ -28,42 +31,61 @@ PICKS = re.compile(r"^aten::(select|slice|narrow)$")
 WORDS = re.compile(r"^aten::embedding$")
 """Looks tokens up; its second operand is a batch of texts."""
 FEWEST_ITEMS = 4
+NUMBER = 2
+"""Place of an item's number among such an operator's values, after the dimension."""
 
 
 def item_starts(tape: Tape) -> Bool:
-    """The ops with which work on the next item of a batch begins; none in a backward pass's program, where the items of
-    a sequence may depend on each other."""
-    result = np.zeros(len(tape.row), bool)
-    if tape.source.in_backward[nodes(tape)].any():
-        return result
+    """The ops with which work on the next item of a batch begins; where there is a backward pass only if each item has
+    one of its own: of several items together, those of a sequence may depend on each other."""
     called = tape.source.trace.api_calls.start[tape.call][tape.event]
-    first = np.searchsorted(called, np.array(_times(tape), np.int64))
-    result[first[first < len(called)]] = True
+    backward = tape.source.in_backward[nodes(tape)][tape.event]
+    learns = bool(backward.any())
+    result = np.zeros(len(tape.row), bool)
+    for times in _batches(tape, least_dimensions=1 if learns else 2):
+        first = np.searchsorted(called, np.array(times, np.int64))
+        first = first[first < len(called)]
+        if learns and (not len(first) or result[first[0] : first[-1] + 1].any() or not _each_learns(first, backward)):
+            continue
+        result[first] = True
     return result
 
 
-def _times(tape: Tape) -> list[int]:
-    """When the host takes the items, ns."""
+def _each_learns(first: I64, backward: Bool) -> bool:
+    """Whether there is a backward pass between any two of the ops with which items begin, and after the last."""
+    passed = np.append(np.cumsum(backward)[np.maximum(first - 1, 0)], backward.sum())
+    return bool((np.diff(passed) > 0).all())
+
+
+def _batches(tape: Tape, least_dimensions: int) -> Iterator[list[int]]:
+    """For each batch of a step that is taken apart, when the host takes its items, ns."""
     tree, trace = tape.source.tree, tape.source.trace
-    outer = np.flatnonzero(tree.outer_operator == np.arange(len(tree.start)))
+    outer = np.flatnonzero((tree.outer_operator == np.arange(len(tree.start))) & ~tape.source.in_backward)
     row = tree.row[outer]
     name, shapes, concrete = (column[row] for column in _columns(tape))
     apart, takes, picks = (texts_where(trace.strings, pattern.match)[name] for pattern in (APART, TAKES, PICKS))
     step = np.searchsorted(tape.source.steps.host_start, tree.start[outer], side="right")
-    found: list[int] = []
     for one in np.unique(step[apart | picks]).tolist():
         here = step == one
         for batch, count in _counted(shapes[here & apart]):
             shape = first_shape(tape, batch)
             items = here & takes & _of_shape(tape, shapes, shape[1:])
             if len(shape) > 1 and shape[0] >= FEWEST_ITEMS and items.sum() == shape[0] * count:
-                found += tree.start[outer[items]].tolist()
-        for batch, count in _counted(shapes[here & picks]):
-            shape = first_shape(tape, batch)
-            items = here & picks & (shapes == batch)
-            if len(shape) > 1 and FEWEST_ITEMS <= shape[0] == count and _along_first(tape, concrete[items]):
-                found += tree.start[outer[items]].tolist()
-    return sorted(found)
+                yield tree.start[outer[items]].tolist()
+        for batch, _ in _counted(shapes[here & picks]):
+            shape, items = first_shape(tape, batch), np.flatnonzero(here & picks & (shapes == batch))
+            if len(shape) >= least_dimensions and shape[0] >= FEWEST_ITEMS:
+                yield tree.start[outer[items[_next_ones(tape, concrete[items], shape[0])]]].tolist()
+
+
+def _next_ones(tape: Tape, codes: I32, count: int) -> Bool:
+    """Which of these operators take the next one of so many items along the first dimension, by their values; none if
+    they do not take all of them in turn."""
+    values = [parse_values(tape.source.trace.text(code)) for code in codes.tolist()]
+    along = all(len(one) > NUMBER and one[NUMBER - 1] == "0" for one in values)
+    numbers = [one[NUMBER] if along else "" for one in values]
+    new = np.array([a != b for a, b in pairwise(["", *numbers])], bool)
+    return new & (along and len(set(numbers)) == count and int(new.sum()) % count == 0)
 
 
 def single_tokens(tape: Tape) -> Bool:
@@ -104,9 +126,3 @@ def _of_shape(tape: Tape, codes: I32, shape: tuple[int, ...]) -> Bool:
     alike = np.array([first_shape(tape, code) == shape for code in known.tolist()], bool)
     result: Bool = alike[np.searchsorted(known, codes)]
     return result
-
-
-def _along_first(tape: Tape, codes: I32) -> bool:
-    """Whether operators with these values take parts of the first dimension."""
-    values = [parse_values(tape.source.trace.text(code)) for code in np.unique(codes).tolist() if code >= 0]
-    return bool(values) and all(len(one) > 1 and one[1] == "0" for one in values)

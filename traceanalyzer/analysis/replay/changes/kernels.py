@@ -19,6 +19,7 @@ from traceanalyzer.analysis.replay.changes.edits import (
     without_calls,
     without_launches,
 )
+from traceanalyzer.analysis.replay.changes.hand_cells import cells_by_hand
 from traceanalyzer.analysis.replay.changes.items import first_shape
 from traceanalyzer.analysis.roofline.op_models.tensors import parse_values
 from traceanalyzer.figures import NS_PER_S
@@ -197,14 +198,16 @@ def _layers_said(values: tuple[str, ...]) -> int:
 
 
 def _cells(tape: Tape) -> tuple[I32, Bool]:
-    """For each event the outermost node of the host tree that is a recurrent cell around it, -1 without; and which
-    events belong to the backward pass of such cells."""
+    """For each event the outermost node of the host tree that is a recurrent cell around it, else the cell written out
+    that it belongs to, -1 without; and which events belong to the backward pass of such cells."""
     source = tape.source
     tree, trace = source.tree, source.trace
     cells = tree.named(texts_where(trace.strings, CELL.match))
     layers = tree.named(texts_where(trace.strings, LAYER.match))
     cells |= layers & _of_one_time_step(tape, layers)
     outer, node = tree.outermost(cells & (tree.kind == RangeKind.OP)), nodes(tape)
+    if not (outer >= 0).any():
+        outer = cells_by_hand(tape)
     return outer[node], made_by(source, outer >= 0)[node]
 
 

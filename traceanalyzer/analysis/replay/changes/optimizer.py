@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import contains, union
-from traceanalyzer.analysis.replay.changes.edits import retimed, without_launches
+from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.replay.changes.edits import nodes, retimed, without_launches
 from traceanalyzer.analysis.replay.changes.fusion import LEAST_KERNEL_NS
+from traceanalyzer.analysis.roofline.op_models.tensors import parse_inputs
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from traceanalyzer.analysis.replay.tape import Tape
-    from traceanalyzer.trace import I32, I64
+    from traceanalyzer.trace import I32, I64, Bool
 
 OPTIMIZER_PREFIX = "Optimizer.step#"
 """What PyTorch calls the range around an optimizer's step; the optimizer's class follows."""
@@ -24,23 +26,40 @@ FUSED_PASS_RATIO = 7 / 4
 longest operator four: fused it takes so many times as long as that."""
 TENSORS_A_LAUNCH = 36
 """Tensors that one launch of a fused Adam takes (four lists)."""
+FEW_TENSORS = 12.0
+"""An operator on a list of fewer leaves most of a launch unused, as many small groups of parameters lead to..."""
+FEWEST_GROUPS = 8
+"""... of which there have to be so many: a few have settings of their own."""
+LISTS = "multi_tensor"
+"""Part of the names of kernels that take lists of tensors."""
 
 
 def optimizer_fused(tape: Tape) -> Tape | None:
     """Adam's step as one pass over all parameters, in as few launches as that takes; None without an Adam whose step
     is not one already."""
-    return _optimizer_changed(tape, "Adam", _in_one_pass)
+    return _changed(tape, _not_fused(tape, _optimizer_steps(tape, "Adam")), _in_one_pass)
 
 
 def optimizer_by_lists(tape: Tape) -> Tape | None:
     """The optimizer's operators on lists of tensors (foreach) instead of one tensor after the other; None without an
     optimizer that goes from tensor to tensor."""
-    return _optimizer_changed(tape, "", _by_lists)
+    return by_lists(tape, _optimizer_steps(tape, ""))
 
 
-def _optimizer_changed(tape: Tape, name: str, left: Callable[[Tape, I64], tuple[I64, int] | None]) -> Tape | None:
-    """The tape where of each optimizer step those ops are left that `left` says, with that time in total, ns."""
-    instance = _optimizer_steps(tape, name)
+def by_lists(tape: Tape, instance: I64) -> Tape | None:
+    """The ops of each instance (a number for each op, -1: none) with a few dozen tensors a launch; None where they have
+    several already."""
+    return _changed(tape, instance, _by_lists)
+
+
+def small_groups(tape: Tape) -> bool:
+    """Whether an optimizer's operators on lists get a tensor or a few each: it has many groups of parameters."""
+    ops = np.flatnonzero(_optimizer_steps(tape, "") >= 0)
+    return bool(_list_ops(tape, ops).any()) and float(_tensors_each(tape, ops).mean()) <= FEW_TENSORS
+
+
+def _changed(tape: Tape, instance: I64, left: Callable[[Tape, I64], tuple[I64, int] | None]) -> Tape | None:
+    """The tape where of each instance those ops are left that `left` says, with that time in total, ns."""
     gone, duration = np.zeros(len(tape.row), bool), tape.duration.copy()
     for one in np.unique(instance[instance >= 0]).tolist():
         mine = np.flatnonzero(instance == one)
@@ -56,26 +75,50 @@ def _optimizer_changed(tape: Tape, name: str, left: Callable[[Tape, I64], tuple[
 
 def _in_one_pass(tape: Tape, ops: I64) -> tuple[I64, int] | None:
     """As many launches as each of the passes has, or, where those go from tensor to tensor, one for every few."""
-    names, of, counts = np.unique(_names(tape, ops), return_inverse=True, return_counts=True)
+    _, of, counts = np.unique(_names(tape, ops), return_inverse=True, return_counts=True)
     longest = np.bincount(of, weights=_beyond_floor(tape, ops)).max()
     most = int(counts.argmax())
-    count = int(counts[most]) if _is_list_op(tape, names[most]) else -(-int(counts[most]) // TENSORS_A_LAUNCH)
+    each = _tensors_each(tape, ops[of == most])
+    count = -(-int(each.sum()) // TENSORS_A_LAUNCH) if each.mean() <= FEW_TENSORS else int(counts[most])
     return ops[:count], int(longest * FUSED_PASS_RATIO) + LEAST_KERNEL_NS * count
 
 
 def _by_lists(tape: Tape, ops: I64) -> tuple[I64, int] | None:
     """The first of every few launches of each kernel."""
-    names = _names(tape, ops)
-    if any(_is_list_op(tape, name) for name in np.unique(names)):
+    each, names = _tensors_each(tape, ops), _names(tape, ops)
+    listed = bool(_list_ops(tape, ops).any())
+    if each.mean() > FEW_TENSORS or (listed and np.unique(names, return_counts=True)[1].max() < FEWEST_GROUPS):
         return None
     order = np.argsort(names, kind="stable")
-    first = np.searchsorted(names[order], names[order])
-    nth = np.empty(len(ops), np.int64)
-    nth[order] = np.arange(len(ops)) - first
-    kept = ops[nth % TENSORS_A_LAUNCH == 0]
+    before = np.cumsum(each[order]) - each[order]
+    before -= before[np.searchsorted(names[order], names[order])]
+    _, first = np.unique(np.stack((names[order], before // TENSORS_A_LAUNCH)), axis=1, return_index=True)
+    kept = np.sort(ops[order][first])
     if len(kept) == len(ops):
         return None
     return kept, int(_beyond_floor(tape, ops).sum()) + LEAST_KERNEL_NS * len(kept)
+
+
+def _tensors_each(tape: Tape, ops: I64) -> I64:
+    """How many tensors each of these ops takes: one, or as many as its operator's list has; a launch's full where that
+    was not recorded, as of long lists, or is enough for several launches, as of large tensors."""
+    tree, ranges = tape.source.tree, tape.source.trace.host_ranges
+    operator = tree.operator[nodes(tape)][tape.event[ops]]
+    code = np.full(len(ops), -1, np.int64)
+    code[operator >= 0] = ranges.shapes[tree.row[operator[operator >= 0]]]
+    known, index = np.unique(code, return_inverse=True)
+    listed = np.array([_listed(tape.source.trace.text(one)) for one in known.tolist()], np.int64)
+    _, of, launches = np.unique(operator, return_inverse=True, return_counts=True)
+    several = np.where(launches[of.reshape(-1)] > 1, TENSORS_A_LAUNCH, listed[index.reshape(-1)])
+    result: I64 = np.where(_list_ops(tape, ops), several, 1)
+    return result
+
+
+def _listed(shapes: str | None) -> int:
+    """Tensors of the first list among an operator's inputs, as many as a launch takes at most."""
+    inputs = parse_inputs(shapes or "", None, None) or ()
+    lengths = [len(one) for one in inputs if isinstance(one, tuple) and one]
+    return min(lengths[0], TENSORS_A_LAUNCH) if lengths else TENSORS_A_LAUNCH
 
 
 def _beyond_floor(tape: Tape, ops: I64) -> I64:
@@ -88,27 +131,39 @@ def _names(tape: Tape, ops: I64) -> I32:
     return tape.source.trace.device_ops.name[tape.row[ops]]
 
 
-def _is_list_op(tape: Tape, name: int) -> bool:
-    return "multi_tensor" in (tape.source.trace.text(int(name)) or "")
+def _list_ops(tape: Tape, ops: I64) -> Bool:
+    """Which of these ops take lists of tensors."""
+    return texts_where(tape.source.trace.strings, lambda text: LISTS in text)[_names(tape, ops)]
+
+
+def _not_fused(tape: Tape, instance: I64) -> I64:
+    """The same without the steps that are fused already."""
+    names = tape.source.trace.device_ops.name[tape.row]
+    fused = texts_where(tape.source.trace.strings, lambda text: "FusedAdam" in text or "fused_adam" in text)[names]
+    result: I64 = np.where(np.isin(instance, instance[fused & (instance >= 0)]), -1, instance)
+    return result
+
+
+def updating(tape: Tape) -> Bool:
+    """Ops of an optimizer's step that goes over parameters and does nothing else."""
+    result: Bool = _optimizer_steps(tape, "") >= 0
+    return result
 
 
 def _optimizer_steps(tape: Tape, name: str) -> I64:
-    """For each op the step of an optimizer of such a name that launched it (row of the host range), -1: none, or fused
-    already."""
+    """For each op the step of an optimizer of such a name that launched it (row of the host range), -1: none, or one
+    with matrix products: it calls the model, or has an arithmetic of its own."""
     source = tape.source
-    ranges, ops = source.trace.host_ranges, source.trace.device_ops
-    named = [i for i, text in enumerate(source.trace.strings) if text.startswith(OPTIMIZER_PREFIX + name)]
-    rows = np.flatnonzero(np.isin(ranges.name, named) & (ranges.kind == RangeKind.ANNOTATION))
+    ranges = source.trace.host_ranges
+    named = texts_where(source.trace.strings, lambda text: text.startswith(OPTIMIZER_PREFIX + name))
+    rows = np.flatnonzero(named[ranges.name] & (ranges.kind == RangeKind.ANNOTATION))
     result = np.full(len(tape.row), -1, np.int64)
     if not len(rows):
         return result
     rows = rows[np.argsort(ranges.start[rows], kind="stable")]
     launched = source.launch_time[tape.row]
-    inside = contains(union(ranges.start[rows], ranges.end[rows]), launched)
-    inside &= source.is_kernel[tape.row]
+    inside = contains(union(ranges.start[rows], ranges.end[rows]), launched) & source.is_kernel[tape.row]
     at = np.searchsorted(ranges.start[rows], launched, side="right") - 1
-    fused = [i for i, text in enumerate(source.trace.strings) if "FusedAdam" in text or "fused_adam" in text]
-    done = np.unique(at[inside & np.isin(ops.name[tape.row], fused)])
-    inside &= ~np.isin(at, done)
     result[inside] = rows[at[inside]]
-    return result
+    more = np.unique(result[source.is_matrix[tape.row]])
+    return np.where(np.isin(result, more), -1, result)

@@ -7,16 +7,20 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.replay.changes.edits import (
     events_of,
     in_optimizer,
+    launched_within,
     nodes,
     step_of_event,
     without_dispatch,
     without_launches,
 )
 from traceanalyzer.analysis.replay.changes.items import first_shape, item_starts, single_tokens
+from traceanalyzer.analysis.replay.changes.kernels import JOINING
 from traceanalyzer.analysis.replay.changes.loading import LEAST_COPY_NS, large_copies
+from traceanalyzer.analysis.replay.changes.sequences import launching
 from traceanalyzer.analysis.replay.changes.syncs import read_at_once
 from traceanalyzer.trace import CopyKind
 
@@ -71,7 +75,26 @@ def repeated_calls(tape: Tape) -> Calls | None:
         return None
     if _one_needs_another(tape, number):
         return None
-    return Calls(np.where(chosen, number, -1), per_step)
+    return _with_cut_call(tape, Calls(np.where(chosen, number, -1), per_step))
+
+
+def _with_cut_call(tape: Tape, calls: Calls) -> Calls:
+    """The same, where what is before the first call of each step and what is after the last are a call, too: its begin
+    and its end, if reads in the middle of calls tell them apart."""
+    operators, number = launching(tape), calls.number.copy()
+    call = calls.number[operators.first]
+    for i, step in enumerate(np.unique(operators.step[call >= 0]).tolist()):
+        here = np.flatnonzero(operators.step == step)
+        inside = here[call[here] >= 0]
+        usual = operators.name[inside[call[inside] == call[inside[0]]]]
+        before, after = here[here < inside[0]], here[here > inside[-1]]
+        left = len(usual) - len(before)
+        cut = np.append(after[:left], before)
+        if not 0 < left < len(usual) or not np.array_equal(operators.name[cut], usual):
+            return calls
+        mine = operators.of_ops(np.isin(np.arange(len(call)), cut).astype(np.int64), len(number)) > 0
+        number[mine] = int(calls.number.max()) + 1 + i
+    return Calls(number, calls.per_step + 1)
 
 
 def _one_needs_another(tape: Tape, number: I64) -> bool:
@@ -113,13 +136,21 @@ def batched(tape: Tape) -> Tape | None:
         return None
     step = tape.source.steps.of_op[tape.row]
     first = _first_of_step(calls.number, step)
-    gone = (calls.number >= 0) & ~first
+    gone = ((calls.number >= 0) & ~first) | _joined_after(tape, calls.number >= 0)
     times = np.where(first, tape.duration * growth(tape, calls.per_step), tape.duration)
     left = without_launches(replace(tape, duration=np.rint(times).astype(np.int64)), gone)
     there = between(tape, gone)
     left = replace(without_dispatch(left, there), work=np.where(there, 0, left.work))
     dispatch = np.rint(left.dispatch * _usual_call(tape, calls.number, first)).astype(np.int64)
     return replace(left, dispatch=dispatch, reading=np.minimum(left.reading, dispatch))
+
+
+def _joined_after(tape: Tape, calls: Bool) -> Bool:
+    """The ops right after calls that put results together: one call gives them together."""
+    joining = launched_within(tape, texts_where(tape.source.trace.strings, JOINING.match)) & ~calls
+    last = np.maximum.accumulate(np.where(joining, -1, np.arange(len(calls))))
+    result: Bool = joining & (last >= 0) & calls[np.maximum(last, 0)]
+    return result
 
 
 def _usual_call(tape: Tape, number: I64, first: Bool) -> F64:
@@ -134,14 +165,15 @@ def _usual_call(tape: Tape, number: I64, first: Bool) -> F64:
     return np.where(events_of(tape, first), share, 1.0)
 
 
-def joined(tape: Tape, kept: Bool, gone: Bool, count: float | F64) -> Tape:
+def joined(tape: Tape, kept: Bool, gone: Bool, count: float | F64, *, first_is_usual: bool = False) -> Tape:
     """What is gone is done by what is kept, for so many times the data, which is launched like any of them: what a step
-    begins with, and the recorder does there, are before the first."""
+    begins with, and the recorder does there, are before the first, unless that is taken to be as usual."""
     times = np.where(kept, tape.duration * growth(tape, count), tape.duration)
     left = without_launches(replace(tape, duration=np.rint(times).astype(np.int64)), gone)
     there = events_of(tape, gone) & ~events_of(tape, ~gone)
     usual = int(np.median(tape.dispatch[events_of(tape, kept | gone)]))
-    dispatch = np.where(events_of(tape, kept), np.minimum(left.dispatch, usual), left.dispatch)
+    capped = events_of(tape, kept) & (not first_is_usual)
+    dispatch = np.where(capped, np.minimum(left.dispatch, usual), left.dispatch)
     work = np.where(there, 0, left.work)
     return replace(left, work=work, dispatch=dispatch, reading=np.minimum(left.reading, dispatch))
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from traceanalyzer.analysis.replay.changes.lookups import lookups_joined
+from traceanalyzer.analysis.replay.changes.loops.lookups import lookups_joined
+from traceanalyzer.analysis.replay.changes.loops.twin_calls import twins_joined
 from traceanalyzer.analysis.replay.changes.repetition import STEPS_A_BATCH, batched, batched_over_steps
 from traceanalyzer.analysis.replay.scenarios import Scenario
 from traceanalyzer.diagnosis.remedies.program import program, tape_of
@@ -33,6 +34,19 @@ LOOKUPS = Scenario(
     "one",
     missing="no lookups in tables follow each other",
 )
+TWINS = Scenario(
+    "batch_calls",
+    twins_joined,
+    "calls of a model that follow each other are one: kernels that do not fill the GPU take as long for all of them as "
+    "for one",
+    missing="no calls of a model follow each other",
+)
+TOGETHER = (
+    "Call the model once instead of several times in a row: torch.cat the inputs along the batch, and chunk the result."
+)
+LEARNING = (
+    " Where each item's own gradient is needed: torch.func.vmap(torch.func.grad(loss), (None, 0, 0))(weights, x, y)."
+)
 TABLES = (
     "Look up in all tables at once: one table with an offset for each feature, or torchrec's EmbeddingBagCollection."
 )
@@ -40,15 +54,17 @@ ACTION = "Batch the calls: stack the inputs (pad them to one length) and call th
 
 
 def offer(m: Measurements) -> Offer | None:
-    """Where calls of one kind repeat within a step, each with its own input or read, where lookups follow each other,
-    or where each step is one call."""
+    """Where calls of one kind repeat within a step, each with its own input or read, where lookups or calls of a model
+    follow each other, or where each step is one call."""
     tape, known = tape_of(m), program(m)
     if tape is None or not known.pytorch:
         return None
     if batched(tape) is not None:
-        return Offer(ACTION, SCENARIO)
+        return Offer(ACTION + LEARNING if known.training else ACTION, SCENARIO)
     if lookups_joined(tape) is not None:
         return Offer(TABLES, LOOKUPS)
+    if twins_joined(tape) is not None:
+        return Offer(TOGETHER, TWINS)
     return None if known.training or known.in_graphs else Offer(ACTION, OVER_STEPS)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from traceanalyzer.analysis.replay.changes.ensembles import ensembles_joined
 from traceanalyzer.analysis.replay.changes.kernels import products_batched
+from traceanalyzer.analysis.replay.changes.loops.ensembles import ensembles_joined
 from traceanalyzer.analysis.replay.scenarios import Scenario
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy
 

@@ -6,8 +6,10 @@ begins with is not what one ends with, and within a member each operator takes w
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -17,6 +19,7 @@ from traceanalyzer.analysis.joined.backward import made_by
 from traceanalyzer.analysis.replay.changes.edits import events_of, in_optimizer, launched_within, nodes
 from traceanalyzer.analysis.replay.changes.kernels import JOINING
 from traceanalyzer.analysis.replay.changes.repetition import FEWEST_CALLS, joined, mostly_small
+from traceanalyzer.analysis.replay.changes.sequences import codes, repeats
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
 
 if TYPE_CHECKING:
@@ -35,6 +38,11 @@ EACH = re.compile(
     r"|abs|exp_?|clamp_?|detach|contiguous)$"
 )
 """Operators that give as many elements as they take, and take one tensor that is no weight."""
+PART = re.compile(r"^aten::(select|slice|narrow)$")
+INTO = re.compile(r"^aten::copy_$")
+"""Writes its second tensor into the first."""
+BOTH = re.compile(r"^aten::(add|sub|mul|div)_?$")
+"""Gives as many elements as the larger of its tensors has."""
 
 Shape = tuple[int, ...]
 
@@ -71,8 +79,10 @@ def _fewer_tensors(tape: Tape, ensemble: Bool, count: float) -> Tape:
     matrix = tape.source.is_matrix[tape.row]
     share = float((matrix & ensemble).sum() / max(matrix.sum(), 1)) * (1.0 - 1.0 / count)
     updating = events_of(tape, in_optimizer(tape))
-    dispatch = np.rint(np.where(updating, tape.dispatch * (1.0 - share), tape.dispatch)).astype(np.int64)
-    return replace(tape, dispatch=dispatch, reading=np.minimum(tape.reading, dispatch))
+    dispatch, work = (
+        np.rint(np.where(updating, time * (1.0 - share), time)).astype(np.int64) for time in (tape.dispatch, tape.work)
+    )
+    return replace(tape, dispatch=dispatch, work=work, reading=np.minimum(tape.reading, dispatch))
 
 
 def _backward_of(tape: Tape, forward: Bool) -> Bool:
@@ -84,62 +94,63 @@ def members(tape: Tape) -> Members | None:
     """The ensembles of the steps on a tape: at least a handful of members of the same operators and shapes in a row."""
     tree, steps = tape.source.tree, tape.source.steps
     outer = np.flatnonzero((tree.outer_operator == np.arange(len(tree.start))) & ~tape.source.in_backward)
-    code = _codes(tape, outer)
+    ranges, row = tape.source.trace.host_ranges, tree.row[outer]
+    code = codes(ranges.name[row], ranges.shapes[row])
     first, others = np.zeros(len(tree.start), bool), np.zeros(len(tree.start), bool)
     counts: list[int] = []
     for step in np.unique(steps.of_op[tape.row]).tolist():
         begin, end = steps.host_start[step], steps.host_end[step]
         here = np.flatnonzero((tree.start[outer] >= begin) & (tree.start[outer] < end))
-        for start, period, count in _repeated(tape, outer[here], code[here]):
+        runs = repeats(code[here], LONGEST_MEMBER, FEWEST_CALLS, partial(_is_member, tape, outer[here]))
+        for start, period, count in runs[:MOST_RUNS]:
             first[outer[here[start : start + period]]] = True
             others[outer[here[start + period : start + period * count]]] = True
             counts.append(count)
     return Members(first, others, float(np.mean(counts))) if counts else None
 
 
-def _codes(tape: Tape, outer: I64) -> I64:
-    """A number for the name and the shapes of each of these nodes of the host tree."""
-    ranges, row = tape.source.trace.host_ranges, tape.source.tree.row[outer]
-    _, code = np.unique(np.stack((ranges.name[row], ranges.shapes[row])), axis=1, return_inverse=True)
-    result: I64 = code.reshape(-1).astype(np.int64)
-    return result
-
-
-def _repeated(tape: Tape, outer: I64, code: I64) -> list[tuple[int, int, int]]:
-    """Where members begin, how many operators one has, and how many members follow each other."""
-    taken = np.zeros(len(code), bool)
-    found: list[tuple[int, int, int]] = []
-    for period in range(1, min(LONGEST_MEMBER, len(code) // FEWEST_CALLS) + 1):
-        same = (code[period:] == code[:-period]) & ~taken[period:] & ~taken[:-period]
-        edge = np.flatnonzero(np.diff(np.concatenate(([0], same.astype(np.int8), [0]))))
-        for start, stop in zip(edge[::2].tolist(), edge[1::2].tolist(), strict=True):
-            count = (stop - start) // period + 1
-            if count < FEWEST_CALLS or len(found) >= MOST_RUNS or not _is_member(tape, outer[start : start + period]):
-                continue
-            taken[start : start + period * count] = True
-            found.append((start, period, count))
-    return found
-
-
-def _is_member(tape: Tape, operators: I64) -> bool:
-    """Whether each of these operators takes what the one before it gives, one at least is a product, and the last does
-    not give what the first takes."""
+def _is_member(tape: Tape, operators: I64, first: int, stop: int) -> bool:
+    """Whether each of these operators, from one on to another, takes what the one before it gives, one at least is a
+    product, and the last does not give what the first takes. Parts of other tensors may be taken: to begin with, which
+    tells that no member takes what another gives, or to write the result to."""
     tree, trace = tape.source.tree, tape.source.trace
-    products, given, taken = 0, None, None
-    for row in tree.row[operators].tolist():
+    products, picked, written, given, taken = 0, 0, False, None, None
+    source: Shape = ()
+    for row in tree.row[operators[first:stop]].tolist():
         name = trace.text(int(trace.host_ranges.name[row])) or ""
-        shapes = _shapes(trace.text(int(trace.host_ranges.shapes[row])))
+        shapes = shapes_of(trace.text(int(trace.host_ranges.shapes[row])))
+        if PART.match(name):
+            source = shapes[0] if given is None and shapes else source
+            picked += given is not None
+            continue
         takes, gives = _takes_and_gives(name, shapes)
         if gives is None or (given is not None and takes != given):
             return False
+        into = bool(INTO.match(name))
+        written, picked = written or into, picked - into
         taken, given = takes if given is None else taken, gives
-        products += not EACH.match(name)
-    return products > 0 and taken != given
+        products += not (EACH.match(name) or into)
+    apart = taken != given or (not written and taken is not None and _is_part(taken, source))
+    return products > 0 and picked <= 0 and apart
 
 
-def _shapes(text: str | None) -> list[Shape]:
+def _is_part(shape: Shape, source: Shape) -> bool:
+    """Whether this may be the shape of a part of a tensor: without one dimension, or less of it."""
+    if len(shape) + 1 == len(source):
+        return any(source[:i] + source[i + 1 :] == shape for i in range(len(source)))
+    return len(shape) == len(source) and sum(a != b for a, b in zip(shape, source, strict=True)) == 1
+
+
+def shapes_of(text: str | None) -> list[Shape]:
     """The shapes of an operator's tensors."""
     return [one.shape for one in parse_inputs(text or "", None, None) or () if isinstance(one, Tensor)]
+
+
+def given_by(name: str, shapes: list[Shape]) -> Shape | None:
+    """The shape of what an operator gives; None where that is not told."""
+    if BOTH.match(name) and shapes:
+        return max(shapes, key=math.prod)
+    return _takes_and_gives(name, shapes)[1]
 
 
 def _takes_and_gives(name: str, shapes: list[Shape]) -> tuple[Shape | None, Shape | None]:
@@ -150,6 +161,8 @@ def _takes_and_gives(name: str, shapes: list[Shape]) -> tuple[Shape | None, Shap
         return shapes[0], (*shapes[0][:-1], shapes[1][1])
     if BIASED.match(name) and len(shapes) > 2 and len(shapes[2]) == 2:
         return shapes[1], (*shapes[1][:-1], shapes[2][1])
+    if INTO.match(name) and len(shapes) > 1:
+        return shapes[1], shapes[0]
     if EACH.match(name) and shapes:
         return shapes[0], shapes[0]
     return None, None

@@ -1,0 +1,1 @@
+"""Loops of a program whose turns need not each other: over tensors, tables, networks, calls of a model."""

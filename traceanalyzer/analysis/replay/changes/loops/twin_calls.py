@@ -1,0 +1,160 @@
+"""A model that is called two, three or four times in a row, each time on inputs of its own, in one call.
+
+Layers repeat alike, too, but each needs what the one before it found, and so do steps of a forecast. Calls that do not
+are told by shapes. Either no call gives what the next one takes, as where views of one picture are compared: the
+input's shape is not met in a call any more once the model has taken it, and its result has another size. Or the calls
+give what they take, but the program, which learns nothing, works on these tensors between runs of calls only, and then
+puts the results of a run together, as where a prompt guides a sampler.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from traceanalyzer.analysis.joined.backward import made_by
+from traceanalyzer.analysis.replay.changes.edits import nodes
+from traceanalyzer.analysis.replay.changes.loops.ensembles import given_by, shapes_of
+from traceanalyzer.analysis.replay.changes.repetition import joined, mostly_small
+from traceanalyzer.analysis.replay.changes.sequences import Repeat, codes, launching, made_of_parts
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.replay.changes.loops.ensembles import Shape
+    from traceanalyzer.analysis.replay.changes.sequences import Launching
+    from traceanalyzer.analysis.replay.tape import Tape
+    from traceanalyzer.trace import I64, Bool
+
+MOST_CALLS = 4
+"""More calls in a row may be time steps, of which each needs the one before it."""
+SHORTEST_CALL, LONGEST_CALL = 24, 1000
+"""Launching operators of a call: shorter ones may be blocks of a model."""
+MOST_PERIODS = 100
+"""Lengths of calls that are tried, the commonest of what they may be."""
+FEWEST_WEIGHTS = 6
+"""Operators with weights of a call at least."""
+WEIGHTS = re.compile(r"^aten::(linear|addmm|mm|matmul|bmm|baddbmm|conv\w*|embedding\w*|_scaled_mm)$")
+PUTS_TOGETHER = re.compile(r"^aten::(add|sub|mul|div|lerp|addcmul|rsub)_?$")
+
+
+class _Operator(NamedTuple):
+    """An operator of a call: its name, and the shapes of its tensors."""
+
+    name: str
+    shapes: tuple[Shape, ...]
+
+    @property
+    def has_weights(self) -> bool:
+        return bool(WEIGHTS.match(self.name))
+
+
+def twins_joined(tape: Tape) -> Tape | None:
+    """Calls of a model that follow each other are one, for so many times the data; None without any."""
+    calls = launching(tape)
+    rows = np.flatnonzero(~calls.backward & (calls.node >= 0))
+    found = _twins(tape, calls, rows)
+    if not found:
+        return None
+    first, others = np.zeros((2, len(calls.node)), bool)
+    count, spent = np.ones(len(calls.node), np.int64), _dispatch(tape, calls)
+    usual = spent.copy()
+    for start, period, number in found:
+        mine = rows[start : start + period * number]
+        first[mine[:period]], others[mine[period:]], count[mine] = True, True, number
+        usual[mine[:period]] = np.median(spent[mine].reshape(number, period)[1:], axis=0)
+    kept, learned = _with_backward(tape, calls, first)
+    gone = np.logical_or(*_with_backward(tape, calls, others)) & ~kept
+    if not mostly_small(tape, gone):
+        return None
+    many = np.where(learned & ~kept, count.max(), calls.of_ops(count, len(tape.row))).astype(np.float64)
+    left = joined(tape, (kept | learned) & ~gone, gone, many, first_is_usual=True)
+    share = np.minimum(usual / np.maximum(spent, 1), 1.0)
+    dispatch = left.dispatch.astype(np.float64)
+    dispatch[tape.event] = left.dispatch[tape.event] * np.repeat(share, np.diff(calls.first, append=len(tape.row)))
+    times = np.rint(dispatch).astype(np.int64)
+    return replace(left, dispatch=times, reading=np.minimum(left.reading, times))
+
+
+def _dispatch(tape: Tape, calls: Launching) -> I64:
+    """The host's time for each of these operators, ns."""
+    event, at = np.unique(tape.event, return_index=True)
+    entry = calls.of_ops(np.arange(len(calls.node)), len(tape.row))[at]
+    return np.bincount(entry, tape.dispatch[event], len(calls.node)).astype(np.int64)
+
+
+def _with_backward(tape: Tape, calls: Launching, chosen: Bool) -> tuple[Bool, Bool]:
+    """The ops of these operators, and those that they give rise to in the backward pass."""
+    tree = tape.source.tree
+    nodes_of = np.zeros(len(tree.start) + 1, bool)
+    nodes_of[calls.node[chosen]] = True
+    backward = made_by(tape.source, nodes_of[tree.outer_operator])[nodes(tape)][tape.event]
+    return calls.of_ops(chosen.astype(np.int64), len(tape.row)) > 0, backward
+
+
+def _twins(tape: Tape, calls: Launching, rows: I64) -> list[Repeat]:
+    """Runs of calls, each on inputs of its own, among these operators."""
+    code = codes(calls.name[rows], calls.shapes[rows], calls.step[rows])
+    known: dict[tuple[int, int], _Operator] = {}
+    operators = [
+        _operator(tape, known, *one) for one in zip(calls.name[rows].tolist(), calls.shapes[rows].tolist(), strict=True)
+    ]
+    weights = np.cumsum([0, *(one.has_weights for one in operators)])
+    found = [run for run in _repeated(code) if weights[run.first + run.period] - weights[run.first] >= FEWEST_WEIGHTS]
+    learns = bool(calls.backward.any())
+    inside = sum(int(weights[run.first + run.period * run.times] - weights[run.first]) for run in found)
+    alone = not learns and inside == int(weights[-1])
+    return [run for run in found if _of_other_size(operators, run) or (alone and _put_together(operators, run))]
+
+
+def _repeated(code: I64) -> list[Repeat]:
+    """Stretches that come a few times in a row and are not made of equal parts themselves, as layers are: so one of
+    their operators is met once in each, and the distance between two of its kind is the stretch's length."""
+    order = np.argsort(code, kind="stable")
+    apart = np.diff(order)[code[order][1:] == code[order][:-1]]
+    periods, often = np.unique(apart[(apart >= SHORTEST_CALL) & (apart <= LONGEST_CALL)], return_counts=True)
+    found, taken = [], np.zeros(len(code), bool)
+    for period in np.sort(periods[np.argsort(-often, kind="stable")][:MOST_PERIODS]).tolist():
+        same = (code[period:] == code[:-period]) & ~taken[period:] & ~taken[:-period]
+        edge = np.flatnonzero(np.diff(np.concatenate(([0], same.astype(np.int8), [0]))))
+        for start, stop in zip(edge[::2].tolist(), edge[1::2].tolist(), strict=True):
+            count = (stop - start) // period + 1
+            if 1 < count <= MOST_CALLS and not made_of_parts(code[start : start + period]):
+                taken[start : start + period * count] = True
+                found.append(Repeat(start, period, count))
+    return found
+
+
+def _operator(tape: Tape, known: dict[tuple[int, int], _Operator], name: int, shapes: int) -> _Operator:
+    if (name, shapes) not in known:
+        trace = tape.source.trace
+        known[name, shapes] = _Operator(trace.text(name) or "", tuple(shapes_of(trace.text(shapes))))
+    return known[name, shapes]
+
+
+def _taken(operators: list[_Operator]) -> Shape | None:
+    """The shape of what the first operator with weights takes."""
+    first = next(one for one in operators if one.has_weights)
+    return first.shapes[0] if first.shapes and "embedding" not in first.name else None
+
+
+def _of_other_size(operators: list[_Operator], run: Repeat) -> bool:
+    """Whether no call gives what the next one takes."""
+    call = operators[run.first : run.first + run.period]
+    taken, given = _taken(call), given_by(call[-1].name, list(call[-1].shapes))
+    if taken is None or given is None or math.prod(taken) == math.prod(given):
+        return False
+    begun = next(i for i, one in enumerate(call) if one.has_weights)
+    return not any(taken in one.shapes for one in call[begun + 1 :])
+
+
+def _put_together(operators: list[_Operator], run: Repeat) -> bool:
+    """Whether results of the calls are put together after them, and what they take is worked on nowhere within."""
+    call, stop = operators[run.first : run.first + run.period], run.first + run.period * run.times
+    taken = _taken(call)
+    if taken is None or any(taken in one.shapes and not one.has_weights for one in call):
+        return False
+    after = operators[stop : stop + run.times]
+    return any(PUTS_TOGETHER.match(one.name) and one.shapes.count(taken) > 1 for one in after)
