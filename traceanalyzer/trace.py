@@ -563,6 +563,8 @@ class Stopwatch:
     """Whether a profiler had been on before: CUPTI then stays switched on and slows the host."""
     unit: str | None
     """What ends a step: `step of AdamW`, `call of Llama`."""
+    roughly: bool = False
+    """Whether unsteady steps still tell the step time: `low_ns` and `high_ns` are then those of the steps."""
 
 
 @dataclass(frozen=True)
@@ -681,6 +683,11 @@ class Trace:
     def opens_in_viewer(self) -> bool:
         """Whether a timeline viewer for Chrome's trace events shows the recording's file itself."""
         return self.source == "kineto"
+
+    @property
+    def fed_by_workers(self) -> bool:
+        """Whether worker processes of PyTorch's DataLoader bring batches, which a queue holds until they are taken."""
+        return any("_MultiProcessingDataLoaderIter" in text for text in self.strings)
 
     def text(self, code: int) -> str | None:
         """The string behind a code, None for -1."""

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
 import pytest
 
+from tests.analysis.collectives import GEMM, Ranked
 from tests.analysis.replay.ranks import Rank, run
 from traceanalyzer.analysis.measure import Measurements, measure_ranks
 from traceanalyzer.analysis.ranks.compare import compare_ranks
 from traceanalyzer.diagnosis.remedies.communication import fix_straggler
+from traceanalyzer.diagnosis.remedies.data import data_loader_workers
+from traceanalyzer.trace import CopyKind, DeviceOpKind, MemoryKind
+
+if TYPE_CHECKING:
+    from traceanalyzer.trace import Trace
+
+EPOCH_NS = 10**18
 
 
 def together(*ranks: Rank) -> list[Measurements]:
@@ -46,3 +57,62 @@ def test_uneven_work_is_evened_out_and_not_taken_away() -> None:
     assert m.replay is not None
     step_ms = m.replay.step_under_ms(offer.scenario)
     assert step_ms == pytest.approx((300 + 700) / 2 / 1e3 + 0.052, rel=0.05)
+
+
+def of_different_steps(*ranks: Rank, other: tuple[Rank, ...]) -> list[Measurements]:
+    """Rank 0 of a run, and rank 1 of the same program a second later, when its steps take another time."""
+    first, second = run(*ranks)[0].trace, run(*other)[1].trace
+    traces = [replace(first, epoch_ns=EPOCH_NS), replace(second, epoch_ns=EPOCH_NS + 10**9)]
+    each = measure_ranks(traces)
+    compared = compare_ranks(each)
+    for one in each:
+        one.ranks = compared
+    return each
+
+
+def test_a_rank_that_others_wait_for_is_told_from_different_steps_too() -> None:
+    slow, even = Rank(host=9000.0), Rank()
+    each = of_different_steps(slow, even, other=(Rank(host=12000.0), even))
+    m = each[0]
+    assert m.replay is not None
+    assert len(m.replay.usual) == 1
+    assert m.ranks is not None
+    assert [row.straggler for row in m.ranks.rows] == [True, False]
+    assert m.ranks.rows[1].waiting_ms == pytest.approx(11.7, rel=0.05)
+    offer = fix_straggler.offer(m)
+    assert offer is not None
+    assert "Fix rank 0: its host is late" in offer.action
+    step_ms = m.replay.step_under_ms(offer.scenario)
+    assert step_ms is not None
+    assert step_ms < 0.7
+    assert fix_straggler.offer(each[1]) is None
+
+
+def test_ranks_that_wait_alike_in_different_steps_have_no_straggler() -> None:
+    each = of_different_steps(Rank(host=9000.0), Rank(host=9000.0), other=(Rank(host=12000.0), Rank(host=12000.0)))
+    assert [fix_straggler.offer(m) for m in each] == [None, None]
+
+
+def loading(rank: int, us: float) -> Trace:
+    """A rank that works so long before it copies a batch in each step, and then computes and reduces."""
+    b, now = Ranked(), 0.0
+    for step in range(6):
+        begun, now = now, now + us
+        b.correlation += 1
+        b.call("cudaMemcpyAsync", now, now + 5, b.correlation)
+        columns = {"copy_kind": CopyKind.HOST_TO_DEVICE, "bytes": 1 << 22, "source_memory": MemoryKind.PINNED}
+        b.kernel("Memcpy HtoD", now + 6, now + 60, b.correlation, kind=DeviceOpKind.MEMCPY, stream=7, **columns)
+        b.launched(GEMM, now + 61, now + 361, now + 10)
+        b.collective(now + 362, begun + 9500, now + 20, thread=0)
+        now = begun + 9500
+        b.call("cudaStreamSynchronize", begun + us + 30, now)
+        b.annotation(f"ProfilerStep#{step}", begun, now)
+    return b.trace(rank, 2)
+
+
+@pytest.mark.parametrize(("other", "advised"), [(20.0, False), (8000.0, True)])
+def test_work_of_one_host_alone_is_no_loading_of_all(other: float, advised: bool) -> None:
+    m = measure_ranks([loading(0, 8000.0), loading(1, other)])[0]
+    assert m.replay is not None
+    assert m.replay.usual[0].loading.any()
+    assert (data_loader_workers.offer(m) is not None) == advised

@@ -103,23 +103,6 @@ def test_nothing_speaks_against_it(tmp_path, changes):
     assert trace.unprofiled_step_ns == 1_600_000
 
 
-NEAR, FAR = {"min": 1.4, "median": 1.6, "p95": 2.1}, {"min": 0.9, "median": 1.6, "p95": 2.1}
-
-
-@pytest.mark.parametrize(("host", "other", "counts"), [(NEAR, NEAR, True), (FAR, NEAR, False), (NEAR, FAR, False)])
-def test_steps_that_never_settled_count_where_those_of_every_rank_are_near_each_other(tmp_path, host, other, counts):
-    capture(tmp_path)
-    write_light(tmp_path)
-    unprofiled(tmp_path, steady=False, host_ms=host)
-    values = {**STEADY, "steady": False, "host_ms": other}
-    (tmp_path / "unprofiled.rank1.json").write_text(json.dumps(values), encoding="utf-8")
-    (trace,) = load(tmp_path).traces
-    assert trace.unprofiled_step_ns == (1_600_000 if counts else None)
-    assert (trace.stopwatch.low_ns, trace.stopwatch.high_ns) == (
-        (1_400_000, 2_100_000) if counts else (1_500_000, 1_700_000)
-    )
-
-
 @pytest.mark.parametrize("time", [1e307, 10**400, 1e-300, -1, True, "1", None])
 def test_times_that_make_no_sense_are_no_times(tmp_path, time):
     capture(tmp_path)
@@ -151,3 +134,49 @@ def test_a_cut_off_light_recording_and_one_that_is_none(tmp_path):
     assert light_of(path) is None
     path.write_text("no recording")
     assert light_of(path) is None
+
+
+UNSETTLED = {"steady": False, "step_time_ms": 2.0, "low_ms": 1.9, "high_ms": 2.1}
+
+
+def test_steps_that_did_not_settle_tell_a_step_by_a_range(tmp_path):
+    capture(tmp_path)
+    unprofiled(tmp_path, **UNSETTLED, series_ms=[1.5, 2.5, *[1.9, 2.0, 2.1] * 6])
+    (trace,) = load(tmp_path).traces
+    assert trace.unprofiled_step_ns == 2_000_000
+    assert (trace.stopwatch.low_ns, trace.stopwatch.high_ns) == (1_880_000, 2_120_000)
+    assert any("were not steady: nine of ten took 1.88 to 2.12 ms" in note for note in trace.health.notes)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"series_ms": [2.0] * 9},
+        {"series_ms": "x"},
+        {"series_ms": [None, True, "2"] * 9},
+        {"series_ms": [1.0, 3.0] * 9, "low_ms": 1.0, "high_ms": 3.0},
+        {"series_ms": [9.0] * 20},
+    ],
+)
+def test_steps_of_many_lengths_tell_none(tmp_path, changes):
+    capture(tmp_path)
+    unprofiled(tmp_path, **(UNSETTLED | changes))
+    (trace,) = load(tmp_path).traces
+    assert trace.unprofiled_step_ns is None
+
+
+def test_steps_that_workers_feed_may_be_faster_when_they_are_recorded(tmp_path):
+    capture(tmp_path)
+    write_light(tmp_path)
+    unprofiled(tmp_path, step_time_ms=46.0, low_ms=44.0, high_ms=48.0)
+    (trace,) = load(tmp_path).traces
+    assert trace.unprofiled_step_ns is None
+    recorded = next(tmp_path.glob("trace.rank0.json*"))
+    values = json.loads(recorded.read_text())
+    name = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
+    values["traceEvents"].append(event("user_annotation", name, 1, 1, 1))
+    recorded.write_text(json.dumps(values))
+    (trace,) = load(tmp_path).traces
+    assert trace.fed_by_workers
+    assert trace.unprofiled_step_ns == 46_000_000

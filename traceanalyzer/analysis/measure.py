@@ -295,9 +295,10 @@ class Measurements(Rated):
     def unprofiled_time(self) -> UnprofiledTime | None:
         """The step timed without the profiler; None where it was not, or where recorded steps contradict it."""
         timed = self.said_unprofiled
-        if timed is None or not self.steps.found or contradicted(timed, self.mean_step_ms):
+        if timed is None or not self.steps.found:
             return None
-        return timed
+        other = contradicted(timed, self.mean_step_ms) and not self.trace.fed_by_workers
+        return None if other else timed
 
     @cached_property
     def kinds(self) -> StepKinds | None:

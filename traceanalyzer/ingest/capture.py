@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from traceanalyzer.errors import TraceAnalyzerError
 from traceanalyzer.files import note_read
@@ -20,19 +20,15 @@ from traceanalyzer.ingest.conditions import environment_conditions, measured_cei
 from traceanalyzer.ingest.loads import loads_of
 from traceanalyzer.ingest.memory.snapshot import read_snapshot
 from traceanalyzer.ingest.side_files import json_lines, json_object
-from traceanalyzer.ingest.unprofiled import contradiction, light_of, stopwatch_of
+from traceanalyzer.ingest.unprofiled import contradiction, light_of, stopwatch_of, unsettled
 from traceanalyzer.trace import StepAmounts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from traceanalyzer.snapshot import Snapshot
     from traceanalyzer.trace import Ceilings, Condition, Run, Trace
 
 _RANK = re.compile(r"\.(rank(\d+)(?:\.\w+)*?)\.(?:json|jsonl|sqlite)(?:\.gz)?$")
 """The middle of a capture's file names: `rank0`, `rank0.part2`, `rank0.pid123`."""
-MOST_RANKS = 16
-"""Ranks whose stopwatches are looked at to see whether a run's steps settled."""
 MAX_SNAPSHOT_BYTES = 64 << 20
 """Larger memory snapshots take longer than the analysis of a trace; they have a command of their own."""
 
@@ -116,18 +112,13 @@ def _with_unprofiled(trace: Trace, path: Path) -> tuple[Trace, tuple[str, ...]]:
     light = light_of(lightly) if lightly is not None and lightly != path else None
     if file is None:
         return replace(trace, light=light), ()
-    stopwatch = stopwatch_of(json_object(file) or {}, _stopwatches(file.parent))
+    stopwatch = stopwatch_of(json_object(file) or {})
     if stopwatch is None:
         return replace(trace, light=light), (f"{file.name} holds no step time: what the profiler cost is not known.",)
-    against = contradiction(stopwatch, light)
+    against = contradiction(stopwatch, light, fed=trace.fed_by_workers)
     step_ns = stopwatch.step_ns if against is None else None
-    notes = () if against is None else (against,)
+    notes = tuple(note for note in (against, unsettled(stopwatch) if against is None else None) if note is not None)
     return replace(trace, light=light, stopwatch=stopwatch, unprofiled_step_ns=step_ns), notes
-
-
-def _stopwatches(folder: Path) -> Iterator[dict[str, Any]]:
-    """What the files of a run's first ranks hold, read as far as it is asked for."""
-    yield from (json_object(one) or {} for one in sorted(folder.glob(f"{UNPROFILED}.*.json"))[:MOST_RANKS])
 
 
 def is_neighbour(path: Path) -> bool:

@@ -20,7 +20,6 @@ from traceanalyzer.ingest.stream import head_of
 from traceanalyzer.trace import LightRecording, Stopwatch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from pathlib import Path
 
     from traceanalyzer.trace import I64, DeviceOps, Trace
@@ -30,38 +29,57 @@ NS_PER_MS = 1e6
 SHORTEST_MS, LONGEST_MS = 1e-3, 7 * 86_400e3
 """No step takes less than a microsecond or more than a week."""
 
-UNSTEADY_SPREAD = 0.5
-"""From the fastest step to all but the slowest twentieth, in parts of the median: within that a median of steps that
-never settled is nearer to other runs than the replay (0.87 to 1.11 of theirs in ten captures, replays 0.93 to 2.0)."""
-
 ODD_FAST_SHARE = 0.25
 """Captures that do not say whether they were steady: a step four times faster than the median is no noise."""
 
 FASTER_SHARE = 0.9
 """A recorded step this much faster than the fastest that the stopwatch allows was not the step that it timed."""
 
+ROUGHLY_SHARE = 0.3
+"""Steps that had not settled still tell the step, by a range, where the median's interval is no wider than this share
+of it: of 26 such captures the step timed afterwards was within 25 % of it in 23, while estimates were up to twice as
+long."""
+
+LEAST_SERIES = 10
+"""Of so many steps a range is told."""
+
+OF_STEPS = (0.05, 0.95)
+"""Part of unsteady steps that is their range."""
+
 _STEP_ENDS = re.compile(rb'"traceanalyzer_light"\s*:\s*(\{[^{}]{0,100000}\})')
 _UNIT = re.compile(rb'"traceanalyzer_step"\s*:\s*("(?:[^"\\]|\\.){0,1000}")')
 
 
-def stopwatch_of(values: dict[str, Any], ranks: Iterable[dict[str, Any]] = ()) -> Stopwatch | None:
-    """The stopwatch that an `unprofiled.rank{N}.json` holds, None where it holds no step time. Steps that never settled
-    count only if those of the `ranks` of the run do."""
+def stopwatch_of(values: dict[str, Any]) -> Stopwatch | None:
+    """The stopwatch that an `unprofiled.rank{N}.json` holds, None where it holds no step time."""
     step_ns = _ns(values.get("step_time_ms"))
     if step_ns is None:
         return None
     low, high = _ns(values.get("low_ms")), _ns(values.get("high_ms"))
     known = low is not None and high is not None and low <= step_ns <= high
-    steady, unit = _steady(values), values.get("unit")
-    around = None if steady or not all(map(_near_each_other, ranks)) else _around(values, step_ns)
+    unit, steady = values.get("unit"), _steady(values)
+    roughly = None if steady or not known else _range_of_steps(values, step_ns, (high or 0) - (low or 0))
+    if roughly is not None:
+        low, high = roughly
     return Stopwatch(
         step_ns=step_ns,
-        low_ns=around[0] if around else low if known else None,
-        high_ns=around[1] if around else high if known else None,
-        steady=steady or around is not None,
+        low_ns=low if known else None,
+        high_ns=high if known else None,
+        steady=steady,
+        roughly=roughly is not None,
         after_profiler=values.get("after_profiler") is True and values.get("clock") == "cuda_events",
         unit=unit if isinstance(unit, str) else None,
     )
+
+
+def _range_of_steps(values: dict[str, Any], step_ns: int, width_ns: int) -> tuple[int, int] | None:
+    """Between which times most of the timed steps were, ns; None where their median says nothing of a step."""
+    series = values.get("series_ms")
+    times = [ns for one in series if (ns := _ns(one)) is not None] if isinstance(series, list) else []
+    if len(times) < LEAST_SERIES or width_ns > ROUGHLY_SHARE * step_ns:
+        return None
+    low, high = (round(float(one)) for one in np.quantile(times, OF_STEPS))
+    return (low, high) if low <= step_ns <= high else None
 
 
 def _ns(value: Any) -> int | None:
@@ -75,20 +93,6 @@ def _steady(values: dict[str, Any]) -> bool:
     host = values.get("host_ms")
     fastest, middle = (_ns(host.get(name)) for name in ("min", "median")) if isinstance(host, dict) else (None, None)
     return fastest is None or middle is None or fastest >= ODD_FAST_SHARE * middle
-
-
-def _near_each_other(values: dict[str, Any]) -> bool:
-    step_ns = _ns(values.get("step_time_ms"))
-    return step_ns is None or _steady(values) or _around(values, step_ns) is not None
-
-
-def _around(values: dict[str, Any], step_ns: int) -> tuple[int, int] | None:
-    """The fastest of steps that never settled and all but the slowest twentieth, ns, where they are near each other."""
-    host = values.get("host_ms")
-    fastest, slow = (_ns(host.get(name)) for name in ("min", "p95")) if isinstance(host, dict) else (None, None)
-    if fastest is None or slow is None or not fastest <= step_ns <= slow:
-        return None
-    return (fastest, slow) if slow - fastest <= UNSTEADY_SPREAD * step_ns else None
 
 
 def light_of(path: Path) -> LightRecording | None:
@@ -158,21 +162,33 @@ def _busy_ns(ops: DeviceOps, begin: int, end: int) -> int:
     return end - begin - int(idle)
 
 
-def contradiction(stopwatch: Stopwatch, light: LightRecording | None) -> str | None:
-    """Why the stopwatch's figure is not the step time without the profiler, None where nothing speaks against it."""
+def unsettled(stopwatch: Stopwatch) -> str | None:
+    """That a step time is that of unsteady steps, where it is."""
+    if not stopwatch.roughly:
+        return None
+    low, high = ((limit or stopwatch.step_ns) / NS_PER_MS for limit in (stopwatch.low_ns, stopwatch.high_ns))
+    return (
+        f"Steps without the profiler were not steady: nine of ten took {digits(low)} to {digits(high)} ms; their "
+        f"median of {digits(stopwatch.step_ns / NS_PER_MS)} ms is taken for a step."
+    )
+
+
+def contradiction(stopwatch: Stopwatch, light: LightRecording | None, *, fed: bool = False) -> str | None:
+    """Why the stopwatch's figure is not the step time without the profiler, None where nothing speaks against it.
+    Steps that are `fed` by other processes may be faster in the recording: their queue filled while it began."""
     ms = stopwatch.step_ns / NS_PER_MS
     if stopwatch.after_profiler:
         return (
             f"Steps without the profiler ({digits(ms)} ms) were timed after another profile, which leaves the host "
             "slower."
         )
-    if not stopwatch.steady:
+    if not stopwatch.steady and not stopwatch.roughly:
         return f"Steps without the profiler were not steady (median {digits(ms)} ms): how long one takes is not known."
     if light is None:
         return None
     if light.unit and stopwatch.unit and light.unit != stopwatch.unit:
         return f"The timed step was a {stopwatch.unit}, the recorded one a {light.unit}: they cannot be compared."
-    if light.step_ns < FASTER_SHARE * (stopwatch.low_ns or stopwatch.step_ns):
+    if not fed and light.step_ns < FASTER_SHARE * (stopwatch.low_ns or stopwatch.step_ns):
         recorded = light.step_ns / NS_PER_MS
         return (
             f"Recorded steps ({digits(recorded)} ms) were faster than those timed without the profiler "

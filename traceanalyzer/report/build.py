@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from traceanalyzer.analysis.roofline.kernel_tables import other_version
 from traceanalyzer.analysis.tables.budget import launches_by_step
+from traceanalyzer.analysis.tables.timing import contradicted
 from traceanalyzer.diagnosis.diagnose import diagnose
 from traceanalyzer.diagnosis.memory import in_a_report
 from traceanalyzer.diagnosis.profiled import profiled_notes
@@ -204,9 +205,16 @@ def _unprofiled_notes(m: Measurements) -> Iterator[str]:
     """Where the step without the profiler comes from, or why it is not known."""
     replay, known, said = m.replay, m.unprofiled, m.said_unprofiled
     stopwatch = m.trace.stopwatch
-    against = contradiction(stopwatch, m.trace.light) if stopwatch is not None else None
+    fed = m.trace.fed_by_workers
+    against = contradiction(stopwatch, m.trace.light, fed=fed) if stopwatch is not None else None
     if against is not None:
         yield against
+    if fed and m.unprofiled_time is not None and contradicted(m.unprofiled_time, m.mean_step_ms):
+        yield (
+            f"Recorded steps ({digits(m.mean_step_ms)} ms) are faster than those timed without the profiler "
+            f"({digits(m.unprofiled_time.step_ms)} ms): the loader's queue had filled while the recorder started. "
+            "Verdict and predictions are for the timed step."
+        )
     if said is not None and m.unprofiled_time is None:
         yield (
             f"The capture says {digits(said.step_ms)} ms a step without the profiler, and recorded steps take "

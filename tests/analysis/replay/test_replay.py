@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pytest
 
@@ -23,6 +25,9 @@ from traceanalyzer.analysis.replay.whatif import Replay
 from traceanalyzer.analysis.tables.timing import UnprofiledTime
 from traceanalyzer.ingest import load
 from traceanalyzer.trace import CopyKind, DeviceOpKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x64"
 NCCL = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
@@ -126,6 +131,25 @@ def test_the_host_is_fitted_to_a_measured_step_time() -> None:
     replay = Replay.of(steps(host_bound), UnprofiledTime(0.3, 0.29, 0.31))
     assert replay is not None
     assert replay.base_ms == pytest.approx(0.3, rel=0.01)
+
+
+def fed(name: str) -> Callable[[Program], object]:
+    def step(p: Program) -> None:
+        p.within(f"enumerate(DataLoader)#{name}.__next__", 3000)
+        p.launch(GEMM, 200)
+
+    return step
+
+
+def test_batches_that_were_ready_while_steps_were_recorded_are_waited_for_as_long_as_timed() -> None:
+    timed = UnprofiledTime(10.0, 9.9, 10.1)
+    workers = Replay.of(steps(fed("_MultiProcessingDataLoaderIter")), timed)
+    single = Replay.of(steps(fed("_SingleProcessDataLoaderIter")), timed)
+    assert workers is not None
+    assert single is not None
+    assert workers.base_ms == single.base_ms == pytest.approx(10.0)
+    assert workers.step_under_ms(INPUT_READY) == pytest.approx(0.2, rel=0.2), "the rest of the step is as recorded"
+    assert workers.usual[0].loading.sum() > 2.5 * single.usual[0].loading.sum()
 
 
 def test_without_steps_or_launches_there_is_no_replay() -> None:

@@ -9,7 +9,7 @@ from tests.analysis.collectives import GEMM, Ranked
 from tests.analysis.replay.test_replay import NCCL, gpu_bound, host_bound, steps
 from tests.analysis.roofline.test_roofline import context, mm
 from traceanalyzer.analysis.measure import Measurements
-from traceanalyzer.analysis.replay.changes.buckets import MB, fit_cost
+from traceanalyzer.analysis.replay.changes.buckets import MB, BucketSize, fit_cost, rebucketed
 from traceanalyzer.analysis.replay.changes.fusion import LEAST_KERNEL_NS
 from traceanalyzer.analysis.replay.scenarios import (
     AT_ROOFLINE,
@@ -213,6 +213,23 @@ def test_buckets_of_another_size() -> None:
 def test_buckets_of_one_size_tell_nothing_about_others() -> None:
     assert unknown(bucketed([8, 8, 8]), BUCKETS_DOUBLED)
     assert unknown(steps(gpu_bound), BUCKETS_DOUBLED)
+
+
+def test_larger_buckets_of_one_size_go_at_the_recorded_rate_and_are_launched_less_often() -> None:
+    tape = make_tape(bucketed([8] * 8))
+    assert tape is not None
+    wanted = rebucketed(BucketSize(bytes=32 * MB), at_recorded_rate=True)
+    found = wanted(tape)
+    assert found is not None
+    assert found.duration[found.communication].sum() == pytest.approx(tape.duration[tape.communication].sum(), rel=0.01)
+    launching = tape.event[tape.communication]
+    # a fifth of the host's time before a reduction is spent in its call, and three of four calls are gone
+    assert found.dispatch[launching].sum() == pytest.approx(
+        tape.dispatch[launching].sum() * (1 - 0.2 * 3 / 4), rel=0.01
+    )
+    others = np.setdiff1d(np.arange(len(tape.dispatch)), launching)
+    assert (found.dispatch[others] == tape.dispatch[others]).all()
+    assert rebucketed(BucketSize(bytes=4 * MB), at_recorded_rate=True)(tape) is None
 
 
 def test_overlapped_communication_is_not_free() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from traceanalyzer.analysis.joined.linked import Linked
     from traceanalyzer.analysis.time.timed import Timed
-    from traceanalyzer.trace import I64
+    from traceanalyzer.trace import F64, I64
 
 STEP_NOISE_SHARE = 0.02
 """Mean step times of equal ranks differ by about 1 % (clock, temperature): less than this tells nothing."""
@@ -33,6 +33,10 @@ NOISE_ERRORS = 3.0
 WAITING_SHARE = 0.03
 """The others must wait this share of a step longer than a rank for it to hold them up: GPUs given the same work
 differ by 2 %."""
+ALIKE_SHARE = 0.7
+"""Ranks that wait for each other have steps of one length, however different the moments of their recordings."""
+EACH_STEP_SHARE = 0.5
+"""A rank that waits for another waits in each step; once, it may wait for the other's profiler to start or stop."""
 LISTED_RANKS = 8
 """Missing ranks named one by one."""
 
@@ -48,7 +52,9 @@ class RankRow:
     compute_ms: float = metric("time with compute on the device a step (0 without device work)", "ms")
     communication_ms: float = metric("time with a collective on the device a step, waiting included", "ms")
     waiting_ms: float | None = metric(
-        "time a step in collectives of which another rank had not arrived yet; null where none were matched", "ms"
+        "time a step in collectives of which another rank had not arrived yet; where ranks recorded different steps "
+        "what the same collectives take longer than on the quickest rank; null where none are alike",
+        "ms",
     )
     transfer_ms: float | None = metric(
         "time a step in collectives at which all ranks had arrived; null where none were matched", "ms"
@@ -102,6 +108,8 @@ def compare_ranks(recordings: Sequence[Timed]) -> RankComparison:
         by_step = [_waiting_and_transfer(timed, matches, i) for i, timed in enumerate(recordings)]
         skew = skew_rows(matches, labels, max(timed.steps.steady_count for timed in recordings))
     spent = [_in_a_steady_step(timed, spent) for timed, spent in zip(recordings, by_step, strict=True)]
+    if not any(by_step):
+        spent = _of_different_steps(recordings) or spent
     waiting = [waiting for waiting, _ in spent]
     # With collectives matched the longest step is often that of who began early and waited.
     critical = _slowest(recordings) if not any(waiting) else _awaited(recordings, waiting)
@@ -174,6 +182,38 @@ def _waiting_and_transfer(timed: Timed, matches: Matches, rank: int) -> tuple[I6
     start, end = matches.start[here, rank] + offset, matches.end[here, rank] + offset
     moving = measure(union(np.minimum(last[here] + offset, end), end), steps.start, steps.end)
     return measure(union(start, end), steps.start, steps.end) - moving, moving
+
+
+def _of_different_steps(recordings: Sequence[Timed]) -> list[tuple[float | None, float | None]] | None:
+    """Waiting and transfer of each rank in a mean step, ms, where ranks recorded different steps: all make the same
+    collectives in each, which take as long as on the quickest rank, and what they take longer is waiting. None where
+    they are not the same, where a rank does not wait in each of its steps, or where steps are not about as long."""
+    if len(recordings) < 2 or any(timed.device is None or not timed.steps.found for timed in recordings):
+        return None
+    epochs = [(timed.steps, timed.trace.epoch_ns) for timed in recordings]
+    spans = sorted((int(s.host_start[0]) + epoch, int(s.host_end[-1]) + epoch) for s, epoch in epochs)
+    if not all(epoch for _, epoch in epochs) or any(b[0] < a[1] for a, b in pairwise(spans)):
+        return None
+    spent, kinds = zip(*(_collectives_of_steps(timed) for timed in recordings), strict=True)
+    steps = [timed.steps.duration[timed.steps.steady].mean() for timed in recordings]
+    if len(set(kinds)) > 1 or not kinds[0] or min(steps) < ALIKE_SHARE * max(steps):
+        return None
+    transfer = min(float(np.median(one)) for one in spent)
+    waiting = [float(np.median(one)) - transfer for one in spent]
+    longest = int(np.argmax(waiting))
+    if spent[longest].min() - transfer < EACH_STEP_SHARE * waiting[longest]:
+        return None
+    return [(ms(one), ms(transfer)) for one in waiting]
+
+
+def _collectives_of_steps(timed: Timed) -> tuple[F64, tuple[int, ...] | None]:
+    """Time in collectives in each steady step, ns, and of which kinds they are; None where the steps differ."""
+    calls, steps = timed.collective_calls, timed.steps
+    steady = np.arange(len(steps))[steps.steady]
+    here = [(calls.step == step) & (calls.device == timed.device) for step in steady.tolist()]
+    spent = [float(union(calls.start[rows], calls.end[rows]).total) for rows in here]
+    kinds = {tuple(calls.kind[rows].tolist()) for rows in here}
+    return np.array(spent), kinds.pop() if len(kinds) == 1 else None
 
 
 def _in_a_steady_step(timed: Timed, spent: tuple[I64, I64] | None) -> tuple[float | None, float | None]:

@@ -63,7 +63,10 @@ HOST_SPREAD = 0.25
 """How much longer or shorter the host takes over the same work from one run of a program to the next: programs that
 were recorded twice, minutes apart on one machine, differ by up to a quarter."""
 LOADING_SPREAD = 0.1
-"""How much longer or shorter loading takes in the timed run than in the recorded one, as a mean over its steps."""
+"""How much longer or shorter loading, and other long work of the host, takes in the timed run than in the recorded one,
+as a mean over its steps."""
+LONG_WORK_NS = 1_000_000
+"""Shorter work of the host lies between launches, and is as fast as they are."""
 MEASURED_SPREAD, ESTIMATED_SPREAD = 0.05, 0.1
 """How far a step that was timed, or estimated, may be off whatever its host does: clocks, memory, the replay itself."""
 SCENARIO_SPREAD = 0.12
@@ -341,6 +344,7 @@ def _without_profiler(
     """The tapes with the profiler's cost taken out of the host's time: a fast, the usual and a slow host."""
     low, high = 1.0 - HOST_SPREAD, 1.0 + HOST_SPREAD
     if measured is not None:
+        tapes = _with_empty_queue(tapes, measured.step_ms)
         share, own = fitted(tapes, measured.step_ms)
         low_share, high_share = share * low, share * high
     else:
@@ -348,6 +352,20 @@ def _without_profiler(
         own, low_share, high_share = 1.0, share - spread, share + spread
     cheap = host_scaled(tapes, low_share, own * low)
     return cheap, host_scaled(tapes, share, own), host_scaled(tapes, high_share, own * high)
+
+
+def _with_empty_queue(tapes: tuple[Tape, ...], measured_ms: float) -> tuple[Tape, ...]:
+    """The tapes with waits for batches that are as long as in the timed steps, where workers bring them: their queue
+    fills while the recorder starts, and recorded steps take from it what timed ones had to wait for."""
+    first = tapes[0]
+    waited_ms = _long_work_ms(tapes)
+    if not first.source.trace.fed_by_workers or not first.loading.any():
+        return tapes
+    missing_ms = measured_ms - step_ms(host_scaled(tapes, _usual_share(first.source.trace)[0]))
+    if missing_ms <= FIT_TOLERANCE * measured_ms:
+        return tapes
+    longer = 1.0 + missing_ms / waited_ms
+    return tuple(replace(one, loading=_scaled(one.loading, longer)) for one in tapes)
 
 
 def _usual_share(trace: Trace) -> tuple[float, float]:
@@ -362,10 +380,10 @@ def fitted(tapes: tuple[Tape, ...], measured_ms: float) -> tuple[float, float]:
     """Shares of the dispatch, and of the host's own work, with which the replay takes about as long as was measured.
 
     Many hosts lead to the same step where the GPU bounds it: of those the mean, as likely as shares of the dispatch
-    are in other recordings. A host that is only not slower than the GPU is faster than usual. Loading takes another
-    time in another run, and what it is off by says nothing of the dispatch.
+    are in other recordings. A host that is only not slower than the GPU is faster than usual. Loading, and other long
+    work of the host, takes another time in another run, and what it is off by says nothing of the dispatch.
     """
-    off = FIT_TOLERANCE * measured_ms + LOADING_SPREAD * _loading_ms(tapes)
+    off = FIT_TOLERANCE * measured_ms + LOADING_SPREAD * _long_work_ms(tapes)
     low, high = max(measured_ms - off, 0.0), measured_ms + off
 
     def takes(share: float) -> float:
@@ -383,9 +401,14 @@ def fitted(tapes: tuple[Tape, ...], measured_ms: float) -> tuple[float, float]:
     return _mean_between(usual, within / OF_RANGE, least, most), 1.0
 
 
-def _loading_ms(tapes: tuple[Tape, ...]) -> float:
-    """Host time on input data, ms a step, of the rank with most of it."""
-    return max((float(one.loading.sum()) + one.tail[2]) / one.steps for one in tapes) / NS_PER_MS
+def _long_work_ms(tapes: tuple[Tape, ...]) -> float:
+    """Host time on input data and in other long work, ms a step, of the rank with most of it."""
+    return max(_long_work_ns(one) / one.steps for one in tapes) / NS_PER_MS
+
+
+def _long_work_ns(tape: Tape) -> float:
+    work = np.append(tape.work, tape.tail[1])
+    return float(tape.loading.sum()) + tape.tail[2] + float(work[work >= LONG_WORK_NS].sum())
 
 
 def _mean_between(mean: float, deviation: float, low: float, high: float) -> float:

@@ -6,14 +6,18 @@ shortest time of each size (the alpha-beta model of communication). Between two 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.intervals import union
 from traceanalyzer.analysis.algebra.lookup import one_of
+from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.causes.dependencies import Dependencies
 from traceanalyzer.analysis.names.collectives import KINDS
+from traceanalyzer.analysis.replay.changes.edits import share_within
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,6 +31,8 @@ MAX_BUCKETS = 10_000
 """Of one backward pass: PyTorch makes tens. A recording that claims more has damaged message sizes."""
 SIZE_RATIO = 2.0
 """The largest message must be so many times the smallest for a line through their times to mean something."""
+CALLS = re.compile(r"^(c10d::|record_param_comms$|nccl:)")
+"""What PyTorch calls its calls of collectives."""
 _REDUCTIONS = [KINDS.index(kind) for kind in ("all_reduce", "reduce_scatter")]
 
 
@@ -60,13 +66,14 @@ class BucketSize:
         return float(np.median(size)) * self.factor if self.bytes is None else float(self.bytes)
 
 
-def rebucketed(wanted: BucketSize) -> Callable[[Tape], Tape | None]:
-    """Buckets of another size; None where recorded sizes and times do not tell what they would take."""
+def rebucketed(wanted: BucketSize, *, at_recorded_rate: bool = False) -> Callable[[Tape], Tape | None]:
+    """Buckets of another size; None where recorded sizes and times do not tell what they would take, unless larger ones
+    `at_recorded_rate` are meant."""
 
     def change(tape: Tape) -> Tape | None:
         size = _sizes(tape)
         runs = _runs(tape, size)
-        cost = fit_cost(size, tape.duration)
+        cost = fit_cost(size, tape.duration) or (_same_rate(tape, size, wanted) if at_recorded_rate else None)
         if cost is None or not runs:
             return None
         if max(size[run].sum() for run in runs) > MAX_BUCKETS * wanted.of(size[np.concatenate(runs)]):
@@ -90,6 +97,15 @@ def fit_cost(size: I64, duration: I64) -> Cost | None:
     if slope <= 0:
         return None
     return Cost(max(latency, 0.0), slope)
+
+
+def _same_rate(tape: Tape, size: I64, wanted: BucketSize) -> Cost | None:
+    """The cost of larger messages where those recorded are all about as large: no higher rate than the best of them
+    reached. None for smaller ones, whose cost nothing tells."""
+    known = size > 0
+    if not known.any() or wanted.of(size[known]) <= np.median(size[known]):
+        return None
+    return Cost(0.0, float((tape.duration[known] / size[known]).min()))
 
 
 def _sizes(tape: Tape) -> I64:
@@ -131,9 +147,11 @@ def _host_waited(tape: Tape, buckets: I64) -> Bool:
 
 
 def _with_buckets(tape: Tape, runs: list[I64], size: I64, target: float, cost: Cost) -> Tape:
-    """The recorded buckets stay as marks that take no time; what they did is done by inserted ones."""
+    """The recorded buckets stay as marks that take no time; what they did is done by inserted ones, and where these
+    are fewer the host has fewer to launch."""
     compute = np.flatnonzero(~tape.communication & ~tape.copy)
     duration, meeting, gap, latency = (a.copy() for a in (tape.duration, tape.meeting, tape.gap, tape.latency))
+    dispatch, reducing = tape.dispatch.copy(), _share_of_reducing(tape)
     parts = []
     for run in runs:
         total = int(size[run].sum())
@@ -141,9 +159,21 @@ def _with_buckets(tape: Tape, runs: list[I64], size: I64, target: float, cost: C
         after = _produced(tape, run, size[run], bounds, compute)
         parts.append((np.maximum(after, 0), run[0] + np.zeros(len(after), np.int64), np.diff(bounds, prepend=0.0)))
         duration[run], meeting[run], gap[run], latency[run] = 0, -1, 0, 0
-    marked = replace(tape, duration=duration, meeting=meeting, gap=gap, latency=latency)
+        fewer = tape.event[run]
+        dispatch[fewer] = dispatch[fewer] * (1.0 - reducing[fewer] * (1.0 - min(len(after) / len(run), 1.0)))
+    reading = np.minimum(tape.reading, dispatch)
+    marked = replace(
+        tape, duration=duration, meeting=meeting, gap=gap, latency=latency, dispatch=dispatch, reading=reading
+    )
     after, like, moved = (np.concatenate([part[i] for part in parts]) for i in range(3))
     return _inserted(marked, tape, after, like, cost.of(moved))
+
+
+def _share_of_reducing(tape: Tape) -> F64:
+    """For each event the share of the host's time since the one before it that is spent on a collective's call."""
+    trace = tape.source.trace
+    rows = texts_where(trace.strings, CALLS.match)[trace.host_ranges.name]
+    return share_within(tape, union(trace.host_ranges.start[rows], trace.host_ranges.end[rows]))
 
 
 def _produced(tape: Tape, run: I64, size: I64, bounds: F64, compute: I64) -> I64:

@@ -8,15 +8,24 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.intervals import union
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.names.collectives import KINDS
-from traceanalyzer.analysis.replay.changes.edits import launched_within, nodes, on_own_stream, retimed, without_launches
+from traceanalyzer.analysis.replay.changes.edits import (
+    launched_within,
+    nodes,
+    on_own_stream,
+    retimed,
+    share_within,
+    without_launches,
+)
 from traceanalyzer.analysis.replay.together import apart
 from traceanalyzer.figures import NS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from traceanalyzer.analysis.algebra.intervals import IntervalSet
     from traceanalyzer.analysis.replay.tape import Tape
     from traceanalyzer.trace import I64, Bool
 
@@ -26,6 +35,8 @@ OVERLAP_COST = 0.5
 (0.2 to 0.7 in recordings of two GPUs)."""
 MOST_OVERLAP_COST = 0.75
 """The same by the cautious reading."""
+GATHERING = re.compile(r"^FSDP::(all_gather|backward_prefetch)")
+"""What FSDP calls its gathers, the copies into and out of their messages, and those made early."""
 BUCKETING = re.compile(r"ddp\.reducer|torch::distributed::reducer")
 """What DDP calls its copies of gradients into buckets and back."""
 CAST_PASSES = 5.0
@@ -173,8 +184,25 @@ def late_reductions(tape: Tape) -> Bool:
 
 
 def parameters_kept(tape: Tape) -> Tape | None:
-    """Parameters gathered for the forward pass are not gathered again for the backward pass; None where none are."""
-    return removed(tape, gathered_again(tape))
+    """Parameters gathered for the forward pass are not gathered again for the backward pass, and what the host and the
+    device do for that is not done; None where none are."""
+    again = gathered_again(tape)
+    left = removed(tape, again)
+    in_backward = tape.source.in_backward[nodes(tape)][tape.event]
+    if left is None or (of_kind(tape, "all_gather") & in_backward & ~again).any():
+        return left
+    names = texts_where(tape.source.trace.strings, GATHERING.match)
+    left = without_launches(left, launched_within(tape, names) & in_backward)
+    dispatch = np.rint(left.dispatch * (1.0 - share_within(tape, _in_backward(tape, names)))).astype(np.int64)
+    return replace(left, dispatch=dispatch, reading=np.minimum(left.reading, dispatch))
+
+
+def _in_backward(tape: Tape, names: Bool) -> IntervalSet:
+    """When the host is in ranges of these names within the backward pass."""
+    source, ranges = tape.source, tape.source.trace.host_ranges
+    here = source.tree.of_ranges(names[ranges.name], False) & source.in_backward
+    rows = source.tree.row[here]
+    return union(ranges.start[rows], ranges.end[rows])
 
 
 def gathered_again(tape: Tape) -> Bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -11,8 +11,10 @@ from traceanalyzer.analysis.replay.changes.edits import nodes
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from traceanalyzer.analysis.replay.tape import Tape
-    from traceanalyzer.trace import I64, Bool
+    from traceanalyzer.trace import Bool
 
 TABLE = re.compile(r"^aten::(index|embedding|index_select|gather|take)$")
 """Operators whose first operand is looked up in."""
@@ -24,44 +26,106 @@ ATTENTION, MASK = re.compile(r"^aten::(scaled_dot_product_attention|_scaled_dot_
 """Attention, and the place of its mask or bias among its operands."""
 CONVOLUTION = re.compile(r"^aten::conv(\dd|olution)$")
 """Operators whose second operand is a weight."""
+PARAMETERS = re.compile(r"^aten::(linear|addmm|conv(\dd|olution)|(layer|batch|group|instance|rms)_norm)$")
+"""Operators that take parameters of a layer, of whatever size, after what they work on."""
+TURNS = re.compile(r"^aten::(t|numpy_T|transpose|permute|movedim)$")
+"""Operators that give the same data with its dimensions in another order."""
 PASSES_ON = re.compile(r"^aten::(unsqueeze|squeeze|view|reshape|expand|contiguous|detach|alias|type_as|half|float)$")
 """Operators that give the same data, as they are or in another format."""
 MOVES = re.compile(r"^aten::(to|_to_copy|copy_|cuda)$")
 USES = 8
-"""Operators after a copy among which its use is looked for."""
+"""Operators after a copy, other copies left out, among which its use is looked for."""
+USES_OF_BLOCK = 32
+"""The same for what comes together with a weight: the other parameters of a block of layers."""
+FARTHEST = 256
+"""So many operators are looked at at most, copies included."""
 
 
 Shape = tuple[int, ...]
 
 
-def constants(tape: Tape, copies: Bool) -> Bool:
-    """Which of these copies bring a table, a weight or a mask: data that the program has, not input."""
+class _Use(NamedTuple):
+    """How a step first takes what was copied."""
+
+    stays: bool
+    """As something that stays: a table, a weight, a mask."""
+    parameter: bool
+    """As a parameter of a layer."""
+
+
+UNUSED = _Use(stays=False, parameter=False)
+
+
+def constants(tape: Tape, copies: Bool, smaller: Bool | None = None) -> Bool:
+    """Which of these copies bring a table, a weight or a mask: data that the program has, not input. And which of them,
+    and of `smaller` ones, bring the other parameters of the layers that a weight came for: together, with no kernel
+    between."""
     result = np.zeros(len(tape.row), bool)
     if not copies.any():
         return result
-    tree = tape.source.tree
-    operator = tree.outer_operator
+    kernels, step = np.cumsum(tape.compute), tape.source.steps.of_op[tape.row]
+    begun = kernels > np.maximum.accumulate(np.where(np.diff(step, prepend=-2) != 0, kernels - tape.compute, 0))
+    weights = np.zeros(len(tape.row), bool)
+    told = _Told(tape)
+    for i, rows in _operators_after(tape, copies):
+        result[i], parameter = _first_use(told, rows, USES, turned=bool(begun[i]))
+        weights[i] = result[i] and parameter
+    together = np.isin(kernels, kernels[weights]) & ~result & (copies if smaller is None else copies | smaller)
+    for i, rows in _operators_after(tape, together):
+        result[i] = _first_use(told, rows, USES_OF_BLOCK, turned=True).parameter
+    return result
+
+
+def _operators_after(tape: Tape, copies: Bool) -> Iterator[tuple[int, list[int]]]:
+    """Each of these copies with the operators (rows of `Trace.host_ranges`) from the one that moves it on."""
+    operator = tape.source.tree.outer_operator
     outer = np.flatnonzero(operator == np.arange(len(operator)))
     mine = operator[nodes(tape)][tape.event]
     for i in np.flatnonzero(copies & (mine >= 0)).tolist():
         position = int(np.searchsorted(outer, mine[i]))
-        result[i] = _is_constant(tape, outer[position : position + 1 + USES])
-    return result
+        yield i, tape.source.tree.row[outer[position : position + FARTHEST]].tolist()
 
 
-def _is_constant(tape: Tape, operators: I64) -> bool:
-    """Whether what the first of these operators moves is used by the next one that takes it as something that stays."""
-    trace, row = tape.source.trace, tape.source.tree.row[operators].tolist()
-    names = [trace.text(int(trace.host_ranges.name[one])) or "" for one in row]
-    shapes = [_shapes(tape, one) for one in row]
-    if not MOVES.match(names[0]) or not shapes[0]:
-        return False
-    moved = _without_ones(shapes[0][0])
-    for name, inputs in zip(names[1:], shapes[1:], strict=True):
-        alike = [_without_ones(one) == moved for one in inputs]
-        if any(alike) and not (alike[0] and (MOVES.match(name) or PASSES_ON.match(name))):
-            return _stays(name, inputs, alike)
-    return False
+def _first_use(of: _Told, rows: list[int], uses: int, *, turned: bool) -> _Use:
+    """How the first of so many operators that calculate takes what the first of these moves; `turned`: with its
+    dimensions in another order, too."""
+    name, inputs = of[rows[0]]
+    moved, changed = _without_ones(inputs[0]) if inputs else (), False
+    if not MOVES.match(name) or not moved:
+        return UNUSED
+    for row in rows[1:]:
+        name, inputs = of[row]
+        alike = [_like(one, moved, changed) for one in inputs]
+        moves = bool(MOVES.match(name))
+        if any(alike):
+            turns = turned and bool(TURNS.match(name))
+            changed |= alike[0] and turns
+            if not (alike[0] and (moves or turns or PASSES_ON.match(name))):
+                return _Use(_stays(name, inputs, alike), bool(PARAMETERS.match(name)) and not alike[0])
+        uses -= not moves
+        if not uses:
+            break
+    return UNUSED
+
+
+class _Told(dict[int, tuple[str, list[Shape]]]):
+    """Name of an operator (a row of `Trace.host_ranges`) and the shapes of its tensors, read once: copies that come
+    together look at the same operators."""
+
+    def __init__(self, tape: Tape) -> None:
+        super().__init__()
+        self.tape = tape
+
+    def __missing__(self, row: int) -> tuple[str, list[Shape]]:
+        trace = self.tape.source.trace
+        self[row] = trace.text(int(trace.host_ranges.name[row])) or "", _shapes(self.tape, row)
+        return self[row]
+
+
+def _like(shape: Shape, moved: Shape, changed: bool) -> bool:
+    """Whether these are the dimensions that were moved, in another order where that was changed."""
+    sizes = _without_ones(shape)
+    return sorted(sizes) == sorted(moved) if changed else sizes == moved
 
 
 def _without_ones(shape: Shape) -> Shape:

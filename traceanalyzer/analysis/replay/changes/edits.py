@@ -96,6 +96,14 @@ def before_events(tape: Tape, intervals: IntervalSet) -> I64:
     return measure(intervals, np.append(called[:1] - led, called[:-1]), called)
 
 
+def share_within(tape: Tape, intervals: IntervalSet) -> F64:
+    """For each event the share of the host's time since the one before it that lies in these intervals."""
+    called = tape.source.trace.api_calls.start[tape.call]
+    since = np.append(0, np.diff(called))
+    share: F64 = np.divide(before_events(tape, intervals), since, out=np.zeros(len(since)), where=since > 0)
+    return share.clip(0.0, 1.0)
+
+
 def nodes(tape: Tape) -> I64:
     """For each event the node of the host tree that its API call is."""
     tree = tape.source.tree

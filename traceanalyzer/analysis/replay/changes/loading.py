@@ -55,6 +55,20 @@ def loaded_by_workers(tape: Tape) -> Tape | None:
     return replace(tape, loading=np.rint(tape.loading * ratio).astype(np.int64), tail=(*tape.tail[:2], 0, tape.tail[3]))
 
 
+def waited_less(less_ns: float) -> Callable[[Tape], Tape | None]:
+    """Each step waits for its batches for so much less, ns; None where nothing is loaded."""
+
+    def change(tape: Tape) -> Tape | None:
+        ready = loaded_by_workers(tape)
+        if ready is None:
+            return None
+        share = max(1.0 - less_ns / max(loading_ns(tape), 1.0), 0.0)
+        left = np.maximum(np.rint(tape.loading * share).astype(np.int64), ready.loading)
+        return replace(ready, loading=left, tail=(*tape.tail[:2], round(tape.tail[2] * share), tape.tail[3]))
+
+    return change
+
+
 def loading_ns(tape: Tape) -> float:
     """Host time on input data, ns a step."""
     return float(tape.loading.sum() + tape.tail[2]) / tape.steps
@@ -141,11 +155,28 @@ def input_copies(tape: Tape) -> Bool:
 def kept_on_device(tape: Tape) -> Tape | None:
     """What is copied to the host and back in the same step, and what each step brings alike (a table, a weight, a
     mask), stays on the device; None where nothing is."""
-    trips, away = round_trips(tape), away_from_device(tape)
-    gone = trips | away
-    gone |= constants(tape, large_copies(tape, CopyKind.HOST_TO_DEVICE) & ~gone)
-    if not gone.any():
-        return None
+    away = away_from_device(tape)
+    gone = round_trips(tape) | away | copied_alike(tape)
+    return _staying(tape, gone, away) if gone.any() else None
+
+
+def copied_alike(tape: Tape) -> Bool:
+    """Copies of tables, weights and masks to the device, small parameters that come with them included; not those that
+    bring back what went to the host."""
+    other = ~(round_trips(tape) | away_from_device(tape))
+    to_device = tape.source.trace.device_ops.copy_kind[tape.row] == CopyKind.HOST_TO_DEVICE
+    return constants(tape, large_copies(tape, CopyKind.HOST_TO_DEVICE) & other, to_device & other)
+
+
+def worked_on_device(tape: Tape) -> Tape | None:
+    """What the host works on between a copy to it and one back is done on the device: without those copies, the waits
+    for them and that work; None where it works on nothing so."""
+    away = away_from_device(tape)
+    return _staying(tape, away, away) if away.any() else None
+
+
+def _staying(tape: Tape, gone: Bool, away: Bool) -> Tape:
+    """Without these copies, their waits, and the host's work on what it brings back."""
     left = without_launches(tape, gone)
     there = events_of(tape, away) & ~events_of(tape, ~away)
     left = replace(left, work=np.where(there, 0, left.work))

@@ -11,6 +11,7 @@ import numpy as np
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.replay.changes.edits import events_of, nodes, without, without_launches
 from traceanalyzer.analysis.replay.changes.masks import masks_spread
+from traceanalyzer.analysis.replay.changes.read_runs import read_at_the_end
 from traceanalyzer.trace import CopyKind
 
 if TYPE_CHECKING:
@@ -48,13 +49,19 @@ def read_at_once(tape: Tape) -> Bool:
 
 def syncs_removed(tape: Tape) -> Tape | None:
     """The host waits for the device only where it copies from pageable memory, operators that only read a value are
-    gone, and chains of operators that lead to nothing but a read; what a mask picks is all there. None without such a
-    wait."""
-    found = values_kept(masks_spread(tape) or tape)
+    gone, and chains of operators that lead to nothing but a read; what a mask picks is all there, and what a loop reads
+    item by item is read once. None without such a wait."""
+    found = values_kept(_at_once(tape))
     if found is None:
         return None
     chain, operators = read_chains(tape)
     return without_launches(found, chain) if operators > 1 else found
+
+
+def _at_once(tape: Tape) -> Tape:
+    """Masks as passes over all values, and one read instead of a loop's."""
+    spread = masks_spread(tape) or tape
+    return read_at_the_end(spread) or spread
 
 
 def values_kept(tape: Tape) -> Tape | None:
@@ -69,7 +76,7 @@ def values_kept(tape: Tape) -> Tape | None:
 
 def values_gone(tape: Tape) -> Tape | None:
     """The same where no value is calculated that is only read."""
-    found = values_kept(masks_spread(tape) or tape)
+    found = values_kept(_at_once(tape))
     return None if found is None else without_launches(found, read_chains(tape)[0])
 
 

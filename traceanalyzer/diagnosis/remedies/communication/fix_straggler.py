@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from traceanalyzer.analysis.replay.changes.edits import retimed
+from traceanalyzer.analysis.replay.changes.loading import not_faster_than
+from traceanalyzer.analysis.replay.changes.syncs import is_read
 from traceanalyzer.analysis.replay.scenarios import Scenario, lower_median, nobody_waited_for
+from traceanalyzer.analysis.replay.tape import make_tape
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy
 from traceanalyzer.figures import NS_PER_MS, digits
 
@@ -15,8 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from traceanalyzer.analysis.measure import Measurements
+    from traceanalyzer.analysis.ranks.compare import RankRow
     from traceanalyzer.analysis.replay.tape import Tape
-    from traceanalyzer.trace import F64
+    from traceanalyzer.trace import F64, I64
 
 SCENARIO = Scenario(
     "fix_straggler",
@@ -30,6 +35,15 @@ MIN_SHARE = 0.05
 run."""
 ALIKE = 1.15
 """Ranks whose numbers of launches differ by less run the same program: one whose kernels take longer has more data."""
+
+
+EXPLAINED = 0.5
+"""Share of what the others wait that a rank's host must work longer, to be why."""
+HOST_WORKS = (
+    "its host is late: it works {more} ms a step longer than the others', in Python or on data. Take what only this "
+    "rank does (logging, checkpoints, larger or packed files) to another thread, do it seldom, or share it out; "
+    "traceanalyzer gaps --rank {rank} shows where"
+)
 
 
 class _Work(NamedTuple):
@@ -46,8 +60,10 @@ class _Work(NamedTuple):
 def offer(m: Measurements) -> Offer | None:
     """Where one rank has more to do than the others: more data, more kernels, or more work of its host."""
     replay, ranks = m.replay, m.ranks
-    if replay is None or ranks is None or len(replay.usual) < 2:
+    if replay is None or ranks is None or len(ranks.rows) < 2:
         return None
+    if len(replay.usual) < 2:
+        return _of_its_host(m, ranks.rows[ranks.critical])
     tapes, least_ms = replay.usual, MIN_SHARE * replay.base_ms
     names, work = [tape.source.trace.process.rank for tape in tapes], _work(tapes)
     most = int(work.compute_ms.argmax())
@@ -63,16 +79,70 @@ def offer(m: Measurements) -> Offer | None:
     return None if reason is None else Offer(f"Fix rank {slow.rank}: {reason.format(rank=slow.rank)}.", SCENARIO)
 
 
+def _of_its_host(m: Measurements, slow: RankRow) -> Offer | None:
+    """Where ranks recorded different steps, so that they cannot be replayed together: the rank that the others wait for
+    works on its host for as long as they wait, and they do not."""
+    replay, rows = m.replay, m.ranks.rows if m.ranks is not None else ()
+    waited_ms = max((row.waiting_ms or 0.0 for row in rows if row.rank != slow.rank), default=0.0)
+    if replay is None or not slow.straggler or waited_ms < MIN_SHARE * m.mean_step_ms or slow.rank != m.trace.rank:
+        return None
+    others = [tape for tape in map(make_tape, m.peers) if tape is not None]
+    if len(others) < len(rows) - 1:
+        return None
+    own_ms, *theirs_ms = _work((replay.recorded[0], *others)).host_ms.tolist()
+    more_ms = own_ms - sum(theirs_ms) / len(theirs_ms)
+    if more_ms < MIN_SHARE * replay.base_ms or more_ms < EXPLAINED * waited_ms:
+        return None
+    how = HOST_WORKS.format(more=digits(more_ms * replay.scale), rank=slow.rank)
+    return Offer(f"Fix rank {slow.rank}: {how}.", _with_host_of_others(replay.usual, 1.0 - more_ms / own_ms))
+
+
+def _with_host_of_others(tapes: Sequence[Tape], share: float) -> Scenario:
+    """The late rank's host works for as long as those of the others do."""
+
+    def change(tape: Tape) -> Tape:
+        work, loading = (np.rint(times * share).astype(np.int64) for times in (tape.work, tape.loading))
+        tail = (tape.tail[0], round(tape.tail[1] * share), round(tape.tail[2] * share), tape.tail[3])
+        return replace(tape, work=work, loading=loading, tail=tail)
+
+    busy_ns = float(_work(tapes).compute_ms.max()) * NS_PER_MS
+    return Scenario(
+        "fix_straggler",
+        change,
+        "the host of the rank that others wait for works for as long as theirs (ranks recorded different steps: it is "
+        "replayed alone)",
+        step_of_run=not_faster_than(busy_ns),
+    )
+
+
 def _work(tapes: Sequence[Tape]) -> _Work:
     def each(values: list[float]) -> F64:
         return np.array([value / tape.steps for value, tape in zip(values, tapes, strict=True)])
 
+    ops = [_ops_of_steps(tape) for tape in tapes]
     return _Work(
-        each([float(tape.duration[tape.compute].sum()) / NS_PER_MS for tape in tapes]),
-        each([float((tape.work + tape.loading).sum()) / NS_PER_MS for tape in tapes]),
-        each([float(len(tape.event)) for tape in tapes]),
-        each([float(tape.waits.sum()) for tape in tapes]),
+        each([_compute_ms(tape, rows) for tape, rows in zip(tapes, ops, strict=True)]),
+        each([_host_ms(tape) * len(rows) / len(tape.row) for tape, rows in zip(tapes, ops, strict=True)]),
+        each([float(len(rows)) for rows in ops]),
+        each([float(is_read(tape).sum()) for tape in tapes]),
     )
+
+
+def _ops_of_steps(tape: Tape) -> I64:
+    """All device ops of the tape's steps: a host that waits for others may run so far ahead that its tape lacks
+    launches, and the host's time that belongs to them."""
+    of_op = tape.source.steps.of_op
+    return np.flatnonzero(np.isin(of_op, np.unique(of_op[tape.row])))
+
+
+def _host_ms(tape: Tape) -> float:
+    return float((tape.work + tape.loading).sum()) / NS_PER_MS
+
+
+def _compute_ms(tape: Tape, rows: I64) -> float:
+    source, ops = tape.source, tape.source.trace.device_ops
+    computing = rows[~(source.is_communication | source.is_copy)[rows]]
+    return float((ops.end - ops.start)[computing].sum()) / NS_PER_MS
 
 
 def _more_to_do(work: _Work, slow: int, least_ms: float) -> str | None:
@@ -80,7 +150,9 @@ def _more_to_do(work: _Work, slow: int, least_ms: float) -> str | None:
     compute_ms, host_ms, _, waits = (float(one[slow] - np.delete(one, slow).mean()) for one in work)
     if compute_ms >= least_ms:
         return f"its kernels take {digits(compute_ms)} ms more: look for extra work there; check its clocks"
-    if host_ms >= least_ms or waits >= 1 or work.launches[slow] > ALIKE * np.median(work.launches):
+    if host_ms >= least_ms:
+        return HOST_WORKS.format(more=digits(host_ms), rank="{rank}")
+    if waits >= 1 or work.launches[slow] > ALIKE * np.median(work.launches):
         return "its host is late: traceanalyzer gaps --rank {rank} shows where"
     return None
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 SCENARIO = Scenario(
     "keep_parameters",
     parameters_kept,
-    "parameters are gathered once a step, for the forward pass",
+    "parameters are gathered once a step, for the forward pass; what the host does for the other gathers is not done",
     missing="no parameters are gathered twice a step",
 )
 ACTION = "Keep gathered parameters: fully_shard(..., reshard_after_forward=False) (FSDP1: SHARD_GRAD_OP)."

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 
 SCENARIO = Scenario(
     "larger_buckets",
-    rebucketed(BucketSize(bytes=USUAL_BUCKET_BYTES)),
-    "gradients are reduced in messages of 25 MB; what one takes is fitted to those recorded",
+    rebucketed(BucketSize(bytes=USUAL_BUCKET_BYTES), at_recorded_rate=True),
+    "gradients are reduced in messages of 25 MB, which the host launches once each; what one takes is fitted to those "
+    "recorded, else as fast as the fastest of them",
     missing="sizes and times of the collectives do not tell",
     may_cost=True,
 )

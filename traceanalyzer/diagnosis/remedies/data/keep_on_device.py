@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from traceanalyzer.analysis.replay.changes.loading import kept_on_device
+from traceanalyzer.analysis.replay.changes.loading import copied_alike, kept_on_device
 from traceanalyzer.analysis.replay.scenarios import Scenario
+from traceanalyzer.diagnosis.remedies.program import tape_of
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy
+from traceanalyzer.figures import digits
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.measure import Measurements
@@ -19,11 +21,22 @@ SCENARIO = Scenario(
     missing="nothing is copied to the host and back, or copied again in every step",
 )
 ACTION = "Keep the tensors on the GPU: compute there instead of .cpu() and back, or copy constants once."
+ALIKE = "Keep on the GPU what every step copies there for the same use (weights, tables, masks): it takes {room} MB."
+MOST_OF_MEMORY = 0.9
+"""Share of the GPU's memory from which what is copied cannot stay there: it was kept away for that."""
+MB = 1e6
 
 
-def offer(m: Measurements) -> Offer:
+def offer(m: Measurements) -> Offer | None:
     """Wherever as many bytes come back as went out, or a step copies what it uses as a table, a weight or a mask."""
-    return Offer(ACTION, SCENARIO)
+    tape = tape_of(m)
+    if tape is None:
+        return None
+    alike = tape.row[copied_alike(tape)]
+    kept_bytes = float(m.trace.device_ops.bytes[alike].sum()) / tape.steps
+    if any(kept_bytes > MOST_OF_MEMORY * size for size in (gpu.memory_bytes for gpu in m.trace.devices) if size):
+        return None
+    return Offer(ALIKE.format(room=digits(kept_bytes / MB)) if kept_bytes else ACTION, SCENARIO)
 
 
 REMEDY = Remedy("keep_on_device", "transfer", "exposed-copies", offer)

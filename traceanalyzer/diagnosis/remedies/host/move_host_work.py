@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING
 
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.causes.inputs import LOADERS
+from traceanalyzer.analysis.replay.changes.loading import worked_on_device
 from traceanalyzer.analysis.replay.changes.warmup import made_on_device, no_work_of_its_own, nothing_before_copies
 from traceanalyzer.analysis.replay.scenarios import Scenario
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.measure import Measurements
+    from traceanalyzer.analysis.replay.tape import Tape
 
 SCENARIO = Scenario(
     "move_host_work",
@@ -40,8 +42,31 @@ ON_DEVICE = (
 )
 
 
+def _done_on_device(tape: Tape) -> Tape | None:
+    """What the host does with results of the device, and what else it does of its own, is gone from the step."""
+    left = worked_on_device(tape)
+    return left and (no_work_of_its_own(left) or left)
+
+
+OF_RESULTS = Scenario(
+    "move_host_work",
+    _done_on_device,
+    "the GPU does what the host does with its results before it copies something back: without these copies, the waits "
+    "for them, and other long work of the host between launches; what the GPU takes for it is not recorded (upper end: "
+    "the copies stay)",
+    cautious=no_work_of_its_own,
+    missing="the host works on no results of the GPU",
+)
+INSTEAD = (
+    "Do on the GPU, in torch, what the host does in NumPy or Python with results copied from it: nothing is copied "
+    "there and back, and nobody waits; record with_stack=True to see the lines."
+)
+
+
 def offer(m: Measurements) -> Offer | None:
-    """Where the GPU idles while the host works, or prepares what no loader does."""
+    """Where the GPU idles while the host works, on its results or else, or prepares what no loader does."""
+    if m.replay is not None and m.replay.gain_ms(OF_RESULTS) > m.replay.gain_ms(SCENARIO) > 0:
+        return Offer(INSTEAD, OF_RESULTS)
     if m.replay is not None and not _may_load(m) and m.replay.gain_ms(BEFORE_COPIES) > m.replay.gain_ms(SCENARIO):
         return Offer(ON_DEVICE, BEFORE_COPIES, against=("input-wait", "input"))
     return Offer(ACTION, SCENARIO) if m.step.idle is not None and m.step.idle.host > 0 else None

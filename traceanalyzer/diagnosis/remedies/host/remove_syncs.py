@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from traceanalyzer.analysis.replay.changes.read_runs import after_first_read
 from traceanalyzer.analysis.replay.changes.syncs import syncs_removed, values_gone, values_kept
 from traceanalyzer.analysis.replay.scenarios import Scenario
-from traceanalyzer.diagnosis.remedies.program import program
+from traceanalyzer.diagnosis.remedies.program import program, tape_of
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy
 
 if TYPE_CHECKING:
@@ -16,8 +17,8 @@ SCENARIO = Scenario(
     "remove_syncs",
     syncs_removed,
     "the host never waits for the GPU but to copy from pageable memory; operators that only read a value are gone, and "
-    "so are chains of operators that lead to nothing else; what a mask picks is all there, in one pass (upper end: all "
-    "values are still calculated, masks stay)",
+    "so are chains of operators that lead to nothing else; what a mask picks is all there, in one pass, and what a "
+    "loop reads item by item is read once (upper end: all values are still calculated, masks and loops stay)",
     hopeful=values_gone,
     cautious=values_kept,
     missing="the host does not wait for the GPU",
@@ -26,12 +27,19 @@ PYTORCH = (
     "Remove the sync: keep values on the GPU (loss.detach()), and call .item(), .cpu() or print every 100 steps; "
     "replace nonzero() and masks by torch.where; drop synchronize()."
 )
+AT_ONCE = (
+    "Read once: values.tolist() for all items, then walk through numbers in Python, without .item(), bool() or .cpu() "
+    "for each; keep values that are only logged on the GPU, and drop synchronize()."
+)
 OTHER = "Remove the sync: queue work without waiting for it (events, asynchronous copies) and read results later."
 
 
 def offer(m: Measurements) -> Offer:
     """Wherever the host waits."""
-    return Offer(PYTORCH if program(m).pytorch else OTHER, SCENARIO)
+    if not program(m).pytorch:
+        return Offer(OTHER, SCENARIO)
+    tape = tape_of(m)
+    return Offer(AT_ONCE if tape is not None and after_first_read(tape).any() else PYTORCH, SCENARIO)
 
 
 LEAST_GAIN = 0.04

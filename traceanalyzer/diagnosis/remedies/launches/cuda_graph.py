@@ -35,15 +35,17 @@ TRAINING = (
     "Capture the step: torch.cuda.make_graphed_callables(model, sample_args); or the whole step in torch.cuda.graph, "
     "with AdamW(capturable=True) and static inputs."
 )
-DDP = " Under DDP, warm up 11 steps on a side stream before the capture."
 OTHER = "Capture the step in a CUDA graph (cudaStreamBeginCapture, cudaGraphLaunch)."
 FIRST = "Remove the syncs first (no graph can hold one), then "
 
 
 def offer(m: Measurements) -> Offer | None:
-    """Where the same kernels are launched every step, nothing shards parameters, and no graph launches them already."""
+    """Where the same kernels are launched every step, nothing shards parameters, and no graph launches them already.
+    Gradients that hooks reduce with the backward pass are no part of a graph that a few lines would make."""
     tape, known = tape_of(m), program(m)
     if tape is None or known.in_graphs or known.fsdp or not same_every_step(tape):
+        return None
+    if known.ddp and tape.communication.any():
         return None
     if waits_within(tape):
         how = _how(known)
@@ -54,7 +56,7 @@ def offer(m: Measurements) -> Offer | None:
 def _how(known: Program) -> str:
     if not known.pytorch:
         return OTHER
-    return (TRAINING + DDP if known.ddp else TRAINING) if known.training else INFERENCE
+    return TRAINING if known.training else INFERENCE
 
 
 def waits_within(tape: Tape) -> bool:

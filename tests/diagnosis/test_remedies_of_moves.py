@@ -1,0 +1,148 @@
+"""Remedies for data and work that leave the device: what could stay there, and what the host works on instead of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.analysis.causes.test_gaps import Program
+from tests.diagnosis.test_remedies import ADD, GEMM, copy, program, step_us, within
+from traceanalyzer.analysis.measure import Measurements
+from traceanalyzer.diagnosis.remedies.data import copy_ahead, data_loader_workers, keep_on_device
+from traceanalyzer.diagnosis.remedies.host import move_host_work
+from traceanalyzer.diagnosis.remedies.launches import cuda_graph
+from traceanalyzer.diagnosis.remedies.program import tape_of
+from traceanalyzer.trace import CopyKind, Device, MemoryKind
+
+WIDTH = 1024
+
+
+def bring(p: Program, shape: str, size: int, us: float) -> None:
+    """A copy from pageable memory inside the operator that moves a tensor."""
+
+    def moved(p: Program) -> None:
+        copy(p, us, CopyKind.HOST_TO_DEVICE, size, MemoryKind.PAGEABLE).sync()
+
+    within(p, "aten::to", moved, shapes=f"[{shape}, [], []]")
+
+
+def use(p: Program, name: str, shapes: str) -> None:
+    within(p, name, lambda p: p.spend(10).launch(GEMM, 20), shapes=shapes)
+
+
+def weights_of_block(p: Program) -> None:
+    """Two weights come with small parameters; the second is used by the block's last operator."""
+    wide = f"[4096, {WIDTH}]"
+    for shape, size in ((f"[{WIDTH}, {WIDTH}]", 1 << 21), (wide, 1 << 23), ("[4096]", 8192), (f"[{WIDTH}]", 2048)):
+        bring(p, shape, size, size / 8192)
+    use(p, "aten::layer_norm", f"[[8, {WIDTH}], [], [{WIDTH}], []]")
+    use(p, "aten::linear", f"[[8, {WIDTH}], [{WIDTH}, {WIDTH}]]")
+    for _ in range(12):
+        use(p, "aten::relu", f"[[8, {WIDTH}]]")
+    use(p, "aten::linear", f"[[8, {WIDTH}], {wide}, [4096]]")
+
+
+def test_blocks_whose_weights_come_in_each_step_can_stay() -> None:
+    def step(p: Program) -> None:
+        weights_of_block(p)
+        weights_of_block(p)
+
+    m = program(step)
+    tape = tape_of(m)
+    assert tape is not None
+    assert copy_ahead.SCENARIO.change(tape) is None, "no input is copied"
+    left = step_us(m, "keep_on_device")
+    assert left is not None
+    assert left < 2 * 16 * 35, "none of the copies is left, and no wait for them"
+    offer = keep_on_device.offer(m)
+    assert offer is not None
+    assert f"{2 * ((1 << 21) + (1 << 23) + 8192 + 2048) / 1e6:.3g} MB" in offer.action
+
+
+def test_weights_that_the_gpu_has_no_room_for_are_not_kept() -> None:
+    p = Program()
+    for i in range(6):
+        start = p.now
+        weights_of_block(p)
+        p.annotation(f"ProfilerStep#{i}", start, p.now)
+    small = Device(0, "NVIDIA H200", memory_bytes=1 << 22)
+    assert keep_on_device.offer(Measurements(p.build(devices=(small,)))) is None
+
+
+def test_labels_of_as_many_items_as_a_layer_is_wide_are_input() -> None:
+    def step(p: Program) -> None:
+        bring(p, f"[{WIDTH}, 512]", 1 << 21, 300)
+        bring(p, f"[{WIDTH}]", 8192, 5)
+        use(p, "aten::linear", f"[[{WIDTH}, 512], [{WIDTH}, 512], [{WIDTH}]]")
+        use(p, "aten::batch_norm", f"[[{WIDTH}, {WIDTH}], [{WIDTH}], [{WIDTH}]]")
+
+    m = program(step)
+    assert step_us(m, "keep_on_device") is None
+    assert step_us(m, "copy_ahead") is not None
+
+
+@pytest.mark.parametrize(("begun", "kept"), [(True, True), (False, False)])
+def test_a_queue_that_is_turned_for_a_product_stays_where_the_step_has_begun(begun: bool, kept: bool) -> None:
+    def step(p: Program) -> None:
+        if begun:
+            use(p, "aten::linear", "[[256, 64], [128, 64]]")
+        bring(p, "[65536, 128]", 1 << 25, 900)
+        within(p, "aten::numpy_T", lambda p: p.spend(2), shapes="[[65536, 128]]")
+        use(p, "aten::matmul", "[[256, 128], [128, 65536]]")
+        p.launch(ADD, 30)
+
+    assert (step_us(program(step), "keep_on_device") is not None) == kept
+
+
+def test_what_the_host_does_with_results_can_be_done_on_the_device() -> None:
+    def step(p: Program) -> None:
+        p.launch(GEMM, 50)
+        copy(p, 100, CopyKind.DEVICE_TO_HOST, 1 << 21, MemoryKind.PAGEABLE).sync()
+        copy(p.spend(4000), 5, CopyKind.HOST_TO_DEVICE, 256, MemoryKind.PAGEABLE).sync()
+        p.launch(GEMM, 50)
+
+    m = program(step)
+    offer, tape = move_host_work.offer(m), tape_of(m)
+    assert offer is not None
+    assert tape is not None
+    assert offer.action == move_host_work.INSTEAD
+    left = step_us(m, "move_host_work")
+    assert left is not None
+    assert left < 150
+
+
+def test_work_of_the_host_on_nothing_of_the_device_is_only_moved() -> None:
+    def step(p: Program) -> None:
+        p.launch(GEMM, 50)
+        p.spend(4000).launch(GEMM, 50)
+
+    offer = move_host_work.offer(program(step))
+    assert offer is not None
+    assert offer.action == move_host_work.ACTION
+
+
+@pytest.mark.parametrize(("hooks", "offered"), [("", True), ("torch::distributed::reducer", False)])
+def test_a_step_whose_hooks_reduce_gradients_is_not_captured_by_a_few_lines(hooks: str, offered: bool) -> None:
+    def step(p: Program) -> None:
+        start = p.now
+        for _ in range(20):
+            p.spend(40).launch(GEMM, 3)
+        p.launch("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 20)
+        p.annotation(hooks or "forward", start, p.now)
+
+    assert (cuda_graph.offer(program(step)) is not None) == offered
+
+
+def test_how_far_more_workers_get_is_a_wide_range() -> None:
+    def step(p: Program) -> None:
+        p.within("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", 20_000)
+        p.launch(GEMM, 500)
+
+    m = program(step)
+    offer, replay = data_loader_workers.offer(m), m.replay
+    assert offer is not None
+    assert replay is not None
+    found = replay.predict(offer.scenario)
+    assert found.step_ms is not None
+    assert 0.5 < found.step_ms < 0.7
+    assert found.high_ms is not None
+    assert replay.base_ms / 2 < found.high_ms < replay.base_ms

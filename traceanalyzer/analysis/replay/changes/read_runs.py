@@ -1,0 +1,83 @@
+"""Values that a loop reads one by one, as one read of all of them (`tolist()`)."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.replay.changes.edits import (
+    events_of,
+    nodes,
+    step_of_event,
+    without_dispatch,
+    without_launches,
+)
+from traceanalyzer.trace import CopyKind
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.replay.tape import Tape
+    from traceanalyzer.trace import Bool
+
+LOOKS = re.compile(
+    r"^aten::(select|index|index_select|gather|take|slice|to|_to_copy|copy_|float|squeeze|eq|ne|gt|lt|ge|le|logical_\w+"
+    r"|bitwise_\w+|__\w+__|any|all|isnan|isfinite|item|is_nonzero|_local_scalar_dense)$"
+)
+"""Operators that pick or test a value for the host."""
+LONGEST_LOOK_NS = 5_000
+"""A kernel that picks or tests a few values takes no longer."""
+MOST_BYTES = 4096
+"""A read of more brings data, not an item's values."""
+FEWEST = 16
+"""With fewer reads in a row a loop over items is not what makes them."""
+
+
+def after_first_read(tape: Tape) -> Bool:
+    """Events of loops that read item by item, with nothing between but what picks or tests the next values: those that
+    come after the first read. One read of all items would take their place."""
+    reading, looking = _reading(tape), _looking(tape)
+    other = ~(reading | looking)
+    run = np.cumsum(other | (np.diff(step_of_event(tape), prepend=-1) != 0))
+    operator = tape.source.tree.outer_operator[nodes(tape)]
+    at = np.flatnonzero(reading & ~other)
+    begins = at[np.append(True, (operator[at[1:]] != operator[at[:-1]]) | (run[at[1:]] != run[at[:-1]]))[: len(at)]]
+    result = np.zeros(len(tape.dispatch), bool)
+    for own in np.split(begins, np.flatnonzero(np.diff(run[begins])) + 1):
+        if len(own) >= FEWEST:
+            last = at[run[at] == run[own[0]]][-1]
+            result[own[1] : last + 1] = True
+    return result
+
+
+def read_at_the_end(tape: Tape) -> Tape | None:
+    """Each such loop reads all its values at once; None without any."""
+    gone = after_first_read(tape)
+    if not gone.any():
+        return None
+    return without_dispatch(without_launches(tape, gone[tape.event]), gone)
+
+
+def _reading(tape: Tape) -> Bool:
+    """Events that bring a few values to the host, or wait for that."""
+    ops, launching = tape.source.trace.device_ops, events_of(tape, np.ones(len(tape.row), bool))
+    small = (ops.copy_kind[tape.row] == CopyKind.DEVICE_TO_HOST) & (ops.bytes[tape.row] <= MOST_BYTES)
+    copying = events_of(tape, small) & ~events_of(tape, ~small)
+    waiting = tape.waits & ~launching & np.append(False, copying[:-1])[: len(copying)]
+    result: Bool = copying | waiting | (tape.reads & ~events_of(tape, ~small))
+    return result
+
+
+def _looking(tape: Tape) -> Bool:
+    """Events that launch only short kernels of operators that pick or test values."""
+    tree, trace = tape.source.tree, tape.source.trace
+    operator = tree.outer_operator[nodes(tape)]
+    looks = texts_where(trace.strings, LOOKS.match)
+    named = np.zeros(len(operator), bool)
+    named[operator >= 0] = looks[trace.host_ranges.name[tree.row[operator[operator >= 0]]]]
+    ops = trace.device_ops
+    copies = tape.copy & (ops.copy_kind[tape.row] != CopyKind.DEVICE_TO_DEVICE)
+    long = (tape.duration > LONGEST_LOOK_NS) | tape.communication | copies
+    result: Bool = named & ~events_of(tape, long) & ~tape.waits
+    return result
