@@ -36,7 +36,7 @@ class WrittenOutAttention:
 def written_out_attention(rated: Rated, free: Bool) -> WrittenOutAttention | None:
     """Softmax and its neighbours between two batched products, forward or backward, of ops that are `free`."""
     order = in_stream_order(rated, steady(rated))
-    between = _between(rated, order)
+    between = between_products(rated, order)
     rows = np.zeros(len(free), bool)
     rows[order[between >= 0]] = True
     passes = group(rated, rows & free)
@@ -48,7 +48,7 @@ def written_out_attention(rated: Rated, free: Bool) -> WrittenOutAttention | Non
     return WrittenOutAttention(passes, number, float(np.nansum(moved)) / rated.steps.steady_count if known else None)
 
 
-def _between(rated: Rated, order: I64) -> I64:
+def between_products(rated: Rated, order: I64) -> I64:
     """For each op of `order` the number of the attention between whose products it lies, -1 outside of any."""
     operator = operators(rated)[order]
     product, softmax = np.flatnonzero(with_text(rated, operator, PRODUCT)), with_text(rated, operator, SOFTMAX)

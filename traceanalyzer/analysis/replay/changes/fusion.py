@@ -1,7 +1,7 @@
 """Fewer passes: runs of kernels that work on the same data as one kernel each.
 
-A fused kernel moves what the one with the most traffic among them moves, at the best rate that any of them reached, and
-still has all of their arithmetic to issue. A reduction's row is read once more, mostly from cache.
+A fused kernel moves what its run reads from outside and leaves (`crossing`), at the best rate that any of them reached,
+and still has all of their arithmetic to issue. A reduction's row is read once more, mostly from cache.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.texts import texts_where
-from traceanalyzer.analysis.groups.passes import largest_operands, split_by_size
+from traceanalyzer.analysis.groups.crossing import crossing, written
+from traceanalyzer.analysis.groups.passes import ASIDE, largest_operands, split_by_size
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.replay.changes.edits import in_optimizer, nodes, without_launches
 from traceanalyzer.figures import NS_PER_S
@@ -41,6 +42,9 @@ norms over channels gained 20.5 % of its step; with 0.5 19.0 % is promised, with
 SLOTS_PER_OPERATION = 3.0
 """Issue slots that one elementwise operation takes for an element in a fused kernel, where loads, stores and indices
 are shared (tanh, division and powers take more, products less; a GELU of 60 of them was measured at 3.5)."""
+KEPT_SHARE = 0.5
+"""A fused kernel moves at least this share of what the largest of its run moves: what it hands on within the run is
+wanted elsewhere, too."""
 PAIR = 2
 """Kernels of the shortest run: what a compiler merges."""
 LEAST_KERNEL_NS = 1_500
@@ -198,21 +202,32 @@ def _fused_times(tape: Tape, runs: Runs, reading: Reading, *, library: bool = Fa
     stays, time = _per_run(np.add, runs, np.where(before, time, 0.0)), np.where(before, 0.0, time)
     longest = _per_run(np.maximum, runs, time)
     is_longest = (runs.number >= 0) & (time == longest[runs.number])
-    again = _per_run(np.add, runs, np.where(reducing & ~is_longest, time * REREAD_SHARE, 0.0))
+    traffic = np.where(before, 0.0, np.nan_to_num(rated.roofline.expected[tape.row]))
+    reread = reducing & _wide_after(runs, traffic)
+    again = _per_run(np.add, runs, np.where(reread & ~is_longest, time * REREAD_SHARE, 0.0))
     arithmetic = _arithmetic(tape, runs)
     most = np.maximum(longest + again, arithmetic)
     if reading is Reading.CAUTIOUS:
         return most + stays
-    traffic = np.where(before, 0.0, rated.roofline.expected[tape.row])
-    rate = np.where(traffic > 0, traffic / np.maximum(time, 1), 0.0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        moved = _per_run(np.fmax, runs, traffic) / _per_run(np.fmax, runs, rate)
-    moved = np.where(np.isfinite(moved), np.minimum(moved, longest), longest)
-    once = np.maximum(moved, arithmetic)
+    moved = _moved(tape, runs, traffic, time, kept=reading is Reading.USUAL)
+    once = np.maximum(np.where(np.isfinite(moved), moved, longest), arithmetic)
     if reading is Reading.USUAL:
-        again += _per_run(np.add, runs, np.where(reducing & is_longest, time * REREAD_OF_LONGEST, 0.0))
+        again += _per_run(np.add, runs, np.where(reread & is_longest, time * REREAD_OF_LONGEST, 0.0))
         once = np.minimum(once + again, most)
     return np.maximum(once, LEAST_KERNEL_NS) + stays
+
+
+def _moved(tape: Tape, runs: Runs, traffic: F64, time: F64, *, kept: bool) -> F64:
+    """What each run takes to move what crosses its border at its best rate, ns, NaN where not known; with what it keeps
+    for others."""
+    out = np.where(traffic > 0, tape.source.once(written)[tape.row], 0.0)
+    crosses = _per_run(np.add, runs, crossing(runs.number, traffic, out, _reducing(tape)))
+    if kept:
+        crosses = np.maximum(crosses, KEPT_SHARE * _per_run(np.fmax, runs, traffic))
+    rate = _per_run(np.fmax, runs, np.where(traffic > 0, traffic / np.maximum(time, 1), 0.0))
+    known = (rate > 0) & (crosses > 0)
+    result: F64 = np.divide(crosses, rate, out=np.full(len(rate), np.nan), where=known)
+    return result
 
 
 def _before_statistics(runs: Runs, reducing: Bool) -> Bool:
@@ -222,6 +237,15 @@ def _before_statistics(runs: Runs, reducing: Bool) -> Bool:
     before = (runs.number >= 0) & np.isfinite(first[runs.number]) & (index < first[runs.number])
     result: Bool = before & (_per_run(np.add, runs, before.astype(np.int64)) == 1)[runs.number]
     return result
+
+
+def _wide_after(runs: Runs, traffic: F64) -> Bool:
+    """Which ops of runs have one after them that goes over all of the data, too: what is reduced last is not read
+    again. All where the traffic is not known."""
+    wide = traffic * ASIDE >= np.append(_per_run(np.fmax, runs, traffic), 0.0)[runs.number]
+    last = _per_run(np.fmax, runs, np.where(wide, np.arange(len(traffic)), -1))
+    result: Bool = np.arange(len(traffic)) < np.append(last, -1.0)[runs.number]
+    return result | (traffic <= 0.0)
 
 
 def _arithmetic(tape: Tape, runs: Runs) -> F64:

@@ -1,4 +1,4 @@
-"""Kernels that better operators replace: fused attention, layouts, sizes, batched products, recurrent layers."""
+"""Kernels that better operators replace: layouts, sizes, batched products, recurrent layers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.texts import texts_where
-from traceanalyzer.analysis.groups import attention, layout, products
+from traceanalyzer.analysis.groups import layout, products
 from traceanalyzer.analysis.joined.backward import made_by
 from traceanalyzer.analysis.replay.changes.edits import (
     events_of,
@@ -26,6 +26,7 @@ from traceanalyzer.figures import NS_PER_S
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
+    from traceanalyzer.analysis.groups.ops import Group
     from traceanalyzer.analysis.replay.tape import Tape
     from traceanalyzer.trace import I32, I64, Bool
 
@@ -66,12 +67,6 @@ def _all(tape: Tape) -> Bool:
     return np.ones(len(tape.source.trace.device_ops), bool)
 
 
-def fused_attention(tape: Tape) -> Tape | None:
-    """Attention without the passes over its scores between the products; None where it is not written out."""
-    found = attention.written_out_attention(tape.source, _all(tape))
-    return None if found is None else without_launches(tape, found.passes.rows[tape.row])
-
-
 def channels_last(tape: Tape) -> Tape | None:
     """Convolutions without the kernels that change the layout around them, and norms over channels that lie next to
     each other; None without the former."""
@@ -106,9 +101,22 @@ def _dimensions(shape: tuple[int, ...]) -> int:
 
 def padded(tape: Tape) -> Tape | None:
     """Products of odd sizes as fast as aligned ones, and no mostly empty last wave; None without either."""
-    odd, waves = products.odd_products(tape.source, _all(tape)), products.last_waves(tape.source, _all(tape))
-    groups = [(odd.kernels, odd.saved_ms)] if odd is not None else []
-    groups += [(waves.kernels, waves.lost_ms)] if waves is not None else []
+    waves = products.last_waves(tape.source, _all(tape))
+    return _without_losses(tape, [*_odd(tape), *([(waves.kernels, waves.lost_ms)] if waves is not None else [])])
+
+
+def odd_padded(tape: Tape) -> Tape | None:
+    """Products of odd sizes as fast as aligned ones; None without any."""
+    return _without_losses(tape, _odd(tape))
+
+
+def _odd(tape: Tape) -> list[tuple[Group, float]]:
+    """Products of odd sizes, and what they lose a step, ms."""
+    odd = products.odd_products(tape.source, _all(tape))
+    return [] if odd is None else [(odd.kernels, odd.saved_ms)]
+
+
+def _without_losses(tape: Tape, groups: list[tuple[Group, float]]) -> Tape | None:
     duration = tape.duration.astype(np.float64)
     for kernels, saved_ms in groups:
         left = max(1.0 - saved_ms / kernels.total_ms, 0.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from traceanalyzer.analysis.replay.changes.kernels import fused_attention
+from traceanalyzer.analysis.replay.changes.attention import attention_fused
 from traceanalyzer.analysis.replay.scenarios import Scenario
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy
 
@@ -13,8 +13,9 @@ if TYPE_CHECKING:
 
 SCENARIO = Scenario(
     "fused_attention",
-    fused_attention,
-    "without the passes over the scores between attention's two products",
+    attention_fused,
+    "attention's products, the passes over the scores between them and the copies for them are one kernel, forward and "
+    "backward each, that takes the time of the products and exponentials",
     missing="no attention is written out in separate operators",
 )
 ACTION = "Use F.scaled_dot_product_attention(q, k, v) (transformers: attn_implementation='sdpa')."

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from traceanalyzer.analysis.replay.changes.numbers import TENSOR_EFFICIENCY, in_16_bits
+from traceanalyzer.analysis.replay.changes.numbers import TENSOR_EFFICIENCY, in_16_bits, wide_products
 from traceanalyzer.analysis.replay.scenarios import Scenario
-from traceanalyzer.diagnosis.remedies.program import program
+from traceanalyzer.diagnosis.remedies.program import program, tape_of
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy
 
 if TYPE_CHECKING:
@@ -18,11 +18,11 @@ PYTORCH = "with torch.autocast('cuda', torch.bfloat16): around forward and loss"
 SCENARIO = Scenario(
     "low_precision",
     in_16_bits(TENSOR_EFFICIENCY, USUAL_TRAFFIC),
-    f"products reach {TENSOR_EFFICIENCY:.0%} of the dense bf16 peak and cost a tenth more for casts, which the "
-    "host launches, too; kernels that move fp32 activations take 60% of their time (upper end: all of it, and products "
-    "half of the peak)",
+    f"products reach {TENSOR_EFFICIENCY:.0%} of the dense bf16 peak and cost a tenth more for casts, which the host "
+    "launches, too; kernels that move fp32 activations at the memory's rate take 60% of their time (upper end: 80%, "
+    "and products half of the peak)",
     hopeful=in_16_bits(0.85, 0.5),
-    cautious=in_16_bits(0.5, 1.0),
+    cautious=in_16_bits(0.5, 0.8),
     missing="no product of fp32 matrices was recorded, or the GPU's rate is not known",
 )
 
@@ -38,7 +38,17 @@ def offer(m: Measurements) -> Offer:
         how = (
             "with torch.autocast('cuda', torch.bfloat16): around forward and loss" if known.pytorch else "bf16 operands"
         )
-    return Offer(f"Compute in bf16: {how}.", SCENARIO)
+    return Offer(f"Compute in bf16: {how}.", SCENARIO, against=("fp32-matmul", "memory") if _fewer_bytes(m) else None)
+
+
+def _fewer_bytes(m: Measurements) -> bool:
+    """Whether most of what kernels save is time of those that are limited by memory, not of products."""
+    tape = tape_of(m)
+    found = None if tape is None else SCENARIO.change(tape)
+    if tape is None or found is None:
+        return False
+    saved = tape.duration - found.duration
+    return float(saved[wide_products(tape)].sum()) < 0.5 * float(saved.sum())
 
 
 LEAST_GAIN = 0.05
