@@ -35,7 +35,7 @@ SLOWEST_COMPILED_LAUNCH_NS = 40_000
 """... but no more than this, however slow the program's own Python is. Of 19 programs that the host limits, compiled
 and timed on H100s, half took 35 to 55 us a kernel; in six the step became longer."""
 FAST_LAUNCH, SLOW_LAUNCH = 0.6, 1.25
-"""What eight in ten of them took for a kernel, over this."""
+"""A hopeful and a cautious reading of it. Eight of the 19 took longer than the cautious one has it at most."""
 REDUCTION_EFFICIENCY = 0.7
 """Share of the memory's bandwidth that a compiler's reductions reach; PyTorch's reach 0.2 to 0.9."""
 SPLIT_REDUCTION_NS = 5_000

@@ -46,6 +46,6 @@ def fewer_passes(m: Measurements) -> bool:
 
 
 LEAST_GAIN = 0.08
-"""Compiling takes minutes, and breaks where Python does what it cannot follow; of promises of less, half brought
-nothing: products that pause less run at lower clocks."""
+"""Compiling takes minutes, and breaks where Python does what it cannot follow; of five promises of less, two
+brought nothing: products that pause less run at lower clocks."""
 REMEDY = Remedy("compile", "launch", "launch-bound", offer, LEAST_GAIN)
