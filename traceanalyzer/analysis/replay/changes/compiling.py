@@ -16,18 +16,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.texts import texts_where
-from traceanalyzer.analysis.groups import layout, products
+from traceanalyzer.analysis.groups import layout
 from traceanalyzer.analysis.groups.passes import FUSIBLE
 from traceanalyzer.analysis.replay.changes.edits import (
     events_of,
     in_optimizer,
     launched_within,
     nodes,
-    retimed,
     without,
 )
 from traceanalyzer.analysis.replay.changes.fusion import REDUCING, Reading, fused, of_matrix_operators
-from traceanalyzer.analysis.replay.changes.kernels import channels_last
+from traceanalyzer.analysis.replay.changes.kernels import channels_last, odd_padded
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
@@ -91,7 +90,8 @@ def _compiled(tape: Tape, reading: Reading) -> Tape | None:
     if left is None:
         return None
     if reading is not Reading.CAUTIOUS:
-        left = _aligned(_laid_out(left, reading))
+        laid_out = _laid_out(left, reading)
+        left = odd_padded(laid_out) or laid_out
     dispatch = _dispatch(tape, model, norms, reading)
     return replace(left, dispatch=dispatch, reading=np.minimum(left.reading, dispatch))
 
@@ -227,12 +227,3 @@ def _laid_out(tape: Tape, reading: Reading) -> Tape:
         return channels_last(tape) or tape
     found = layout.channel_kernels(tape.source, np.ones(len(tape.source.trace.device_ops), bool))
     return tape if found is None else without(tape, found.rows[tape.row])
-
-
-def _aligned(tape: Tape) -> Tape:
-    """Products of odd sizes, which a compiler pads."""
-    odd = products.odd_products(tape.source, np.ones(len(tape.source.trace.device_ops), bool))
-    if odd is None:
-        return tape
-    left = max(1.0 - odd.saved_ms / odd.kernels.total_ms, 0.0)
-    return retimed(tape, np.where(odd.kernels.rows[tape.row], tape.duration * left, tape.duration))

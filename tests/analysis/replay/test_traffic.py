@@ -1,4 +1,4 @@
-"""The model compiled, or in 16 bits: what kernels move then, and what the host launches."""
+"""What kernels move where they are merged or in 16 bits, and the casts that the host launches then."""
 
 from __future__ import annotations
 
@@ -8,18 +8,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from tests.diagnosis.test_remedies import ADD, GEMM, program, within
+from tests.diagnosis.test_remedies import ADD, program, within
 from traceanalyzer.analysis.groups.crossing import crossing
-from traceanalyzer.analysis.replay.changes.capture import compiled, compiled_badly, compiled_well
 from traceanalyzer.analysis.replay.changes.numbers import in_16_bits
-from traceanalyzer.analysis.replay.simulate import step_time_ns
 from traceanalyzer.analysis.replay.tape import make_tape
 
 if TYPE_CHECKING:
     from tests.analysis.causes.test_gaps import Program
     from traceanalyzer.analysis.replay.tape import Tape
 
-SUM = "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::func_wrapper_t<float>>>"
 NO = np.zeros(3, bool)
 
 
@@ -50,55 +47,6 @@ def tape_of(step: partial[None]) -> Tape:
     tape = make_tape(program(step))
     assert tape is not None
     return tape
-
-
-def layers(p: Program, *, dispatch: float, us: float, norm: str = "aten::add") -> None:
-    for _ in range(20):
-        within(p, "aten::linear", lambda p: p.spend(dispatch).launch(GEMM, us))
-        within(p, "aten::relu", lambda p: p.spend(dispatch).launch(ADD, 2))
-        within(p, norm, lambda p: p.spend(dispatch).launch(ADD, 2))
-
-
-def test_a_host_that_is_the_limit_gains_little_by_fewer_but_dearer_launches() -> None:
-    tape = tape_of(partial(layers, dispatch=10, us=2))
-    found, well, badly = compiled(tape), compiled_well(tape), compiled_badly(tape)
-    assert found is not None
-    assert well is not None
-    assert badly is not None
-    assert 0.9 * step_time_ns(tape) < step_time_ns(found) < 1.4 * step_time_ns(tape)
-    assert step_time_ns(well) < step_time_ns(found) < step_time_ns(badly)
-
-
-def test_a_slow_program_is_launched_faster_by_compiled_code() -> None:
-    tape = tape_of(partial(layers, dispatch=80, us=2))
-    found = compiled(tape)
-    assert found is not None
-    assert step_time_ns(found) < step_time_ns(tape) / 2
-
-
-def test_a_norm_over_a_batch_keeps_its_stages() -> None:
-    plain, staged = (
-        tape_of(partial(layers, dispatch=10, us=2, norm=name)) for name in ("aten::add", "aten::batch_norm")
-    )
-    with_norm, without = compiled(staged), compiled(plain)
-    assert with_norm is not None
-    assert without is not None
-    assert with_norm.dispatch.sum() > 1.3 * without.dispatch.sum()
-
-
-def test_a_sum_over_columns_is_split_over_the_gpu() -> None:
-    def step(p: Program) -> None:
-        p.spend(20).launch(GEMM, 500)
-        shapes, dtypes = "[[300000,128],[],[],[]]", p.code('["float"]')
-        within(p, "aten::sum", lambda p: p.spend(10).launch(SUM, 400), shapes=shapes, dtypes=dtypes)
-        for _ in range(2):
-            within(p, "aten::add", lambda p: p.spend(10).launch(ADD, 2), shapes="[[64],[64]]")
-
-    tape = make_tape(program(step))
-    assert tape is not None
-    found = compiled(tape)
-    assert found is not None
-    assert 0 < step_time_ns(tape) - step_time_ns(found) < 400_000
 
 
 def in_fp32(p: Program, *, us: float, dispatch: float = 10) -> None:
