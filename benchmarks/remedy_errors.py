@@ -82,7 +82,7 @@ class Promise:
 def captured(folder: Path) -> Iterator[Pair]:
     """The pairs of a folder that `benchmarks.pairs` or `benchmarks.remedy_pairs` filled."""
     for name, row in json.loads((folder / "pairs.json").read_text(encoding="utf-8")).items():
-        if (folder / name).exists() and row.get("fix_ms"):
+        if row.get("fix_ms") and (any((folder / name).glob("*trace*")) or (folder / name).is_file()):
             yield Pair(name, row["remedy"], (folder / name,), tuple(row["base_ms"]), tuple(row["fix_ms"]))
 
 

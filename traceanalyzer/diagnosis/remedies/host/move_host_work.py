@@ -59,7 +59,7 @@ OF_RESULTS = Scenario(
 )
 INSTEAD = (
     "Do on the GPU, in torch, what the host does in NumPy or Python with results copied from it: nothing is copied "
-    "there and back, and nobody waits; record with_stack=True to see the lines."
+    "there and back or waited for; record with_stack=True to see the lines."
 )
 
 
