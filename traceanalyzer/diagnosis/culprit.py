@@ -126,7 +126,7 @@ def _of_transfer(m: Measurements) -> str | None:
         return None
     top = rows[0]
     memory = f" ({top.source_memory} memory)" if top.source_memory == "pageable" else ""
-    return f"copies {top.direction}{memory} of {top.size} are {top.exposed_ms / exposed:.0%} of it"
+    return f"{top.exposed_ms / exposed:.0%} of it are copies {top.direction}{memory} of {top.size}"
 
 
 _OF: dict[BottleneckClass, Callable[[Measurements], str | None]] = {
