@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from tests.ingest.asked import kept, told
 from tests.recorded import EVERY_FILE, GPU, ROOT, label
 from traceanalyzer import selection, tables
 from traceanalyzer.cli import cli
@@ -33,16 +34,6 @@ RECORDED = [path for path in (*EVERY_FILE, *GPU, *SAMPLES) if "timing" not in pa
 def no_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was printed before (`test_pages.py`) would be printed before an answer is looked for."""
     monkeypatch.setattr("traceanalyzer.ingest.cache.pages.page_of", lambda *_: None)
-
-
-def told(*words: object) -> str:
-    result = CliRunner().invoke(cli, [str(word) for word in words])
-    assert result.exit_code == 0, result.output
-    return result.output
-
-
-def kept(folder: Path) -> list[Path]:
-    return sorted(folder.glob("*.answer"))
 
 
 def refuse(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from tests.ingest.asked import kept, told
 from tests.recorded import ROOT, recording
 from traceanalyzer.cli import cli
 from traceanalyzer.ingest.cache import identity, pages, texts
@@ -42,16 +43,6 @@ try:
 finally:
     print("numpy:", "numpy" in sys.modules)
 """
-
-
-def told(*words: object) -> str:
-    result = CliRunner().invoke(cli, [str(word) for word in words])
-    assert result.exit_code == 0, result.output
-    return result.output
-
-
-def kept(folder: Path) -> list[Path]:
-    return sorted(folder.glob("*.answer"))
 
 
 @pytest.fixture
