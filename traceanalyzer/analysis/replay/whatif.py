@@ -363,13 +363,12 @@ def _with_empty_queue(tapes: tuple[Tape, ...], measured_ms: float) -> tuple[Tape
     """The tapes with waits for batches that are as long as in the timed steps, where workers bring them: their queue
     fills while the recorder starts, and recorded steps take from it what timed ones had to wait for."""
     first = tapes[0]
-    waited_ms = _long_work_ms(tapes)
     if not first.source.trace.fed_by_workers or not first.loading.any():
         return tapes
     missing_ms = measured_ms - step_ms(host_scaled(tapes, _usual_share(first.source.trace)[0]))
     if missing_ms <= FIT_TOLERANCE * measured_ms:
         return tapes
-    longer = 1.0 + missing_ms / waited_ms
+    longer = 1.0 + missing_ms / _long_work_ms(tapes)
     return tuple(replace(one, loading=_scaled(one.loading, longer)) for one in tapes)
 
 

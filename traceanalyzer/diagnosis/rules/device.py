@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from traceanalyzer.analysis.groups import bounds, passes
 from traceanalyzer.analysis.groups.ops import TOP_KERNELS, group, of_class, steady
-from traceanalyzer.analysis.replay.changes.numbers import WIDE
+from traceanalyzer.analysis.replay.changes.numbers import wide_matrices
 from traceanalyzer.diagnosis.draft import Draft, Remedy, share, times
 from traceanalyzer.diagnosis.finding import Evidence
 from traceanalyzer.diagnosis.remedies.program import program
@@ -101,7 +99,7 @@ def plain_compute(m: Measurements, free: Bool) -> Iterator[Draft]:
     evidence += _at_the_roofline(m)
     action = (
         "Make the kernels cheaper that take longest beyond their roofline: fused operators, other shapes or layouts"
-        f"{', lower precision' if wide_products(m).any() else ''}."
+        f"{', lower precision' if wide_matrices(m).any() else ''}."
     )
     basis = "no estimate: few kernels reach their roofline"
     remedy = Remedy(action, basis, bound=True, name="faster_kernels")
@@ -118,16 +116,10 @@ def _could_be_faster(m: Measurements) -> bool:
     known = program(m)
     if m.step.budget is None or m.step.budget.compute < MOSTLY_BUSY * m.step.step_ms or known.compiled:
         return False
-    above = bounds.above_limits_ms(m, (~m.is_matrix | wide_products(m)) & ~of_class(m, *FOR_THEMSELVES))
+    above = bounds.above_limits_ms(m, (~m.is_matrix | wide_matrices(m)) & ~of_class(m, *FOR_THEMSELVES))
     if above is None:
         return not known.in_graphs
     return above >= UNREACHED * m.step.budget.compute
-
-
-def wide_products(m: Measurements) -> Bool:
-    """Matrix kernels on operands of 32 bits."""
-    result: Bool = m.is_matrix & np.isin(m.roofline.precision, WIDE)
-    return result
 
 
 def _computes(m: Measurements, cls: str) -> bool:

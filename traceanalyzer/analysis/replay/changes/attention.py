@@ -18,7 +18,7 @@ import numpy as np
 from traceanalyzer.analysis.groups.attention import PRODUCT, between_products
 from traceanalyzer.analysis.groups.ops import in_stream_order, operators, with_text
 from traceanalyzer.analysis.groups.passes import largest_operands
-from traceanalyzer.analysis.replay.changes.edits import nodes, retimed, without_launches
+from traceanalyzer.analysis.replay.changes.edits import nodes, of_classes, retimed, without_launches
 from traceanalyzer.analysis.replay.changes.numbers import TENSOR_EFFICIENCY, WIDE
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
 from traceanalyzer.figures import NS_PER_S
@@ -136,7 +136,7 @@ class _Neighbours:
         shapes = [_shapes(tape, int(one)) if product else [] for one, product in zip(order, products, strict=True)]
         written = [math.prod(one[-2][:-1]) * one[-1][-1] if _multiplies(one) else 0 for one in shapes]
         return cls(
-            copies=np.isin(source.op_class[row], [source.classes.index(name) for name in COPIES]),
+            copies=of_classes(tape, *COPIES)[order],
             products=products,
             scales=with_text(source, operator, SCALING),
             outer=outer.astype(np.int64),

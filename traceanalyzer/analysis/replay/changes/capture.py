@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.ordering import where_changed
 from traceanalyzer.analysis.replay.changes.edits import step_of_event
 from traceanalyzer.analysis.replay.changes.syncs import syncs_removed
 from traceanalyzer.analysis.replay.changes.warmup import OWN_WORK_NS
@@ -50,6 +51,4 @@ def captured_after_reads(tape: Tape) -> Tape | None:
 
 def _first_of_step(tape: Tape) -> Bool:
     """The first event of each step."""
-    step = step_of_event(tape)
-    result: Bool = np.diff(step, prepend=step[:1] - 1) != 0
-    return result
+    return where_changed(step_of_event(tape))

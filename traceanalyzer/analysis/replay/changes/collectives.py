@@ -12,8 +12,8 @@ from traceanalyzer.analysis.algebra.intervals import union
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.names.collectives import KINDS
 from traceanalyzer.analysis.replay.changes.edits import (
+    in_backward,
     launched_within,
-    nodes,
     on_own_stream,
     retimed,
     share_within,
@@ -123,8 +123,8 @@ def repeated_reductions(tape: Tape) -> Bool:
 def backward_passes(tape: Tape) -> I64:
     """For each op the number of the backward pass of its step that it belongs to, or that was the last before it; -1
     before the first."""
-    source, step = tape.source, tape.source.steps.of_op[tape.row]
-    backward = source.in_backward[nodes(tape)][tape.event] | tape.communication
+    step = tape.source.steps.of_op[tape.row]
+    backward = in_backward(tape) | tape.communication
     begins = backward & ~np.append(False, backward[:-1]) & ~tape.communication
     begins |= backward & (np.diff(step, prepend=-2) != 0)
     count = np.cumsum(begins)
@@ -188,11 +188,11 @@ def parameters_kept(tape: Tape) -> Tape | None:
     device do for that is not done; None where none are."""
     again = gathered_again(tape)
     left = removed(tape, again)
-    in_backward = tape.source.in_backward[nodes(tape)][tape.event]
-    if left is None or (of_kind(tape, "all_gather") & in_backward & ~again).any():
+    backward = in_backward(tape)
+    if left is None or (of_kind(tape, "all_gather") & backward & ~again).any():
         return left
     names = texts_where(tape.source.trace.strings, GATHERING.match)
-    left = without_launches(left, launched_within(tape, names) & in_backward)
+    left = without_launches(left, launched_within(tape, names) & backward)
     dispatch = np.rint(left.dispatch * (1.0 - share_within(tape, _in_backward(tape, names)))).astype(np.int64)
     return replace(left, dispatch=dispatch, reading=np.minimum(left.reading, dispatch))
 
@@ -209,7 +209,7 @@ def gathered_again(tape: Tape) -> Bool:
     """Gathers within the backward pass of messages as large as some that its step has gathered for the forward pass."""
     size, step = sizes(tape), tape.source.steps.of_op[tape.row]
     gathering = of_kind(tape, "all_gather") & (size > 0)
-    backward = tape.source.in_backward[nodes(tape)][tape.event]
+    backward = in_backward(tape)
     result = np.zeros(len(size), bool)
     for one in np.unique(step[gathering]).tolist():
         here = gathering & (step == one)

@@ -15,14 +15,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.ordering import where_changed
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.groups import layout
 from traceanalyzer.analysis.groups.passes import FUSIBLE
 from traceanalyzer.analysis.replay.changes.edits import (
     events_of,
+    in_backward,
     in_optimizer,
     launched_within,
     nodes,
+    of_classes,
     without,
 )
 from traceanalyzer.analysis.replay.changes.fusion import REDUCING, Reading, fused, of_matrix_operators
@@ -152,7 +155,7 @@ def _regions(tape: Tape, model: Bool) -> tuple[I64, I64, Bool]:
 def _trained_batch_norms(tape: Tape) -> Bool:
     """Ops of batch norms whose statistics are those of the batch: there is a backward pass of them."""
     norms = launched_within(tape, texts_where(tape.source.trace.strings, BATCH_NORM.search))
-    trained = bool((norms & tape.source.in_backward[nodes(tape)][tape.event]).any())
+    trained = bool((norms & in_backward(tape)).any())
     return norms & trained
 
 
@@ -164,7 +167,7 @@ def _of_convolutions(tape: Tape) -> Bool:
 def _dispatch(tape: Tape, model: Bool, norms: Bool, reading: Reading) -> I64:
     """Dispatch before each event when the model is compiled, ns."""
     mine = events_of(tape, model) & ~events_of(tape, ~model)
-    cost = (TRAINING if tape.source.in_backward[nodes(tape)][tape.event].any() else INFERENCE)[reading]
+    cost = (TRAINING if in_backward(tape).any() else INFERENCE)[reading]
     usual = float(tape.dispatch[mine].sum()) / int(model.sum())
     launches = _launches_left(tape, model, norms) * cost.launch
     launches[_first_of_regions(tape, model)] += cost.call
@@ -180,12 +183,11 @@ def _first_of_regions(tape: Tape, model: Bool) -> I64:
 
 def _launches_left(tape: Tape, model: Bool, norms: Bool) -> F64:
     """For each op of the model how many launches are left of it."""
-    source = tape.source
-    beside = of_matrix_operators(tape) | (source.op_class[tape.row] == source.classes.index("memset"))
-    merged = model & _of_classes(tape, FUSIBLE) & ~beside
-    kept = model & ~_of_classes(tape, FUSIBLE) & ~beside
-    between = np.cumsum(kept | _begins_step(tape))
-    reductions = np.bincount(between[merged & _of_classes(tape, REDUCING)], minlength=int(between.max(initial=0)) + 1)
+    beside = of_matrix_operators(tape) | of_classes(tape, "memset")
+    merged = model & of_classes(tape, *FUSIBLE) & ~beside
+    kept = model & ~of_classes(tape, *FUSIBLE) & ~beside
+    between: I64 = np.cumsum(kept | where_changed(tape.source.steps.of_op[tape.row]))
+    reductions = np.bincount(between[merged & of_classes(tape, *REDUCING)], minlength=int(between.max(initial=0)) + 1)
     place = np.zeros(len(merged), np.int64)
     place[merged] = _place(between[merged])
     left: F64 = (kept | (merged & (place <= reductions[between]))).astype(np.float64)
@@ -193,23 +195,10 @@ def _launches_left(tape: Tape, model: Bool, norms: Bool) -> F64:
     return left
 
 
-def _of_classes(tape: Tape, names: tuple[str, ...]) -> Bool:
-    classes = tape.source.classes
-    result: Bool = np.isin(tape.source.op_class, [classes.index(name) for name in names])[tape.row]
-    return result
-
-
-def _begins_step(tape: Tape) -> Bool:
-    step = tape.source.steps.of_op[tape.row]
-    result: Bool = np.diff(step, prepend=step[:1] - 1) != 0
-    return result
-
-
 def _place(group: I64) -> I64:
     """For each entry how many of its group, which lie together, come before it."""
     index = np.arange(len(group))
-    begins = np.diff(group, prepend=group[:1] - 1) != 0
-    result: I64 = index - np.maximum.accumulate(np.where(begins, index, 0))
+    result: I64 = index - np.maximum.accumulate(np.where(where_changed(group), index, 0))
     return result
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import measure
+from traceanalyzer.analysis.algebra.lookup import one_of
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.causes.dependencies import Dependencies
 
@@ -117,6 +118,18 @@ def step_of_event(tape: Tape) -> I32:
     steps = tape.source.steps.of_op[tape.row[first]]
     position = np.minimum(np.searchsorted(launching, np.arange(len(tape.dispatch))), len(launching) - 1)
     result: I32 = steps[position]
+    return result
+
+
+def of_classes(tape: Tape, *names: str) -> Bool:
+    """Ops of these classes."""
+    source = tape.source
+    return one_of(source.op_class[tape.row], [source.classes.index(name) for name in names])
+
+
+def in_backward(tape: Tape) -> Bool:
+    """Ops that the backward pass launches."""
+    result: Bool = tape.source.in_backward[nodes(tape)][tape.event]
     return result
 
 

@@ -16,7 +16,7 @@ from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.groups.crossing import crossing, written
 from traceanalyzer.analysis.groups.passes import ASIDE, largest_operands, split_by_size
 from traceanalyzer.analysis.names.api import ApiKind
-from traceanalyzer.analysis.replay.changes.edits import in_optimizer, nodes, without_launches
+from traceanalyzer.analysis.replay.changes.edits import in_optimizer, nodes, of_classes, without_launches
 from traceanalyzer.figures import NS_PER_S
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def find_runs(tape: Tape, classes: tuple[str, ...], least: int = PAIR, chosen: B
     the same stream, without a wait or other work of the host between them, waiting for nothing else, on operands of one
     size."""
     source = tape.source
-    wanted = np.isin(source.op_class[tape.row], [source.classes.index(name) for name in classes])
+    wanted = of_classes(tape, *classes)
     wanted &= chosen is None or chosen
     wanted &= ~source.once(_is_compiled)[tape.row]
     wanted &= ~in_optimizer(tape) & ~of_matrix_operators(tape) & ~_from_graphs(tape)
@@ -168,9 +168,7 @@ def _period(names: I32) -> int:
 
 def _reducing(tape: Tape) -> Bool:
     """Which ops need all of a row before they can go on."""
-    rated = tape.source
-    result: Bool = np.isin(rated.op_class[tape.row], [rated.classes.index(name) for name in REDUCING])
-    return result
+    return of_classes(tape, *REDUCING)
 
 
 def _follow(tape: Tape) -> Bool:

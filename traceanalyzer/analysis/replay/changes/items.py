@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.texts import texts_where
-from traceanalyzer.analysis.replay.changes.edits import nodes
+from traceanalyzer.analysis.replay.changes.edits import in_backward, nodes
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs, parse_values
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def item_starts(tape: Tape) -> Bool:
     """The ops with which work on the next item of a batch begins; where there is a backward pass only if each item has
     one of its own: of several items together, those of a sequence may depend on each other."""
     called = tape.source.trace.api_calls.start[tape.call][tape.event]
-    backward = tape.source.in_backward[nodes(tape)][tape.event]
+    backward = in_backward(tape)
     learns = bool(backward.any())
     result = np.zeros(len(tape.row), bool)
     for times in _batches(tape, least_dimensions=1 if learns else 2):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.lookup import one_of
-from traceanalyzer.analysis.replay.changes.edits import events_of, in_optimizer, retimed
+from traceanalyzer.analysis.replay.changes.edits import events_of, in_optimizer, of_classes, retimed
 from traceanalyzer.analysis.roofline.op_models import Precision
 from traceanalyzer.analysis.roofline.precision import NO
 from traceanalyzer.figures import NS_PER_S
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from traceanalyzer.analysis.replay.tape import Tape
-    from traceanalyzer.trace import F64, Bool
+    from traceanalyzer.analysis.roofline.rated import Rated
+    from traceanalyzer.trace import F64, I64, Bool
 
 TENSOR_EFFICIENCY = 0.75
 """Share of the tensor cores' dense peak that large products reach (0.71 to 0.79 on an H200 for TF32 and bf16)."""
@@ -82,9 +83,13 @@ def fp32_products(tape: Tape) -> Bool:
 
 
 def wide_products(tape: Tape) -> Bool:
-    """Matrix kernels whose operands are fp32, whatever cores they use."""
-    roofline, row = tape.source.roofline, tape.row
-    result: Bool = tape.source.is_matrix[row] & one_of(roofline.precision[row], WIDE)
+    """Matrix kernels of a tape whose operands are fp32, whatever cores they use."""
+    return wide_matrices(tape.source, tape.row)
+
+
+def wide_matrices(rated: Rated, rows: I64 | slice = slice(None)) -> Bool:
+    """Which of these device ops (all) are matrix kernels whose operands are fp32."""
+    result: Bool = rated.is_matrix[rows] & one_of(rated.roofline.precision[rows], WIDE)
     return result
 
 
@@ -114,7 +119,7 @@ def _moves_wide(tape: Tape) -> Bool:
     """Kernels limited by memory on fp32 tensors, outside of the optimizer, which keeps its own format. Sorts are of
     indices, and what adds up rows by index stays in the widest format among its operands."""
     source, row = tape.source, tape.row
-    indexing = one_of(source.op_class[row], [source.classes.index(name) for name in ("sort", "embedding")])
+    indexing = of_classes(tape, "sort", "embedding")
     wide = one_of(source.roofline.precision[row], WIDE) & (tape.duration >= LONGEST_SMALL_NS)
     result: Bool = wide & tape.compute & ~in_optimizer(tape) & ~source.is_matrix[row] & ~indexing
     return result

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.ordering import where_changed
 from traceanalyzer.analysis.replay.changes.edits import nodes
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def launching(tape: Tape) -> Launching:
     of_event = nodes(tape)
     outer = tree.outer_operator[of_event][tape.event].astype(np.int64)
     step = tape.source.steps.of_op[tape.row]
-    new = (np.diff(outer, prepend=-2) != 0) | (np.diff(step, prepend=step[:1] - 1) != 0)
+    new = where_changed(outer) | where_changed(step)
     first = np.flatnonzero(new)
     node = outer[first]
     name, shapes = np.full((2, len(node)), -1, np.int32)
