@@ -35,6 +35,10 @@ from benchmarks.pairs import (
     found_training,
     language,
     loops,
+    plain_good,
+    plain_input,
+    plain_loops,
+    plain_training,
     ranks,
     ranks_more,
     research_good,
@@ -73,6 +77,7 @@ SETS: dict[str, tuple[Pair | Good, ...]] = {
         *research_science.PAIRS,
         *research_tempting.PAIRS,
     ),
+    "plain": (*plain_training.PAIRS, *plain_loops.PAIRS, *plain_input.PAIRS, *plain_good.PROGRAMS),
     "ranks": ranks.PAIRS,
     "ranks_more": ranks_more.PAIRS,
 }
