@@ -18,6 +18,8 @@ from traceanalyzer.diagnosis.other_kind import other_kind
 from traceanalyzer.diagnosis.remedies.advice import advise
 from traceanalyzer.diagnosis.remedies.launches import larger_batch
 from traceanalyzer.diagnosis.shares import Shares
+from traceanalyzer.report import outline
+from traceanalyzer.report.html.pictures.summary import picture
 from traceanalyzer.selection import measured
 
 if TYPE_CHECKING:
@@ -48,12 +50,16 @@ def test_a_larger_batch_promises_the_time_of_as_much_work() -> None:
 
 
 def test_the_larger_batch_is_ranked_by_its_promise_and_says_what_it_is_for() -> None:
-    advice = ta.analyze(*ranks("kineto/vit_small_batch.base")).recommendations
+    report = ta.analyze(*ranks("kineto/vit_small_batch.base"))
+    advice = report.recommendations
     steps = [a.predicted_step_ms for a in advice if a.predicted_step_ms is not None]
     assert steps == sorted(steps)
     (batch,) = [a for a in advice if a.remedy == "larger_batch"]
     assert batch.predicted_step_ms is not None
     assert "ms for as much work as a step does now" in batch.basis
+    assert [a.remedy for a in advice if a.for_as_much_work] == ["larger_batch"]
+    assert "for as much work" in outline.prediction(report, batch)
+    assert "for as much work: Raise the batch size" in picture(report)
 
 
 def test_a_stopwatch_agrees_with_a_batch_thirty_two_times_as_large() -> None:

@@ -246,10 +246,11 @@ def _finding(finding: Finding) -> dict[str, Any]:
 
 
 def _advice(advice: Recommendation) -> dict[str, Any]:
+    unit = "ms for as much work as a step does now" if advice.for_as_much_work else "ms per step"
     return {
         "finding": advice.id,
         "do": advice.action,
-        "predicted": figure(advice.predicted_step_ms, "ms per step", quoted_sentence(advice.basis)),
+        "predicted": figure(advice.predicted_step_ms, unit, quoted_sentence(advice.basis)),
         "range_ms": [rounded(advice.low_ms), rounded(advice.high_ms)],
     }
 

@@ -217,7 +217,10 @@ def _of_remedy(m: Measurements, advice: Advice, drafts: list[Draft]) -> Recommen
     told = basis if p.step_ms is None or not said else f"{digits(p.step_ms)} ms for {said}; {basis}"
     if not advice.offer.single:
         return Recommendation(against.id, against.cls, action, None, None, told, remedy.id)
-    return Recommendation(against.id, against.cls, action, p.step_ms, p.speedup, told, remedy.id, p.low_ms, p.high_ms)
+    return Recommendation(
+        against.id, against.cls, action, p.step_ms, p.speedup, told, remedy.id, p.low_ms, p.high_ms,
+        for_as_much_work=advice.offer.aside,
+    )  # fmt: skip
 
 
 def _against(advice: Advice, drafts: list[Draft]) -> Draft | None:

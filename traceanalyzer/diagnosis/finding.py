@@ -103,6 +103,11 @@ class Recommendation:
     predicted_peak_bytes: int | None = defined(
         "most bytes of GPU memory allocated with it; null where it is not about memory", "bytes", default=None
     )
+    for_as_much_work: bool = defined(
+        "whether a step would do more work (a larger batch): then the prediction is the time of as much work as a step "
+        "does now",
+        default=False,
+    )
 
 
 @dataclass(frozen=True)

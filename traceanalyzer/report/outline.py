@@ -61,8 +61,6 @@ OF_SOME_INPUTS = (
 """Groups that only some kinds of input have; a report of others need not say that they are missing."""
 ONLY_KNOWN = ("throughput", "utilisation", "program")
 """Groups most of whose figures need to be asked for; the key figures say what for."""
-OF_AS_MUCH_WORK = ("larger_batch",)
-"""Remedies that change what a step does: they promise the time of as much work as a step does now."""
 EXPLAINED = "traceanalyzer explain {} says what it means and how it was decided."
 GLOSSARY = (
     ("steady state", "the recorded steps without warm-up; figures of a step are means over it, of the critical rank"),
@@ -279,7 +277,7 @@ def prediction(report: Report, advice: Recommendation) -> str:
     if advice.low_ms is not None and advice.high_ms is not None:
         likely = " ({} to {})".format(*(number(scaled(ms, scale)) for ms in (advice.low_ms, advice.high_ms)))
     arrow = " → ".join(number(scaled(ms, scale)) for ms in (before, advice.predicted_step_ms))
-    what = "for as much work" if advice.remedy in OF_AS_MUCH_WORK else "per step"
+    what = "for as much work" if advice.for_as_much_work else "per step"
     return f"{arrow} {scale.label}{likely} {what}{faster}"
 
 
