@@ -50,6 +50,10 @@ from benchmarks.pairs import (
     shop_pictures,
     shop_services,
     shop_training,
+    sixth_good,
+    sixth_loops,
+    sixth_services,
+    sixth_training,
     vision,
 )
 from benchmarks.pairs.program import DEVICE, QUICK, VERSION, n
@@ -83,6 +87,7 @@ SETS: dict[str, tuple[Pair | Good, ...]] = {
     ),
     "shop": (*shop_training.PAIRS, *shop_pictures.PAIRS, *shop_services.PAIRS),
     "plain": (*plain_training.PAIRS, *plain_loops.PAIRS, *plain_input.PAIRS, *plain_good.PROGRAMS),
+    "sixth": (*sixth_training.PAIRS, *sixth_services.PAIRS, *sixth_loops.PAIRS, *sixth_good.PROGRAMS),
     "ranks": ranks.PAIRS,
     "ranks_more": ranks_more.PAIRS,
     "ranks_third": ranks_third.PAIRS,
