@@ -40,8 +40,8 @@ def predicted_for(a: Report, b: Report, sides: tuple[Side, Side], changes: list[
 
 
 def _is_it(a: Report, advice: Recommendation, cls: str | None, new_graph: bool) -> bool:
-    """Whether the advice is for the same step and one finding of this class, and a graph where there is a new one."""
-    alone = advice.id in {finding.id for finding in a.findings} and not advice.for_as_much_work
+    """Whether the advice is for one finding of this class, and a graph where there is a new one."""
+    alone = advice.id in {finding.id for finding in a.findings}
     return alone and advice.cls == cls and (advice.remedy == GRAPH) == new_graph
 
 

@@ -12,7 +12,7 @@ from traceanalyzer.report.html.pictures.step_strip import strip
 from traceanalyzer.report.html.pictures.waterfall import ladder
 
 if TYPE_CHECKING:
-    from traceanalyzer.report.model import Recommendation, Report
+    from traceanalyzer.report.model import Report
     from traceanalyzer.report.timeline.lanes import Timeline
 
 BUDGET_PX = 66
@@ -64,15 +64,10 @@ def predictions(report: Report) -> tuple[Plot, int] | None:
     if not measured(today) or not today or not known:
         return None
     changes = [
-        (_change(r), r.predicted_step_ms or today, (r.low_ms, r.high_ms) if r.low_ms and r.high_ms else None)
+        (r.action, r.predicted_step_ms or today, (r.low_ms, r.high_ms) if r.low_ms and r.high_ms else None)
         for r in known
     ]
     roof = report.metrics.roofline
     least = None if roof is None else roof.reachable_ms or roof.ideal_ms
     floor = None if least is None or not measured(least) else ("the computation alone at the GPU's limits", least)
     return ladder(("today", today), changes, floor)
-
-
-def _change(advice: Recommendation) -> str:
-    """What is changed, and what its time is for where that is no step."""
-    return f"for as much work: {advice.action}" if advice.for_as_much_work else advice.action
