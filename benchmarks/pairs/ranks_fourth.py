@@ -134,7 +134,7 @@ def wide_layers_without_prefetch(fixed: bool) -> Step:
 
     width = n(4096, 16)
     model = FullyShardedDataParallel(
-        _made(*[lambda: Gated(width)] * n(6, 2)), device_id=RANK if DEVICE == "cuda" else None,
+        _made(*[lambda: Gated(width)] * n(6, 2)), device_id=RANK if DEVICE == "cuda" else torch.device("cpu"),
         auto_wrap_policy=ModuleWrapPolicy({Gated}), use_orig_params=True, forward_prefetch=fixed,
         mixed_precision=MixedPrecision(param_dtype=torch.bfloat16, reduce_dtype=torch.bfloat16),
         backward_prefetch=BackwardPrefetch.BACKWARD_PRE if fixed else None,
