@@ -99,12 +99,12 @@ class Cells(nn.Module):
 
 
 def melodies_cell_by_cell(fixed: bool) -> Step:
-    """Melodies of 224 notes continued by two layers of LSTM cells, called for each note; the remedy is nn.LSTM."""
+    """Melodies of 160 notes continued by two layers of LSTM cells, called for each note; the remedy is nn.LSTM."""
     width, words = n(384, 16), n(512, 20)
     with torch.device(DEVICE):
         names, out = nn.Embedding(words, width), nn.Linear(width, words)
         hear = nn.LSTM(width, width, 2) if fixed else Cells(width)
-        notes = torch.randint(0, words, (n(224, 6) + 1, n(48, 2)))
+        notes = torch.randint(0, words, (n(160, 6) + 1, n(48, 2)))
 
     def loss() -> Any:
         heard = hear(names(notes[:-1]))
