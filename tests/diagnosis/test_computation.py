@@ -272,9 +272,9 @@ def test_attentions_are_counted_by_the_step_and_not_between_far_products() -> No
     far, bmm = TraceBuilder(), f'["{BF16}","{BF16}"]'
     op(far, "aten::bmm", 0, "[[8,512,64],[8,64,512]]", bmm, (GEMM, 20, 30, {}))
     op(far, "aten::_softmax", 20, "[[8,512,512]]", f'["{BF16}"]', (SOFTMAX, 30, 60, {}))
-    for i in range(8):
+    for i in range(16):
         op(far, "aten::mul", 40 + 20 * i, "[[8,512,512],[]]", f'["{BF16}",""]', (ADD, 60 + 20 * i, 80 + 20 * i, {}))
-    op(far, "aten::bmm", 240, "[[8,512,512],[8,512,64]]", bmm, (GEMM, 260, 300, {}))
+    op(far, "aten::bmm", 400, "[[8,512,512],[8,512,64]]", bmm, (GEMM, 420, 460, {}))
     assert "attention-written-out" not in found(far)
 
 

@@ -223,13 +223,15 @@ def _of_remedy(m: Measurements, advice: Advice, drafts: list[Draft]) -> Recommen
 
 def _against(advice: Advice, drafts: list[Draft]) -> Draft | None:
     """The finding that a remedy is against: the one that it says itself, that names it, that it is usually against, or
-    the first of its class. One on kernels whose time is hardly what is saved gives way to the largest on the host."""
+    the first of its class; for kernels of any kind that on the GPU's own work. One on kernels whose time is hardly what
+    is saved gives way to the largest on the host."""
     remedy, said = advice.remedy, advice.offer.against
     tests: tuple[Callable[[Draft], bool], ...] = (
         lambda d: said is not None and d.id == said[0],
         lambda d: any(r.name == remedy.id for r in d.remedies),
         lambda d: d.id == remedy.finding,
         lambda d: d.cls == (said[1] if said is not None else remedy.cls),
+        lambda d: d.id == GPU_BUSY and remedy.cls in OF_DEVICE,
     )
     found = next((draft for test in tests for draft in drafts if test(draft)), None)
     if found is None or found.cls not in OF_DEVICE or remedy.cls == "communication" or not advice.for_host:

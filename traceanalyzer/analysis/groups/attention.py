@@ -18,8 +18,9 @@ PRODUCT = re.compile(r"^aten::(?:bmm|baddbmm)$")
 """Batched products: of queries and keys, of scores and values."""
 SOFTMAX = re.compile(r"^aten::_?(?:log_)?softmax(?:_backward_data)?$|^aten::_safe_softmax$|masked_softmax")
 """Operators between them that make attention of it."""
-MAX_BETWEEN = 8
-"""Kernels between two products of one attention: scaling, mask, softmax, dropout, casts, and each one's copy."""
+MAX_BETWEEN = 16
+"""Kernels between two products of one attention: scaling, softmax, dropout, casts, a mask made for it, a copy of the
+values, and each one's copy."""
 
 
 @dataclass(frozen=True, eq=False)

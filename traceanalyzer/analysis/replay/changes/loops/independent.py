@@ -25,10 +25,16 @@ FEWEST_ITEMS = 4
 MOST_LISTED = 30
 """PyTorch's recorder leaves out the shapes of longer lists of tensors."""
 WEIGHTS = re.compile(r"^aten::(linear|addmm|mm|matmul|bmm|baddbmm|conv\w*|embedding\w*|_scaled_mm)$")
+WEIGHTS_FIRST = re.compile(r"^aten::(addmm|embedding\w*)$")
+"""The second tensor of these is the data: a bias, or rows to look up, come before it."""
+BOTH = re.compile(r"^aten::(matmul|bmm|baddbmm)$")
+"""Either operand may be data."""
 TAKES_STATE = re.compile(r"^aten::(linear|addmm|mm|matmul|conv\w*|stack|cat|concat|lstm\w*|gru\w*|rnn\w*)$")
 """Operators through which a recurrent cell takes its state."""
 CELL = re.compile(r"(lstm|gru|rnn\w*)_cell")
-REDUCES = re.compile(r"^aten::(mean|sum|amax|amin|max|min|prod|norm|linalg_vector_norm|logsumexp|argmax|argmin)$")
+REDUCES = re.compile(
+    r"^aten::(\w*pool\w*|mean|sum|amax|amin|max|min|prod|norm|linalg_vector_norm|logsumexp|argmax|argmin)$"
+)
 """Operators that give fewer elements than they take."""
 
 
@@ -41,8 +47,26 @@ class Operator(NamedTuple):
 
     @property
     def has_weights(self) -> bool:
-        """Whether it may multiply by weights."""
+        """Whether it may multiply by weights, or look rows of them up."""
         return bool(WEIGHTS.match(self.name))
+
+    @property
+    def data(self) -> tuple[Shape, ...]:
+        """What it takes beside weights."""
+        if not self.has_weights or BOTH.match(self.name):
+            return self.listed or self.shapes
+        return self.shapes[self._place : self._place + 1]
+
+    @property
+    def weights(self) -> tuple[Shape, ...]:
+        """The shapes of its weights."""
+        if BOTH.match(self.name):
+            return ()
+        return self.shapes[: self._place] + self.shapes[self._place + 1 :]
+
+    @property
+    def _place(self) -> int:
+        return 1 if WEIGHTS_FIRST.match(self.name) else 0
 
 
 def independent(operators: list[Operator], steps: I32, run: Repeat) -> bool:
@@ -71,13 +95,13 @@ def _collected(operators: list[Operator], steps: I32, run: Repeat) -> bool:
 
 
 def _weights(call: list[Operator]) -> list[tuple[Shape, ...]]:
-    return [one.shapes[1:] for one in call if one.has_weights]
+    return [one.weights for one in call if one.has_weights]
 
 
 def _taken(call: list[Operator]) -> Shape:
     """The shape of what the first operator with weights takes."""
     first = next(one for one in call if one.has_weights)
-    return first.shapes[0] if first.shapes else ()
+    return next(iter(first.data), ())
 
 
 def _up_and_down(sizes: list[int]) -> bool:
@@ -104,8 +128,7 @@ def _carries(call: list[Operator]) -> bool:
     for one in call:
         if CELL.search(one.name):
             return True
-        data = one.listed or one.shapes[: 1 if one.has_weights else None]
-        for shape in data:
+        for shape in one.data:
             size = math.prod(shape)
             rows = shape[0] if rows is None and len(shape) > 1 else rows
             if size in known or len(shape) < 2:
