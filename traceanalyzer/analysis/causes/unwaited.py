@@ -7,6 +7,7 @@ stretch before it has ended and its first op has been launched. Such a schedule 
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -67,9 +68,9 @@ def _schedule(
     remaining = np.empty_like(busy)
     turn = np.maximum.accumulate(np.maximum(first, 0)) // QUEUE_DEPTH
     ended, held = begin, NEVER
-    for chunk in range(int(turn[-1]) + 1):
+    edges = np.searchsorted(turn, np.arange(int(turn[-1]) + 2, dtype=turn.dtype)).tolist()
+    for chunk, (low, high) in enumerate(pairwise(edges)):
         here = slice(chunk * QUEUE_DEPTH, (chunk + 1) * QUEUE_DEPTH)
-        low, high = np.searchsorted(turn, (chunk, chunk + 1)).tolist()
         if chunk:
             # The op launched a whole queue before has to begin before the next can be launched.
             before = slice(here.start - QUEUE_DEPTH, here.start - QUEUE_DEPTH + len(host[here]))

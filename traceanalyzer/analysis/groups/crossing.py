@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.grouping import Groups
+from traceanalyzer.analysis.algebra.lean import lean
+from traceanalyzer.analysis.algebra.lookup import at
 from traceanalyzer.analysis.groups.passes import ASIDE
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
 
@@ -23,13 +26,13 @@ def written(rated: Rated) -> F64:
     """Bytes that each device op writes, as far as its operator's operands say: what it moves and does not read."""
     trace, row = rated.trace, rated.roofline.row
     ranges = trace.host_ranges
-    columns = [np.append(column, np.int32(-1))[row] for column in (ranges.name, ranges.shapes, ranges.dtypes)]
-    kinds, index = np.unique(np.stack(columns), axis=1, return_inverse=True)
-    sizes = np.array([_read_and_first(*(trace.text(int(code)) or "" for code in kind)) for kind in kinds.T])
-    read, first = sizes.reshape(-1, 2)[index.reshape(-1)].T
+    columns = [at(column, row, -1) for column in (ranges.name, ranges.shapes, ranges.dtypes)]
+    kinds = Groups.of(*columns)
+    codes = zip(*(column[kinds.first].tolist() for column in columns), strict=True)
+    sizes = np.array([_read_and_first(*(trace.text(code) or "" for code in kind)) for kind in codes])
+    read, first = sizes.reshape(-1, 2)[kinds.index].T
     traffic = np.nan_to_num(rated.roofline.expected)
-    result: F64 = np.where(first > 0, np.minimum(first, traffic), np.maximum(traffic - read, 0.0))
-    return result
+    return lean(np.where(first > 0, np.minimum(first, traffic), np.maximum(traffic - read, 0.0)))
 
 
 def _read_and_first(name: str, shapes: str, dtypes: str) -> tuple[float, float]:
