@@ -13,10 +13,11 @@ from tests.analysis.test_any_trace import any_rows, measure
 from tests.recorded import ROOT
 from traceanalyzer.analysis.causes import critical_path, gaps
 from traceanalyzer.analysis.measure import Measurements
-from traceanalyzer.analysis.time import host_timeline
+from traceanalyzer.analysis.time import host_pieces
 from traceanalyzer.ingest import load
 
 if TYPE_CHECKING:
+    from traceanalyzer.analysis.time.host_timeline import ThreadTimeline
     from traceanalyzer.trace import Table
 
 NSYS = sorted((ROOT / "tests" / "recordings" / "nsys").glob("*.sqlite.gz"))
@@ -28,19 +29,24 @@ def same(one: Table, other: Table) -> None:
 
 
 def check(whole: Measurements, parts: Measurements, rows: int) -> None:
-    for a, b in zip(whole.timeline.pieces, _pieces(parts, rows), strict=True):
-        assert (a.moments.tolist(), a.node.tolist(), a.state.tolist()) == (
-            b.moments.tolist(), b.node.tolist(), b.state.tolist(),
-        )  # fmt: skip
+    for a, b in zip(whole.timeline.threads, _threads(parts, rows), strict=True):
+        assert (a.moments.tolist(), a.state.tolist()) == (b.moments.tolist(), b.state.tolist())
+        assert pieces(a) == pieces(b)
     with patch.object(gaps, "AT_ONCE", rows), patch.object(critical_path, "AT_ONCE", rows):
         same(whole.gaps, parts.gaps)
         same(whole.critical_path, parts.critical_path)
         assert (whole.path_time, whole.path) == (parts.path_time, parts.path)
 
 
-def _pieces(m: Measurements, rows: int) -> list[host_timeline.Pieces]:
-    with patch.object(host_timeline, "AT_ONCE", rows):
-        return m.timeline.pieces
+def _threads(m: Measurements, rows: int) -> list[ThreadTimeline]:
+    with patch.object(host_pieces, "AT_ONCE", rows):
+        return m.timeline.threads
+
+
+def pieces(one: ThreadTimeline) -> list[tuple[int, int, int]]:
+    return [
+        piece for cut in one.pieces for piece in zip(*(c.tolist() for c in (cut.start, cut.end, cut.node)), strict=True)
+    ]
 
 
 @given(any_rows)

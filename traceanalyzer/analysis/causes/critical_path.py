@@ -169,9 +169,8 @@ def path_parts(started: Started) -> Iterator[CriticalPath]:
 
 def _pieces_within(started: Started, chain: Chain) -> int:
     """Into how many pieces the host's time is cut from the first of these segments to the last."""
-    window = (chain.start[0], chain.end[-1])
-    counts = [np.diff(np.searchsorted(pieces.moments, window)) for pieces in started.timeline.pieces]
-    return int(sum(count[0] for count in counts))
+    window = (int(chain.start[0]), int(chain.end[-1]))
+    return sum(thread.pieces.count_within(*window) for thread in started.timeline.threads)
 
 
 def _refined(started: Started, chain: Chain, edges: I64) -> CriticalPath:
