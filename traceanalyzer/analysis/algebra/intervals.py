@@ -64,6 +64,8 @@ def complement(within: tuple[int, int], a: IntervalSet) -> IntervalSet:
 
 def clip(a: IntervalSet, within: tuple[int, int]) -> IntervalSet:
     """The part of the set inside the window."""
+    if not len(a.start) or (a.start[0] >= within[0] and a.end[-1] <= within[1]):
+        return a
     start, end = np.maximum(a.start, within[0]), np.minimum(a.end, within[1])
     keep = end > start
     return IntervalSet(start[keep], end[keep])

@@ -42,6 +42,14 @@ def one_of(values: NDArray[Any], wanted: Iterable[int]) -> Bool:
     return result
 
 
+def stretch(wanted: Bool) -> slice | I64:
+    """The wanted rows, as a slice where they follow each other: what is taken of them is then not copied."""
+    rows = np.flatnonzero(wanted)
+    if len(rows) and rows[-1] - rows[0] == len(rows) - 1:
+        return slice(int(rows[0]), int(rows[-1]) + 1)
+    return rows
+
+
 def at(values: NDArray[Any], index: I32 | I64, otherwise: float) -> NDArray[Any]:
     """The values at these places, and `otherwise` for -1."""
     if not len(values):
