@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.distinct import near, ranked
+from traceanalyzer.analysis.algebra.lookup import blocks
 
 if TYPE_CHECKING:
     from traceanalyzer.trace import F64, I32, I64, U8, Bool
@@ -47,7 +48,8 @@ class Groups:
             highest = (highest + 1) * width - 1
         values, index = ranked(combined)
         first = np.empty(len(values), np.int64)
-        first[index[::-1]] = np.arange(len(index) - 1, -1, -1)  # of several the last one written stays: the first row
+        for here in reversed(blocks(len(index))):
+            first[index[here][::-1]] = np.arange(here.stop - 1, here.start - 1, -1)  # the first row is written last
         return cls(index, first, np.bincount(index, minlength=len(values)))
 
     def __len__(self) -> int:

@@ -18,7 +18,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.distinct import distinct, ranked
 from traceanalyzer.analysis.algebra.lean import lean
-from traceanalyzer.analysis.algebra.lookup import one_of
+from traceanalyzer.analysis.algebra.lookup import blocks, one_of
 from traceanalyzer.analysis.roofline.bounds import Bound, Reached, bounds
 from traceanalyzer.analysis.roofline.instructions import issue_time
 from traceanalyzer.analysis.roofline.link_limits import collective_traffic, copy_traffic, share_of_group
@@ -108,29 +108,33 @@ def build_roofline(timed: Timed, work: OpWork | None = None) -> Roofline:
     expected = np.where(np.isfinite(expected), expected, traffic)
     del passes, carried, carrier, moved
     peak = _peaks(timed, precision, tensor, flops)
-    arithmetic, transfer = flops / peak * NS_PER_S, traffic / rate * NS_PER_S
+    arithmetic, transfer = flops / peak, traffic / rate
+    arithmetic *= NS_PER_S
+    transfer *= NS_PER_S
     attainable = _together(arithmetic, transfer, flops, row)
     reachable = _reachable(timed, precision, (flops, traffic), (peak, rate), row)
     del peak
-    time = np.maximum(timed.trace.device_ops.end - timed.trace.device_ops.start, 1)
-    cached = expected <= KEPT * timed.limit("cache_bytes")
-    reached = Reached(
-        arithmetic / time,
-        timed.is_matrix & (tensor != NO),
-        issue_time(timed, work, row) / time,
-        np.where(cached, 0.0, expected / rate * NS_PER_S / time),
-    )
-    del rate, cached
-    slow = attainable < LOW_SOL * time
+    ops, cores, issue = timed.trace.device_ops, timed.is_matrix & (tensor != NO), issue_time(timed, work, row)
+    cache, on_links = timed.limit("cache_bytes"), _on_links(timed)
+    bound, slow = np.empty(len(row), np.uint8), np.empty(len(row), bool)
+    for here in blocks(len(row)):
+        time = np.maximum(ops.end[here] - ops.start[here], 1)
+        cached = expected[here] <= KEPT * cache[here]
+        memory = np.where(cached, 0.0, expected[here] / rate[here] * NS_PER_S / time)
+        slow[here] = attainable[here] < LOW_SOL * time
+        moves = on_links[here], on_links[here] | ~timed.is_kernel[here]
+        reached = Reached(arithmetic[here] / time, cores[here], issue[here] / time, memory)
+        bound[here] = _bound(reached, attainable[here], slow[here], moves)
+    del rate
     return Roofline(
         flops=lean(flops),
         bytes=lean(traffic),
         expected=lean(expected),
         attainable=lean(attainable),
         reachable=lean(reachable),
-        bound=_bound(timed, reached, attainable, slow),
+        bound=bound,
         arithmetic=np.nan_to_num(arithmetic) > np.nan_to_num(transfer),
-        small=_small(timed, attainable) & slow & ~_on_links(timed),
+        small=_small(timed, attainable) & slow & ~on_links,
         precision=precision,
         tensor=tensor,
         waves=lean(waves),
@@ -219,12 +223,13 @@ def _reachable(
     return _together(work[0] / peak * NS_PER_S, work[1] / rate * NS_PER_S, work[0], row)
 
 
-def _bound(linked: Linked, reached: Reached, attainable: F64, slow: Bool) -> U8:
-    """What limits each device op. What only moves data has one ceiling, the memory or a link."""
-    on_links = _on_links(linked)
+def _bound(reached: Reached, attainable: F64, slow: Bool, moves: tuple[Bool, Bool]) -> U8:
+    """What limits each device op; `moves`: what links carry, and all that only moves data. That has one ceiling, the
+    memory or a link."""
+    on_links, only_moves = moves
     carrier = np.where(on_links, np.uint8(Bound.LINK), np.uint8(Bound.MEMORY))
     moved = np.where(slow & (attainable < SHORT_NS), np.uint8(Bound.LATENCY), carrier)
-    bound = np.where(on_links | ~linked.is_kernel, moved, bounds(reached))
+    bound = np.where(only_moves, moved, bounds(reached))
     return np.where(np.isfinite(attainable), bound, np.uint8(Bound.UNKNOWN))
 
 

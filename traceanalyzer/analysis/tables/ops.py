@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups
-from traceanalyzer.analysis.algebra.lookup import AT_ONCE, at
+from traceanalyzer.analysis.algebra.lookup import AT_ONCE, at, blocks
 from traceanalyzer.analysis.algebra.ordering import stable_order
 from traceanalyzer.analysis.joined.attribution import owner_nodes
 from traceanalyzer.analysis.joined.backward import backward_time
@@ -178,15 +178,16 @@ def _own_time(tree: HostTree, name: I32, counted: Bool) -> tuple[Bool, I32, I64]
     above = at(tree.innermost(counted), tree.parent, -1)
     inner = np.flatnonzero(counted & (above >= 0)).astype(np.int32)
     above = above[inner]
-    # What sticks out of the range around it is no time of that range.
-    inside = np.minimum(tree.end[inner], tree.end[above]) - tree.start[inner]
-    own = tree.end - tree.start
-    own -= _sum_at(above, inside, size)
-    del inside
+    own, within = tree.end - tree.start, np.zeros(size, np.int32)
+    for here in blocks(len(inner)):
+        # What sticks out of the range around it is no time of that range.
+        end = np.minimum(tree.end[inner[here]], tree.end[above[here]])
+        np.subtract.at(own, above[here], end - tree.start[inner[here]])
+        np.add.at(within, above[here], 1)
     # An operator that does nothing but call one of its own name is one call with it.
-    several = np.bincount(above, minlength=size) > 1
     whole = counted.copy()
-    whole[inner] &= (name[inner] != name[above]) | several[above]
+    whole[inner] &= (name[inner] != name[above]) | (within[above] > 1)
+    del above, within
     call = tree.innermost(whole)
     return whole, call, _sum_at(np.where(counted, call, -1), own, size)
 
