@@ -158,4 +158,4 @@ def _op_names(linked: Linked, rows: I64) -> tuple[I64, I64]:
     tree = linked.tree
     node = at(tree.node_of_call, linked.launch[rows], -1)
     inner, outer = at(tree.operator, node, -1), at(tree.outer_operator, node, -1)
-    return at(tree.name, inner, -1), at(tree.name, outer, -1)
+    return tree.names(inner), tree.names(outer)

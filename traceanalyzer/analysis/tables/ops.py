@@ -183,7 +183,7 @@ def _own_time(tree: HostTree, name: I32, counted: Bool) -> tuple[Bool, I32, I64]
         # What sticks out of the range around it is no time of that range.
         end = np.minimum(tree.end[inner[here]], tree.end[above[here]])
         np.subtract.at(own, above[here], end - tree.start[inner[here]])
-        np.add.at(within, above[here], 1)
+        np.add.at(within, above[here], np.int32(1))
     # An operator that does nothing but call one of its own name is one call with it.
     whole = counted.copy()
     whole[inner] &= (name[inner] != name[above]) | (within[above] > 1)
@@ -211,7 +211,7 @@ def _names(linked: Linked) -> I32:
     steps = [i for i, text in enumerate(strings) if text.startswith(STEP_PREFIX)]
     shown[steps] = steps[:1] * len(steps)
     shown[[i for i, text in enumerate(strings) if text in BOOKKEEPING]] = BOOKKEEPING_CODE
-    return np.append(shown, np.int32(-1))[tree.name]
+    return tree.of_ranges(shown[linked.trace.host_ranges.name], -1)
 
 
 def _sum_at(node: I32 | I64, values: I64 | Bool, size: int) -> I64:
