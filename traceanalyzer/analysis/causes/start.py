@@ -243,20 +243,23 @@ def _waited_for(timed: Timed, rows: I64) -> tuple[I64, I64]:
     stream, number = _synchronised_stream(timed, rows), timed.once(stream_numbers)
     op = np.full(len(rows), -1, np.int64)
     for one in distinct(stream).tolist():
-        here, among = stream == one, np.arange(len(ops)) if one < 0 else np.flatnonzero(number == one)
+        here, among = stream == one, np.flatnonzero((number == one) | (one < 0)).astype(np.int32)
         op[here] = _last_done(timed, among, calls.start[rows[here]], calls.end[rows[here]])
     waited = op >= 0
     waited[waited] = ops.end[op[waited]] > calls.start[rows[waited]]
     return rows[waited], op[waited]
 
 
-def _last_done(linked: Linked, among: I64, start: I64, end: I64) -> I64:
+def _last_done(linked: Linked, among: I32, start: I64, end: I64) -> I64:
     """For each call from `start` to `end` the one of these ops, launched by it or before, that ended last within it or
     before; -1 where there is none."""
     ended = linked.trace.device_ops.end[among]
-    by_end = among if is_sorted(ended) else among[np.argsort(ended, kind="stable")]
+    by_end = among
+    if not is_sorted(ended):
+        order = np.argsort(ended, kind="stable")
+        by_end, ended = among[order], ended[order]
     launched = np.append(linked.launch_time[by_end], NEVER)
-    position = places(linked.trace.device_ops.end[by_end], end, side="right") - 1
+    position = places(ended, end, side="right") - 1
     while (later := launched[position] > start).any():
         # Another thread launched it meanwhile.
         position = position - later

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.lookup import AT_ONCE, at
+from traceanalyzer.analysis.algebra.lookup import at
 from traceanalyzer.analysis.algebra.nesting import SHALLOW, levels, nest
 from traceanalyzer.analysis.algebra.ordering import ordered
 from traceanalyzer.trace import RangeKind, alike, is_constant
@@ -118,14 +118,12 @@ class HostTree:
             result[self.parent[here]] = result[here]  # the last of several children stays
         return result
 
-    def subtree_sum(self, values: I64 | Bool) -> I64:
-        """For each node the sum of `values` (one a node) over the node and its descendants."""
+    def subtree_sum(self, values: I64 | Bool, node: I32 | I64) -> I64:
+        """For each of these nodes the sum of `values` (one for every node) over the node and its descendants."""
         before = np.zeros(len(values) + 1, np.int64)
         np.cumsum(values, out=before[1:])
-        result = np.empty(len(values), np.int64)
-        for begin in range(0, len(values), AT_ONCE):
-            here = slice(begin, begin + AT_ONCE)
-            np.subtract(before[self.subtree_end[here]], before[:-1][here], out=result[here])
+        result: I64 = before[self.subtree_end[node]]
+        result -= before[node]
         return result
 
     def named(self, texts: Bool) -> Bool:
@@ -187,9 +185,9 @@ class HostTree:
         holds[1::2] = top
         return np.repeat(holds, np.diff(edges, prepend=0, append=len(self.start)))
 
-    def counted(self, chosen: Bool) -> I64:
+    def counted(self, chosen: Bool) -> I32:
         """For each node how many chosen ones there are among itself and those that enclose it."""
-        result = chosen.astype(np.int64)
+        result = chosen.astype(np.int32)
         for here in self.levels[1:]:
             result[here] += result[self.parent[here]]
         return result

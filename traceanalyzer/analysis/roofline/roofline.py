@@ -167,12 +167,20 @@ def _share_out(linked: Linked, work: OpWork, row: I64, passes: I64) -> tuple[F64
 def _peaks(linked: Linked, precision: NDArray[np.int8], tensor: NDArray[np.int8], flops: F64) -> F64:
     """FLOP/s that each kernel can reach: matrix kernels that of the unit and format they use, others that of the
     ordinary cores (which calculate in fp32 whatever the tensors' type, fp64 aside)."""
+    result = np.full(len(flops), np.nan)
+    for here in blocks(len(flops)):
+        _set_peaks(result[here], linked, here, precision[here], tensor[here], flops[here])
+    return result
+
+
+def _set_peaks(
+    result: F64, linked: Linked, rows: slice, precision: NDArray[np.int8], tensor: NDArray[np.int8], flops: F64
+) -> None:
+    """The same of these rows, where the GPU is known."""
     ops = linked.trace.device_ops
-    seconds = np.maximum(ops.end - ops.start, 1) / NS_PER_S
-    matrix = linked.is_matrix
-    result = np.full(len(ops), np.nan)
+    seconds, matrix = np.maximum(ops.end[rows] - ops.start[rows], 1) / NS_PER_S, linked.is_matrix[rows]
     for device, gpu in linked.gpus.items():
-        here = ops.device == device
+        here = ops.device[rows] == device
         if gpu is None:
             continue
         for code in distinct(precision[here]):
@@ -184,7 +192,6 @@ def _peaks(linked: Linked, precision: NDArray[np.int8], tensor: NDArray[np.int8]
             if code in (Precision.FP16, Precision.BF16):
                 slow = chosen & (tensor == 0)
                 result[slow] = plain
-    return result
 
 
 def _matrix_peak(gpu: Hardware, precision: Precision) -> float:

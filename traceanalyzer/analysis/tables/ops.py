@@ -149,12 +149,10 @@ def _sums(timed: Timed, calls: _Calls, groups: Groups) -> _Sums:
     launched_at = np.where(timed.steady_ops, timed.launch_node, -1)
     owner, length = at(calls.around, owner_nodes(timed, launched_at), -1), ops.end - ops.start
     outer = ~_nested(calls.name, node, tree.subtree_end[node])
-    launched = tree.subtree_sum(_sum_at(launched_at, length, size))
-    made = backward_time(timed, launched, timed.in_backward)[node]
+    launched = _sum_at(launched_at, length, size)
+    device_total, made = tree.subtree_sum(launched, node), backward_time(timed, launched, timed.in_backward, node)
     joined, backward_once = groups.sum(made >= 0), groups.sum(np.maximum(made, 0) * outer)
-    del made
-    device_total = launched[node]
-    del launched
+    del launched, made
     middle, high = groups.quantiles(device_total, 0.5, 0.95)
     return _Sums(
         host_total=groups.sum(tree.end[node] - tree.start[node]),
@@ -164,7 +162,7 @@ def _sums(timed: Timed, calls: _Calls, groups: Groups) -> _Sums:
         device_p50=middle,
         device_p95=high,
         device_once=groups.sum(device_total * outer),
-        kernels=groups.sum(tree.subtree_sum(_sum_at(launched_at, timed.is_kernel, size))[node]),
+        kernels=groups.sum(tree.subtree_sum(_sum_at(launched_at, timed.is_kernel, size), node)),
         backward=groups.sum(timed.in_backward[node]),
         joined=joined,
         backward_once=backward_once,
