@@ -105,7 +105,8 @@ def build_roofline(timed: Timed, work: OpWork | None = None) -> Roofline:
         carried, carrier = moves(timed)
         moved = np.isfinite(carried)
         traffic[moved], rate[moved], flops[moved] = carried[moved], carrier[moved], 0.0
-    expected = np.where(np.isfinite(expected), expected, traffic)
+    if expected is not traffic:
+        expected = np.where(np.isfinite(expected), expected, traffic)
     del passes, carried, carrier, moved
     peak = _peaks(timed, precision, tensor, flops)
     arithmetic, transfer = flops / peak, traffic / rate
@@ -126,10 +127,11 @@ def build_roofline(timed: Timed, work: OpWork | None = None) -> Roofline:
         reached = Reached(arithmetic[here] / time, cores[here], issue[here] / time, memory)
         bound[here] = _bound(reached, attainable[here], slow[here], moves)
     del rate
+    least = lean(traffic)
     return Roofline(
         flops=lean(flops),
-        bytes=lean(traffic),
-        expected=lean(expected),
+        bytes=least,
+        expected=least if expected is traffic else lean(expected),
         attainable=lean(attainable),
         reachable=lean(reachable),
         bound=bound,

@@ -265,9 +265,11 @@ def _cut(timed: Timed, start: I64, end: I64) -> _Pieces:
     inside = np.flatnonzero((end > bounds[0]) & (start < bounds[-1]) & (end > start)).astype(np.int32)
     first = np.maximum(places(bounds, start[inside], side="right") - 1, 0).astype(np.int32)
     last = np.minimum(places(bounds, end[inside], side="left") - 1, len(bounds) - 2).astype(np.int32)
-    count = last - first + 1
-    row, step = np.repeat(inside, count), np.repeat(first - (np.cumsum(count, dtype=np.int32) - count), count)
-    step += np.arange(len(step), dtype=np.int32)
+    row, step = inside, first
+    if (last > first).any():
+        count = last - first + 1
+        row, step = np.repeat(inside, count), np.repeat(first - (np.cumsum(count, dtype=np.int32) - count), count)
+        step += np.arange(len(step), dtype=np.int32)
     start, end = start[row], end[row]
     return _Pieces(row, step, np.maximum(start, bounds[step], out=start), np.minimum(end, bounds[step + 1], out=end))
 
