@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 from array import array
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -139,6 +139,8 @@ KIND_OF_STATE = np.array([_KINDS[state] for state in range(len(_KINDS))], np.uin
 """`PathKind` of a stretch of the host by its state."""
 
 
+Scalar = TypeVar("Scalar", bound=np.generic)
+
 AT_ONCE = 1 << 16
 """Segments of the chain that are refined at once: each is cut into several, of which some dozen columns are made."""
 SEGMENTS = 4
@@ -250,7 +252,7 @@ class _Links(NamedTuple):
     """Row of the host wait before it was launched, -1 without."""
 
 
-def _or_else(values: NDArray[Any], op: I32, otherwise: int) -> NDArray[Any]:
+def _or_else(values: NDArray[Scalar], op: I32, otherwise: int) -> NDArray[Scalar]:
     """The values of these ops; `otherwise` for the one beyond the last."""
     result = np.full(len(op), otherwise, values.dtype)
     known = op < len(values)
@@ -297,7 +299,7 @@ def _follow(following: I32, start: I64, first: int, begin: int) -> I32:
     del stops
     after = np.where(start[breaks] <= begin, np.int32(-1), following[breaks])
     # Runs of ops that follow each other: the number of the one after each, and of those on the chain.
-    next_run = memoryview((places(breaks, after, side="right") - 1).astype(np.int32))
+    next_run = array("i", (places(breaks, after, side="right") - 1).astype(np.int32).tobytes())
     met, run = array("i"), int(np.searchsorted(breaks, first, side="right")) - 1
     while run >= 0:
         met.append(run)

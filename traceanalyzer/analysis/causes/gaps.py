@@ -257,8 +257,7 @@ def _drained_by(timed: Started, launch: I64) -> I64:
 def _draining(timed: Started) -> _Waits:
     """The blocking calls that had emptied the device's queue."""
     waits = timed.once(_waits_by_end)
-    chosen = waits.emptied if timed.once(keeps_waiting) else waits.emptied & waits.found_work
-    return _Waits(*(column[chosen] for column in waits))
+    return waits.select(waits.emptied if timed.once(keeps_waiting) else waits.emptied & waits.found_work)
 
 
 class _Waits(NamedTuple):
@@ -272,6 +271,10 @@ class _Waits(NamedTuple):
     """Whether the device had then done all of them."""
     found_work: Bool
     """Whether it still had some when the call began."""
+
+    def select(self, rows: Bool) -> _Waits:
+        """The chosen ones."""
+        return _Waits(self.call[rows], self.end[rows], self.launched[rows], self.emptied[rows], self.found_work[rows])
 
 
 def _waits_by_end(joined: Joined) -> _Waits:

@@ -32,7 +32,8 @@ def written(rated: Rated, op: I32 | I64) -> F64:
     sizes = np.array([_read_and_first(*(trace.text(code) or "" for code in kind)) for kind in codes])
     read, first = sizes.reshape(-1, 2)[kinds.index].T
     traffic = np.nan_to_num(rated.roofline.expected[op])
-    return np.where(first > 0, np.minimum(first, traffic), np.maximum(traffic - read, 0.0))
+    result: F64 = np.where(first > 0, np.minimum(first, traffic), np.maximum(traffic - read, 0.0))
+    return result
 
 
 def _read_and_first(name: str, shapes: str, dtypes: str) -> tuple[float, float]:

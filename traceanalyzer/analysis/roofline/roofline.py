@@ -123,9 +123,9 @@ def build_roofline(timed: Timed, work: OpWork | None = None) -> Roofline:
         cached = expected[here] <= KEPT * cache[here]
         memory = np.where(cached, 0.0, expected[here] / rate[here] * NS_PER_S / time)
         slow[here] = attainable[here] < LOW_SOL * time
-        moves = on_links[here], on_links[here] | ~timed.is_kernel[here]
+        only_moves = on_links[here] | ~timed.is_kernel[here]
         reached = Reached(arithmetic[here] / time, cores[here], issue[here] / time, memory)
-        bound[here] = _bound(reached, attainable[here], slow[here], moves)
+        bound[here] = _bound(reached, attainable[here], slow[here], (on_links[here], only_moves))
     del rate
     least = lean(traffic)
     return Roofline(

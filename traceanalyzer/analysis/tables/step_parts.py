@@ -126,12 +126,14 @@ class _Spent:
 
     def time(self, row: I64, rows: int) -> F64:
         """Time of each of so many rows, ns; `row`: the row of each kind."""
-        return np.bincount(row[self.kind], weights=self.ns, minlength=rows)
+        result: F64 = np.bincount(row[self.kind], weights=self.ns, minlength=rows).astype(np.float64)
+        return result
 
     def time_by_batch(self, row: I64, rows: int, batch_of_step: I64, batches: int) -> F64:
         """The same in each of so many batches of steps (column)."""
         cell = row[self.kind] * batches + batch_of_step[self.step]
-        return np.bincount(cell, weights=self.ns, minlength=rows * batches).reshape(rows, batches)
+        result: F64 = np.bincount(cell, weights=self.ns, minlength=rows * batches).astype(np.float64)
+        return result.reshape(rows, batches)
 
 
 @dataclass(frozen=True, eq=False)

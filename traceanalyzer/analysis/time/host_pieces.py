@@ -103,9 +103,9 @@ class HostPieces:
     def _ending_later(self) -> list[I32]:
         late = []
         for block in range(len(self._since) - 1):
-            first, stop = self._nodes[block : block + 2].tolist()
+            first, stop = int(self._nodes[block]), int(self._nodes[block + 1])
             late.append(first + np.flatnonzero(self._tree.end[first:stop] >= self._until(block)).astype(np.int32))
         nodes = np.concatenate(late) if late else np.empty(0, np.int32)
-        block = np.searchsorted(self._since, self._tree.end[nodes], side="right") - 1
-        order = np.argsort(block, kind="stable")
-        return np.split(nodes[order], np.searchsorted(block[order], np.arange(1, len(self._since))))
+        ends_in = np.searchsorted(self._since, self._tree.end[nodes], side="right") - 1
+        order = np.argsort(ends_in, kind="stable")
+        return np.split(nodes[order], np.searchsorted(ends_in[order], np.arange(1, len(self._since))))

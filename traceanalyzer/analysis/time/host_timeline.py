@@ -193,7 +193,7 @@ def _threads(joined: Joined) -> list[ThreadTimeline]:
 
 def _stretches(pieces: HostPieces, states: _StatesOfNodes, special: tuple[IntervalSet, IntervalSet]) -> ThreadTimeline:
     """A thread's pieces put together where they follow each other in one state."""
-    moments, kept, before, end = [], [], -1, []
+    moments, kept, before, end = [np.empty(0, np.int64)], [np.empty(0, np.uint8)], -1, np.empty(0, np.int64)
     for cut in pieces:
         if not len(cut.node):
             continue
@@ -203,9 +203,7 @@ def _stretches(pieces: HostPieces, states: _StatesOfNodes, special: tuple[Interv
         moments.append(cut.start[changed])
         kept.append(state[changed])
         before, end = int(state[-1]), cut.end[-1:]
-    return ThreadTimeline(
-        pieces, np.concatenate((*moments, end)).astype(np.int64), np.concatenate((*kept, np.empty(0, np.uint8)))
-    )
+    return ThreadTimeline(pieces, np.concatenate((*moments, end)), np.concatenate(kept))
 
 
 class _StatesOfNodes(NamedTuple):
