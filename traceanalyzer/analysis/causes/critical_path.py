@@ -271,10 +271,11 @@ def _segments(links: _Links, waits: HostWaits, count: int, window: tuple[int, in
     going_on, launch = np.where(launched, returned, reached), np.where(launched, links.since, reached)
     pause = np.where(launched, Part.LATENCY, np.where(links.before >= 0, Part.PAUSE, Part.UNKNOWN)).astype(np.uint8)
     edges = np.clip(np.stack((reached, going_on, launch, links.start, until))[:, own], begin, finish)
-    kept = (edges[1:] > edges[:-1]).T[::-1].ravel()
+    kept: Bool = (edges[1:] > edges[:-1]).T[::-1].ravel()
 
     def ordered(*columns: NDArray[Any]) -> NDArray[Any]:
-        return np.stack(columns, axis=1)[::-1].ravel()[kept]
+        result: NDArray[Any] = np.stack(columns, axis=1)[::-1].ravel()[kept]
+        return result
 
     running = np.where(links.op < count, links.op, np.int32(-1))
     waited_for, running = np.append(running[1:], np.int32(-1))[own], running[own]
