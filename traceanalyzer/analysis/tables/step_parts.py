@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups
-from traceanalyzer.analysis.algebra.lookup import at, places
+from traceanalyzer.analysis.algebra.lookup import at, blocks, places
 from traceanalyzer.analysis.algebra.ordering import where_changed
 from traceanalyzer.analysis.algebra.sharing import shared_time
 from traceanalyzer.analysis.causes.gaps import IdleCause
@@ -112,7 +112,9 @@ class _Spent:
         """The time of the pieces, all of one part of the budget, each with what it was spent on."""
         kinds = Groups.of(*keys)
         since = np.full(len(kinds), np.iinfo(np.int64).max)
-        np.minimum.at(since, kinds.index, pieces.start - timed.steps.start[timed.steps.steady][pieces.step])
+        begun = timed.steps.start[timed.steps.steady]
+        for here in blocks(len(pieces.step)):
+            np.minimum.at(since, kinds.index[here], pieces.start[here] - begun[pieces.step[here]])
         return cls(
             part=part,
             keys=_Keys(*(key[kinds.first] for key in keys)),
@@ -246,7 +248,7 @@ def _running(timed: Timed, part: int, rows: I64, within: IntervalSet) -> _Spent:
 
 
 def _idle(timed: Timed, gaps: Gaps, device: int) -> _Spent:
-    rows = np.flatnonzero(gaps.device == device)
+    rows = np.flatnonzero(gaps.device == device).astype(np.int32)
     pieces = _cut(timed, gaps.start[rows], gaps.end[rows])
     ns = (pieces.end - pieces.start).astype(np.float64)
     rows = rows[pieces.row]
@@ -273,7 +275,10 @@ def _cut(timed: Timed, start: I64, end: I64) -> _Pieces:
         row, step = np.repeat(inside, count), np.repeat(first - (np.cumsum(count, dtype=np.int32) - count), count)
         step += np.arange(len(step), dtype=np.int32)
     start, end = start[row], end[row]
-    return _Pieces(row, step, np.maximum(start, bounds[step], out=start), np.minimum(end, bounds[step + 1], out=end))
+    for here in blocks(len(row)):
+        np.maximum(start[here], bounds[step[here]], out=start[here])
+        np.minimum(end[here], bounds[step[here] + 1], out=end[here])
+    return _Pieces(row, step, start, end)
 
 
 def _operators(linked: Linked, launched_at: I32) -> tuple[I32, I32, I32]:
