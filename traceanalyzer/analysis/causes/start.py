@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.distinct import distinct
-from traceanalyzer.analysis.algebra.grouping import Groups
+from traceanalyzer.analysis.algebra.grouping import Groups, first_rows
 from traceanalyzer.analysis.algebra.intervals import measure
 from traceanalyzer.analysis.algebra.lean import lean
 from traceanalyzer.analysis.algebra.lookup import at, blocks, first_with, one_of, places, stretch
@@ -269,7 +269,7 @@ def _last_done(linked: Linked, among: I32, start: I64, end: I64) -> I64:
 def _synchronised_stream(linked: Linked, rows: I64) -> I64:
     """For each of the calls the number of the stream that it waits for, -1 where that is not recorded, or all are."""
     ops, numbers, waits = linked.trace.device_ops, linked.once(stream_numbers), linked.trace.waits
-    first = Groups.of(numbers).first
+    first = first_rows(numbers, int(numbers.max(initial=-1)) + 1)
     known = {(int(ops.context[i]), int(ops.stream[i])): int(numbers[i]) for i in first}
     # Of several waits of one call the last one counts.
     chosen = np.flatnonzero((waits.kind == WaitKind.STREAM_SYNC) & (waits.correlation > 0))[::-1]
