@@ -64,6 +64,7 @@ def parts(recording: Path) -> list[tuple[str, float, float]]:
     part("roofline", lambda: m.roofline)
     part("replay, unprofiled", lambda: (m.replay, m.unprofiled))
     part("diagnosis, remedies", lambda: diagnose(m))
+    part("path, step parts", lambda: (m.path_time, m.step_parts))
     part("tables", lambda: report_tables(of, 30))
     report = report_of(of)  # for the last part; what it does once more is no cost of `analyze`
     part("JSON", lambda: render_json(report))

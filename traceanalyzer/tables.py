@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.ordering import largest
 from traceanalyzer.analysis.causes.gaps import GapSide
 from traceanalyzer.analysis.memory.measure import Site
 from traceanalyzer.analysis.ranks.compare import RankRow
@@ -91,7 +92,7 @@ def _gaps(_: Measured, m: Measurements, wanted: Wanted) -> list[GapRow]:
         chosen &= (gaps.end > steps.start[0]) & (gaps.start < steps.end[-1])
     index = np.flatnonzero(chosen)
     if wanted.top is not None:
-        index = np.sort(index[np.argsort(-gaps.duration[index], kind="stable")[: wanted.top]])
+        index = np.sort(index[largest(gaps.duration[index], wanted.top)])
     return gap_rows(m, gaps, index)
 
 

@@ -60,11 +60,14 @@ def report_of(of: Measured, top: int = TOP_ROWS) -> Report:
     run, ranks, critical = of.run, of.ranks, of.critical
     diagnosis = diagnose(critical)
     of_memory, for_memory = in_a_report(critical.memory_of_devices)
+    metrics = _metrics(critical)
+    for measurements in of.each:
+        measurements.let_go_of_starts()
     return Report(
         tool=Tool("traceanalyzer", __version__),
         inputs=[_input(trace) for trace in (*run.traces, *run.logs)],
         summary=diagnosis.summary,
-        metrics=_metrics(critical),
+        metrics=metrics,
         devices=[row for m in of.each for row in m.devices],
         findings=[*diagnosis.findings, *of_memory],
         recommendations=[*diagnosis.recommendations, *for_memory],

@@ -127,7 +127,9 @@ def test_sums_and_nearest_nodes(intervals: list[Interval]) -> None:
     wanted = ~tree.is_call
     lineage = [ancestors_or_self(tree, n) for n in range(len(tree.start))]
     for node in range(len(lineage)):
-        assert tree.subtree_sum(values)[node] == sum(v for n, v in enumerate(values.tolist()) if node in lineage[n])
+        assert tree.subtree_sum(values, np.array([node]))[0] == sum(
+            v for n, v in enumerate(values.tolist()) if node in lineage[n]
+        )
         chosen = [n for n in lineage[node] if wanted[n]]
         assert tree.innermost(wanted)[node] == (chosen[0] if chosen else -1)
         assert tree.outermost(wanted)[node] == (chosen[-1] if chosen else -1)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from traceanalyzer.analysis.algebra.lean import lean
-from traceanalyzer.analysis.algebra.ordering import is_sorted, ordered, sorted_values, where_changed
+from traceanalyzer.analysis.algebra.ordering import is_sorted, largest, ordered, sorted_values, where_changed
 from traceanalyzer.trace import is_constant
 
 small = st.integers(0, 4)
@@ -26,6 +26,12 @@ def test_changes_and_order_of_a_column(values: list[int]) -> None:
     assert sorted_values(column).tolist() == sorted(values)
     assert is_sorted(column) == (values == sorted(values))
     assert where_changed(column).tolist() == [i == 0 or values[i - 1] != value for i, value in enumerate(values)]
+
+
+@given(st.lists(small, max_size=9), st.integers(0, 10))
+def test_the_largest_are_those_of_a_stable_sort(values: list[int], count: int) -> None:
+    expected = sorted(range(len(values)), key=lambda row: -values[row])[:count]
+    assert largest(np.array(values, np.int64), count).tolist() == expected
 
 
 @given(st.lists(st.integers(-(2**40), 2**40) | st.integers(-3, 3), max_size=6))

@@ -61,5 +61,5 @@ def _from(values: NDArray[Any], low: int) -> NDArray[Any]:
     """Values by their distance from the least."""
     if values.dtype != np.bool_ and not low:
         return values
-    result: I64 = np.subtract(values, low, dtype=np.int64)
+    result: NDArray[Any] = np.subtract(values, low, dtype=np.int32 if values.dtype == np.int32 else np.int64)
     return result

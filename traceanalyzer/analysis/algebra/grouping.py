@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.distinct import near, ranked
+from traceanalyzer.analysis.algebra.lookup import blocks
 
 if TYPE_CHECKING:
     from traceanalyzer.trace import F64, I32, I64, U8, Bool
@@ -46,9 +47,7 @@ class Groups:
             combined -= low
             highest = (highest + 1) * width - 1
         values, index = ranked(combined)
-        first = np.empty(len(values), np.int64)
-        first[index[::-1]] = np.arange(len(index) - 1, -1, -1)  # of several the last one written stays: the first row
-        return cls(index, first, np.bincount(index, minlength=len(values)))
+        return cls(index, first_rows(index, len(values)), np.bincount(index, minlength=len(values)))
 
     def __len__(self) -> int:
         return len(self.count)
@@ -101,6 +100,14 @@ class Groups:
         order = np.lexsort((-value, pairs.count, group))
         result[group[order]] = value[order]
         return result
+
+
+def first_rows(index: I32 | I64, count: int) -> I64:
+    """The first row of each of so many groups, each of which has one; `index`: the group of each row."""
+    first = np.empty(count, np.int64)
+    for here in reversed(blocks(len(index))):
+        first[index[here][::-1]] = np.arange(here.stop - 1, here.start - 1, -1)  # the first row is written last
+    return first
 
 
 def mostly(groups: Groups, values: I32 | I64, weights: I64) -> I64:

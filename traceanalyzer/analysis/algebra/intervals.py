@@ -27,7 +27,7 @@ class IntervalSet(NamedTuple):
         """Length of the set, ns."""
         return int((self.end - self.start).sum())
 
-    def select(self, rows: I64 | Bool) -> IntervalSet:
+    def select(self, rows: I64 | Bool | slice) -> IntervalSet:
         """The chosen intervals; rows in ascending order."""
         return IntervalSet(self.start[rows], self.end[rows])
 
@@ -64,6 +64,8 @@ def complement(within: tuple[int, int], a: IntervalSet) -> IntervalSet:
 
 def clip(a: IntervalSet, within: tuple[int, int]) -> IntervalSet:
     """The part of the set inside the window."""
+    if not len(a.start) or (a.start[0] >= within[0] and a.end[-1] <= within[1]):
+        return a
     start, end = np.maximum(a.start, within[0]), np.minimum(a.end, within[1])
     keep = end > start
     return IntervalSet(start[keep], end[keep])
@@ -138,5 +140,11 @@ def covered_before(a: IntervalSet, times: I64) -> I64:
 
 def measure(a: IntervalSet, start: I64, end: I64) -> I64:
     """How much of the set lies in each window [start, end), ns. Windows may overlap and come in any order."""
-    result: I64 = covered_before(a, end) - covered_before(a, start)
+    if not len(start):
+        return np.empty(0, np.int64)
+    first = np.searchsorted(a.end, min(start.min(), end.min()), side="right")
+    stop = np.searchsorted(a.start, max(start.max(), end.max()), side="left")
+    near = a.select(slice(int(first), int(stop)))
+    result = covered_before(near, end)
+    result -= covered_before(near, start)
     return result

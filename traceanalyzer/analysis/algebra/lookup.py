@@ -21,6 +21,11 @@ FEW = 64
 """So few are looked for one by one."""
 
 
+def blocks(count: int) -> list[slice]:
+    """So many rows some at a time, in order; one empty slice for none."""
+    return [slice(i, min(i + AT_ONCE, count)) for i in range(0, max(count, 1), AT_ONCE)]
+
+
 def places(keys: NDArray[Any], values: NDArray[Any], side: Literal["left", "right"] = "left") -> I64:
     """`np.searchsorted(keys, values, side)`, faster where neighbouring values are near each other: these are looked for
     in their part of the keys alone."""
@@ -42,6 +47,14 @@ def one_of(values: NDArray[Any], wanted: Iterable[int]) -> Bool:
     return result
 
 
+def stretch(wanted: Bool) -> slice | I64:
+    """The wanted rows, as a slice where they follow each other: what is taken of them is then not copied."""
+    rows = np.flatnonzero(wanted)
+    if len(rows) and rows[-1] - rows[0] == len(rows) - 1:
+        return slice(int(rows[0]), int(rows[-1]) + 1)
+    return rows
+
+
 def at(values: NDArray[Any], index: I32 | I64, otherwise: float) -> NDArray[Any]:
     """The values at these places, and `otherwise` for -1."""
     if not len(values):
@@ -57,18 +70,21 @@ def first_with(keys: I64, wanted: I64, preferred: Bool) -> I32:
     """For each wanted value the first row with it among the keys that are above 0, one that is preferred if there is
     any; -1 where there is none."""
     known = keys > 0
-    low, high = (int(keys[known].min()), int(keys[known].max())) if known.any() else (0, 0)
+    high = int(keys.max(initial=0))
+    low = int(keys.min(initial=high, where=known))
     if not near(low, high, len(keys)):
         rows = np.flatnonzero(known)
         order = rows[np.lexsort((rows, ~preferred[rows], keys[rows]))]
         return at(order, look_up(keys[order], wanted), -1).astype(np.int32)
     row = np.full(high - low + 1, -1, np.int32)
     for mask in (known & ~preferred, known & preferred):
-        rows = np.flatnonzero(mask)[::-1]
-        row[keys[rows] - low] = rows  # of several the last one written stays
+        for here in reversed(blocks(len(keys))):
+            rows = here.start + np.flatnonzero(mask[here])[::-1]
+            row[keys[rows] - low] = rows  # of several the last one written stays
     found = np.full(len(wanted), -1, np.int32)
-    inside = (wanted >= low) & (wanted <= high)
-    found[inside] = row[wanted[inside] - low]
+    for here in blocks(len(wanted)):
+        rows = here.start + np.flatnonzero((wanted[here] >= low) & (wanted[here] <= high))
+        found[rows] = row[wanted[rows] - low]
     return found
 
 

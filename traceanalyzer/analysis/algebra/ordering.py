@@ -36,6 +36,14 @@ def ordered(first: NDArray[Any], then: Callable[[I64], Sequence[NDArray[Any]]]) 
     return order
 
 
+def largest(values: NDArray[Any], count: int) -> I64:
+    """The rows of so many of the largest values, largest first, of equal ones the first."""
+    rows = np.arange(len(values))
+    if 0 < count < len(values):
+        rows = np.flatnonzero(values >= np.partition(values, len(values) - count)[len(values) - count])
+    return rows[np.argsort(-values[rows], kind="stable")][:count]
+
+
 def sorted_values(values: NDArray[Any]) -> NDArray[Any]:
     """The values in ascending order; the same array where they are."""
     return values if is_sorted(values) else np.sort(values, kind="stable")

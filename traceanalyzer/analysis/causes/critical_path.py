@@ -9,15 +9,15 @@ shorter, until another chain of causes is as long.
 from __future__ import annotations
 
 import enum
-from bisect import bisect_right
+from array import array
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, overlaps
-from traceanalyzer.analysis.algebra.lookup import at
+from traceanalyzer.analysis.algebra.lookup import at, places
 from traceanalyzer.analysis.causes.driving import NO_STATE, PROFILER_STATE, driving
 from traceanalyzer.analysis.causes.reads import read_ranges
 from traceanalyzer.analysis.causes.start import Bound
@@ -139,8 +139,12 @@ KIND_OF_STATE = np.array([_KINDS[state] for state in range(len(_KINDS))], np.uin
 """`PathKind` of a stretch of the host by its state."""
 
 
+Scalar = TypeVar("Scalar", bound=np.generic)
+
 AT_ONCE = 1 << 16
 """Segments of the chain that are refined at once: each is cut into several, of which some dozen columns are made."""
+SEGMENTS = 4
+"""Segments that an op of the chain has at most: return, host, pause and itself."""
 
 
 def find_critical_path(started: Started) -> CriticalPath:
@@ -158,9 +162,11 @@ def path_parts(started: Started) -> Iterator[CriticalPath]:
     if not len(ops):
         return
     edges = np.append(steps.start[steps.steady], steps.end[-1])
-    chain = walk(started.bindings, started.host_waits, ops.start, ops.end, (int(edges[0]), int(edges[-1])))
-    for i in range(0, len(chain), AT_ONCE):
-        cut = chain.take(slice(i, i + AT_ONCE)).cut_at(distinct(edges[1:-1]))
+    window = (int(edges[0]), int(edges[-1]))
+    for part in chain_parts(started.bindings, started.host_waits, ops.start, ops.end, window):
+        if not len(part):
+            continue
+        cut = part.cut_at(distinct(edges[1:-1]))
         # Where the host is never waited for, a step is one segment of the chain, and all pieces of it.
         at_once = max(AT_ONCE * len(cut) // (len(cut) + _pieces_within(started, cut)), 1)
         for j in range(0, len(cut), at_once):
@@ -169,9 +175,8 @@ def path_parts(started: Started) -> Iterator[CriticalPath]:
 
 def _pieces_within(started: Started, chain: Chain) -> int:
     """Into how many pieces the host's time is cut from the first of these segments to the last."""
-    window = (chain.start[0], chain.end[-1])
-    counts = [np.diff(np.searchsorted(pieces.moments, window)) for pieces in started.timeline.pieces]
-    return int(sum(count[0] for count in counts))
+    window = (int(chain.start[0]), int(chain.end[-1]))
+    return sum(thread.pieces.count_within(*window) for thread in started.timeline.threads)
 
 
 def _refined(started: Started, chain: Chain, edges: I64) -> CriticalPath:
@@ -200,60 +205,113 @@ def _refined(started: Started, chain: Chain, edges: I64) -> CriticalPath:
 
 def walk(bindings: Bindings, waits: HostWaits, start: I64, end: I64, window: tuple[int, int]) -> Chain:
     """The chain of causes from the end of the window back to its start; `start` and `end` are the device ops'."""
-    begin, finish = window
-    count = len(start)
+    parts = list(chain_parts(bindings, waits, start, end, window))
+    return Chain(**{f.name: np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(Chain)})
+
+
+def chain_parts(bindings: Bindings, waits: HostWaits, start: I64, end: I64, window: tuple[int, int]) -> Iterator[Chain]:
+    """The same in parts, in time order, of which none is long; at least one."""
+    count, (begin, finish) = len(start), window
     # One op more stands for the end of the window: without length, and waiting for the host alone.
-    by, before = np.append(bindings.by, Bound.LAUNCH), np.append(bindings.op, -1)
-    since, start, end = (np.append(a, finish) for a in (bindings.since, start, end))
-    wait = np.where(by == Bound.LAUNCH, waits.before(since), -1).astype(np.int32)
-    waited_for = at(waits.op, wait, -1)
-    wait[waited_for >= np.arange(count + 1)] = -1
-    following = np.where(wait >= 0, waited_for, before)
-    del waited_for
-    done = np.flatnonzero(end[:count] == finish)
-    chain = _follow(following, start, int(done[-1]) if len(done) else count, begin)
-    wait, by, since = wait[chain], by[chain], since[chain]
-    launched = by == Bound.LAUNCH
-    returned = np.where(wait >= 0, np.append(waits.end, begin)[wait], begin)
-    left = np.where(launched, returned, start[chain])
-    until = np.minimum(end[chain], np.append(finish, left[:-1]))
+    by = np.append(bindings.by, np.uint8(Bound.LAUNCH))
+    wait = waits.before(np.append(bindings.since, finish)).astype(np.int32)
+    wait[by != Bound.LAUNCH] = -1
+    following = at(waits.op.astype(np.int32), wait, -1)
+    wait[following >= np.arange(count + 1, dtype=np.int32)] = -1
+    following = np.where(wait >= 0, following, np.append(bindings.op, np.int32(-1)))
+    done = np.flatnonzero(end == finish)
+    chain = _follow(following, np.append(start, finish), int(done[-1]) if len(done) else count, begin)
+    del following, done
+    at_once = max(AT_ONCE // SEGMENTS, 1)
+    for first in reversed(range(0, len(chain), at_once)):
+        stop = min(first + at_once, len(chain))
+        op = chain[max(first - 1, 0) : stop + 1]
+        links = _Links(
+            op=op,
+            start=_or_else(start, op, finish),
+            end=_or_else(end, op, finish),
+            by=by[op],
+            since=_or_else(bindings.since, op, finish),
+            before=_or_else(bindings.op, op, -1),
+            wait=wait[op],
+        )
+        yield _segments(links, waits, count, window, slice(min(first, 1), min(first, 1) + stop - first))
+
+
+class _Links(NamedTuple):
+    """Ops of the chain that follow each other, latest first."""
+
+    op: I32
+    start: I64
+    end: I64
+    by: U8
+    since: I64
+    before: I32
+    """As in `Bindings`."""
+    wait: I32
+    """Row of the host wait before it was launched, -1 without."""
+
+
+def _or_else(values: NDArray[Scalar], op: I32, otherwise: int) -> NDArray[Scalar]:
+    """The values of these ops; `otherwise` for the one beyond the last."""
+    result = np.full(len(op), otherwise, values.dtype)
+    known = op < len(values)
+    result[known] = values[op[known]]
+    return result
+
+
+def _segments(links: _Links, waits: HostWaits, count: int, window: tuple[int, int], own: slice) -> Chain:
+    """The segments of its own ones of these ops, of `count` in all; those beside them tell where they begin and end."""
+    begin, finish = window
+    launched, wait = links.by == Bound.LAUNCH, links.wait
+    returned = at(waits.end, wait, begin)
+    left = np.where(launched, returned, links.start)
+    until = np.minimum(links.end, np.append(finish, left[:-1]))
     reached = np.append(until[1:], begin)
-    going_on, launch = np.where(launched, returned, reached), np.where(launched, since, reached)
-    pause = np.where(launched, Part.LATENCY, np.where(before[chain] >= 0, Part.PAUSE, Part.UNKNOWN)).astype(np.uint8)
-    edges = np.stack((reached, going_on, launch, start[chain], until))
-    del reached, going_on, launch, until, returned, left, since, start, end, before, following, by
-    np.clip(edges, begin, finish, out=edges)
-    kept = (edges[1:] > edges[:-1]).T[::-1].ravel()
+    going_on, launch = np.where(launched, returned, reached), np.where(launched, links.since, reached)
+    pause = np.where(launched, Part.LATENCY, np.where(links.before >= 0, Part.PAUSE, Part.UNKNOWN)).astype(np.uint8)
+    edges = np.clip(np.stack((reached, going_on, launch, links.start, until))[:, own], begin, finish)
+    kept: Bool = (edges[1:] > edges[:-1]).T[::-1].ravel()
 
     def ordered(*columns: NDArray[Any]) -> NDArray[Any]:
-        return np.stack(columns, axis=1)[::-1].ravel()[kept]
+        result: NDArray[Any] = np.stack(columns, axis=1)[::-1].ravel()[kept]
+        return result
 
-    running = np.where(chain < count, chain, np.int32(-1))
+    running = np.where(links.op < count, links.op, np.int32(-1))
+    waited_for, running = np.append(running[1:], np.int32(-1))[own], running[own]
+    pause, wait = pause[own], wait[own]
     return Chain(
         start=ordered(*edges[:-1]),
         end=ordered(*edges[1:]),
         part=ordered(
             np.full_like(pause, Part.RETURN), np.full_like(pause, Part.HOST), pause, np.full_like(pause, Part.OP)
         ),
-        op=ordered(np.append(running[1:], np.int32(-1)), running, running, running),
+        op=ordered(waited_for, running, running, running),
         wait=ordered(wait, wait, wait, wait),
     )
 
 
 def _follow(following: I32, start: I64, first: int, begin: int) -> I32:
     """The ops of the chain, latest first, back to the one that runs when the window begins."""
-    breaks = np.flatnonzero((following != np.arange(-1, len(following) - 1)) | (start <= begin))
-    ends, after = breaks.tolist(), np.where(start[breaks] <= begin, -1, following[breaks]).tolist()
-    runs, op = [], first
-    while op >= 0:
-        i = bisect_right(ends, op) - 1
-        stop = ends[i] if i >= 0 else 0
-        runs.append((op, stop))
-        op = after[i] if i >= 0 else -1
-    length = np.array([op - stop + 1 for op, stop in runs], np.int64)
+    stops = following != np.arange(-1, len(following) - 1, dtype=np.int32)
+    stops |= start <= begin
+    stops[0] = True
+    breaks = np.flatnonzero(stops).astype(np.int32)
+    del stops
+    after = np.where(start[breaks] <= begin, np.int32(-1), following[breaks])
+    # Runs of ops that follow each other: the number of the one after each, and of those on the chain.
+    next_run = array("i", (places(breaks, after, side="right") - 1).astype(np.int32).tobytes())
+    met, run = array("i"), int(np.searchsorted(breaks, first, side="right")) - 1
+    while run >= 0:
+        met.append(run)
+        run = next_run[run]
+    runs = np.frombuffer(met, np.int32)
+    top = np.append(np.int32(first), after[runs[:-1]])
+    length = top - breaks[runs] + 1
     before = np.repeat(np.cumsum(length) - length, length)
-    result = np.repeat(np.array([op for op, _ in runs], np.int64), length) - (np.arange(len(before)) - before)
-    return result.astype(np.int32)
+    result = np.repeat(top, length)
+    result -= (np.arange(len(before)) - before).astype(np.int32)
+    return result
 
 
 def _running(linked: Linked) -> U8:

@@ -41,11 +41,12 @@ def driving(timed: Timed, within: IntervalSet) -> Stretches:
     profiler = intersect(within, timed.timeline.profiler)
     left = subtract(within, profiler)
     parts = [(profiler, PROFILER_STATE, np.full(len(profiler.start), -1, np.int32))]
+    cuts = [thread.pieces.within(*window) for thread in timed.timeline.threads]
     for state in HostState:
-        for pieces in timed.timeline.pieces:
-            claimed = pieces.in_state(state, window)
-            of, found = overlaps(intersect(left, claimed), IntervalSet(pieces.start, pieces.end))
-            parts.append((found, state, pieces.node[of]))
+        for thread, cut in zip(timed.timeline.threads, cuts, strict=True):
+            claimed = thread.in_state(state, window)
+            of, found = overlaps(intersect(left, claimed), IntervalSet(cut.start, cut.end))
+            parts.append((found, state, cut.node[of]))
             del of, found
             left = subtract(left, claimed)
     parts.append((left, NO_STATE, np.full(len(left.start), -1, np.int32)))

@@ -17,7 +17,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.algebra.intervals import complement, measure, union
-from traceanalyzer.analysis.algebra.lookup import at, one_of, places
+from traceanalyzer.analysis.algebra.lookup import at, one_of, places, stretch
 from traceanalyzer.analysis.causes.details import IdleDetail, host_details, lost_launches, migrates
 from traceanalyzer.analysis.causes.unwaited import gaps_without_waits
 from traceanalyzer.analysis.time.host_timeline import HostState
@@ -59,7 +59,7 @@ class GapSide(enum.IntEnum):
     AFTER = 2
 
 
-AT_ONCE = 1 << 18
+AT_ONCE = 1 << 16
 """Gaps that are explained at once: a hundred columns are made on the way."""
 REFILL_LAUNCHES = 16
 """After the host waited for the device the queue is empty, and the next launches are exposed however fast they
@@ -116,15 +116,16 @@ def find_gaps(started: Started) -> Gaps:
     return _exposed_by_waits(started, Gaps.from_columns(columns))
 
 
-def _gaps_of_device(timed: Timed, device: int) -> dict[str, I32 | I64]:
+def _gaps_of_device(timed: Timed, device: int) -> dict[str, NDArray[Any]]:
     activity, steps, ops = timed.activity[device], timed.steps, timed.trace.device_ops
     window = (min(activity.span[0], int(steps.start[0])), max(activity.span[1], int(steps.end[-1])))
     gaps = complement(window, activity.busy)
-    rows = np.flatnonzero(ops.device == device)
-    position = places(ops.start[rows], gaps.end, side="left")
-    after = position == len(rows)
-    next_op = np.where(after, -1, rows[np.minimum(position, len(rows) - 1)])
-    side = np.where(after, GapSide.AFTER, np.where(gaps.end <= activity.span[0], GapSide.BEFORE, GapSide.INSIDE))
+    rows = np.flatnonzero(ops.device == device).astype(np.int32)
+    started = ops.start if len(rows) == len(ops) else ops.start[rows]
+    next_op = np.append(rows, np.int32(-1))[places(started, gaps.end, side="left")]
+    side = np.full(len(next_op), GapSide.INSIDE, np.uint8)
+    side[gaps.end <= activity.span[0]] = GapSide.BEFORE
+    side[next_op < 0] = GapSide.AFTER
     return {
         "start": gaps.start,
         "end": gaps.end,
@@ -134,16 +135,15 @@ def _gaps_of_device(timed: Timed, device: int) -> dict[str, I32 | I64]:
     }
 
 
-def _step_of(timed: Timed, next_op: I64, start: I64) -> I32:
+def _step_of(timed: Timed, next_op: I32, start: I64) -> I32:
     steps = timed.steps
-    index = places(steps.start, start, side="right") - 1
+    index = places(steps.start, start, side="right").astype(np.int32) - np.int32(1)
     index[(index >= 0) & (start >= steps.end[np.maximum(index, 0)])] = -1
-    known = next_op >= 0
-    index[known] = np.where(steps.of_op[next_op[known]] >= 0, steps.of_op[next_op[known]], index[known])
-    return index.astype(np.int32)
+    of_op = at(steps.of_op, next_op, -1)
+    return np.where(of_op >= 0, of_op, index)
 
 
-def _causes(timed: Started, start: I64, end: I64, next_op: I64) -> dict[str, U8 | I64]:
+def _causes(timed: Started, start: I64, end: I64, next_op: I64) -> dict[str, U8 | I32]:
     """Cause, `queued` and `sync` of each gap."""
     launch = np.where(next_op >= 0, timed.launch_time[next_op], end)
     call = np.where(next_op >= 0, timed.launch[next_op], -1)
@@ -157,7 +157,7 @@ def _causes(timed: Started, start: I64, end: I64, next_op: I64) -> dict[str, U8 
     time_profiler = measure(timed.timeline.profiler, start, arrival)
     issued = np.where(next_op >= 0, launch, end)
     always = timed.once(keeps_waiting)
-    drained, sync = _drained_by(timed, issued, idle_too=always), _last_wait(timed, issued)
+    drained, sync = _drained_by(timed, issued), _last_wait(timed, issued)
     duration = end - start
     work = time[HostState.WORK] + time[HostState.ALLOCATE]
     cause = np.full(len(start), IdleCause.OTHER, np.uint8)
@@ -187,7 +187,7 @@ def _causes(timed: Started, start: I64, end: I64, next_op: I64) -> dict[str, U8 
     return {
         "cause": cause,
         "queued": queued.astype(np.uint8),
-        "sync": np.where(cause == IdleCause.SYNC, np.where(drained >= 0, drained, sync), -1),
+        "sync": np.where(cause == IdleCause.SYNC, np.where(drained >= 0, drained, sync), -1).astype(np.int32),
         "detail": detail,
     }
 
@@ -204,15 +204,16 @@ def _exposed_by_waits(started: Started, gaps: Gaps) -> Gaps:
     had never waited: it is fast enough, the waits took its lead away."""
     cause, sync = gaps.cause.copy(), gaps.sync.copy()
     for device in started.activity:
-        rows = np.flatnonzero((gaps.device == device) & (gaps.side == GapSide.INSIDE))
+        rows = stretch((gaps.device == device) & (gaps.side == GapSide.INSIDE))
         if not (cause[rows] == IdleCause.LAUNCH).any():
             continue
-        left = gaps_without_waits(started, gaps.start[rows], gaps.end[rows], gaps.next_op[rows])
-        exposed = (cause[rows] == IdleCause.LAUNCH) & (left < DOMINANT * gaps.duration[rows])
-        wait = started.host_waits.before(started.launch_time[gaps.next_op[rows]])
-        exposed &= (gaps.queued[rows] == 0) & (wait >= 0)
-        cause[rows[exposed]] = IdleCause.SYNC
-        sync[rows[exposed]] = started.host_waits.call[wait[exposed]]
+        start, end, next_op = gaps.start[rows], gaps.end[rows], gaps.next_op[rows]
+        exposed = gaps_without_waits(started, start, end, next_op) < DOMINANT * (end - start)
+        exposed &= (cause[rows] == IdleCause.LAUNCH) & (gaps.queued[rows] == 0)
+        wait = started.host_waits.before(started.launch_time[next_op]).astype(np.int32)
+        exposed &= wait >= 0
+        cause[rows] = np.where(exposed, np.uint8(IdleCause.SYNC), cause[rows])
+        sync[rows] = np.where(exposed, at(started.host_waits.call, wait, -1), sync[rows])
     return replace(gaps, cause=cause, sync=sync)
 
 
@@ -244,15 +245,19 @@ def _last_wait(joined: Joined, launch: I64) -> I64:
     return at(waits.call, places(waits.end, launch, side="right") - 1, -1)
 
 
-def _drained_by(joined: Joined, launch: I64, *, idle_too: bool) -> I64:
+def _drained_by(timed: Started, launch: I64) -> I64:
     """The blocking call that had emptied the device's queue shortly before each launch, -1 if there is none. One that
-    found the device idle emptied nothing, and counts only if `idle_too`."""
-    waits = joined.once(_waits_by_end)
-    chosen = waits.emptied if idle_too else waits.emptied & waits.found_work
-    blocking, ended, launched = waits.call[chosen], waits.end[chosen], waits.launched[chosen]
-    index = places(ended, launch, side="right") - 1
-    since = joined.launched_before(launch) - at(launched, index, 0)
-    return np.where((index >= 0) & (since < REFILL_LAUNCHES), at(blocking, index, -1), -1)
+    found the device idle emptied nothing, and counts only in a program that keeps waiting."""
+    waits = timed.once(_draining)
+    index = places(waits.end, launch, side="right") - 1
+    since = timed.launched_before(launch) - at(waits.launched, index, 0)
+    return np.where((index >= 0) & (since < REFILL_LAUNCHES), at(waits.call, index, -1), -1)
+
+
+def _draining(timed: Started) -> _Waits:
+    """The blocking calls that had emptied the device's queue."""
+    waits = timed.once(_waits_by_end)
+    return waits.select(waits.emptied if timed.once(keeps_waiting) else waits.emptied & waits.found_work)
 
 
 class _Waits(NamedTuple):
@@ -266,6 +271,10 @@ class _Waits(NamedTuple):
     """Whether the device had then done all of them."""
     found_work: Bool
     """Whether it still had some when the call began."""
+
+    def select(self, rows: Bool) -> _Waits:
+        """The chosen ones."""
+        return _Waits(self.call[rows], self.end[rows], self.launched[rows], self.emptied[rows], self.found_work[rows])
 
 
 def _waits_by_end(joined: Joined) -> _Waits:

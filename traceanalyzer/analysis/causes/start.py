@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.distinct import distinct
-from traceanalyzer.analysis.algebra.grouping import Groups
+from traceanalyzer.analysis.algebra.grouping import Groups, first_rows
 from traceanalyzer.analysis.algebra.intervals import measure
 from traceanalyzer.analysis.algebra.lean import lean
-from traceanalyzer.analysis.algebra.lookup import at, first_with, one_of, places
+from traceanalyzer.analysis.algebra.lookup import at, blocks, first_with, one_of, places, stretch
 from traceanalyzer.analysis.algebra.ordering import is_sorted, where_changed
 from traceanalyzer.analysis.causes.dependencies import NEVER, inferred_dependencies
 from traceanalyzer.analysis.causes.recorded_waits import recorded_dependencies
@@ -134,19 +134,18 @@ def _latency(linked: Linked, alone: Bool, follows: Bool) -> I64:
     many ops of one call the first alone shows it."""
     ops, calls = linked.trace.device_ops, linked.trace.api_calls
     result = np.full(len(ops), DEFAULT_LATENCY_NS)
-    launched = np.flatnonzero(linked.launch >= 0)
-    call = linked.launch[launched]
-    own = ops.start[launched] - calls.start[call]
-    shown = alone[launched] & (own >= 0)
-    shown &= _is_first(call, len(calls))
+    launched = stretch(linked.launch >= 0)
+    call, latency = linked.launch[launched], result[launched]
+    own = lean(ops.start[launched] - linked.launch_time[launched])
+    shown = alone[launched] & (own >= 0) & _is_first(call, len(calls))
     for kind in (ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH, ApiKind.COPY, ApiKind.SET):
         here = linked.api_kind[call] == kind
         if (here & shown).any():
-            usual = int(np.median(own[here & shown]))
-            own_known = (shown & follows[launched])[here]
-            result[launched[here]] = np.where(own_known, np.minimum(own[here], LATENCY_RATIO * usual), usual)
-    took = own >= 0
-    result[launched[took]] = np.minimum(result[launched[took]], own[took])
+            usual = np.int64(np.median(own[here & shown]))
+            latency[here] = usual
+            here &= shown & follows[launched]
+            latency[here] = np.minimum(own[here], LATENCY_RATIO * usual)
+    result[launched] = np.where(own >= 0, np.minimum(latency, own), latency)
     return result
 
 
@@ -161,28 +160,39 @@ def _is_first(call: I32 | I64, count: int) -> Bool:
 def find_bindings(linked: Linked, starts: Starts) -> Bindings:
     """What bound each device op."""
     ops = linked.trace.device_ops
-    index = np.arange(len(ops), dtype=np.int32)
-    launch, previous = np.minimum(linked.launch_time, ops.start), starts.previous
-    on, also_on = starts.dependencies.on, starts.dependencies.also_on
-    by, op = np.zeros(len(ops), np.uint8), np.full(len(ops), -1, np.int32)
-    ready = np.full(len(ops), NEVER + 1)
+    if not len(ops):
+        return Bindings(np.empty(0, np.uint8), np.empty(0, np.int32), np.empty(0, np.int64))
+    beside = _op_beside(starts.stream)
+    parts = [_bindings_of(linked, starts, beside, here) for here in blocks(len(ops))]
+    return Bindings(*(np.concatenate(same) for same in zip(*parts, strict=True)))
+
+
+def _bindings_of(linked: Linked, starts: Starts, beside: I32, here: slice) -> tuple[U8, I32, I64]:
+    """The columns of `Bindings` of these device ops."""
+    ends, start = linked.trace.device_ops.end, linked.trace.device_ops.start[here]
+    launch_time, previous, beside = linked.launch_time[here], starts.previous[here], beside[here]
+    launch = np.minimum(launch_time, start)
+    on, delay, also_on = (
+        column[here] for column in (starts.dependencies.on, starts.dependencies.delay, starts.dependencies.also_on)
+    )
+    by, op = np.zeros(len(start), np.uint8), np.full(len(start), -1, np.int32)
+    ready = np.full(len(start), NEVER + 1)
     for kind, known, time, before in (
-        (Bound.LAUNCH, linked.launch_time >= 0, launch + starts.latency, None),
-        (Bound.STREAM, previous >= 0, ops.end[previous] + starts.pause, previous),
-        (Bound.DEPENDENCY, on >= 0, ops.end[on] + starts.dependencies.delay, on),
-        (Bound.DEPENDENCY, also_on >= 0, ops.end[also_on], also_on),
+        (Bound.LAUNCH, launch_time >= 0, launch + starts.latency[here], None),
+        (Bound.STREAM, previous >= 0, ends[previous] + starts.pause[here], previous),
+        (Bound.DEPENDENCY, on >= 0, ends[on] + delay, on),
+        (Bound.DEPENDENCY, also_on >= 0, ends[also_on], also_on),
     ):
         later = known & (time > ready)
         ready[later], by[later] = time[later], kind
         op[later] = -1 if before is None else before[later]
-    beside = _op_beside(starts.stream)
     # One that is later still waited for the op then running beside it: its event, or room on the device.
-    late = (ops.start - ready > QUEUED_LATENCY_NS) & (beside >= 0)
-    late &= np.minimum(ops.end[beside], ops.start) > ready
+    late = (start - ready > QUEUED_LATENCY_NS) & (beside >= 0)
+    late &= np.minimum(ends[beside], start) > ready
     by[late], op[late] = Bound.DEPENDENCY, beside[late]
-    op[op >= index] = -1
-    since = np.where(by == Bound.LAUNCH, launch, np.where(op >= 0, ops.end[op], ops.start))
-    return Bindings(by, op, np.minimum(since, ops.start))
+    op[op >= np.arange(here.start, here.stop)] = -1
+    since = np.where(by == Bound.LAUNCH, launch, np.where(op >= 0, ends[op], start))
+    return by, op, np.minimum(since, start)
 
 
 def stream_numbers(linked: Linked) -> I32:
@@ -202,12 +212,13 @@ def op_before(stream: I32) -> I32:
     return result
 
 
-def _op_beside(stream: I32) -> I64:
+def _op_beside(stream: I32) -> I32:
     """For each device op the row of the one that started last before it on another stream, -1 where none did."""
-    rows = np.arange(len(stream))
-    changes = where_changed(stream)
-    result: I64 = np.maximum.accumulate(np.where(changes, rows, 0)) - 1
-    return result
+    rows = np.arange(len(stream), dtype=np.int32)
+    rows[~where_changed(stream)] = 0
+    np.maximum.accumulate(rows, out=rows)
+    rows -= 1
+    return rows
 
 
 def host_waits(timed: Timed) -> HostWaits:
@@ -232,20 +243,23 @@ def _waited_for(timed: Timed, rows: I64) -> tuple[I64, I64]:
     stream, number = _synchronised_stream(timed, rows), timed.once(stream_numbers)
     op = np.full(len(rows), -1, np.int64)
     for one in distinct(stream).tolist():
-        here, among = stream == one, np.arange(len(ops)) if one < 0 else np.flatnonzero(number == one)
+        here, among = stream == one, np.flatnonzero((number == one) | (one < 0)).astype(np.int32)
         op[here] = _last_done(timed, among, calls.start[rows[here]], calls.end[rows[here]])
     waited = op >= 0
     waited[waited] = ops.end[op[waited]] > calls.start[rows[waited]]
     return rows[waited], op[waited]
 
 
-def _last_done(linked: Linked, among: I64, start: I64, end: I64) -> I64:
+def _last_done(linked: Linked, among: I32, start: I64, end: I64) -> I64:
     """For each call from `start` to `end` the one of these ops, launched by it or before, that ended last within it or
     before; -1 where there is none."""
     ended = linked.trace.device_ops.end[among]
-    by_end = among if is_sorted(ended) else among[np.argsort(ended, kind="stable")]
+    by_end = among
+    if not is_sorted(ended):
+        order = np.argsort(ended, kind="stable")
+        by_end, ended = among[order], ended[order]
     launched = np.append(linked.launch_time[by_end], NEVER)
-    position = places(linked.trace.device_ops.end[by_end], end, side="right") - 1
+    position = places(ended, end, side="right") - 1
     while (later := launched[position] > start).any():
         # Another thread launched it meanwhile.
         position = position - later
@@ -255,7 +269,7 @@ def _last_done(linked: Linked, among: I64, start: I64, end: I64) -> I64:
 def _synchronised_stream(linked: Linked, rows: I64) -> I64:
     """For each of the calls the number of the stream that it waits for, -1 where that is not recorded, or all are."""
     ops, numbers, waits = linked.trace.device_ops, linked.once(stream_numbers), linked.trace.waits
-    first = Groups.of(numbers).first
+    first = first_rows(numbers, int(numbers.max(initial=-1)) + 1)
     known = {(int(ops.context[i]), int(ops.stream[i])): int(numbers[i]) for i in first}
     # Of several waits of one call the last one counts.
     chosen = np.flatnonzero((waits.kind == WaitKind.STREAM_SYNC) & (waits.correlation > 0))[::-1]

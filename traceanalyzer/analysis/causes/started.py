@@ -35,6 +35,12 @@ class Started(Timed):
         """What let each device op start."""
         return find_bindings(self, self.starts)
 
+    def let_go_of_starts(self) -> None:
+        """Let go of `starts` and `bindings`, as large as the device ops themselves, after replay and path: tables need
+        neither, and they are made again where they are asked for."""
+        for name in ("starts", "bindings"):
+            self.__dict__.pop(name, None)
+
     @cached_property
     def input_copies(self) -> Bool:
         """Which device ops bring input data that the program had loaded."""

@@ -7,6 +7,7 @@ stretch before it has ended and its first op has been launched. Such a schedule 
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -36,14 +37,16 @@ def gaps_without_waits(started: Started, start: I64, end: I64, next_op: I32 | I6
     position[launched] = np.arange(len(launched), dtype=np.int32)
     late = (started.bindings.by[next_op] == Bound.LAUNCH) & (position[next_op] >= 0)
     stretch = places(end, ops.start[launched], side="right").astype(np.int32)
+    host = launch_time[launched]
+    host -= _waited_before(started, host)
     return _schedule(
-        host=launch_time[launched] - _waited_before(started, launch_time[launched]),
+        host=host,
         stretch=stretch,
         offset=lean(ops.start[launched] - at(end, stretch - 1, start[0])),
         first=np.where(late, position[next_op], np.int32(-1)),
-        latency=end - launch_time[next_op],
-        pause=np.where(late, 0, end - start),
-        busy=np.append(start[1:], end[-1]) - end,
+        latency=lean(end - launch_time[next_op]),
+        pause=lean(np.where(late, 0, end - start)),
+        busy=lean(np.append(start[1:], end[-1]) - end),
         begin=int(start[0]),
     )
 
@@ -55,21 +58,29 @@ def _waited_before(started: Started, time: I64) -> I64:
 
 
 def _schedule(
-    *, host: I64, stretch: I32, offset: I32 | I64, first: I32, latency: I64, pause: I64, busy: I64, begin: int
+    *,
+    host: I64,
+    stretch: I32,
+    offset: I32 | I64,
+    first: I32,
+    latency: I32 | I64,
+    pause: I32 | I64,
+    busy: I32 | I64,
+    begin: int,
 ) -> I64:
     """Gaps of the earliest schedule.
 
-    Of each launch: when the host makes it at the earliest, the stretch of its op (0 is before the first gap) and how
-    long after the stretch's beginning the op starts. Of each gap: the launch of the op after it (-1: it does not bind),
-    the latency from that launch, the least pause, and how long the stretch after it lasts. `begin`: end of stretch 0.
+    Of each launch: when the host makes it at the earliest (moved to when the queue has room), the stretch of its op (0
+    is before the first gap) and how long after the stretch's beginning the op starts. Of each gap: the launch of the op
+    after it (-1: it does not bind), the latency from that launch, the least pause, and how long the stretch after it
+    lasts. `begin`: end of stretch 0.
     """
-    made, begun = host.copy(), np.full(len(busy) + 1, begin)
-    remaining = np.empty_like(busy)
+    begun, remaining = np.full(len(busy) + 1, begin), np.empty(len(busy), np.int64)
     turn = np.maximum.accumulate(np.maximum(first, 0)) // QUEUE_DEPTH
     ended, held = begin, NEVER
-    for chunk in range(int(turn[-1]) + 1):
+    edges = np.searchsorted(turn, np.arange(int(turn[-1]) + 2, dtype=turn.dtype)).tolist()
+    for chunk, (low, high) in enumerate(pairwise(edges)):
         here = slice(chunk * QUEUE_DEPTH, (chunk + 1) * QUEUE_DEPTH)
-        low, high = np.searchsorted(turn, (chunk, chunk + 1)).tolist()
         if chunk:
             # The op launched a whole queue before has to begin before the next can be launched.
             before = slice(here.start - QUEUE_DEPTH, here.start - QUEUE_DEPTH + len(host[here]))
@@ -77,12 +88,12 @@ def _schedule(
             room = np.where(known, begun[stretch[before]] + offset[before], NEVER) - host[here]
             blocked = np.maximum.accumulate(np.maximum(room, held))
             held = int(blocked[-1])
-            made[here] += np.maximum(blocked, 0)
+            host[here] += np.maximum(blocked, 0)
         if high == low:
             continue
         gaps = slice(low, high)
-        ready = np.where(first[gaps] >= 0, made[first[gaps]] + latency[gaps], NEVER)
-        least = pause[gaps] + busy[gaps]
+        ready = np.where(first[gaps] >= 0, host[first[gaps]] + latency[gaps], NEVER)
+        least = np.add(pause[gaps], busy[gaps], dtype=np.int64)
         done = np.cumsum(least)
         end = np.maximum.accumulate(np.maximum(ready - pause[gaps] - (done - least), ended)) + done
         begun[low + 1 : high + 1] = end - busy[gaps]

@@ -8,26 +8,30 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.grouping import Groups
+from traceanalyzer.analysis.algebra.lookup import at
 from traceanalyzer.analysis.groups.passes import ASIDE
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.roofline.rated import Rated
-    from traceanalyzer.trace import F64, I64, Bool
+    from traceanalyzer.trace import F64, I32, I64, Bool
 
 OVERWRITES = re.compile(r"^aten::(copy_|fill_|zero_)$")
 """Operators whose first operand is where they write."""
 
 
-def written(rated: Rated) -> F64:
-    """Bytes that each device op writes, as far as its operator's operands say: what it moves and does not read."""
-    trace, row = rated.trace, rated.roofline.row
+def written(rated: Rated, op: I32 | I64) -> F64:
+    """Bytes that each of these device ops writes, as far as its operator's operands say: what it moves and does not
+    read."""
+    trace, row = rated.trace, rated.roofline.row[op]
     ranges = trace.host_ranges
-    columns = [np.append(column, np.int32(-1))[row] for column in (ranges.name, ranges.shapes, ranges.dtypes)]
-    kinds, index = np.unique(np.stack(columns), axis=1, return_inverse=True)
-    sizes = np.array([_read_and_first(*(trace.text(int(code)) or "" for code in kind)) for kind in kinds.T])
-    read, first = sizes.reshape(-1, 2)[index.reshape(-1)].T
-    traffic = np.nan_to_num(rated.roofline.expected)
+    columns = [at(column, row, -1) for column in (ranges.name, ranges.shapes, ranges.dtypes)]
+    kinds = Groups.of(*columns)
+    codes = zip(*(column[kinds.first].tolist() for column in columns), strict=True)
+    sizes = np.array([_read_and_first(*(trace.text(code) or "" for code in kind)) for kind in codes])
+    read, first = sizes.reshape(-1, 2)[kinds.index].T
+    traffic = np.nan_to_num(rated.roofline.expected[op])
     result: F64 = np.where(first > 0, np.minimum(first, traffic), np.maximum(traffic - read, 0.0))
     return result
 

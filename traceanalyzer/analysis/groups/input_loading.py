@@ -132,5 +132,5 @@ def _os_share(timed: Timed, inside: IntervalSet) -> float | None:
 def _share(timed: Timed, rows: Bool, inside: IntervalSet) -> float:
     """Share of the loading within these ranges on the launching threads."""
     ranges = timed.trace.host_ranges
-    rows = rows & np.isin(ranges.thread, [pieces.thread for pieces in timed.timeline.pieces])
+    rows = rows & np.isin(ranges.thread, [one.thread for one in timed.timeline.threads])
     return intersect(union(ranges.start[rows], ranges.end[rows]), inside).total / inside.total

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.distinct import ranked
-from traceanalyzer.analysis.algebra.lookup import at
+from traceanalyzer.analysis.algebra.distinct import distinct, ranked
+from traceanalyzer.analysis.algebra.lookup import at, one_of
 from traceanalyzer.analysis.names.kernel_names import short_name
 from traceanalyzer.figures import ms
 
@@ -50,8 +50,7 @@ def steady(timed: Timed) -> Bool:
 
 def of_class(joined: Joined, *names: str) -> Bool:
     """Device ops of these classes."""
-    result: Bool = np.isin(joined.op_class, [joined.classes.index(name) for name in names])
-    return result
+    return one_of(joined.op_class, [joined.classes.index(name) for name in names])
 
 
 def named(linked: Linked, pattern: re.Pattern[str]) -> Bool:
@@ -61,9 +60,12 @@ def named(linked: Linked, pattern: re.Pattern[str]) -> Bool:
 
 def with_text(linked: Linked, column: I32 | I64, pattern: re.Pattern[str]) -> Bool:
     """Entries of a column of text codes in which the pattern is found."""
-    codes, inverse = ranked(column)
-    found = np.array([bool(c >= 0 and pattern.search(linked.trace.strings[c])) for c in codes], bool)
-    return found[inverse] if len(codes) else np.zeros(0, bool)
+    strings = linked.trace.strings
+    found = np.zeros(len(strings) + 1, bool)
+    for code in distinct(column).tolist():
+        found[code] = code >= 0 and pattern.search(strings[code]) is not None
+    result: Bool = found[column]
+    return result
 
 
 def operators(rated: Rated) -> I64:

@@ -54,7 +54,7 @@ def small_copies(timed: Timed) -> SmallCopies | None:
     ops, tree = timed.trace.device_ops, timed.tree
     node = _asked_by(timed, tree.node_of_call[timed.launch[rows]])
     asked = np.unique(node)
-    names = tree.name[node]
+    names = tree.names(node)
     usual = np.bincount(names[names >= 0]).argmax() if (names >= 0).any() else -1
     return SmallCopies(
         a_step=len(rows) / steps,

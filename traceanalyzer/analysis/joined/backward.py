@@ -14,7 +14,7 @@ from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.joined.linked import Linked
-    from traceanalyzer.trace import I64, Bool
+    from traceanalyzer.trace import I32, I64, Bool
 
 INTO_A_VIEW = "torch::autograd::CopySlices"
 """The autograd node of writing into a part of a tensor: it has the number after that of the operator which writes."""
@@ -33,9 +33,10 @@ def in_backward(linked: Linked) -> Bool:
     return result
 
 
-def backward_time(linked: Linked, device_total: I64, backward: Bool) -> I64:
-    """For each node of the host tree the device total, ns, of the autograd nodes that the forward operators in
-    its subtree gave rise to; -1 where there is none. `backward`: which nodes are in the backward pass.
+def backward_time(linked: Linked, device_own: I64, backward: Bool, node: I32) -> I64:
+    """For each of these nodes of the host tree the device total, ns, of the autograd nodes that the forward operators
+    in its subtree gave rise to; -1 where there is none. `device_own`: device time of what each node of the tree itself
+    launched; `backward`: which nodes are in the backward pass.
 
     Autograd numbers its nodes by thread. Of the operators that carry a number the last to start made the node:
     those around it began when that number was still the next to be given. An autograd node names its forward
@@ -43,14 +44,15 @@ def backward_time(linked: Linked, device_total: I64, backward: Bool) -> I64:
     """
     tree = linked.tree
     forward, made = _numbered(linked, backward)
-    time, joined = np.zeros(len(tree.start), np.int64), np.zeros(len(tree.start), bool)
     pairs = _pair(linked, forward, made)
     known = pairs >= 0
-    np.add.at(time, pairs[known], device_total[made[known]])
+    if not known.any():
+        return np.full(len(node), -1, np.int64)
+    time, joined = np.zeros(len(tree.start), np.int64), np.zeros(len(tree.start), bool)
+    np.add.at(time, pairs[known], tree.subtree_sum(device_own, made[known]))
     joined[pairs[known]] = True
-    result = tree.subtree_sum(time)
-    del time
-    result[tree.subtree_sum(joined) == 0] = -1
+    result = tree.subtree_sum(time, node)
+    result[tree.subtree_sum(joined, node) == 0] = -1
     return result
 
 

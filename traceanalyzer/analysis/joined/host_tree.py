@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.lookup import AT_ONCE, at
+from traceanalyzer.analysis.algebra.lookup import at
 from traceanalyzer.analysis.algebra.nesting import SHALLOW, levels, nest
 from traceanalyzer.analysis.algebra.ordering import ordered
 from traceanalyzer.trace import RangeKind, alike, is_constant
@@ -44,14 +44,14 @@ class HostTree:
     """`RangeKind`, 0 for an API call."""
     is_call: Bool
     """Whether the node is an API call (else a host range)."""
-    name: I32
-    """Name (code) of the range, -1 for an API call."""
     row: I32
     """Row in `Trace.api_calls` or `Trace.host_ranges`."""
     node_of_call: I32
     """For each API call its node."""
     node_of_range: I32
     """For each host range its node, -1 for Python frames and OS calls (they are not in this tree)."""
+    range_name: I32
+    """For each host range its name (code)."""
     repaired: int = 0
 
     @classmethod
@@ -81,10 +81,10 @@ class HostTree:
         node_of_call = np.full(len(calls), -1, np.int32)
         node_of_range[row[~is_call]] = np.flatnonzero(~is_call)
         node_of_call[row[is_call]] = np.flatnonzero(is_call)
-        name = np.full(len(row), -1, np.int32)
-        name[~is_call] = ranges.name[row[~is_call]]
         repaired = int(((parent >= 0) & (end > end[parent])).sum()) if mended else 0
-        return cls(start, end, thread, parent, depth, kind, is_call, name, row, node_of_call, node_of_range, repaired)
+        return cls(
+            start, end, thread, parent, depth, kind, is_call, row, node_of_call, node_of_range, ranges.name, repaired
+        )
 
     @property
     def levels(self) -> list[I32]:
@@ -118,26 +118,35 @@ class HostTree:
             result[self.parent[here]] = result[here]  # the last of several children stays
         return result
 
-    def subtree_sum(self, values: I64 | Bool) -> I64:
-        """For each node the sum of `values` (one a node) over the node and its descendants."""
+    def subtree_sum(self, values: I64 | Bool, node: I32 | I64) -> I64:
+        """For each of these nodes the sum of `values` (one for every node) over the node and its descendants."""
         before = np.zeros(len(values) + 1, np.int64)
         np.cumsum(values, out=before[1:])
-        result = np.empty(len(values), np.int64)
-        for begin in range(0, len(values), AT_ONCE):
-            here = slice(begin, begin + AT_ONCE)
-            np.subtract(before[self.subtree_end[here]], before[:-1][here], out=result[here])
+        result: I64 = before[self.subtree_end[node]]
+        result -= before[node]
         return result
 
     def named(self, texts: Bool) -> Bool:
         """Which nodes are ranges of these names (of `texts_where`)."""
-        result: Bool = texts[self.name]
+        return self.of_ranges(texts[self.range_name], False)
+
+    def names(self, node: I32 | I64) -> I32:
+        """Name (code) of the range that each of these nodes is, -1 for API calls and for -1."""
+        result = np.full(len(node), -1, np.int32)
+        of_range = np.flatnonzero(~at(self.is_call, node, True))
+        result[of_range] = self.range_name[self.row[node[of_range]]]
         return result
 
     def of_ranges(self, values: NDArray[Scalar], otherwise: object) -> NDArray[Scalar]:
         """For each node the value (one a host range) of its range; `otherwise` for API calls."""
         result = np.full(len(self.start), otherwise, values.dtype)
-        result[~self.is_call] = values[self.row[~self.is_call]]
+        result[self._ranges] = values[self.row[self._ranges]]
         return result
+
+    @cached_property
+    def _ranges(self) -> I32:
+        """The nodes that are ranges."""
+        return np.flatnonzero(~self.is_call).astype(np.int32)
 
     def innermost(self, wanted: Bool) -> I32:
         """For each node the nearest wanted node among itself and its ancestors, -1 where there is none."""
@@ -176,9 +185,9 @@ class HostTree:
         holds[1::2] = top
         return np.repeat(holds, np.diff(edges, prepend=0, append=len(self.start)))
 
-    def counted(self, chosen: Bool) -> I64:
+    def counted(self, chosen: Bool) -> I32:
         """For each node how many chosen ones there are among itself and those that enclose it."""
-        result = chosen.astype(np.int64)
+        result = chosen.astype(np.int32)
         for here in self.levels[1:]:
             result[here] += result[self.parent[here]]
         return result

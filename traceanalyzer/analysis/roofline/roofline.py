@@ -18,7 +18,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.distinct import distinct, ranked
 from traceanalyzer.analysis.algebra.lean import lean
-from traceanalyzer.analysis.algebra.lookup import one_of
+from traceanalyzer.analysis.algebra.lookup import blocks, one_of
 from traceanalyzer.analysis.roofline.bounds import Bound, Reached, bounds
 from traceanalyzer.analysis.roofline.instructions import issue_time
 from traceanalyzer.analysis.roofline.link_limits import collective_traffic, copy_traffic, share_of_group
@@ -105,32 +105,38 @@ def build_roofline(timed: Timed, work: OpWork | None = None) -> Roofline:
         carried, carrier = moves(timed)
         moved = np.isfinite(carried)
         traffic[moved], rate[moved], flops[moved] = carried[moved], carrier[moved], 0.0
-    expected = np.where(np.isfinite(expected), expected, traffic)
+    if expected is not traffic:
+        expected = np.where(np.isfinite(expected), expected, traffic)
     del passes, carried, carrier, moved
     peak = _peaks(timed, precision, tensor, flops)
-    arithmetic, transfer = flops / peak * NS_PER_S, traffic / rate * NS_PER_S
+    arithmetic, transfer = flops / peak, traffic / rate
+    arithmetic *= NS_PER_S
+    transfer *= NS_PER_S
     attainable = _together(arithmetic, transfer, flops, row)
     reachable = _reachable(timed, precision, (flops, traffic), (peak, rate), row)
     del peak
-    time = np.maximum(timed.trace.device_ops.end - timed.trace.device_ops.start, 1)
-    cached = expected <= KEPT * timed.limit("cache_bytes")
-    reached = Reached(
-        arithmetic / time,
-        timed.is_matrix & (tensor != NO),
-        issue_time(timed, work, row) / time,
-        np.where(cached, 0.0, expected / rate * NS_PER_S / time),
-    )
-    del rate, cached
-    slow = attainable < LOW_SOL * time
+    ops, cores, issue = timed.trace.device_ops, timed.is_matrix & (tensor != NO), issue_time(timed, work, row)
+    cache, on_links = timed.limit("cache_bytes"), _on_links(timed)
+    bound, slow = np.empty(len(row), np.uint8), np.empty(len(row), bool)
+    for here in blocks(len(row)):
+        time = np.maximum(ops.end[here] - ops.start[here], 1)
+        cached = expected[here] <= KEPT * cache[here]
+        memory = np.where(cached, 0.0, expected[here] / rate[here] * NS_PER_S / time)
+        slow[here] = attainable[here] < LOW_SOL * time
+        only_moves = on_links[here] | ~timed.is_kernel[here]
+        reached = Reached(arithmetic[here] / time, cores[here], issue[here] / time, memory)
+        bound[here] = _bound(reached, attainable[here], slow[here], (on_links[here], only_moves))
+    del rate
+    least = lean(traffic)
     return Roofline(
         flops=lean(flops),
-        bytes=lean(traffic),
-        expected=lean(expected),
+        bytes=least,
+        expected=least if expected is traffic else lean(expected),
         attainable=lean(attainable),
         reachable=lean(reachable),
-        bound=_bound(timed, reached, attainable, slow),
+        bound=bound,
         arithmetic=np.nan_to_num(arithmetic) > np.nan_to_num(transfer),
-        small=_small(timed, attainable) & slow & ~_on_links(timed),
+        small=_small(timed, attainable) & slow & ~on_links,
         precision=precision,
         tensor=tensor,
         waves=lean(waves),
@@ -163,12 +169,20 @@ def _share_out(linked: Linked, work: OpWork, row: I64, passes: I64) -> tuple[F64
 def _peaks(linked: Linked, precision: NDArray[np.int8], tensor: NDArray[np.int8], flops: F64) -> F64:
     """FLOP/s that each kernel can reach: matrix kernels that of the unit and format they use, others that of the
     ordinary cores (which calculate in fp32 whatever the tensors' type, fp64 aside)."""
+    result = np.full(len(flops), np.nan)
+    for here in blocks(len(flops)):
+        _set_peaks(result[here], linked, here, precision[here], tensor[here], flops[here])
+    return result
+
+
+def _set_peaks(
+    result: F64, linked: Linked, rows: slice, precision: NDArray[np.int8], tensor: NDArray[np.int8], flops: F64
+) -> None:
+    """The same of these rows, where the GPU is known."""
     ops = linked.trace.device_ops
-    seconds = np.maximum(ops.end - ops.start, 1) / NS_PER_S
-    matrix = linked.is_matrix
-    result = np.full(len(ops), np.nan)
+    seconds, matrix = np.maximum(ops.end[rows] - ops.start[rows], 1) / NS_PER_S, linked.is_matrix[rows]
     for device, gpu in linked.gpus.items():
-        here = ops.device == device
+        here = ops.device[rows] == device
         if gpu is None:
             continue
         for code in distinct(precision[here]):
@@ -180,7 +194,6 @@ def _peaks(linked: Linked, precision: NDArray[np.int8], tensor: NDArray[np.int8]
             if code in (Precision.FP16, Precision.BF16):
                 slow = chosen & (tensor == 0)
                 result[slow] = plain
-    return result
 
 
 def _matrix_peak(gpu: Hardware, precision: Precision) -> float:
@@ -219,12 +232,13 @@ def _reachable(
     return _together(work[0] / peak * NS_PER_S, work[1] / rate * NS_PER_S, work[0], row)
 
 
-def _bound(linked: Linked, reached: Reached, attainable: F64, slow: Bool) -> U8:
-    """What limits each device op. What only moves data has one ceiling, the memory or a link."""
-    on_links = _on_links(linked)
+def _bound(reached: Reached, attainable: F64, slow: Bool, moves: tuple[Bool, Bool]) -> U8:
+    """What limits each device op; `moves`: what links carry, and all that only moves data. That has one ceiling, the
+    memory or a link."""
+    on_links, only_moves = moves
     carrier = np.where(on_links, np.uint8(Bound.LINK), np.uint8(Bound.MEMORY))
     moved = np.where(slow & (attainable < SHORT_NS), np.uint8(Bound.LATENCY), carrier)
-    bound = np.where(on_links | ~linked.is_kernel, moved, bounds(reached))
+    bound = np.where(only_moves, moved, bounds(reached))
     return np.where(np.isfinite(attainable), bound, np.uint8(Bound.UNKNOWN))
 
 

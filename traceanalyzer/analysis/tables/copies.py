@@ -153,9 +153,9 @@ def _waited_for(joined: Joined, rows: I64) -> Bool:
     return result
 
 
-def _op_names(linked: Linked, rows: I64) -> tuple[I64, I64]:
+def _op_names(linked: Linked, rows: I64) -> tuple[I32, I32]:
     """Names (codes) of the innermost and the outermost operator around each copy's call, -1 without."""
     tree = linked.tree
     node = at(tree.node_of_call, linked.launch[rows], -1)
     inner, outer = at(tree.operator, node, -1), at(tree.outer_operator, node, -1)
-    return at(tree.name, inner, -1), at(tree.name, outer, -1)
+    return tree.names(inner), tree.names(outer)

@@ -53,9 +53,10 @@ def gap_places(timed: Timed, gaps: Gaps) -> list[GapPlaceRow]:
     name[waits] = trace.api_calls.name[sync[waits]]
     keys, group = ranked(name * len(IdleCause) + cause)
     total, count = np.bincount(group, weights=length), np.bincount(group)
-    by_length = np.argsort(length, kind="stable")
-    longest = np.zeros(len(keys), np.int64)
-    longest[group[by_length]] = by_length
+    most, longest = np.zeros(len(keys), np.int64), np.zeros(len(keys), np.int64)
+    np.maximum.at(most, group, length)
+    largest = np.flatnonzero(length == most[group])
+    longest[group[largest]] = largest  # of several the last one
     outermost = tree.outermost(is_named(timed))
     return [
         GapPlaceRow(

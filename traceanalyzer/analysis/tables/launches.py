@@ -115,8 +115,9 @@ def _back_pressure(timed: Timed, launching: I64, blocked: I64) -> float:
     steps, recorded = timed.steps, recorded_back_pressure(timed)
     calls = timed.trace.api_calls
     within = clip(recorded, (int(steps.host_start[steps.warmup]), int(steps.host_end[-1]))).total
-    inferred = blocked - measure(recorded, calls.start[launching], calls.end[launching])
-    return float(within + inferred.sum())
+    if len(recorded.start):
+        blocked = blocked - measure(recorded, calls.start[launching], calls.end[launching])
+    return float(within + blocked.sum())
 
 
 def _queue_delays(timed: Timed) -> I64:

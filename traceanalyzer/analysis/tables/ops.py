@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups
-from traceanalyzer.analysis.algebra.lookup import AT_ONCE, at
+from traceanalyzer.analysis.algebra.lookup import AT_ONCE, at, blocks
 from traceanalyzer.analysis.algebra.ordering import stable_order
 from traceanalyzer.analysis.joined.attribution import owner_nodes
 from traceanalyzer.analysis.joined.backward import backward_time
@@ -149,12 +149,10 @@ def _sums(timed: Timed, calls: _Calls, groups: Groups) -> _Sums:
     launched_at = np.where(timed.steady_ops, timed.launch_node, -1)
     owner, length = at(calls.around, owner_nodes(timed, launched_at), -1), ops.end - ops.start
     outer = ~_nested(calls.name, node, tree.subtree_end[node])
-    launched = tree.subtree_sum(_sum_at(launched_at, length, size))
-    made = backward_time(timed, launched, timed.in_backward)[node]
+    launched = _sum_at(launched_at, length, size)
+    device_total, made = tree.subtree_sum(launched, node), backward_time(timed, launched, timed.in_backward, node)
     joined, backward_once = groups.sum(made >= 0), groups.sum(np.maximum(made, 0) * outer)
-    del made
-    device_total = launched[node]
-    del launched
+    del launched, made
     middle, high = groups.quantiles(device_total, 0.5, 0.95)
     return _Sums(
         host_total=groups.sum(tree.end[node] - tree.start[node]),
@@ -164,7 +162,7 @@ def _sums(timed: Timed, calls: _Calls, groups: Groups) -> _Sums:
         device_p50=middle,
         device_p95=high,
         device_once=groups.sum(device_total * outer),
-        kernels=groups.sum(tree.subtree_sum(_sum_at(launched_at, timed.is_kernel, size))[node]),
+        kernels=groups.sum(tree.subtree_sum(_sum_at(launched_at, timed.is_kernel, size), node)),
         backward=groups.sum(timed.in_backward[node]),
         joined=joined,
         backward_once=backward_once,
@@ -178,15 +176,16 @@ def _own_time(tree: HostTree, name: I32, counted: Bool) -> tuple[Bool, I32, I64]
     above = at(tree.innermost(counted), tree.parent, -1)
     inner = np.flatnonzero(counted & (above >= 0)).astype(np.int32)
     above = above[inner]
-    # What sticks out of the range around it is no time of that range.
-    inside = np.minimum(tree.end[inner], tree.end[above]) - tree.start[inner]
-    own = tree.end - tree.start
-    own -= _sum_at(above, inside, size)
-    del inside
+    own, within = tree.end - tree.start, np.zeros(size, np.int32)
+    for here in blocks(len(inner)):
+        # What sticks out of the range around it is no time of that range.
+        end = np.minimum(tree.end[inner[here]], tree.end[above[here]])
+        np.subtract.at(own, above[here], end - tree.start[inner[here]])
+        np.add.at(within, above[here], np.int32(1))
     # An operator that does nothing but call one of its own name is one call with it.
-    several = np.bincount(above, minlength=size) > 1
     whole = counted.copy()
-    whole[inner] &= (name[inner] != name[above]) | several[above]
+    whole[inner] &= (name[inner] != name[above]) | (within[above] > 1)
+    del above, within
     call = tree.innermost(whole)
     return whole, call, _sum_at(np.where(counted, call, -1), own, size)
 
@@ -210,7 +209,7 @@ def _names(linked: Linked) -> I32:
     steps = [i for i, text in enumerate(strings) if text.startswith(STEP_PREFIX)]
     shown[steps] = steps[:1] * len(steps)
     shown[[i for i, text in enumerate(strings) if text in BOOKKEEPING]] = BOOKKEEPING_CODE
-    return np.append(shown, np.int32(-1))[tree.name]
+    return tree.of_ranges(shown[linked.trace.host_ranges.name], -1)
 
 
 def _sum_at(node: I32 | I64, values: I64 | Bool, size: int) -> I64:

@@ -177,7 +177,7 @@ def names_at(timed: Timed, node: I32 | I64, outside: int) -> I32:
     around = at(timed.once(_innermost_named), node, -1)
     result = np.full(len(node), outside, np.int32)
     inside = np.flatnonzero(around >= 0)
-    result[inside] = tree.name[around[inside]]
+    result[inside] = tree.names(around[inside])
     calls = np.flatnonzero((around < 0) & at(tree.is_call, node, False))
     result[calls] = trace.api_calls.name[tree.row[node[calls]]]
     return result

@@ -100,6 +100,8 @@ def by_group(group: I64, rows: I64, count: int) -> Sum:
     """Sums over groups of these device ops."""
 
     def total(values: NDArray[Any]) -> F64:
+        if not values.any():
+            return np.zeros(count)
         result: F64 = np.bincount(group, weights=values[rows], minlength=count).astype(np.float64)
         return result
 
@@ -118,6 +120,8 @@ def by_subtree(launched_at: I64, first: I32 | I64, last: I32 | I64, group: I64, 
     low, high, group = low[launching], high[launching], group[launching]
 
     def total(values: NDArray[Any]) -> F64:
+        if not values.any():
+            return np.zeros(count)
         before = np.concatenate(([0.0], np.cumsum(values[order].astype(np.float64))))
         result: F64 = np.bincount(group, weights=before[high] - before[low], minlength=count).astype(np.float64)
         return result

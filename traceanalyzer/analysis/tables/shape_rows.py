@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups
-from traceanalyzer.analysis.algebra.lookup import at
 from traceanalyzer.analysis.joined.attribution import owner_nodes
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
 from traceanalyzer.figures import metric, ms
@@ -97,7 +96,7 @@ def _time(timed: Timed) -> dict[int, F64]:
     """For each name the GPU time, ns, in each step of what operators of this name launch themselves."""
     ops, tree = timed.trace.device_ops, timed.tree
     owner = owner_nodes(timed, np.where(timed.steady_ops, timed.launch_node, -1))
-    name = at(tree.name, owner, -1).astype(np.int64)
+    name = tree.names(owner).astype(np.int64)
     rows = np.flatnonzero(name >= 0)
     count = len(timed.steps)
     groups = Groups.of(name[rows], timed.steps.of_op[rows])

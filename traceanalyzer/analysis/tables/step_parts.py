@@ -8,13 +8,13 @@ same part is split evenly between them), or to a cause of idle time and the plac
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups
-from traceanalyzer.analysis.algebra.lookup import at, places
+from traceanalyzer.analysis.algebra.lookup import at, blocks, places
 from traceanalyzer.analysis.algebra.ordering import where_changed
 from traceanalyzer.analysis.algebra.sharing import shared_time
 from traceanalyzer.analysis.causes.gaps import IdleCause
@@ -22,16 +22,14 @@ from traceanalyzer.analysis.joined.attribution import owner_nodes
 from traceanalyzer.analysis.names.kernel_names import short_name
 from traceanalyzer.cut import cut
 from traceanalyzer.figures import NS_PER_MS, metric, ms
-from traceanalyzer.trace import RangeKind, alike, is_constant
+from traceanalyzer.trace import RangeKind, alike
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from traceanalyzer.analysis.algebra.intervals import IntervalSet
     from traceanalyzer.analysis.causes.gaps import Gaps
     from traceanalyzer.analysis.joined.linked import Linked
     from traceanalyzer.analysis.time.timed import Timed
-    from traceanalyzer.trace import F64, I32, I64, U8, Bool
+    from traceanalyzer.trace import F64, I32, I64, Bool
 
 BUDGET = ("compute", "exposed_communication", "exposed_copy", "idle")
 """The parts of the budget, in the order of `Budget`."""
@@ -78,40 +76,128 @@ class _Pieces:
     end: I64
 
 
-@dataclass(frozen=True, eq=False)
-class _Spent:
-    """Time and what it was spent on; texts are codes of the trace's strings, -1: none."""
+class _Keys(NamedTuple):
+    """What time was spent on, of each stretch or of each kind of them; texts are codes of the trace's strings, -1:
+    none."""
 
-    part: U8
-    """Index into `BUDGET`."""
-    step: I32
-    start: I64
-    begins: Bool
-    """Whether a device op or gap begins here (it was not cut before)."""
-    ns: F64
-    label: I32
-    """Index of the class of work; of idle time the cause."""
     op: I32
     shapes: I32
     dtypes: I32
     kernel: I32
+    label: I32
+    """Index of the class of work; of idle time the cause."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Spent:
+    """The time of one part of the budget by what it was spent on: kinds of stretches, and the stretches."""
+
+    part: int
+    """Index into `BUDGET`."""
+    keys: _Keys
+    """Of each kind."""
+    calls: F64
+    """For each kind how many device ops or gaps begin (what was cut counts once)."""
+    since: I64
+    """For each kind how long after the beginning of a step it is first met."""
+    first: I64
+    """For each kind its first stretch."""
+    kind: I32
+    """Of each stretch."""
+    step: I32
+    ns: F64
 
     @classmethod
-    def of(cls, part: int, pieces: _Pieces, ns: F64, **what: I32) -> _Spent:
-        """The time of the pieces, all of one part of the budget."""
-        return cls(alike(part, len(ns), np.uint8), pieces.step, pieces.start, where_changed(pieces.row), ns, **what)
+    def of(cls, timed: Timed, part: int, pieces: _Pieces, ns: F64, keys: _Keys) -> _Spent:
+        """The time of the pieces, all of one part of the budget, each with what it was spent on."""
+        kinds = Groups.of(*keys)
+        since = np.full(len(kinds), np.iinfo(np.int64).max)
+        begun = timed.steps.start[timed.steps.steady]
+        for here in blocks(len(pieces.step)):
+            np.minimum.at(since, kinds.index[here], pieces.start[here] - begun[pieces.step[here]])
+        return cls(
+            part=part,
+            keys=_Keys(*(key[kinds.first] for key in keys)),
+            calls=kinds.sum(where_changed(pieces.row)),
+            since=since,
+            first=kinds.first,
+            kind=kinds.index.astype(np.int32),
+            step=pieces.step,
+            ns=ns,
+        )
+
+    def time(self, row: I64, rows: int) -> F64:
+        """Time of each of so many rows, ns; `row`: the row of each kind."""
+        result: F64 = np.bincount(row[self.kind], weights=self.ns, minlength=rows).astype(np.float64)
+        return result
+
+    def time_by_batch(self, row: I64, rows: int, batch_of_step: I64, batches: int) -> F64:
+        """The same in each of so many batches of steps (column)."""
+        cell = row[self.kind] * batches + batch_of_step[self.step]
+        result: F64 = np.bincount(cell, weights=self.ns, minlength=rows * batches).astype(np.float64)
+        return result.reshape(rows, batches)
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """The rows that are shown, in the order of their keys: each kind with much time, and the others of each part of
+    the budget put together."""
+
+    of_kind: list[I64]
+    """For each part of the budget the row of each of its kinds."""
+    part: I64
+    """Index into `BUDGET` of each row."""
+    keys: _Keys
+    """What the first stretch of each row was spent on."""
+    mixed: Bool
+    """Which rows hold different things."""
+    calls: F64
+    since: I64
+
+    def __len__(self) -> int:
+        return len(self.part)
 
     @classmethod
-    def join(cls, several: list[_Spent]) -> _Spent:
-        """All of it."""
-        return cls(*(_joined([getattr(one, f.name) for one in several if len(one.step)]) for f in fields(cls)))
+    def of(cls, spent: list[_Spent]) -> _Rows:
+        """The rows of these parts of the budget."""
+        part = np.repeat([one.part for one in spent], [len(one.calls) for one in spent])
+        keys = _Keys(*(np.concatenate(same) for same in zip(*(one.keys for one in spent), strict=True)))
+        ordered = np.lexsort((keys.label, part, keys.kernel, keys.dtypes, keys.shapes, keys.op))
+        time = np.concatenate([one.time(np.arange(len(one.calls)), len(one.calls)) for one in spent])
+        place, small = np.empty(len(part), np.int64), np.zeros(len(part), bool)
+        place[ordered] = np.arange(len(part))
+        small[ordered[np.argsort(-time[ordered], kind="stable")[MAX_ROWS:]]] = True
+        rows = Groups.of(np.where(small, -1, place), np.where(small, part, -1))
+        met = np.lexsort((np.concatenate([one.first for one in spent]), part))
+        lead = met[Groups.of(rows.index[met]).first]
+        mixed, since = np.zeros(len(rows), bool), np.full(len(rows), np.iinfo(np.int64).max)
+        for key in (keys.op, keys.shapes, keys.dtypes, keys.kernel):
+            mixed[rows.index[key != key[lead][rows.index]]] = True
+        np.minimum.at(since, rows.index, np.concatenate([one.since for one in spent]))
+        return cls(
+            of_kind=np.split(rows.index, np.cumsum([len(one.calls) for one in spent])[:-1]),
+            part=part[lead],
+            keys=_Keys(*(key[lead] for key in keys)),
+            mixed=mixed,
+            calls=rows.sum(np.concatenate([one.calls for one in spent])),
+            since=since,
+        )
 
+    def time(self, spent: list[_Spent]) -> F64:
+        """Time of each row, ns."""
+        result: F64 = sum((one.time(row, len(self)) for one, row in zip(spent, self.of_kind, strict=True)), np.zeros(1))
+        return result
 
-def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
-    """The parts one after the other; what is the same in all takes no memory."""
-    if parts and all(is_constant(part) and part[0] == parts[0][0] for part in parts):
-        return alike(parts[0][0], sum(map(len, parts)), parts[0].dtype)
-    return np.concatenate(parts) if parts else np.empty(0, np.int64)
+    def by_batch(self, spent: list[_Spent], steps: int) -> F64:
+        """Mean time a step of each row in each batch of successive steps (column), ns."""
+        batches = min(steps, MAX_BATCHES)
+        batch_of_step = np.arange(steps) * batches // steps
+        each = [
+            one.time_by_batch(row, len(self), batch_of_step, batches)
+            for one, row in zip(spent, self.of_kind, strict=True)
+        ]
+        result: F64 = sum(each, np.zeros(1)) / np.bincount(batch_of_step)
+        return result
 
 
 def step_parts(timed: Timed, gaps: Gaps) -> list[StepPart]:
@@ -121,26 +207,23 @@ def step_parts(timed: Timed, gaps: Gaps) -> list[StepPart]:
     """
     if timed.device is None:
         return []
-    spent = _Spent.join([*_on_device(timed, timed.device), _idle(timed, gaps, timed.device)])
+    spent = [*_on_device(timed, timed.device), _idle(timed, gaps, timed.device)]
     steps = timed.steps.steady_count
-    inputs = Groups.of(spent.op, spent.shapes, spent.dtypes).index
-    groups = _largest(Groups.of(inputs, spent.kernel, spent.part, spent.label), spent)
-    merged = _merged(groups, spent)
-    time, calls, by_batch = groups.sum(spent.ns), groups.sum(spent.begins), _by_batch(groups, spent, steps)
+    rows = _Rows.of(spent)
+    time, by_batch = rows.time(spent), rows.by_batch(spent, steps)
     return [
         StepPart(
-            part=BUDGET[spent.part[i]],
-            cls=_class_name(timed, int(spent.part[i]), int(spent.label[i])),
-            op=None if merged[g] else timed.trace.text(int(spent.op[i])),
-            shapes=None if merged[g] else _shown(timed.trace.text(int(spent.shapes[i]))),
-            dtypes=None if merged[g] else _tensor_types(timed.trace.text(int(spent.dtypes[i]))),
-            kernel=SMALLER if merged[g] else _kernel_name(timed, int(spent.part[i]), int(spent.kernel[i])),
-            calls=float(calls[g]) / steps,
-            ms=ms(time[g]) / steps,
-            batch_ms=(by_batch[g] / NS_PER_MS).tolist(),
+            part=BUDGET[rows.part[i]],
+            cls=_class_name(timed, int(rows.part[i]), int(rows.keys.label[i])),
+            op=None if rows.mixed[i] else timed.trace.text(int(rows.keys.op[i])),
+            shapes=None if rows.mixed[i] else _shown(timed.trace.text(int(rows.keys.shapes[i]))),
+            dtypes=None if rows.mixed[i] else _tensor_types(timed.trace.text(int(rows.keys.dtypes[i]))),
+            kernel=SMALLER if rows.mixed[i] else _kernel_name(timed, int(rows.part[i]), int(rows.keys.kernel[i])),
+            calls=float(rows.calls[i]) / steps,
+            ms=ms(time[i]) / steps,
+            batch_ms=(by_batch[i] / NS_PER_MS).tolist(),
         )
-        for g in _in_order(timed, groups, spent)
-        for i in [groups.first[g]]
+        for i in np.lexsort((rows.since, rows.part == IDLE)).tolist()
     ]
 
 
@@ -158,23 +241,16 @@ def _running(timed: Timed, part: int, rows: I64, within: IntervalSet) -> _Spent:
     """What each of these device ops has of the time in the set."""
     ops = timed.trace.device_ops
     pieces = _cut(timed, ops.start[rows], ops.end[rows])
+    ns = shared_time(pieces.start, pieces.end, within)
     rows = rows[pieces.row]
     op, shapes, dtypes = _operators(timed, timed.launch_node[rows])
-    return _Spent.of(
-        part,
-        pieces,
-        shared_time(pieces.start, pieces.end, within),
-        label=timed.op_class[rows],
-        op=op,
-        shapes=shapes,
-        dtypes=dtypes,
-        kernel=ops.name[rows],
-    )
+    return _Spent.of(timed, part, pieces, ns, _Keys(op, shapes, dtypes, ops.name[rows], timed.op_class[rows]))
 
 
 def _idle(timed: Timed, gaps: Gaps, device: int) -> _Spent:
-    rows = np.flatnonzero(gaps.device == device)
+    rows = np.flatnonzero(gaps.device == device).astype(np.int32)
     pieces = _cut(timed, gaps.start[rows], gaps.end[rows])
+    ns = (pieces.end - pieces.start).astype(np.float64)
     rows = rows[pieces.row]
     next_op, sync = gaps.next_op[rows], gaps.sync[rows]
     waited = sync >= 0
@@ -183,16 +259,7 @@ def _idle(timed: Timed, gaps: Gaps, device: int) -> _Spent:
     call = at(timed.trace.api_calls.name, sync, -1)
     op, *_ = _operators(timed, node)
     none = alike(-1, len(op), np.int32)
-    return _Spent.of(
-        IDLE,
-        pieces,
-        (pieces.end - pieces.start).astype(np.float64),
-        label=gaps.cause[rows].astype(np.int32),
-        op=op,
-        shapes=none,
-        dtypes=none,
-        kernel=call,
-    )
+    return _Spent.of(timed, IDLE, pieces, ns, _Keys(op, none, none, call, gaps.cause[rows].astype(np.int32)))
 
 
 def _cut(timed: Timed, start: I64, end: I64) -> _Pieces:
@@ -202,11 +269,16 @@ def _cut(timed: Timed, start: I64, end: I64) -> _Pieces:
     inside = np.flatnonzero((end > bounds[0]) & (start < bounds[-1]) & (end > start)).astype(np.int32)
     first = np.maximum(places(bounds, start[inside], side="right") - 1, 0).astype(np.int32)
     last = np.minimum(places(bounds, end[inside], side="left") - 1, len(bounds) - 2).astype(np.int32)
-    count = last - first + 1
-    row, step = np.repeat(inside, count), np.repeat(first - (np.cumsum(count, dtype=np.int32) - count), count)
-    step += np.arange(len(step), dtype=np.int32)
+    row, step = inside, first
+    if (last > first).any():
+        count = last - first + 1
+        row, step = np.repeat(inside, count), np.repeat(first - (np.cumsum(count, dtype=np.int32) - count), count)
+        step += np.arange(len(step), dtype=np.int32)
     start, end = start[row], end[row]
-    return _Pieces(row, step, np.maximum(start, bounds[step], out=start), np.minimum(end, bounds[step + 1], out=end))
+    for here in blocks(len(row)):
+        np.maximum(start[here], bounds[step[here]], out=start[here])
+        np.minimum(end[here], bounds[step[here] + 1], out=end[here])
+    return _Pieces(row, step, start, end)
 
 
 def _operators(linked: Linked, launched_at: I32) -> tuple[I32, I32, I32]:
@@ -221,44 +293,6 @@ def _operators(linked: Linked, launched_at: I32) -> tuple[I32, I32, I32]:
     ranges, rows = linked.trace.host_ranges, linked.tree.row[owner[known]]
     name[known], shapes[known], dtypes[known] = ranges.name[rows], ranges.shapes[rows], ranges.dtypes[rows]
     return name, shapes, dtypes
-
-
-def _largest(groups: Groups, spent: _Spent) -> Groups:
-    """The groups with the most time; the others put together, one a part of the budget."""
-    if len(groups) <= MAX_ROWS:
-        return groups
-    kept = np.zeros(len(groups), bool)
-    kept[np.argsort(-groups.sum(spent.ns), kind="stable")[:MAX_ROWS]] = True
-    of_kept = kept[groups.index]
-    return Groups.of(np.where(of_kept, groups.index, -1), np.where(of_kept, -1, spent.part.astype(np.int64)))
-
-
-def _merged(groups: Groups, spent: _Spent) -> list[bool]:
-    """Which groups hold different things."""
-    differs = np.zeros(len(groups), bool)
-    for key in (spent.op, spent.shapes, spent.dtypes, spent.kernel):
-        if is_constant(key):
-            continue
-        differs[groups.index[key != key[groups.first][groups.index]]] = True
-    return differs.tolist()
-
-
-def _in_order(timed: Timed, groups: Groups, spent: _Spent) -> I64:
-    """The groups by when they first run in a step; idle time last."""
-    since = np.full(len(groups), np.iinfo(np.int64).max)
-    np.minimum.at(since, groups.index, spent.start - timed.steps.start[timed.steps.steady][spent.step])
-    result: I64 = np.lexsort((since, spent.part[groups.first] == IDLE))
-    return result
-
-
-def _by_batch(groups: Groups, spent: _Spent, steps: int) -> F64:
-    """Mean time a step of each group (row) in each batch of successive steps (column), ns."""
-    batches = min(steps, MAX_BATCHES)
-    batch_of_step = np.arange(steps) * batches // steps
-    cell = groups.index * batches + batch_of_step[spent.step]
-    total = np.bincount(cell, weights=spent.ns, minlength=len(groups) * batches).reshape(len(groups), batches)
-    result: F64 = total / np.bincount(batch_of_step)
-    return result
 
 
 def _class_name(linked: Linked, part: int, label: int) -> str:

@@ -121,7 +121,7 @@ def op_path(linked: Linked, node: int) -> str | None:
 def _same_path(linked: Linked, node: I64) -> I64:
     """Numbers that are equal for nodes of the host tree with equal operators around them."""
     tree = linked.tree
-    operator = np.where(tree.kind == RangeKind.OP, tree.name, np.int32(-1))
+    operator = np.where(tree.kind == RangeKind.OP, tree.of_ranges(tree.range_name, -1), np.int32(-1))
     name, parent = np.append(operator, np.int32(-1)), np.append(tree.parent, -1)
     path = np.zeros(len(node), np.int64)
     for _ in range(MOST_LEVELS):

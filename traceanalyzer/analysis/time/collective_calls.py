@@ -130,6 +130,8 @@ class _Messages(NamedTuple):
 def _kinds_of_ranges(linked: Linked, kernels: I64, named: I32) -> I32:
     """The kind of each kernel as the host ranges around its launch that are named like communication say it: the
     innermost collective, else the innermost send or receive, of which collectives are made, else the kernel's name."""
+    if not len(kernels):
+        return named
     tree, strings = linked.tree, linked.trace.strings
     names = np.full(len(tree.parent), -1, np.int64)
     names[~tree.is_call] = linked.trace.host_ranges.name[tree.row[~tree.is_call]]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import clip, union
+from traceanalyzer.analysis.algebra.intervals import EMPTY, clip, union
 from traceanalyzer.trace import DeviceOpKind
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ def concurrent_kernel_share(timed: Timed) -> float | None:
 
 def side_by_side(start: I64, end: I64) -> IntervalSet:
     """The time that at least two of these intervals cover."""
+    if (start[1:] >= end[:-1]).all():
+        return EMPTY
     times = np.concatenate((start, end))
     change = np.repeat(np.array([1, -1]), len(start))
     order = np.lexsort((change, times))  # what ends at a moment has ended before another begins

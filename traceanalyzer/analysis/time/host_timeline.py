@@ -10,15 +10,12 @@ from __future__ import annotations
 import enum
 import re
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from traceanalyzer.analysis.algebra.distinct import distinct, ranked
 from traceanalyzer.analysis.algebra.intervals import EMPTY, IntervalSet, complement, contains, join, subtract, union
-from traceanalyzer.analysis.algebra.lookup import AT_ONCE
 from traceanalyzer.analysis.algebra.ordering import where_changed
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.joined.captures import building_time
@@ -26,11 +23,14 @@ from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.names.phase_names import INPUT_NAMES
 from traceanalyzer.analysis.names.pytorch import OPTIMIZER_NAMES
 from traceanalyzer.analysis.time.first_use import loading_calls
+from traceanalyzer.analysis.time.host_pieces import HostPieces
 from traceanalyzer.trace import OverheadKind, RangeKind
 
 if TYPE_CHECKING:
+    from traceanalyzer.analysis.joined.host_tree import HostTree
     from traceanalyzer.analysis.joined.joined import Joined
     from traceanalyzer.analysis.joined.linked import Linked
+    from traceanalyzer.analysis.time.host_pieces import Cut
     from traceanalyzer.analysis.time.steps import Steps
     from traceanalyzer.trace import I32, I64, U8, Bool, Trace
 
@@ -66,52 +66,37 @@ COMMUNICATION_NAMES = re.compile(
 
 
 @dataclass(frozen=True, eq=False)
-class Pieces:
-    """The time of a launching thread cut into pieces, each from one of the moments to the next."""
+class ThreadTimeline:
+    """What a launching thread was doing: its time in stretches of one state."""
 
-    thread: int
+    pieces: HostPieces
     moments: I64
-    node: I32
-    """Innermost node of the host tree, -1 outside all."""
-    works: Bool
-    """For each node, and last for what lies outside all, whether it is an operator, a library's range or a call, not a
-    range that says where in the program it is."""
+    """Where each stretch begins, and where the last one ends."""
     state: U8
+    """`HostState` of each."""
 
     @property
-    def start(self) -> I64:
-        """Start of each piece."""
-        return self.moments[:-1]
-
-    @property
-    def end(self) -> I64:
-        """End of each piece."""
-        return self.moments[1:]
+    def thread(self) -> int:
+        """Index into `Trace.threads`."""
+        return self.pieces.thread
 
     def in_state(self, state: int, window: tuple[int, int] | None = None) -> IntervalSet:
         """When it is in this state; at least all of that in the window."""
-        first, states = self._runs
-        low, high = 0, len(states)
+        low, high = 0, len(self.state)
         if window is not None:
-            piece = np.searchsorted(self.moments, window)
-            low, high = np.searchsorted(first, piece).tolist()
-            low, high = max(low - 2, 0), min(high + 1, len(states))
-        chosen = low + np.flatnonzero(states[low:high] == state)
-        return IntervalSet(self.moments[first[chosen]], self.moments[first[chosen + 1]])
-
-    @cached_property
-    def _runs(self) -> tuple[I64, U8]:
-        """The first piece of each run of pieces of one state, and one more; and those states."""
-        first = np.flatnonzero(where_changed(self.state))
-        return np.append(first, len(self.state)), self.state[first]
+            low, high = np.searchsorted(self.moments, window).tolist()
+            low = max(low - 1, 0)
+        chosen = low + np.flatnonzero(self.state[low:high] == state)
+        return IntervalSet(self.moments[chosen], self.moments[chosen + 1])
 
 
 @dataclass(frozen=True, eq=False)
 class HostTimeline:
     """The process's state over time: one set of intervals a state, disjoint from each other."""
 
-    pieces: list[Pieces]
-    """One a thread that has any, in the order of threads."""
+    tree: HostTree
+    threads: list[ThreadTimeline]
+    """Those that launch device work and have any time, in order."""
     states: dict[HostState, IntervalSet]
     profiler: IntervalSet
     """Time of the profiler's own work on the host; may overlap any state."""
@@ -119,13 +104,13 @@ class HostTimeline:
     @classmethod
     def build(cls, joined: Joined, steps: Steps) -> HostTimeline:
         """Make the timeline of the threads that launch device work."""
-        pieces = _pieces(joined)
+        threads = _threads(joined)
         taken, states = EMPTY, {}
         for state in HostState:
-            covered = join(*(part.in_state(state) for part in pieces)) if pieces else EMPTY
+            covered = join(*(one.in_state(state) for one in threads)) if threads else EMPTY
             states[state] = subtract(covered, taken)
             taken = join(taken, covered)
-        return cls(pieces, states, _profiler_time(joined.trace, steps))
+        return cls(joined.tree, threads, states, _profiler_time(joined.trace, steps))
 
     def dominant_node(self, start: int, end: int, thread: int = -1) -> tuple[int, int]:
         """The node in which the host was for the longest time within [start, end), -1 outside all; and its thread.
@@ -133,7 +118,7 @@ class HostTimeline:
         Of the launching threads the one that worked most counts, in operators and calls. Where that is less than
         half the time, it is `thread` (-1: the one that was most inside anything).
         """
-        shares = [share for pieces in self.pieces if (share := _share(pieces, start, end)) is not None]
+        shares = [share for one in self.threads if (share := _share(self.tree, one.pieces, start, end)) is not None]
         if not shares:
             return -1, thread
         busiest = max(shares, key=lambda share: share.working)
@@ -154,78 +139,71 @@ class _Share(NamedTuple):
     """Time in any node, ns."""
 
 
-def _share(pieces: Pieces, start: int, end: int) -> _Share | None:
+def _share(tree: HostTree, pieces: HostPieces, start: int, end: int) -> _Share | None:
     """What the thread with these pieces did within [start, end)."""
-    low = int(np.searchsorted(pieces.end, start, side="right"))
-    high = int(np.searchsorted(pieces.start, end, side="left"))
+    cut = pieces.within(start, end)
+    low = int(np.searchsorted(cut.end, start, side="right"))
+    high = int(np.searchsorted(cut.start, end, side="left"))
     if high <= low:
         return None
+    overlap = np.minimum(cut.end[low:high], end) - np.maximum(cut.start[low:high], start)
+    node = cut.node[low:high]
     if high - low <= FEW_PIECES:
-        return _share_of_few(pieces, low, high, start, end)
-    overlap = np.minimum(pieces.end[low:high], end) - np.maximum(pieces.start[low:high], start)
-    nodes, which = ranked(pieces.node[low:high])
+        return _share_of_few(pieces.thread, overlap.tolist(), node.tolist(), _works(tree, node).tolist())
+    nodes, which = ranked(node)
     return _Share(
         thread=pieces.thread,
         node=int(nodes[np.bincount(which, overlap).argmax()]),
-        working=int(overlap[pieces.works[pieces.node[low:high]]].sum()),
-        inside=int(overlap[pieces.node[low:high] >= 0].sum()),
+        working=int(overlap[_works(tree, node)].sum()),
+        inside=int(overlap[node >= 0].sum()),
     )
 
 
-def _share_of_few(pieces: Pieces, low: int, high: int, start: int, end: int) -> _Share:
+def _share_of_few(thread: int, overlaps: list[int], nodes: list[int], working_in: list[bool]) -> _Share:
     """The same without arrays, whose cost a call is that of some dozen pieces."""
     spent: dict[int, int] = {}
     working = inside = 0
-    columns = (pieces.start[low:high], pieces.end[low:high], pieces.node[low:high])
-    working_in = pieces.works[pieces.node[low:high]]
-    for begun, ended, node, works in zip(*(column.tolist() for column in (*columns, working_in)), strict=True):
-        overlap = min(ended, end) - max(begun, start)
+    for overlap, node, works in zip(overlaps, nodes, working_in, strict=True):
         spent[node] = spent.get(node, 0) + overlap
         working += overlap if works else 0
         inside += overlap if node >= 0 else 0
     longest = max(spent.values())
     node = min(node for node, time in spent.items() if time == longest)
-    return _Share(pieces.thread, node, working, inside)
+    return _Share(thread, node, working, inside)
 
 
-def _pieces(joined: Joined) -> list[Pieces]:
-    tree, calls = joined.tree, joined.trace.api_calls
-    launching = distinct(calls.thread[joined.launch[joined.launch >= 0]])
-    works = np.append(tree.is_call | (tree.kind == RangeKind.OP) | (tree.kind == RangeKind.LIBRARY), False)
-    states = _states_of_nodes(joined)
-    building = joined.once(building_time)
-    result = []
-    for thread in launching.tolist():
-        first, stop = np.searchsorted(tree.thread, (thread, thread + 1)).tolist()
-        moments, node = _cut(joined, first, stop)
-        if len(node):
-            state = _states(states, (building, _input_ranges(joined, thread)), moments, node)
-            result.append(Pieces(thread, moments, node, works, state))
+def _works(tree: HostTree, node: I32) -> Bool:
+    """Whether each of these nodes is an operator, a library's range or a call, not a range that says where in the
+    program it is; False for -1."""
+    kind = tree.kind[node]
+    result: Bool = (node >= 0) & (tree.is_call[node] | (kind == RangeKind.OP) | (kind == RangeKind.LIBRARY))
     return result
 
 
-def _cut(linked: Linked, first: int, stop: int) -> tuple[I64, I32]:
-    """The moments at which anything of a thread, whose nodes these are, starts or ends, and the innermost node from
-    each to the next."""
-    tree, here = linked.tree, slice(first, stop)
-    start, end, parent = tree.start[here], tree.end[here], tree.parent[here]
-    # At equal times inner ends come first, then outer starts, so that the last entry is what goes on.
-    by_end = (len(end) - 1 - np.argsort(end[::-1], kind="stable")).astype(np.int32)
-    ended = end[by_end]
-    moments, node = np.empty(2 * len(start), np.int64), np.empty(2 * len(start), np.int32)
-    filled = 0
-    edges = np.append(start[AT_ONCE::AT_ONCE], np.iinfo(np.int64).max)
-    starts, ends = (np.append(0, np.searchsorted(times, edges)).tolist() for times in (start, ended))
-    for (a, b), (c, d) in zip(pairwise(starts), pairwise(ends), strict=True):
-        time = np.concatenate((ended[c:d], start[a:b]))
-        inner = np.concatenate((parent[by_end[c:d]], np.arange(first + a, first + b, dtype=np.int32)))
-        order = np.argsort(time, kind="stable")
-        time = time[order]
-        last = order[np.append(time[1:] > time[:-1], True)[: len(time)]]
-        kept = slice(filled, filled + len(last))
-        moments[kept], node[kept] = time[np.append(time[1:] > time[:-1], True)[: len(time)]], inner[last]
-        filled += len(last)
-    return moments[:filled], node[: max(filled - 1, 0)]
+def _threads(joined: Joined) -> list[ThreadTimeline]:
+    launching = distinct(joined.trace.api_calls.thread[joined.launch[joined.launch >= 0]])
+    states = _states_of_nodes(joined)
+    building = joined.once(building_time)
+    each = (
+        _stretches(HostPieces(joined.tree, thread), states, (building, _input_ranges(joined, thread)))
+        for thread in launching.tolist()
+    )
+    return [one for one in each if len(one.state)]
+
+
+def _stretches(pieces: HostPieces, states: _StatesOfNodes, special: tuple[IntervalSet, IntervalSet]) -> ThreadTimeline:
+    """A thread's pieces put together where they follow each other in one state."""
+    moments, kept, before, end = [np.empty(0, np.int64)], [np.empty(0, np.uint8)], -1, np.empty(0, np.int64)
+    for cut in pieces:
+        if not len(cut.node):
+            continue
+        state = _states(states, special, cut)
+        changed = where_changed(state)
+        changed[0] = int(state[0]) != before
+        moments.append(cut.start[changed])
+        kept.append(state[changed])
+        before, end = int(state[-1]), cut.end[-1:]
+    return ThreadTimeline(pieces, np.concatenate((*moments, end)), np.concatenate(kept))
 
 
 class _StatesOfNodes(NamedTuple):
@@ -255,18 +233,14 @@ def _states_of_nodes(joined: Joined) -> _StatesOfNodes:
     return _StatesOfNodes(short, long)
 
 
-def _states(of: _StatesOfNodes, special: tuple[IntervalSet, IntervalSet], moments: I64, node: I32) -> U8:
+def _states(of: _StatesOfNodes, special: tuple[IntervalSet, IntervalSet], cut: Cut) -> U8:
     """The state of each piece; `special`: when graphs are built, and when input is loaded."""
     building, loading = special
-    state = np.empty(len(node), np.uint8)
-    for i in range(0, len(node), AT_ONCE):
-        inner, edges = node[i : i + AT_ONCE], moments[i : i + AT_ONCE + 1]
-        here = np.where(np.diff(edges) >= LONG_STRETCH_NS, of.long[inner], of.short[inner])
-        if len(building.start):
-            here[contains(building, edges[:-1]) & (here == HostState.DISPATCH)] = HostState.WORK
-        if len(loading.start):
-            here[contains(loading, edges[:-1])] = HostState.INPUT
-        state[i : i + AT_ONCE] = here
+    state = np.where(cut.end - cut.start >= LONG_STRETCH_NS, of.long[cut.node], of.short[cut.node])
+    if len(building.start):
+        state[contains(building, cut.start) & (state == HostState.DISPATCH)] = HostState.WORK
+    if len(loading.start):
+        state[contains(loading, cut.start)] = HostState.INPUT
     return state
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.lookup import places
+from traceanalyzer.analysis.algebra.lookup import blocks, places
 from traceanalyzer.analysis.joined.blocking import closing_waits, device_waits
 from traceanalyzer.analysis.time.extent import extent
 from traceanalyzer.analysis.time.logged_steps import logged_steps
@@ -201,13 +201,13 @@ def _without_shutdown(linked: Linked, found: HostSteps) -> I64:
         return found.end
     calls, ranges = linked.trace.api_calls, linked.trace.host_ranges
     recorders = _recorders_waits(linked)
-    ended = calls.end[~recorders] if recorders.any() else calls.end
-    ops = ranges.end[ranges.kind == RangeKind.OP]
-    time = np.concatenate((ended, ops)) if len(ops) else ended
-    index = places(found.start, time, side="right") - 1
-    inside = (index >= 0) & (time <= found.end[np.maximum(index, 0)])
     active = np.full(len(found.names), -1, np.int64)
-    np.maximum.at(active, index[inside], time[inside])
+    for time, counted in ((calls.end, ~recorders), (ranges.end, ranges.kind == RangeKind.OP)):
+        for here in blocks(len(time)):
+            ended = time[here][counted[here]]
+            index = places(found.start, ended, side="right") - 1
+            inside = (index >= 0) & (ended <= found.end[np.maximum(index, 0)])
+            np.maximum.at(active, index[inside], ended[inside])
     tails = (found.end - active)[:-1][active[:-1] >= 0]
     end = found.end.copy()
     if len(tails) and active[-1] >= 0:

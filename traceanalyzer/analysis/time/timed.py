@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.distinct import distinct
-from traceanalyzer.analysis.algebra.lookup import places
+from traceanalyzer.analysis.algebra.lookup import blocks, places
 from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.analysis.time.collective_calls import CollectiveCalls, collective_calls
 from traceanalyzer.analysis.time.devices import DeviceActivity, device_activity
@@ -44,8 +44,10 @@ class Timed(Joined):
         """Which of these host times lie in the host range of a steady-state step."""
         steady = self.steps.steady
         first, last = self.steps.host_start[steady], self.steps.host_end[steady]
-        index = places(first, start, side="right") - 1
-        result: Bool = (index >= 0) & (start < last[np.maximum(index, 0)])
+        result = np.empty(len(start), bool)
+        for here in blocks(len(start)):
+            index = places(first, start[here], side="right") - 1
+            result[here] = (index >= 0) & (start[here] < last[np.maximum(index, 0)])
         return result
 
     @cached_property

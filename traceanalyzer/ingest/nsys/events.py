@@ -189,6 +189,10 @@ def read_events(
     return [events for events, _ in found]
 
 
+WIDEST_TABLE = 1 << 20
+"""Ids over so wide a range are searched for."""
+
+
 class Strings:
     """Text codes shared by the traces of one export; holds only text that their tables refer to."""
 
@@ -218,13 +222,38 @@ class Strings:
         every = distinct(columns)
         texts = self._database.texts(int(i) for i in every if i >= 0)
         found = [self.code(rewrite(texts[i]) if i in texts else unnamed) for i in every.tolist()]
-        codes = np.array(found, np.int32)
+        codes = _Codes.of(every, np.array(found, np.int32))
         return [
-            alike(codes[np.searchsorted(every, column[0])], len(column), np.int32)
+            alike(codes.at(column[:1])[0], len(column), np.int32)
             if is_constant(column) and len(column)
-            else codes[np.searchsorted(every, column)]
+            else codes.at(column)
             for column in columns
         ]
+
+
+@dataclass(frozen=True)
+class _Codes:
+    """The codes of ids, ascending."""
+
+    ids: I64
+    codes: I32
+    table: I32 | None
+    """The code at each distance from the first id, where ids lie near each other, as those of `StringIds` do."""
+
+    @classmethod
+    def of(cls, ids: I64, codes: I32) -> _Codes:
+        if not len(ids) or int(ids[-1]) - int(ids[0]) >= WIDEST_TABLE:
+            return cls(ids, codes, None)
+        table = np.zeros(int(ids[-1] - ids[0]) + 1, np.int32)
+        table[ids - ids[0]] = codes
+        return cls(ids, codes, table)
+
+    def at(self, column: I64 | I32) -> I32:
+        """The codes of a column of ids, all of which are known."""
+        if self.table is None:
+            return self.codes[np.searchsorted(self.ids, column)]
+        result: I32 = self.table[column - self.ids[0]]
+        return result
 
 
 def mend_times(rows: dict[str, I64], tally: Tally, *, zero_is_missing: bool) -> Bool:

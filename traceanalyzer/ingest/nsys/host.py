@@ -186,8 +186,10 @@ def _call_names(process: I64, correlation: I64, calls: Events) -> I32:
         here = np.flatnonzero((process == key) & (correlation > 0))
         if not len(of_calls) or not len(here):
             continue
-        order = of_calls[np.argsort(calls.columns["correlation"][of_calls], kind="stable")]
-        known = calls.columns["correlation"][order]
+        order, known = of_calls, calls.columns["correlation"][of_calls]
+        if (known[1:] < known[:-1]).any():
+            by_id = np.argsort(known, kind="stable")
+            order, known = of_calls[by_id], known[by_id]
         position = np.minimum(np.searchsorted(known, correlation[here]), len(known) - 1)
         found = known[position] == correlation[here]
         names[here[found]] = calls.columns["name"][order[position[found]]]

@@ -241,6 +241,8 @@ def _values(data: U8, place: I64, end: I64, names: tuple[str, ...], wanted: Coll
 def _integers(data: U8, kind: I64, place: I64, null: int) -> I64:
     if int(kind.max()) >= len(_NO_INTEGER) or _NO_INTEGER[kind].any():
         raise OddPageError
+    if len(kind) == 1 and not _WIDTH[kind[0]]:  # the same in all rows, and in none of the bytes
+        return np.full(len(place), null if kind[0] == _NULL else kind[0] - _ZERO, np.int64)
     words = np.ndarray((len(data) - _WORD_BYTES + 1,), ">i8", data.data, strides=(1,))
     result = words[place].astype(np.int64)
     result >>= _SHIFT[kind]

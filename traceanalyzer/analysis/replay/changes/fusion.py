@@ -218,7 +218,8 @@ def _fused_times(tape: Tape, runs: Runs, reading: Reading, *, library: bool = Fa
 def _moved(tape: Tape, runs: Runs, traffic: F64, time: F64, *, kept: bool) -> F64:
     """What each run takes to move what crosses its border at its best rate, ns, NaN where not known; with what it keeps
     for others."""
-    out = np.where(traffic > 0, tape.source.once(written)[tape.row], 0.0)
+    out, moving = np.zeros(len(traffic)), np.flatnonzero(traffic > 0)
+    out[moving] = written(tape.source, tape.row[moving])
     crosses = _per_run(np.add, runs, crossing(runs.number, traffic, out, _reducing(tape)))
     if kept:
         crosses = np.maximum(crosses, KEPT_SHARE * _per_run(np.fmax, runs, traffic))

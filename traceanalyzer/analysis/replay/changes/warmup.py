@@ -104,7 +104,7 @@ def _time(tape: Tape, details: tuple[IdleDetail, ...]) -> I64:
     found = tape.source.once(host_work)
     work = [found[detail] for detail in details]
     if IdleDetail.LOADING in details:
-        work.append(first_launches(tape.source))
+        work.append(tape.source.once(first_launches))
     return before_events(tape, join(*work))
 
 
@@ -128,7 +128,7 @@ def first_launches(timed: Timed) -> IntervalSet:
 def _of_one_step(step: I32, names: I32) -> Bool:
     """Launches whose kernel has no launch in any other step."""
     kinds, at = ranked(names)
-    first, last = np.full(len(kinds), np.iinfo(np.int64).max), np.full(len(kinds), -1)
+    first, last = np.full(len(kinds), np.iinfo(np.int32).max, np.int32), np.full(len(kinds), -1, np.int32)
     np.minimum.at(first, at, step)
     np.maximum.at(last, at, step)
     result: Bool = (first == last)[at]

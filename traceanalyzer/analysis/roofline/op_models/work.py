@@ -22,7 +22,7 @@ from traceanalyzer.analysis.roofline.op_models.call import Call, Link, Unmodelle
 from traceanalyzer.analysis.roofline.op_models.kernel_types import element_type
 from traceanalyzer.analysis.roofline.op_models.left_out import ON_PARAMETERS, parameters_of
 from traceanalyzer.analysis.roofline.op_models.tensors import NAN, Tensor, parse_inputs, parse_values
-from traceanalyzer.trace import RangeKind
+from traceanalyzer.trace import RangeKind, alike
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -241,6 +241,8 @@ def _link(trace: Trace, row: int) -> Link | None:
 def _cover(joined: Joined, flops: F64, composite: Bool) -> tuple[Bool, I64]:
     """Which host ranges stand for work, and for each device op the one whose work it is part of."""
     tree = joined.tree
+    if not np.isfinite(flops).any():
+        return np.zeros(len(flops), np.bool_), alike(-1, len(joined.trace.device_ops), np.int64)
     row = np.where(tree.is_call, -1, tree.row)
     here = at(flops, row, NAN)
     working = np.isfinite(here) & ~at(composite, row, False)

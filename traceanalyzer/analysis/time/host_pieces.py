@@ -1,0 +1,111 @@
+"""The time of a host thread cut into pieces, each from a moment at which a range or call starts or ends to the next.
+
+There are up to twice as many pieces as ranges and calls. So they are not kept, but cut block by block when asked for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.distinct import distinct
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from traceanalyzer.analysis.joined.host_tree import HostTree
+    from traceanalyzer.trace import I32, I64
+
+AT_ONCE = 1 << 14
+"""Nodes of a block: what is made of so many stays in the processor's cache."""
+
+
+class Cut(NamedTuple):
+    """Pieces that follow each other."""
+
+    moments: I64
+    """Where each begins, and where the last one ends."""
+    node: I32
+    """Innermost node of the host tree in each, -1 outside all."""
+
+    @property
+    def start(self) -> I64:
+        """Start of each piece."""
+        return self.moments[:-1]
+
+    @property
+    def end(self) -> I64:
+        """End of each piece."""
+        return self.moments[1:]
+
+
+class HostPieces:
+    """The pieces of one thread."""
+
+    def __init__(self, tree: HostTree, thread: int) -> None:
+        self.thread = thread
+        self._tree = tree
+        self._first, self._stop = np.searchsorted(tree.thread, (thread, thread + 1)).tolist()
+        start = tree.start[self._first : self._stop]
+        self._since = distinct(start[::AT_ONCE])
+        """When each block begins."""
+        self._nodes = np.append(self._first + np.searchsorted(start, self._since), self._stop)
+        """First node of each block, and where the last one ends."""
+        self._ending = self._ending_later()
+        """For each block the nodes of blocks before it that end within it."""
+        self._last_cut: tuple[int, Cut] | None = None
+
+    def __iter__(self) -> Iterator[Cut]:
+        """All pieces, block by block."""
+        return (self._joined(block, block + 1) for block in range(len(self._since)))
+
+    def within(self, low: int, high: int) -> Cut:
+        """At least the pieces of which any part lies within [low, high)."""
+        first = max(int(np.searchsorted(self._since, low, side="right")) - 1, 0)
+        return self._joined(first, int(np.searchsorted(self._since, high, side="left")))
+
+    def count_within(self, low: int, high: int) -> int:
+        """How many pieces lie within [low, high), at most about."""
+        first, stop = np.searchsorted(self._tree.start[self._first : self._stop], (low, high)).tolist()
+        return int(2 * (stop - first))
+
+    def _joined(self, first: int, stop: int) -> Cut:
+        """The pieces that begin in these blocks."""
+        parts = [self._cut(block) for block in range(first, stop)]
+        if not parts:
+            return Cut(self._since[:0], np.empty(0, np.int32))
+        moments, node = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+        if stop < len(self._since):
+            return Cut(np.append(moments, self._since[stop]), node)
+        return Cut(moments, node[:-1])
+
+    def _cut(self, block: int) -> Cut:
+        """The moments of a block, and the innermost node from each on."""
+        if self._last_cut is None or self._last_cut[0] != block:
+            self._last_cut = block, self._newly_cut(block)
+        return self._last_cut[1]
+
+    def _newly_cut(self, block: int) -> Cut:
+        tree, here = self._tree, np.arange(self._nodes[block], self._nodes[block + 1], dtype=np.int32)
+        ending = here[tree.end[here] < self._until(block)]
+        ending = np.concatenate((self._ending[block], ending))[::-1]
+        # At equal times inner ends come first, then outer starts, so that the last entry is what goes on.
+        time = np.concatenate((tree.end[ending], tree.start[here]))
+        order = np.argsort(time, kind="stable")
+        time = time[order]
+        last = np.append(time[1:] > time[:-1], True)
+        return Cut(time[last], np.concatenate((tree.parent[ending], here))[order[last]])
+
+    def _until(self, block: int) -> int:
+        return int(self._since[block + 1]) if block + 1 < len(self._since) else np.iinfo(np.int64).max
+
+    def _ending_later(self) -> list[I32]:
+        late = []
+        for block in range(len(self._since) - 1):
+            first, stop = int(self._nodes[block]), int(self._nodes[block + 1])
+            late.append(first + np.flatnonzero(self._tree.end[first:stop] >= self._until(block)).astype(np.int32))
+        nodes = np.concatenate(late) if late else np.empty(0, np.int32)
+        ends_in = np.searchsorted(self._since, self._tree.end[nodes], side="right") - 1
+        order = np.argsort(ends_in, kind="stable")
+        return np.split(nodes[order], np.searchsorted(ends_in[order], np.arange(1, len(self._since))))
