@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from traceanalyzer.analysis.roofline.kernel_tables import other_version
 from traceanalyzer.analysis.tables.budget import launches_by_step
 from traceanalyzer.analysis.tables.timing import contradicted
-from traceanalyzer.diagnosis.diagnose import diagnose
 from traceanalyzer.diagnosis.memory import in_a_report
 from traceanalyzer.diagnosis.profiled import profiled_notes
 from traceanalyzer.diagnosis.rules.conditions import profiler_note
@@ -17,6 +16,7 @@ from traceanalyzer.diagnosis.shares import missing_kernels
 from traceanalyzer.figures import digits
 from traceanalyzer.hardware import GIGA
 from traceanalyzer.ingest.unprofiled import contradiction
+from traceanalyzer.report.at_once import diagnosed_meanwhile
 from traceanalyzer.report.memory.build import headline
 from traceanalyzer.report.model import Input, InputDevice, InputHealth, Metrics, Report, Tool
 from traceanalyzer.report.outline import IN_HEADER
@@ -58,19 +58,24 @@ def build_report(
 def report_of(of: Measured, top: int = TOP_ROWS) -> Report:
     """The report of a measured run."""
     run, ranks, critical = of.run, of.ranks, of.critical
-    diagnosis = diagnose(critical)
     of_memory, for_memory = in_a_report(critical.memory_of_devices)
+    with diagnosed_meanwhile(critical) as diagnosis:
+        metrics, step_parts = _metrics(critical), critical.step_parts
+        tables = report_tables(of, top)
+        devices = [row for m in of.each for row in m.devices]
+        notes = [*_notes(run, critical), *ranks.notes]
+        found = diagnosis()
     return Report(
         tool=Tool("traceanalyzer", __version__),
         inputs=[_input(trace) for trace in (*run.traces, *run.logs)],
-        summary=diagnosis.summary,
-        metrics=_metrics(critical),
-        devices=[row for m in of.each for row in m.devices],
-        findings=[*diagnosis.findings, *of_memory],
-        recommendations=[*diagnosis.recommendations, *for_memory],
-        tables=report_tables(of, top),
-        notes=[*_notes(run, critical), *ranks.notes],
-        step_parts=critical.step_parts,
+        summary=found.summary,
+        metrics=metrics,
+        devices=devices,
+        findings=[*found.findings, *of_memory],
+        recommendations=[*found.recommendations, *for_memory],
+        tables=tables,
+        notes=notes,
+        step_parts=step_parts,
     )
 
 
