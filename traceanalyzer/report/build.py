@@ -18,7 +18,7 @@ from traceanalyzer.hardware import GIGA
 from traceanalyzer.ingest.unprofiled import contradiction
 from traceanalyzer.report.at_once import diagnosed_meanwhile
 from traceanalyzer.report.memory.build import headline
-from traceanalyzer.report.model import Input, InputDevice, InputHealth, Metrics, Report, Tool
+from traceanalyzer.report.model import TOP_ROWS, Input, InputDevice, InputHealth, Metrics, Report, Tool
 from traceanalyzer.report.outline import IN_HEADER
 from traceanalyzer.selection import measured
 from traceanalyzer.tables import report_tables
@@ -31,11 +31,6 @@ if TYPE_CHECKING:
     from traceanalyzer.analysis.measure import Measurements
     from traceanalyzer.selection import Knowledge, Measured, Selection
     from traceanalyzer.trace import Run, Trace
-
-TOP_ROWS = 30
-"""Rows of the long tables (kernels, operators, gaps, ...) that go into a report; the commands give all."""
-PAGE_ROWS = 300
-"""The same of an HTML report, where they can be searched and sorted."""
 
 NOT_KNOWN = "The step without the profiler, which slows the host, is not known"
 
