@@ -165,7 +165,7 @@ def test_the_diagnosis_is_made_elsewhere_only_where_there_is_memory_and_enough_t
     assert fork.call_count == 0
     monkeypatch.setattr(at_once, "free_bytes", lambda: None)
     build_report(run)
-    assert fork.call_count == 1
+    assert fork.call_count == 2
 
 
 def test_a_library_forks_nothing() -> None:

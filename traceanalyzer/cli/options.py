@@ -245,6 +245,9 @@ def selection_options(command: Function) -> Function:
         counters: Any,
         **options: Any,
     ) -> Any:
+        from traceanalyzer.cli.numerics import load_numpy
+
+        load_numpy()
         from traceanalyzer.selection import Knowledge, Selection
 
         given = {"classes": classes, "hardware": hardware, "counters": counters}
