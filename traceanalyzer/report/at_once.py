@@ -1,46 +1,41 @@
-"""The diagnosis of a long recording, made by a second process while this one makes the tables."""
+"""What a second process works out of a long recording while this one works out something else."""
 
 from __future__ import annotations
 
-from functools import partial
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from traceanalyzer.diagnosis.diagnose import diagnose
 from traceanalyzer.ingest.free_memory import free_bytes
 from traceanalyzer.second_process import meanwhile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import AbstractContextManager
+    from collections.abc import Iterator
 
     from traceanalyzer.analysis.measure import Measurements
-    from traceanalyzer.diagnosis.diagnose import Diagnosis
 
 LEAST_ROWS = 50_000
-"""Device ops, host ranges and API calls; with fewer, the diagnosis takes about as long as to start a process."""
+"""Device ops, host ranges and API calls; with fewer, there is about as much to do as it takes to start a process."""
 BYTES_A_ROW = 150
-"""What a row costs in the memory of the second process that the first does not have as well."""
+"""What a row costs in the memory of the second process that the first does not have as well. Measured: 40."""
 
 
-def diagnosed_meanwhile(m: Measurements) -> AbstractContextManager[Callable[[], Diagnosis]]:
-    """What gives the diagnosis once the block has done what else a report needs. Raises as `diagnose` does."""
+def is_worth_a_process(m: Measurements) -> bool:
+    """Whether there is enough to do, and memory for another process."""
     trace = m.trace
     rows = len(trace.device_ops) + len(trace.host_ranges) + len(trace.api_calls)
-    worth = rows >= LEAST_ROWS and _fits(rows * BYTES_A_ROW)
-    if worth:
-        _prepare(m)
-    return meanwhile(partial(diagnose, m), worth=worth)
-
-
-def _prepare(m: Measurements) -> None:
-    """Work out what both processes need: then it is done once. The roofline takes as long as what needs none of it."""
-    _ = m.timeline
-    with meanwhile(lambda: m.roofline, worth=True) as roofline:
-        _ = m.gaps, m.phases
-        m.roofline = roofline()
-    _ = m.replay, m.unprofiled
-
-
-def _fits(size: int) -> bool:
+    if rows < LEAST_ROWS:
+        return False
     free = free_bytes()
-    return free is None or size < free
+    return free is None or rows * BYTES_A_ROW < free
+
+
+@contextmanager
+def roofline_meanwhile(m: Measurements) -> Iterator[None]:
+    """Have the roofline worked out while the block works out what needs none of it."""
+    if "roofline" in vars(m) or not is_worth_a_process(m):
+        yield
+        return
+    _ = m.timeline  # both need it
+    with meanwhile(lambda: m.roofline, worth=True) as roofline:
+        yield
+        m.roofline = roofline()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from functools import partial
 from typing import TYPE_CHECKING
 
 from traceanalyzer.analysis.roofline.kernel_tables import other_version
 from traceanalyzer.analysis.tables.budget import launches_by_step
 from traceanalyzer.analysis.tables.timing import contradicted
+from traceanalyzer.diagnosis.diagnose import diagnose
 from traceanalyzer.diagnosis.memory import in_a_report
 from traceanalyzer.diagnosis.profiled import profiled_notes
 from traceanalyzer.diagnosis.rules.conditions import profiler_note
@@ -16,10 +18,11 @@ from traceanalyzer.diagnosis.shares import missing_kernels
 from traceanalyzer.figures import digits
 from traceanalyzer.hardware import GIGA
 from traceanalyzer.ingest.unprofiled import contradiction
-from traceanalyzer.report.at_once import diagnosed_meanwhile
+from traceanalyzer.report.at_once import is_worth_a_process, roofline_meanwhile
 from traceanalyzer.report.memory.build import headline
 from traceanalyzer.report.model import TOP_ROWS, Input, InputDevice, InputHealth, Metrics, Report, Tool
 from traceanalyzer.report.outline import IN_HEADER
+from traceanalyzer.second_process import meanwhile
 from traceanalyzer.selection import measured
 from traceanalyzer.tables import report_tables
 from traceanalyzer.trace import Collected
@@ -54,7 +57,12 @@ def report_of(of: Measured, top: int = TOP_ROWS) -> Report:
     """The report of a measured run."""
     run, ranks, critical = of.run, of.ranks, of.critical
     of_memory, for_memory = in_a_report(critical.memory_of_devices)
-    with diagnosed_meanwhile(critical) as diagnosis:
+    worth = is_worth_a_process(critical)
+    if worth:  # what the diagnosis and the tables need is worked out once
+        with roofline_meanwhile(critical):
+            _ = critical.gaps, critical.phases
+        _ = critical.replay, critical.unprofiled
+    with meanwhile(partial(diagnose, critical), worth=worth) as diagnosis:
         metrics, step_parts = _metrics(critical), critical.step_parts
         tables = report_tables(of, top)
         devices = [row for m in of.each for row in m.devices]

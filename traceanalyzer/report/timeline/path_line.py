@@ -19,7 +19,7 @@ _OF_OP = (Part.OP, Part.LATENCY, Part.PAUSE, Part.UNKNOWN)
 """Parts of the path that are drawn where their device op is; the others are the host's."""
 
 
-class _Path:
+class ShownPath:
     """What pages show of the critical path. It has more segments than there is of anything else, so that those of other
     steps are let go at once."""
 
@@ -49,7 +49,7 @@ class OnPath:
     """What of the critical path each device op and host node is, and the lanes that these were given."""
 
     def __init__(self, m: Measurements) -> None:
-        found = m.once(_Path)
+        found = m.once(ShownPath)
         self.m, self.path = m, found.segments
         self.of_op, self.of_node = found.of_op, found.of_node
         self.lane_of_op = np.full(len(found.of_op), -1, np.int64)
