@@ -29,8 +29,9 @@ from benchmarks.unprofiled import (
 from traceanalyzer.analysis.groups.bounds import memory_bound_share
 from traceanalyzer.analysis.measure import measure_ranks
 from traceanalyzer.analysis.replay import scenarios
+from traceanalyzer.analysis.replay.host_speed import step_ms
 from traceanalyzer.analysis.replay.scenarios import SCENARIOS, Scenario, buckets_of, combined
-from traceanalyzer.analysis.replay.whatif import Replay, step_ms
+from traceanalyzer.analysis.replay.whatif import Replay
 from traceanalyzer.diagnosis.classify import classify
 from traceanalyzer.selection import measured
 from traceanalyzer.trace import WaitKind

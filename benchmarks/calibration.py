@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.replay.host_speed import DISPATCH_SHARE_WITH_STACKS, host_scaled, step_ms
 from traceanalyzer.analysis.replay.tape import typical_steps
-from traceanalyzer.analysis.replay.whatif import DISPATCH_SHARE_WITH_STACKS, host_scaled, step_ms
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:

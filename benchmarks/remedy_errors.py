@@ -94,8 +94,9 @@ def promised(pair: Pair) -> Promise:
     place = next((i for i, one in enumerate(advised) if one.remedy == pair.remedy), None)
     if place is None:
         return Promise(pair, None, base, None, 0.0, 0.0)
-    one = advised[place]
-    return Promise(pair, place, base, one.predicted_step_ms, one.low_ms or 0.0, one.high_ms or 0.0)
+    one, more = advised[place], advised[place].as_much_work
+    step, low, high = (one.predicted_step_ms, one.low_ms, one.high_ms) if more is None else more.likely_ms
+    return Promise(pair, place, base, step, low or 0.0, high or 0.0)
 
 
 def by_remedy(found: list[Promise]) -> Table:

@@ -11,8 +11,9 @@ import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from traceanalyzer.analysis.replay.host_speed import step_ms
 from traceanalyzer.analysis.replay.spreads import GAIN_SPREAD
-from traceanalyzer.analysis.replay.whatif import ESTIMATED_SPREAD, SCENARIO_SPREAD, step_ms
+from traceanalyzer.analysis.replay.whatif import ESTIMATED_SPREAD, SCENARIO_SPREAD
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

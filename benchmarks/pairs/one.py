@@ -35,13 +35,21 @@ from benchmarks.pairs import (
     found_training,
     language,
     loops,
+    plain_good,
+    plain_input,
+    plain_loops,
+    plain_training,
     ranks,
     ranks_more,
+    ranks_third,
     research_good,
     research_science,
     research_services,
     research_tempting,
     research_training,
+    shop_pictures,
+    shop_services,
+    shop_training,
     vision,
 )
 from benchmarks.pairs.program import DEVICE, QUICK, VERSION, n
@@ -73,8 +81,11 @@ SETS: dict[str, tuple[Pair | Good, ...]] = {
         *research_science.PAIRS,
         *research_tempting.PAIRS,
     ),
+    "shop": (*shop_training.PAIRS, *shop_pictures.PAIRS, *shop_services.PAIRS),
+    "plain": (*plain_training.PAIRS, *plain_loops.PAIRS, *plain_input.PAIRS, *plain_good.PROGRAMS),
     "ranks": ranks.PAIRS,
     "ranks_more": ranks_more.PAIRS,
+    "ranks_third": ranks_third.PAIRS,
 }
 WARM_UP, ROUNDS, ROUND_S, LEAST_STEPS, MOST_STEPS = (1, 1, 0.0, 2, 2) if QUICK else (6, 5, 0.25, 3, 300)
 STEPS_ONCE = 20

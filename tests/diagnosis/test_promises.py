@@ -18,6 +18,7 @@ from traceanalyzer.diagnosis.other_kind import other_kind
 from traceanalyzer.diagnosis.remedies.advice import advise
 from traceanalyzer.diagnosis.remedies.launches import larger_batch
 from traceanalyzer.diagnosis.shares import Shares
+from traceanalyzer.report import outline
 from traceanalyzer.selection import measured
 
 if TYPE_CHECKING:
@@ -47,13 +48,20 @@ def test_a_larger_batch_promises_the_time_of_as_much_work() -> None:
     assert p.high_ms >= LAYERS * 4e-3  # the GPU's work is there for each sample
 
 
-def test_the_larger_batch_is_ranked_by_its_promise_and_says_what_it_is_for() -> None:
-    advice = ta.analyze(*ranks("kineto/vit_small_batch.base")).recommendations
-    steps = [a.predicted_step_ms for a in advice if a.predicted_step_ms is not None]
-    assert steps == sorted(steps)
-    (batch,) = [a for a in advice if a.remedy == "larger_batch"]
-    assert batch.predicted_step_ms is not None
+def test_a_larger_batch_comes_after_what_shortens_the_step_and_says_what_it_is_for() -> None:
+    report = ta.analyze(*ranks("kineto/vit_small_batch.base"))
+    advice = report.recommendations
+    steps = [a.predicted_step_ms for a in advice]
+    assert None not in steps[:-1]
+    assert steps == [*sorted(one for one in steps if one is not None), None]
+    batch = advice[-1]
+    assert (batch.remedy, batch.predicted_step_ms) == ("larger_batch", None)
+    more = batch.as_much_work
+    assert more is not None
+    assert more.low_ms is not None
+    assert more.low_ms < more.time_ms < (report.summary.step_ms or 0.0) / 4
     assert "ms for as much work as a step does now" in batch.basis
+    assert "for as much work, " in outline.prediction(report, batch)
 
 
 def test_a_stopwatch_agrees_with_a_batch_thirty_two_times_as_large() -> None:

@@ -13,9 +13,9 @@ from traceanalyzer.analysis.replay.changes.loops.ensembles import ensembles_join
 from traceanalyzer.analysis.replay.changes.loops.lookups import lookups_joined
 from traceanalyzer.analysis.replay.changes.masks import masks_spread
 from traceanalyzer.analysis.replay.changes.repetition import batched
+from traceanalyzer.analysis.replay.host_speed import fitted
 from traceanalyzer.analysis.replay.simulate import step_time_ns
 from traceanalyzer.analysis.replay.tape import make_tape
-from traceanalyzer.analysis.replay.whatif import fitted
 from traceanalyzer.diagnosis.remedies.data import copy_ahead
 from traceanalyzer.figures import NS_PER_MS
 from traceanalyzer.trace import CopyKind, MemoryKind

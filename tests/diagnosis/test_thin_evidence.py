@@ -16,10 +16,11 @@ from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.analysis.replay.changes.collectives import gathered_again
 from traceanalyzer.analysis.replay.changes.edits import retimed
 from traceanalyzer.analysis.replay.changes.fusion import find_runs
+from traceanalyzer.analysis.replay.host_speed import _mean_between
 from traceanalyzer.analysis.replay.scenarios import Scenario
 from traceanalyzer.analysis.replay.spreads import OF_KERNELS, gain_spread
 from traceanalyzer.analysis.replay.tape import make_tape
-from traceanalyzer.analysis.replay.whatif import Replay, _mean_between
+from traceanalyzer.analysis.replay.whatif import Replay
 from traceanalyzer.analysis.tables.timing import UnprofiledTime
 from traceanalyzer.diagnosis.remedies import REMEDIES, advice
 from traceanalyzer.diagnosis.remedies.kernels import channels_last

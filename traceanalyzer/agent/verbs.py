@@ -246,11 +246,14 @@ def _finding(finding: Finding) -> dict[str, Any]:
 
 
 def _advice(advice: Recommendation) -> dict[str, Any]:
+    more, how = advice.as_much_work, quoted_sentence(advice.basis)
+    unit = "ms per step" if more is None else "ms for as much work as a step does now"
+    value, low, high = (advice.predicted_step_ms, advice.low_ms, advice.high_ms) if more is None else more.likely_ms
     return {
         "finding": advice.id,
         "do": advice.action,
-        "predicted": figure(advice.predicted_step_ms, "ms per step", quoted_sentence(advice.basis)),
-        "range_ms": [rounded(advice.low_ms), rounded(advice.high_ms)],
+        "predicted": figure(value, unit, how),
+        "range_ms": [rounded(low), rounded(high)],
     }
 
 

@@ -14,7 +14,7 @@ from traceanalyzer.analysis.replay.scenarios import Scenario, less_compute
 from traceanalyzer.analysis.replay.whatif import SCENARIO_SPREAD
 from traceanalyzer.diagnosis.classify import classify, too_few_ops
 from traceanalyzer.diagnosis.culprit import culprit
-from traceanalyzer.diagnosis.finding import Finding, Recommendation, Severity, Summary
+from traceanalyzer.diagnosis.finding import AsMuchWork, Finding, Recommendation, Severity, Summary
 from traceanalyzer.diagnosis.other_kind import other_kind
 from traceanalyzer.diagnosis.remedies import REMEDIES
 from traceanalyzer.diagnosis.remedies.advice import advise
@@ -204,8 +204,8 @@ def _advice(m: Measurements, settled: list[tuple[Draft, float | None]]) -> list[
 
 def _of_remedy(m: Measurements, advice: Advice, drafts: list[Draft]) -> Recommendation | None:
     """A remedy as a recommendation; None where no finding says that there is anything to change, or the program's
-    framework has no words for it. What needs other changes first says what both lead to and is not ranked with single
-    changes."""
+    framework has no words for it. What needs other changes first, or makes a step do more, says what that leads to and
+    is not ranked with changes that shorten the step."""
     remedy, p, against = advice.remedy, advice.prediction, _against(advice, drafts)
     if against is None:
         return None
@@ -215,8 +215,9 @@ def _of_remedy(m: Measurements, advice: Advice, drafts: list[Draft]) -> Recommen
     basis = f"replayed without the profiler: {p.basis}"
     said = advice.offer.told
     told = basis if p.step_ms is None or not said else f"{digits(p.step_ms)} ms for {said}; {basis}"
+    more = AsMuchWork(p.step_ms, p.low_ms, p.high_ms, p.speedup) if advice.offer.aside and p.step_ms else None
     if not advice.offer.single:
-        return Recommendation(against.id, against.cls, action, None, None, told, remedy.id)
+        return Recommendation(against.id, against.cls, action, None, None, told, remedy.id, as_much_work=more)
     return Recommendation(against.id, against.cls, action, p.step_ms, p.speedup, told, remedy.id, p.low_ms, p.high_ms)
 
 

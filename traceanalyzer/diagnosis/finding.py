@@ -84,6 +84,21 @@ class Finding:
 
 
 @dataclass(frozen=True)
+class AsMuchWork:
+    """The time of as much work as a step does now, where a step would do more: the step itself is not shorter."""
+
+    time_ms: float = defined("time of as much work as a step does now", "ms")
+    low_ms: float | None = defined("lower end of the 90 % range; null where it is unknown", "ms")
+    high_ms: float | None = defined("upper end of it; null where it is unknown", "ms")
+    speedup: float | None = defined("today's step time over it; null where it is unknown")
+
+    @property
+    def likely_ms(self) -> tuple[float, float | None, float | None]:
+        """The time with its range."""
+        return self.time_ms, self.low_ms, self.high_ms
+
+
+@dataclass(frozen=True)
 class Recommendation:
     """A concrete remedy for a finding and what it would bring at most; `basis` says how that was estimated."""
 
@@ -102,6 +117,9 @@ class Recommendation:
     high_ms: float | None = defined("upper end of it; null where it is unknown", "ms", default=None)
     predicted_peak_bytes: int | None = defined(
         "most bytes of GPU memory allocated with it; null where it is not about memory", "bytes", default=None
+    )
+    as_much_work: AsMuchWork | None = defined(
+        "what it leads to where a step would do more work, as a larger batch does; null otherwise", default=None
     )
 
 

@@ -61,8 +61,6 @@ OF_SOME_INPUTS = (
 """Groups that only some kinds of input have; a report of others need not say that they are missing."""
 ONLY_KNOWN = ("throughput", "utilisation", "program")
 """Groups most of whose figures need to be asked for; the key figures say what for."""
-OF_AS_MUCH_WORK = ("larger_batch",)
-"""Remedies that change what a step does: they promise the time of as much work as a step does now."""
 EXPLAINED = "traceanalyzer explain {} says what it means and how it was decided."
 GLOSSARY = (
     ("steady state", "the recorded steps without warm-up; figures of a step are means over it, of the critical rank"),
@@ -270,17 +268,25 @@ def prediction(report: Report, advice: Recommendation) -> str:
     """What following a recommendation would bring."""
     if advice.predicted_peak_bytes is not None:
         return f"{figure(advice.predicted_peak_bytes, 'bytes')} of GPU memory at the peak"
+    more = advice.as_much_work
+    if more is not None:
+        return _arrow(report, more.likely_ms, "for as much work", more.speedup)
     if advice.predicted_step_ms is None:
         return advice.basis.partition("; ")[0] if advice.basis[:1].isdigit() else "gain unknown"
-    faster = f", {figure(advice.predicted_speedup, 'x')}" if advice.predicted_speedup is not None else ""
-    before = step_ms(report) or advice.predicted_step_ms * (advice.predicted_speedup or 1.0)
+    likely = (advice.predicted_step_ms, advice.low_ms, advice.high_ms)
+    return _arrow(report, likely, "per step", advice.predicted_speedup)
+
+
+def _arrow(report: Report, likely: tuple[float, float | None, float | None], what: str, speedup: float | None) -> str:
+    """Today's step, what it becomes, and the range of that, ms."""
+    after, *ends = likely
+    before = step_ms(report) or after * (speedup or 1.0)
     scale = scale_for(before, "ms")
-    likely = ""
-    if advice.low_ms is not None and advice.high_ms is not None:
-        likely = " ({} to {})".format(*(number(scaled(ms, scale)) for ms in (advice.low_ms, advice.high_ms)))
-    arrow = " → ".join(number(scaled(ms, scale)) for ms in (before, advice.predicted_step_ms))
-    what = "for as much work" if advice.remedy in OF_AS_MUCH_WORK else "per step"
-    return f"{arrow} {scale.label}{likely} {what}{faster}"
+    arrow = " → ".join(number(scaled(ms, scale)) for ms in (before, after))
+    known = [number(scaled(ms, scale)) for ms in ends if ms is not None]
+    between = f" ({' to '.join(known)})" if len(known) == len(ends) else ""
+    faster = f", {figure(speedup, 'x')}" if speedup is not None else ""
+    return f"{arrow} {scale.label}{between} {what}{faster}"
 
 
 def evidence_value(item: Evidence) -> str:

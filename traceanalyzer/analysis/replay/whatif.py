@@ -8,15 +8,13 @@ scenario can cost something.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from statistics import NormalDist
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from traceanalyzer.analysis.replay.gpu_clock import CAUTIOUS_DUTY, LIMITED_DUTY, duties, slowed
 from traceanalyzer.analysis.replay.hiding import least_times_ns
+from traceanalyzer.analysis.replay.host_speed import step_ms, without_profiler
 from traceanalyzer.analysis.replay.scenarios import COMBINED, SCENARIOS, Scenario, combined
 from traceanalyzer.analysis.replay.simulate import step_times_ns
 from traceanalyzer.analysis.replay.spreads import GAIN_SPREAD, gain_spread
@@ -25,48 +23,18 @@ from traceanalyzer.analysis.replay.together import make_tapes
 from traceanalyzer.figures import NS_PER_MS, metric
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from traceanalyzer.analysis.replay.changes.edits import Change
     from traceanalyzer.analysis.replay.tape import Tape
     from traceanalyzer.analysis.roofline.rated import Rated
     from traceanalyzer.analysis.tables.timing import UnprofiledTime
-    from traceanalyzer.trace import I64, Trace
 
-DISPATCH_SHARE = 0.65
-"""Share of the recorded dispatch time that is left without the profiler: the median of host-bound recordings of eager
-PyTorch that were also rated without it. A cost for each operator and call fits them worse (docs/accuracy.md)."""
-DISPATCH_SHARE_WITH_STACKS = 0.5
-"""The same where Python stacks were recorded."""
-DISPATCH_SHARE_OF_CALLS, DISPATCH_RANGE_OF_CALLS = 0.8, 0.2
-"""The same where the recorder slows API calls alone."""
-DISPATCH_RANGE = 0.2
-"""For nearly nine in ten of those recordings the share is no farther away than this. Two recordings of one process,
-seconds apart, differ by as much: the host itself is not always equally fast."""
-FIT_ROUNDS = 7
-"""Halvings that find the host's speed from a measured step time, to half a percent."""
-FIT_TOLERANCE = 0.03
-"""A replay that is this near to the stopwatch needs no other host: clocks differ by as much from run to run."""
-OF_RANGE = 1.64
-"""Standard deviations to each side that hold nine in ten."""
-TAIL = 1e-6
-"""A part of the distribution that is too small to divide by."""
-LEAST_SHARE = 0.3
-"""Less of the dispatch was left in no recording. A step that is shorter still waits less for what the host does
-besides."""
 ALWAYS = 1.0
 """Duty of tensor cores that keep the highest clock however busy they are."""
 FAITHFUL = 0.1
 """A replay that differs more than this from the recording lacks something that matters, and nothing is told of it; one
 that differs less is scaled to it."""
-HOST_SPREAD = 0.25
-"""How much longer or shorter the host takes over the same work from one run of a program to the next: programs that
-were recorded twice, minutes apart on one machine, differ by up to a quarter."""
-LOADING_SPREAD = 0.1
-"""How much longer or shorter loading, and other long work of the host, takes in the timed run than in the recorded one,
-as a mean over its steps."""
-LONG_WORK_NS = 1_000_000
-"""Shorter work of the host lies between launches, and is as fast as they are."""
 MEASURED_SPREAD, ESTIMATED_SPREAD = 0.05, 0.1
 """How far a step that was timed, or estimated, may be off whatever its host does: clocks, memory, the replay itself."""
 SCENARIO_SPREAD = 0.12
@@ -163,7 +131,7 @@ class Replay:
         recorded = float(rated.steps.duration[rated.steps.steady].mean()) / NS_PER_MS
         if not 0 < recorded < LONGEST_MS:
             return None
-        cheap, usual, dear = _without_profiler(tapes, measured)
+        cheap, usual, dear = without_profiler(tapes, measured)
         replayed = step_ms(tapes)
         return cls(
             recorded_ms=recorded,
@@ -336,119 +304,3 @@ class Replay:
         if len(self.recorded) > 1:
             return [TOGETHER.format(ranks=len(self.recorded))]
         return [ONE_RANK.format(world=world)] if world > 1 and self.recorded[0].communication.any() else []
-
-
-def step_ms(tapes: Sequence[Tape], of_run: Callable[[Sequence[float]], float] = max) -> float:
-    """Step time of ranks that are replayed together, ms."""
-    return of_run(step_times_ns(tapes)) / NS_PER_MS
-
-
-def _without_profiler(
-    tapes: tuple[Tape, ...], measured: UnprofiledTime | None
-) -> tuple[tuple[Tape, ...], tuple[Tape, ...], tuple[Tape, ...]]:
-    """The tapes with the profiler's cost taken out of the host's time: a fast, the usual and a slow host."""
-    low, high = 1.0 - HOST_SPREAD, 1.0 + HOST_SPREAD
-    if measured is not None:
-        tapes = _with_empty_queue(tapes, measured.step_ms)
-        share, own = fitted(tapes, measured.step_ms)
-        low_share, high_share = share * low, share * high
-    else:
-        share, spread = _usual_share(tapes[0].source.trace)
-        own, low_share, high_share = 1.0, share - spread, share + spread
-    cheap = host_scaled(tapes, low_share, own * low)
-    return cheap, host_scaled(tapes, share, own), host_scaled(tapes, high_share, own * high)
-
-
-def _with_empty_queue(tapes: tuple[Tape, ...], measured_ms: float) -> tuple[Tape, ...]:
-    """The tapes with waits for batches that are as long as in the timed steps, where workers bring them: their queue
-    fills while the recorder starts, and recorded steps take from it what timed ones had to wait for."""
-    first = tapes[0]
-    if not first.source.trace.fed_by_workers or not first.loading.any():
-        return tapes
-    missing_ms = measured_ms - step_ms(host_scaled(tapes, _usual_share(first.source.trace)[0]))
-    if missing_ms <= FIT_TOLERANCE * measured_ms:
-        return tapes
-    longer = 1.0 + missing_ms / _long_work_ms(tapes)
-    return tuple(replace(one, loading=_scaled(one.loading, longer)) for one in tapes)
-
-
-def _usual_share(trace: Trace) -> tuple[float, float]:
-    """Share of the recorded dispatch that is left without the profiler, and how far it is from that in nine of ten
-    recordings."""
-    if not trace.operators_slowed:
-        return DISPATCH_SHARE_OF_CALLS, DISPATCH_RANGE_OF_CALLS
-    return DISPATCH_SHARE_WITH_STACKS if trace.collected.stacks else DISPATCH_SHARE, DISPATCH_RANGE
-
-
-def fitted(tapes: tuple[Tape, ...], measured_ms: float) -> tuple[float, float]:
-    """Shares of the dispatch, and of the host's own work, with which the replay takes about as long as was measured.
-
-    Many hosts lead to the same step where the GPU bounds it: of those the mean, as likely as shares of the dispatch
-    are in other recordings. A host that is only not slower than the GPU is faster than usual. Loading, and other long
-    work of the host, takes another time in another run, and what it is off by says nothing of the dispatch.
-    """
-    off = FIT_TOLERANCE * measured_ms + LOADING_SPREAD * _long_work_ms(tapes)
-    low, high = max(measured_ms - off, 0.0), measured_ms + off
-
-    def takes(share: float) -> float:
-        return step_ms(host_scaled(tapes, share))
-
-    fastest = takes(LEAST_SHARE)
-    if fastest > high:
-        return LEAST_SHARE, _bisected(lambda own: step_ms(host_scaled(tapes, LEAST_SHARE, own)) <= high, 0.0, 1.0)
-    slowest = takes(1.0)
-    if slowest < low:
-        return 1.0, 1.0
-    least = LEAST_SHARE if fastest >= low else _bisected(lambda one: takes(one) < low, LEAST_SHARE, 1.0)
-    most = 1.0 if slowest <= high else _bisected(lambda one: takes(one) <= high, least, 1.0)
-    usual, within = _usual_share(tapes[0].source.trace)
-    return _mean_between(usual, within / OF_RANGE, least, most), 1.0
-
-
-def _long_work_ms(tapes: tuple[Tape, ...]) -> float:
-    """Host time on input data and in other long work, ms a step, of the rank with most of it."""
-    return max(_long_work_ns(one) / one.steps for one in tapes) / NS_PER_MS
-
-
-def _long_work_ns(tape: Tape) -> float:
-    work = np.append(tape.work, tape.tail[1])
-    return float(tape.loading.sum()) + tape.tail[2] + float(work[work >= LONG_WORK_NS].sum())
-
-
-def _mean_between(mean: float, deviation: float, low: float, high: float) -> float:
-    """The mean of a normal distribution's part between two values."""
-    curve = NormalDist(mean, deviation)
-    part = curve.cdf(high) - curve.cdf(low)
-    if part < TAIL:
-        return min(max(mean, low), high)
-    return min(max(mean + deviation**2 * (curve.pdf(low) - curve.pdf(high)) / part, low), high)
-
-
-def _bisected(holds: Callable[[float], bool], low: float, high: float) -> float:
-    """About the number of the range up to which it holds."""
-    for _ in range(FIT_ROUNDS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if holds(middle) else (low, middle)
-    return low
-
-
-def host_scaled(tapes: tuple[Tape, ...], dispatch: float, own: float = 1.0) -> tuple[Tape, ...]:
-    """The tapes without the profiler, if these shares of the dispatch and of the host's own work (Python, loading) are
-    left."""
-    return tuple(
-        replace(
-            tape,
-            dispatch=_scaled(tape.dispatch, dispatch),
-            reading=_scaled(tape.reading, dispatch),
-            work=_scaled(tape.work, own),
-            loading=_scaled(tape.loading, own),
-            profiling=np.zeros_like(tape.profiling),
-            tail=(round(tape.tail[0] * dispatch), round(tape.tail[1] * own), round(tape.tail[2] * own), 0),
-        )
-        for tape in tapes
-    )
-
-
-def _scaled(times: I64, share: float) -> I64:
-    result: I64 = np.rint(times * share).astype(np.int64)
-    return result

@@ -30,8 +30,8 @@ class Offer:
 
     @property
     def single(self) -> bool:
-        """Whether it shortens the step, or what as much work takes, by itself."""
-        return not self.after
+        """Whether it shortens the step by itself."""
+        return not self.after and not self.aside
 
     @property
     def told(self) -> str:

@@ -118,7 +118,8 @@ def _advice(report: Report) -> Markup:
 
 
 def _remedy(report: Report, advice: Recommendation) -> Markup:
-    gain = advice.predicted_speedup
+    more = advice.as_much_work
+    gain = advice.predicted_speedup if more is None else more.speedup
     return tag(
         "li",
         tag("span", figure(gain, "x") if measured(gain) else "gain unknown", class_="gain"),
