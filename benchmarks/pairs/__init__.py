@@ -7,4 +7,5 @@ downloaded. `python -m benchmarks.pairs OUT` runs those for one GPU, `--set rank
 right and brings nothing. `--set found`, written blind as well: problems that users report, and good programs.
 `--set plain`, blind too: everyday mistakes in programs of PyTorch alone.
 `--set shop` and, for two GPUs, `--set ranks_third`, blind again: what a company's daily work brings.
+`--set sixth`, blind once more: what a review of a training run, a service or a loop finds.
 """

@@ -1,6 +1,6 @@
 """Programs with and without a remedy, timed and recorded: `python -m benchmarks.pairs OUT [--set SET] [NAME ...]`.
 
-For a host with a GPU (sets named `ranks`, `ranks_more`, `ranks_third`: two), timm, torchvision, transformers, peft and
+For a host with a GPU (sets whose names begin with `ranks`: two), timm, torchvision, transformers, peft and
 torch_geometric. Every program has a process of its own: it is timed with a stopwatch without and with its remedy in
 random order, then recorded without it as `collect torch` does, steps found by the collector where an optimizer ends
 them. All processes load first and then take turns, so that none disturbs another; one that fails or hangs is ended and
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 LOADING_S, LIMIT_S, COMPILING_S, LEFT_S, SLOW_S = 90.0, 30.0, 80.0, 8.0, 200.0
 PACK_BYTES, PACKS = 15 * 2**20, 4
-TWO_RANKS = frozenset({"ranks", "ranks_more", "ranks_third"})
+TWO_RANKS = frozenset({"ranks", "ranks_more", "ranks_third", "ranks_fourth"})
 """Sets whose programs are run by two ranks, a GPU each; all others take one."""
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 

@@ -25,6 +25,9 @@ import torch.distributed as dist
 from benchmarks.pairs import (
     already_good,
     compiled,
+    daily_input,
+    daily_services,
+    daily_training,
     everyday_loops,
     everyday_services,
     everyday_training,
@@ -40,6 +43,7 @@ from benchmarks.pairs import (
     plain_loops,
     plain_training,
     ranks,
+    ranks_fourth,
     ranks_more,
     ranks_third,
     research_good,
@@ -50,6 +54,10 @@ from benchmarks.pairs import (
     shop_pictures,
     shop_services,
     shop_training,
+    sixth_good,
+    sixth_loops,
+    sixth_services,
+    sixth_training,
     vision,
 )
 from benchmarks.pairs.program import DEVICE, QUICK, VERSION, n
@@ -83,9 +91,12 @@ SETS: dict[str, tuple[Pair | Good, ...]] = {
     ),
     "shop": (*shop_training.PAIRS, *shop_pictures.PAIRS, *shop_services.PAIRS),
     "plain": (*plain_training.PAIRS, *plain_loops.PAIRS, *plain_input.PAIRS, *plain_good.PROGRAMS),
+    "sixth": (*sixth_training.PAIRS, *sixth_services.PAIRS, *sixth_loops.PAIRS, *sixth_good.PROGRAMS),
+    "daily": (*daily_training.PAIRS, *daily_input.PAIRS, *daily_services.PAIRS),
     "ranks": ranks.PAIRS,
     "ranks_more": ranks_more.PAIRS,
     "ranks_third": ranks_third.PAIRS,
+    "ranks_fourth": ranks_fourth.PAIRS,
 }
 WARM_UP, ROUNDS, ROUND_S, LEAST_STEPS, MOST_STEPS = (1, 1, 0.0, 2, 2) if QUICK else (6, 5, 0.25, 3, 300)
 STEPS_ONCE = 20

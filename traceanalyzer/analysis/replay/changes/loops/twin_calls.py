@@ -1,10 +1,11 @@
-"""A model that is called two, three or four times in a row, each time on inputs of its own, in one call.
+"""A model that is called several times in a row, each time on inputs of its own, in one call.
 
 Layers repeat alike, too, but each needs what the one before it found, and so do steps of a forecast. Calls that do not
 are told by shapes. Either no call gives what the next one takes, as where views of one picture are compared: the
 input's shape is not met in a call any more once the model has taken it, and its result has another size. Or the calls
 give what they take, but the program, which learns nothing, works on these tensors between runs of calls only, and then
-puts the results of a run together, as where a prompt guides a sampler.
+puts the results of a run together, as where a prompt guides a sampler. Longer runs may be time steps: `independent`
+tells those that only share their weights.
 """
 
 from __future__ import annotations
@@ -12,17 +13,21 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from traceanalyzer.analysis.joined.backward import made_by
 from traceanalyzer.analysis.replay.changes.edits import nodes
-from traceanalyzer.analysis.replay.changes.loops.ensembles import given_by, shapes_of
+from traceanalyzer.analysis.replay.changes.loops.ensembles import given_by
+from traceanalyzer.analysis.replay.changes.loops.independent import Operator, independent
 from traceanalyzer.analysis.replay.changes.repetition import joined, mostly_small
 from traceanalyzer.analysis.replay.changes.sequences import Repeat, codes, launching, made_of_parts
+from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from traceanalyzer.analysis.replay.changes.loops.ensembles import Shape
     from traceanalyzer.analysis.replay.changes.sequences import Launching
     from traceanalyzer.analysis.replay.tape import Tape
@@ -36,19 +41,7 @@ MOST_PERIODS = 100
 """Lengths of calls that are tried, the commonest of what they may be."""
 FEWEST_WEIGHTS = 6
 """Operators with weights of a call at least."""
-WEIGHTS = re.compile(r"^aten::(linear|addmm|mm|matmul|bmm|baddbmm|conv\w*|embedding\w*|_scaled_mm)$")
 PUTS_TOGETHER = re.compile(r"^aten::(add|sub|mul|div|lerp|addcmul|rsub)_?$")
-
-
-class _Operator(NamedTuple):
-    """An operator of a call: its name, and the shapes of its tensors."""
-
-    name: str
-    shapes: tuple[Shape, ...]
-
-    @property
-    def has_weights(self) -> bool:
-        return bool(WEIGHTS.match(self.name))
 
 
 def twins_joined(tape: Tape) -> Tape | None:
@@ -97,20 +90,29 @@ def _with_backward(tape: Tape, calls: Launching, chosen: Bool) -> tuple[Bool, Bo
 def _twins(tape: Tape, calls: Launching, rows: I64) -> list[Repeat]:
     """Runs of calls, each on inputs of its own, among these operators."""
     code = codes(calls.name[rows], calls.shapes[rows], calls.step[rows])
-    known: dict[tuple[int, int], _Operator] = {}
+    known: dict[tuple[int, int], Operator] = {}
     operators = [
         _operator(tape, known, *one) for one in zip(calls.name[rows].tolist(), calls.shapes[rows].tolist(), strict=True)
     ]
     weights = np.cumsum([0, *(one.has_weights for one in operators)])
-    found = [run for run in _repeated(code) if weights[run.first + run.period] - weights[run.first] >= FEWEST_WEIGHTS]
+
+    def with_weights(runs: Iterable[Repeat]) -> list[Repeat]:
+        return [run for run in runs if weights[run.first + run.period] - weights[run.first] >= FEWEST_WEIGHTS]
+
+    found = [run for run in with_weights(_repeated(code)) if run.times <= MOST_CALLS]
     learns = bool(calls.backward.any())
     inside = sum(int(weights[run.first + run.period * run.times] - weights[run.first]) for run in found)
     alone = not learns and inside == int(weights[-1])
-    return [run for run in found if _of_other_size(operators, run) or (alone and _put_together(operators, run))]
+    few = [run for run in found if _of_other_size(operators, run) or (alone and _put_together(operators, run))]
+    if few:
+        return few
+    name = codes(calls.name[rows], calls.step[rows])
+    steps = calls.step[rows]
+    return [run for run in with_weights(_repeated(name)) if independent(operators, steps, run)]
 
 
 def _repeated(code: I64) -> list[Repeat]:
-    """Stretches that come a few times in a row and are not made of equal parts themselves, as layers are: so one of
+    """Stretches that come several times in a row and are not made of equal parts themselves, as layers are: so one of
     their operators is met once in each, and the distance between two of its kind is the stretch's length."""
     order = np.argsort(code, kind="stable")
     apart = np.diff(order)[code[order][1:] == code[order][:-1]]
@@ -121,26 +123,29 @@ def _repeated(code: I64) -> list[Repeat]:
         edge = np.flatnonzero(np.diff(np.concatenate(([0], same.astype(np.int8), [0]))))
         for start, stop in zip(edge[::2].tolist(), edge[1::2].tolist(), strict=True):
             count = (stop - start) // period + 1
-            if 1 < count <= MOST_CALLS and not made_of_parts(code[start : start + period]):
+            if count > 1 and not made_of_parts(code[start : start + period]):
                 taken[start : start + period * count] = True
                 found.append(Repeat(start, period, count))
     return found
 
 
-def _operator(tape: Tape, known: dict[tuple[int, int], _Operator], name: int, shapes: int) -> _Operator:
+def _operator(tape: Tape, known: dict[tuple[int, int], Operator], name: int, shapes: int) -> Operator:
     if (name, shapes) not in known:
         trace = tape.source.trace
-        known[name, shapes] = _Operator(trace.text(name) or "", tuple(shapes_of(trace.text(shapes))))
+        inputs = parse_inputs(trace.text(shapes) or "", None, None) or (None,)
+        single = tuple(one.shape for one in inputs if isinstance(one, Tensor))
+        listed = tuple(one.shape for one in inputs[0]) if isinstance(inputs[0], tuple) else ()
+        known[name, shapes] = Operator(trace.text(name) or "", single, listed)
     return known[name, shapes]
 
 
-def _taken(operators: list[_Operator]) -> Shape | None:
+def _taken(operators: list[Operator]) -> Shape | None:
     """The shape of what the first operator with weights takes."""
     first = next(one for one in operators if one.has_weights)
     return first.shapes[0] if first.shapes and "embedding" not in first.name else None
 
 
-def _of_other_size(operators: list[_Operator], run: Repeat) -> bool:
+def _of_other_size(operators: list[Operator], run: Repeat) -> bool:
     """Whether no call gives what the next one takes."""
     call = operators[run.first : run.first + run.period]
     taken, given = _taken(call), given_by(call[-1].name, list(call[-1].shapes))
@@ -150,7 +155,7 @@ def _of_other_size(operators: list[_Operator], run: Repeat) -> bool:
     return not any(taken in one.shapes for one in call[begun + 1 :])
 
 
-def _put_together(operators: list[_Operator], run: Repeat) -> bool:
+def _put_together(operators: list[Operator], run: Repeat) -> bool:
     """Whether results of the calls are put together after them, and what they take is worked on nowhere within."""
     call, stop = operators[run.first : run.first + run.period], run.first + run.period * run.times
     taken = _taken(call)

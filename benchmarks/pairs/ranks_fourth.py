@@ -1,0 +1,244 @@
+"""Programs of two ranks from daily work, of PyTorch alone: each with one mistake, and without it."""
+
+from __future__ import annotations
+
+import contextlib
+import html
+import re
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, silu
+
+from benchmarks.pairs.daily_training import Causal
+from benchmarks.pairs.program import DEVICE, Pair, autocast, n, train
+from benchmarks.pairs.ranks import RANK, parallel, random_tokens
+
+if TYPE_CHECKING:
+    from benchmarks.pairs.program import Step
+
+WORLD = 2
+
+
+class Gated(nn.Module):
+    """A gated feed-forward network on top of what comes in."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.gate, self.up = (nn.Linear(width, 4 * width, bias=False) for _ in range(2))
+        self.down = nn.Linear(4 * width, width, bias=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.norm(x)
+        return x + self.down(silu(self.gate(y)) * self.up(y))
+
+
+def _made(*layers: Any) -> nn.Sequential:
+    with torch.device(DEVICE):
+        return nn.Sequential(*(make() for make in layers))
+
+
+def genomes_reduced_eight_times(fixed: bool) -> Step:
+    """Wide gated layers on genes under DDP, a batch in eight parts; gradients are reduced with each of them."""
+    width = n(2048, 16)
+    model = parallel(_made(*[lambda: Gated(width)] * n(6, 1)))
+    parts = torch.randn(n(8, 2), n(512, 4), width, device=DEVICE)
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-5, fused=True)
+
+    def step() -> None:
+        for number, part in enumerate(parts, 1):
+            with model.no_sync() if fixed and number < len(parts) else contextlib.nullcontext():
+                with autocast():
+                    loss = model(part).float().square().mean() / len(parts)
+                loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+def _narrow(channels: int, layers: int) -> nn.Sequential:
+    def layer(before: int) -> nn.Module:
+        return nn.Sequential(nn.Conv1d(before, channels, 5, padding=2), nn.BatchNorm1d(channels), nn.SiLU())
+
+    return _made(
+        lambda: layer(12),
+        *[lambda: layer(channels)] * layers,
+        lambda: nn.AdaptiveAvgPool1d(1),
+        nn.Flatten,
+        lambda: nn.Linear(channels, 1),
+    )
+
+
+def heartbeats_reduced_weight_by_weight(fixed: bool) -> Step:
+    """Heartbeats sorted by 72 narrow convolutions; a hook reduces each weight's gradient; the remedy is DDP."""
+    inner = _narrow(n(96, 4), n(71, 2))
+    model = parallel(inner, broadcast_buffers=False) if fixed else inner
+    under_way: list[Any] = []
+
+    def reduce(weight: torch.Tensor) -> None:
+        assert weight.grad is not None
+        weight.grad /= WORLD
+        under_way.append(dist.all_reduce(weight.grad, async_op=True))
+
+    for weight in () if fixed else inner.parameters():
+        weight.register_post_accumulate_grad_hook(reduce)
+    beats, ill = torch.randn(n(32, 2), 12, n(1000, 16), device=DEVICE), torch.ones(n(32, 2), 1, device=DEVICE)
+    optimizer = torch.optim.AdamW(inner.parameters(), 1e-5, fused=True)
+
+    def step() -> None:
+        binary_cross_entropy_with_logits(model(beats), ill).backward()
+        for work in under_way:
+            work.wait()
+        under_way.clear()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+def _language(layers: int, width: int, words: int) -> nn.Sequential:
+    return _made(lambda: nn.Embedding(words, width), *[lambda: Causal(width)] * layers, lambda: nn.Linear(width, words))
+
+
+def _next_word(model: nn.Module, tokens: torch.Tensor) -> torch.Tensor:
+    with autocast():
+        return cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
+
+
+def bucket_hook_waits(fixed: bool) -> Step:
+    """A wide decoder under DDP with a hook of its own that waits for each bucket; the remedy leaves it to DDP."""
+    ddp = parallel(_language(n(10, 1), n(2048, 16), n(8192, 128)))
+
+    def reduced(bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+        gradients = bucket.buffer().div_(WORLD)
+        dist.all_reduce(gradients)
+        done: torch.futures.Future[torch.Tensor] = torch.futures.Future()
+        done.set_result(gradients)
+        return done
+
+    if not fixed:
+        ddp.register_comm_hook(None, lambda _, bucket: reduced(bucket))
+    tokens = random_tokens(n(3, 1), n(512, 16) + 1)
+    return train(ddp, lambda: _next_word(ddp, tokens), torch.optim.SGD(ddp.parameters(), 1e-4, fused=True))
+
+
+def wide_layers_without_prefetch(fixed: bool) -> Step:
+    """Wide gated layers under FSDP1, gathered when they are needed; the remedy gathers the next one beforehand."""
+    from torch.distributed.fsdp import BackwardPrefetch, FullyShardedDataParallel, MixedPrecision
+    from torch.distributed.fsdp.wrap import ModuleWrapPolicy
+
+    width = n(4096, 16)
+    model = FullyShardedDataParallel(
+        _made(*[lambda: Gated(width)] * n(6, 2)), device_id=RANK if DEVICE == "cuda" else torch.device("cpu"),
+        auto_wrap_policy=ModuleWrapPolicy({Gated}), use_orig_params=True, forward_prefetch=fixed,
+        mixed_precision=MixedPrecision(param_dtype=torch.bfloat16, reduce_dtype=torch.bfloat16),
+        backward_prefetch=BackwardPrefetch.BACKWARD_PRE if fixed else None,
+    )  # fmt: skip
+    x = torch.randn(n(2048, 8), width, device=DEVICE)
+    return train(model, lambda: model(x).float().square().mean(), torch.optim.SGD(model.parameters(), 1e-4))
+
+
+def archive_split_by_year(fixed: bool) -> Step:
+    """Search in an archive split by year: rank 1 has three quarters of it; the remedy deals it out evenly."""
+    width, whole, best = n(256, 16), n(2**21, 64), n(100, 4)
+    mine = whole // 2 if fixed else whole * (1 + 2 * RANK) // 4
+    half = torch.bfloat16
+    texts = torch.randn(mine, width, device=DEVICE, dtype=half)
+    questions = torch.randn(n(384, 4), width, device=DEVICE, dtype=half)
+
+    def step() -> torch.Tensor:
+        found = torch.stack([(part @ texts.T).float().topk(best).values for part in questions.split(n(64, 2))])
+        everyones = [torch.empty_like(found) for _ in range(WORLD)]
+        dist.all_gather(everyones, found)
+        return torch.cat(everyones, -1).topk(best).values.cpu()
+
+    return step
+
+
+def pages_stripped_on_one_rank(fixed: bool) -> Step:
+    """Web pages learnt under DDP; rank 1's come with their tags, stripped in every step; the remedy did so before."""
+    batch, length = n(8, 1), n(512, 16)
+    dice = np.random.default_rng(RANK)
+    alphabet = "abcdefghijklmnopqrstuvwxyz"
+    words = ["".join(dice.choice(list(alphabet), size)) for size in dice.integers(2, 9, 500)]
+    plain = [" ".join(dice.choice(words, n(4000, 50))) for _ in range(batch)]
+    pages = [re.sub(r"(\w+) (\w+)", r'<p class="x">\1&nbsp;<b>\2</b></p>', text) for text in plain]
+    tags = re.compile(r"<[^>]*>")
+    ddp = parallel(_language(n(6, 1), n(1024, 16), n(1024, 128)))
+
+    def loss() -> Any:
+        texts = [html.unescape(tags.sub(" ", page)) for page in pages] if RANK == 1 and not fixed else plain
+        rows = np.stack([np.frombuffer(text.encode()[: length + 1], np.uint8) for text in texts])
+        tokens = torch.from_numpy(rows % 128).to(DEVICE).long()
+        return _next_word(ddp, tokens)
+
+    return train(ddp, loss)
+
+
+def histories_sent_before_they_are_pooled(fixed: bool) -> Step:
+    """Embedding tables on two ranks: 24 vectors of a history are sent and averaged; the remedy averages first."""
+    tables, history, width, rows = n(8, 2), n(24, 3), n(128, 4), n(8192, 4)
+    with torch.device(DEVICE):
+        items = torch.randn(tables * n(50000, 9), width)
+        wanted = torch.randint(0, len(items), (WORLD * rows, tables, history))
+        clicked = torch.rand(rows, 1).round()
+    top = parallel(
+        _made(
+            lambda: nn.Linear(WORLD * tables * width, n(1024, 8)), nn.ReLU, lambda: nn.Linear(n(1024, 8), 512),
+            nn.ReLU, lambda: nn.Linear(512, 1),
+        )
+    )  # fmt: skip
+
+    def features() -> torch.Tensor:
+        if fixed:
+            mine = nn.functional.embedding_bag(wanted.flatten(0, 1), items, mode="mean").view(-1, tables, width)
+        else:
+            mine = items[wanted]
+        received = torch.empty_like(mine)
+        dist.all_to_all_single(received, mine)
+        pooled = received if fixed else received.mean(2)
+        return pooled.view(WORLD, rows, tables * width).transpose(0, 1).flatten(1)
+
+    def loss() -> Any:
+        known = features()
+        with autocast():
+            return binary_cross_entropy_with_logits(top(known).float(), clicked)
+
+    return train(top, loss)
+
+
+def gradients_checked_one_by_one(fixed: bool) -> Step:
+    """A decoder under DDP that asks of each gradient whether it is finite; the remedy asks once for all."""
+    ddp = parallel(_language(n(16, 1), n(512, 16), n(8192, 128)))
+    tokens = random_tokens(n(8, 1), n(512, 16) + 1)
+    optimizer = torch.optim.AdamW(ddp.parameters(), 1e-5, fused=True)
+
+    def step() -> None:
+        _next_word(ddp, tokens).backward()
+        gradients = [weight.grad for weight in ddp.parameters() if weight.grad is not None]
+        if fixed:
+            good = bool(torch.stack(torch._foreach_norm(gradients)).isfinite().all())
+        else:
+            good = all(bool(gradient.isfinite().all()) for gradient in gradients)
+        if good:
+            optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+PAIRS = (
+    Pair("no_sync_accumulation", genomes_reduced_eight_times, found=True, libraries=()),
+    Pair("larger_buckets", heartbeats_reduced_weight_by_weight, found=True, libraries=()),
+    Pair("overlap_communication", bucket_hook_waits, found=True, libraries=()),
+    Pair("prefetch_parameters", wide_layers_without_prefetch, found=True, libraries=("torch.distributed.fsdp",)),
+    Pair("fix_straggler", archive_split_by_year, libraries=()),
+    Pair("fix_straggler", pages_stripped_on_one_rank, found=True, libraries=()),
+    Pair("smaller_messages", histories_sent_before_they_are_pooled, found=True, libraries=()),
+    Pair("remove_syncs", gradients_checked_one_by_one, found=True, libraries=()),
+)
