@@ -81,3 +81,27 @@ def test_a_reader_that_leaves_is_no_error():
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait() == 141
+
+
+def test_numpy_starts_no_threads_for_a_command_and_leaves_the_environment_as_it_is():
+    code = """
+import os
+from pathlib import Path
+from traceanalyzer.cli.numerics import load_numpy
+before = dict(os.environ)
+load_numpy()
+import numpy
+print(dict(os.environ) == before, len(list(Path("/proc/self/task").glob("*"))) if Path("/proc").is_dir() else 1)
+"""
+    done = python(code, env={name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"})
+    assert (done.stderr, done.stdout.split()) == (b"", [b"True", b"1"])
+
+
+def test_the_user_says_how_many_threads_numpy_has():
+    code = """
+import os
+from traceanalyzer.cli.numerics import load_numpy
+load_numpy()
+print(os.environ["OPENBLAS_NUM_THREADS"])
+"""
+    assert python(code, env={**os.environ, "OPENBLAS_NUM_THREADS": "2"}).stdout == b"2\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from traceanalyzer.analysis.memory.measure import Site
 from traceanalyzer.comparison.compare import _memory
-from traceanalyzer.report.build import TOP_ROWS
+from traceanalyzer.report.model import TOP_ROWS
 
 
 def site(name: str, size: int) -> Site:

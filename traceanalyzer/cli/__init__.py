@@ -47,6 +47,8 @@ COMMANDS = (
 """In the order of `--help`: tables, and modules of this package that have their command under its own name."""
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
+OBJECTS_BETWEEN_LOOKS = 100_000
+"""New objects after which the interpreter looks for circles among them; unasked it does so after 700."""
 
 
 class Commands(click.Group):
@@ -102,6 +104,8 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     """Run the command line and leave with its exit status: 0 done, 1 cannot be analysed, 2 usage, 130 interrupted."""
     # Else the interpreter looks for circles among all that goes with it anyway: a tenth of the time of a short command.
     atexit.register(gc.freeze)
+    # A twelfth of such a command: loading its modules makes few circles, and reading none.
+    gc.set_threshold(OBJECTS_BETWEEN_LOOKS)
     try:
         status = cli.main(arguments, prog_name="traceanalyzer", standalone_mode=False)
     except click.UsageError as error:

@@ -116,8 +116,8 @@ def analyze(
         check_storable(store)
     run = read(paths, pattern)
     warn_of_failures(run)
-    from traceanalyzer.report.build import PAGE_ROWS, TOP_ROWS
     from traceanalyzer.report.kept_report import kept_report
+    from traceanalyzer.report.model import PAGE_ROWS, TOP_ROWS
     from traceanalyzer.report.page import ReportPage
     from traceanalyzer.selection import Asked
 

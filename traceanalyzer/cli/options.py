@@ -110,7 +110,7 @@ def reading_options(command: Function) -> Function:
         expose_value=False,
         is_eager=True,
         metavar="N",
-        help=f"Read with N processes. Default: the CPU cores there are, {MOST_JOBS} at most.",
+        help=f"Read and analyze with N processes. Default: the CPU cores there are, {MOST_JOBS} at most.",
     )
     cache = click.option(
         "--no-cache",
@@ -245,6 +245,9 @@ def selection_options(command: Function) -> Function:
         counters: Any,
         **options: Any,
     ) -> Any:
+        from traceanalyzer.cli.numerics import load_numpy
+
+        load_numpy()
         from traceanalyzer.selection import Knowledge, Selection
 
         given = {"classes": classes, "hardware": hardware, "counters": counters}

@@ -15,8 +15,8 @@ from traceanalyzer.comparison.predicted import predicted_for
 from traceanalyzer.comparison.work import WHOLE, Whole, Work, figures, parts_of_both
 from traceanalyzer.errors import EmptyRecordingError
 from traceanalyzer.figures import digits
-from traceanalyzer.report.build import TOP_ROWS
 from traceanalyzer.report.memory.model import line_changes
+from traceanalyzer.report.model import TOP_ROWS
 from traceanalyzer.report.outline import recorded_ms
 
 if TYPE_CHECKING:

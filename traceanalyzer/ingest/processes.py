@@ -24,6 +24,8 @@ Process: TypeAlias = "subprocess.Popen[bytes]"
 
 LEAST_BYTES = 64 << 20
 """What one of them should have to read: it takes as long to start as to read half of that."""
+ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
+"""The environment of a process that starts no threads for linear algebra: what reads needs none."""
 _RUN = """
 import atexit, gc, json, sys
 atexit.register(gc.freeze)
@@ -52,7 +54,11 @@ def running(module: str, arguments: Sequence[Sequence[str]], patience_s: float =
 def _start(module: str, words: Sequence[str]) -> Process:
     command = [sys.executable, "-P", "-c", _RUN, json.dumps(sys.path), module, *words]
     return subprocess.Popen(  # noqa: S603 our own interpreter, no shell
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**ONE_THREAD, **os.environ},
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from functools import partial
 from typing import TYPE_CHECKING
 
 from traceanalyzer.analysis.roofline.kernel_tables import other_version
@@ -17,9 +18,11 @@ from traceanalyzer.diagnosis.shares import missing_kernels
 from traceanalyzer.figures import digits
 from traceanalyzer.hardware import GIGA
 from traceanalyzer.ingest.unprofiled import contradiction
+from traceanalyzer.report.at_once import is_worth_a_process, roofline_meanwhile
 from traceanalyzer.report.memory.build import headline
-from traceanalyzer.report.model import Input, InputDevice, InputHealth, Metrics, Report, Tool
+from traceanalyzer.report.model import TOP_ROWS, Input, InputDevice, InputHealth, Metrics, Report, Tool
 from traceanalyzer.report.outline import IN_HEADER
+from traceanalyzer.second_process import meanwhile
 from traceanalyzer.selection import measured
 from traceanalyzer.tables import report_tables
 from traceanalyzer.trace import Collected
@@ -31,11 +34,6 @@ if TYPE_CHECKING:
     from traceanalyzer.analysis.measure import Measurements
     from traceanalyzer.selection import Knowledge, Measured, Selection
     from traceanalyzer.trace import Run, Trace
-
-TOP_ROWS = 30
-"""Rows of the long tables (kernels, operators, gaps, ...) that go into a report; the commands give all."""
-PAGE_ROWS = 300
-"""The same of an HTML report, where they can be searched and sorted."""
 
 NOT_KNOWN = "The step without the profiler, which slows the host, is not known"
 
@@ -58,22 +56,31 @@ def build_report(
 def report_of(of: Measured, top: int = TOP_ROWS) -> Report:
     """The report of a measured run."""
     run, ranks, critical = of.run, of.ranks, of.critical
-    diagnosis = diagnose(critical)
     of_memory, for_memory = in_a_report(critical.memory_of_devices)
-    metrics = _metrics(critical)
-    for measurements in of.each:
-        measurements.let_go_of_starts()
+    worth = is_worth_a_process(critical)
+    if worth:  # what the diagnosis and the tables need is worked out once
+        with roofline_meanwhile(critical):
+            _ = critical.gaps, critical.phases
+        _ = critical.replay, critical.unprofiled
+    with meanwhile(partial(diagnose, critical), worth=worth) as diagnosis:
+        metrics, step_parts = _metrics(critical), critical.step_parts
+        for measurements in of.each:
+            measurements.let_go_of_starts()
+        tables = report_tables(of, top)
+        devices = [row for m in of.each for row in m.devices]
+        notes = [*_notes(run, critical), *ranks.notes]
+        found = diagnosis()
     return Report(
         tool=Tool("traceanalyzer", __version__),
         inputs=[_input(trace) for trace in (*run.traces, *run.logs)],
-        summary=diagnosis.summary,
+        summary=found.summary,
         metrics=metrics,
-        devices=[row for m in of.each for row in m.devices],
-        findings=[*diagnosis.findings, *of_memory],
-        recommendations=[*diagnosis.recommendations, *for_memory],
-        tables=report_tables(of, top),
-        notes=[*_notes(run, critical), *ranks.notes],
-        step_parts=critical.step_parts,
+        devices=devices,
+        findings=[*found.findings, *of_memory],
+        recommendations=[*found.recommendations, *for_memory],
+        tables=tables,
+        notes=notes,
+        step_parts=step_parts,
     )
 
 

@@ -1,4 +1,6 @@
-"""The kept report of a recording: one serves a terminal, a page and a comparison."""
+"""The kept report of a recording: one serves a terminal, a page and a comparison. What makes one is loaded where none
+is kept: that takes as long as reading it.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +11,8 @@ import msgspec
 
 from traceanalyzer import tables
 from traceanalyzer.ingest.cache.answers import answered_once, is_answered
-from traceanalyzer.report import build
-from traceanalyzer.report.build import PAGE_ROWS, TOP_ROWS
 from traceanalyzer.report.kept import question_of, rows_from, text_of
-from traceanalyzer.report.model import Report
+from traceanalyzer.report.model import PAGE_ROWS, TOP_ROWS, Report
 
 if TYPE_CHECKING:
     from traceanalyzer.selection import Asked
@@ -28,6 +28,8 @@ def kept_report(asked: Asked, top: int = TOP_ROWS) -> Report:
     rows = max(top, PAGE_ROWS) if all(trace.kept_as for trace in asked.run.traces) else top
 
     def make() -> Report:
+        from traceanalyzer.report import build
+
         return build.report_of(asked.measured, rows)
 
     question = question_of(asked, "report", rows)

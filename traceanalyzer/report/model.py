@@ -76,6 +76,10 @@ __all__ = [
     "Utilisation",
 ]
 
+TOP_ROWS = 30
+"""Rows of the long tables (kernels, operators, gaps, ...) that go into a report; the commands give all."""
+PAGE_ROWS = 300
+"""The same of an HTML report, where they can be searched and sorted."""
 SCHEMA_VERSION = 2
 
 

@@ -1,6 +1,6 @@
 """A report as a document: one screen or all of it in a terminal, Markdown, JSON, a page.
 
-What makes pages and pictures is loaded when one is asked for: that takes as long as reading a small recording.
+What makes each is loaded when it is asked for: that takes as long as reading a small recording.
 """
 
 from __future__ import annotations
@@ -9,10 +9,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from traceanalyzer.report.document import Document
-from traceanalyzer.report.json import render_json
-from traceanalyzer.report.markdown.issue import BRIEF, GITHUB_LIMIT, ROOM, render_markdown
-from traceanalyzer.report.terminal.screen import render_screen, render_verdict
-from traceanalyzer.report.terminal.whole import render_terminal
 
 if TYPE_CHECKING:
     from traceanalyzer.report.html import Details
@@ -33,17 +29,24 @@ class ReportPage(Document):
 
     def terminal(self, width: int, colour: bool) -> str:
         """The verdict, the first screen, or all of it."""
+        from traceanalyzer.report.terminal.screen import render_screen, render_verdict
+        from traceanalyzer.report.terminal.whole import render_terminal
+
         if self.short and not self.full:
             return render_verdict(self.report, width, colour)
         return (render_terminal if self.full else render_screen)(self.report, width, colour)
 
     def markdown(self) -> str:
         """For an issue."""
+        from traceanalyzer.report.markdown.issue import BRIEF, GITHUB_LIMIT, ROOM, render_markdown
+
         usual = GITHUB_LIMIT - ROOM if self.full else BRIEF
         return render_markdown(self.report, self.max_chars or usual)
 
     def json(self) -> str:
         """What other programs rely on."""
+        from traceanalyzer.report.json import render_json
+
         return render_json(self.report)
 
     def html(self) -> str:

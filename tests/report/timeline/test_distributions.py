@@ -20,7 +20,7 @@ from traceanalyzer.report.timeline.distributions import (
 )
 from traceanalyzer.report.timeline.icicle import NOWHERE, device_time, idle_time
 from traceanalyzer.report.timeline.messages import messages
-from traceanalyzer.report.timeline.step_timeline import representative
+from traceanalyzer.report.timeline.shown_steps import representative
 from traceanalyzer.selection import measured
 
 SAMPLES = ROOT / "sample_traces"

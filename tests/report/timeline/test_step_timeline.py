@@ -14,7 +14,8 @@ from tests.examples import tried
 from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.report.timeline import step_timeline as module
 from traceanalyzer.report.timeline.lanes import Category, Shown
-from traceanalyzer.report.timeline.step_timeline import representative, step_timeline
+from traceanalyzer.report.timeline.shown_steps import representative
+from traceanalyzer.report.timeline.step_timeline import step_timeline
 
 GEMM = "void cutlass::Kernel2<cutlass_80_tensorop_bf16>(Params)"
 

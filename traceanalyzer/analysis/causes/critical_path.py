@@ -26,7 +26,7 @@ from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS
 from traceanalyzer.trace import Table, column
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -149,7 +149,11 @@ SEGMENTS = 4
 
 def find_critical_path(started: Started) -> CriticalPath:
     """The critical path of the steady steps (of the recording without steps); empty without device work."""
-    parts = list(path_parts(started))
+    return joined(list(path_parts(started)))
+
+
+def joined(parts: Sequence[CriticalPath]) -> CriticalPath:
+    """Parts of the path, one after the other."""
     if len(parts) < 2:
         return parts[0] if parts else CriticalPath.empty()
     names = [f.name for f in fields(CriticalPath)]

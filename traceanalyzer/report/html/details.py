@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.roofline.op_models import Precision
+from traceanalyzer.report.at_once import roofline_meanwhile
 from traceanalyzer.report.timeline.distributions import (
     Lengths,
     Logged,
@@ -21,6 +22,7 @@ from traceanalyzer.report.timeline.distributions import (
 from traceanalyzer.report.timeline.icicle import Box, device_time, idle_time
 from traceanalyzer.report.timeline.memory_tracks import MemoryTrack, memory_tracks
 from traceanalyzer.report.timeline.messages import Message, messages
+from traceanalyzer.report.timeline.path_line import ShownPath
 from traceanalyzer.report.timeline.several import timelines
 
 if TYPE_CHECKING:
@@ -69,6 +71,8 @@ class Details:
     def of(cls, measured: Measured, logs: Sequence[CompileLog] = ()) -> Details:
         """The details of the rank that the report speaks of; `logs` are of torch.compile."""
         m = measured.critical
+        with roofline_meanwhile(m):
+            _ = m.gaps, m.once(ShownPath)
         return cls(
             timelines(measured, logs),
             memory_tracks(m.trace.memory_events),

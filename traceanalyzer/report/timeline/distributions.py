@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.figures import NS_PER_MS
-from traceanalyzer.report.timeline.step_timeline import representative
+from traceanalyzer.report.timeline.shown_steps import representative
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.measure import Measurements

@@ -52,10 +52,21 @@ def _around(m: Measurements, node: int) -> list[str]:
 def _inputs(m: Measurements, node: int) -> list[str]:
     if node < 0 or m.tree.is_call[node]:
         return []
-    ranges, row = m.trace.host_ranges, int(m.tree.row[node])
-    known = (("shapes", ranges.shapes[row]), ("types", ranges.dtypes[row]))
-    said = [(what, m.trace.text(int(code))) for what, code in known]
-    return [f"{what} {cut(text, MAX_LINE)}" for what, text in said if text and text.strip("[]")]
+    ranges, row = m.trace.host_ranges, m.tree.row[node]
+    return m.once(_Inputs)[int(ranges.shapes[row]), int(ranges.dtypes[row])]
+
+
+class _Inputs(dict[tuple[int, int], list[str]]):
+    """Lines about inputs by the codes of their shapes and types: many events have the same."""
+
+    def __init__(self, m: Measurements) -> None:
+        super().__init__()
+        self._text = m.trace.text
+
+    def __missing__(self, codes: tuple[int, int]) -> list[str]:
+        said = zip(("shapes", "types"), map(self._text, codes), strict=True)
+        self[codes] = [f"{what} {cut(text, MAX_LINE)}" for what, text in said if text and text.strip("[]")]
+        return self[codes]
 
 
 def _launched(m: Measurements, row: int) -> list[str]:

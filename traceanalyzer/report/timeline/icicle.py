@@ -16,7 +16,7 @@ from traceanalyzer.analysis.names.kernel_names import short_name
 from traceanalyzer.analysis.tables.gap_places import nodes_behind
 from traceanalyzer.cut import cut
 from traceanalyzer.figures import NS_PER_MS
-from traceanalyzer.report.timeline.step_timeline import representative
+from traceanalyzer.report.timeline.shown_steps import representative
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

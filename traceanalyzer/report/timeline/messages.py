@@ -10,7 +10,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import measure
 from traceanalyzer.analysis.names.collectives import KINDS
-from traceanalyzer.report.timeline.step_timeline import representative
+from traceanalyzer.report.timeline.shown_steps import representative
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.measure import Measurements

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.causes.critical_path import Part
+from traceanalyzer.analysis.causes.critical_path import Part, joined, path_parts
+from traceanalyzer.report.timeline.shown_steps import extent_of, shown_steps
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.measure import Measurements
-    from traceanalyzer.trace import I64, Bool
+    from traceanalyzer.trace import I32, I64, Bool
 
 MAX_STRETCHES = 6_000
 """Longest stretches on one lane that are drawn; more than a screen has pixels to tell apart."""
@@ -18,16 +19,40 @@ _OF_OP = (Part.OP, Part.LATENCY, Part.PAUSE, Part.UNKNOWN)
 """Parts of the path that are drawn where their device op is; the others are the host's."""
 
 
+class ShownPath:
+    """What pages show of the critical path. It has more segments than there is of anything else, so that those of other
+    steps are let go at once."""
+
+    def __init__(self, m: Measurements) -> None:
+        self.of_op = np.zeros(len(m.trace.device_ops), np.int64)
+        self.of_node = np.zeros(len(m.tree.start), np.int64)
+        extents, kept = [extent_of(m.steps, step) for step in shown_steps(m.steps)], []
+        for part in path_parts(m):
+            runs = part.part == Part.OP
+            _add(self.of_op, part.op[runs], part.duration[runs])
+            _add(self.of_node, part.node, part.duration)
+            shown = [(part.end > begin) & (part.start < end) for begin, end in extents]
+            kept.append(part.take(np.logical_or.reduce(shown)))
+        self.segments = joined(kept)
+
+
+def _add(sums: I64, rows: I32, durations: I64) -> None:
+    """Add the durations of these rows, which lie near each other; those of -1 are left out."""
+    known = rows >= 0
+    if known.any():
+        first = int(rows[known].min())
+        added = np.bincount(rows[known] - first, durations[known])
+        sums[first : first + len(added)] += added.astype(np.int64)
+
+
 class OnPath:
     """What of the critical path each device op and host node is, and the lanes that these were given."""
 
     def __init__(self, m: Measurements) -> None:
-        path, ops, nodes = m.critical_path, len(m.trace.device_ops), len(m.tree.start)
-        runs, at = path.part == Part.OP, path.node >= 0
-        self.m, self.path = m, path
-        self.of_op = np.bincount(path.op[runs], path.duration[runs], ops).astype(np.int64)
-        self.of_node = np.bincount(path.node[at], path.duration[at], nodes).astype(np.int64)
-        self.lane_of_op = np.full(ops, -1, np.int64)
+        found = m.once(ShownPath)
+        self.m, self.path = m, found.segments
+        self.of_op, self.of_node = found.of_op, found.of_node
+        self.lane_of_op = np.full(len(found.of_op), -1, np.int64)
         self.lane_of_thread: dict[int, int] = {}
         """The outermost lane of each thread that is drawn."""
 

@@ -10,7 +10,8 @@ import numpy as np
 from traceanalyzer.report.format import figure
 from traceanalyzer.report.timeline.compile_spans import compile_spans
 from traceanalyzer.report.timeline.lanes import Events, Lane, Shown, Timeline
-from traceanalyzer.report.timeline.step_timeline import representative, step_timeline
+from traceanalyzer.report.timeline.shown_steps import representative, shown_steps
+from traceanalyzer.report.timeline.step_timeline import step_timeline
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -42,16 +43,10 @@ def _title(m: Measurements, step: int, which: str) -> str:
 
 def _other_steps(m: Measurements) -> Iterator[Timeline]:
     """The slowest and the fastest steady step."""
-    steps = m.steps
-    if not steps.found:
-        return
-    time, shown = steps.duration[steps.steady], {representative(steps)}
-    for which, found in (("slowest", time.argmax()), ("fastest", time.argmin())):
-        step = steps.warmup + int(found)
-        made = None if step in shown else step_timeline(m, None, step)
+    for step, which in list(shown_steps(m.steps).items())[1:]:
+        made = step_timeline(m, None, step)
         if made is not None:
             yield replace(made, title=_title(m, step, which))
-        shown.add(step)
 
 
 def _of_ranks(of: Measured) -> Iterator[Timeline]:

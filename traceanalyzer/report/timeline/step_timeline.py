@@ -19,13 +19,13 @@ from traceanalyzer.cut import cut
 from traceanalyzer.report.timeline.event_facts import device_facts, host_facts
 from traceanalyzer.report.timeline.lanes import Category, Events, Lane, Shown, Timeline
 from traceanalyzer.report.timeline.path_line import OnPath, path_line
+from traceanalyzer.report.timeline.shown_steps import extent_of, representative
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from traceanalyzer.analysis.measure import Measurements
-    from traceanalyzer.analysis.time.steps import Steps
     from traceanalyzer.report.timeline.compile_spans import CompileSpans
     from traceanalyzer.trace import I64, Bool
 
@@ -51,18 +51,12 @@ _OF_PATH = np.array(
 _OF_RANGE = {RangeKind.ANNOTATION: Category.ANNOTATION, RangeKind.LIBRARY: Category.LIBRARY}
 
 
-def representative(steps: Steps) -> int:
-    """Index (among `steps`) of the steady step whose time is closest to the median."""
-    time = steps.duration[steps.steady]
-    return steps.warmup + int(np.abs(time - np.median(time)).argmin())
-
-
 def step_timeline(
     m: Measurements, compiling: CompileSpans | None = None, step: int | None = None, *, device_alone: bool = False
 ) -> Timeline | None:
-    """The timeline of a step (its index; None: the representative one); None where neither host nor device was recorded
-    event by event. `compiling` is drawn where the step has some; `device_alone` leaves out the host and the critical
-    path."""
+    """The timeline of a step (its index, one of `shown_steps`; None: the representative one); None where neither host
+    nor device was recorded event by event. `compiling` is drawn where the step has some; `device_alone` leaves out the
+    host and the critical path, for any step."""
     if not len(m.trace.device_ops) and not len(m.tree.start):
         return None
     drawing = _Drawing(m, representative(m.steps) if step is None else step, compiling)
@@ -93,10 +87,7 @@ class _Drawing:
         steps = m.steps
         self.m, self.step, self.compiling = m, step, compiling
         self.window = (int(steps.start[step]), int(steps.end[step]))
-        self.extent = (
-            min(self.window[0], int(steps.host_start[step])),
-            max(self.window[1], int(steps.host_end[step])),
-        )
+        self.extent = extent_of(steps, step)
         self.on_path = OnPath(m)
         self.lanes: list[Lane] = []
         self.shown: list[Shown] = []
@@ -172,7 +163,7 @@ def _name(text: str | None) -> str:
 
 def _critical_path(d: _Drawing) -> Iterator[_Part]:
     """The chain of causes that is as long as the step; segments of one kind in a row are one."""
-    path = d.m.critical_path
+    path = d.on_path.path
     here = np.flatnonzero((path.end > d.extent[0]) & (path.start < d.extent[1]))
     if not len(here):
         return
