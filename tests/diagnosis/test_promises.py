@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,7 +17,8 @@ from traceanalyzer.analysis.replay.tape import make_tape
 from traceanalyzer.diagnosis.finding import Recommendation, Summary
 from traceanalyzer.diagnosis.other_kind import other_kind
 from traceanalyzer.diagnosis.remedies.advice import advise
-from traceanalyzer.diagnosis.remedies.launches import larger_batch
+from traceanalyzer.diagnosis.remedies.launches import cuda_graph, larger_batch
+from traceanalyzer.diagnosis.remedies.program import reduced_by_hooks
 from traceanalyzer.diagnosis.shares import Shares
 from traceanalyzer.report import outline
 from traceanalyzer.selection import measured
@@ -177,3 +179,23 @@ def test_the_headline_reconciles_what_it_names_with_what_comes_first(sample: str
     named = (report.summary.bottleneck, report.summary.beside)
     apart = report.recommendations[0].cls not in named
     assert ("The first recommendation is for" in report.summary.headline) is apart
+
+
+REDUCTION = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+
+
+def reduced(p: Program, *, forward: bool) -> None:
+    for _ in range(LAYERS):
+        within(p, "aten::linear", lambda p: p.spend(45).launch(GEMM, 30))
+        if forward:
+            within(p, "c10d::allreduce_", lambda p: p.spend(20).launch(REDUCTION, 10))
+    for _ in range(LAYERS):
+        within(p, "autograd::engine::evaluate_function: AccumulateGrad", lambda p: p.spend(20).launch(REDUCTION, 10))
+
+
+@pytest.mark.parametrize("forward", [False, True])
+def test_gradients_that_own_hooks_reduce_are_no_part_of_a_graph(*, forward: bool) -> None:
+    """A model that is spread over GPUs reduces in its forward pass, too: these are no gradients."""
+    m = program(partial(reduced, forward=forward))
+    assert reduced_by_hooks(m) is not forward
+    assert (cuda_graph.offer(m) is None) is not forward

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.joined.framework import Framework
+from traceanalyzer.analysis.replay.changes.edits import in_backward
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.measure import Measurements
@@ -23,6 +24,8 @@ USUAL_BUCKET_BYTES = 25 * 2**20
 LEAST_OF_MESSAGES = 0.04
 """Share of the step that another way to send the same gradients or parameters must save: what it costs the
 computation beside it is not recorded."""
+MOST_IN_BACKWARD = 0.75
+"""Share of the collectives that the backward pass launches where hooks reduce gradients: a few sums are of losses."""
 IN_GRAPHS_SHARE = 0.9
 """A step with this share of its kernels in CUDA graphs has been captured already."""
 
@@ -73,6 +76,15 @@ def _in_graphs(m: Measurements) -> bool:
 def tape_of(m: Measurements) -> Tape | None:
     """The steady steps of the recording without the profiler; None where they cannot be replayed."""
     return None if m.replay is None else m.replay.usual[0]
+
+
+def reduced_by_hooks(m: Measurements) -> bool:
+    """Whether gradients are reduced within the backward pass, by DDP or by hooks of the program's own: of a model that
+    is itself spread over GPUs the forward pass communicates as much."""
+    tape, known = tape_of(m), program(m)
+    if tape is None or known.ddp or known.fsdp or not tape.communication.any():
+        return known.ddp
+    return float(in_backward(tape)[tape.communication].mean()) >= MOST_IN_BACKWARD
 
 
 def median_bucket(m: Measurements) -> int | None:

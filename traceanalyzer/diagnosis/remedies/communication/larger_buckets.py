@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING
 
 from traceanalyzer.analysis.replay.changes.buckets import BucketSize, rebucketed
 from traceanalyzer.analysis.replay.scenarios import Scenario
-from traceanalyzer.diagnosis.remedies.program import LEAST_OF_MESSAGES, USUAL_BUCKET_BYTES, median_bucket, program
+from traceanalyzer.diagnosis.remedies.program import (
+    LEAST_OF_MESSAGES,
+    USUAL_BUCKET_BYTES,
+    median_bucket,
+    program,
+    reduced_by_hooks,
+)
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy
 
 if TYPE_CHECKING:
@@ -21,12 +27,17 @@ SCENARIO = Scenario(
     may_cost=True,
 )
 ACTION = "Reduce larger buckets: DistributedDataParallel(..., bucket_cap_mb=25) or more."
+OWN_HOOKS = (
+    "Reduce larger buckets: wrap the model in DistributedDataParallel instead of a hook that reduces each gradient."
+)
 
 
 def offer(m: Measurements) -> Offer | None:
-    """Where DDP's buckets are smaller than usual."""
-    size = median_bucket(m)
-    return Offer(ACTION, SCENARIO) if program(m).ddp and size is not None and size < USUAL_BUCKET_BYTES else None
+    """Where gradients are reduced in buckets that are smaller than DDP's usual ones, or each by itself."""
+    size, known = median_bucket(m), program(m)
+    if size is None or size >= USUAL_BUCKET_BYTES or not reduced_by_hooks(m):
+        return None
+    return Offer(ACTION if known.ddp else OWN_HOOKS, SCENARIO)
 
 
 REMEDY = Remedy("larger_buckets", "communication", "exposed-communication", offer, LEAST_OF_MESSAGES)

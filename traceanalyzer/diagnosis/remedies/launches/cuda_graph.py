@@ -9,7 +9,7 @@ import numpy as np
 from traceanalyzer.analysis.replay.changes.capture import captured, captured_after_reads, captured_but_work
 from traceanalyzer.analysis.replay.changes.syncs import is_read
 from traceanalyzer.analysis.replay.scenarios import Scenario
-from traceanalyzer.diagnosis.remedies.program import program, tape_of
+from traceanalyzer.diagnosis.remedies.program import program, reduced_by_hooks, tape_of
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def offer(m: Measurements) -> Offer | None:
     tape, known = tape_of(m), program(m)
     if tape is None or known.in_graphs or known.fsdp or not same_every_step(tape):
         return None
-    if known.ddp and tape.communication.any():
+    if tape.communication.any() and reduced_by_hooks(m):
         return None
     if waits_within(tape):
         how = _how(known)
