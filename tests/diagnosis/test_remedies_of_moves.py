@@ -7,6 +7,7 @@ import pytest
 from tests.analysis.causes.test_gaps import Program
 from tests.diagnosis.test_remedies import ADD, GEMM, copy, program, step_us, within
 from traceanalyzer.analysis.measure import Measurements
+from traceanalyzer.analysis.replay.simulate import step_time_ns
 from traceanalyzer.diagnosis.remedies.data import copy_ahead, data_loader_workers, keep_on_device
 from traceanalyzer.diagnosis.remedies.host import move_host_work
 from traceanalyzer.diagnosis.remedies.launches import cuda_graph
@@ -146,3 +147,38 @@ def test_how_far_more_workers_get_is_a_wide_range() -> None:
     assert 0.5 < found.step_ms < 0.7
     assert found.high_ms is not None
     assert replay.base_ms / 2 < found.high_ms < replay.base_ms
+
+
+def picked(p: Program, table: str, rows: str) -> None:
+    """Rows that the host picks out of a tensor, and copies."""
+    p.op("aten::index", p.now, p.now + 900, shapes=f"[{table}, []]")
+    p.spend(900)
+    bring(p, rows, 1 << 24, 800)
+    use(p, "aten::linear", f"[{rows}, [512, 4096], [512]]")
+
+
+@pytest.mark.parametrize(
+    ("table", "rows", "kept"),
+    [
+        ("[65536, 4096]", "[1024, 4096]", True),
+        ("[1024, 4096]", "[1024, 4096]", False),
+        ("[65536, 512]", "[1024, 4096]", False),
+        ("[65536000, 4096]", "[1024, 4096]", False),
+    ],
+    ids=["rows of it", "all of it", "of another width", "no room"],
+)
+def test_a_table_that_the_host_picks_rows_from_can_stay(table: str, rows: str, *, kept: bool) -> None:
+    p = Program()
+    for i in range(6):
+        start = p.now
+        picked(p, table, rows)
+        p.annotation(f"ProfilerStep#{i}", start, p.now)
+    m = Measurements(p.build(devices=(Device(0, "NVIDIA H200", memory_bytes=140 << 30),)))
+    offer, tape = keep_on_device.offer(m), tape_of(m)
+    assert tape is not None
+    assert (offer is not None) is kept
+    if offer is not None:
+        left = offer.scenario.change(tape)
+        assert "1,074 MB" in offer.action
+        assert left is not None
+        assert step_time_ns(left) < 0.2 * step_time_ns(tape)

@@ -66,7 +66,7 @@ def constants(tape: Tape, copies: Bool, smaller: Bool | None = None) -> Bool:
     kernels, step = np.cumsum(tape.compute), tape.source.steps.of_op[tape.row]
     begun = kernels > np.maximum.accumulate(np.where(np.diff(step, prepend=-2) != 0, kernels - tape.compute, 0))
     weights = np.zeros(len(tape.row), bool)
-    told = _Told(tape)
+    told = Told(tape)
     for i, rows in _operators_after(tape, copies):
         result[i], parameter = _first_use(told, rows, USES, turned=bool(begun[i]))
         weights[i] = result[i] and parameter
@@ -86,7 +86,7 @@ def _operators_after(tape: Tape, copies: Bool) -> Iterator[tuple[int, list[int]]
         yield i, tape.source.tree.row[outer[position : position + FARTHEST]].tolist()
 
 
-def _first_use(of: _Told, rows: list[int], uses: int, *, turned: bool) -> _Use:
+def _first_use(of: Told, rows: list[int], uses: int, *, turned: bool) -> _Use:
     """How the first of so many operators that calculate takes what the first of these moves; `turned`: with its
     dimensions in another order, too."""
     name, inputs = of[rows[0]]
@@ -108,7 +108,7 @@ def _first_use(of: _Told, rows: list[int], uses: int, *, turned: bool) -> _Use:
     return UNUSED
 
 
-class _Told(dict[int, tuple[str, list[Shape]]]):
+class Told(dict[int, tuple[str, list[Shape]]]):
     """Name of an operator (a row of `Trace.host_ranges`) and the shapes of its tensors, read once: copies that come
     together look at the same operators."""
 

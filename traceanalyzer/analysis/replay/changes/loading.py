@@ -114,10 +114,10 @@ def pinned(tape: Tape) -> Tape | None:
     fast = np.minimum(tape.duration, np.maximum(bytes_ / _pinned_rate(tape), LEAST_COPY_NS))
     found = retimed(tape, np.where(slow, fast, tape.duration))
     latency = np.where(slow, np.minimum(tape.latency, QUEUED_LATENCY_NS), tape.latency)
-    return replace(found, latency=latency, waits=tape.waits & ~_waiting_for(tape, slow))
+    return replace(found, latency=latency, waits=tape.waits & ~waiting_for(tape, slow))
 
 
-def _waiting_for(tape: Tape, copies: Bool) -> Bool:
+def waiting_for(tape: Tape, copies: Bool) -> Bool:
     """Events that wait for these copies: those that launch them, and calls right after that only wait."""
     copying = events_of(tape, copies)
     launching = events_of(tape, np.ones(len(tape.row), bool))
@@ -143,7 +143,7 @@ def copied_ahead(tape: Tape) -> Tape | None:
     if not ahead.any():
         return None
     found = pinned(tape) or tape
-    return replace(on_own_stream(found, ahead), waits=found.waits & ~_waiting_for(tape, ahead))
+    return replace(on_own_stream(found, ahead), waits=found.waits & ~waiting_for(tape, ahead))
 
 
 def input_copies(tape: Tape) -> Bool:
@@ -180,7 +180,7 @@ def _staying(tape: Tape, gone: Bool, away: Bool) -> Tape:
     left = without_launches(tape, gone)
     there = events_of(tape, away) & ~events_of(tape, ~away)
     left = replace(left, work=np.where(there, 0, left.work))
-    return without_dispatch(left, _waiting_for(tape, gone) & ~events_of(tape, ~gone))
+    return without_dispatch(left, waiting_for(tape, gone) & ~events_of(tape, ~gone))
 
 
 def away_from_device(tape: Tape) -> Bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from traceanalyzer.analysis.replay.changes.host_tables import picked_on_device, picked_on_host
 from traceanalyzer.analysis.replay.changes.loading import copied_alike, kept_on_device
 from traceanalyzer.analysis.replay.scenarios import Scenario
 from traceanalyzer.diagnosis.remedies.program import tape_of
@@ -20,15 +21,25 @@ SCENARIO = Scenario(
     "every step copies",
     missing="nothing is copied to the host and back, or copied again in every step",
 )
+PICKED = Scenario(
+    "keep_on_device",
+    picked_on_device,
+    "the tables are on the GPU, which picks the rows of each step itself",
+    missing="the host picks nothing out of tensors that it copies",
+)
 ACTION = "Keep the tensors on the GPU: compute there instead of .cpu() and back, or copy constants once."
 ALIKE = "Keep on the GPU what every step copies there for the same use (weights, tables, masks): it takes {room} MB."
+TABLES = "Keep the data on the GPU, {room} MB, and pick each step's rows there: data = data.to('cuda') once."
+MOST_OF_TABLES = 0.25
+"""Share of the GPU's memory that data may take beside the program, whose own need is not recorded."""
 MOST_OF_MEMORY = 0.9
 """Share of the GPU's memory from which what is copied cannot stay there: it was kept away for that."""
 MB = 1e6
 
 
 def offer(m: Measurements) -> Offer | None:
-    """Wherever as many bytes come back as went out, or a step copies what it uses as a table, a weight or a mask."""
+    """Wherever as many bytes come back as went out, a step copies what it uses as a table, a weight or a mask, or what
+    the host picked out of a larger tensor."""
     tape = tape_of(m)
     if tape is None:
         return None
@@ -36,7 +47,12 @@ def offer(m: Measurements) -> Offer | None:
     kept_bytes = float(m.trace.device_ops.bytes[alike].sum()) / tape.steps
     if any(kept_bytes > MOST_OF_MEMORY * size for size in (gpu.memory_bytes for gpu in m.trace.devices) if size):
         return None
-    return Offer(ALIKE.format(room=digits(kept_bytes / MB)) if kept_bytes else ACTION, SCENARIO)
+    if SCENARIO.change(tape) is not None:
+        return Offer(ALIKE.format(room=digits(kept_bytes / MB)) if kept_bytes else ACTION, SCENARIO)
+    picked = picked_on_host(tape)
+    memory = min((gpu.memory_bytes for gpu in m.trace.devices if gpu.memory_bytes), default=0)
+    fits = picked.copies.any() and picked.table_bytes < MOST_OF_TABLES * memory
+    return Offer(TABLES.format(room=digits(picked.table_bytes / MB)), PICKED) if fits else None
 
 
 REMEDY = Remedy("keep_on_device", "transfer", "exposed-copies", offer)

@@ -1,0 +1,89 @@
+"""Batches that the program picks out of a table in host memory and copies in every step: data that fits on the GPU."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from traceanalyzer.analysis.replay.changes.constants import MOVES, Told
+from traceanalyzer.analysis.replay.changes.edits import events_of, nodes, retimed
+from traceanalyzer.analysis.replay.changes.loading import LEAST_COPY_NS, large_copies, waiting_for
+from traceanalyzer.figures import NS_PER_S
+from traceanalyzer.trace import CopyKind
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.replay.changes.constants import Shape
+    from traceanalyzer.analysis.replay.tape import Tape
+    from traceanalyzer.trace import Bool
+
+PICKS = re.compile(r"^aten::(index|index_select)$")
+"""Operators that take rows of their first operand."""
+NEAR = 16
+"""Operators before a copy among which the one that picked its data is looked for."""
+PASSES = 2.0
+"""What picking rows on the GPU moves: it reads and writes them."""
+
+
+class Picked(NamedTuple):
+    """Copies of rows that the host picked out of tables."""
+
+    copies: Bool
+    table_bytes: float
+    """Of all tables together."""
+
+
+def picked_on_host(tape: Tape) -> Picked:
+    """Copies to the device of what an operator on the host took out of a larger tensor right before."""
+    copies = large_copies(tape, CopyKind.HOST_TO_DEVICE)
+    found = np.zeros(len(tape.row), bool)
+    tables: dict[tuple[Shape, Shape], float] = {}
+    operator, bytes_ = tape.source.tree.outer_operator, tape.source.trace.device_ops.bytes[tape.row]
+    outer = np.flatnonzero(operator == np.arange(len(operator)))
+    mine, told = operator[nodes(tape)][tape.event], Told(tape)
+    launching = np.isin(outer, mine)
+    for i in np.flatnonzero(copies & (mine >= 0)).tolist():
+        at = int(np.searchsorted(outer, mine[i]))
+        name, inputs = told[int(tape.source.tree.row[outer[at]])]
+        if not inputs or not MOVES.match(name):
+            continue
+        near = (k for k in range(at - 1, max(at - NEAR, 0) - 1, -1) if not launching[k])
+        table = next((one for k in near if (one := _table(told, int(tape.source.tree.row[outer[k]]), inputs[0]))), None)
+        if table is not None:
+            found[i] = True
+            tables[table, inputs[0]] = float(bytes_[i]) * table[0] / inputs[0][0]
+    return Picked(found, sum(tables.values()))
+
+
+def _table(told: Told, row: int, rows: Shape) -> Shape | None:
+    """The shape of the table that an operator picks these rows from; None if it does no such thing."""
+    name, inputs = told[row]
+    if not PICKS.match(name) or not inputs:
+        return None
+    table = inputs[0]
+    return table if len(rows) == len(table) and table[1:] == rows[1:] and table[0] > rows[0] > 0 else None
+
+
+def picked_on_device(tape: Tape) -> Tape | None:
+    """The tables are on the GPU, which picks the rows itself: no copy, no wait for one, no work of the host before it,
+    which launches what picks like any other kernel;
+    None where the host picks nothing."""
+    copies = picked_on_host(tape).copies
+    if not copies.any():
+        return None
+    bandwidth = np.nan_to_num(tape.source.limit("bandwidth")[tape.row], nan=np.inf)
+    moved = tape.source.trace.device_ops.bytes[tape.row] * PASSES / bandwidth * NS_PER_S
+    left = retimed(tape, np.where(copies, np.minimum(np.maximum(moved, LEAST_COPY_NS), tape.duration), tape.duration))
+    there = events_of(tape, copies)
+    usual = int(np.median(tape.dispatch[events_of(tape, tape.compute)]))
+    dispatch = np.where(there, np.minimum(left.dispatch, usual), left.dispatch)
+    return replace(
+        left,
+        dispatch=dispatch,
+        reading=np.minimum(left.reading, dispatch),
+        work=np.where(there, 0, left.work),
+        loading=np.where(there, 0, left.loading),
+        waits=left.waits & ~waiting_for(tape, copies),
+    )
