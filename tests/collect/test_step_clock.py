@@ -96,6 +96,24 @@ def test_steps_are_timed_until_they_are_steady_and_only_those_count(monkeypatch,
     assert found["wall_mean_ms"] == pytest.approx(11.1)
 
 
+def test_ranks_stop_at_the_same_step_whether_they_are_steady_or_not(monkeypatch):
+    falling = [57.0, 50.0, 48.0, 40.0, 30.0, 20.0]
+    for steps in ([*falling, *[11.0, 11.2] * 20], [11.0, 11.2] * 30, [20.0, 40.0] * 30):
+        host = Host(monkeypatch, device=True)
+        clock = StepClock(10, 20, exactly=True)
+        clock.start()
+        ended = []
+        for step_ms in steps:
+            host.now_ms += step_ms
+            ended.append(clock.lap())
+            if ended[-1]:
+                break
+        found = clock.measured()
+        assert len(ended) == found["timed_steps"] == 20
+        assert found["steady"] == (steps[0] != 20.0)
+        assert found["steps"] == (15 if steps[0] == falling[0] else 20)
+
+
 def test_steps_that_never_settle_are_timed_up_to_the_limit_and_said_so(monkeypatch):
     found = until_steady(Host(monkeypatch, device=True), [20.0, 40.0] * 50, 10, 30).measured()
     assert (found["steady"], found["steps"], found["timed_steps"]) == (False, 30, 30)

@@ -80,10 +80,10 @@ def _common(command: F) -> F:
 def collect_torch(words: tuple[str, ...], output: str | None, compile_log: bool, **options: Any) -> None:
     """Record torch.profiler: collect torch -- python train.py.
 
-    Some steps are timed without the profiler first, until they are steady, and some recorded lightly (the device
-    alone, which slows the host less), so every capture has a step time without the profiler. A profiler of the
-    script's own comes first: while it is on, nothing is recorded. Every rank writes its own file. SIGUSR2 sent to
-    this process records (again) at the next step.
+    Some steps are timed without the profiler first, until they are steady (20 by each of several ranks, which so record
+    the same steps), and some recorded lightly (the device alone, which slows the host less), so every capture has a
+    step time without the profiler. A profiler of the script's own comes first: while it is on, nothing is recorded.
+    Every rank writes its own file. SIGUSR2 sent to this process records (again) at the next step.
     """
     _record("torch", words, output, {**options, "compile_log": compile_log})
 

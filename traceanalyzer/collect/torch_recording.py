@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from traceanalyzer.collect.host import cuda, environment
 from traceanalyzer.collect.host.export import write_json, write_trace
-from traceanalyzer.collect.host.ranks import own_file
+from traceanalyzer.collect.host.ranks import own_file, several_ranks
 from traceanalyzer.collect.host.rescue import Rescue
 from traceanalyzer.collect.plan import LIGHT_WARMUP
 from traceanalyzer.collect.profilers.kineto import full_profiler, light_profiler
@@ -237,9 +237,16 @@ class TorchRecording:
         self._on_phase("timing")
         if self._history is not None:
             self._history.pause()
-        self._clock = StepClock(self._plan.unprofiled_steps, self._plan.unprofiled_most)
+        self._clock = self._new_clock()
         self._clock.start()
         self._phase = self._time
+
+    def _new_clock(self) -> StepClock:
+        """Several ranks stop at the same step, or they would record different ones, which nothing can compare."""
+        steps = self._plan.unprofiled_steps
+        if several_ranks():
+            return StepClock(max(steps // 2, 1), steps, exactly=True)
+        return StepClock(steps, self._plan.unprofiled_most)
 
     def _time(self) -> None:
         if self._clock is None or not self._clock.lap():

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 RANK_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 """torchrun, Slurm, Open MPI, MPICH: the first that is set."""
 
+SIZE_VARIABLES = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
+"""The same launchers' number of ranks."""
+
 STEMS = ("trace", "light", "timings", "unprofiled", "memory")
 """Files that a process writes of its own steps."""
 
@@ -26,6 +29,15 @@ def current_rank() -> int:
         if os.environ.get(name, "").isdigit():
             return int(os.environ[name])
     return 0
+
+
+def several_ranks() -> bool:
+    """Whether other ranks run beside this process."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        return bool(distributed.get_world_size() > 1)
+    sizes = (os.environ.get(name, "") for name in SIZE_VARIABLES)
+    return next((int(size) for size in sizes if size.isdigit()), 1) > 1
 
 
 @functools.cache

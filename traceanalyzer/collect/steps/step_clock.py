@@ -25,13 +25,15 @@ MIN_INTERVALS = 8
 
 
 class StepClock:
-    """Times at least `steps` consecutive steps, and up to `most` where they are not steady before.
+    """Times at least `steps` consecutive steps, and up to `most` where they are not steady before; `exactly` so many,
+    steady or not, where other ranks must stop at the same step.
 
     Call `start` at the end of a step, then `lap` at the end of each.
     """
 
-    def __init__(self, steps: int, most: int | None = None) -> None:
+    def __init__(self, steps: int, most: int | None = None, *, exactly: bool = False) -> None:
         self._least = steps
+        self._exactly = exactly
         self._most = max(steps, most or steps)
         self._walls: list[int] = []
         self._spare: list[Any] = []
@@ -48,7 +50,8 @@ class StepClock:
     def lap(self) -> bool:
         """A step has ended; True when it was the last one to time."""
         laps = len(self._walls)
-        look = laps >= self._least and ((laps - self._least) % STRIDE == 0 or laps >= self._most)
+        first = self._most if self._exactly else self._least
+        look = laps >= first and ((laps - first) % STRIDE == 0 or laps >= self._most)
         self._read(mark=look)
         if not look:
             return False
