@@ -11,10 +11,8 @@ GAIN_SPREAD = 0.015
 """Share of what a scenario gains by which its prediction may be off ..."""
 OF_KERNELS = 0.2
 """... where kernels become other kernels ..."""
-OF_COPIES = 0.1
-"""... where input is loaded or copied in another way, or messages between ranks change ..."""
-OF_CALLS = 0.05
-"""... and where many calls become one."""
+OF_MOVES = 0.1
+"""... and where input is loaded or copied in another way, messages between ranks change, or many calls become one."""
 BY_CHANGE = {
     **dict.fromkeys(
         (
@@ -43,10 +41,14 @@ BY_CHANGE = {
             "keep_parameters",
             "prefetch_parameters",
             "smaller_messages",
+            "batch_calls",
+            "batched_matmul",
+            "fused_rnn",
+            "keep_on_device",
+            "larger_batch",
         ),
-        OF_COPIES,
+        OF_MOVES,
     ),
-    **dict.fromkeys(("batch_calls", "batched_matmul", "fused_rnn", "keep_on_device", "larger_batch"), OF_CALLS),
 }
 """By the name of the remedy."""
 
