@@ -8,7 +8,9 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
+    from types import ModuleType
 
 RANK_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 """torchrun, Slurm, Open MPI, MPICH: the first that is set."""
@@ -22,22 +24,27 @@ STEMS = ("trace", "light", "timings", "unprofiled", "memory")
 
 def current_rank() -> int:
     """The process's rank: torch.distributed's where it is initialised, else the launcher's, else 0."""
-    distributed = sys.modules.get("torch.distributed")
-    if distributed is not None and distributed.is_available() and distributed.is_initialized():
-        return int(distributed.get_rank())
-    for name in RANK_VARIABLES:
-        if os.environ.get(name, "").isdigit():
-            return int(os.environ[name])
-    return 0
+    distributed = _initialised()
+    return _of_launcher(RANK_VARIABLES, 0) if distributed is None else int(distributed.get_rank())
 
 
 def several_ranks() -> bool:
-    """Whether other ranks run beside this process."""
+    """Whether other ranks run beside this process, by the same sources."""
+    distributed = _initialised()
+    return (_of_launcher(SIZE_VARIABLES, 1) if distributed is None else int(distributed.get_world_size())) > 1
+
+
+def _initialised() -> ModuleType | None:
+    """torch.distributed, where the program has loaded and initialised it."""
     distributed = sys.modules.get("torch.distributed")
-    if distributed is not None and distributed.is_available() and distributed.is_initialized():
-        return bool(distributed.get_world_size() > 1)
-    sizes = (os.environ.get(name, "") for name in SIZE_VARIABLES)
-    return next((int(size) for size in sizes if size.isdigit()), 1) > 1
+    ready = distributed is not None and distributed.is_available() and distributed.is_initialized()
+    return distributed if ready else None
+
+
+def _of_launcher(names: Sequence[str], otherwise: int) -> int:
+    """The first of these variables that is a number."""
+    values = (os.environ.get(name, "") for name in names)
+    return next((int(value) for value in values if value.isdigit()), otherwise)
 
 
 @functools.cache
