@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 from click.testing import CliRunner
 
 from traceanalyzer.cli import cli
+from traceanalyzer.reading import read_with
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -17,6 +19,15 @@ def told(*words: object) -> str:
     result = CliRunner().invoke(cli, [str(word) for word in words])
     assert result.exit_code == 0, result.output
     return result.output
+
+
+def assert_told_again(words: list[str], file: Path, refuse: Callable[[], None]) -> None:
+    """A command prints the same without a cache, with an empty one, and once what it needed before is refused."""
+    without = told(*words, file, "--no-cache")
+    read_with(cache=True)
+    assert told(*words, file) == without
+    refuse()
+    assert told(*words, file) == without
 
 
 def kept(folder: Path) -> list[Path]:

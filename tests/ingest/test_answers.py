@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tests.ingest.asked import kept, told
+from tests.ingest.asked import assert_told_again, kept, told
 from tests.recorded import EVERY_FILE, GPU, ROOT, label
 from traceanalyzer import selection, tables
 from traceanalyzer.cli import cli
@@ -76,11 +76,7 @@ def test_reports_and_tables_come_back_as_they_were(path: Path, cache: Path, monk
 def test_commands_answer_without_working_out_again(
     words: list[str], cache: Path, trace_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    without = told(*words, trace_file, "--no-cache")
-    read_with(cache=True)
-    assert told(*words, trace_file) == without
-    refuse(monkeypatch)
-    assert told(*words, trace_file) == without
+    assert_told_again(words, trace_file, lambda: refuse(monkeypatch))
 
 
 def test_a_page_is_the_same_with_a_kept_report(cache: Path, trace_file: Path) -> None:

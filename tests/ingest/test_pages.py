@@ -11,13 +11,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tests.ingest.asked import kept, told
+from tests.ingest.asked import assert_told_again, kept, told
 from tests.recorded import ROOT, recording
 from traceanalyzer.cli import cli
 from traceanalyzer.ingest.cache import identity, pages, texts
 from traceanalyzer.ingest.cache.pages import page_of
 from traceanalyzer.limits import MIB
-from traceanalyzer.reading import read_with
 
 CAPTURE = ROOT / "sample_traces" / "sync_bound"
 COMMANDS = [
@@ -62,11 +61,7 @@ def refuse(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_commands_print_again_what_they_printed(
     words: list[str], cache: Path, trace_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    without = told(*words, trace_file, "--no-cache")
-    read_with(cache=True)
-    assert told(*words, trace_file) == without
-    refuse(monkeypatch)
-    assert told(*words, trace_file) == without
+    assert_told_again(words, trace_file, lambda: refuse(monkeypatch))
 
 
 def test_two_recordings_are_compared_again(cache: Path, trace_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
