@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from traceanalyzer.analysis.replay.changes.host_tables import picked_on_device, picked_on_host
-from traceanalyzer.analysis.replay.changes.loading import copied_alike, kept_on_device
+from traceanalyzer.analysis.replay.changes.loading import away_from_device, copied_alike, kept_on_device, round_trips
 from traceanalyzer.analysis.replay.scenarios import Scenario
 from traceanalyzer.diagnosis.remedies.program import tape_of
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy
@@ -47,8 +47,10 @@ def offer(m: Measurements) -> Offer | None:
     kept_bytes = float(m.trace.device_ops.bytes[alike].sum()) / tape.steps
     if any(kept_bytes > MOST_OF_MEMORY * size for size in (gpu.memory_bytes for gpu in m.trace.devices) if size):
         return None
-    if SCENARIO.change(tape) is not None:
-        return Offer(ALIKE.format(room=digits(kept_bytes / MB)) if kept_bytes else ACTION, SCENARIO)
+    if kept_bytes:
+        return Offer(ALIKE.format(room=digits(kept_bytes / MB)), SCENARIO)
+    if (round_trips(tape) | away_from_device(tape)).any():
+        return Offer(ACTION, SCENARIO)
     picked = picked_on_host(tape)
     memory = min((gpu.memory_bytes for gpu in m.trace.devices if gpu.memory_bytes), default=0)
     fits = picked.copies.any() and picked.table_bytes < MOST_OF_TABLES * memory
