@@ -144,6 +144,11 @@ class HostTree:
         return result
 
     @cached_property
+    def outermost_operators(self) -> I64:
+        """The nodes that are operators and inside of none, ascending."""
+        return np.flatnonzero(self.outer_operator == np.arange(len(self.start)))
+
+    @cached_property
     def _ranges(self) -> I32:
         """The nodes that are ranges."""
         return np.flatnonzero(~self.is_call).astype(np.int32)

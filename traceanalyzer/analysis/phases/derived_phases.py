@@ -51,12 +51,12 @@ def derived_phases(timed: Timed, ranges: PhaseRanges, told: U8) -> list[DerivedP
     if Role.BACKWARD not in told or any(not LIBRARY_RANGE.match(name) for name in marked):
         return []
     by_library = any(OPTIMIZER_STEP.match(name) for name in marked)
-    outermost = tree.outer_operator == np.arange(len(tree.parent))
+    outermost = tree.outermost_operators
     of_op = np.append(told, Role.NONE)[timed.launch_node]
     here = timed.steady_ops & (ops.device == timed.device)
     found = []
     for role in DERIVED:
-        rows = tree.row[outermost & (told == role)]
+        rows = tree.row[outermost[told[outermost] == role]]
         if len(rows) and not (role is Role.OPTIMIZER and by_library):
             steady = rows[timed.steady_host(table.start[rows])]
             found.append(DerivedPhase(role, steady, np.flatnonzero(here & (of_op == role))))

@@ -76,14 +76,19 @@ def constants(tape: Tape, copies: Bool, smaller: Bool | None = None) -> Bool:
     return result
 
 
+def places_of_movers(tape: Tape, copies: Bool) -> Iterator[tuple[int, int]]:
+    """Each of these copies with the place of the operator that moves it among the outermost ones."""
+    tree = tape.source.tree
+    mover = tree.outer_operator[nodes(tape)][tape.event]
+    rows = np.flatnonzero(copies & (mover >= 0))
+    yield from zip(rows.tolist(), np.searchsorted(tree.outermost_operators, mover[rows]).tolist(), strict=True)
+
+
 def _operators_after(tape: Tape, copies: Bool) -> Iterator[tuple[int, list[int]]]:
     """Each of these copies with the operators (rows of `Trace.host_ranges`) from the one that moves it on."""
-    operator = tape.source.tree.outer_operator
-    outer = np.flatnonzero(operator == np.arange(len(operator)))
-    mine = operator[nodes(tape)][tape.event]
-    for i in np.flatnonzero(copies & (mine >= 0)).tolist():
-        position = int(np.searchsorted(outer, mine[i]))
-        yield i, tape.source.tree.row[outer[position : position + FARTHEST]].tolist()
+    tree = tape.source.tree
+    for i, place in places_of_movers(tape, copies):
+        yield i, tree.row[tree.outermost_operators[place : place + FARTHEST]].tolist()
 
 
 def _first_use(of: Told, rows: list[int], uses: int, *, turned: bool) -> _Use:

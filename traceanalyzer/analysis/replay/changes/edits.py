@@ -127,6 +127,13 @@ def of_classes(tape: Tape, *names: str) -> Bool:
     return one_of(source.op_class[tape.row], [source.classes.index(name) for name in names])
 
 
+def forward_operators(tape: Tape) -> I64:
+    """The outermost operators outside of the backward pass, as nodes of the host tree, ascending."""
+    outer = tape.source.tree.outermost_operators
+    result: I64 = outer[~tape.source.in_backward[outer]]
+    return result
+
+
 def in_backward(tape: Tape) -> Bool:
     """Ops that the backward pass launches."""
     result: Bool = tape.source.in_backward[nodes(tape)][tape.event]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.replay.changes.edits import forward_operators
 from traceanalyzer.analysis.replay.changes.sequences import codes, launching, repeats
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def cells_by_hand(tape: Tape) -> I32:
     """For each node of the host tree the cell that it is part of, by the number of a node, -1: none. What does not
     launch anything, as taking parts of tensors, belongs to the cell after it."""
     tree = tape.source.tree
-    outer = np.flatnonzero((tree.outer_operator == np.arange(len(tree.start))) & ~tape.source.in_backward)
+    outer = forward_operators(tape)
     of_outer = np.full(len(tree.start) + 1, -1, np.int32)
     calls = launching(tape)
     rows = np.flatnonzero(~calls.backward & (calls.node >= 0))
@@ -75,7 +76,7 @@ def _takes_parts(tape: Tape, operators: I64, count: int) -> bool:
     names = [trace.text(one) or "" for one in trace.host_ranges.name[tree.row[operators]].tolist()]
     if sum(bool(PARTS.match(name)) for name in names) >= count - 1:
         return True
-    before = np.flatnonzero(tree.outer_operator == np.arange(len(tree.start)))
+    before = tree.outermost_operators
     before = before[(before < operators[0]) & (tree.thread[before] == tree.thread[operators[0]])][-LONGEST_CELL:]
     rows = tree.row[before]
     texts = [

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.replay.changes.constants import MOVES, Told
+from traceanalyzer.analysis.replay.changes.constants import MOVES, Told, places_of_movers
 from traceanalyzer.analysis.replay.changes.edits import events_of, nodes, retimed
 from traceanalyzer.analysis.replay.changes.loading import LEAST_COPY_NS, large_copies, waiting_for
 from traceanalyzer.figures import NS_PER_S
@@ -40,17 +40,15 @@ def picked_on_host(tape: Tape) -> Picked:
     copies = large_copies(tape, CopyKind.HOST_TO_DEVICE)
     found = np.zeros(len(tape.row), bool)
     tables: dict[tuple[Shape, Shape], float] = {}
-    operator, bytes_ = tape.source.tree.outer_operator, tape.source.trace.device_ops.bytes[tape.row]
-    outer = np.flatnonzero(operator == np.arange(len(operator)))
-    mine, told = operator[nodes(tape)][tape.event], Told(tape)
-    launching = np.isin(outer, mine)
-    for i in np.flatnonzero(copies & (mine >= 0)).tolist():
-        at = int(np.searchsorted(outer, mine[i]))
-        name, inputs = told[int(tape.source.tree.row[outer[at]])]
+    tree, bytes_ = tape.source.tree, tape.source.trace.device_ops.bytes[tape.row]
+    rows, told = tree.row[tree.outermost_operators], Told(tape)
+    launching = np.isin(tree.outermost_operators, tree.outer_operator[nodes(tape)][tape.event])
+    for i, at in places_of_movers(tape, copies):
+        name, inputs = told[int(rows[at])]
         if not inputs or not MOVES.match(name):
             continue
         near = (k for k in range(at - 1, max(at - NEAR, 0) - 1, -1) if not launching[k])
-        table = next((one for k in near if (one := _table(told, int(tape.source.tree.row[outer[k]]), inputs[0]))), None)
+        table = next((one for k in near if (one := _table(told, int(rows[k]), inputs[0]))), None)
         if table is not None:
             found[i] = True
             tables[table, inputs[0]] = float(bytes_[i]) * table[0] / inputs[0][0]

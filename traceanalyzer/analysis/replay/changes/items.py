@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.texts import texts_where
-from traceanalyzer.analysis.replay.changes.edits import in_backward, nodes
+from traceanalyzer.analysis.replay.changes.edits import forward_operators, in_backward, nodes
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs, parse_values
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def _each_learns(first: I64, backward: Bool) -> bool:
 def _batches(tape: Tape, least_dimensions: int) -> Iterator[list[int]]:
     """For each batch of a step that is taken apart, when the host takes its items, ns."""
     tree, trace = tape.source.tree, tape.source.trace
-    outer = np.flatnonzero((tree.outer_operator == np.arange(len(tree.start))) & ~tape.source.in_backward)
+    outer = forward_operators(tape)
     row = tree.row[outer]
     name, shapes, concrete = (column[row] for column in _columns(tape))
     apart, takes, picks = (texts_where(trace.strings, pattern.match)[name] for pattern in (APART, TAKES, PICKS))

@@ -16,7 +16,13 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.joined.backward import made_by
-from traceanalyzer.analysis.replay.changes.edits import events_of, in_optimizer, launched_within, nodes
+from traceanalyzer.analysis.replay.changes.edits import (
+    events_of,
+    forward_operators,
+    in_optimizer,
+    launched_within,
+    nodes,
+)
 from traceanalyzer.analysis.replay.changes.kernels import JOINING
 from traceanalyzer.analysis.replay.changes.repetition import FEWEST_CALLS, joined, mostly_small
 from traceanalyzer.analysis.replay.changes.sequences import codes, repeats
@@ -93,7 +99,7 @@ def _backward_of(tape: Tape, forward: Bool) -> Bool:
 def members(tape: Tape) -> Members | None:
     """The ensembles of the steps on a tape: at least a handful of members of the same operators and shapes in a row."""
     tree, steps = tape.source.tree, tape.source.steps
-    outer = np.flatnonzero((tree.outer_operator == np.arange(len(tree.start))) & ~tape.source.in_backward)
+    outer = forward_operators(tape)
     ranges, row = tape.source.trace.host_ranges, tree.row[outer]
     code = codes(ranges.name[row], ranges.shapes[row])
     first, others = np.zeros(len(tree.start), bool), np.zeros(len(tree.start), bool)
