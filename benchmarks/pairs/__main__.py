@@ -28,6 +28,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from benchmarks.pairs.sets import of_two_ranks
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -35,8 +37,6 @@ if TYPE_CHECKING:
 
 LOADING_S, LIMIT_S, COMPILING_S, LEFT_S, SLOW_S = 90.0, 30.0, 80.0, 8.0, 200.0
 PACK_BYTES, PACKS = 15 * 2**20, 4
-TWO_RANKS = frozenset({"ranks", "ranks_more", "ranks_third", "ranks_fourth"})
-"""Sets whose programs are run by two ranks, a GPU each; all others take one."""
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 
 
@@ -155,16 +155,16 @@ def main() -> None:
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--seconds", type=float)
     options = parser.parse_intermixed_args()
-    together = options.set in TWO_RANKS
+    together = of_two_ranks(options.set)
     until = time.monotonic() + (options.seconds or (235 if together else 350))
     os.environ |= {"PAIRS_DEVICE": options.device} | ({"PAIRS_QUICK": "1"} if options.quick else {})
     os.environ |= {"PAIRS_EARLY": "1"} if options.early else {}
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "4")
     os.environ |= {"PAIRS_COMPILED": "1"} if options.compiled else {}
     from benchmarks.pairs.compiled import also
-    from benchmarks.pairs.one import SETS
+    from benchmarks.pairs.sets import programs
 
-    sets = itertools.chain(*(SETS[name] for name in options.set.split(",")))
+    sets = itertools.chain(*(programs(name) for name in options.set.split(",")))
     chosen = [p for p in sets if not options.names or p.name in options.names]
     chosen = [also(p) for p in chosen] if options.compiled else chosen
     options.out.mkdir(parents=True, exist_ok=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import gc
 import importlib
-import itertools
 import json
 import os
 import sys
@@ -22,82 +21,15 @@ from typing import TYPE_CHECKING
 import torch
 import torch.distributed as dist
 
-from benchmarks.pairs import (
-    already_good,
-    compiled,
-    daily_input,
-    daily_services,
-    daily_training,
-    everyday_loops,
-    everyday_services,
-    everyday_training,
-    found_good,
-    found_good_pictures,
-    found_loops,
-    found_pictures,
-    found_training,
-    language,
-    loops,
-    plain_good,
-    plain_input,
-    plain_loops,
-    plain_training,
-    ranks,
-    ranks_fourth,
-    ranks_more,
-    ranks_third,
-    research_good,
-    research_science,
-    research_services,
-    research_tempting,
-    research_training,
-    shop_pictures,
-    shop_services,
-    shop_training,
-    sixth_good,
-    sixth_loops,
-    sixth_services,
-    sixth_training,
-    vision,
-)
+from benchmarks.pairs import compiled
 from benchmarks.pairs.program import DEVICE, QUICK, VERSION, n
+from benchmarks.pairs.sets import NAMES, programs
 from traceanalyzer.collect.attach import Attached
 from traceanalyzer.collect.plan import LIGHT_WARMUP, Plan
 
 if TYPE_CHECKING:
     from benchmarks.pairs.program import Good, Pair, Step
 
-SETS: dict[str, tuple[Pair | Good, ...]] = {
-    "first": (*language.PAIRS, *vision.PAIRS, *loops.PAIRS),
-    "everyday": (
-        *everyday_training.PAIRS,
-        *already_good.PROGRAMS,
-        *everyday_services.PAIRS,
-        *everyday_loops.PAIRS,
-    ),
-    "found": (
-        *found_pictures.PAIRS,
-        *found_training.PAIRS,
-        *found_loops.PAIRS,
-        *found_good.PROGRAMS,
-        *found_good_pictures.PROGRAMS,
-    ),
-    "research": (
-        *research_training.PAIRS,
-        *research_good.PROGRAMS,
-        *research_services.PAIRS,
-        *research_science.PAIRS,
-        *research_tempting.PAIRS,
-    ),
-    "shop": (*shop_training.PAIRS, *shop_pictures.PAIRS, *shop_services.PAIRS),
-    "plain": (*plain_training.PAIRS, *plain_loops.PAIRS, *plain_input.PAIRS, *plain_good.PROGRAMS),
-    "sixth": (*sixth_training.PAIRS, *sixth_services.PAIRS, *sixth_loops.PAIRS, *sixth_good.PROGRAMS),
-    "daily": (*daily_training.PAIRS, *daily_input.PAIRS, *daily_services.PAIRS),
-    "ranks": ranks.PAIRS,
-    "ranks_more": ranks_more.PAIRS,
-    "ranks_third": ranks_third.PAIRS,
-    "ranks_fourth": ranks_fourth.PAIRS,
-}
 WARM_UP, ROUNDS, ROUND_S, LEAST_STEPS, MOST_STEPS = (1, 1, 0.0, 2, 2) if QUICK else (6, 5, 0.25, 3, 300)
 STEPS_ONCE = 20
 """In a round of a program whose steps differ the first time."""
@@ -214,7 +146,7 @@ def run(pair: Pair | Good, part: str, folder: Path, made: dict[str, Step]) -> di
 def main() -> None:
     """Load, wait, and run the parts asked for."""
     name, folder = sys.argv[1], Path(sys.argv[2])
-    pair = next(one for one in itertools.chain(*SETS.values()) if one.name == name)
+    pair = next(one for sets_name in NAMES for one in programs(sets_name) if one.name == name)
     only_timed = bool(os.environ.get("PAIRS_COMPILED"))
     pair = compiled.also(pair) if only_timed else pair
     for library in pair.libraries:

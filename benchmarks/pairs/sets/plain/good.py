@@ -11,9 +11,9 @@ from torch import nn
 from torch.nn.functional import cross_entropy, mse_loss
 from torch.utils.data import DataLoader, Dataset
 
-from benchmarks.pairs.plain_input import ahead, convolutions, pinned
-from benchmarks.pairs.plain_training import Block
 from benchmarks.pairs.program import DEVICE, Good, autocast, graphed, n, train
+from benchmarks.pairs.sets.plain.loading import ahead, convolutions, pinned
+from benchmarks.pairs.sets.plain.training import Block
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -227,7 +227,7 @@ def one_large_bucket(fixed: bool) -> Step:
     return train(ddp, loss)
 
 
-PAIRS = (
+PROGRAMS = (
     Pair("no_sync_accumulation", gpt_accumulates, found=True, libraries=("transformers.models.gpt2.modeling_gpt2",)),
     Pair("compress_gradients", wide_ranking_fp32, found=True),
     Pair(

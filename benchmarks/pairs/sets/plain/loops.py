@@ -9,8 +9,8 @@ import torch
 from torch import nn
 from torch.nn.functional import conv2d, cross_entropy, mse_loss
 
-from benchmarks.pairs.plain_training import encoder_layers
 from benchmarks.pairs.program import DEVICE, Pair, autocast, n, train
+from benchmarks.pairs.sets.plain.training import encoder_layers
 
 if TYPE_CHECKING:
     from benchmarks.pairs.program import Step

@@ -8,8 +8,8 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy, scaled_dot_product_attention
 
-from benchmarks.pairs.everyday_services import HALF, Denoiser
 from benchmarks.pairs.program import DEVICE, Good, autocast, graphed, n, train
+from benchmarks.pairs.sets.everyday.services import HALF, Denoiser
 
 if TYPE_CHECKING:
     from benchmarks.pairs.program import Step

@@ -15,7 +15,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy, scaled_dot_product_attention
 
 from benchmarks.pairs.program import DEVICE, Pair, autocast, n, train
-from benchmarks.pairs.ranks import RANK, parallel, random_tokens
+from benchmarks.pairs.sets.ranks import RANK, parallel, random_tokens
 
 if TYPE_CHECKING:
     from benchmarks.pairs.program import Step
@@ -234,7 +234,7 @@ def reduced_in_a_loop(fixed: bool) -> Step:
     return step
 
 
-PAIRS = (
+PROGRAMS = (
     Pair("larger_buckets", tabular_tiny_buckets, found=True, libraries=()),
     Pair("no_sync_accumulation", decoder_reduces_each_part, found=True, libraries=()),
     Pair("keep_parameters", decoder_gathers_again, found=True, libraries=("torch.distributed.fsdp",)),

@@ -13,9 +13,9 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, silu
 
-from benchmarks.pairs.daily_training import Causal
 from benchmarks.pairs.program import DEVICE, Pair, autocast, n, train
-from benchmarks.pairs.ranks import RANK, parallel, random_tokens
+from benchmarks.pairs.sets.daily.training import Causal
+from benchmarks.pairs.sets.ranks import RANK, parallel, random_tokens
 
 if TYPE_CHECKING:
     from benchmarks.pairs.program import Step
@@ -232,7 +232,7 @@ def gradients_checked_one_by_one(fixed: bool) -> Step:
     return step
 
 
-PAIRS = (
+PROGRAMS = (
     Pair("no_sync_accumulation", genomes_reduced_eight_times, found=True, libraries=()),
     Pair("larger_buckets", heartbeats_reduced_weight_by_weight, found=True, libraries=()),
     Pair("overlap_communication", bucket_hook_waits, found=True, libraries=()),

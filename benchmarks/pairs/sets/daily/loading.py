@@ -12,8 +12,8 @@ from torch import nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 from torch.utils.data import DataLoader, Dataset
 
-from benchmarks.pairs.daily_training import SelfAttending
 from benchmarks.pairs.program import DEVICE, Pair, autocast, n, train
+from benchmarks.pairs.sets.daily.training import SelfAttending
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,9 +8,9 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy, pixel_shuffle
 
-from benchmarks.pairs.everyday_services import HALF
-from benchmarks.pairs.found_pictures import Backbone, pictures
 from benchmarks.pairs.program import DEVICE, Good, autocast, graphed, n, train
+from benchmarks.pairs.sets.everyday.services import HALF
+from benchmarks.pairs.sets.found.pictures import Backbone, pictures
 
 if TYPE_CHECKING:
     from benchmarks.pairs.program import Step

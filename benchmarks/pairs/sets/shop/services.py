@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn.functional import rms_norm, scaled_dot_product_attention, silu
 
 from benchmarks.pairs.program import DEVICE, Pair, autocast, graphed, n, train
-from benchmarks.pairs.shop_training import layers
+from benchmarks.pairs.sets.shop.training import layers
 
 if TYPE_CHECKING:
     from benchmarks.pairs.program import Step

@@ -12,8 +12,8 @@ from torch import nn
 from torch.nn.functional import cross_entropy, gelu, mse_loss
 
 from benchmarks.pairs.program import DEVICE, Pair, autocast, n, train
-from benchmarks.pairs.ranks import RANK, parallel, random_tokens
-from benchmarks.pairs.ranks_more import SELDOM, Block
+from benchmarks.pairs.sets.ranks import RANK, parallel, random_tokens
+from benchmarks.pairs.sets.ranks_more import SELDOM, Block
 
 if TYPE_CHECKING:
     from benchmarks.pairs.program import Step
@@ -237,7 +237,7 @@ def task_losses_read(fixed: bool) -> Step:
     return train(ddp, loss)
 
 
-PAIRS = (
+PROGRAMS = (
     Pair("no_sync_accumulation", ranker_reduces_each_slice, found=True, libraries=()),
     Pair("larger_buckets", forecaster_quarter_megabyte_buckets, found=True, libraries=()),
     Pair("compress_gradients", short_chats_reduced_in_fp32, found=True, libraries=()),

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 from torch.nn.functional import gelu, instance_norm, interpolate, scaled_dot_product_attention
 
-from benchmarks.pairs.everyday_services import HALF
 from benchmarks.pairs.program import DEVICE, Pair, n
+from benchmarks.pairs.sets.everyday.services import HALF
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

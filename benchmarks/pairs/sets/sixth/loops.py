@@ -14,8 +14,8 @@ from torch.nn.functional import cross_entropy, leaky_relu, mse_loss, pad, smooth
 from torch.utils.data import DataLoader, Dataset
 
 from benchmarks.pairs.program import DEVICE, Pair, n, train
-from benchmarks.pairs.sixth_services import HALF
-from benchmarks.pairs.sixth_training import Block
+from benchmarks.pairs.sets.sixth.services import HALF
+from benchmarks.pairs.sets.sixth.training import Block
 
 if TYPE_CHECKING:
     from benchmarks.pairs.program import Step

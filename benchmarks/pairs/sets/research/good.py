@@ -8,8 +8,8 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy, logsigmoid, scaled_dot_product_attention
 
-from benchmarks.pairs.everyday_services import HALF
 from benchmarks.pairs.program import DEVICE, Good, graphed, n, train
+from benchmarks.pairs.sets.everyday.services import HALF
 
 if TYPE_CHECKING:
     from benchmarks.pairs.program import Step

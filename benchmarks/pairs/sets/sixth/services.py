@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn.functional import gelu, interpolate, relu, scaled_dot_product_attention, silu
 
 from benchmarks.pairs.program import DEVICE, Pair, graphed, n
-from benchmarks.pairs.sixth_training import Block
+from benchmarks.pairs.sets.sixth.training import Block
 
 if TYPE_CHECKING:
     from benchmarks.pairs.program import Step

@@ -10,8 +10,8 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy, scaled_dot_product_attention
 
-from benchmarks.pairs.daily_training import Causal, SelfAttending, heads_of
 from benchmarks.pairs.program import DEVICE, Pair, graphed, n
+from benchmarks.pairs.sets.daily.training import Causal, SelfAttending, heads_of
 
 if TYPE_CHECKING:
     from benchmarks.pairs.program import Step

@@ -10,8 +10,8 @@ from torch import nn
 from torch.nn.functional import cross_entropy, mse_loss
 
 from benchmarks.pairs.program import DEVICE, Good, graphed, n, train
-from benchmarks.pairs.sixth_services import HALF
-from benchmarks.pairs.sixth_training import Block
+from benchmarks.pairs.sets.sixth.services import HALF
+from benchmarks.pairs.sets.sixth.training import Block
 
 if TYPE_CHECKING:
     from benchmarks.pairs.program import Step

@@ -8,9 +8,9 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy, gelu, rms_norm, scaled_dot_product_attention, silu
 
-from benchmarks.pairs.everyday_services import HALF
-from benchmarks.pairs.found_loops import Block
 from benchmarks.pairs.program import DEVICE, Good, graphed, n, train
+from benchmarks.pairs.sets.everyday.services import HALF
+from benchmarks.pairs.sets.found.loops import Block
 
 if TYPE_CHECKING:
     from benchmarks.pairs.program import Step

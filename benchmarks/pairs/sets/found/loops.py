@@ -10,8 +10,8 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy, gelu, mse_loss, silu
 
-from benchmarks.pairs.everyday_services import HALF
 from benchmarks.pairs.program import DEVICE, Pair, n, train
+from benchmarks.pairs.sets.everyday.services import HALF
 
 if TYPE_CHECKING:
     from benchmarks.pairs.program import Step
