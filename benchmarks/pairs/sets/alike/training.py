@@ -113,8 +113,8 @@ def profiles_amsgrad(fixed: bool) -> Step:
     """An autoencoder of gene profiles, 16 layers of 4096, with AdamW with AMSGrad; the remedy is the fused one."""
     width = n(4096, 16)
     with torch.device(DEVICE):
-        layers = [x for _ in range(n(16, 2)) for x in (nn.Linear(width, width), nn.ReLU())]
-        model, profiles = nn.Sequential(*layers), torch.randn(n(512, 4), width)
+        model = nn.Sequential(*(x for _ in range(n(16, 2)) for x in (nn.Linear(width, width), nn.ReLU())))
+        profiles = torch.randn(n(512, 4), width)
     optimizer = torch.optim.AdamW(model.parameters(), 1e-5, amsgrad=True, fused=fixed or None)
 
     def loss() -> Any:
@@ -135,10 +135,9 @@ class OldAdam(torch.optim.Optimizer):
         """Update every parameter."""
         for group in self.param_groups:
             for p in group["params"]:
-                state = self.state[p]
-                if not state:
-                    state["mean"], state["square"] = torch.zeros_like(p), torch.zeros_like(p)
-                mean, square = state["mean"], state["square"]
+                if not self.state[p]:
+                    self.state[p] |= {"mean": torch.zeros_like(p), "square": torch.zeros_like(p)}
+                mean, square = self.state[p]["mean"], self.state[p]["square"]
                 mean.mul_(0.9).add_(p.grad, alpha=0.1)
                 square.mul_(0.999).addcmul_(p.grad, p.grad, value=0.001)
                 update = mean / (square.sqrt() + 1e-6)
