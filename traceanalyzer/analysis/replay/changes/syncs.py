@@ -12,7 +12,7 @@ from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.replay.changes.edits import events_of, nodes, without, without_launches
 from traceanalyzer.analysis.replay.changes.masks import masks_spread
 from traceanalyzer.analysis.replay.changes.read_runs import read_at_the_end
-from traceanalyzer.trace import CopyKind
+from traceanalyzer.trace import CopyKind, MemoryKind
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.replay.tape import Tape
@@ -31,10 +31,22 @@ FEWEST_READS = 2
 
 def is_read(tape: Tape) -> Bool:
     """Which events wait for results of the device: they launch nothing, or a copy to the host. Copies from pageable
-    memory wait for something else, and a copy on the device for nothing (its call took long by chance)."""
-    ops = tape.source.trace.device_ops
-    launching, reading = events_of(tape, np.ones(len(tape.row), bool)), ops.copy_kind[tape.row]
-    result: Bool = tape.waits & (~launching | events_of(tape, reading == CopyKind.DEVICE_TO_HOST))
+    memory, and calls right after them in the same operator, wait for something else, and a copy on the device for
+    nothing (its call took long by chance)."""
+    launching = events_of(tape, np.ones(len(tape.row), bool))
+    reading = events_of(tape, tape.source.trace.device_ops.copy_kind[tape.row] == CopyKind.DEVICE_TO_HOST)
+    result: Bool = tape.waits & ((~launching & ~follows_pageable_copy(tape)) | reading)
+    return result
+
+
+def follows_pageable_copy(tape: Tape) -> Bool:
+    """Events that follow a copy from pageable memory in the operator that makes it: PyTorch waits there until the
+    memory can be written to again."""
+    ops, operator = tape.source.trace.device_ops, tape.source.tree.outer_operator[nodes(tape)]
+    bringing = ops.copy_kind[tape.row] == CopyKind.HOST_TO_DEVICE
+    copying = events_of(tape, bringing & (ops.source_memory[tape.row] == MemoryKind.PAGEABLE))
+    result = np.zeros(len(copying), bool)
+    result[1:] = copying[:-1] & (operator[1:] == operator[:-1]) & (operator[1:] >= 0)
     return result
 
 
