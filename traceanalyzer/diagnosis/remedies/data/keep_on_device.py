@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from traceanalyzer.analysis.replay.changes.host_state import updated_on_device, updated_on_host
-from traceanalyzer.analysis.replay.changes.host_tables import picked_on_device, picked_on_host
+from traceanalyzer.analysis.replay.changes.in_host_memory.host_state import updated_on_device, updated_on_host
+from traceanalyzer.analysis.replay.changes.in_host_memory.host_tables import picked_on_device, picked_on_host
 from traceanalyzer.analysis.replay.changes.loading import away_from_device, copied_alike, kept_on_device, round_trips
 from traceanalyzer.analysis.replay.scenarios import Scenario
 from traceanalyzer.diagnosis.remedies.program import tape_of
