@@ -194,7 +194,7 @@ class Measurements(Rated):
     @cached_property
     def path_time(self) -> PathTime | None:
         """The critical path of a step by kind; None without device work."""
-        return self._path[0]
+        return self.path_tables[0]
 
     @cached_property
     def unprofiled_path_time(self) -> PathTime | None:
@@ -208,10 +208,10 @@ class Measurements(Rated):
     @cached_property
     def path(self) -> list[PathRow]:
         """What carries the critical path."""
-        return self._path[1]
+        return self.path_tables[1]
 
     @cached_property
-    def _path(self) -> tuple[PathTime | None, list[PathRow]]:
+    def path_tables(self) -> tuple[PathTime | None, list[PathRow]]:
         """Both tables of the critical path, made from one part of it after the other: it has more segments than there
         is of anything else."""
         return path_tables(self, path_parts(self))

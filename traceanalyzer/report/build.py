@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from traceanalyzer.analysis.measure import Measurements
+    from traceanalyzer.analysis.tables.path_rows import PathRow, PathTime
+    from traceanalyzer.diagnosis.diagnose import Diagnosis
     from traceanalyzer.selection import Knowledge, Measured, Selection
     from traceanalyzer.trace import Run, Trace
 
@@ -62,14 +64,15 @@ def report_of(of: Measured, top: int = TOP_ROWS) -> Report:
         with roofline_meanwhile(critical):
             _ = critical.gaps, critical.phases
         _ = critical.replay, critical.unprofiled
-    with meanwhile(partial(diagnose, critical), worth=worth) as diagnosis:
-        metrics, step_parts = _metrics(critical), critical.step_parts
+    with meanwhile(partial(_diagnosis_and_path, critical), worth=worth) as working:
+        step_parts = critical.step_parts
         for measurements in of.each:
             measurements.let_go_of_starts()
-        tables = report_tables(of, top)
-        devices = [row for m in of.each for row in m.devices]
-        notes = [*_notes(run, critical), *ranks.notes]
-        found = diagnosis()
+        _ = critical.ops, critical.kernels, critical.gap_places, critical.phase_times  # as long as the other process
+        found, critical.path_tables = working()
+    metrics, tables = _metrics(critical), report_tables(of, top)
+    devices = [row for m in of.each for row in m.devices]
+    notes = [*_notes(run, critical), *ranks.notes]
     return Report(
         tool=Tool("traceanalyzer", __version__),
         inputs=[_input(trace) for trace in (*run.traces, *run.logs)],
@@ -82,6 +85,10 @@ def report_of(of: Measured, top: int = TOP_ROWS) -> Report:
         notes=notes,
         step_parts=step_parts,
     )
+
+
+def _diagnosis_and_path(m: Measurements) -> tuple[Diagnosis, tuple[PathTime | None, list[PathRow]]]:
+    return diagnose(m), m.path_tables
 
 
 def _input(trace: Trace) -> Input:
