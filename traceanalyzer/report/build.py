@@ -68,7 +68,7 @@ def report_of(of: Measured, top: int = TOP_ROWS) -> Report:
         step_parts = critical.step_parts
         for measurements in of.each:
             measurements.let_go_of_starts()
-        _ = critical.ops, critical.kernels, critical.gap_places, critical.phase_times  # as long as the other process
+        _ = critical.ops, critical.kernels, critical.gap_places, critical.phase_times, critical.throughput
         found, critical.path_tables = working()
     metrics, tables = _metrics(critical), report_tables(of, top)
     devices = [row for m in of.each for row in m.devices]
