@@ -60,7 +60,7 @@ def made_by(linked: Linked, nodes: Bool) -> Bool:
     """Which nodes of the host tree lie in autograd nodes that forward operators among `nodes` gave rise to."""
     result = np.zeros(len(nodes), bool)
     if nodes.any():
-        forward, made = _numbered(linked, linked.once(in_backward))
+        forward, made = _numbered(linked, in_backward(linked))
         pairs = _pair(linked, forward, made)
         mine = made[(pairs >= 0) & nodes[np.maximum(pairs, 0)]]
         result[mine] = True
@@ -70,7 +70,7 @@ def made_by(linked: Linked, nodes: Bool) -> Bool:
 
 def forward_makers(linked: Linked) -> I64:
     """For each node of the host tree the forward operator that made the autograd node it lies in, -1 without."""
-    forward, made = _numbered(linked, linked.once(in_backward))
+    forward, made = _numbered(linked, in_backward(linked))
     maker = np.full(len(linked.tree.start), -1, np.int64)
     maker[made] = _pair(linked, forward, made)
     within = linked.tree.innermost(maker >= 0)

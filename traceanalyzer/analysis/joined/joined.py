@@ -40,7 +40,7 @@ class Joined(Linked):
     @cached_property
     def in_backward(self) -> Bool:
         """Which nodes of the host tree are, or lie inside, autograd nodes."""
-        return self.once(in_backward)
+        return in_backward(self)
 
     @cached_property
     def blocks(self) -> Bool:
