@@ -9,7 +9,6 @@ from traceanalyzer.analysis.causes.critical_path import path_parts
 from traceanalyzer.analysis.groups.input_loading import Loading, loading
 from traceanalyzer.analysis.groups.seen_conditions import seen_conditions
 from traceanalyzer.analysis.groups.step_times import Latency, latency, recorded_regularity
-from traceanalyzer.analysis.memory.measure import measured as measure_memory
 from traceanalyzer.analysis.memory.stats import stats_of_events, stats_of_snapshot
 from traceanalyzer.analysis.phases.roles import Phases, PhaseTimes, find_phases, phase_times
 from traceanalyzer.analysis.phases.training import ProgramStats, program_stats
@@ -153,8 +152,12 @@ class Measurements(Rated):
     @cached_property
     def memory_of_devices(self) -> tuple[MemoryOfDevice, ...]:
         """GPU memory as the snapshot beside the trace tells; empty without one."""
+        if self.trace.memory is None:
+            return ()
+        from traceanalyzer.analysis.memory.measure import measured
+
         sizes = {device.id: device.memory_bytes for device in self.trace.devices if device.memory_bytes}
-        return () if self.trace.memory is None else measure_memory(self.trace.memory, capacity=sizes)
+        return measured(self.trace.memory, capacity=sizes)
 
     @cached_property
     def memory(self) -> MemoryStats | None:

@@ -10,7 +10,6 @@ from traceanalyzer.analysis.roofline.kernel_tables import other_version
 from traceanalyzer.analysis.tables.budget import launches_by_step
 from traceanalyzer.analysis.tables.timing import contradicted
 from traceanalyzer.diagnosis.diagnose import diagnose
-from traceanalyzer.diagnosis.memory import in_a_report
 from traceanalyzer.diagnosis.profiled import profiled_notes
 from traceanalyzer.diagnosis.rules.conditions import profiler_note
 from traceanalyzer.diagnosis.rules.recording import recording_notes
@@ -19,7 +18,6 @@ from traceanalyzer.figures import digits
 from traceanalyzer.hardware import GIGA
 from traceanalyzer.ingest.unprofiled import contradiction
 from traceanalyzer.report.at_once import is_worth_a_process, roofline_meanwhile
-from traceanalyzer.report.memory.build import headline
 from traceanalyzer.report.model import TOP_ROWS, Input, InputDevice, InputHealth, Metrics, Report, Tool
 from traceanalyzer.report.outline import IN_HEADER
 from traceanalyzer.second_process import meanwhile
@@ -34,6 +32,7 @@ if TYPE_CHECKING:
     from traceanalyzer.analysis.measure import Measurements
     from traceanalyzer.analysis.tables.path_rows import PathRow, PathTime
     from traceanalyzer.diagnosis.diagnose import Diagnosis
+    from traceanalyzer.diagnosis.finding import Finding, Recommendation
     from traceanalyzer.selection import Knowledge, Measured, Selection
     from traceanalyzer.trace import Run, Trace
 
@@ -58,7 +57,7 @@ def build_report(
 def report_of(of: Measured, top: int = TOP_ROWS) -> Report:
     """The report of a measured run."""
     run, ranks, critical = of.run, of.ranks, of.critical
-    of_memory, for_memory = in_a_report(critical.memory_of_devices)
+    of_memory, for_memory = _on_memory(critical)
     worth = is_worth_a_process(critical)
     if worth:  # what the diagnosis and the tables need is worked out once
         with roofline_meanwhile(critical):
@@ -89,6 +88,14 @@ def report_of(of: Measured, top: int = TOP_ROWS) -> Report:
 
 def _diagnosis_and_path(m: Measurements) -> tuple[Diagnosis, tuple[PathTime | None, list[PathRow]]]:
     return diagnose(m), m.path_tables
+
+
+def _on_memory(m: Measurements) -> tuple[list[Finding], list[Recommendation]]:
+    if not m.memory_of_devices:
+        return [], []
+    from traceanalyzer.diagnosis.memory import in_a_report
+
+    return in_a_report(m.memory_of_devices)
 
 
 def _input(trace: Trace) -> Input:
@@ -202,6 +209,8 @@ def _notes(run: Run, m: Measurements) -> list[str]:
             "the GradScaler met infinite gradients. Such a step is shorter than one that learns."
         )
     if m.memory_of_devices:
+        from traceanalyzer.report.memory.build import headline
+
         notes.append(f"Memory: {headline(m.memory_of_devices)} `traceanalyzer memory` has the ledger and the remedies.")
     if m.device is None:
         notes.append("The recording holds no GPU work: nothing is said about the GPU.")
