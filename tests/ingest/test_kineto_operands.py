@@ -25,8 +25,8 @@ def args_of(call: tuple[bytes, ...]) -> Args:
 @pytest.mark.parametrize("kept", [1, 1000])
 @given(chunks=st.lists(CALLS, max_size=8))
 def test_as_one_and_one_by_one(kept, chunks):
-    texts, single, found = Texts(), Texts(), operands.MOST_KEPT
-    operands.MOST_KEPT = kept
+    texts, single, found = Texts(), Texts(), operands.MOST_KINDS
+    operands.MOST_KINDS = kept
     try:
         together = Operands(texts)
         for calls in chunks:
@@ -36,7 +36,7 @@ def test_as_one_and_one_by_one(kept, chunks):
                 single.raw_codes([a.shapes or a.old_shapes for a in args]),
                 *(single.raw_codes([getattr(a, name) for a in args]) for name in COLUMNS[1:]),
             ]
-            assert [codes[name].tolist() for name in COLUMNS] == expected
+            assert [list(codes[name]) for name in COLUMNS] == expected
     finally:
-        operands.MOST_KEPT = found
+        operands.MOST_KINDS = found
     assert texts.in_order() == single.in_order()

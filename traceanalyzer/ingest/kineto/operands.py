@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from traceanalyzer.ingest.kineto.events import Args
 
 COLUMNS = ("shapes", "dtypes", "strides", "concrete")
-MOST_KEPT = 1 << 12
-"""Kinds of calls that are looked up as one: a program seldom has more, and each is as long as its texts."""
+MOST_KINDS = 1 << 14
+"""Where there are more kinds of calls than any program has, values differ from call to call, and nothing repeats."""
 _SEPARATOR = b"\0"
 """Is in no JSON."""
 
@@ -25,33 +25,37 @@ class Operands:
 
     def __init__(self, texts: Texts) -> None:
         self._texts = texts
-        self._forget()
+        self._kinds: dict[bytes, int] | None = {}
+        """The number of each kind of call; None where they do not repeat."""
+        self._codes: NDArray[np.int32] = np.empty((len(COLUMNS), 0), np.int32)
+        """The codes of the texts of each kind."""
 
-    def _forget(self) -> None:
-        self._place: dict[bytes, int] = {}
-        self._codes = np.empty((len(COLUMNS), 0), np.int32)
-        """For each kind of call the codes of its texts."""
-
-    def codes(self, args: list[Args]) -> dict[str, NDArray[np.int32]]:
+    def codes(self, args: list[Args]) -> dict[str, Any]:
         """The code of each text of these calls, by column; -1 for empty text."""
+        if self._kinds is None:
+            return self._one_by_one(args)
         keys = [_SEPARATOR.join((a.shapes or a.old_shapes, a.dtypes, a.strides, a.concrete)) for a in args]
         try:
-            places = list(map(self._place.__getitem__, keys))
+            kinds = list(map(self._kinds.__getitem__, keys))
         except KeyError:
-            self._learn(keys, args)
-            places = list(map(self._place.__getitem__, keys))
-        return dict(zip(COLUMNS, self._codes[:, places], strict=True))
+            if len(self._kinds) > MOST_KINDS:
+                self._kinds = None
+                return self._one_by_one(args)
+            self._learn(self._kinds, dict(zip(keys, args, strict=True)))
+            kinds = list(map(self._kinds.__getitem__, keys))
+        return dict(zip(COLUMNS, self._codes[:, kinds], strict=True))
 
-    def _learn(self, keys: list[bytes], args: list[Args]) -> None:
-        if len(self._place) > MOST_KEPT:
-            self._forget()
-        new = {key: a for key, a in zip(keys, args, strict=True) if key not in self._place}
-        columns = (
-            [a.shapes or a.old_shapes for a in new.values()],
-            [a.dtypes for a in new.values()],
-            [a.strides for a in new.values()],
-            [a.concrete for a in new.values()],
-        )
-        codes = np.array([self._texts.raw_codes(texts) for texts in columns], np.int32)
-        self._place.update(zip(new, range(len(self._place), len(self._place) + len(new)), strict=True))
+    def _learn(self, kinds: dict[bytes, int], met: dict[bytes, Args]) -> None:
+        new = {key: a for key, a in met.items() if key not in kinds}
+        codes = np.array(list(self._one_by_one(list(new.values())).values()), np.int32)
+        kinds.update(zip(new, range(len(kinds), len(kinds) + len(new)), strict=True))
         self._codes = np.concatenate((self._codes, codes), axis=1)
+
+    def _one_by_one(self, args: list[Args]) -> dict[str, list[int]]:
+        codes = self._texts.raw_codes
+        return {
+            "shapes": codes([a.shapes or a.old_shapes for a in args]),
+            "dtypes": codes([a.dtypes for a in args]),
+            "strides": codes([a.strides for a in args]),
+            "concrete": codes([a.concrete for a in args]),
+        }
