@@ -10,6 +10,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.distinct import ranked
 from traceanalyzer.analysis.algebra.lookup import at
+from traceanalyzer.analysis.algebra.ordering import where_changed
 from traceanalyzer.analysis.groups.ops import (
     Group,
     duration,
@@ -130,7 +131,7 @@ def _uneven(begins: Bool, size: I64) -> I64:
     most = np.maximum.reduceat(size, first)
     least = np.minimum.reduceat(np.where(size > 0, size, np.iinfo(np.int64).max), first)
     result: I64 = np.flatnonzero((least < most)[np.cumsum(begins) - 1])
-    return result
+    return result[begins[result] | where_changed(size[result])]  # one like that before it says nothing new
 
 
 def largest_operands(rated: Rated) -> I64:
