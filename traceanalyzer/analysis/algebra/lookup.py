@@ -80,12 +80,18 @@ def first_with(keys: I64, wanted: I64, preferred: Bool) -> I32:
     for mask in (known & ~preferred, known & preferred):
         for here in reversed(blocks(len(keys))):
             rows = here.start + np.flatnonzero(mask[here])[::-1]
-            row[keys[rows] - low] = rows  # of several the last one written stays
+            row[_from(keys[rows], low)] = rows  # of several the last one written stays
     found = np.full(len(wanted), -1, np.int32)
     for here in blocks(len(wanted)):
         rows = here.start + np.flatnonzero((wanted[here] >= low) & (wanted[here] <= high))
-        found[rows] = row[wanted[rows] - low]
+        found[rows] = row[_from(wanted[rows], low)]
     return found
+
+
+def _from(values: I32 | I64, low: int) -> I64:
+    """How far the values, which may be narrow, lie from this one."""
+    result: I64 = np.subtract(values, low, dtype=np.int64)
+    return result
 
 
 def look_up(keys: I32 | I64, wanted: I32 | I64) -> I64:
