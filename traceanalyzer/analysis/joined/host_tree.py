@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -16,12 +16,42 @@ from traceanalyzer.trace import RangeKind, alike, is_constant
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from traceanalyzer.trace import I16, I32, I64, U8, Bool, Trace
+    from traceanalyzer.trace import I32, I64, U8, Bool, Trace
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 
 FEW = 4
 """Where fewer than one in so many nodes is wanted, it is quicker to go through these than through the tree."""
+
+
+@dataclass(frozen=True, eq=False)
+class OfNodes:
+    """A column of ranges and calls by node, looked up where it is asked for: `column[nodes]` is an array, `column[:]`
+    all of it."""
+
+    of_range: I64
+    of_call: I64
+    is_call: Bool
+    row: I32
+    """As in `HostTree`."""
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    def __getitem__(self, node: Any) -> Any:
+        row, is_call = self.row[node], self.is_call[node]
+        if row.ndim == 0:
+            return (self.of_call if is_call else self.of_range)[row]
+        if not len(self.of_call):
+            return self.of_range[row]
+        result = self.of_call.take(row, mode="clip")
+        ranges = np.flatnonzero(~is_call)
+        result[ranges] = self.of_range[row[ranges]]
+        return result
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        del copy  # it is one in any case
+        return np.asarray(self[:], dtype)
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,13 +63,14 @@ class HostTree:
     All arrays have one entry a node.
     """
 
-    start: I64
-    end: I64
+    start: OfNodes
+    end: OfNodes
     """As recorded; `repaired` counts nodes that end after their parent."""
     thread: I32
     parent: I32
     """Node of the innermost enclosing node on the same thread, -1 for a root."""
-    depth: I16 | I32
+    depth: NDArray[Any]
+    """How many nodes enclose it; of as few bytes as that needs."""
     kind: U8
     """`RangeKind`, 0 for an API call."""
     is_call: Bool
@@ -75,15 +106,16 @@ class HostTree:
         row -= len(kept)
         row[~is_call] = kept[row[~is_call]]  # that far from the end
         parent, depth, mended = nest(thread, start, end)
-        if depth.max(initial=0) < 2**15:
-            depth = depth.astype(np.int16)
+        repaired = int(((parent >= 0) & (end > end[parent])).sum()) if mended else 0
+        deepest = int(depth.max(initial=0))
+        depth = depth.astype(np.int8 if deepest < 2**7 else np.int16) if deepest < 2**15 else depth
         node_of_range = np.full(len(ranges), -1, np.int32)
         node_of_call = np.full(len(calls), -1, np.int32)
         node_of_range[row[~is_call]] = np.flatnonzero(~is_call)
         node_of_call[row[is_call]] = np.flatnonzero(is_call)
-        repaired = int(((parent >= 0) & (end > end[parent])).sum()) if mended else 0
+        times = (OfNodes(*both, is_call, row) for both in ((ranges.start, calls.start), (ranges.end, calls.end)))
         return cls(
-            start, end, thread, parent, depth, kind, is_call, row, node_of_call, node_of_range, ranges.name, repaired
+            *times, thread, parent, depth, kind, is_call, row, node_of_call, node_of_range, ranges.name, repaired
         )
 
     @property

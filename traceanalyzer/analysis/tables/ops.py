@@ -176,7 +176,8 @@ def _own_time(tree: HostTree, name: I32, counted: Bool) -> tuple[Bool, I32, I64]
     above = at(tree.innermost(counted), tree.parent, -1)
     inner = np.flatnonzero(counted & (above >= 0)).astype(np.int32)
     above = above[inner]
-    own, within = tree.end - tree.start, np.zeros(size, np.int32)
+    own, within = tree.end[:], np.zeros(size, np.int32)
+    own -= tree.start[:]
     for here in blocks(len(inner)):
         # What sticks out of the range around it is no time of that range.
         end = np.minimum(tree.end[inner[here]], tree.end[above[here]])
