@@ -63,9 +63,10 @@ def report_of(of: Measured, top: int = TOP_ROWS) -> Report:
             _ = critical.gaps, critical.phases
         _ = critical.replay, critical.unprofiled
     with meanwhile(partial(diagnose, critical), worth=worth) as diagnosis:
-        metrics, step_parts = _metrics(critical), critical.step_parts
+        metrics = _metrics(critical)
         for measurements in of.each:
             measurements.let_go_of_starts()
+        step_parts = critical.step_parts
         tables = report_tables(of, top)
         devices = [row for m in of.each for row in m.devices]
         notes = [*_notes(run, critical), *ranks.notes]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.lean import flat
 from traceanalyzer.analysis.causes.inputs import input_copies
 from traceanalyzer.analysis.causes.start import (
     Bindings,
@@ -44,14 +45,14 @@ class Started(Timed):
     @cached_property
     def input_copies(self) -> Bool:
         """Which device ops bring input data that the program had loaded."""
-        return input_copies(self)
+        return flat(input_copies(self))
 
     @cached_property
     def call_brings_input(self) -> Bool:
         """Which API calls launch a copy of data from the host."""
         result = np.zeros(len(self.trace.api_calls), bool)
         result[self.launch[self.input_copies & (self.launch >= 0)]] = True
-        return result
+        return flat(result)
 
     @cached_property
     def host_waits(self) -> HostWaits:

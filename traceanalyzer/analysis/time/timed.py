@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.distinct import distinct
+from traceanalyzer.analysis.algebra.lean import flat
 from traceanalyzer.analysis.algebra.lookup import blocks, places
 from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.analysis.time.collective_calls import CollectiveCalls, collective_calls
@@ -37,8 +38,7 @@ class Timed(Joined):
     @cached_property
     def steady_ops(self) -> Bool:
         """Which device ops belong to a steady-state step."""
-        result: Bool = self.steps.of_op >= self.steps.warmup
-        return result
+        return flat(self.steps.of_op >= self.steps.warmup)
 
     def steady_host(self, start: I64) -> Bool:
         """Which of these host times lie in the host range of a steady-state step."""
@@ -53,7 +53,7 @@ class Timed(Joined):
     @cached_property
     def steady_calls(self) -> Bool:
         """Which API calls begin in the host range of a steady-state step."""
-        return self.steady_host(self.trace.api_calls.start)
+        return flat(self.steady_host(self.trace.api_calls.start))
 
     @cached_property
     def activity(self) -> dict[int, DeviceActivity]:
