@@ -214,7 +214,7 @@ def _fitting(values: Any, what: Mapping[str, Any]) -> NDArray[Any]:
     if isinstance(values, np.ndarray) and is_constant(values) and len(values):
         return alike(_fitting(values[:1].copy(), what)[0], len(values), dtype)
     if isinstance(values, np.ndarray) and values.dtype == dtype and most is None:
-        return _narrowed(values) if what["narrow"] else np.ascontiguousarray(values)
+        return narrowed(values) if what["narrow"] else np.ascontiguousarray(values)
     if dtype.kind not in "iu":
         return np.ascontiguousarray(values, dtype=dtype)
     given = np.asarray(values)
@@ -225,13 +225,13 @@ def _fitting(values: Any, what: Mapping[str, Any]) -> NDArray[Any]:
     low, high = np.iinfo(dtype).min, np.iinfo(dtype).max if most is None else min(most, np.iinfo(dtype).max)
     if len(given) and given.dtype.kind in "iu" and (given.min() < low or given.max() > high):
         given = np.where((given >= low) & (given <= high), given, fill)
-    return _narrowed(given) if what["narrow"] else np.ascontiguousarray(given, dtype=dtype)
+    return narrowed(given) if what["narrow"] else np.ascontiguousarray(given, dtype=dtype)
 
 
 _NARROW = np.int16, np.int32
 
 
-def _narrowed(values: NDArray[Any]) -> NDArray[Any]:
+def narrowed(values: NDArray[Any]) -> NDArray[Any]:
     """Integers in as few bytes as they need."""
     low, high = (int(values.min()), int(values.max())) if len(values) else (0, 0)
     fit = (dtype for dtype in _NARROW if np.iinfo(dtype).min <= low and high <= np.iinfo(dtype).max)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
@@ -19,6 +19,14 @@ AT_ONCE = 1 << 14
 """Values looked up at once: what is made of so many stays in the processor's cache."""
 FEW = 64
 """So few are looked for one by one."""
+
+
+class Column(Protocol):
+    """Numbers that are asked for by row: an array, or what makes one of those that are asked for."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, rows: Any, /) -> Any: ...
 
 
 def blocks(count: int) -> list[slice]:

@@ -113,9 +113,9 @@ class HostTree:
         node_of_call = np.full(len(calls), -1, np.int32)
         node_of_range[row[~is_call]] = np.flatnonzero(~is_call)
         node_of_call[row[is_call]] = np.flatnonzero(is_call)
-        times = (OfNodes(*both, is_call, row) for both in ((ranges.start, calls.start), (ranges.end, calls.end)))
+        begun, ended = (OfNodes(*both, is_call, row) for both in ((ranges.start, calls.start), (ranges.end, calls.end)))
         return cls(
-            *times, thread, parent, depth, kind, is_call, row, node_of_call, node_of_range, ranges.name, repaired
+            begun, ended, thread, parent, depth, kind, is_call, row, node_of_call, node_of_range, ranges.name, repaired
         )
 
     @property

@@ -143,7 +143,7 @@ def build_roofline(timed: Timed, work: OpWork | None = None) -> Roofline:
         tensor=flat(tensor),
         waves=coded(waves),
         row=row,
-        counted=alike(0, len(row), bool),
+        counted=alike(0, len(row), np.bool_),
     )
 
 

@@ -74,7 +74,7 @@ class HostPieces:
         block = int(np.searchsorted(self._since, time)) - 1
         if block < 0:
             return int(self._nodes[0])
-        first, stop = self._nodes[block : block + 2].tolist()
+        first, stop = int(self._nodes[block]), int(self._nodes[block + 1])
         return first + int(np.searchsorted(self._tree.start[first:stop], time))
 
     def _joined(self, first: int, stop: int) -> Cut:
