@@ -243,7 +243,7 @@ class DeviceOps(Table):
     """Work that occupied a device: kernels, copies, memsets, whole graphs. Nothing else is device work."""
 
     kind: U8 = column(np.uint8, fill=0)
-    name: I32 = column(np.int32, text=True)
+    name: I32 = column(np.int32, text=True, narrow=True)
     start: I64 = column(np.int64)
     end: I64 = column(np.int64)
     device: I32 = column(np.int32, most=MOST_DEVICES - 1)
@@ -284,7 +284,7 @@ class DeviceOps(Table):
 class ApiCalls(Table):
     """Host calls into the CUDA/HIP runtime or driver. Version suffixes are stripped from the names."""
 
-    name: I32 = column(np.int32, text=True)
+    name: I32 = column(np.int32, text=True, narrow=True)
     start: I64 = column(np.int64)
     end: I64 = column(np.int64)
     thread: I32 = column(np.int32)

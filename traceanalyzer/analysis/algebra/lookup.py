@@ -57,10 +57,10 @@ def one_of(values: NDArray[Any], wanted: Iterable[int]) -> Bool:
 
 def stretch(wanted: Bool) -> slice | I64:
     """The wanted rows, as a slice where they follow each other: what is taken of them is then not copied."""
-    rows = np.flatnonzero(wanted)
-    if len(rows) and rows[-1] - rows[0] == len(rows) - 1:
-        return slice(int(rows[0]), int(rows[-1]) + 1)
-    return rows
+    if not wanted.any():
+        return np.empty(0, np.int64)
+    first, stop = int(wanted.argmax()), len(wanted) - int(wanted[::-1].argmax())
+    return slice(first, stop) if wanted[first:stop].all() else np.flatnonzero(wanted)
 
 
 def at(values: NDArray[Any], index: I32 | I64, otherwise: float) -> NDArray[Any]:

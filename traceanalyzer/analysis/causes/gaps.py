@@ -17,7 +17,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.algebra.intervals import complement, measure, union
-from traceanalyzer.analysis.algebra.lookup import at, one_of, places, stretch
+from traceanalyzer.analysis.algebra.lookup import at, blocks, one_of, places, stretch
 from traceanalyzer.analysis.causes.details import IdleDetail, host_details, lost_launches, migrates
 from traceanalyzer.analysis.causes.unwaited import gaps_without_waits
 from traceanalyzer.analysis.time.host_timeline import HostState
@@ -83,7 +83,7 @@ class Gaps(Table):
     device: I32 = column(np.int32)
     next_op: I32 = column(np.int32)
     """Device op that ends the gap, -1 after the last one."""
-    step: I32 = column(np.int32)
+    step: I32 = column(np.int32, narrow=True)
     """Step of the op that ends the gap, else the step whose window holds the gap's start; -1 outside."""
     cause: U8 = column(np.uint8, fill=IdleCause.OTHER)
     queued: U8 = column(np.uint8, fill=0)
@@ -110,8 +110,8 @@ def find_gaps(started: Started) -> Gaps:
         columns = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
     columns["step"] = _step_of(started, columns["next_op"], columns["start"])
     asked = [columns[name] for name in ("start", "end", "next_op")]
-    blocks = [[column[i : i + AT_ONCE] for column in asked] for i in range(0, len(asked[0]), AT_ONCE)]
-    causes = [_causes(started, *block) for block in blocks]
+    parts_asked = [[column[i : i + AT_ONCE] for column in asked] for i in range(0, len(asked[0]), AT_ONCE)]
+    causes = [_causes(started, *block) for block in parts_asked]
     columns |= {name: np.concatenate([block[name] for block in causes]) for name in causes[0]} if causes else {}
     return _exposed_by_waits(started, Gaps.from_columns(columns))
 
@@ -208,9 +208,12 @@ def _exposed_by_waits(started: Started, gaps: Gaps) -> Gaps:
         if not (cause[rows] == IdleCause.LAUNCH).any():
             continue
         start, end, next_op = gaps.start[rows], gaps.end[rows], gaps.next_op[rows]
-        exposed = gaps_without_waits(started, start, end, next_op) < DOMINANT * (end - start)
-        exposed &= (cause[rows] == IdleCause.LAUNCH) & (gaps.queued[rows] == 0)
-        wait = started.host_waits.before(started.launch_time[next_op]).astype(np.int32)
+        left = gaps_without_waits(started, start, end, next_op)
+        exposed = (cause[rows] == IdleCause.LAUNCH) & (gaps.queued[rows] == 0)
+        wait = np.empty(len(left), np.int32)
+        for here in blocks(len(left)):
+            exposed[here] &= left[here] < DOMINANT * (end[here] - start[here])
+            wait[here] = started.host_waits.before(started.launch_time[next_op[here]])
         exposed &= wait >= 0
         cause[rows] = np.where(exposed, np.uint8(IdleCause.SYNC), cause[rows])
         sync[rows] = np.where(exposed, at(started.host_waits.call, wait, -1), sync[rows])

@@ -14,7 +14,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import covered_before, union
 from traceanalyzer.analysis.algebra.lean import lean
-from traceanalyzer.analysis.algebra.lookup import at, places
+from traceanalyzer.analysis.algebra.lookup import at, blocks, places
 from traceanalyzer.analysis.algebra.ordering import is_sorted
 from traceanalyzer.analysis.causes.dependencies import NEVER
 from traceanalyzer.analysis.causes.start import Bound
@@ -29,32 +29,47 @@ def gaps_without_waits(started: Started, start: I64, end: I64, next_op: I32 | I6
     """Lengths that the gaps between ops of one device (in time order, each with the op that ends it) would have, ns."""
     if not len(start) or not len(started.host_waits.call):
         return end - start
-    ops, launch_time = started.trace.device_ops, started.launch_time
-    launched = np.flatnonzero((ops.device == ops.device[next_op[0]]) & (launch_time >= 0)).astype(np.int32)
-    if not is_sorted(launch_time[launched]):
-        launched = launched[np.argsort(launch_time[launched], kind="stable")]
-    position = np.full(len(ops), -1, np.int32)
-    position[launched] = np.arange(len(launched), dtype=np.int32)
-    late = (started.bindings.by[next_op] == Bound.LAUNCH) & (position[next_op] >= 0)
-    stretch = places(end, ops.start[launched], side="right").astype(np.int32)
-    host = launch_time[launched]
-    host -= _waited_before(started, host)
+    launched, position = _in_launch_order(started, int(next_op[0]))
+    position = position[next_op]
+    late = (started.bindings.by[next_op] == Bound.LAUNCH) & (position >= 0)
+    host, stretch, offset = _launches(started, launched, start, end)
+    del launched
     return _schedule(
         host=host,
         stretch=stretch,
-        offset=lean(ops.start[launched] - at(end, stretch - 1, start[0])),
-        first=np.where(late, position[next_op], np.int32(-1)),
-        latency=lean(end - launch_time[next_op]),
+        offset=offset,
+        first=np.where(late, position, np.int32(-1)),
+        latency=lean(end - started.launch_time[next_op]),
         pause=lean(np.where(late, 0, end - start)),
         busy=lean(np.append(start[1:], end[-1]) - end),
         begin=int(start[0]),
     )
 
 
-def _waited_before(started: Started, time: I64) -> I64:
-    """How long the host had waited for the device before each of these times, ns."""
+def _in_launch_order(started: Started, op: int) -> tuple[I32, I32]:
+    """The ops of this one's device whose launch is known, in the order of their launches, and for each op its position
+    among them, -1 for others."""
+    ops, launch_time = started.trace.device_ops, started.launch_time
+    launched = np.flatnonzero((ops.device == ops.device[op]) & (launch_time >= 0)).astype(np.int32)
+    if not is_sorted(launch_time[launched]):
+        launched = launched[np.argsort(launch_time[launched], kind="stable")]
+    position = np.full(len(ops), -1, np.int32)
+    position[launched] = np.arange(len(launched), dtype=np.int32)
+    return launched, position
+
+
+def _launches(started: Started, launched: I32, start: I64, end: I64) -> tuple[I64, I32, I32 | I64]:
+    """What `_schedule` wants to know of each of these ops' launches; `start` and `end` are the gaps'."""
     calls, waits = started.trace.api_calls, started.host_waits
-    return covered_before(union(calls.start[waits.call], calls.end[waits.call]), time)
+    waited = union(calls.start[waits.call], calls.end[waits.call])
+    host, stretch = started.launch_time[launched], np.empty(len(launched), np.int32)
+    offset = np.empty(len(launched), np.int64)
+    for here in blocks(len(launched)):
+        begin = started.trace.device_ops.start[launched[here]]
+        stretch[here] = places(end, begin, side="right")
+        offset[here] = begin - at(end, stretch[here] - 1, start[0])
+        host[here] -= covered_before(waited, host[here])
+    return host, stretch, lean(offset)
 
 
 def _schedule(

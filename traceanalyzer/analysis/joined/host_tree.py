@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.algebra.lookup import at
 from traceanalyzer.analysis.algebra.nesting import SHALLOW, levels, nest
 from traceanalyzer.analysis.algebra.ordering import ordered
@@ -128,6 +129,11 @@ class HostTree:
         return levels(self.depth)
 
     @cached_property
+    def has_operators(self) -> bool:
+        """Whether any node is an operator."""
+        return bool((self.kind == RangeKind.OP).any())
+
+    @cached_property
     def operator(self) -> I32:
         """For each node the nearest operator among itself and its ancestors, -1 where there is none."""
         return self.innermost(self.kind == RangeKind.OP)
@@ -152,9 +158,16 @@ class HostTree:
 
     def subtree_sum(self, values: I64 | Bool, node: I32 | I64) -> I64:
         """For each of these nodes the sum of `values` (one for every node) over the node and its descendants."""
+        stop = self.subtree_end[node]
+        if len(node) * FEW < len(values):
+            edges = distinct(np.concatenate((node, stop)))
+            between = np.add.reduceat(values, edges[edges < len(values)], dtype=np.int64) if len(edges) else edges
+            before = np.append(np.int64(0), np.cumsum(between))
+            result: I64 = before[np.searchsorted(edges, stop)] - before[np.searchsorted(edges, node)]
+            return result
         before = np.zeros(len(values) + 1, np.int64)
         np.cumsum(values, out=before[1:])
-        result: I64 = before[self.subtree_end[node]]
+        result = before[stop]
         result -= before[node]
         return result
 

@@ -14,7 +14,7 @@ from traceanalyzer.analysis.algebra.ordering import is_sorted
 from traceanalyzer.analysis.joined.host_tree import HostTree
 from traceanalyzer.analysis.joined.knowledge import Knowledge
 from traceanalyzer.analysis.names.api import ApiKind, api_kinds
-from traceanalyzer.trace import DeviceOpKind
+from traceanalyzer.trace import DeviceOpKind, narrowed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -90,7 +90,7 @@ class Linked:
     @cached_property
     def op_class(self) -> I32:
         """For each device op the index of its class in `classes.names`."""
-        return flat(self.classes.classify(self.trace))
+        return flat(narrowed(self.classes.classify(self.trace)))
 
     @cached_property
     def is_communication(self) -> Bool:

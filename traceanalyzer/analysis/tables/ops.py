@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups
-from traceanalyzer.analysis.algebra.lookup import AT_ONCE, at, blocks
+from traceanalyzer.analysis.algebra.lookup import AT_ONCE, at, blocks, places
 from traceanalyzer.analysis.algebra.ordering import stable_order
 from traceanalyzer.analysis.joined.attribution import owner_nodes
 from traceanalyzer.analysis.joined.backward import backward_time
@@ -21,7 +21,7 @@ from traceanalyzer.analysis.names.pytorch import BOOKKEEPING, STEP_PREFIX
 from traceanalyzer.analysis.tables.kernels import origins_of, share_of_step
 from traceanalyzer.analysis.tables.roofline_rows import RatedRow, RooflineSums, by_subtree
 from traceanalyzer.figures import NS_PER_US, metric, ms
-from traceanalyzer.trace import RangeKind, alike
+from traceanalyzer.trace import RangeKind, alike, narrowed
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.joined.host_tree import HostTree
@@ -138,10 +138,12 @@ def op_stats(rated: Rated, *, by_shape: bool = False) -> list[OpStats]:
 
 def _calls(timed: Timed) -> _Calls:
     tree, name = timed.tree, _names(timed)
-    whole, call, host_self = _own_time(tree, name, (name != BOOKKEEPING_CODE) & (tree.kind != RangeKind.LIBRARY))
+    counted = (name != BOOKKEEPING_CODE) & (tree.kind != RangeKind.LIBRARY)
+    whole, own = _own_time(tree, name, counted)
+    call = tree.innermost(whole)
     shown = (tree.kind == RangeKind.OP) | (tree.kind == RangeKind.ANNOTATION)
     node = np.flatnonzero(whole & shown & timed.steady_host(tree.start)).astype(np.int32)
-    return _Calls(node, name[node], host_self[node], call)
+    return _Calls(node, name[node], _sum_of(node, np.where(counted, call, np.int32(-1)), own), call)
 
 
 def _sums(timed: Timed, calls: _Calls, groups: Groups) -> _Sums:
@@ -169,26 +171,25 @@ def _sums(timed: Timed, calls: _Calls, groups: Groups) -> _Sums:
     )
 
 
-def _own_time(tree: HostTree, name: I32, counted: Bool) -> tuple[Bool, I32, I64]:
-    """Which nodes are calls, the innermost call around each node (-1: none), and the time of each call that lies in no
-    call inside it, ns. Of nodes that are not `counted` the time is their parent's."""
+def _own_time(tree: HostTree, name: I32, counted: Bool) -> tuple[Bool, I64]:
+    """Which nodes are calls, and the time of each node that lies in no `counted` one inside it, ns. Of nodes that are
+    not `counted` the time is their parent's."""
     size = len(name)
     above = at(tree.innermost(counted), tree.parent, -1)
-    inner = np.flatnonzero(counted & (above >= 0)).astype(np.int32)
-    above = above[inner]
-    own, within = tree.end[:], np.zeros(size, np.int32)
-    own -= tree.start[:]
-    for here in blocks(len(inner)):
+    own, within = np.zeros(size, np.int64), np.zeros(size, np.int32)
+    for here in blocks(size):
+        own[here] += tree.end[here] - tree.start[here]
+        inner = here.start + np.flatnonzero(counted[here] & (above[here] >= 0))
         # What sticks out of the range around it is no time of that range.
-        end = np.minimum(tree.end[inner[here]], tree.end[above[here]])
-        np.subtract.at(own, above[here], end - tree.start[inner[here]])
-        np.add.at(within, above[here], np.int32(1))
+        end = np.minimum(tree.end[inner], tree.end[above[inner]])
+        np.subtract.at(own, above[inner], end - tree.start[inner])
+        np.add.at(within, above[inner], np.int32(1))
     # An operator that does nothing but call one of its own name is one call with it.
     whole = counted.copy()
-    whole[inner] &= (name[inner] != name[above]) | (within[above] > 1)
-    del above, within
-    call = tree.innermost(whole)
-    return whole, call, _sum_at(np.where(counted, call, -1), own, size)
+    for here in blocks(size):
+        inner = here.start + np.flatnonzero(counted[here] & (above[here] >= 0))
+        whole[inner] &= (name[inner] != name[above[inner]]) | (within[above[inner]] > 1)
+    return whole, own
 
 
 def _nested(name: I32, node: I32, subtree_end: I32) -> Bool:
@@ -210,7 +211,18 @@ def _names(linked: Linked) -> I32:
     steps = [i for i, text in enumerate(strings) if text.startswith(STEP_PREFIX)]
     shown[steps] = steps[:1] * len(steps)
     shown[[i for i, text in enumerate(strings) if text in BOOKKEEPING]] = BOOKKEEPING_CODE
-    return tree.of_ranges(shown[linked.trace.host_ranges.name], -1)
+    return tree.of_ranges(narrowed(shown)[linked.trace.host_ranges.name], -1)
+
+
+def _sum_of(nodes: I32, node: I32, values: I64) -> I64:
+    """For each of these nodes (ascending) the sum of the values that belong to it; `node`: of each value the node that
+    it belongs to, -1: none."""
+    result, wanted = np.zeros(len(nodes), np.int64), np.zeros(len(node) + 1, bool)
+    wanted[nodes] = True
+    for here in blocks(len(node)):
+        known = wanted[node[here]]
+        np.add.at(result, places(nodes, node[here][known]), values[here][known])
+    return result
 
 
 def _sum_at(node: I32 | I64, values: I64 | Bool, size: int) -> I64:
