@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from traceanalyzer.analysis.algebra.distinct import distinct
-from traceanalyzer.analysis.algebra.lookup import at
-from traceanalyzer.analysis.algebra.nesting import SHALLOW, levels, nest
+from traceanalyzer.analysis.algebra.lookup import at, blocks
+from traceanalyzer.analysis.algebra.nesting import levels, nest
 from traceanalyzer.analysis.algebra.ordering import ordered
 from traceanalyzer.trace import RangeKind, alike, is_constant
 
@@ -119,15 +119,6 @@ class HostTree:
             begun, ended, thread, parent, depth, kind, is_call, row, node_of_call, node_of_range, ranges.name, repaired
         )
 
-    @property
-    def levels(self) -> list[I32]:
-        """The nodes of each depth, in order; those of few levels are found anew."""
-        return levels(self.depth) if self.depth.max(initial=0) < SHALLOW else self._levels
-
-    @cached_property
-    def _levels(self) -> list[I32]:
-        return levels(self.depth)
-
     @cached_property
     def has_operators(self) -> bool:
         """Whether any node is an operator."""
@@ -152,8 +143,9 @@ class HostTree:
     def subtree_end(self) -> I32:
         """For each node the node after its last descendant: its subtree is [node, subtree_end[node])."""
         result = np.arange(1, len(self.start) + 1, dtype=np.int32)
-        for here in self.levels[:0:-1]:
-            result[self.parent[here]] = result[here]  # the last of several children stays
+        for level in reversed(levels(self.depth)[1:]):
+            for here in blocks(len(level)):
+                result[self.parent[level[here]]] = result[level[here]]  # the last of several children stays
         return result
 
     def subtree_sum(self, values: I64 | Bool, node: I32 | I64) -> I64:
@@ -205,11 +197,11 @@ class HostTree:
             return alike(-1, len(wanted), np.int32)
         if len(rows) * FEW < len(wanted):
             return self._innermost_of_few(rows)
-        result = np.full(len(wanted), -1, np.int32)
-        result[rows] = rows
-        for here in self.levels[1:]:
-            missing = here[result[here] < 0]
-            result[missing] = result[self.parent[missing]]
+        result, others = np.arange(len(wanted), dtype=np.int32), np.flatnonzero(~wanted).astype(np.int32)
+        result[others] = -1
+        for level in levels(self.depth[others])[1:]:
+            here = others[level]
+            result[here] = result[self.parent[here]]
         return result
 
     def _innermost_of_few(self, rows: I32) -> I32:
@@ -238,7 +230,7 @@ class HostTree:
     def counted(self, chosen: Bool) -> I32:
         """For each node how many chosen ones there are among itself and those that enclose it."""
         result = chosen.astype(np.int32)
-        for here in self.levels[1:]:
+        for here in levels(self.depth)[1:]:
             result[here] += result[self.parent[here]]
         return result
 
