@@ -330,14 +330,14 @@ class Waits(Table):
     start: I64 = column(np.int64)
     end: I64 = column(np.int64)
     device: I32 = column(np.int32, most=MOST_DEVICES - 1)
-    context: I32 = column(np.int32)
-    stream: I32 = column(np.int32)
+    context: I32 = column(np.int32, narrow=True)
+    stream: I32 = column(np.int32, narrow=True)
     """The stream that waits, or that the host waits for; -1: the whole context."""
-    correlation: I64 = column(np.int64)
-    event: I64 = column(np.int64)
-    source_stream: I32 = column(np.int32)
+    correlation: I64 = column(np.int64, narrow=True)
+    event: I64 = column(np.int64, narrow=True)
+    source_stream: I32 = column(np.int32, narrow=True)
     """The stream whose work is waited for, where recorded."""
-    record: I64 = column(np.int64)
+    record: I64 = column(np.int64, narrow=True)
     """Correlation id of the call that recorded the event; -1 where that is not known."""
 
 

@@ -66,9 +66,13 @@ def clip(a: IntervalSet, within: tuple[int, int]) -> IntervalSet:
     """The part of the set inside the window."""
     if not len(a.start) or (a.start[0] >= within[0] and a.end[-1] <= within[1]):
         return a
-    start, end = np.maximum(a.start, within[0]), np.minimum(a.end, within[1])
-    keep = end > start
-    return IntervalSet(start[keep], end[keep])
+    first = int(np.searchsorted(a.end, within[0], side="right"))
+    stop = int(np.searchsorted(a.start, within[1]))
+    if first >= stop or within[1] <= within[0]:
+        return EMPTY
+    start, end = a.start[first:stop].copy(), a.end[first:stop].copy()
+    start[0], end[-1] = max(int(start[0]), within[0]), min(int(end[-1]), within[1])
+    return IntervalSet(start, end)
 
 
 def join(*sets: IntervalSet) -> IntervalSet:

@@ -22,7 +22,7 @@ from traceanalyzer.analysis.causes.details import IdleDetail, host_details, lost
 from traceanalyzer.analysis.causes.unwaited import gaps_without_waits
 from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS
-from traceanalyzer.trace import Table, alike, column
+from traceanalyzer.trace import Table, alike, column, narrowed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -260,15 +260,16 @@ def _drained_by(timed: Started, launch: I64) -> I64:
 def _draining(timed: Started) -> _Waits:
     """The blocking calls that had emptied the device's queue."""
     waits = timed.once(_waits_by_end)
-    return waits.select(waits.emptied if timed.once(keeps_waiting) else waits.emptied & waits.found_work)
+    chosen = waits.emptied if timed.once(keeps_waiting) else waits.emptied & waits.found_work
+    return waits if chosen.all() else waits.select(chosen)
 
 
 class _Waits(NamedTuple):
     """The blocking calls in the order of their ends."""
 
-    call: I64
+    call: I32
     end: I64
-    launched: I64
+    launched: I32
     """How many ops had been launched before its end."""
     emptied: Bool
     """Whether the device had then done all of them."""
@@ -285,7 +286,7 @@ def _waits_by_end(joined: Joined) -> _Waits:
     blocking = blocking[np.argsort(calls.end[blocking], kind="stable")]
     began, ended = calls.start[blocking], calls.end[blocking]
     emptied, found_work = joined.drained_at(ended) <= ended, joined.drained_at(began) > began
-    return _Waits(blocking, ended, joined.launched_before(ended), emptied, found_work)
+    return _Waits(narrowed(blocking), ended, narrowed(joined.launched_before(ended)), emptied, found_work)
 
 
 def idle_by_cause(timed: Timed, gaps: Gaps, device: int) -> dict[IdleCause, I64]:

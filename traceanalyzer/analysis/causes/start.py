@@ -81,18 +81,25 @@ class Bindings:
     by: U8
     op: I32
     """The device op that it waited for, always an earlier row; -1 unless bound by a stream or dependency."""
-    since: I64
-    """When that was over, ns: end of that op, or start of the launch; never after the op's own start."""
+    start: I64
+    """When the op starts, ns."""
+    lag: NDArray[Any]
+    """How long before that what it waited for was over, ns; of few bytes."""
+
+    @property
+    def since(self) -> I64:
+        """When that was over, ns: end of that op, or start of the launch; never after the op's own start."""
+        return self.start - self.lag
 
 
 @dataclass(frozen=True, eq=False)
 class HostWaits:
     """The calls that held the host until device work had ended or begun, in the order of their ends."""
 
-    call: I64
+    call: I32
     end: I64
     """When the host went on, ns."""
-    op: I64
+    op: I32
     """The device op that it waited for."""
 
     def before(self, time: I64) -> I64:
@@ -169,13 +176,14 @@ def find_bindings(linked: Linked, starts: Starts) -> Bindings:
     """What bound each device op."""
     ops = linked.trace.device_ops
     if not len(ops):
-        return Bindings(np.empty(0, np.uint8), np.empty(0, np.int32), np.empty(0, np.int64))
+        return Bindings(np.empty(0, np.uint8), np.empty(0, np.int32), ops.start, np.empty(0, np.int64))
     beside = _op_beside(starts.stream)
     parts = [_bindings_of(linked, starts, beside, here) for here in blocks(len(ops))]
-    return Bindings(*(np.concatenate(same) for same in zip(*parts, strict=True)))
+    by, op, lag = (np.concatenate(same) for same in zip(*parts, strict=True))
+    return Bindings(by, op, ops.start, lag)
 
 
-def _bindings_of(linked: Linked, starts: Starts, beside: I32, here: slice) -> tuple[U8, I32, I64]:
+def _bindings_of(linked: Linked, starts: Starts, beside: I32, here: slice) -> tuple[U8, I32, NDArray[Any]]:
     """The columns of `Bindings` of these device ops."""
     ends, start = linked.trace.device_ops.end, linked.trace.device_ops.start[here]
     launch_time, previous, beside = linked.launch_time[here], starts.previous[here], beside[here]
@@ -200,7 +208,7 @@ def _bindings_of(linked: Linked, starts: Starts, beside: I32, here: slice) -> tu
     by[late], op[late] = Bound.DEPENDENCY, beside[late]
     op[op >= np.arange(here.start, here.stop)] = -1
     since = np.where(by == Bound.LAUNCH, launch, np.where(op >= 0, ends[op], start))
-    return by, op, np.minimum(since, start)
+    return by, op, narrowed(start - np.minimum(since, start))
 
 
 def stream_numbers(linked: Linked) -> I32:
@@ -240,7 +248,7 @@ def host_waits(timed: Timed) -> HostWaits:
     call = np.concatenate((blocking, full[running >= 0]))
     op = np.concatenate((waited_for, running[running >= 0]))
     order = np.argsort(calls.end[call], kind="stable")
-    return HostWaits(call[order], calls.end[call[order]], op[order])
+    return HostWaits(narrowed(call[order]), calls.end[call[order]], narrowed(op[order]))
 
 
 def _waited_for(timed: Timed, rows: I64) -> tuple[I64, I64]:

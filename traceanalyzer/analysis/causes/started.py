@@ -37,9 +37,9 @@ class Started(Timed):
         return find_bindings(self, self.starts)
 
     def let_go_of_starts(self) -> None:
-        """Let go of `starts` and `bindings`, as large as the device ops themselves, after replay and path: tables need
-        neither, and they are made again where they are asked for."""
-        for name in ("starts", "bindings"):
+        """Let go of columns as large as the device ops themselves, after replay and path: tables do not need them, and
+        they are made again where they are asked for."""
+        for name in ("starts", "bindings", "launch_time", "_launch_order"):
             self.__dict__.pop(name, None)
 
     @cached_property

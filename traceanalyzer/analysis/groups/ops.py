@@ -9,6 +9,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.distinct import distinct, ranked
 from traceanalyzer.analysis.algebra.lookup import at, one_of
+from traceanalyzer.analysis.algebra.ordering import is_sorted
 from traceanalyzer.analysis.names.kernel_names import short_name
 from traceanalyzer.figures import ms
 
@@ -102,8 +103,12 @@ def title(linked: Linked, code: int) -> str:
 
 def in_stream_order(timed: Timed, rows: Bool) -> I64:
     """These device ops by step, stream and start."""
-    ops, chosen = timed.trace.device_ops, np.flatnonzero(rows)
-    return chosen[np.lexsort((ops.start[chosen], ops.stream[chosen], timed.steps.of_op[chosen]))]
+    chosen = np.flatnonzero(rows)  # rows are in the order of their starts
+    for column in (timed.trace.device_ops.stream, timed.steps.of_op):
+        key = column[chosen]
+        if not is_sorted(key):
+            chosen = chosen[np.argsort(key, kind="stable")]
+    return chosen
 
 
 def runs(timed: Timed, order: I64, inside: Bool) -> tuple[I64, int]:

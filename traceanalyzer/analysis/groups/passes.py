@@ -10,6 +10,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.distinct import ranked
 from traceanalyzer.analysis.algebra.lookup import at
+from traceanalyzer.analysis.algebra.ordering import where_changed
 from traceanalyzer.analysis.groups.ops import (
     Group,
     duration,
@@ -106,8 +107,7 @@ def split_by_size(run: I64, elements: I64) -> tuple[I64, int]:
     different tensors. Operands that are far smaller (the row means of a normalisation) go with the run. And how many
     there are."""
     rows = np.flatnonzero(run >= 0)
-    one, size = run[rows], elements[rows]
-    begins = np.diff(one, prepend=-1) != 0
+    begins, size = where_changed(run[rows]), elements[rows]
     uneven = _uneven(begins, size)
     current = 0
     for i in uneven.tolist():
@@ -124,7 +124,7 @@ def split_by_size(run: I64, elements: I64) -> tuple[I64, int]:
 
 def _uneven(begins: Bool, size: I64) -> I64:
     """The rows of stretches, given by where they begin, whose sizes differ; 0 is none."""
-    if not len(size):
+    if not len(size) or (size == size[0]).all():
         return np.empty(0, np.int64)
     first = np.flatnonzero(begins)
     most = np.maximum.reduceat(size, first)

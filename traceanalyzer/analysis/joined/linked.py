@@ -82,6 +82,11 @@ class Linked:
             result[unknown] = at(ranges.start[order], found, -1)
         return result
 
+    def launch_time_of(self, op: int) -> int:
+        """`launch_time` of one device op, without making all."""
+        call = int(self.launch[op])
+        return int(self.trace.api_calls.start[call]) if call >= 0 else int(self.launch_time[op])
+
     @cached_property
     def tree(self) -> HostTree:
         """Nesting of operators, annotations, library and API calls on each host thread."""
