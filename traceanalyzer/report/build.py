@@ -22,7 +22,7 @@ from traceanalyzer.report.at_once import is_worth_a_process, roofline_meanwhile
 from traceanalyzer.report.memory.build import headline
 from traceanalyzer.report.model import TOP_ROWS, Input, InputDevice, InputHealth, Metrics, Report, Tool
 from traceanalyzer.report.outline import IN_HEADER
-from traceanalyzer.second_process import meanwhile
+from traceanalyzer.second_process import give_back_free_memory, meanwhile
 from traceanalyzer.selection import measured
 from traceanalyzer.tables import report_tables
 from traceanalyzer.trace import Collected
@@ -62,11 +62,14 @@ def report_of(of: Measured, top: int = TOP_ROWS) -> Report:
         with roofline_meanwhile(critical):
             _ = critical.gaps, critical.phases
         _ = critical.replay, critical.unprofiled
+        give_back_free_memory()
     with meanwhile(partial(diagnose, critical), worth=worth) as diagnosis:
         metrics = _metrics(critical)
         for measurements in of.each:
             measurements.let_go_of_starts()
         step_parts = critical.step_parts
+        if worth:
+            give_back_free_memory()
         tables = report_tables(of, top)
         devices = [row for m in of.each for row in m.devices]
         notes = [*_notes(run, critical), *ranks.notes]

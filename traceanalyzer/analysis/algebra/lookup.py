@@ -67,10 +67,13 @@ def at(values: NDArray[Any], index: I32 | I64, otherwise: float) -> NDArray[Any]
     """The values at these places, and `otherwise` for -1."""
     if not len(values):
         return np.full(len(index), otherwise, values.dtype)
-    result = values[index]
-    unknown = index < 0
-    if unknown.any():
-        result[unknown] = otherwise
+    result = np.empty(len(index), values.dtype)
+    for i in range(0, len(index), AT_ONCE):
+        here = index[i : i + AT_ONCE]
+        result[i : i + AT_ONCE] = values[here]
+        unknown = here < 0
+        if unknown.any():
+            result[i : i + AT_ONCE][unknown] = otherwise
     return result
 
 

@@ -89,17 +89,18 @@ class Bindings:
     @property
     def since(self) -> I64:
         """When that was over, ns: end of that op, or start of the launch; never after the op's own start."""
-        return self.start - self.lag
+        result: I64 = self.start - self.lag
+        return result
 
 
 @dataclass(frozen=True, eq=False)
 class HostWaits:
     """The calls that held the host until device work had ended or begun, in the order of their ends."""
 
-    call: I32
+    call: I32 | I64
     end: I64
     """When the host went on, ns."""
-    op: I32
+    op: I32 | I64
     """The device op that it waited for."""
 
     def before(self, time: I64) -> I64:

@@ -231,7 +231,7 @@ def small_products(rated: Rated, free: Bool) -> SmallProducts | None:
     return SmallProducts(group(rated, rows), in_a_row, per_step(rated, batched))
 
 
-def _runs_of_shape(rated: Rated, order: I64, inside: Bool, shape: I32) -> tuple[I64, int]:
+def _runs_of_shape(rated: Rated, order: I64, inside: Bool, shape: I32) -> tuple[I32 | I64, int]:
     """Runs as `runs` has them, ended also where the shape changes."""
     run, count = runs(rated, order, inside)
     if not count:

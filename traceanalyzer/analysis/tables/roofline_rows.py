@@ -123,8 +123,9 @@ def by_subtree(launched_at: I64, first: I32 | I64, last: I32 | I64, group: I64, 
     def total(values: NDArray[Any]) -> F64:
         if not values.any():
             return np.zeros(count)
-        before = np.concatenate(([0.0], np.cumsum(values[order].astype(np.float64))))
-        result: F64 = np.bincount(group, weights=before[high] - before[low], minlength=count).astype(np.float64)
+        up_to = np.cumsum(values[order], dtype=np.float64)
+        sums = up_to[high - 1] - np.where(low > 0, up_to[low - 1], 0.0)
+        result: F64 = np.bincount(group, weights=sums, minlength=count).astype(np.float64)
         return result
 
     return total
