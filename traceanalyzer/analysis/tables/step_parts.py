@@ -257,20 +257,26 @@ def _on_device(timed: Timed, device: int) -> list[_Spent]:
         (timed.is_communication, activity.exposed_communication),
         (timed.is_copy, activity.exposed_copy),
     )
-    return [_running(timed, i, np.flatnonzero(which & (ops.device == device)), s) for i, (which, s) in enumerate(parts)]
+    here = ops.device == device
+    return [
+        _running(timed, i, np.flatnonzero(which & here).astype(np.int32), within)
+        for i, (which, within) in enumerate(parts)
+    ]
 
 
-def _running(timed: Timed, part: int, rows: I64, within: IntervalSet) -> _Spent:
+def _running(timed: Timed, part: int, rows: I32, within: IntervalSet) -> _Spent:
     """What each of these device ops has of the time in the set."""
+    some, ops = blocks(len(rows)), timed.trace.device_ops
+    with_next = [rows[here.start : here.stop + 1] for here in some]
+    if not all(side_by_side_nowhere(ops.start[one], ops.end[one]) for one in with_next):
+        some = [slice(0, len(rows))]
+    return _Spent.joined([_running_here(timed, part, rows[here], within) for here in some])
+
+
+def _running_here(timed: Timed, part: int, rows: I32, within: IntervalSet) -> _Spent:
+    """The same of some of them, beside which no others run."""
     ops = timed.trace.device_ops
-    start, end = ops.start[rows], ops.end[rows]
-    some = blocks(len(rows)) if side_by_side_nowhere(start, end) else [slice(0, len(rows))]
-    return _Spent.joined([_running_here(timed, part, rows[here], start[here], end[here], within) for here in some])
-
-
-def _running_here(timed: Timed, part: int, rows: I64, start: I64, end: I64, within: IntervalSet) -> _Spent:
-    """The same of some of them, which no other runs beside."""
-    ops, pieces = timed.trace.device_ops, _cut(timed, start, end)
+    pieces = _cut(timed, ops.start[rows], ops.end[rows])
     ns = shared_time(pieces.start, pieces.end, within)
     rows = rows[pieces.row]
     op, shapes, dtypes = _operators(timed, timed.launch_node[rows])
