@@ -60,6 +60,7 @@ def report_of(of: Measured, top: int = TOP_ROWS) -> Report:
     worth = is_worth_a_process(critical)
     if worth:  # what the diagnosis and the tables need is worked out once
         with roofline_meanwhile(critical):
+            give_back_free_memory()
             _ = critical.gaps, critical.phases
         _ = critical.replay, critical.unprofiled
         give_back_free_memory()

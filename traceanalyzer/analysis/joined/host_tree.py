@@ -183,7 +183,9 @@ class HostTree:
     @cached_property
     def outermost_operators(self) -> I64:
         """The nodes that are operators and inside of none, ascending."""
-        return np.flatnonzero(self.outer_operator == np.arange(len(self.start)))
+        rows = np.flatnonzero(self.kind == RangeKind.OP)
+        result: I64 = rows[self.outer_operator[rows] == rows]
+        return result
 
     @cached_property
     def _ranges(self) -> I32:
@@ -229,10 +231,13 @@ class HostTree:
 
     def counted(self, chosen: Bool) -> I32:
         """For each node how many chosen ones there are among itself and those that enclose it."""
-        result = chosen.astype(np.int32)
-        for here in levels(self.depth)[1:]:
-            result[here] += result[self.parent[here]]
-        return result
+        rows = np.flatnonzero(chosen)
+        if not len(rows):
+            return alike(0, len(chosen), np.int32)
+        result = np.zeros(len(chosen) + 1, np.int32)
+        result[rows] = 1
+        np.subtract.at(result, self.subtree_end[rows], np.int32(1))
+        return np.cumsum(result[:-1], dtype=np.int32, out=result[:-1])
 
     def enclosing(self, nearest: I32, node: I32 | I64) -> I32:
         """`nearest` (of `innermost`) strictly above each of these nodes, -1 for -1 and for roots."""
