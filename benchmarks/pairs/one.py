@@ -152,8 +152,10 @@ def main() -> None:
     for library in pair.libraries:
         with suppress(Exception):
             importlib.import_module(library)
-    with compiled.slot(folder) if only_timed else nullcontext():
-        made = make_early(pair)
+    # Ranks cannot run before they have met: they compile when it is their turn.
+    early = WORLD == 1
+    with compiled.slot(folder) if only_timed and early else nullcontext():
+        made = make_early(pair) if early else {}
         if only_timed:  # what was compiled stays on disk: its memory is for others
             made.clear()
             empty()

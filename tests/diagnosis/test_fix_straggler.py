@@ -50,6 +50,50 @@ def test_a_host_that_merely_dispatches_more_slowly_is_no_straggler() -> None:
     assert offers(Rank(compute=30.0), Rank(host=95.0, compute=30.0)) == []
 
 
+def test_the_rank_with_more_work_is_named_though_another_dispatches_more_slowly() -> None:
+    found = offers(Rank(host=60.0, compute=20.0), Rank(host=20.0, compute=20.0, work=400.0))
+    assert found
+    assert all("Fix rank 1: its host is late" in action for action in found)
+
+
+def stages(*compute: float) -> list[Measurements]:
+    """Stages of a pipeline that compute so long for each of four parts, us, and send to each other."""
+    builders, ends = [Ranked() for _ in compute], [0.0] * len(compute)
+    slowest = max(compute)
+    for step in range(6):
+        for r, (b, us) in enumerate(zip(builders, compute, strict=True)):
+            begun = now = ends[r]
+            for part in range(4):
+                b.launched(GEMM, now + 8, now + 8 + us, begun + 20 * part)
+                kind, at = "recv" if r else "send", begun + 20 * part + 10
+                b.collective(now + 10 + us, now + 40 + slowest, at, name=kind, kernel="ncclDevKernel_SendRecv")
+                now += 42 + slowest
+            ends[r] = now
+            b.call("cudaStreamSynchronize", begun + 100, now)
+            b.annotation(f"ProfilerStep#{step}", begun, now)
+    each = measure_ranks([b.trace(r, len(compute)) for r, b in enumerate(builders)])
+    compared = compare_ranks(each)
+    for one in each:
+        one.ranks = compared
+    return each
+
+
+def test_the_longest_stage_of_a_pipeline_is_spoken_of_and_cut() -> None:
+    each = stages(300.0, 900.0)
+    assert each[0].ranks is not None
+    assert each[0].ranks.critical == 1
+    assert fix_straggler.offer(each[0]) is None
+    offer, replay = fix_straggler.offer(each[1]), each[1].replay
+    assert offer is not None
+    assert "Cut the stages evenly: kernels of rank 1 take 1.2 ms more than on average" in offer.action
+    assert replay is not None
+    assert replay.gain_ms(offer.scenario) == pytest.approx(1.2, rel=0.1)
+
+
+def test_stages_that_compute_alike_stay() -> None:
+    assert [fix_straggler.offer(m) for m in stages(900.0, 880.0)] == [None, None]
+
+
 def test_uneven_work_is_evened_out_and_not_taken_away() -> None:
     m = together(Rank(), Rank(compute=700.0))[0]
     offer = fix_straggler.offer(m)

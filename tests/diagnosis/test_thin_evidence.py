@@ -13,9 +13,9 @@ from tests.analysis.causes.test_gaps import Program
 from tests.analysis.collectives import Ranked
 from tests.diagnosis.test_remedies import ADD, GEMM, program, step_us, within
 from traceanalyzer.analysis.measure import Measurements
-from traceanalyzer.analysis.replay.changes.collectives import gathered_again
 from traceanalyzer.analysis.replay.changes.edits import retimed
 from traceanalyzer.analysis.replay.changes.fusion import find_runs
+from traceanalyzer.analysis.replay.changes.gathers import gathered_again
 from traceanalyzer.analysis.replay.host_speed import _mean_between
 from traceanalyzer.analysis.replay.scenarios import Scenario
 from traceanalyzer.analysis.replay.spreads import OF_KERNELS, gain_spread
@@ -24,6 +24,7 @@ from traceanalyzer.analysis.replay.whatif import Replay
 from traceanalyzer.analysis.tables.timing import UnprofiledTime
 from traceanalyzer.diagnosis.remedies import REMEDIES, advice
 from traceanalyzer.diagnosis.remedies.kernels import channels_last
+from traceanalyzer.diagnosis.remedies.launches import compile_model
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_traces"
@@ -161,3 +162,21 @@ def test_a_range_holds_what_other_kernels_may_not_save() -> None:
     assert wide.step_ms is not None
     assert wide.high_ms - wide.step_ms == pytest.approx(OF_KERNELS * 3.6, rel=0.1)
     assert wide.high_ms > 2 * usual.high_ms
+
+
+@pytest.mark.parametrize("wrapper", ["", "DistributedDataParallel.forward", "FSDP::pre_forward (0)"])
+def test_compiling_is_not_promised_under_what_cuts_compiled_code(wrapper: str) -> None:
+    def step(p: Program) -> None:
+        for _ in range(10):
+            p.spend(20).launch(GEMM, 30)
+            for _ in range(6):
+                p.spend(20).launch(ADD, 2)
+
+    def wrapped(p: Program) -> None:
+        if wrapper:
+            within(p, wrapper, step)
+        else:
+            step(p)
+
+    m = program(wrapped)
+    assert (compile_model.offer(m) is None) == bool(wrapper)

@@ -19,6 +19,8 @@ class Rank:
     host: float = 20.0
     """Host time before each launch, dispatch where short, work where long."""
     compute: float = 300.0
+    work: float = 0.0
+    """Host time once a step, before the first launch."""
 
 
 def run(*ranks: Rank, transfer: float = 50.0, steps: int = 9, elements: int = 1000) -> list[Measurements]:
@@ -28,7 +30,7 @@ def run(*ranks: Rank, transfer: float = 50.0, steps: int = 9, elements: int = 10
     for step in range(steps):
         begun, arrived = list(now), []
         for r, rank in enumerate(ranks):
-            now[r] += rank.host
+            now[r] += rank.work + rank.host
             start = max(now[r] + LATENCY, free[r] + 1)
             builders[r].launched(GEMM, start, start + rank.compute, now[r])
             free[r] = start + rank.compute

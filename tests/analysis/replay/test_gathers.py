@@ -6,7 +6,7 @@ import pytest
 
 from tests.analysis.collectives import GEMM, Ranked
 from traceanalyzer.analysis.measure import Measurements
-from traceanalyzer.analysis.replay.changes.collectives import gathered_again, parameters_kept
+from traceanalyzer.analysis.replay.changes.gathers import gathered_again, parameters_kept
 from traceanalyzer.analysis.replay.simulate import step_time_ns
 from traceanalyzer.analysis.replay.tape import Tape, make_tape
 
@@ -41,18 +41,19 @@ class Sharded(Ranked):
         self.annotation(name, begun, self.now)
 
 
-def tape(name: str, *, other: int = 0) -> Tape:
+def tape(name: str, *, other: int = 0, learns: bool = True) -> Tape:
     b = Sharded()
     for step in range(6):
         begun = b.now
-        for _ in range(LAYERS):
-            b.gather(1000, name)
+        for layer in range(LAYERS):
+            b.gather(1000, name.format(layer))
             b.product()
         back = b.now
-        for layer in range(LAYERS):
-            b.gather(other if other and layer == 0 else 1000, name)
+        for layer in range(LAYERS if learns else 0):
+            b.gather(other if other and layer == 0 else 1000, name.format(other or layer))
             b.product()
-        b.op("autograd::engine::evaluate_function: MmBackward0", back, b.now)
+        if learns:
+            b.op("autograd::engine::evaluate_function: MmBackward0", back, b.now)
         b.annotation(f"ProfilerStep#{step}", begun, b.now)
     made = make_tape(Measurements(b.trace(0, 2)))
     assert made is not None
@@ -60,7 +61,7 @@ def tape(name: str, *, other: int = 0) -> Tape:
 
 
 def test_gathers_that_are_gone_take_their_host_work_along() -> None:
-    before = tape("FSDP::all_gather (layers.0)")
+    before = tape("FSDP::all_gather (layers.{})")
     assert gathered_again(before).sum() == LAYERS * before.steps
     kept = parameters_kept(before)
     assert kept is not None
@@ -68,7 +69,7 @@ def test_gathers_that_are_gone_take_their_host_work_along() -> None:
     assert saved_us == pytest.approx(LAYERS * (HOST_US + 5), rel=0.1)
 
 
-@pytest.mark.parametrize(("name", "other"), [("my::gather", 0), ("FSDP::all_gather (layers.0)", 3000)])
+@pytest.mark.parametrize(("name", "other"), [("my::gather", 0), ("FSDP::all_gather (layers.{})", 3000)])
 def test_only_what_is_named_and_gathered_again_takes_it_along(name: str, other: int) -> None:
     before = tape(name, other=other)
     kept = parameters_kept(before)
@@ -77,8 +78,23 @@ def test_only_what_is_named_and_gathered_again_takes_it_along(name: str, other: 
     assert saved_us < LAYERS * (HOST_US + 5) * 0.7
 
 
+def test_what_never_changes_is_gathered_once_for_good() -> None:
+    before = tape("FSDP::all_gather (layers.{})", learns=False)
+    assert gathered_again(before).sum() == LAYERS * before.steps
+    kept = parameters_kept(before)
+    assert kept is not None
+    assert step_time_ns(kept) / 1e3 == pytest.approx(LAYERS * OTHER_US, rel=0.15)
+    unnamed = tape("my::gather", learns=False)
+    assert not gathered_again(unnamed).any()
+
+
+def test_a_module_gathered_for_each_part_of_the_batch_is_gathered_again() -> None:
+    before = tape("FSDP::all_gather (layers)")
+    assert gathered_again(before).sum() == (2 * LAYERS - 1) * before.steps
+
+
 def test_what_is_gathered_once_stays() -> None:
-    before = tape("FSDP::all_gather (layers.0)")
+    before = tape("FSDP::all_gather (layers.{})")
     once = parameters_kept(before)
     assert once is not None
     forward = ~before.source.in_backward[before.source.tree.node_of_call[before.call]]

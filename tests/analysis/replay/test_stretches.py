@@ -45,8 +45,9 @@ def tape_of(events: list[tuple[int, bool]], ops: list[tuple[int, int, int, int, 
     host, nothing = np.array([time for time, _ in events], np.int64), np.zeros(len(events), np.int64)
     return Tape(
         steps=1,
-        dispatch=host, work=nothing + 3, loading=nothing, reading=nothing, profiling=nothing,
-        waits=np.array([waits for _, waits in events]), reads=nothing.astype(bool), call=nothing, tail=(5, 0, 2, 0),
+        dispatch=host, work=nothing + 3, loading=nothing, reading=nothing, sending=nothing, profiling=nothing,
+        waits=np.array([waits for _, waits in events]), waits_for=nothing - 1,
+        reads=nothing.astype(bool), call=nothing, tail=(5, 0, 2, 0),
         event=(event % len(events))[order], stream=stream[order].astype(np.int32), duration=duration[order],
         alone=duration, latency=latency[order], gap=gap[order],
         dependencies=Dependencies(on, delay, also_on),

@@ -188,6 +188,7 @@ def without_windows(tape: Tape, windows: IntervalSet) -> Tape | None:
         work=_less(tape.work, share),
         loading=_less(tape.loading, share),
         reading=_less(tape.reading, share),
+        sending=_less(tape.sending, share),
         profiling=_less(tape.profiling, share),
         waits=tape.waits & ~inside,
         duration=np.where(gone, zero, tape.duration),

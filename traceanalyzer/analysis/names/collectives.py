@@ -23,6 +23,12 @@ KINDS = (
     "send_recv",
 )
 
+CALLS = re.compile(r"^(c10d::|record_param_comms$|nccl:)")
+"""What PyTorch calls its calls of collectives on the host."""
+
+WIDE = ("Float", "float32", "float", "fp32")
+"""What frameworks call 32 bits."""
+
 POINT_TO_POINT = frozenset({"send", "recv", "send_recv"})
 
 SYNCHRONISING = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all", BARRIER})

@@ -33,6 +33,9 @@ NOISE_ERRORS = 3.0
 WAITING_SHARE = 0.03
 """The others must wait this share of a step longer than a rank for it to hold them up: GPUs given the same work
 differ by 2 %."""
+MORE_COMPUTE_SHARE = 0.1
+"""A rank that computes for this share of the step longer than the others is who they wait for, where nothing else
+tells."""
 ALIKE_SHARE = 0.7
 """Ranks that wait for each other have steps of one length, however different the moments of their recordings."""
 EACH_STEP_SHARE = 0.5
@@ -92,7 +95,8 @@ def compare_ranks(recordings: Sequence[Timed]) -> RankComparison:
 
     The critical rank is the one that waits least for the others in matched collectives, where they wait markedly
     longer; where none are matched the one with the longest mean step, where it differs from the shortest by more than
-    noise; else the first with work on a device.
+    noise, or else the one that computes markedly longer than the others (stages of a pipeline have equal steps); else
+    the first with work on a device.
     """
     doubt = why_not_one_run(recordings)
     if doubt:
@@ -112,7 +116,9 @@ def compare_ranks(recordings: Sequence[Timed]) -> RankComparison:
         spent = _of_different_steps(recordings) or spent
     waiting = [waiting for waiting, _ in spent]
     # With collectives matched the longest step is often that of who began early and waited.
-    critical = _slowest(recordings) if not any(waiting) else _awaited(recordings, waiting)
+    critical = _awaited(recordings, waiting) if any(waiting) else _slowest(recordings)
+    if critical is None and not any(waiting):
+        critical = _busiest(recordings)
     rows = [_row(timed, labels[i], *spent[i], i == critical) for i, timed in enumerate(recordings)]
     notes = [*_missing(recordings, labels), *(_clock_notes(matches, labels) if matches is not None else [])]
     return RankComparison(
@@ -236,6 +242,27 @@ def _slowest(recordings: Sequence[Timed]) -> int | None:
     longest, shortest = int(mean.argmax()), int(mean.argmin())
     noise = max(STEP_NOISE_SHARE * mean[longest], NOISE_ERRORS * float(np.hypot(error[longest], error[shortest])))
     return chosen[longest] if mean[longest] - mean[shortest] > noise else None
+
+
+def _busiest(recordings: Sequence[Timed]) -> int | None:
+    """The rank that computes for longest in a mean steady step, None where ranks exchange nothing or it is not markedly
+    longer than that of the middle one."""
+    chosen = [i for i, timed in enumerate(recordings) if timed.device is not None and timed.steps.found]
+    if len(chosen) < 2 or not all(len(recordings[i].collective_calls) for i in chosen):
+        return None
+    compute = np.array([_compute_ns(recordings[i]) for i in chosen])
+    most = int(compute.argmax())
+    steps = recordings[chosen[most]].steps
+    least = MORE_COMPUTE_SHARE * float(steps.duration[steps.steady].mean())
+    return chosen[most] if compute[most] - float(np.median(np.delete(compute, most))) > least else None
+
+
+def _compute_ns(timed: Timed) -> float:
+    steps, activity = timed.steps, timed.activity[timed.device] if timed.device is not None else None
+    if activity is None:
+        return 0.0
+    start, end = steps.start[steps.steady], steps.end[steps.steady]
+    return float(measure(activity.compute, start, end).sum()) / steps.steady_count
 
 
 def _first_with_work(recordings: Sequence[Timed]) -> int:

@@ -64,12 +64,13 @@ def _bindings(tape: Tape, times: Pass) -> Bindings:
 
 
 def _waits(tape: Tape, times: Pass) -> HostWaits:
-    """Events that held the host: until all work launched before had ended, or the queue had room."""
+    """Events that held the host: until the work that they wait for had ended, or the queue had room."""
     called, returned, end = np.array(times.called), np.array(times.returned), np.array(times.end)
     launched = np.searchsorted(tape.event, np.arange(len(called)), side="right") - 1
     reach = np.maximum.accumulate(end)
     last = np.maximum.accumulate(np.where(end == reach, np.arange(len(end)), 0))
-    op = np.where(tape.waits, np.append(last, -1)[launched], launched - QUEUE_DEPTH)
+    awaited = np.where(tape.waits_for >= 0, tape.waits_for, np.append(last, -1)[launched])
+    op = np.where(tape.waits, awaited, launched - QUEUE_DEPTH)
     held = np.flatnonzero((returned > called) & (op >= 0))
     return HostWaits(held, returned[held], op[held])
 

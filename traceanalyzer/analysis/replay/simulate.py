@@ -81,6 +81,7 @@ def _pass(tape: Tape, repeats: int) -> Generator[tuple[tuple[int, int], int], in
         zip(
             (tape.dispatch + tape.work + tape.loading + tape.profiling).tolist(),
             tape.waits.tolist(),
+            tape.waits_for.tolist(),
             np.searchsorted(tape.event, np.arange(len(tape.dispatch)), side="left").tolist(),
             np.searchsorted(tape.event, np.arange(len(tape.dispatch)), side="right").tolist(),
             strict=True,
@@ -98,7 +99,7 @@ def _pass(tape: Tape, repeats: int) -> Generator[tuple[tuple[int, int], int], in
     called, returned = [0] * len(events), [0] * len(events)
     done = []
     for repeat in range(repeats):
-        for event, (host, waits, first, stop) in enumerate(events):
+        for event, (host, waits, awaited, first, stop) in enumerate(events):
             now += host
             called[event] = now
             for i in range(first, stop):
@@ -120,8 +121,10 @@ def _pass(tape: Tape, repeats: int) -> Generator[tuple[tuple[int, int], int], in
                 end[i] = free[stream[i]] = ended = start + duration[i]
                 if ended > reach:
                     reach = ended
-            if waits and reach > now:
-                now = reach
+            if waits:
+                until = reach if awaited < 0 else end[awaited]
+                if until > now:
+                    now = until
             returned[event] = now
         now += sum(tape.tail)
         done.append(max(now, reach))

@@ -87,6 +87,7 @@ class _Section:
     after: I64
     """How many of the section's ops are launched before each event, and once it has returned."""
     waits: bool
+    waits_for: int
     stretches: tuple[_Stretch, ...]
 
 
@@ -148,6 +149,7 @@ def _sections(tape: Tape, stops: I64, op_stops: I64, cuts: I64) -> Iterator[_Sec
             np.searchsorted(event, numbers, side="left"),
             np.searchsorted(event, numbers, side="right"),
             bool(tape.waits[stop - 1]),
+            int(tape.waits_for[stop - 1]),
             tuple(_stretch(tape, a, b, total[event[a - first_op : b - first_op]]) for a, b in pairwise(bounds)),
         )
         first, first_op = stop, op_stop
@@ -195,7 +197,7 @@ def _run(tape: Tape, sections: list[_Section], repeats: int) -> Pass:
             returned[section.first : section.stop] = section.host + offset[section.after]
             now = int(section.host[-1] + offset[-1])
             if section.waits:
-                now = max(now, reach)
+                now = max(now, reach if section.waits_for < 0 else int(end[section.waits_for]))
                 returned[section.stop - 1] = now
         queued[:QUEUE_DEPTH] = queued[ops:].copy()
         now += tail

@@ -14,9 +14,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, contains, intersect, join, measure, union
+from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.causes.dependencies import Dependencies
 from traceanalyzer.analysis.causes.gaps import IdleCause, idle_by_cause
 from traceanalyzer.analysis.causes.reads import read_ranges
+from traceanalyzer.analysis.joined.blocking import RETURN_LATENCY_NS
+from traceanalyzer.analysis.names.api import ApiKind
+from traceanalyzer.analysis.names.collectives import CALLS
 from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.analysis.time.launch_queue import blocked_time
 
@@ -60,10 +64,14 @@ class Tape:
     """Host time before each event on input data, ns."""
     reading: I64
     """Part of `dispatch` inside operators that only read a value and calls that only wait."""
+    sending: I64
+    """Part of `dispatch` inside calls of collectives: mostly a library's code, which a profiler slows less."""
     profiling: I64
     """Host time before each event on the profiler's own work, ns."""
     waits: Bool
     """Whether the event waits until what was launched before it has ended."""
+    waits_for: I64
+    """Where it waits for less, the op up to which: -1 for all that was launched before it."""
     reads: Bool
     """Whether the event belongs to an operator that only reads a value."""
     call: I64
@@ -123,14 +131,17 @@ def make_tape(rated: Rated, typical: Bool | None = None) -> Tape | None:
     begin = _cut_at(rated)
     host = _host_time(rated, rows, kept if begin is None else _from(kept, begin))
     reads = contains(read_ranges(rated), calls.start[rows])
+    waits, waits_for = _waits(rated, rows, chosen)
     return Tape(
         steps=int(typical.sum()),
         dispatch=host.dispatch[:-1],
         work=host.work[:-1],
         loading=host.loading[:-1],
         reading=host.reading[:-1],
+        sending=host.sending[:-1],
         profiling=host.profiling[:-1],
-        waits=rated.blocks[rows],
+        waits=waits,
+        waits_for=waits_for,
         reads=reads,
         call=rows,
         tail=_tail(host, _begins_step(steps.of_op[chosen], event)),
@@ -264,6 +275,7 @@ class _HostTime:
     work: I64
     loading: I64
     reading: I64
+    sending: I64
     profiling: I64
 
 
@@ -298,7 +310,36 @@ def _host_time(timed: Started, rows: I64, kept: IntervalSet) -> _HostTime:
     brings = np.append(timed.call_brings_input[rows], False)
     loading, work = np.where(brings, loading + work, loading), np.where(brings, 0, work)
     reading = np.clip(measure(_reading(timed), start, end) - waited, 0, dispatch)
-    return _HostTime(dispatch, work, loading, reading, profiling)
+    sending = np.minimum(measure(_sending(timed), start, end), dispatch - reading)
+    return _HostTime(dispatch, work, loading, reading, sending, profiling)
+
+
+def _waits(joined: Joined, rows: I64, chosen: I64) -> tuple[Bool, I64]:
+    """Which of these calls wait for device work; and, where one returned while work launched before it still ran, as a
+    wait for an event does, the place among the `chosen` ops of the last that had ended by then, -1 for the others.
+    One that waited for nothing, or for no chosen op, does not wait."""
+    calls, ops = joined.trace.api_calls, joined.trace.device_ops
+    waits, result = joined.blocks[rows].copy(), np.full(len(rows), -1, np.int64)
+    early = waits & (joined.api_kind[rows] == ApiKind.SYNC)
+    early &= joined.drained_at(calls.start[rows]) > calls.end[rows] + RETURN_LATENCY_NS
+    if not early.any():
+        return waits, result
+    by_end = np.argsort(ops.end[chosen], kind="stable")
+    ends, launched = ops.end[chosen][by_end], calls.start[joined.launch[chosen]][by_end]
+    for event in np.flatnonzero(early).tolist():
+        start, end = int(calls.start[rows[event]]), int(calls.end[rows[event]])
+        low, high = np.searchsorted(ends, (start, end)).tolist()
+        awaited = np.flatnonzero(launched[low:high] < start)
+        waits[event] = len(awaited) > 0
+        result[event] = by_end[low + awaited[-1]] if len(awaited) else -1
+    return waits, result
+
+
+def _sending(linked: Linked) -> IntervalSet:
+    """Host time in calls of collectives."""
+    ranges = linked.trace.host_ranges
+    rows = texts_where(linked.trace.strings, CALLS.match)[ranges.name]
+    return union(ranges.start[rows], ranges.end[rows])
 
 
 def waited_time(joined: Joined, rows: I64) -> I64:

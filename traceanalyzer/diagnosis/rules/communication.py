@@ -65,7 +65,9 @@ def exposed_communication(m: Measurements, _free: Bool) -> Iterator[Draft]:
         evidence.append(Evidence("waiting for other ranks", waiting, "share", "of the communication of this rank"))
     action = OF_GRADIENTS if _of_gradients(m) else OF_ANYTHING
     basis = "all exposed communication hidden; it includes waiting for slower ranks, which overlap does not remove"
-    remedy = Remedy(action, basis, COMMUNICATION_OVERLAPPED, name="overlap_communication")
+    # What messages need is known and what of the rest is waiting is not: then nothing tells what overlap would save.
+    untold = waiting is None and by_link is not None
+    remedy = Remedy(action, basis, COMMUNICATION_OVERLAPPED, bound=untold, name="overlap_communication")
     yield Draft(
         "exposed-communication",
         "communication",

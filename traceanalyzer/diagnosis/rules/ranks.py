@@ -31,15 +31,15 @@ def straggler(m: Measurements, _free: Bool) -> Iterator[Draft]:
     rows = ranks.rows
     slow = rows[ranks.critical]
     others = [row for i, row in enumerate(rows) if i != ranks.critical]
-    waited = max((r.waiting_ms for r in others if r.waiting_ms is not None), default=0.0)
-    if waited < MIN_WAIT_SHARE * m.mean_step_ms:
+    waited = max((r.waiting_ms for r in others if r.waiting_ms is not None), default=None)
+    if waited is not None and waited < MIN_WAIT_SHARE * m.mean_step_ms:
         return
     mean = sum(row.compute_ms for row in others) / len(others)
     where = f"rank {slow.rank}, per step"
     evidence = [
         Evidence(
             "waiting of the rank that waits longest",
-            waited / m.mean_step_ms,
+            None if waited is None else waited / m.mean_step_ms,
             "share",
             "of the recorded step",
             MIN_WAIT_SHARE,

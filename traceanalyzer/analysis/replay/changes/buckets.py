@@ -6,18 +6,14 @@ shortest time of each size (the alpha-beta model of communication). Between two 
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import union
 from traceanalyzer.analysis.algebra.lookup import one_of
-from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.causes.dependencies import Dependencies
 from traceanalyzer.analysis.names.collectives import KINDS
-from traceanalyzer.analysis.replay.changes.edits import share_within
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,8 +27,6 @@ MAX_BUCKETS = 10_000
 """Of one backward pass: PyTorch makes tens. A recording that claims more has damaged message sizes."""
 SIZE_RATIO = 2.0
 """The largest message must be so many times the smallest for a line through their times to mean something."""
-CALLS = re.compile(r"^(c10d::|record_param_comms$|nccl:)")
-"""What PyTorch calls its calls of collectives."""
 _REDUCTIONS = [KINDS.index(kind) for kind in ("all_reduce", "reduce_scatter")]
 
 
@@ -151,7 +145,7 @@ def _with_buckets(tape: Tape, runs: list[I64], size: I64, target: float, cost: C
     are fewer the host has fewer to launch."""
     compute = np.flatnonzero(~tape.communication & ~tape.copy)
     duration, meeting, gap, latency = (a.copy() for a in (tape.duration, tape.meeting, tape.gap, tape.latency))
-    dispatch, reducing = tape.dispatch.copy(), _share_of_reducing(tape)
+    dispatch = tape.dispatch.copy()
     parts = []
     for run in runs:
         total = int(size[run].sum())
@@ -159,21 +153,16 @@ def _with_buckets(tape: Tape, runs: list[I64], size: I64, target: float, cost: C
         after = _produced(tape, run, size[run], bounds, compute)
         parts.append((np.maximum(after, 0), run[0] + np.zeros(len(after), np.int64), np.diff(bounds, prepend=0.0)))
         duration[run], meeting[run], gap[run], latency[run] = 0, -1, 0, 0
-        fewer = tape.event[run]
-        dispatch[fewer] = dispatch[fewer] * (1.0 - reducing[fewer] * (1.0 - min(len(after) / len(run), 1.0)))
+        # A call ends after its launch: what is left of it lies before the next event.
+        calling = np.union1d(tape.event[run], np.minimum(tape.event[run] + 1, len(dispatch) - 1))
+        spared = tape.sending[calling] * (1.0 - min(len(after) / len(run), 1.0))
+        dispatch[calling] = np.maximum(dispatch[calling] - spared, 0)
     reading = np.minimum(tape.reading, dispatch)
     marked = replace(
         tape, duration=duration, meeting=meeting, gap=gap, latency=latency, dispatch=dispatch, reading=reading
     )
     after, like, moved = (np.concatenate([part[i] for part in parts]) for i in range(3))
     return _inserted(marked, tape, after, like, cost.of(moved))
-
-
-def _share_of_reducing(tape: Tape) -> F64:
-    """For each event the share of the host's time since the one before it that is spent on a collective's call."""
-    trace = tape.source.trace
-    rows = texts_where(trace.strings, CALLS.match)[trace.host_ranges.name]
-    return share_within(tape, union(trace.host_ranges.start[rows], trace.host_ranges.end[rows]))
 
 
 def _produced(tape: Tape, run: I64, size: I64, bounds: F64, compute: I64) -> I64:
@@ -217,6 +206,7 @@ def _inserted(marked: Tape, tape: Tape, after: I64, like: I64, duration: I64) ->
     return replace(
         marked,
         **added,
+        waits_for=shifted(marked.waits_for),
         event=np.append(marked.event, tape.event[after])[order],
         duration=np.append(marked.duration, duration)[order],
         meeting=np.append(marked.meeting, fresh)[order],

@@ -8,37 +8,36 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import union
 from traceanalyzer.analysis.algebra.texts import texts_where
-from traceanalyzer.analysis.names.collectives import KINDS
+from traceanalyzer.analysis.names.collectives import KINDS, WIDE
 from traceanalyzer.analysis.replay.changes.edits import (
     in_backward,
     launched_within,
-    on_own_stream,
     retimed,
-    share_within,
     without_launches,
 )
+from traceanalyzer.analysis.replay.changes.numbers import in_16_bits_already
 from traceanalyzer.analysis.replay.together import apart
 from traceanalyzer.figures import NS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from traceanalyzer.analysis.algebra.intervals import IntervalSet
     from traceanalyzer.analysis.replay.tape import Tape
     from traceanalyzer.trace import I64, Bool
 
 REDUCTIONS = ("all_reduce", "reduce_scatter")
+IN_LAYERS = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all")
+"""How the layers of a model that is spread over ranks exchange their results."""
 OVERLAP_COST = 0.5
 """Share of a collective's time by which computation beside it becomes longer: it holds multiprocessors and bandwidth
 (0.2 to 0.7 in recordings of two GPUs)."""
 MOST_OVERLAP_COST = 0.75
 """The same by the cautious reading."""
-GATHERING = re.compile(r"^FSDP::(all_gather|backward_prefetch)")
-"""What FSDP calls its gathers, the copies into and out of their messages, and those made early."""
 BUCKETING = re.compile(r"ddp\.reducer|torch::distributed::reducer")
 """What DDP calls its copies of gradients into buckets and back."""
+FORWARD_SHARE = 0.25
+"""With less of them in the forward pass, reductions are of gradients, and some of losses."""
 CAST_PASSES = 5.0
 """How often a message's bytes pass the GPU's memory when it is reduced in half of them: the cast reads all and writes
 half, the mean reads and writes half, the cast back reads half and writes all, and none of them reaches the limit."""
@@ -65,6 +64,19 @@ def sizes(tape: Tape) -> I64:
 def of_kind(tape: Tape, *names: str) -> Bool:
     """Ops that are collectives of these kinds."""
     result: Bool = np.isin(kinds(tape), [KINDS.index(name) for name in names])
+    return result
+
+
+def transfers(tape: Tape) -> I64:
+    """For each op how much of its time may be transfer: all where ranks meet, for then waiting is known; else no more
+    than the quickest of its kind and size took."""
+    alone = tape.communication & (tape.meeting < 0)
+    alike = np.stack((kinds(tape)[alone], sizes(tape)[alone]))
+    index = np.unique(alike, axis=1, return_inverse=True)[1].ravel()
+    least = np.full(int(index.max(initial=-1)) + 1, np.iinfo(np.int64).max)
+    np.minimum.at(least, index, tape.duration[alone])
+    result = tape.duration.copy()
+    result[alone] = least[index]
     return result
 
 
@@ -143,7 +155,7 @@ def compressed(tape: Tape) -> Tape | None:
     casts = float(np.nan_to_num(CAST_PASSES * bytes_ / tape.source.limit("bandwidth")[tape.row] * NS_PER_S).sum())
     slower = 1.0 + casts / max(float(tape.duration[tape.compute].sum()), 1.0)
     times = np.where(tape.compute, tape.duration * slower, tape.duration)
-    return retimed(tape, np.where(chosen, tape.duration * 0.5, times))
+    return retimed(tape, np.where(chosen, tape.duration - 0.5 * transfers(tape), times))
 
 
 def overlapped(cost: float) -> Callable[[Tape], Tape | None]:
@@ -161,11 +173,30 @@ def overlapped(cost: float) -> Callable[[Tape], Tape | None]:
             last[np.flatnonzero(chosen & (step == one))[-1]] = True
         # One message of everything would be cut into buckets, of which the last stays.
         left = np.where(last & (size > LAST_BUCKET), LAST_BUCKET / np.maximum(size, 1), np.where(last, 1.0, 0.0))
-        beside = tape.duration * np.where(chosen, 1.0 - left, 0.0)
+        beside = transfers(tape) * np.where(chosen, 1.0 - left, 0.0)
         busy = float(tape.duration[tape.compute].sum())
         slower = 1.0 + cost * min(float(beside.sum()), busy) / max(busy, 1.0)
-        times = np.where(tape.compute, tape.duration * slower, np.where(chosen, tape.duration * left, tape.duration))
-        return retimed(tape, times)
+        return retimed(tape, np.where(tape.compute, tape.duration * slower, tape.duration - beside))
+
+    return change
+
+
+def overlapped_by_halves(cost: float) -> Callable[[Tape], Tape | None]:
+    """A model that is spread over ranks works on two halves of its batch in turn: one computes, longer by this share of
+    the time that collectives run beside it, while those of the other run; the host launches twice as much. None without
+    collectives that the forward pass waits for."""
+
+    def change(tape: Tape) -> Tape | None:
+        chosen = of_kind(tape, *IN_LAYERS) & ~late_reductions(tape)
+        if (chosen & ~in_backward(tape)).sum() <= FORWARD_SHARE * chosen.sum():
+            return None
+        moved, busy = transfers(tape) * chosen, float(tape.duration[tape.compute].sum())
+        moving = float(moved.sum())
+        slower = 1.0 + cost * min(moving, busy) / max(busy, 1.0)
+        left = max(moving - slower * busy, 0.0) / max(moving, 1.0)
+        times = np.where(tape.compute, tape.duration * slower, tape.duration - moved * (1.0 - left))
+        twice = replace(tape, dispatch=2 * tape.dispatch, tail=(2 * tape.tail[0], *tape.tail[1:]))
+        return retimed(twice, times)
 
     return change
 
@@ -183,51 +214,46 @@ def late_reductions(tape: Tape) -> Bool:
     return result
 
 
-def parameters_kept(tape: Tape) -> Tape | None:
-    """Parameters gathered for the forward pass are not gathered again for the backward pass, and what the host and the
-    device do for that is not done; None where none are."""
-    again = gathered_again(tape)
-    left = removed(tape, again)
-    backward = in_backward(tape)
-    if left is None or (of_kind(tape, "all_gather") & backward & ~again).any():
-        return left
-    names = texts_where(tape.source.trace.strings, GATHERING.match)
-    left = without_launches(left, launched_within(tape, names) & backward)
-    dispatch = np.rint(left.dispatch * (1.0 - share_within(tape, _in_backward(tape, names)))).astype(np.int64)
-    return replace(left, dispatch=dispatch, reading=np.minimum(left.reading, dispatch))
+def smaller_messages(left: float, computation: float) -> Callable[[Tape], Tape | None]:
+    """Exchanges between all ranks move this share of their bytes, and what computes between two of them takes this
+    share of its time; sums of wide results move half of theirs. None without any."""
+
+    def change(tape: Tape) -> Tape | None:
+        exchanges, wide = of_kind(tape, "all_to_all"), wide_sums(tape)
+        if not (exchanges | wide).any():
+            return None
+        between = _between_exchanges(tape, exchanges) & tape.compute
+        times = np.where(between, tape.duration * computation, tape.duration)
+        spared = np.where(exchanges, 1.0 - left, np.where(wide, 0.5, 0.0))
+        return retimed(tape, times - spared * transfers(tape))
+
+    return change
 
 
-def _in_backward(tape: Tape, names: Bool) -> IntervalSet:
-    """When the host is in ranges of these names within the backward pass."""
-    source, ranges = tape.source, tape.source.trace.host_ranges
-    here = source.tree.of_ranges(names[ranges.name], False) & source.in_backward
-    rows = source.tree.row[here]
-    return union(ranges.start[rows], ranges.end[rows])
+def wide_sums(tape: Tape) -> Bool:
+    """Sums over ranks of fp32 results, where a model that is spread over them multiplies in 16 bits: it needs them in
+    its forward pass, too, which tells them from gradients."""
+    table, calls = tape.source.trace.collectives, tape.source.collective_calls
+    of_table = np.append(texts_where(tape.source.trace.strings, lambda text: text in WIDE)[table.dtype], False)
+    of_op = np.zeros(len(tape.source.trace.device_ops), bool)
+    of_op[calls.row] = of_table[calls.metadata]
+    chosen = of_kind(tape, *REDUCTIONS) & of_op[tape.row] & ~late_reductions(tape)
+    forward = chosen & ~in_backward(tape)
+    return (
+        chosen if in_16_bits_already(tape) and forward.sum() > FORWARD_SHARE * chosen.sum() else np.zeros_like(chosen)
+    )
 
 
-def gathered_again(tape: Tape) -> Bool:
-    """Gathers within the backward pass of messages as large as some that its step has gathered for the forward pass."""
-    size, step = sizes(tape), tape.source.steps.of_op[tape.row]
-    gathering = of_kind(tape, "all_gather") & (size > 0)
-    backward = in_backward(tape)
-    result = np.zeros(len(size), bool)
-    for one in np.unique(step[gathering]).tolist():
-        here = gathering & (step == one)
-        result |= here & backward & np.isin(size, size[here & ~backward])
+def _between_exchanges(tape: Tape, chosen: Bool) -> Bool:
+    """Ops after an odd number of their step's exchanges: they work on what the last one brought, and the next takes it
+    back. None where a step has an odd number of them."""
+    step = tape.source.steps.of_op[tape.row]
+    result = np.zeros(len(chosen), bool)
+    for one in np.unique(step[chosen]).tolist():
+        here = np.flatnonzero(step == one)
+        count = np.cumsum(chosen[here])
+        result[here] = (count % 2 == 1) & (count[-1] % 2 == 0)
     return result
-
-
-def prefetched(tape: Tape) -> Tape | None:
-    """Parameters are gathered one layer ahead, on a stream of their own: nothing waits for them but the order of their
-    stream; None without gathers."""
-    gathering = of_kind(tape, "all_gather")
-    return on_own_stream(tape, gathering) if gathering.any() else None
-
-
-def halved_messages(tape: Tape) -> Tape | None:
-    """Exchanges between all ranks move half as many bytes; None without any."""
-    chosen = of_kind(tape, "all_to_all")
-    return retimed(tape, np.where(chosen, tape.duration * 0.5, tape.duration)) if chosen.any() else None
 
 
 def even(tape: Tape) -> Tape | None:

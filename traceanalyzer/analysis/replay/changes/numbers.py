@@ -33,6 +33,7 @@ OF_BANDWIDTH = 0.6
 """Share of the memory's bandwidth from which on a kernel is limited by it. One that reaches less waits for something
 else, and moves half the bytes hardly faster."""
 WIDE = (Precision.FP32, Precision.TF32)
+NARROW = (Precision.FP16, Precision.BF16)
 LONGEST_SMALL_NS = 5_000
 """A kernel under this is hardly limited by traffic."""
 
@@ -91,6 +92,13 @@ def wide_matrices(rated: Rated, rows: I64 | slice = slice(None)) -> Bool:
     """Which of these device ops (all) are matrix kernels whose operands are fp32."""
     result: Bool = rated.is_matrix[rows] & one_of(rated.roofline.precision[rows], WIDE)
     return result
+
+
+def in_16_bits_already(tape: Tape) -> bool:
+    """Whether most of the time in products goes to those of matrices in 16 bits."""
+    matrix = tape.source.is_matrix[tape.row]
+    narrow = matrix & one_of(tape.source.roofline.precision[tape.row], NARROW)
+    return 2 * int(tape.duration[narrow].sum()) > int(tape.duration[matrix].sum())
 
 
 def _products(tape: Tape, chosen: Bool, precision: str, efficiency: float) -> Tape | None:

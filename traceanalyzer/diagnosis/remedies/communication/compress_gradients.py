@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from traceanalyzer.analysis.names.collectives import WIDE
 from traceanalyzer.analysis.replay.changes.collectives import compressed
 from traceanalyzer.analysis.replay.scenarios import Scenario
 from traceanalyzer.diagnosis.remedies.program import LEAST_OF_MESSAGES, program
@@ -19,8 +20,6 @@ SCENARIO = Scenario(
     missing="nothing is reduced",
 )
 ACTION = "Reduce gradients in bf16: model.register_comm_hook(dist.group.WORLD, default_hooks.bf16_compress_hook)."
-WIDE = ("Float", "float32", "float", "fp32")
-"""What frameworks call 32 bits."""
 
 
 def offer(m: Measurements) -> Offer | None:

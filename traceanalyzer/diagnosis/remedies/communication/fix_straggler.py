@@ -7,36 +7,38 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from traceanalyzer.analysis.names.collectives import POINT_TO_POINT
 from traceanalyzer.analysis.replay.changes.edits import retimed
 from traceanalyzer.analysis.replay.changes.loading import not_faster_than
 from traceanalyzer.analysis.replay.changes.syncs import is_read
-from traceanalyzer.analysis.replay.scenarios import Scenario, lower_median, nobody_waited_for
+from traceanalyzer.analysis.replay.host_speed import SAME_PROGRAM, evenly_fast, host_scaled
+from traceanalyzer.analysis.replay.scenarios import NO_STRAGGLER, Scenario, lower_median, nobody_waited_for
+from traceanalyzer.analysis.replay.simulate import step_times_ns
 from traceanalyzer.analysis.replay.tape import make_tape
+from traceanalyzer.analysis.replay.together import apart
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy
 from traceanalyzer.figures import NS_PER_MS, digits
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from traceanalyzer.analysis.measure import Measurements
     from traceanalyzer.analysis.ranks.compare import RankRow
+    from traceanalyzer.analysis.replay.changes.edits import Change
     from traceanalyzer.analysis.replay.tape import Tape
+    from traceanalyzer.analysis.replay.whatif import Replay
     from traceanalyzer.trace import F64, I64
 
-SCENARIO = Scenario(
-    "fix_straggler",
-    nobody_waited_for,
-    "every rank takes as long as the middle one, and collectives only transfer",
-    missing="it takes the recordings of several ranks that share collectives",
-    step_of_run=lower_median,
-)
 MIN_SHARE = 0.05
 """Share of the step that a rank must wait for another, or have more to do, before that one is said to hold up the
 run."""
-ALIKE = 1.15
-"""Ranks whose numbers of launches differ by less run the same program: one whose kernels take longer has more data."""
 
 
+LATE_SHARE = 0.08
+"""Share of the step by which the latest rank must be later than the others. Two that do the same differ by up to six
+percent, in what their hosts work, or in kernels that collectives slow."""
+MORE_WORK_SHARE = 0.1
+"""Share of the step that its host must work longer to be why: equal ones differ by up to six percent there, too."""
 EXPLAINED = 0.5
 """Share of what the others wait that a rank's host must work longer, to be why."""
 HOST_WORKS = (
@@ -63,20 +65,72 @@ def offer(m: Measurements) -> Offer | None:
     if replay is None or ranks is None or len(ranks.rows) < 2:
         return None
     if len(replay.usual) < 2:
-        return _of_its_host(m, ranks.rows[ranks.critical])
+        return _of_its_host(m, ranks.rows[ranks.critical]) or _of_its_stage(m, ranks.rows)
     tapes, least_ms = replay.usual, MIN_SHARE * replay.base_ms
     names, work = [tape.source.trace.process.rank for tape in tapes], _work(tapes)
     most = int(work.compute_ms.argmax())
     more_ms = float(work.compute_ms[most] - work.compute_ms.mean())
-    if more_ms >= least_ms and work.launches.max() <= ALIKE * work.launches.min():
+    if more_ms >= least_ms and work.launches.max() <= SAME_PROGRAM * work.launches.min():
         how = f"kernels of rank {names[most]} take {digits(more_ms)} ms more than on average"
         return Offer(f"Deal out the work evenly: {how}: even out batches, lengths, stages or experts.", _evened(tapes))
-    slow = ranks.rows[ranks.critical]
-    waiting_ms = max((row.waiting_ms or 0.0 for row in ranks.rows if row.rank != slow.rank), default=0.0)
-    if not slow.straggler or waiting_ms < MIN_SHARE * m.mean_step_ms or slow.rank not in names:
+    slow, late_ms = latest(replay)
+    reason = _more_to_do(work, slow, replay.base_ms) if late_ms >= LATE_SHARE * replay.base_ms else None
+    if reason is None:
         return None
-    reason = _more_to_do(work, names.index(slow.rank), least_ms)
-    return None if reason is None else Offer(f"Fix rank {slow.rank}: {reason.format(rank=slow.rank)}.", SCENARIO)
+    return Offer(f"Fix rank {names[slow]}: {reason.format(rank=names[slow])}.", _like_the_middle_one(tapes))
+
+
+def latest(replay: Replay) -> tuple[int, float]:
+    """The position of the rank whose step is longest without the profiler and without waiting for others, and by how
+    much it is longer than that of the middle one, ms. How fast their hosts dispatch is not what tells ranks apart."""
+    tapes = [apart(*host_scaled((tape,), share)) for tape, share in _by_speed(replay.usual)]
+    times = step_times_ns(tapes)
+    slow = int(np.argmax(times))
+    return slow, (times[slow] - lower_median(times)) / NS_PER_MS * replay.scale
+
+
+def _by_speed(tapes: Sequence[Tape]) -> Iterator[tuple[Tape, float]]:
+    return zip(tapes, evenly_fast(tapes), strict=True)
+
+
+def _like_the_middle_one(tapes: Sequence[Tape]) -> Scenario:
+    """Every rank takes as long as the middle one."""
+    shares = {tape.source.trace.process.rank: share for tape, share in _by_speed(tapes)}
+
+    def change(tape: Tape) -> Tape | None:
+        (even,) = host_scaled((tape,), shares.get(tape.source.trace.process.rank, 1.0))
+        return nobody_waited_for(even)
+
+    return replace(NO_STRAGGLER, id="fix_straggler", change=change)
+
+
+def _of_its_stage(m: Measurements, rows: Sequence[RankRow]) -> Offer | None:
+    """Where ranks only send to each other, as stages of a pipeline do, and so cannot be replayed together: the one that
+    the report speaks of computes for longer than they do on average."""
+    replay, own = m.replay, next((row for row in rows if row.rank == m.trace.rank), None)
+    kinds = {row.collective for row in m.collectives}
+    if replay is None or own is None or not own.straggler or not kinds or not kinds <= POINT_TO_POINT:
+        return None
+    mean_ms = sum(row.compute_ms for row in rows) / len(rows)
+    if own.compute_ms - mean_ms < MIN_SHARE * replay.base_ms:
+        return None
+    how = f"kernels of rank {own.rank} take {digits(own.compute_ms - mean_ms)} ms more than on average"
+    change = _computing_for(mean_ms / own.compute_ms)
+    return Offer(
+        f"Cut the stages evenly: {how}: move layers to other stages.",
+        Scenario("fix_straggler", change, "every stage computes for as long as they do on average"),
+    )
+
+
+def _computing_for(share: float) -> Change:
+    """Kernels take this share of their time, launches and the host's part of them included."""
+
+    def change(tape: Tape) -> Tape:
+        shorter = retimed(tape, np.where(tape.compute, tape.duration * share, tape.duration))
+        (left,) = host_scaled((shorter,), share)
+        return left
+
+    return change
 
 
 def _of_its_host(m: Measurements, slow: RankRow) -> Offer | None:
@@ -145,14 +199,14 @@ def _compute_ms(tape: Tape, rows: I64) -> float:
     return float((ops.end - ops.start)[computing].sum()) / NS_PER_MS
 
 
-def _more_to_do(work: _Work, slow: int, least_ms: float) -> str | None:
+def _more_to_do(work: _Work, slow: int, step_ms: float) -> str | None:
     """What the slow rank does that the others do not; None where its host is merely slower."""
     compute_ms, host_ms, _, waits = (float(one[slow] - np.delete(one, slow).mean()) for one in work)
-    if compute_ms >= least_ms:
+    if compute_ms >= MIN_SHARE * step_ms:
         return f"its kernels take {digits(compute_ms)} ms more: look for extra work there; check its clocks"
-    if host_ms >= least_ms:
+    if host_ms >= MORE_WORK_SHARE * step_ms:
         return HOST_WORKS.format(more=digits(host_ms), rank="{rank}")
-    if waits >= 1 or work.launches[slow] > ALIKE * np.median(work.launches):
+    if waits >= 1 or work.launches[slow] > SAME_PROGRAM * np.median(work.launches):
         return "its host is late: traceanalyzer gaps --rank {rank} shows where"
     return None
 

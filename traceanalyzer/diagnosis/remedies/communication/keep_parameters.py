@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from traceanalyzer.analysis.replay.changes.collectives import parameters_kept
+from traceanalyzer.analysis.replay.changes.gathers import parameters_kept
 from traceanalyzer.analysis.replay.scenarios import Scenario
 from traceanalyzer.diagnosis.remedies.program import LEAST_OF_MESSAGES, program
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy

@@ -30,9 +30,11 @@ ACTION = "Compile the model: model = torch.compile(model), with dynamic=True whe
 
 
 def offer(m: Measurements) -> Offer | None:
-    """Where PyTorch runs eagerly and small operators follow each other, unless gradients have gradients."""
+    """Where PyTorch runs eagerly and small operators follow each other, unless gradients have gradients. Not under DDP
+    or FSDP, whose hooks cut the compiled code and stay: of three such programs that were timed one became 17 % faster,
+    one 5 %, and one took three quarters longer."""
     known = program(m)
-    if not known.pytorch or known.compiled or known.in_graphs:
+    if not known.pytorch or known.compiled or known.in_graphs or known.ddp or known.fsdp:
         return None
     return Offer(ACTION, SCENARIO, against=("memory-chains", "memory") if fewer_passes(m) else None)
 
