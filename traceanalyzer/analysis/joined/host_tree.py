@@ -17,6 +17,7 @@ from traceanalyzer.trace import RangeKind, alike, is_constant
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from traceanalyzer.analysis.algebra.lookup import Column
     from traceanalyzer.trace import I32, I64, U8, Bool, Trace
 
 Scalar = TypeVar("Scalar", bound=np.generic)
@@ -28,7 +29,7 @@ FEW = 4
 @dataclass(frozen=True, eq=False)
 class OfNodes:
     """A column of ranges and calls by node, looked up where it is asked for: `column[nodes]` is an array, `column[:]`
-    all of it."""
+    all of it. For trees of hardly anything but calls: there it takes no longer, and nothing is held twice."""
 
     of_range: I64
     of_call: I64
@@ -64,8 +65,8 @@ class HostTree:
     All arrays have one entry a node.
     """
 
-    start: OfNodes
-    end: OfNodes
+    start: Column
+    end: Column
     """As recorded; `repaired` counts nodes that end after their parent."""
     thread: I32
     parent: I32
@@ -114,9 +115,11 @@ class HostTree:
         node_of_call = np.full(len(calls), -1, np.int32)
         node_of_range[row[~is_call]] = np.flatnonzero(~is_call)
         node_of_call[row[is_call]] = np.flatnonzero(is_call)
-        begun, ended = (OfNodes(*both, is_call, row) for both in ((ranges.start, calls.start), (ranges.end, calls.end)))
+        times: tuple[Column, Column] = start, end
+        if len(kept) * FEW < len(order):
+            times = OfNodes(ranges.start, calls.start, is_call, row), OfNodes(ranges.end, calls.end, is_call, row)
         return cls(
-            begun, ended, thread, parent, depth, kind, is_call, row, node_of_call, node_of_range, ranges.name, repaired
+            *times, thread, parent, depth, kind, is_call, row, node_of_call, node_of_range, ranges.name, repaired
         )
 
     @cached_property

@@ -23,7 +23,7 @@ from traceanalyzer.figures import metric, ms
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
-    from traceanalyzer.analysis.joined.host_tree import OfNodes
+    from traceanalyzer.analysis.algebra.lookup import Column
     from traceanalyzer.analysis.time.timed import Timed
     from traceanalyzer.trace import I64, U8, Trace
 
@@ -39,7 +39,7 @@ class Phases:
     ranges: PhaseRanges
     by_autograd: U8
     """Role of each node of the host tree as autograd alone tells it."""
-    start: OfNodes
+    start: Column
     """When each node of the host tree begins, ns."""
     of_node: U8
     """Role of each node of the host tree."""
