@@ -154,7 +154,7 @@ class Table:
             if f.name in columns:
                 made[f.name] = _fitting(columns[f.name], f.metadata)
             else:
-                made[f.name] = alike(f.metadata["fill"], rows, f.metadata["dtype"])
+                made[f.name] = _fitting(alike(f.metadata["fill"], rows, f.metadata["dtype"]), f.metadata)
             if made[f.name].shape != (rows,):
                 raise ValueError(f"{cls.__name__}.{f.name}: {made[f.name].shape} instead of ({rows},)")
         del columns  # of a caller that keeps none of them, so that little is held twice
@@ -212,7 +212,8 @@ def _fitting(values: Any, what: Mapping[str, Any]) -> NDArray[Any]:
     """The values as the column's type; what it does not hold, or is out of all reason, becomes its fill value."""
     dtype, most, fill = what["dtype"], what["most"], what["fill"]
     if isinstance(values, np.ndarray) and is_constant(values) and len(values):
-        return alike(_fitting(values[:1].copy(), what)[0], len(values), dtype)
+        one = _fitting(values[:1].copy(), what)
+        return alike(one[0], len(values), one.dtype)
     if isinstance(values, np.ndarray) and values.dtype == dtype and most is None:
         return narrowed(values) if what["narrow"] else np.ascontiguousarray(values)
     if dtype.kind not in "iu":
