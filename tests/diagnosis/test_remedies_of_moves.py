@@ -182,3 +182,36 @@ def test_a_table_that_the_host_picks_rows_from_can_stay(table: str, rows: str, *
         assert "1,074 MB" in offer.action
         assert left is not None
         assert step_time_ns(left) < 0.2 * step_time_ns(tape)
+
+
+def test_what_autograd_saves_on_the_host_stays_with_its_small_parts() -> None:
+    """A large tensor is put in order before it goes; a small one goes with it; the loss is read."""
+
+    def saved(p: Program, size: int, us: float) -> None:
+        within(p, "aten::copy_", lambda p: copy(p.spend(20), us, CopyKind.DEVICE_TO_HOST, size).sync())
+
+    def ordered(p: Program) -> None:
+        def copied(p: Program) -> None:
+            p.spend(10).launch(ADD, 30)
+            copy(p.spend(20), 300, CopyKind.DEVICE_TO_HOST, 1 << 22).sync()
+
+        within(p, "aten::copy_", copied)
+
+    def step(p: Program) -> None:
+        within(p, "aten::mm", lambda p: p.spend(10).launch(GEMM, 100))
+        ordered(p)
+        saved(p, 2048, 2)
+        within(p, "aten::item", lambda p: copy(p.spend(10), 2, CopyKind.DEVICE_TO_HOST, 4).sync())
+        for size, us in ((2048, 2), (1 << 22, 300)):
+            copy(p.spend(20), us, CopyKind.HOST_TO_DEVICE, size).sync()
+        within(p, "aten::mm", lambda p: p.spend(10).launch(GEMM, 100))
+        copy(p.spend(20), 2, CopyKind.HOST_TO_DEVICE, 4)
+
+    m = program(step)
+    tape, offer = tape_of(m), keep_on_device.offer(m)
+    assert tape is not None
+    assert offer is not None
+    left = offer.scenario.change(tape)
+    assert left is not None
+    assert left.duration.sum() / tape.steps == (100 + 100 + 2 + 2) * 1000, "products, the loss and a number"
+    assert left.waits.sum() == tape.steps, "one, for the loss"

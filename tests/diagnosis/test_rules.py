@@ -28,6 +28,7 @@ SHOWN_BY_NO_SAMPLE = {
     "unknown_work",
     "many_small_copies",
     "odd_channels",
+    "sorted_whole",
 }
 """Rules on what no sample has; tests of their own show them. A new rule needs a sample, or a place here and a test."""
 SIGNATURE = ("Measurements", "Bool")

@@ -127,6 +127,21 @@ def test_an_outlying_step_is_left_out() -> None:
     assert step_time_ns(tape) / 1e3 == pytest.approx(replayed(host_bound), rel=0.02)
 
 
+def test_a_host_that_is_ahead_loses_no_launches() -> None:
+    """While queued work lasts, a step may take the host longer than the device, which still runs all of its ops."""
+    program = Program()
+    for i in range(4):
+        start = program.now
+        for part in range(8):
+            program.launch(GEMM, 500).spend(1000 if i == 2 and part == 3 else 0)
+        program.spend(4500 if i == 2 else 20)
+        program.annotation(f"ProfilerStep#{i}", start, program.now)
+    tape = make_tape(Measurements(program.build()))
+    assert tape is not None
+    assert len(tape.row) == 4 * 8
+    assert step_time_ns(tape) / 1e3 == pytest.approx(8 * 501, rel=0.01)
+
+
 def test_the_host_is_fitted_to_a_measured_step_time() -> None:
     replay = Replay.of(steps(host_bound), UnprofiledTime(0.3, 0.29, 0.31))
     assert replay is not None

@@ -114,8 +114,8 @@ def make_tape(rated: Rated, typical: Bool | None = None) -> Tape | None:
     chosen = chosen[typical[steps.of_op[chosen]]]
     if not len(chosen):
         return None
-    kept = _host_windows(rated, typical)
-    inside = contains(kept, calls.start)
+    kept, whole = _host_windows(rated, typical)
+    inside = contains(whole, calls.start)
     launching = np.zeros(len(calls), bool)
     launching[rated.launch[chosen]] = True
     rows = np.flatnonzero((launching | rated.blocks) & inside)
@@ -213,9 +213,10 @@ def hiccups(explained: Explained) -> Bool:
     return slow & beyond
 
 
-def _host_windows(timed: Timed, typical: Bool) -> IntervalSet:
+def _host_windows(timed: Timed, typical: Bool) -> tuple[IntervalSet, IntervalSet]:
     """Host time of the tape's steps, each with what follows it up to the next; a step's host range is cut to the
-    length of its window, because the recorder's own start-up and stop are not the step's."""
+    length of its window, because the recorder's own start-up and stop are not the step's. And the same from the first
+    launch of each step on: a host that is ahead may take longer for a step than the device, which runs all of it."""
     steps = timed.steps
     begin = np.maximum(steps.host_start, steps.host_end - steps.duration)
     until = np.append(np.maximum(steps.host_start[1:], steps.host_end[:-1]), steps.host_end[-1])
@@ -224,7 +225,16 @@ def _host_windows(timed: Timed, typical: Bool) -> IntervalSet:
     if len(calls) and launched.min() < begin[-1]:
         begin[-1] = steps.host_start[-1]
         until[-1] = min(until[-1], max(int(launched.max()) + 1, int(begin[-1] + steps.duration[-1])))
-    return union(begin[typical], until[typical])
+    first = np.maximum(np.minimum(begin, _first_launches(timed)), steps.host_start)
+    return union(begin[typical], until[typical]), union(first[typical], until[typical])
+
+
+def _first_launches(timed: Timed) -> I64:
+    """When the host launched the first op of each step."""
+    launched = np.flatnonzero((timed.launch >= 0) & (timed.steps.of_op >= 0))
+    result = np.full(len(timed.steps), np.iinfo(np.int64).max)
+    np.minimum.at(result, timed.steps.of_op[launched], timed.trace.api_calls.start[timed.launch[launched]])
+    return result
 
 
 def _cut_at(rated: Rated) -> int | None:

@@ -32,6 +32,7 @@ from traceanalyzer.diagnosis.rules.matrix import (
 from traceanalyzer.diagnosis.rules.new_shapes import new_shapes
 from traceanalyzer.diagnosis.rules.ranks import straggler
 from traceanalyzer.diagnosis.rules.small_copies import many_small_copies
+from traceanalyzer.diagnosis.rules.sorts import sorted_whole
 from traceanalyzer.diagnosis.rules.strided import uncoalesced
 from traceanalyzer.diagnosis.rules.sync import host_waits
 from traceanalyzer.diagnosis.rules.timing import drifting, slow_input, slow_outliers, two_kinds
@@ -59,6 +60,7 @@ RULES: tuple[Callable[[Measurements, Bool], Iterator[Draft]], ...] = (
     device_copies,
     many_small_copies,
     optimizer_passes,
+    sorted_whole,
     written_out_attention,
     channels_last,
     memory_chains,

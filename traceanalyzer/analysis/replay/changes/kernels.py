@@ -13,6 +13,7 @@ from traceanalyzer.analysis.groups import layout, products
 from traceanalyzer.analysis.joined.backward import made_by
 from traceanalyzer.analysis.replay.changes.edits import (
     events_of,
+    in_backward,
     launched_within,
     nodes,
     retimed,
@@ -126,21 +127,36 @@ def _without_losses(tape: Tape, groups: list[tuple[Group, float]]) -> Tape | Non
 
 def products_batched(tape: Tape) -> Tape | None:
     """Runs of small products of one shape as one batched product each, whose operands nobody takes apart and whose
-    results nobody puts together; None without any."""
+    results nobody puts together, and what they give rise to in the backward pass; None without any."""
     found = products.small_products(tape.source, _all(tape))
     if found is None:
         return None
-    rows = found.kernels.rows[tape.row]
-    kept = rows & _every(rows, max(round(found.in_a_row), 1))
+    every = found.kernels.rows[tape.row]
+    back = _backward_of(tape, every)
+    rows = every & ~back
+    first = rows & _every(rows, max(round(found.in_a_row), 1))
+    kept = first | (back & _backward_of(tape, first))
     times = np.where(kept, tape.duration * found.in_a_row * found.batched_ms / found.kernels.total_ms, tape.duration)
     joining = _follows(rows, launched_within(tape, texts_where(tape.source.trace.strings, JOINING.match)))
     splitting = _between_products(tape, rows)
-    left = without_launches(retimed(tape, times), (rows | joining | splitting) & ~kept)
+    gone = (rows | joining | splitting | back) & ~kept
+    left = without_launches(retimed(tape, times), gone)
+    left = replace(left, work=np.where(events_of(tape, back & gone) & ~events_of(tape, ~gone), 0, left.work))
     usual = int(np.median(tape.dispatch[events_of(tape, rows)]))
-    dispatch = np.where(events_of(tape, kept), np.minimum(left.dispatch, usual), left.dispatch)
+    dispatch = np.where(events_of(tape, first), np.minimum(left.dispatch, usual), left.dispatch)
     ends_step = bool((rows | joining)[-1:].any())
     tail = (min(left.tail[0], usual), *left.tail[1:]) if ends_step else left.tail
     return replace(left, dispatch=dispatch, reading=np.minimum(left.reading, dispatch), tail=tail)
+
+
+def _backward_of(tape: Tape, ops: Bool) -> Bool:
+    """The ops that the operators of these give rise to in the backward pass."""
+    outer, node = tape.source.tree.outer_operator, nodes(tape)
+    operators = np.zeros(len(outer) + 1, bool)
+    operators[outer[node][tape.event[ops & ~in_backward(tape)]]] = True
+    operators[-1] = False
+    result: Bool = made_by(tape.source, operators[outer])[node][tape.event]
+    return result
 
 
 def _follows(rows: Bool, others: Bool) -> Bool:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from traceanalyzer.analysis.algebra.lookup import one_of
+from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.replay.changes.constants import constants
 from traceanalyzer.analysis.replay.changes.edits import (
     before_events,
     events_of,
+    nodes,
     on_own_stream,
     retimed,
     without_dispatch,
@@ -21,7 +24,7 @@ from traceanalyzer.analysis.replay.changes.edits import (
 from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS
 from traceanalyzer.figures import NS_PER_S
-from traceanalyzer.trace import CopyKind, MemoryKind
+from traceanalyzer.trace import CopyKind, MemoryKind, RangeKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -44,6 +47,7 @@ LEAST_AWAY_NS = 100_000
 """The host works on data for at least this long where it calculates with them."""
 ROUND_TRIP_BYTES = 4096
 """Copies of fewer bytes are scalars."""
+COPIES = re.compile(r"^aten::(to|_to_copy|copy_|cpu)$")
 
 
 def loaded_by_workers(tape: Tape) -> Tape | None:
@@ -176,11 +180,21 @@ def worked_on_device(tape: Tape) -> Tape | None:
 
 
 def _staying(tape: Tape, gone: Bool, away: Bool) -> Tape:
-    """Without these copies, their waits, and the host's work on what it brings back."""
-    left = without_launches(tape, gone)
+    """Without these copies, what lays data out for them, their waits, and the host's work on what it brings back."""
+    left = without_launches(tape, gone | _laid_out_for(tape, gone))
     there = events_of(tape, away) & ~events_of(tape, ~away)
     left = replace(left, work=np.where(there, 0, left.work))
     return without_dispatch(left, waiting_for(tape, gone) & ~events_of(tape, ~gone))
+
+
+def _laid_out_for(tape: Tape, gone: Bool) -> Bool:
+    """Kernels right before a copy to the host that is gone, in the operator that copies: they put its data in order."""
+    tree = tape.source.tree
+    copying = texts_where(tape.source.trace.strings, COPIES.match)
+    operator = tree.outermost((tree.kind == RangeKind.OP) & tree.named(copying))[nodes(tape)][tape.event]
+    to_host = gone & (tape.source.trace.device_ops.copy_kind[tape.row] == CopyKind.DEVICE_TO_HOST)
+    before = np.append(to_host[1:] & (operator[1:] == operator[:-1]), False)[: len(gone)]
+    return before & (operator >= 0) & tape.compute
 
 
 def away_from_device(tape: Tape) -> Bool:
@@ -202,12 +216,23 @@ def away_from_device(tape: Tape) -> Bool:
 
 
 def round_trips(tape: Tape) -> Bool:
-    """Copies to the host that are followed, in the same step, by one of as many bytes back, and these."""
-    ops, step = tape.source.trace.device_ops, tape.source.steps.of_op[tape.row]
-    bytes_ = ops.bytes[tape.row]
+    """Copies to the host that are followed, in the same step, by one of as many bytes back, and these. Small ones count
+    where large ones do, but for values that the program reads: what autograd saves there has both."""
+    kind = tape.source.trace.device_ops.copy_kind[tape.row]
+    out, back = large_copies(tape, CopyKind.DEVICE_TO_HOST), large_copies(tape, CopyKind.HOST_TO_DEVICE)
+    large = _there_and_back(tape, out, back)
+    if not large.any():
+        return large
+    read = tape.reads[tape.event]
+    small = (kind == CopyKind.DEVICE_TO_HOST) & ~out & ~read, (kind == CopyKind.HOST_TO_DEVICE) & ~back & ~read
+    return large | _there_and_back(tape, *small)
+
+
+def _there_and_back(tape: Tape, out: Bool, back: Bool) -> Bool:
+    """Which of these copies out have one of these back of as many bytes after them in the same step, and these."""
+    bytes_, step = tape.source.trace.device_ops.bytes[tape.row], tape.source.steps.of_op[tape.row]
     result = np.zeros(len(tape.row), bool)
     waiting: dict[tuple[int, int], list[int]] = {}
-    out, back = large_copies(tape, CopyKind.DEVICE_TO_HOST), large_copies(tape, CopyKind.HOST_TO_DEVICE)
     for i in np.flatnonzero(out | back).tolist():
         key = int(step[i]), int(bytes_[i])
         if out[i]:

@@ -11,8 +11,9 @@ import numpy as np
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.replay.changes.edits import events_of, nodes, without, without_launches
 from traceanalyzer.analysis.replay.changes.masks import masks_spread
+from traceanalyzer.analysis.replay.changes.numbers_given_back import given_back, kept_as_tensors
 from traceanalyzer.analysis.replay.changes.read_runs import read_at_the_end
-from traceanalyzer.trace import CopyKind
+from traceanalyzer.trace import CopyKind, MemoryKind
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.replay.tape import Tape
@@ -25,16 +26,30 @@ SUMMARY = re.compile(
     r"|any|all|isnan|isinf|isfinite|eq|ne|gt|lt|ge|le|logical_(and|or|not)|count_nonzero|argmax|argmin)$"
 )
 """Operators that summarise or test values. Others before a read are the program's own."""
+LAUNCHES, MORE_LAUNCHES = 1.0, 2.0
+"""What it takes to calculate on the device with a number that Python calculated with: an operator, or some."""
 FEWEST_READS = 2
 """With one read a step nothing tells what before it belongs to the program."""
 
 
 def is_read(tape: Tape) -> Bool:
     """Which events wait for results of the device: they launch nothing, or a copy to the host. Copies from pageable
-    memory wait for something else, and a copy on the device for nothing (its call took long by chance)."""
-    ops = tape.source.trace.device_ops
-    launching, reading = events_of(tape, np.ones(len(tape.row), bool)), ops.copy_kind[tape.row]
-    result: Bool = tape.waits & (~launching | events_of(tape, reading == CopyKind.DEVICE_TO_HOST))
+    memory, and calls right after them in the same operator, wait for something else, and a copy on the device for
+    nothing (its call took long by chance)."""
+    launching = events_of(tape, np.ones(len(tape.row), bool))
+    reading = events_of(tape, tape.source.trace.device_ops.copy_kind[tape.row] == CopyKind.DEVICE_TO_HOST)
+    result: Bool = tape.waits & ((~launching & ~follows_pageable_copy(tape)) | reading)
+    return result
+
+
+def follows_pageable_copy(tape: Tape) -> Bool:
+    """Events that follow a copy from pageable memory in the operator that makes it: PyTorch waits there until the
+    memory can be written to again."""
+    ops, operator = tape.source.trace.device_ops, tape.source.tree.outer_operator[nodes(tape)]
+    bringing = ops.copy_kind[tape.row] == CopyKind.HOST_TO_DEVICE
+    copying = events_of(tape, bringing & (ops.source_memory[tape.row] == MemoryKind.PAGEABLE))
+    result = np.zeros(len(copying), bool)
+    result[1:] = copying[:-1] & (operator[1:] == operator[:-1]) & (operator[1:] >= 0)
     return result
 
 
@@ -50,10 +65,13 @@ def read_at_once(tape: Tape) -> Bool:
 def syncs_removed(tape: Tape) -> Tape | None:
     """The host waits for the device only where it copies from pageable memory, operators that only read a value are
     gone, and chains of operators that lead to nothing but a read; what a mask picks is all there, and what a loop reads
-    item by item is read once. None without such a wait."""
+    item by item is read once. What comes back as a number is calculated with on the device. None without such waits."""
     found = values_kept(_at_once(tape))
     if found is None:
         return None
+    back = given_back(tape)
+    if back.any():
+        return kept_as_tensors(found, back, LAUNCHES)
     chain, operators = read_chains(tape)
     return without_launches(found, chain) if operators > 1 else found
 
@@ -64,8 +82,14 @@ def _at_once(tape: Tape) -> Tape:
     return read_at_the_end(spread) or spread
 
 
+def all_kept(tape: Tape) -> Tape | None:
+    """The same where all values are still calculated, and it takes more to calculate with them on the device."""
+    found = values_kept(tape)
+    return found and kept_as_tensors(found, given_back(tape), MORE_LAUNCHES)
+
+
 def values_kept(tape: Tape) -> Tape | None:
-    """The same where all values are still calculated."""
+    """The host waits only where it copies from pageable memory; all values are still calculated."""
     reads = is_read(tape)
     if not reads.any():
         return None
@@ -75,9 +99,9 @@ def values_kept(tape: Tape) -> Tape | None:
 
 
 def values_gone(tape: Tape) -> Tape | None:
-    """The same where no value is calculated that is only read."""
+    """The same as `syncs_removed` where no value is calculated that is only read, and numbers cost nothing."""
     found = values_kept(_at_once(tape))
-    return None if found is None else without_launches(found, read_chains(tape)[0])
+    return found if found is None or given_back(tape).any() else without_launches(found, read_chains(tape)[0])
 
 
 def read_chains(tape: Tape) -> tuple[Bool, int]:

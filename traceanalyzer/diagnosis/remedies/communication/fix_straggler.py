@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from traceanalyzer.analysis.replay.changes.edits import Change
     from traceanalyzer.analysis.replay.tape import Tape
     from traceanalyzer.analysis.replay.whatif import Replay
-    from traceanalyzer.trace import F64, I64
+    from traceanalyzer.trace import F64
 
 MIN_SHARE = 0.05
 """Share of the step that a rank must wait for another, or have more to do, before that one is said to hold up the
@@ -173,29 +173,20 @@ def _work(tapes: Sequence[Tape]) -> _Work:
     def each(values: list[float]) -> F64:
         return np.array([value / tape.steps for value, tape in zip(values, tapes, strict=True)])
 
-    ops = [_ops_of_steps(tape) for tape in tapes]
     return _Work(
-        each([_compute_ms(tape, rows) for tape, rows in zip(tapes, ops, strict=True)]),
-        each([_host_ms(tape) * len(rows) / len(tape.row) for tape, rows in zip(tapes, ops, strict=True)]),
-        each([float(len(rows)) for rows in ops]),
+        each([_compute_ms(tape) for tape in tapes]),
+        each([_host_ms(tape) for tape in tapes]),
+        each([float(len(tape.row)) for tape in tapes]),
         each([float(is_read(tape).sum()) for tape in tapes]),
     )
-
-
-def _ops_of_steps(tape: Tape) -> I64:
-    """All device ops of the tape's steps: a host that waits for others may run so far ahead that its tape lacks
-    launches, and the host's time that belongs to them."""
-    of_op = tape.source.steps.of_op
-    return np.flatnonzero(np.isin(of_op, np.unique(of_op[tape.row])))
 
 
 def _host_ms(tape: Tape) -> float:
     return float((tape.work + tape.loading).sum()) / NS_PER_MS
 
 
-def _compute_ms(tape: Tape, rows: I64) -> float:
-    source, ops = tape.source, tape.source.trace.device_ops
-    computing = rows[~(source.is_communication | source.is_copy)[rows]]
+def _compute_ms(tape: Tape) -> float:
+    ops, computing = tape.source.trace.device_ops, tape.row[tape.compute]
     return float((ops.end - ops.start)[computing].sum()) / NS_PER_MS
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from traceanalyzer.analysis.replay.changes.host_tables import picked_on_device, picked_on_host
+from traceanalyzer.analysis.replay.changes.in_host_memory.host_state import updated_on_device, updated_on_host
+from traceanalyzer.analysis.replay.changes.in_host_memory.host_tables import picked_on_device, picked_on_host
 from traceanalyzer.analysis.replay.changes.loading import away_from_device, copied_alike, kept_on_device, round_trips
 from traceanalyzer.analysis.replay.scenarios import Scenario
 from traceanalyzer.diagnosis.remedies.program import tape_of
@@ -13,6 +14,7 @@ from traceanalyzer.figures import digits
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.measure import Measurements
+    from traceanalyzer.analysis.replay.tape import Tape
 
 SCENARIO = Scenario(
     "keep_on_device",
@@ -27,9 +29,26 @@ PICKED = Scenario(
     "the tables are on the GPU, which picks the rows of each step itself",
     missing="the host picks nothing out of tensors that it copies",
 )
+
+
+def _all_kept(tape: Tape) -> Tape | None:
+    """What the host updates is on the GPU, and so is what goes there and back."""
+    return updated_on_device(kept_on_device(tape) or tape)
+
+
+UPDATED = Scenario(
+    "keep_on_device",
+    _all_kept,
+    "what the host updates with data of each step (averages, sums) is on the GPU, which reads and writes it once",
+    missing="the host updates nothing with what it copies from the GPU",
+)
 ACTION = "Keep the tensors on the GPU: compute there instead of .cpu() and back, or copy constants once."
 ALIKE = "Keep on the GPU what every step copies there for the same use (weights, tables, masks): it takes {room} MB."
 TABLES = "Keep the data on the GPU, {room} MB, and pick each step's rows there: data = data.to('cuda') once."
+STATE = (
+    "Keep on the GPU what the host updates in every step (averaged weights, sums), {room} MB: update it there, all "
+    "tensors in one call (torch._foreach_lerp_), and copy it to the host only to save it."
+)
 MOST_OF_TABLES = 0.25
 """Share of the GPU's memory that data may take beside the program, whose own need is not recorded."""
 MOST_OF_MEMORY = 0.9
@@ -38,8 +57,8 @@ MB = 1e6
 
 
 def offer(m: Measurements) -> Offer | None:
-    """Wherever as many bytes come back as went out, a step copies what it uses as a table, a weight or a mask, or what
-    the host picked out of a larger tensor."""
+    """Wherever as many bytes come back as went out, a step copies what it uses as a table, a weight or a mask, what the
+    host updates a tensor of its own with, or what it picked out of a larger one."""
     tape = tape_of(m)
     if tape is None:
         return None
@@ -51,8 +70,12 @@ def offer(m: Measurements) -> Offer | None:
         return Offer(ALIKE.format(room=digits(kept_bytes / MB)), SCENARIO)
     if (round_trips(tape) | away_from_device(tape)).any():
         return Offer(ACTION, SCENARIO)
-    picked = picked_on_host(tape)
     memory = min((gpu.memory_bytes for gpu in m.trace.devices if gpu.memory_bytes), default=0)
+    state = updated_on_host(tape).copies
+    state_bytes = float(m.trace.device_ops.bytes[tape.row[state]].sum()) / tape.steps
+    if 0 < state_bytes < MOST_OF_TABLES * memory:
+        return Offer(STATE.format(room=digits(state_bytes / MB)), UPDATED)
+    picked = picked_on_host(tape)
     fits = picked.copies.any() and picked.table_bytes < MOST_OF_TABLES * memory
     return Offer(TABLES.format(room=digits(picked.table_bytes / MB)), PICKED) if fits else None
 

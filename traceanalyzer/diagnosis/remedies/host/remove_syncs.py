@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from traceanalyzer.analysis.replay.changes.numbers_given_back import given_back
 from traceanalyzer.analysis.replay.changes.read_runs import after_first_read
-from traceanalyzer.analysis.replay.changes.syncs import syncs_removed, values_gone, values_kept
+from traceanalyzer.analysis.replay.changes.syncs import all_kept, syncs_removed, values_gone
 from traceanalyzer.analysis.replay.scenarios import Scenario
 from traceanalyzer.diagnosis.remedies.program import program, tape_of
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy
@@ -18,9 +19,10 @@ SCENARIO = Scenario(
     syncs_removed,
     "the host never waits for the GPU but to copy from pageable memory; operators that only read a value are gone, and "
     "so are chains of operators that lead to nothing else; what a mask picks is all there, in one pass, and what a "
-    "loop reads item by item is read once (upper end: all values are still calculated, masks and loops stay)",
+    "loop reads item by item is read once; what comes back as a number costs a launch (upper end: all values are still "
+    "calculated, masks and loops stay, numbers cost two)",
     hopeful=values_gone,
-    cautious=values_kept,
+    cautious=all_kept,
     missing="the host does not wait for the GPU",
 )
 PYTORCH = (
@@ -31,6 +33,10 @@ AT_ONCE = (
     "Read once: values.tolist() for all items, then walk through numbers in Python, without .item(), bool() or .cpu() "
     "for each; keep values that are only logged on the GPU, and drop synchronize()."
 )
+AS_TENSORS = (
+    "Remove the sync: leave on the GPU what goes back to it as a number, as a tensor without dimensions, not .item() "
+    "(x.addcmul_(p, share) for x.add_(p, alpha=share)), and test for the end every 25 rounds."
+)
 OTHER = "Remove the sync: queue work without waiting for it (events, asynchronous copies) and read results later."
 
 
@@ -39,7 +45,11 @@ def offer(m: Measurements) -> Offer:
     if not program(m).pytorch:
         return Offer(OTHER, SCENARIO)
     tape = tape_of(m)
-    return Offer(AT_ONCE if tape is not None and after_first_read(tape).any() else PYTORCH, SCENARIO)
+    if tape is None:
+        return Offer(PYTORCH, SCENARIO)
+    if given_back(tape).any():
+        return Offer(AS_TENSORS, SCENARIO)
+    return Offer(AT_ONCE if after_first_read(tape).any() else PYTORCH, SCENARIO)
 
 
 LEAST_GAIN = 0.04

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.ordering import where_changed
 from traceanalyzer.analysis.replay.changes.capture import captured, captured_after_reads, captured_but_work
-from traceanalyzer.analysis.replay.changes.syncs import is_read
+from traceanalyzer.analysis.replay.changes.edits import events_of, step_of_event
+from traceanalyzer.analysis.replay.changes.syncs import follows_pageable_copy, is_read
 from traceanalyzer.analysis.replay.scenarios import Scenario
 from traceanalyzer.diagnosis.remedies.program import program, reduced_by_hooks, tape_of
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from traceanalyzer.analysis.measure import Measurements
     from traceanalyzer.analysis.replay.tape import Tape
     from traceanalyzer.diagnosis.remedies.program import Program
+    from traceanalyzer.trace import Bool
 
 SCENARIO = Scenario(
     "cuda_graph",
@@ -60,12 +63,23 @@ def _how(known: Program) -> str:
 
 
 def waits_within(tape: Tape) -> bool:
-    """Whether the host waits for the device between two launches of a step: it needs what a graph cannot give it."""
+    """Whether the host waits for the device between two launches of a step: it needs what a graph cannot give it, or
+    brings from pageable memory what a graph cannot hold, other than before the step's first kernel."""
     launching, first = np.unique(tape.event[~tape.reads[tape.event]], return_index=True)
     step = tape.source.steps.of_op[tape.row[~tape.reads[tape.event]][first]]
-    position = np.searchsorted(launching, np.flatnonzero(is_read(tape)), side="right")
+    waiting = is_read(tape) | (follows_pageable_copy(tape) & tape.waits & _kernels_before(tape))
+    position = np.searchsorted(launching, np.flatnonzero(waiting), side="right")
     between = position[(position > 0) & (position < len(launching))]
     return bool((step[between - 1] == step[between]).any())
+
+
+def _kernels_before(tape: Tape) -> Bool:
+    """Which events have a kernel of their step before them."""
+    kernels = np.cumsum(events_of(tape, tape.compute))
+    first = np.flatnonzero(where_changed(step_of_event(tape)))
+    earlier = np.append(0, kernels)[first]
+    result: Bool = kernels > np.repeat(earlier, np.diff(first, append=len(kernels)))
+    return result
 
 
 def same_every_step(tape: Tape) -> bool:

@@ -1,7 +1,8 @@
 """Small networks of one shape that are called one after the other, as one network with batched products.
 
 Layers repeat alike, too, but each needs what the one before it found. An ensemble is told by its shapes: what a member
-begins with is not what one ends with, and within a member each operator takes what the one before it gives.
+begins with is not what one ends with, and within a member each operator takes what the one before it gives. And where
+each member works on a part of its own number alone, no shapes are needed.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 LONGEST_MEMBER = 64
 """Operators of a member at most: longer ones are models of their own."""
-MOST_RUNS = 8
+MOST_RUNS = 64
 """Ensembles in a step at most: those of an agent are a handful."""
 LINEAR = re.compile(r"^aten::linear$")
 PRODUCT = re.compile(r"^aten::(mm|matmul)$")
@@ -47,6 +48,8 @@ EACH = re.compile(
 PART = re.compile(r"^aten::(select|slice|narrow)$")
 INTO = re.compile(r"^aten::copy_$")
 """Writes its second tensor into the first."""
+ADDS_TO = re.compile(r"^aten::(add|sub)_$")
+"""Adds its second tensor to the first."""
 BOTH = re.compile(r"^aten::(add|sub|mul|div)_?$")
 """Gives as many elements as the larger of its tensors has."""
 
@@ -122,7 +125,8 @@ def _is_member(tape: Tape, operators: I64, first: int, stop: int) -> bool:
     tree, trace = tape.source.tree, tape.source.trace
     products, picked, written, given, taken = 0, 0, False, None, None
     source: Shape = ()
-    for row in tree.row[operators[first:stop]].tolist():
+    rows = tree.row[operators[first:stop]].tolist()
+    for row in rows:
         name = trace.text(int(trace.host_ranges.name[row])) or ""
         shapes = shapes_of(trace.text(int(trace.host_ranges.shapes[row])))
         if PART.match(name):
@@ -132,12 +136,23 @@ def _is_member(tape: Tape, operators: I64, first: int, stop: int) -> bool:
         takes, gives = _takes_and_gives(name, shapes)
         if gives is None or (given is not None and takes != given):
             return False
-        into = bool(INTO.match(name))
-        written, picked = written or into, picked - into
+        into = bool(INTO.match(name) or ADDS_TO.match(name))
+        written, picked = written or into, picked - bool(INTO.match(name))
         taken, given = takes if given is None else taken, gives
         products += not (EACH.match(name) or into)
-    apart = taken != given or (not written and taken is not None and _is_part(taken, source))
+    of_part = taken is not None and _is_part(taken, source)
+    apart = taken != given or (of_part and (not written or _part_of_its_own(tape, rows)))
     return products > 0 and picked <= 0 and apart
+
+
+def _part_of_its_own(tape: Tape, rows: list[int]) -> bool:
+    """Whether operators that take parts of tensors all take that of one number: what a loop writes to one part is not
+    what it reads from another."""
+    ranges, trace = tape.source.trace.host_ranges, tape.source.trace
+    parts = [
+        trace.text(int(ranges.concrete[row])) for row in rows if PART.match(trace.text(int(ranges.name[row])) or "")
+    ]
+    return len(set(parts)) == 1 and bool(parts[0])
 
 
 def _is_part(shape: Shape, source: Shape) -> bool:
@@ -167,7 +182,7 @@ def _takes_and_gives(name: str, shapes: list[Shape]) -> tuple[Shape | None, Shap
         return shapes[0], (*shapes[0][:-1], shapes[1][1])
     if BIASED.match(name) and len(shapes) > 2 and len(shapes[2]) == 2:
         return shapes[1], (*shapes[1][:-1], shapes[2][1])
-    if INTO.match(name) and len(shapes) > 1:
+    if (INTO.match(name) or ADDS_TO.match(name)) and len(shapes) > 1:
         return shapes[1], shapes[0]
     if EACH.match(name) and shapes:
         return shapes[0], shapes[0]

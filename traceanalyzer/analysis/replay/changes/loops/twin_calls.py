@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.joined.backward import made_by
-from traceanalyzer.analysis.replay.changes.edits import nodes
+from traceanalyzer.analysis.replay.changes.edits import forward_operators, nodes
 from traceanalyzer.analysis.replay.changes.loops.ensembles import given_by
 from traceanalyzer.analysis.replay.changes.loops.independent import Operator, independent
 from traceanalyzer.analysis.replay.changes.repetition import joined, mostly_small
@@ -82,9 +82,19 @@ def _with_backward(tape: Tape, calls: Launching, chosen: Bool) -> tuple[Bool, Bo
     """The ops of these operators, and those that they give rise to in the backward pass."""
     tree = tape.source.tree
     nodes_of = np.zeros(len(tree.start) + 1, bool)
-    nodes_of[calls.node[chosen]] = True
+    nodes_of[_with_views(tape, calls, chosen)] = True
     backward = made_by(tape.source, nodes_of[tree.outer_operator])[nodes(tape)][tape.event]
     return calls.of_ops(chosen.astype(np.int64), len(tape.row)) > 0, backward
+
+
+def _with_views(tape: Tape, calls: Launching, chosen: Bool) -> I64:
+    """The nodes of these operators, and of those right before them that launch nothing: views, whose backward pass
+    may launch something."""
+    outer, launches = forward_operators(tape), np.sort(calls.node[(calls.node >= 0) & ~calls.backward])
+    place = np.searchsorted(launches, outer)
+    following = launches[np.minimum(place, len(launches) - 1)]
+    result: I64 = outer[(place < len(launches)) & np.isin(following, calls.node[chosen])]
+    return result
 
 
 def _twins(tape: Tape, calls: Launching, rows: I64) -> list[Repeat]:

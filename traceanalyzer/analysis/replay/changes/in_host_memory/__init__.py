@@ -1,0 +1,1 @@
+"""Data that the program keeps in host memory, and that could be on the GPU."""

@@ -1,0 +1,92 @@
+"""Elementwise operators that autocast leaves in fp32: those that take a parameter, and what follows them.
+
+Autocast gives 16 bits to products and leaves other operators to PyTorch's rule, by which the wider format wins. What a
+product gives is fp32 again once it is multiplied by, or added to, a parameter that is no product's (a frozen norm's
+scale, a layer's gain, positions), and stays so until the next product, which casts it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from traceanalyzer.analysis.joined.backward import made_by
+from traceanalyzer.analysis.replay.changes.edits import nodes
+from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.joined.joined import Joined
+    from traceanalyzer.analysis.joined.linked import Linked
+    from traceanalyzer.analysis.replay.tape import Tape
+    from traceanalyzer.trace import F64, Bool
+
+PROMOTES = re.compile(r"^aten::(mul|add|sub|div)$")
+"""Operators whose result has the wider format of their operands; in place the first one's stays."""
+PASSES = re.compile(
+    r"^aten::(relu|leaky_relu|elu|gelu|silu|mish|tanh|sigmoid|hardtanh|clamp|clamp_min|dropout|add|sub|mul|div)_?$"
+)
+"""Operators that give what they take in the format that it has."""
+CASTS = re.compile(r"^aten::(linear|addmm|mm|matmul|bmm|baddbmm|conv\d\w*|conv_transpose\w*|_?convolution)$")
+"""Operators that autocast gives 16 bits to."""
+CAST_BYTES = 4 + 2
+"""Of each number that is cast: read in fp32, written in 16 bits."""
+
+Shape = tuple[int, ...]
+
+
+class Wide(NamedTuple):
+    """What autocast leaves in fp32, by nodes of the host tree."""
+
+    stays: Bool
+    """Operators that work in fp32 all the same."""
+    cast: F64
+    """Bytes that a product's cast of such a result moves."""
+
+
+def left_wide(tape: Tape) -> tuple[Bool, F64]:
+    """Which ops work in fp32 under autocast, too, and for each op how many bytes its operator first casts."""
+    found = tape.source.once(_left_wide)
+    operator = tape.source.tree.outer_operator[nodes(tape)][tape.event]
+    return found.stays[operator], found.cast[operator]
+
+
+def _left_wide(joined: Joined) -> Wide:
+    tree, ranges = joined.tree, joined.trace.host_ranges
+    outer = tree.outermost_operators[~joined.in_backward[tree.outermost_operators]]
+    stays, cast = np.zeros(len(tree.start) + 1, bool), np.zeros(len(tree.start) + 1)
+    kinds, kind = np.unique(np.stack((ranges.name, ranges.shapes))[:, tree.row[outer]], axis=1, return_inverse=True)
+    told = [_told(joined, name, shapes) for name, shapes in kinds.T.tolist()]
+    wide: set[Shape] = set()
+    taken: set[Shape] = set()
+    for node, one in zip(outer.tolist(), kind.reshape(-1).tolist(), strict=True):
+        name, shapes = told[one]
+        if not shapes:
+            continue
+        largest = max(shapes, key=math.prod)
+        if CASTS.match(name):
+            taken, wide = wide or taken, set()
+            cast[node] = math.prod(shapes[0]) * CAST_BYTES * (shapes[0] in taken)
+        elif PASSES.match(name):
+            promoted = bool(PROMOTES.match(name)) and _has_parameter(shapes)
+            stays[node], taken = promoted or largest in wide, set()
+            wide |= {largest} if promoted else set()
+    stays[:-1] |= made_by(joined, stays[:-1])
+    return Wide(stays, cast)
+
+
+def _told(linked: Linked, name: int, shapes: int) -> tuple[str, list[Shape]]:
+    """What an operator is called, and the shapes of its tensors where one is of fp32."""
+    inputs = parse_inputs(linked.trace.text(shapes) or "", None, None) if shapes >= 0 else None
+    return linked.trace.text(name) or "", [one.shape for one in inputs or () if isinstance(one, Tensor)]
+
+
+def _has_parameter(shapes: list[Shape]) -> bool:
+    """Whether one of two tensors is the same for all items of the other's batch, of which there are several."""
+    if len(shapes) < 2:
+        return False
+    large, small = sorted(shapes[:2], key=math.prod, reverse=True)
+    shared = len(small) < len(large) or small[0] == 1
+    return shared and large[0] > 1 and 1 < math.prod(small) < math.prod(large)
