@@ -65,6 +65,8 @@ def report_of(of: Measured, top: int = TOP_ROWS) -> Report:
         _ = critical.replay, critical.unprofiled
         give_back_free_memory()
     with meanwhile(partial(diagnose, critical), worth=worth) as diagnosis:
+        if worth:
+            give_back_free_memory()
         metrics = _metrics(critical)
         for measurements in of.each:
             measurements.let_go_of_starts()
