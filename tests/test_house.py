@@ -19,15 +19,20 @@ HEAVY = {"torch", "plotly", "pandas", "rich", "sqlite_utils", "pynvml", "isal", 
 LATE = (
     "cli",
     "__init__.py",
+    "analysis/measure.py",
     "collect/attach.py",
     "ingest/__init__.py",
+    "ingest/capture.py",
+    "report/build.py",
+    "report/document.py",
     "report/page.py",
     "report/kept_report.py",
     "tables.py",
 )
 """Where modules of the package itself may wait as well: `--help` and `import traceanalyzer` answer at once, a program
 that is recorded loads only what records it, a memory snapshot is read without the readers of traces, a terminal does
-without what makes pages, a report that is kept without what makes one, and a table without advice."""
+without what makes pages, JSON without what draws for one, a report that is kept without what makes one, a table
+without advice, and a recording without a memory snapshot without what reads and explains one."""
 MOST_FILES = 22
 """In a folder, `__init__.py` left out."""
 LARGER = {"analysis/tables": 28, "analysis/replay/changes": 28, "cli": 32}

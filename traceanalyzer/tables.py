@@ -12,7 +12,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.ordering import largest
 from traceanalyzer.analysis.causes.gaps import GapSide
-from traceanalyzer.analysis.memory.measure import Site
+from traceanalyzer.analysis.memory.site import Site
 from traceanalyzer.analysis.ranks.compare import RankRow
 from traceanalyzer.analysis.ranks.point_to_point import TrafficRow, traffic
 from traceanalyzer.analysis.ranks.skew import CollectiveSkew

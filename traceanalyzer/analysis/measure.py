@@ -9,7 +9,6 @@ from traceanalyzer.analysis.causes.critical_path import path_parts
 from traceanalyzer.analysis.groups.input_loading import Loading, loading
 from traceanalyzer.analysis.groups.seen_conditions import seen_conditions
 from traceanalyzer.analysis.groups.step_times import Latency, latency, recorded_regularity
-from traceanalyzer.analysis.memory.measure import measured as measure_memory
 from traceanalyzer.analysis.memory.stats import stats_of_events, stats_of_snapshot
 from traceanalyzer.analysis.phases.roles import Phases, PhaseTimes, find_phases, phase_times
 from traceanalyzer.analysis.phases.training import ProgramStats, program_stats
@@ -153,8 +152,12 @@ class Measurements(Rated):
     @cached_property
     def memory_of_devices(self) -> tuple[MemoryOfDevice, ...]:
         """GPU memory as the snapshot beside the trace tells; empty without one."""
+        if self.trace.memory is None:
+            return ()
+        from traceanalyzer.analysis.memory.measure import measured
+
         sizes = {device.id: device.memory_bytes for device in self.trace.devices if device.memory_bytes}
-        return () if self.trace.memory is None else measure_memory(self.trace.memory, capacity=sizes)
+        return measured(self.trace.memory, capacity=sizes)
 
     @cached_property
     def memory(self) -> MemoryStats | None:
@@ -194,7 +197,7 @@ class Measurements(Rated):
     @cached_property
     def path_time(self) -> PathTime | None:
         """The critical path of a step by kind; None without device work."""
-        return self._path[0]
+        return self.path_tables[0]
 
     @cached_property
     def unprofiled_path_time(self) -> PathTime | None:
@@ -208,10 +211,10 @@ class Measurements(Rated):
     @cached_property
     def path(self) -> list[PathRow]:
         """What carries the critical path."""
-        return self._path[1]
+        return self.path_tables[1]
 
     @cached_property
-    def _path(self) -> tuple[PathTime | None, list[PathRow]]:
+    def path_tables(self) -> tuple[PathTime | None, list[PathRow]]:
         """Both tables of the critical path, made from one part of it after the other: it has more segments than there
         is of anything else."""
         return path_tables(self, path_parts(self))

@@ -20,7 +20,7 @@ from traceanalyzer.report.model import TOP_ROWS
 from traceanalyzer.report.outline import recorded_ms
 
 if TYPE_CHECKING:
-    from traceanalyzer.analysis.memory.measure import Site
+    from traceanalyzer.analysis.memory.site import Site
     from traceanalyzer.analysis.tables.step_parts import StepPart
     from traceanalyzer.comparison.model import Change, Condition
     from traceanalyzer.report.memory.model import LineChange

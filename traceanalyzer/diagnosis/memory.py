@@ -11,8 +11,9 @@ from traceanalyzer.figures import metric
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from traceanalyzer.analysis.memory.measure import MemoryOfDevice, Site
+    from traceanalyzer.analysis.memory.measure import MemoryOfDevice
     from traceanalyzer.analysis.memory.oom import Oom
+    from traceanalyzer.analysis.memory.site import Site
     from traceanalyzer.analysis.memory.whatif import Scenario
     from traceanalyzer.diagnosis.finding import BottleneckClass, RemedyName, Severity
 

@@ -18,7 +18,6 @@ from traceanalyzer.ingest.amounts import batch_size, stated_amounts
 from traceanalyzer.ingest.beside import ENVIRONMENT, LIGHT, MEMORY, NVML, UNPROFILED
 from traceanalyzer.ingest.conditions import environment_conditions, measured_ceilings, sampled_conditions
 from traceanalyzer.ingest.loads import loads_of
-from traceanalyzer.ingest.memory.snapshot import read_snapshot
 from traceanalyzer.ingest.side_files import json_lines, json_object
 from traceanalyzer.ingest.unprofiled import contradiction, light_of, stopwatch_of, unsettled
 from traceanalyzer.trace import StepAmounts
@@ -87,6 +86,8 @@ def _with_neighbours(trace: Trace, environments: dict[Path, Environment]) -> Tra
 
 def _snapshot(path: Path) -> tuple[Snapshot | None, tuple[str, ...]]:
     """The memory snapshot, and what is wrong with its file."""
+    from traceanalyzer.ingest.memory.snapshot import read_snapshot
+
     try:
         if path.stat().st_size > MAX_SNAPSHOT_BYTES:
             return None, (f"{path.name} is large: `traceanalyzer memory {path.name}` reads it.",)

@@ -10,7 +10,6 @@ from traceanalyzer.analysis.roofline.kernel_tables import other_version
 from traceanalyzer.analysis.tables.budget import launches_by_step
 from traceanalyzer.analysis.tables.timing import contradicted
 from traceanalyzer.diagnosis.diagnose import diagnose
-from traceanalyzer.diagnosis.memory import in_a_report
 from traceanalyzer.diagnosis.profiled import profiled_notes
 from traceanalyzer.diagnosis.rules.conditions import profiler_note
 from traceanalyzer.diagnosis.rules.recording import recording_notes
@@ -19,7 +18,6 @@ from traceanalyzer.figures import digits
 from traceanalyzer.hardware import GIGA
 from traceanalyzer.ingest.unprofiled import contradiction
 from traceanalyzer.report.at_once import is_worth_a_process, roofline_meanwhile
-from traceanalyzer.report.memory.build import headline
 from traceanalyzer.report.model import TOP_ROWS, Input, InputDevice, InputHealth, Metrics, Report, Tool
 from traceanalyzer.report.outline import IN_HEADER
 from traceanalyzer.second_process import give_back_free_memory, meanwhile
@@ -32,6 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from traceanalyzer.analysis.measure import Measurements
+    from traceanalyzer.analysis.tables.path_rows import PathRow, PathTime
+    from traceanalyzer.diagnosis.diagnose import Diagnosis
+    from traceanalyzer.diagnosis.finding import Finding, Recommendation
     from traceanalyzer.selection import Knowledge, Measured, Selection
     from traceanalyzer.trace import Run, Trace
 
@@ -56,7 +57,7 @@ def build_report(
 def report_of(of: Measured, top: int = TOP_ROWS) -> Report:
     """The report of a measured run."""
     run, ranks, critical = of.run, of.ranks, of.critical
-    of_memory, for_memory = in_a_report(critical.memory_of_devices)
+    of_memory, for_memory = _on_memory(critical)
     worth = is_worth_a_process(critical)
     if worth:  # what the diagnosis and the tables need is worked out once
         with roofline_meanwhile(critical):
@@ -64,19 +65,19 @@ def report_of(of: Measured, top: int = TOP_ROWS) -> Report:
             _ = critical.gaps, critical.phases
         _ = critical.replay, critical.unprofiled
         give_back_free_memory()
-    with meanwhile(partial(diagnose, critical), worth=worth) as diagnosis:
-        if worth:
-            give_back_free_memory()
-        metrics = _metrics(critical)
+    with meanwhile(partial(_diagnosis_and_path, critical), worth=worth) as working:
         for measurements in of.each:
             measurements.let_go_of_starts()
-        step_parts = critical.step_parts
         if worth:
             give_back_free_memory()
-        tables = report_tables(of, top)
-        devices = [row for m in of.each for row in m.devices]
-        notes = [*_notes(run, critical), *ranks.notes]
-        found = diagnosis()
+        step_parts = critical.step_parts
+        _ = critical.ops, critical.kernels, critical.gap_places, critical.phase_times, critical.throughput
+        found, critical.path_tables = working()
+    if worth:
+        give_back_free_memory()
+    metrics, tables = _metrics(critical), report_tables(of, top)
+    devices = [row for m in of.each for row in m.devices]
+    notes = [*_notes(run, critical), *ranks.notes]
     return Report(
         tool=Tool("traceanalyzer", __version__),
         inputs=[_input(trace) for trace in (*run.traces, *run.logs)],
@@ -89,6 +90,18 @@ def report_of(of: Measured, top: int = TOP_ROWS) -> Report:
         notes=notes,
         step_parts=step_parts,
     )
+
+
+def _diagnosis_and_path(m: Measurements) -> tuple[Diagnosis, tuple[PathTime | None, list[PathRow]]]:
+    return diagnose(m), m.path_tables
+
+
+def _on_memory(m: Measurements) -> tuple[list[Finding], list[Recommendation]]:
+    if not m.memory_of_devices:
+        return [], []
+    from traceanalyzer.diagnosis.memory import in_a_report
+
+    return in_a_report(m.memory_of_devices)
 
 
 def _input(trace: Trace) -> Input:
@@ -202,6 +215,8 @@ def _notes(run: Run, m: Measurements) -> list[str]:
             "the GradScaler met infinite gradients. Such a step is shorter than one that learns."
         )
     if m.memory_of_devices:
+        from traceanalyzer.report.memory.build import headline
+
         notes.append(f"Memory: {headline(m.memory_of_devices)} `traceanalyzer memory` has the ledger and the remedies.")
     if m.device is None:
         notes.append("The recording holds no GPU work: nothing is said about the GPU.")

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from traceanalyzer.report.grid import make_grid
 from traceanalyzer.report.json import dump
 from traceanalyzer.report.markdown.escape import cell, grid_table, prose
-from traceanalyzer.report.terminal.drawing import INDENT, Page
 from traceanalyzer.report.values import RENAMED, as_plain
 
 if TYPE_CHECKING:
@@ -65,6 +64,8 @@ class Rows(Document):
 
     def terminal(self, width: int, colour: bool) -> str:
         """The table, without definitions: `explain` has them."""
+        from traceanalyzer.report.terminal.drawing import INDENT, Page  # rich takes as long as a small recording
+
         page = Page(width, colour)
         if not self.rows:
             page.line(self.none)

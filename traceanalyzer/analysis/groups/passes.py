@@ -130,7 +130,7 @@ def _uneven(begins: Bool, size: I64) -> I64:
     most = np.maximum.reduceat(size, first)
     least = np.minimum.reduceat(np.where(size > 0, size, np.iinfo(np.int64).max), first)
     result: I64 = np.flatnonzero((least < most)[np.cumsum(begins) - 1])
-    return result
+    return result[begins[result] | where_changed(size[result])]  # one like that before it says nothing new
 
 
 def largest_operands(rated: Rated) -> I64:

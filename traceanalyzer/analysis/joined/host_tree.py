@@ -168,7 +168,9 @@ class HostTree:
 
     def named(self, texts: Bool) -> Bool:
         """Which nodes are ranges of these names (of `texts_where`)."""
-        return self.of_ranges(texts[self.range_name], False)
+        result = np.zeros(len(self.start) + 1, bool)
+        result[self.node_of_range[np.flatnonzero(texts[self.range_name])]] = True
+        return result[:-1]  # the last one is of ranges that are no nodes
 
     def names(self, node: I32 | I64) -> I32:
         """Name (code) of the range that each of these nodes is, -1 for API calls and for -1."""
@@ -179,9 +181,9 @@ class HostTree:
 
     def of_ranges(self, values: NDArray[Scalar], otherwise: object) -> NDArray[Scalar]:
         """For each node the value (one a host range) of its range; `otherwise` for API calls."""
-        result = np.full(len(self.start), otherwise, values.dtype)
-        result[self._ranges] = values[self.row[self._ranges]]
-        return result
+        result = np.full(len(self.start) + 1, otherwise, values.dtype)
+        result[self.node_of_range] = values
+        return result[:-1]  # the last one is of ranges that are no nodes
 
     @cached_property
     def outermost_operators(self) -> I64:
@@ -189,11 +191,6 @@ class HostTree:
         rows = np.flatnonzero(self.kind == RangeKind.OP)
         result: I64 = rows[self.outer_operator[rows] == rows]
         return result
-
-    @cached_property
-    def _ranges(self) -> I32:
-        """The nodes that are ranges."""
-        return np.flatnonzero(~self.is_call).astype(np.int32)
 
     def innermost(self, wanted: Bool) -> I32:
         """For each node the nearest wanted node among itself and its ancestors, -1 where there is none."""

@@ -16,6 +16,7 @@ from traceanalyzer.analysis.memory.oom import oom_of
 from traceanalyzer.analysis.memory.phases import PHASES, site_of, timeline_of
 from traceanalyzer.analysis.memory.room import larger_batch
 from traceanalyzer.analysis.memory.segments import held_at
+from traceanalyzer.analysis.memory.site import Site
 from traceanalyzer.analysis.memory.whatif import Subject, scaling_with_batch, scenarios_of
 from traceanalyzer.figures import metric
 from traceanalyzer.snapshot import CODE
@@ -36,17 +37,6 @@ if TYPE_CHECKING:
 INFERRED = ("parameters", "gradients", "optimizer_state", "activations", "temporaries", "other")
 BEFORE_RECORDING = "(before recording)"
 MAX_PINS = 10
-
-
-@dataclass(frozen=True)
-class Site:
-    """A line of the program at the peak."""
-
-    site: str = metric("innermost line of the program on the stack of the allocation")
-    category: str = metric("what it is of; inferred")
-    phase: str | None = metric("the phase that allocated it; null where no stacks were recorded")
-    bytes: int = metric("bytes allocated at the peak", "bytes")
-    allocations: int = metric("how many allocations they are")
 
 
 @dataclass(frozen=True)

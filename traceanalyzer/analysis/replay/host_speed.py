@@ -42,8 +42,6 @@ OF_RANGE = 1.64
 """Standard deviations to each side that hold nine in ten."""
 TAIL = 1e-6
 """A part of the distribution that is too small to divide by."""
-LOWER_CLOCKS = 0.08
-"""A GPU that works for long without a pause may be so much slower than in the few recorded steps."""
 LEAST_SHARE = 0.3
 """Less of the dispatch was left in no recording. A step that is shorter still waits less for what the host does
 besides."""
@@ -118,16 +116,9 @@ def fitted(tapes: tuple[Tape, ...], measured_ms: float) -> tuple[float, float]:
 
     Many hosts lead to the same step where the GPU bounds it: of those the mean, as likely as shares of the dispatch
     are in other recordings. A host that is only not slower than the GPU is faster than usual. Loading, and other long
-    work of the host, takes another time in another run, and what it is off by says nothing of the dispatch. Where only
-    a host slower than in nine of ten captures would make up for a little, the GPU's clocks were lower instead.
+    work of the host, takes another time in another run, and what it is off by says nothing of the dispatch.
     """
-    usual, within = _share_of_capture(tapes[0].source.trace)
-    lower_ms = (1.0 - LOWER_CLOCKS) * measured_ms
-    by_clocks = lower_ms <= step_ms(host_scaled(tapes, usual)) and step_ms(host_scaled(tapes, usual + within)) < (
-        (1.0 - FIT_TOLERANCE) * measured_ms
-    )
-    off = (LOWER_CLOCKS if by_clocks else FIT_TOLERANCE) * measured_ms
-    off += LOADING_SPREAD * _slowest_ms(tapes, _long_work_ns)
+    off = FIT_TOLERANCE * measured_ms + LOADING_SPREAD * _slowest_ms(tapes, _long_work_ns)
     low, high = max(measured_ms - off, 0.0), measured_ms + off
 
     def takes(share: float) -> float:
@@ -141,6 +132,7 @@ def fitted(tapes: tuple[Tape, ...], measured_ms: float) -> tuple[float, float]:
         return 1.0, 1.0
     least = LEAST_SHARE if fastest >= low else _bisected(lambda one: takes(one) < low, LEAST_SHARE, 1.0)
     most = 1.0 if slowest <= high else _bisected(lambda one: takes(one) <= high, least, 1.0)
+    usual, within = _share_of_capture(tapes[0].source.trace)
     return _mean_between(usual, within / OF_RANGE, least, most), 1.0
 
 

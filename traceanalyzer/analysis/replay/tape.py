@@ -9,6 +9,7 @@ its stream is free and the ops of other streams that it waits for have ended.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,6 +22,7 @@ from traceanalyzer.analysis.causes.reads import read_ranges
 from traceanalyzer.analysis.joined.blocking import RETURN_LATENCY_NS
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.names.collectives import CALLS
+from traceanalyzer.analysis.replay.around import Around
 from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.analysis.time.launch_queue import blocked_time
 
@@ -97,6 +99,12 @@ class Tape:
     """Row of `Trace.device_ops` ..."""
     source: Rated
     """... of this recording."""
+
+    @cached_property
+    def around(self) -> Around:
+        """What of the host tree is around the events."""
+        tree = self.source.tree
+        return Around.of(tree, tree.node_of_call[self.call].astype(np.int64))
 
     @property
     def compute(self) -> Bool:

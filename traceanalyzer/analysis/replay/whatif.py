@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from traceanalyzer.analysis.replay.gpu_clock import CAUTIOUS_DUTY, LIMITED_DUTY, duties, slowed
 from traceanalyzer.analysis.replay.hiding import least_times_ns
@@ -91,6 +91,14 @@ class WhatIf:
         known = [one for one in self.scenarios if one.step_ms is not None]
         best = f", {known[0].id} {known[0].step_ms:.3g} ms" if known else ""
         return f"<WhatIf: step {base:.3g} ms{best}, {len(self.scenarios)} scenarios>"
+
+
+class _Under(NamedTuple):
+    """The step under a scenario."""
+
+    step_ms: float
+    saved_ns: float
+    """Device work that a step has less."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,15 +208,33 @@ class Replay:
 
     def step_under_ms(self, scenario: Scenario) -> float | None:
         """The step time under a scenario; None where the recording does not say what it needs."""
+        known = self._under(scenario)
+        return None if known is None else known.step_ms
+
+    def kernels_saved_ns(self, scenario: Scenario) -> float | None:
+        """By how much a scenario makes the device work of a step shorter, on the rank that is spoken of, ns; None where
+        the recording does not say what it needs."""
+        known = self._under(scenario)
+        return None if known is None else known.saved_ns
+
+    def _under(self, scenario: Scenario) -> _Under | None:
         if scenario not in self._known:
-            step = self._step_ms(scenario, scenario.change, self.usual, LIMITED_DUTY)
-            self._known[scenario] = step if step is None or scenario.may_cost else min(step, self.base_ms)
+            self._known[scenario] = self._worked_out(scenario)
         return self._known[scenario]
 
     @cached_property
-    def _known(self) -> dict[Scenario, float | None]:
-        """Step times under the scenarios that were asked for."""
+    def _known(self) -> dict[Scenario, _Under | None]:
+        """The step under the scenarios that were asked for."""
         return {}
+
+    def _worked_out(self, scenario: Scenario) -> _Under | None:
+        changed = _changed(scenario.change, self.usual)
+        if changed is None:
+            return None
+        step = self._changed_ms(scenario, changed, self.usual, LIMITED_DUTY)
+        before, after = self.usual[0], changed[0]
+        saved = float(before.duration.sum() - after.duration.sum()) / before.steps
+        return _Under(step if scenario.may_cost else min(step, self.base_ms), saved)
 
     def predict(self, scenario: Scenario) -> Prediction:
         """The step time under a scenario; not longer than without it, unless it can cost something."""
@@ -230,10 +256,12 @@ class Replay:
         )
 
     def _step_ms(self, scenario: Scenario, change: Change, tapes: Sequence[Tape], limited: float) -> float | None:
-        """Step time of the changed tapes, with clocks that are limited from this duty of the tensor cores on."""
-        changed = [tape for tape in map(change, tapes) if tape is not None]
-        if len(changed) < len(tapes):
-            return None
+        """Step time of the tapes that a change makes, with clocks that are limited from this duty of the tensor cores
+        on; None where it cannot be made."""
+        changed = _changed(change, tapes)
+        return None if changed is None else self._changed_ms(scenario, changed, tapes, limited)
+
+    def _changed_ms(self, scenario: Scenario, changed: Sequence[Tape], tapes: Sequence[Tape], limited: float) -> float:
         times = step_times_ns(changed)
         lower = slowed(changed, self.duty, duties(changed, times), limited)
         times = times if lower is None else step_times_ns(lower)
@@ -304,3 +332,9 @@ class Replay:
         if len(self.recorded) > 1:
             return [TOGETHER.format(ranks=len(self.recorded))]
         return [ONE_RANK.format(world=world)] if world > 1 and self.recorded[0].communication.any() else []
+
+
+def _changed(change: Change, tapes: Sequence[Tape]) -> list[Tape] | None:
+    """The tapes that a change makes; None where it cannot be made on one of them."""
+    changed = [tape for tape in map(change, tapes) if tape is not None]
+    return changed if len(changed) == len(tapes) else None

@@ -80,15 +80,13 @@ class HostPieces:
     def _joined(self, first: int, stop: int) -> Cut:
         """The pieces that begin in these blocks."""
         parts = [self._cut(block) for block in range(first, stop)]
-        if not parts:
-            return Cut(self._since[:0], np.empty(0, np.int32))
-        moments, node = (np.concatenate(columns) for columns in zip(*parts, strict=True))
-        if stop < len(self._since):
-            return Cut(np.append(moments, self._since[stop]), node)
-        return Cut(moments, node[:-1])
+        if len(parts) < 2:
+            return parts[0] if parts else Cut(self._since[:0], np.empty(0, np.int32))
+        moments = np.concatenate([*(part.start for part in parts), parts[-1].moments[-1:]])
+        return Cut(moments, np.concatenate([part.node for part in parts]))
 
     def _cut(self, block: int) -> Cut:
-        """The moments of a block, and the innermost node from each on."""
+        """The pieces that begin in a block."""
         if self._last_cut is None or self._last_cut[0] != block:
             self._last_cut = block, self._newly_cut(block)
         return self._last_cut[1]
@@ -102,7 +100,10 @@ class HostPieces:
         order = np.argsort(time, kind="stable")
         time = time[order]
         last = np.append(time[1:] > time[:-1], True)
-        return Cut(time[last], np.concatenate((tree.parent[ending], here))[order[last]])
+        moments, node = time[last], np.concatenate((tree.parent[ending], here))[order[last]]
+        if block + 1 < len(self._since):
+            return Cut(np.append(moments, self._since[block + 1]), node)
+        return Cut(moments, node[:-1])
 
     def _until(self, block: int) -> int:
         return int(self._since[block + 1]) if block + 1 < len(self._since) else np.iinfo(np.int64).max

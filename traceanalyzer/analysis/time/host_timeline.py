@@ -16,6 +16,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.distinct import distinct, ranked
 from traceanalyzer.analysis.algebra.intervals import EMPTY, IntervalSet, complement, contains, join, subtract, union
+from traceanalyzer.analysis.algebra.lookup import one_of
 from traceanalyzer.analysis.algebra.ordering import where_changed
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.joined.captures import building_time
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from traceanalyzer.analysis.joined.linked import Linked
     from traceanalyzer.analysis.time.host_pieces import Cut
     from traceanalyzer.analysis.time.steps import Steps
-    from traceanalyzer.trace import I32, I64, U8, Bool, Trace
+    from traceanalyzer.trace import I64, U8, Trace
 
 
 class HostState(enum.IntEnum):
@@ -57,6 +58,8 @@ LONG_STRETCH_NS = 100_000
 """A stretch without any recorded event that long is work of its own, not dispatch. In eager PyTorch 99 % of
 the pauses between operators are under this, even with a profiler attached."""
 
+WORKING = (int(RangeKind.OP), int(RangeKind.LIBRARY))
+"""Kinds of ranges that are work, as calls are; the others say where in the program it is."""
 FEW_PIECES = 32
 """Up to so many pieces a plain loop is faster than arrays."""
 COMMUNICATION_NAMES = re.compile(
@@ -149,35 +152,28 @@ def _share(tree: HostTree, pieces: HostPieces, start: int, end: int) -> _Share |
     overlap = np.minimum(cut.end[low:high], end) - np.maximum(cut.start[low:high], start)
     node = cut.node[low:high]
     if high - low <= FEW_PIECES:
-        return _share_of_few(pieces.thread, overlap.tolist(), node.tolist(), _works(tree, node).tolist())
+        return _share_of_few(tree, pieces.thread, overlap.tolist(), node.tolist())
     nodes, which = ranked(node)
     return _Share(
         thread=pieces.thread,
         node=int(nodes[np.bincount(which, overlap).argmax()]),
-        working=int(overlap[_works(tree, node)].sum()),
+        working=int(overlap[(node >= 0) & (tree.is_call[node] | one_of(tree.kind[node], WORKING))].sum()),
         inside=int(overlap[node >= 0].sum()),
     )
 
 
-def _share_of_few(thread: int, overlaps: list[int], nodes: list[int], working_in: list[bool]) -> _Share:
+def _share_of_few(tree: HostTree, thread: int, overlaps: list[int], nodes: list[int]) -> _Share:
     """The same without arrays, whose cost a call is that of some dozen pieces."""
     spent: dict[int, int] = {}
-    working = inside = 0
-    for overlap, node, works in zip(overlaps, nodes, working_in, strict=True):
+    for overlap, node in zip(overlaps, nodes, strict=True):
         spent[node] = spent.get(node, 0) + overlap
-        working += overlap if works else 0
-        inside += overlap if node >= 0 else 0
     longest = max(spent.values())
-    node = min(node for node, time in spent.items() if time == longest)
-    return _Share(thread, node, working, inside)
-
-
-def _works(tree: HostTree, node: I32) -> Bool:
-    """Whether each of these nodes is an operator, a library's range or a call, not a range that says where in the
-    program it is; False for -1."""
-    kind = tree.kind[node]
-    result: Bool = (node >= 0) & (tree.is_call[node] | (kind == RangeKind.OP) | (kind == RangeKind.LIBRARY))
-    return result
+    outside = spent.get(-1, 0)
+    elsewhere = sum(
+        time for node, time in spent.items() if node >= 0 and not tree.is_call[node] and tree.kind[node] not in WORKING
+    )
+    inside = sum(spent.values()) - outside
+    return _Share(thread, min(n for n, time in spent.items() if time == longest), inside - elsewhere, inside)
 
 
 def _threads(joined: Joined) -> list[ThreadTimeline]:

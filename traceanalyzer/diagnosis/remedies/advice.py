@@ -61,8 +61,5 @@ def _worth_it(replay: Replay, remedy: Remedy, offer: Offer) -> bool:
 
 def _for_host(replay: Replay, offer: Offer) -> bool:
     """Whether the kernels' time becomes shorter by less than half of what is gained."""
-    tape, found = replay.usual[0], offer.scenario.change(replay.usual[0])
-    if found is None:
-        return False
-    saved_ns = float(tape.duration.sum() - found.duration.sum()) / tape.steps
-    return 2 * saved_ns < replay.gain_ms(offer.scenario) * NS_PER_MS
+    saved_ns = replay.kernels_saved_ns(offer.scenario)
+    return saved_ns is not None and 2 * saved_ns < replay.gain_ms(offer.scenario) * NS_PER_MS

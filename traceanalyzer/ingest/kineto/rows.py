@@ -14,6 +14,7 @@ from traceanalyzer.ingest.columns import Codes, Columns, Texts, copied
 from traceanalyzer.ingest.kineto.events import NO_ARGS, Args, Counter, Group, Instant, Meta, Span, group_of
 from traceanalyzer.ingest.kineto.launch_config import Occupancies, launch_options
 from traceanalyzer.ingest.kineto.names import overhead_kind, wait_kind
+from traceanalyzer.ingest.kineto.operands import Operands
 from traceanalyzer.ingest.kineto.times import durations_ns, exact_ns, times_ns
 from traceanalyzer.trace import DeviceOpKind, RangeKind
 
@@ -57,14 +58,14 @@ Id = int | str
 Spans = list[Span[Any]]
 
 
-class _Sorter(dict[str, list[Any]]):
-    """Lists of a chunk's events by category; all categories of one group share a list."""
+class _Sorter(dict[str, "Callable[[Any], None]"]):
+    """What adds an event of a category to the list of its group."""
 
     def __init__(self) -> None:
         self.groups: dict[Group, list[Any]] = {group: [] for group in Group}
 
-    def __missing__(self, category: str) -> list[Any]:
-        made = self[category] = self.groups[group_of(category)]
+    def __missing__(self, category: str) -> Callable[[Any], None]:
+        made = self[category] = self.groups[group_of(category)].append
         return made
 
 
@@ -113,6 +114,7 @@ class Rows:
         )
         self.counters = Columns({"name": "i", "start": "q", "device": "i", "value": "q"})
         self.memory_events = 0
+        self._operands = Operands(self.texts)
         self._sizes = _Sizes()
         self._occupancies = Occupancies()
         self.window: tuple[int, int] | None = None
@@ -155,7 +157,7 @@ class Rows:
         self.lost += chunk.lost
         sorter = self._sorter
         for event in chunk.events:
-            sorter[event.cat].append(event)
+            sorter[event.cat](event)
         for group, found in sorter.groups.items():
             if found:
                 self._take(group, found)
@@ -245,16 +247,13 @@ class Rows:
         args = [span.args or NO_ARGS for span in spans]
         self.host.append(
             self._named_times(spans)
+            | self._operands.codes(args)
             | {
                 "kind": np.full(len(spans), _HOST_KINDS[group], np.uint8),
                 "thread": self._thread_codes(spans),
                 "external_id": _external_ids(args),
                 "sequence": [a.sequence for a in args],
                 "forward_thread": [a.forward_thread for a in args],
-                "shapes": self.texts.raw_codes([a.shapes or a.old_shapes for a in args]),
-                "dtypes": self.texts.raw_codes([a.dtypes for a in args]),
-                "strides": self.texts.raw_codes([a.strides for a in args]),
-                "concrete": self.texts.raw_codes([a.concrete for a in args]),
                 "launch": self._launch_codes(args),
                 "collective": self._collective_codes(args),
             }
@@ -323,8 +322,11 @@ class Rows:
 
     def _launch_codes(self, args: list[Args]) -> list[int]:
         """Codes of the options of the kernels that operators launch, -1 for nearly all."""
-        stated = [launch_options(a) if a.warps or a.kernel_options else "" for a in args]
-        return [self.texts.code(text) if text else -1 for text in stated]
+        return [self._launch_code(a) if a.warps or a.kernel_options else -1 for a in args]
+
+    def _launch_code(self, a: Args) -> int:
+        text = launch_options(a)
+        return self.texts.code(text) if text else -1
 
     def _collective_codes(self, args: list[Args]) -> list[int]:
         return [self._collective_code(a) if a.collective else -1 for a in args]

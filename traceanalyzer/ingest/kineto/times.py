@@ -110,5 +110,8 @@ def durations_ns(values: Sequence[float]) -> tuple[I64, int]:
 def to_ns(microseconds: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> I64:
     """Nearest nanosecond of float microseconds below 2**43; the fraction is scaled alone to lose nothing."""
     whole = np.floor(microseconds)
-    result: I64 = whole.astype(np.int64) * 1000 + np.rint((microseconds - whole) * 1000).astype(np.int64)
-    return result
+    rest = microseconds - whole
+    rest *= 1000
+    whole *= 1000  # as exact as the microseconds are
+    whole += np.rint(rest, out=rest)
+    return whole.astype(np.int64)

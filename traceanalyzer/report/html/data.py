@@ -30,10 +30,14 @@ ROOMY = 3
 
 def json_block(id_: str, value: Any) -> Markup:
     """A value for the page's scripts. Nothing in it can end the element that it stands in."""
-    encoded = orjson.dumps(_valid(value), option=orjson.OPT_SERIALIZE_NUMPY).decode()
+    encoded = _encoded(value).decode()
     for character in "<>&\u2028\u2029":
         encoded = encoded.replace(character, f"\\u{ord(character):04x}")
     return tag("script", Markup(encoded), type="application/json", id=id_)
+
+
+def _encoded(value: Any) -> bytes:
+    return orjson.dumps(_valid(value), option=orjson.OPT_SERIALIZE_NUMPY)
 
 
 def _valid(value: Any) -> Any:
@@ -54,16 +58,12 @@ def timelines_block(timelines: Sequence[Timeline]) -> Markup:
     return json_block("timeline-data", [_fitting(t, limit) for t, limit in zip(timelines, most, strict=True)])
 
 
-def _fitting(timeline: Timeline, limit: int) -> dict[str, Any]:
-    columns = _columns(timeline)
-    while _size(columns) > limit and len(timeline.events) > FEW:
+def _fitting(timeline: Timeline, limit: int) -> orjson.Fragment:
+    encoded = _encoded(_columns(timeline))
+    while len(encoded) > limit and len(timeline.events) > FEW:
         timeline = shortened(timeline, max(len(timeline.events) * 2 // 3, FEW))
-        columns = _columns(timeline)
-    return columns
-
-
-def _size(columns: dict[str, Any]) -> int:
-    return len(orjson.dumps(_valid(columns), option=orjson.OPT_SERIALIZE_NUMPY))
+        encoded = _encoded(_columns(timeline))
+    return orjson.Fragment(encoded)
 
 
 def shortened(timeline: Timeline, count: int) -> Timeline:

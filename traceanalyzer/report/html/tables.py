@@ -48,13 +48,14 @@ def table(
     shown = rows[:limit]
     grid = make_grid(shown, origin_ns)
     about = {f.name: f.metadata.get("definition", "") for f in dataclasses.fields(rows[0])}
+    kinds = list(map(_kind, grid.columns))
     heads = [_head(column, about[column.name]) for column in grid.columns]
     links = [link(row) for row in shown] if link else []
     linked = any(links)
     body = [
         tag(
             "tr",
-            *(_cell(column, i, row) for column in grid.columns),
+            *(_cell(column, kind, i, row) for column, kind in zip(grid.columns, kinds, strict=True)),
             tag("td", links[i]) if linked else None,
         )
         for i, row in enumerate(shown)
@@ -120,14 +121,14 @@ def _head(column: Column, definition: str) -> Markup:
     return tag("th", button, scope="col", class_=None if column.is_text else "number", aria_sort="none")
 
 
-def _cell(column: Column, index: int, row: Any) -> Markup:
+def _cell(column: Column, kind: str | None, index: int, row: Any) -> Markup:
     value = getattr(row, column.name)
     sort = value if measured(value) else None
     full = getattr(row, "full_name", None) if column.name == "name" else None
     return tag(
         "td",
         shorten(column.cells[index], MAX_CELL),
-        class_=_kind(column),
+        class_=kind,
         data_v=None if sort is None else f"{sort}" if column.name in TIMESTAMPS else f"{sort:.6g}",
         title=shorten(full, MAX_FULL_NAME) if full and full != value else None,
     )

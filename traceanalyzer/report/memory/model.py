@@ -11,7 +11,8 @@ from traceanalyzer.figures import metric
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from traceanalyzer.analysis.memory.measure import MemoryOfDevice, Site
+    from traceanalyzer.analysis.memory.measure import MemoryOfDevice
+    from traceanalyzer.analysis.memory.site import Site
     from traceanalyzer.analysis.tables.op_memory import OpMemory
     from traceanalyzer.diagnosis.memory import MemoryFinding, MemoryRecommendation
 

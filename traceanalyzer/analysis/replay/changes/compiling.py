@@ -33,8 +33,9 @@ from traceanalyzer.analysis.replay.changes.kernels import channels_last, odd_pad
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
+    from traceanalyzer.analysis.joined.joined import Joined
     from traceanalyzer.analysis.replay.tape import Tape
-    from traceanalyzer.trace import F64, I64, Bool
+    from traceanalyzer.trace import F64, I32, I64, Bool, HostRanges
 
 RECURRENT = re.compile(r"^aten::(lstm|gru|rnn_tanh|rnn_relu|_cudnn_rnn)$|CudnnRnnBackward")
 """Layers that torch.compile leaves to a library, and breaks its graph at."""
@@ -86,7 +87,7 @@ def compiled_badly(tape: Tape) -> Tape | None:
 
 def _compiled(tape: Tape, reading: Reading) -> Tape | None:
     model = of_model(tape)
-    if not model.any() or _backward_twice(tape):
+    if not model.any() or tape.source.once(_backward_twice):
         return None
     norms = _trained_batch_norms(tape)
     left = fused(tape, FUSIBLE, reading, chosen=model & ~norms & ~_of_convolutions(tape))
@@ -106,30 +107,31 @@ def of_model(tape: Tape) -> Bool:
     backward = source.in_backward[node]
     result = ~in_optimizer(tape) & ~tape.communication
     if backward.any():
-        result &= backward | (_recorded(tape)[node] & _before_last(tape, backward))
+        result &= backward | (_recorded(tape) & _before_last(tape, backward))
     result &= ~launched_within(tape, texts_where(source.trace.strings, RECURRENT.search))
     region, size, alone = _regions(tape, result)
     return result & ((size >= LEAST_REGION) | alone)[region]
 
 
 def _recorded(tape: Tape) -> Bool:
-    """Which nodes of the host tree lie in operators that autograd numbered."""
-    result: Bool = tape.source.tree.innermost(_numbered(tape)) >= 0
+    """Ops launched in operators that autograd numbered."""
+    around = tape.around
+    result: Bool = around.inside(_numbered(tape.source.trace.host_ranges, around.row) & (around.row >= 0))[tape.event]
     return result
 
 
-def _numbered(tape: Tape) -> Bool:
-    """Which nodes of the host tree are operators that autograd numbered."""
-    ranges = tape.source.trace.host_ranges
-    result: Bool = tape.source.tree.of_ranges((ranges.kind == RangeKind.OP) & (ranges.sequence >= 0), False)
+def _numbered(ranges: HostRanges, rows: I32 | I64) -> Bool:
+    """Which of these host ranges are operators that autograd numbered."""
+    result: Bool = (ranges.kind[rows] == RangeKind.OP) & (ranges.sequence[rows] >= 0)
     return result
 
 
-def _backward_twice(tape: Tape) -> bool:
+def _backward_twice(joined: Joined) -> bool:
     """Whether gradients have gradients: autograd records the backward pass, which compiled code does not support."""
-    source = tape.source
-    of_slopes = texts_where(source.trace.strings, OF_SLOPES.search)[source.trace.host_ranges.name]
-    return bool((_numbered(tape) & source.tree.of_ranges(of_slopes, False) & source.in_backward).any())
+    ranges = joined.trace.host_ranges
+    rows = np.flatnonzero(texts_where(joined.trace.strings, OF_SLOPES.search)[ranges.name])
+    rows = rows[_numbered(ranges, rows)]
+    return bool(joined.in_backward[joined.tree.node_of_range[rows]].any())
 
 
 def _before_last(tape: Tape, ops: Bool) -> Bool:

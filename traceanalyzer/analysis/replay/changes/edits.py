@@ -142,20 +142,15 @@ def in_backward(tape: Tape) -> Bool:
 
 def launched_within(tape: Tape, names: Bool) -> Bool:
     """Ops launched inside a host range with one of these names (mask over `Trace.strings`)."""
-    result: Bool = _within(tape.source, names)[nodes(tape)][tape.event]
-    return result
-
-
-def _within(linked: Linked, names: Bool) -> Bool:
-    """Which nodes of the host tree are, or lie inside, a range with one of these names (of `texts_where`)."""
-    tree = linked.tree
-    result: Bool = tree.innermost(tree.named(names)) >= 0
+    result: Bool = tape.around.inside(names[tape.around.name])[tape.event]
     return result
 
 
 def within_optimizer(linked: Linked) -> Bool:
     """Which nodes of the host tree are, or lie inside, an optimizer's step."""
-    return _within(linked, texts_where(linked.trace.strings, lambda text: text.startswith("Optimizer.")))
+    named = texts_where(linked.trace.strings, lambda text: text.startswith("Optimizer."))
+    result: Bool = linked.tree.innermost(linked.tree.named(named)) >= 0
+    return result
 
 
 def in_optimizer(tape: Tape) -> Bool:

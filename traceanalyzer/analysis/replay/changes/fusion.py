@@ -148,11 +148,11 @@ def of_matrix_operators(tape: Tape) -> Bool:
 def _split_by_period(tape: Tape, number: I32) -> I64:
     """The runs, each part of one that repeats itself and holds a reduction a run of its own: a norm that follows a norm
     begins when the rows of the first are finished."""
-    name, reducing = tape.source.trace.device_ops.name[tape.row], _reducing(tape)
-    inside = np.flatnonzero(number >= 0)
+    name, reducing = tape.source.trace.device_ops.name[tape.row], _reducing(tape) & (number >= 0)
+    inside = np.flatnonzero(np.isin(number, number[reducing]))
     cuts = np.zeros(len(number), np.int64)
     for rows in np.split(inside, np.flatnonzero(np.diff(number[inside])) + 1) if len(inside) else ():
-        period = _period(name[rows]) if reducing[rows].any() else len(rows)
+        period = _period(name[rows])
         cuts[rows[period::period]] = 1
     return np.where(number >= 0, number + np.cumsum(cuts), -1)
 

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.lookup import at
 from traceanalyzer.analysis.algebra.texts import texts_where
-from traceanalyzer.analysis.replay.changes.edits import forward_operators, in_backward, nodes
+from traceanalyzer.analysis.replay.changes.edits import forward_operators, in_backward
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs, parse_values
 
 if TYPE_CHECKING:
@@ -61,10 +62,12 @@ def _batches(tape: Tape, least_dimensions: int) -> Iterator[list[int]]:
     """For each batch of a step that is taken apart, when the host takes its items, ns."""
     tree, trace = tape.source.tree, tape.source.trace
     outer = forward_operators(tape)
+    step = np.searchsorted(tape.source.steps.host_start, tree.start[outer], side="right")
+    here = np.isin(step, np.unique(tape.source.steps.of_op[tape.row]) + 1)
+    outer, step = outer[here], step[here]
     row = tree.row[outer]
     name, shapes, concrete = (column[row] for column in _columns(tape))
     apart, takes, picks = (texts_where(trace.strings, pattern.match)[name] for pattern in (APART, TAKES, PICKS))
-    step = np.searchsorted(tape.source.steps.host_start, tree.start[outer], side="right")
     for one in np.unique(step[apart | picks]).tolist():
         here = step == one
         for batch, count in _counted(shapes[here & apart]):
@@ -90,11 +93,11 @@ def _next_ones(tape: Tape, codes: I32, count: int) -> Bool:
 
 def single_tokens(tape: Tape) -> Bool:
     """The ops that look up one token of each text: a decoder that goes on from what it has just said."""
-    tree, ranges = tape.source.tree, tape.source.trace.host_ranges
+    ranges = tape.source.trace.host_ranges
     words = texts_where(tape.source.trace.strings, WORDS.match)[ranges.name]
     code, index = np.unique(ranges.shapes[words], return_inverse=True)
     words[words] = np.array([_one_token(tape, one) for one in code.tolist()], bool)[index]
-    result: Bool = (tree.innermost(tree.of_ranges(words, False)) >= 0)[nodes(tape)][tape.event]
+    result: Bool = tape.around.inside(at(words, tape.around.row, False))[tape.event]
     return result
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from traceanalyzer.analysis.groups.passes import MIN_CHAIN
 from traceanalyzer.analysis.replay.changes.fusion import WRITTEN_OUT, Reading, fusing
 from traceanalyzer.analysis.replay.scenarios import Scenario
-from traceanalyzer.diagnosis.remedies.program import program, tape_of
+from traceanalyzer.diagnosis.remedies.program import program
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy
 from traceanalyzer.figures import NS_PER_MS
 
@@ -35,12 +35,9 @@ OTHER = "Fuse the chain of elementwise and reduction kernels into one kernel."
 
 def offer(m: Measurements) -> Offer | None:
     """Where such kernels follow each other, and the GPU's own time becomes shorter: launches alone are for others."""
-    tape, replay = tape_of(m), m.replay
-    fused = None if tape is None else SCENARIO.change(tape)
-    if tape is None or replay is None or fused is None:
-        return None
-    saved_ns = float((tape.duration.sum() - fused.duration.sum()) / tape.steps)
-    if saved_ns < LEAST_SAVED * replay.base_ms * NS_PER_MS:
+    replay = m.replay
+    saved_ns = None if replay is None else replay.kernels_saved_ns(SCENARIO)
+    if replay is None or saved_ns is None or saved_ns < LEAST_SAVED * replay.base_ms * NS_PER_MS:
         return None
     return Offer(PYTORCH if program(m).pytorch else OTHER, SCENARIO)
 

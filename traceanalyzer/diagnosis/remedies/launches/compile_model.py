@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from traceanalyzer.analysis.replay.changes.compiling import compiled, compiled_badly, compiled_well
 from traceanalyzer.analysis.replay.scenarios import Scenario
-from traceanalyzer.diagnosis.remedies.program import program, tape_of
+from traceanalyzer.diagnosis.remedies.program import program
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy
 from traceanalyzer.figures import NS_PER_MS
 
@@ -41,11 +41,10 @@ def offer(m: Measurements) -> Offer | None:
 
 def fewer_passes(m: Measurements) -> bool:
     """Whether most of what is gained is time of the kernels, not of their launches."""
-    tape, replay = tape_of(m), m.replay
-    found = None if tape is None else SCENARIO.change(tape)
-    if tape is None or replay is None or found is None:
+    replay = m.replay
+    saved_ns = None if replay is None else replay.kernels_saved_ns(SCENARIO)
+    if replay is None or saved_ns is None:
         return False
-    saved_ns = float(tape.duration.sum() - found.duration.sum()) / tape.steps
     return 2 * saved_ns >= replay.gain_ms(SCENARIO) * NS_PER_MS
 
 

@@ -35,14 +35,15 @@ def lookups_joined(tape: Tape) -> Tape | None:
     lookups &= (tree.kind == RangeKind.OP) & ~tape.source.in_backward
     outer, node = tree.outermost(lookups), nodes(tape)
     call = outer[node][tape.event]
-    backward = np.cumsum(np.diff(node[tape.event], prepend=-1) != 0)
-    made = made_by(tape.source, outer >= 0)[node][tape.event] & (call < 0)
-    found = [_runs(tape, call), _runs(tape, np.where(made, backward, -1))]
-    kept, gone = found[0][0] | found[1][0], found[0][1] | found[1][1]
-    if not found[0][1].any():
+    forward = _runs(tape, call)
+    if not forward[1].any():
         return None
+    place = np.cumsum(np.diff(node[tape.event], prepend=-1) != 0)
+    made = made_by(tape.source, outer >= 0)[node][tape.event] & (call < 0)
+    backward = _runs(tape, np.where(made, place, -1))
+    kept, gone = forward[0] | backward[0], forward[1] | backward[1]
     gone |= np.append(False, gone[:-1]) & launched_within(tape, texts_where(strings, JOINING.match)) & ~kept
-    return joined(tape, kept, gone, np.maximum(found[0][2], found[1][2]))
+    return joined(tape, kept, gone, np.maximum(forward[2], backward[2]))
 
 
 def _runs(tape: Tape, call: I32 | I64) -> tuple[Bool, Bool, I64]:
