@@ -73,9 +73,12 @@ def report_of(of: Measured, top: int = TOP_ROWS) -> Report:
         step_parts = critical.step_parts
         _ = critical.ops, critical.kernels, critical.gap_places, critical.phase_times, critical.throughput
         found, critical.path_tables = working()
+    metrics = _metrics(critical)
+    for measurements in of.each:
+        measurements.let_go_of_starts()  # of which some asked again
     if worth:
         give_back_free_memory()
-    metrics, tables = _metrics(critical), report_tables(of, top)
+    tables = report_tables(of, top)
     devices = [row for m in of.each for row in m.devices]
     notes = [*_notes(run, critical), *ranks.notes]
     return Report(
