@@ -20,6 +20,8 @@ NVTX_RANGES = 840_000
 
 SHIFTED_TIMES = ("start", "end", "timestamp")
 SHIFTED_IDS = ("correlationId", "eventSyncId")
+NO_ID = 2**32 - 1
+"""What nsys writes for none: ids are 32-bit numbers."""
 
 WANTED = {
     "CUPTI_ACTIVITY_KIND_KERNEL": KERNELS,
@@ -37,7 +39,7 @@ def tile(source: Path, target: Path, scale: float = 1.0, rows: int | None = None
     tables = _event_tables(db)
     low, high = _span(db, tables)
     ids = max(
-        db.execute(f'SELECT max("{column}") FROM "{table}"').fetchone()[0] or 0  # noqa: S608
+        db.execute(f'SELECT max("{column}") FROM "{table}" WHERE "{column}" < {NO_ID}').fetchone()[0] or 0  # noqa: S608
         for table, columns in tables.items()
         for column in columns
         if column in SHIFTED_IDS
@@ -80,7 +82,7 @@ def _shifted(column: str) -> str:
     if column in SHIFTED_TIMES:
         return f'"{column}" + :time'
     if column in SHIFTED_IDS:
-        return f'"{column}" + :id'
+        return f'"{column}" + CASE WHEN "{column}" < {NO_ID} THEN :id ELSE 0 END'
     if column == "text":  # every call of PyTorch's emit_nvtx has an id of its own
         return (
             "CASE WHEN instr(text, ', op_id = ') THEN substr(text, 1, instr(text, ', op_id = ') + 9) || "

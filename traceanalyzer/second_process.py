@@ -58,7 +58,7 @@ def _may_fork() -> bool:
 
 def _forked(work: Callable[[], object]) -> _Fork | None:
     """A process that works; None where the system gives none."""
-    _give_back_free_memory()
+    give_back_free_memory()
     parent, (source, target) = os.getpid(), os.pipe()
     try:
         with warnings.catch_warnings():
@@ -74,9 +74,10 @@ def _forked(work: Callable[[], object]) -> _Fork | None:
     return _Fork(process, source)
 
 
-def _give_back_free_memory() -> None:
-    """What is free before a fork would be copied where either process uses it again; the system hands out new memory as
-    fast."""
+def give_back_free_memory() -> None:
+    """Hand free memory to the system. What is free before a fork would be copied where either process uses it again;
+    and between two parts of the work of one that has large arrays, free pieces that are too small for the next part's
+    would add to these. The system clears what it hands out, so not for little memory, and seldom."""
     with suppress(OSError, AttributeError):  # another C library
         ctypes.CDLL(None).malloc_trim(0)
 

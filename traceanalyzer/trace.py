@@ -125,10 +125,13 @@ MOST_RANKS = 2**24
 """Beyond, a number is damage: no host has so many GPUs, no message or memory is so large, no run so wide."""
 
 
-def column(dtype: type[np.generic], *, fill: int = -1, text: bool = False, most: int | None = None) -> Any:
+def column(
+    dtype: type[np.generic], *, fill: int = -1, text: bool = False, most: int | None = None, narrow: bool = False
+) -> Any:
     """A table column of `dtype`, filled with `fill` where a reader has nothing; `text` marks string codes; numbers
-    above `most` count as not recorded."""
-    return field(metadata={"dtype": np.dtype(dtype), "fill": fill, "text": text, "most": most})
+    above `most` count as not recorded; one that is `narrow` is held in as few bytes as its values need, so widen it
+    before you multiply it."""
+    return field(metadata={"dtype": np.dtype(dtype), "fill": fill, "text": text, "most": most, "narrow": narrow})
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,7 +154,7 @@ class Table:
             if f.name in columns:
                 made[f.name] = _fitting(columns[f.name], f.metadata)
             else:
-                made[f.name] = alike(f.metadata["fill"], rows, f.metadata["dtype"])
+                made[f.name] = _fitting(alike(f.metadata["fill"], rows, f.metadata["dtype"]), f.metadata)
             if made[f.name].shape != (rows,):
                 raise ValueError(f"{cls.__name__}.{f.name}: {made[f.name].shape} instead of ({rows},)")
         del columns  # of a caller that keeps none of them, so that little is held twice
@@ -181,7 +184,7 @@ class Table:
         import pandas as pd
 
         lookup = np.array([*strings, None], dtype=object)
-        data = {f.name: getattr(self, f.name) for f in fields(self)}
+        data = {f.name: getattr(self, f.name).astype(f.metadata["dtype"], copy=False) for f in fields(self)}
         for f in fields(self):
             if f.metadata["text"]:
                 data[f.name] = lookup[data[f.name]]
@@ -209,9 +212,10 @@ def _fitting(values: Any, what: Mapping[str, Any]) -> NDArray[Any]:
     """The values as the column's type; what it does not hold, or is out of all reason, becomes its fill value."""
     dtype, most, fill = what["dtype"], what["most"], what["fill"]
     if isinstance(values, np.ndarray) and is_constant(values) and len(values):
-        return alike(_fitting(values[:1].copy(), what)[0], len(values), dtype)
+        one = _fitting(values[:1].copy(), what)
+        return alike(one[0], len(values), one.dtype)
     if isinstance(values, np.ndarray) and values.dtype == dtype and most is None:
-        return np.ascontiguousarray(values)
+        return narrowed(values) if what["narrow"] else np.ascontiguousarray(values)
     if dtype.kind not in "iu":
         return np.ascontiguousarray(values, dtype=dtype)
     given = np.asarray(values)
@@ -222,7 +226,17 @@ def _fitting(values: Any, what: Mapping[str, Any]) -> NDArray[Any]:
     low, high = np.iinfo(dtype).min, np.iinfo(dtype).max if most is None else min(most, np.iinfo(dtype).max)
     if len(given) and given.dtype.kind in "iu" and (given.min() < low or given.max() > high):
         given = np.where((given >= low) & (given <= high), given, fill)
-    return np.ascontiguousarray(given, dtype=dtype)
+    return narrowed(given) if what["narrow"] else np.ascontiguousarray(given, dtype=dtype)
+
+
+_NARROW = np.int16, np.int32
+
+
+def narrowed(values: NDArray[Any]) -> NDArray[Any]:
+    """Integers in as few bytes as they need."""
+    low, high = (int(values.min()), int(values.max())) if len(values) else (0, 0)
+    fit = (dtype for dtype in _NARROW if np.iinfo(dtype).min <= low and high <= np.iinfo(dtype).max)
+    return np.ascontiguousarray(values, dtype=next(fit, np.int64))
 
 
 @dataclass(frozen=True, eq=False)
@@ -230,14 +244,14 @@ class DeviceOps(Table):
     """Work that occupied a device: kernels, copies, memsets, whole graphs. Nothing else is device work."""
 
     kind: U8 = column(np.uint8, fill=0)
-    name: I32 = column(np.int32, text=True)
+    name: I32 = column(np.int32, text=True, narrow=True)
     start: I64 = column(np.int64)
     end: I64 = column(np.int64)
     device: I32 = column(np.int32, most=MOST_DEVICES - 1)
     """CUDA ordinal within the process, as recorded."""
     context: I32 = column(np.int32)
     stream: I32 = column(np.int32)
-    correlation: I64 = column(np.int64)
+    correlation: I64 = column(np.int64, narrow=True)
     """Ties the op to its API call; several ops of one CUDA graph share it. -1: none."""
     external_id: I64 = column(np.int64)
     """`external_id` of the host op that launched it, where recorded."""
@@ -245,19 +259,19 @@ class DeviceOps(Table):
     """CUDA graph it ran in, -1 if launched by itself or not recorded."""
     graph_node: I64 = column(np.int64)
     """Node of that graph, the same in every replay; -1 where not recorded."""
-    bytes: I64 = column(np.int64, most=MOST_BYTES)
+    bytes: I64 = column(np.int64, most=MOST_BYTES, narrow=True)
     copy_kind: U8 = column(np.uint8, fill=0)
     source_memory: U8 = column(np.uint8, fill=0)
     target_memory: U8 = column(np.uint8, fill=0)
     collective: I32 = column(np.int32)
     """Row of `Trace.collectives` where the kernel itself carries the metadata, else -1."""
-    blocks: I64 = column(np.int64)
+    blocks: I64 = column(np.int64, narrow=True)
     """Thread blocks of a kernel's grid, -1 unknown."""
-    threads: I32 = column(np.int32)
+    threads: I32 = column(np.int32, narrow=True)
     """Threads of each of its blocks."""
-    registers: I32 = column(np.int32)
+    registers: I32 = column(np.int32, narrow=True)
     """Registers of each of its threads."""
-    shared_bytes: I32 = column(np.int32)
+    shared_bytes: I32 = column(np.int32, narrow=True)
     """Shared memory of each of its blocks, static and dynamic."""
     occupancy: I16 = column(np.int16)
     """Share of an SM's warps that the recorder expects to be resident, percent."""
@@ -271,12 +285,12 @@ class DeviceOps(Table):
 class ApiCalls(Table):
     """Host calls into the CUDA/HIP runtime or driver. Version suffixes are stripped from the names."""
 
-    name: I32 = column(np.int32, text=True)
+    name: I32 = column(np.int32, text=True, narrow=True)
     start: I64 = column(np.int64)
     end: I64 = column(np.int64)
     thread: I32 = column(np.int32)
     """Index into `Trace.threads`."""
-    correlation: I64 = column(np.int64)
+    correlation: I64 = column(np.int64, narrow=True)
     error: I32 = column(np.int32, fill=0)
     """CUDA error code returned; 0 is success or not recorded."""
 
@@ -317,14 +331,14 @@ class Waits(Table):
     start: I64 = column(np.int64)
     end: I64 = column(np.int64)
     device: I32 = column(np.int32, most=MOST_DEVICES - 1)
-    context: I32 = column(np.int32)
-    stream: I32 = column(np.int32)
+    context: I32 = column(np.int32, narrow=True)
+    stream: I32 = column(np.int32, narrow=True)
     """The stream that waits, or that the host waits for; -1: the whole context."""
-    correlation: I64 = column(np.int64)
-    event: I64 = column(np.int64)
-    source_stream: I32 = column(np.int32)
+    correlation: I64 = column(np.int64, narrow=True)
+    event: I64 = column(np.int64, narrow=True)
+    source_stream: I32 = column(np.int32, narrow=True)
     """The stream whose work is waited for, where recorded."""
-    record: I64 = column(np.int64)
+    record: I64 = column(np.int64, narrow=True)
     """Correlation id of the call that recorded the event; -1 where that is not known."""
 
 

@@ -20,7 +20,7 @@ from traceanalyzer.ingest.unprofiled import contradiction
 from traceanalyzer.report.at_once import is_worth_a_process, roofline_meanwhile
 from traceanalyzer.report.model import TOP_ROWS, Input, InputDevice, InputHealth, Metrics, Report, Tool
 from traceanalyzer.report.outline import IN_HEADER
-from traceanalyzer.second_process import meanwhile
+from traceanalyzer.second_process import give_back_free_memory, meanwhile
 from traceanalyzer.selection import measured
 from traceanalyzer.tables import report_tables
 from traceanalyzer.trace import Collected
@@ -61,15 +61,24 @@ def report_of(of: Measured, top: int = TOP_ROWS) -> Report:
     worth = is_worth_a_process(critical)
     if worth:  # what the diagnosis and the tables need is worked out once
         with roofline_meanwhile(critical):
+            give_back_free_memory()
             _ = critical.gaps, critical.phases
         _ = critical.replay, critical.unprofiled
+        give_back_free_memory()
     with meanwhile(partial(_diagnosis_and_path, critical), worth=worth) as working:
-        step_parts = critical.step_parts
         for measurements in of.each:
             measurements.let_go_of_starts()
+        if worth:
+            give_back_free_memory()
+        step_parts = critical.step_parts
         _ = critical.ops, critical.kernels, critical.gap_places, critical.phase_times, critical.throughput
         found, critical.path_tables = working()
-    metrics, tables = _metrics(critical), report_tables(of, top)
+    metrics = _metrics(critical)
+    for measurements in of.each:
+        measurements.let_go_of_starts()  # of which some asked again
+    if worth:
+        give_back_free_memory()
+    tables = report_tables(of, top)
     devices = [row for m in of.each for row in m.devices]
     notes = [*_notes(run, critical), *ranks.notes]
     return Report(

@@ -96,7 +96,13 @@ def graphs(draw):
         np.array([t for t, _ in held], np.int64),
         np.array([op for _, op in held], np.int64),
     )
-    return Bindings(by, before, since), waits, start, end, (draw(st.integers(0, 20)), draw(st.integers(20, 90)))
+    return (
+        Bindings(by, before, start, start - since),
+        waits,
+        start,
+        end,
+        (draw(st.integers(0, 20)), draw(st.integers(20, 90))),
+    )
 
 
 @tried(5)

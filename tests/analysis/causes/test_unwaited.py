@@ -63,15 +63,13 @@ def programs(draw):
 @given(programs())
 def test_the_running_maximum_is_what_a_loop_over_the_launches_gives(program) -> None:
     host, first, latency, pause, busy, begin = program
+    stretch, offset = np.cumsum(first), np.zeros_like(host)
     found = unwaited._schedule(
-        host=host,
-        stretch=np.cumsum(first),
-        offset=np.zeros_like(host),
-        first=np.flatnonzero(first),
-        latency=latency,
-        pause=pause,
-        busy=busy,
-        begin=begin,
+        host,
+        np.flatnonzero(first),
+        lambda here: (stretch[here], offset[here]),
+        lambda here: (latency[here], pause[here], busy[here]),
+        begin,
     )
     assert found.tolist() == event_by_event(*(a.tolist() for a in program[:-1]), begin)
 

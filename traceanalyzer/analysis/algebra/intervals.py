@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.lookup import AT_ONCE, places
+from traceanalyzer.analysis.algebra.lookup import AT_ONCE, blocks, places
 
 if TYPE_CHECKING:
     from traceanalyzer.trace import I64, Bool
@@ -25,7 +25,14 @@ class IntervalSet(NamedTuple):
     @property
     def total(self) -> int:
         """Length of the set, ns."""
-        return int((self.end - self.start).sum())
+        return sum(int((self.end[here] - self.start[here]).sum()) for here in blocks(len(self.start)))
+
+    def total_within(self, window: tuple[int, int]) -> int:
+        """Length of what lies in the window, ns."""
+        near = self.select(_near(self, window))
+        if not len(near.start) or window[1] <= window[0]:
+            return 0
+        return near.total - max(window[0] - int(near.start[0]), 0) - max(int(near.end[-1]) - window[1], 0)
 
     def select(self, rows: I64 | Bool | slice) -> IntervalSet:
         """The chosen intervals; rows in ascending order."""
@@ -66,9 +73,17 @@ def clip(a: IntervalSet, within: tuple[int, int]) -> IntervalSet:
     """The part of the set inside the window."""
     if not len(a.start) or (a.start[0] >= within[0] and a.end[-1] <= within[1]):
         return a
-    start, end = np.maximum(a.start, within[0]), np.minimum(a.end, within[1])
-    keep = end > start
-    return IntervalSet(start[keep], end[keep])
+    near = a.select(_near(a, within))
+    if not len(near.start) or within[1] <= within[0]:
+        return EMPTY
+    start, end = near.start.copy(), near.end.copy()
+    start[0], end[-1] = max(int(start[0]), within[0]), min(int(end[-1]), within[1])
+    return IntervalSet(start, end)
+
+
+def _near(a: IntervalSet, window: tuple[int, int]) -> slice:
+    """The intervals of which any part lies in the window."""
+    return slice(int(np.searchsorted(a.end, window[0], side="right")), int(np.searchsorted(a.start, window[1])))
 
 
 def join(*sets: IntervalSet) -> IntervalSet:

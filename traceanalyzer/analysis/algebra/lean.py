@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from traceanalyzer.trace import is_constant
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -15,12 +17,16 @@ _NARROW = np.iinfo(np.int32)
 def lean(values: NDArray[Any]) -> NDArray[Any]:
     """The same values: of one value without any memory, whole numbers that fit 32 bits in these. Not to be written to,
     and not to be multiplied before it is widened."""
-    if not len(values):
+    values = flat(values)
+    if values.dtype == np.int64 and len(values) and values.min() >= _NARROW.min and values.max() <= _NARROW.max:
+        return values if is_constant(values) else values.astype(np.int32)
+    return values
+
+
+def flat(values: NDArray[Any]) -> NDArray[Any]:
+    """The same values, without any memory where they are all one. Not to be written to."""
+    if not len(values) or is_constant(values):
         return values
     one = values[0]
     same = np.isnan(values) if values.dtype.kind == "f" and np.isnan(one) else values == one
-    if same.all():
-        return np.broadcast_to(one.copy(), len(values))
-    if values.dtype == np.int64 and values.min() >= _NARROW.min and values.max() <= _NARROW.max:
-        return values.astype(np.int32)
-    return values
+    return np.broadcast_to(one.copy(), len(values)) if same.all() else values

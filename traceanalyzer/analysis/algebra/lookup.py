@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
@@ -19,6 +19,14 @@ AT_ONCE = 1 << 14
 """Values looked up at once: what is made of so many stays in the processor's cache."""
 FEW = 64
 """So few are looked for one by one."""
+
+
+class Column(Protocol):
+    """Numbers that are asked for by row: an array, or what makes one of those that are asked for."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, rows: Any, /) -> Any: ...
 
 
 def blocks(count: int) -> list[slice]:
@@ -49,20 +57,23 @@ def one_of(values: NDArray[Any], wanted: Iterable[int]) -> Bool:
 
 def stretch(wanted: Bool) -> slice | I64:
     """The wanted rows, as a slice where they follow each other: what is taken of them is then not copied."""
-    rows = np.flatnonzero(wanted)
-    if len(rows) and rows[-1] - rows[0] == len(rows) - 1:
-        return slice(int(rows[0]), int(rows[-1]) + 1)
-    return rows
+    if not wanted.any():
+        return np.empty(0, np.int64)
+    first, stop = int(wanted.argmax()), len(wanted) - int(wanted[::-1].argmax())
+    return slice(first, stop) if wanted[first:stop].all() else np.flatnonzero(wanted)
 
 
 def at(values: NDArray[Any], index: I32 | I64, otherwise: float) -> NDArray[Any]:
     """The values at these places, and `otherwise` for -1."""
     if not len(values):
         return np.full(len(index), otherwise, values.dtype)
-    result = values[index]
-    unknown = index < 0
-    if unknown.any():
-        result[unknown] = otherwise
+    result = np.empty(len(index), values.dtype)
+    for i in range(0, len(index), AT_ONCE):
+        here = index[i : i + AT_ONCE]
+        result[i : i + AT_ONCE] = values[here]
+        unknown = here < 0
+        if unknown.any():
+            result[i : i + AT_ONCE][unknown] = otherwise
     return result
 
 
@@ -80,12 +91,18 @@ def first_with(keys: I64, wanted: I64, preferred: Bool) -> I32:
     for mask in (known & ~preferred, known & preferred):
         for here in reversed(blocks(len(keys))):
             rows = here.start + np.flatnonzero(mask[here])[::-1]
-            row[keys[rows] - low] = rows  # of several the last one written stays
+            row[_from(keys[rows], low)] = rows  # of several the last one written stays
     found = np.full(len(wanted), -1, np.int32)
     for here in blocks(len(wanted)):
         rows = here.start + np.flatnonzero((wanted[here] >= low) & (wanted[here] <= high))
-        found[rows] = row[wanted[rows] - low]
+        found[rows] = row[_from(wanted[rows], low)]
     return found
+
+
+def _from(values: I32 | I64, low: int) -> I64:
+    """How far the values, which may be narrow, lie from this one."""
+    result: I64 = np.subtract(values, low, dtype=np.int64)
+    return result
 
 
 def look_up(keys: I32 | I64, wanted: I32 | I64) -> I64:

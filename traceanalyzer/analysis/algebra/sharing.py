@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from traceanalyzer.trace import F64, I64
 
 
+def side_by_side_nowhere(start: I64, end: I64) -> bool:
+    """Whether each interval begins when the one before it has ended, or later."""
+    return bool((start[1:] >= end[:-1]).all())
+
+
 def shared_time(start: I64, end: I64, within: IntervalSet) -> F64:
     """How much of the set each interval covers, ns; a moment covered by n of the intervals counts 1/n for each.
 
@@ -22,7 +27,7 @@ def shared_time(start: I64, end: I64, within: IntervalSet) -> F64:
     """
     if not len(start):
         return np.empty(0, np.float64)
-    if (start[1:] >= end[:-1]).all():  # side by side nowhere
+    if side_by_side_nowhere(start, end):
         return measure(within, start, end).astype(np.float64)
     edges = distinct(np.concatenate((start, end)))
     first, last = places(edges, start), places(edges, end)

@@ -218,7 +218,7 @@ def chain_parts(bindings: Bindings, waits: HostWaits, start: I64, end: I64, wind
     count, (begin, finish) = len(start), window
     # One op more stands for the end of the window: without length, and waiting for the host alone.
     by = np.append(bindings.by, np.uint8(Bound.LAUNCH))
-    wait = waits.before(np.append(bindings.since, finish)).astype(np.int32)
+    wait = waits.before(np.append(start - bindings.lag, finish)).astype(np.int32)
     wait[by != Bound.LAUNCH] = -1
     following = at(waits.op.astype(np.int32), wait, -1)
     wait[following >= np.arange(count + 1, dtype=np.int32)] = -1
@@ -235,7 +235,7 @@ def chain_parts(bindings: Bindings, waits: HostWaits, start: I64, end: I64, wind
             start=_or_else(start, op, finish),
             end=_or_else(end, op, finish),
             by=by[op],
-            since=_or_else(bindings.since, op, finish),
+            since=_or_else(start, op, finish) - _or_else(bindings.lag, op, 0),
             before=_or_else(bindings.op, op, -1),
             wait=wait[op],
         )

@@ -116,7 +116,7 @@ def migrates(timed: Timed, next_op: I64) -> Bool:
 def lost_launches(timed: Timed) -> I64:
     """Start times, in order, of launch calls whose kernels should be in the recording but are not."""
     calls = timed.trace.api_calls
-    lost = timed.once(is_launch) & ~timed.once(bore_work) & ~timed.once(captured_calls)
+    lost = is_launch(timed) & ~bore_work(timed) & ~timed.once(captured_calls)
     last = int(timed.launch_time.max(initial=-1))
     result: I64 = np.sort(calls.start[lost & (calls.start <= last)])
     return result

@@ -17,12 +17,12 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.algebra.intervals import complement, measure, union
-from traceanalyzer.analysis.algebra.lookup import at, one_of, places, stretch
+from traceanalyzer.analysis.algebra.lookup import at, blocks, one_of, places, stretch
 from traceanalyzer.analysis.causes.details import IdleDetail, host_details, lost_launches, migrates
 from traceanalyzer.analysis.causes.unwaited import gaps_without_waits
 from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS
-from traceanalyzer.trace import Table, alike, column
+from traceanalyzer.trace import Table, alike, column, narrowed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -83,7 +83,7 @@ class Gaps(Table):
     device: I32 = column(np.int32)
     next_op: I32 = column(np.int32)
     """Device op that ends the gap, -1 after the last one."""
-    step: I32 = column(np.int32)
+    step: I32 = column(np.int32, narrow=True)
     """Step of the op that ends the gap, else the step whose window holds the gap's start; -1 outside."""
     cause: U8 = column(np.uint8, fill=IdleCause.OTHER)
     queued: U8 = column(np.uint8, fill=0)
@@ -110,8 +110,8 @@ def find_gaps(started: Started) -> Gaps:
         columns = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
     columns["step"] = _step_of(started, columns["next_op"], columns["start"])
     asked = [columns[name] for name in ("start", "end", "next_op")]
-    blocks = [[column[i : i + AT_ONCE] for column in asked] for i in range(0, len(asked[0]), AT_ONCE)]
-    causes = [_causes(started, *block) for block in blocks]
+    parts_asked = [[column[i : i + AT_ONCE] for column in asked] for i in range(0, len(asked[0]), AT_ONCE)]
+    causes = [_causes(started, *block) for block in parts_asked]
     columns |= {name: np.concatenate([block[name] for block in causes]) for name in causes[0]} if causes else {}
     return _exposed_by_waits(started, Gaps.from_columns(columns))
 
@@ -208,9 +208,12 @@ def _exposed_by_waits(started: Started, gaps: Gaps) -> Gaps:
         if not (cause[rows] == IdleCause.LAUNCH).any():
             continue
         start, end, next_op = gaps.start[rows], gaps.end[rows], gaps.next_op[rows]
-        exposed = gaps_without_waits(started, start, end, next_op) < DOMINANT * (end - start)
-        exposed &= (cause[rows] == IdleCause.LAUNCH) & (gaps.queued[rows] == 0)
-        wait = started.host_waits.before(started.launch_time[next_op]).astype(np.int32)
+        left = gaps_without_waits(started, start, end, next_op)
+        exposed = (cause[rows] == IdleCause.LAUNCH) & (gaps.queued[rows] == 0)
+        wait = np.empty(len(left), np.int32)
+        for here in blocks(len(left)):
+            exposed[here] &= left[here] < DOMINANT * (end[here] - start[here])
+            wait[here] = started.host_waits.before(started.launch_time[next_op[here]])
         exposed &= wait >= 0
         cause[rows] = np.where(exposed, np.uint8(IdleCause.SYNC), cause[rows])
         sync[rows] = np.where(exposed, at(started.host_waits.call, wait, -1), sync[rows])
@@ -257,15 +260,16 @@ def _drained_by(timed: Started, launch: I64) -> I64:
 def _draining(timed: Started) -> _Waits:
     """The blocking calls that had emptied the device's queue."""
     waits = timed.once(_waits_by_end)
-    return waits.select(waits.emptied if timed.once(keeps_waiting) else waits.emptied & waits.found_work)
+    chosen = waits.emptied if timed.once(keeps_waiting) else waits.emptied & waits.found_work
+    return waits if chosen.all() else waits.select(chosen)
 
 
 class _Waits(NamedTuple):
     """The blocking calls in the order of their ends."""
 
-    call: I64
+    call: I32
     end: I64
-    launched: I64
+    launched: I32
     """How many ops had been launched before its end."""
     emptied: Bool
     """Whether the device had then done all of them."""
@@ -282,7 +286,7 @@ def _waits_by_end(joined: Joined) -> _Waits:
     blocking = blocking[np.argsort(calls.end[blocking], kind="stable")]
     began, ended = calls.start[blocking], calls.end[blocking]
     emptied, found_work = joined.drained_at(ended) <= ended, joined.drained_at(began) > began
-    return _Waits(blocking, ended, joined.launched_before(ended), emptied, found_work)
+    return _Waits(narrowed(blocking), ended, narrowed(joined.launched_before(ended)), emptied, found_work)
 
 
 def idle_by_cause(timed: Timed, gaps: Gaps, device: int) -> dict[IdleCause, I64]:

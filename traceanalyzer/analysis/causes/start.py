@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,9 +24,11 @@ from traceanalyzer.analysis.causes.recorded_waits import recorded_dependencies
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS, blocked_time
-from traceanalyzer.trace import WaitKind
+from traceanalyzer.trace import WaitKind, narrowed
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from traceanalyzer.analysis.causes.dependencies import Dependencies
     from traceanalyzer.analysis.joined.linked import Linked
     from traceanalyzer.analysis.time.timed import Timed
@@ -79,18 +81,26 @@ class Bindings:
     by: U8
     op: I32
     """The device op that it waited for, always an earlier row; -1 unless bound by a stream or dependency."""
-    since: I64
-    """When that was over, ns: end of that op, or start of the launch; never after the op's own start."""
+    start: I64
+    """When the op starts, ns."""
+    lag: NDArray[Any]
+    """How long before that what it waited for was over, ns; of few bytes."""
+
+    @property
+    def since(self) -> I64:
+        """When that was over, ns: end of that op, or start of the launch; never after the op's own start."""
+        result: I64 = self.start - self.lag
+        return result
 
 
 @dataclass(frozen=True, eq=False)
 class HostWaits:
     """The calls that held the host until device work had ended or begun, in the order of their ends."""
 
-    call: I64
+    call: I32 | I64
     end: I64
     """When the host went on, ns."""
-    op: I64
+    op: I32 | I64
     """The device op that it waited for."""
 
     def before(self, time: I64) -> I64:
@@ -100,57 +110,63 @@ class HostWaits:
 
 def find_starts(linked: Linked) -> Starts:
     """What each device op needs before it can start: recorded waits, where there are any, else what its times say."""
-    ops = linked.trace.device_ops
     stream = linked.once(stream_numbers)
     previous = op_before(stream)
-    free = np.where(previous >= 0, ops.end[previous], NEVER)
     dependencies = recorded_dependencies(linked, stream) or inferred_dependencies(linked, stream)
-    met = dependencies.met(ops.end)
-    queued = (linked.launch_time >= 0) & (_launched_by(linked) <= free)
-    pause = ops.start - free
-    short = queued & (pause >= 0) & (pause < USUAL_PAUSE_NS) & (met <= free)
+    met = dependencies.met(linked.trace.device_ops.end)
+    parts = [_pauses(linked, previous[here], met[here], here) for here in blocks(len(stream))]
+    short, pause, held, alone = (np.concatenate(same) for same in zip(*parts, strict=True))
     usual = int(np.median(pause[short])) if short.any() else DEFAULT_PAUSE_NS
-    late = queued & (pause >= USUAL_PAUSE_NS) & (ops.start - met >= USUAL_PAUSE_NS)
     return Starts(
         stream=stream,
         previous=previous,
-        latency=lean(_latency(linked, np.maximum(free, met) <= linked.launch_time, previous >= 0)),
-        pause=lean(np.where(short, pause, usual)),
-        held=lean(np.where(late, pause - usual, 0)),
+        latency=lean(_latency(linked, alone, previous >= 0)),
+        pause=lean(np.where(short, pause, np.int32(usual))),
+        held=lean(np.where(held > 0, held - usual, held)),
         dependencies=dependencies,
     )
 
 
-def _launched_by(linked: Linked) -> I64:
-    """When each op's launch call was over, ns; its start where the call was not recorded."""
-    launch = linked.launch
-    over = at(linked.trace.api_calls.end, launch, 0)
-    return over if (launch >= 0).all() else np.where(launch >= 0, over, linked.launch_time)
+def _pauses(linked: Linked, previous: I32, met: I64, here: slice) -> tuple[Bool, I32, NDArray[Any], Bool]:
+    """Of these device ops: which were queued and came shortly after the op before them on their stream, and after how
+    long (0: not so); how long after it those came that nothing known held (0: others); which had been launched when
+    all that they wait for was over."""
+    ops, launch, launch_time = linked.trace.device_ops, linked.launch[here], linked.launch_time[here]
+    free, start = np.where(previous >= 0, ops.end[previous], NEVER), ops.start[here]
+    launched = np.where(launch >= 0, at(linked.trace.api_calls.end, launch, 0), launch_time)
+    queued, pause = (launch_time >= 0) & (launched <= free), start - free
+    short = queued & (pause >= 0) & (pause < USUAL_PAUSE_NS) & (met <= free)
+    late = queued & (pause >= USUAL_PAUSE_NS) & (start - met >= USUAL_PAUSE_NS)
+    after, held = np.where(short, pause, 0).astype(np.int32), narrowed(np.where(late, pause, 0))
+    return short, after, held, np.maximum(free, met) <= launch_time
 
 
-def _latency(linked: Linked, alone: Bool, follows: Bool) -> I64:
+def _latency(linked: Linked, alone: Bool, follows: Bool) -> I32 | I64:
     """Launch latency of each op, ns: its own where it had nothing else to wait for, else what is usual for calls of its
     kind, as it is for the first of a stream, of which nobody knows what it waited for; never more than it took. Of the
     many ops of one call the first alone shows it."""
     ops, calls = linked.trace.device_ops, linked.trace.api_calls
-    result = np.full(len(ops), DEFAULT_LATENCY_NS)
     launched = stretch(linked.launch >= 0)
-    call, latency = linked.launch[launched], result[launched]
     own = lean(ops.start[launched] - linked.launch_time[launched])
-    shown = alone[launched] & (own >= 0) & _is_first(call, len(calls))
+    result = np.full(len(ops), DEFAULT_LATENCY_NS, own.dtype)
+    call, latency = linked.launch[launched], result[launched]
+    shown, kinds = alone[launched] & (own >= 0) & _is_first(call, len(calls)), linked.api_kind[call]
     for kind in (ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH, ApiKind.COPY, ApiKind.SET):
-        here = linked.api_kind[call] == kind
+        here = kinds == kind
         if (here & shown).any():
             usual = np.int64(np.median(own[here & shown]))
             latency[here] = usual
             here &= shown & follows[launched]
             latency[here] = np.minimum(own[here], LATENCY_RATIO * usual)
-    result[launched] = np.where(own >= 0, np.minimum(latency, own), latency)
+    np.minimum(latency, own, out=latency, where=own >= 0)
+    result[launched] = latency
     return result
 
 
 def _is_first(call: I32 | I64, count: int) -> Bool:
     """Which entries are the first ones of their API call, of so many calls."""
+    if (call[1:] > call[:-1]).all():
+        return np.ones(len(call), bool)
     first, rows = np.empty(count, np.int32), np.arange(len(call), dtype=np.int32)
     first[call[::-1]] = rows[::-1]  # of several the last one written stays
     result: Bool = first[call] == rows
@@ -161,13 +177,14 @@ def find_bindings(linked: Linked, starts: Starts) -> Bindings:
     """What bound each device op."""
     ops = linked.trace.device_ops
     if not len(ops):
-        return Bindings(np.empty(0, np.uint8), np.empty(0, np.int32), np.empty(0, np.int64))
+        return Bindings(np.empty(0, np.uint8), np.empty(0, np.int32), ops.start, np.empty(0, np.int64))
     beside = _op_beside(starts.stream)
     parts = [_bindings_of(linked, starts, beside, here) for here in blocks(len(ops))]
-    return Bindings(*(np.concatenate(same) for same in zip(*parts, strict=True)))
+    by, op, lag = (np.concatenate(same) for same in zip(*parts, strict=True))
+    return Bindings(by, op, ops.start, lag)
 
 
-def _bindings_of(linked: Linked, starts: Starts, beside: I32, here: slice) -> tuple[U8, I32, I64]:
+def _bindings_of(linked: Linked, starts: Starts, beside: I32, here: slice) -> tuple[U8, I32, NDArray[Any]]:
     """The columns of `Bindings` of these device ops."""
     ends, start = linked.trace.device_ops.end, linked.trace.device_ops.start[here]
     launch_time, previous, beside = linked.launch_time[here], starts.previous[here], beside[here]
@@ -192,7 +209,7 @@ def _bindings_of(linked: Linked, starts: Starts, beside: I32, here: slice) -> tu
     by[late], op[late] = Bound.DEPENDENCY, beside[late]
     op[op >= np.arange(here.start, here.stop)] = -1
     since = np.where(by == Bound.LAUNCH, launch, np.where(op >= 0, ends[op], start))
-    return by, op, np.minimum(since, start)
+    return by, op, narrowed(start - np.minimum(since, start))
 
 
 def stream_numbers(linked: Linked) -> I32:
@@ -232,7 +249,7 @@ def host_waits(timed: Timed) -> HostWaits:
     call = np.concatenate((blocking, full[running >= 0]))
     op = np.concatenate((waited_for, running[running >= 0]))
     order = np.argsort(calls.end[call], kind="stable")
-    return HostWaits(call[order], calls.end[call[order]], op[order])
+    return HostWaits(narrowed(call[order]), calls.end[call[order]], narrowed(op[order]))
 
 
 def _waited_for(timed: Timed, rows: I64) -> tuple[I64, I64]:
@@ -258,12 +275,11 @@ def _last_done(linked: Linked, among: I32, start: I64, end: I64) -> I64:
     if not is_sorted(ended):
         order = np.argsort(ended, kind="stable")
         by_end, ended = among[order], ended[order]
-    launched = np.append(linked.launch_time[by_end], NEVER)
-    position = places(ended, end, side="right") - 1
-    while (later := launched[position] > start).any():
+    op = at(by_end, position := places(ended, end, side="right") - 1, -1)
+    while (later := at(linked.launch_time, op, NEVER) > start).any():
         # Another thread launched it meanwhile.
-        position = position - later
-    return at(by_end, position, -1)
+        op = at(by_end, position := position - later, -1)
+    return op
 
 
 def _synchronised_stream(linked: Linked, rows: I64) -> I64:

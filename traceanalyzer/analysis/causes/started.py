@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.lean import flat
 from traceanalyzer.analysis.causes.inputs import input_copies
 from traceanalyzer.analysis.causes.start import (
     Bindings,
@@ -36,22 +37,22 @@ class Started(Timed):
         return find_bindings(self, self.starts)
 
     def let_go_of_starts(self) -> None:
-        """Let go of `starts` and `bindings`, as large as the device ops themselves, after replay and path: tables need
-        neither, and they are made again where they are asked for."""
-        for name in ("starts", "bindings"):
+        """Let go of columns as large as the device ops themselves, after replay and path: tables do not need them, and
+        they are made again where they are asked for."""
+        for name in ("starts", "bindings", "launch_time", "_launch_order"):
             self.__dict__.pop(name, None)
 
     @cached_property
     def input_copies(self) -> Bool:
         """Which device ops bring input data that the program had loaded."""
-        return input_copies(self)
+        return flat(input_copies(self))
 
     @cached_property
     def call_brings_input(self) -> Bool:
         """Which API calls launch a copy of data from the host."""
         result = np.zeros(len(self.trace.api_calls), bool)
         result[self.launch[self.input_copies & (self.launch >= 0)]] = True
-        return result
+        return flat(result)
 
     @cached_property
     def host_waits(self) -> HostWaits:

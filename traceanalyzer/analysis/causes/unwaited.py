@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import covered_before, union
-from traceanalyzer.analysis.algebra.lean import lean
 from traceanalyzer.analysis.algebra.lookup import at, places
 from traceanalyzer.analysis.algebra.ordering import is_sorted
 from traceanalyzer.analysis.causes.dependencies import NEVER
@@ -21,6 +20,8 @@ from traceanalyzer.analysis.causes.start import Bound
 from traceanalyzer.analysis.time.launch_queue import QUEUE_DEPTH
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from traceanalyzer.analysis.causes.started import Started
     from traceanalyzer.trace import I32, I64
 
@@ -30,25 +31,36 @@ def gaps_without_waits(started: Started, start: I64, end: I64, next_op: I32 | I6
     if not len(start) or not len(started.host_waits.call):
         return end - start
     ops, launch_time = started.trace.device_ops, started.launch_time
-    launched = np.flatnonzero((ops.device == ops.device[next_op[0]]) & (launch_time >= 0)).astype(np.int32)
+    launched, position = _in_launch_order(started, int(next_op[0]))
+    first = position[next_op]
+    first[started.bindings.by[next_op] != Bound.LAUNCH] = -1
+    del position
+
+    def launches(here: slice) -> tuple[I64, I64]:
+        begin = ops.start[launched[here]]
+        stretch = places(end, begin, side="right")
+        return stretch, begin - at(end, stretch - 1, start[0])
+
+    def gaps(here: slice) -> tuple[I64, I64, I64]:
+        ended = end[here]
+        following = np.append(start[here.start + 1 : here.stop + 1], end[-1])[: len(ended)]
+        return ended - launch_time[next_op[here]], np.where(first[here] >= 0, 0, ended - start[here]), following - ended
+
+    host = launch_time[launched]
+    host -= _waited_before(started, host)
+    return _schedule(host, first, launches, gaps, int(start[0]))
+
+
+def _in_launch_order(started: Started, op: int) -> tuple[I32, I32]:
+    """The ops of this one's device whose launch is known, in the order of their launches, and for each op its position
+    among them, -1 for others."""
+    ops, launch_time = started.trace.device_ops, started.launch_time
+    launched = np.flatnonzero((ops.device == ops.device[op]) & (launch_time >= 0)).astype(np.int32)
     if not is_sorted(launch_time[launched]):
         launched = launched[np.argsort(launch_time[launched], kind="stable")]
     position = np.full(len(ops), -1, np.int32)
     position[launched] = np.arange(len(launched), dtype=np.int32)
-    late = (started.bindings.by[next_op] == Bound.LAUNCH) & (position[next_op] >= 0)
-    stretch = places(end, ops.start[launched], side="right").astype(np.int32)
-    host = launch_time[launched]
-    host -= _waited_before(started, host)
-    return _schedule(
-        host=host,
-        stretch=stretch,
-        offset=lean(ops.start[launched] - at(end, stretch - 1, start[0])),
-        first=np.where(late, position[next_op], np.int32(-1)),
-        latency=lean(end - launch_time[next_op]),
-        pause=lean(np.where(late, 0, end - start)),
-        busy=lean(np.append(start[1:], end[-1]) - end),
-        begin=int(start[0]),
-    )
+    return launched, position
 
 
 def _waited_before(started: Started, time: I64) -> I64:
@@ -58,45 +70,43 @@ def _waited_before(started: Started, time: I64) -> I64:
 
 
 def _schedule(
-    *,
     host: I64,
-    stretch: I32,
-    offset: I32 | I64,
     first: I32,
-    latency: I32 | I64,
-    pause: I32 | I64,
-    busy: I32 | I64,
+    launches: Callable[[slice], tuple[I64, I64]],
+    gaps: Callable[[slice], tuple[I64, I64, I64]],
     begin: int,
 ) -> I64:
     """Gaps of the earliest schedule.
 
-    Of each launch: when the host makes it at the earliest (moved to when the queue has room), the stretch of its op (0
-    is before the first gap) and how long after the stretch's beginning the op starts. Of each gap: the launch of the op
-    after it (-1: it does not bind), the latency from that launch, the least pause, and how long the stretch after it
-    lasts. `begin`: end of stretch 0.
+    `host`: when the host makes each launch at the earliest (moved to when the queue has room); `first`: for each gap
+    the launch of the op after it (-1: it does not bind). `launches`: of some launches the stretch of each one's op (0
+    is before the first gap) and how long after the stretch's beginning the op starts. `gaps`: of some gaps the latency
+    from that launch, the least pause, and how long the stretch after it lasts. `begin`: end of stretch 0.
     """
-    begun, remaining = np.full(len(busy) + 1, begin), np.empty(len(busy), np.int64)
-    turn = np.maximum.accumulate(np.maximum(first, 0)) // QUEUE_DEPTH
-    ended, held = begin, NEVER
+    turn = np.maximum.accumulate(np.maximum(first, 0))
+    turn //= QUEUE_DEPTH
     edges = np.searchsorted(turn, np.arange(int(turn[-1]) + 2, dtype=turn.dtype)).tolist()
+    del turn
+    begun, remaining = np.full(len(first) + 1, begin), np.empty(len(first), np.int64)
+    ended, held = begin, NEVER
     for chunk, (low, high) in enumerate(pairwise(edges)):
         here = slice(chunk * QUEUE_DEPTH, (chunk + 1) * QUEUE_DEPTH)
         if chunk:
             # The op launched a whole queue before has to begin before the next can be launched.
-            before = slice(here.start - QUEUE_DEPTH, here.start - QUEUE_DEPTH + len(host[here]))
-            known = stretch[before] <= low
-            room = np.where(known, begun[stretch[before]] + offset[before], NEVER) - host[here]
+            stretch, offset = launches(slice(here.start - QUEUE_DEPTH, here.start - QUEUE_DEPTH + len(host[here])))
+            room = np.where(stretch <= low, begun[stretch] + offset, NEVER) - host[here]
             blocked = np.maximum.accumulate(np.maximum(room, held))
             held = int(blocked[-1])
             host[here] += np.maximum(blocked, 0)
         if high == low:
             continue
-        gaps = slice(low, high)
-        ready = np.where(first[gaps] >= 0, host[first[gaps]] + latency[gaps], NEVER)
-        least = np.add(pause[gaps], busy[gaps], dtype=np.int64)
+        launch = first[low:high]
+        latency, pause, busy = gaps(slice(low, high))
+        ready = np.where(launch >= 0, host[launch] + latency, NEVER)
+        least = pause + busy
         done = np.cumsum(least)
-        end = np.maximum.accumulate(np.maximum(ready - pause[gaps] - (done - least), ended)) + done
-        begun[low + 1 : high + 1] = end - busy[gaps]
-        remaining[gaps] = begun[low + 1 : high + 1] - np.append(ended, end[:-1])
+        end = np.maximum.accumulate(np.maximum(ready - pause - (done - least), ended)) + done
+        begun[low + 1 : high + 1] = end - busy
+        remaining[low:high] = begun[low + 1 : high + 1] - np.append(ended, end[:-1])
         ended = int(end[-1])
     return remaining

@@ -116,10 +116,10 @@ def above_limits_ms(rated: Rated, free: Bool) -> float | None:
 def above_roofline(rated: Rated) -> AboveRoofline | None:
     """Kernels of the steady state that are faster than their roofline."""
     r, time = rated.roofline, duration(rated)
-    rows = rated.steady_ops & r.rated & (r.attainable > time) & (time > 0)
+    rows = rated.steady_ops & r.rated & (r.attainable[:] > time) & (time > 0)
     if not rows.any():
         return None
-    cached = rows & (r.bytes <= rated.limit("cache_bytes")) & ~r.arithmetic
+    cached = rows & (r.bytes[:] <= rated.limit("cache_bytes")) & ~r.arithmetic
     return AboveRoofline(
         kernels=[title(rated, code) for code in _by_time(rated, rows)],
         share=_share(rated, rows),

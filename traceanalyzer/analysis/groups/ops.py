@@ -9,6 +9,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.distinct import distinct, ranked
 from traceanalyzer.analysis.algebra.lookup import at, one_of
+from traceanalyzer.analysis.algebra.ordering import is_sorted
 from traceanalyzer.analysis.names.kernel_names import short_name
 from traceanalyzer.figures import ms
 
@@ -102,22 +103,27 @@ def title(linked: Linked, code: int) -> str:
 
 def in_stream_order(timed: Timed, rows: Bool) -> I64:
     """These device ops by step, stream and start."""
-    ops, chosen = timed.trace.device_ops, np.flatnonzero(rows)
-    return chosen[np.lexsort((ops.start[chosen], ops.stream[chosen], timed.steps.of_op[chosen]))]
+    chosen = np.flatnonzero(rows)  # rows are in the order of their starts
+    for column in (timed.trace.device_ops.stream, timed.steps.of_op):
+        key = column[chosen]
+        if not is_sorted(key):
+            chosen = chosen[np.argsort(key, kind="stable")]
+    return chosen
 
 
-def runs(timed: Timed, order: I64, inside: Bool) -> tuple[I64, int]:
+def runs(timed: Timed, order: I64, inside: Bool) -> tuple[I32, int]:
     """Number of the run of neighbours (same step and stream, all `inside`) of each op of `order`, -1 outside of
     any; and how many runs there are."""
     stream, step = timed.trace.device_ops.stream[order], timed.steps.of_op[order]
     starts = inside.copy()
     starts[1:] &= ~(inside[:-1] & (stream[1:] == stream[:-1]) & (step[1:] == step[:-1]))
-    run = np.cumsum(starts) - 1
+    run = np.cumsum(starts, dtype=np.int32)
+    run -= 1
     run[~inside] = -1
     return run, int(starts.sum())
 
 
-def greatest(values: I64 | F64, run: I64, count: int | None = None) -> F64:
+def greatest(values: I64 | F64, run: I32 | I64, count: int | None = None) -> F64:
     """The greatest value of each run."""
     result = np.zeros(int(run.max(initial=-1)) + 1 if count is None else count)
     np.maximum.at(result, run, values)

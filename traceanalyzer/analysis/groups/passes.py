@@ -31,7 +31,7 @@ from traceanalyzer.trace import alike
 if TYPE_CHECKING:
     from traceanalyzer.analysis.roofline.op_models.tensors import Input
     from traceanalyzer.analysis.roofline.rated import Rated
-    from traceanalyzer.trace import I64, Bool
+    from traceanalyzer.trace import I32, I64, Bool
 
 FUSIBLE = ("elementwise", "normalisation", "softmax", "reduction", "layout", "random", "fill", "loss")
 """Classes whose kernels a compiler can merge with their neighbours; all are limited by memory bandwidth."""
@@ -102,13 +102,12 @@ def chains(rated: Rated, free: Bool) -> Chains | None:
     )
 
 
-def split_by_size(run: I64, elements: I64) -> tuple[I64, int]:
+def split_by_size(run: I32 | I64, elements: I64) -> tuple[I32, int]:
     """The runs (-1 outside of any), ended also where the largest operand changes its size: the kernels then work on
     different tensors. Operands that are far smaller (the row means of a normalisation) go with the run. And how many
     there are."""
     rows = np.flatnonzero(run >= 0)
-    one, size = run[rows], elements[rows]
-    begins = np.diff(one, prepend=-1) != 0
+    begins, size = where_changed(run[rows]), elements[rows]
     uneven = _uneven(begins, size)
     current = 0
     for i in uneven.tolist():
@@ -118,14 +117,14 @@ def split_by_size(run: I64, elements: I64) -> tuple[I64, int]:
         elif here and current and here != current and max(here, current) < ASIDE * min(here, current):
             begins[i], current = True, 0
         current = max(current, here)
-    result = np.full(len(run), -1, np.int64)
-    result[rows] = np.cumsum(begins) - 1
+    result = np.full(len(run), -1, np.int32)
+    result[rows] = np.cumsum(begins, dtype=np.int32) - np.int32(1)
     return result, int(begins.sum())
 
 
 def _uneven(begins: Bool, size: I64) -> I64:
     """The rows of stretches, given by where they begin, whose sizes differ; 0 is none."""
-    if not len(size):
+    if not len(size) or (size == size[0]).all():
         return np.empty(0, np.int64)
     first = np.flatnonzero(begins)
     most = np.maximum.reduceat(size, first)
@@ -149,7 +148,7 @@ def _largest(inputs: tuple[Input, ...] | None) -> int:
     return max((operand.numel for operand in inputs or () if isinstance(operand, Tensor)), default=0)
 
 
-def _bytes_saved(rated: Rated, chained: I64, run: I64) -> float | None:
+def _bytes_saved(rated: Rated, chained: I64, run: I32) -> float | None:
     moved = rated.roofline.bytes[chained]
     if not np.isfinite(moved).all():
         return None

@@ -143,7 +143,7 @@ def odd_products(rated: Rated, free: Bool) -> OddProducts | None:
     """Matrix products whose sizes are not multiples of 16 bytes, of ops that are `free`."""
     rows = steady(rated) & of_class(rated, "gemm") & free & (rated.roofline.row >= 0)
     # few blocks may still have much to calculate: a product over many rows
-    rows &= rated.roofline.rated & ~(rated.roofline.small & (rated.roofline.attainable < SHORT_NS))
+    rows &= rated.roofline.rated & ~(rated.roofline.small & (rated.roofline.attainable[:] < SHORT_NS))
     odd, shapes = _odd_sizes(rated, rated.roofline.row[rows], duration(rated)[rows])
     rows[rows] = odd
     found = group(rated, rows)
@@ -199,15 +199,16 @@ def last_waves(rated: Rated, free: Bool) -> LastWaves | None:
     """Matrix kernels with a mostly empty last wave, of ops that are `free`."""
     roofline = rated.roofline
     rows = steady(rated) & rated.is_matrix & free & _by_arithmetic(rated)
-    rows &= (roofline.waves > 1) & (roofline.waves < MANY_WAVES)
-    loss = np.where(rows, 1 - roofline.waves / np.ceil(np.where(rows, roofline.waves, 1)), 0.0)
+    waves = roofline.waves[:]
+    rows &= (waves > 1) & (waves < MANY_WAVES)
+    loss = np.where(rows, 1 - waves / np.ceil(np.where(rows, waves, 1)), 0.0)
     rows &= loss >= WAVE_LOSS
     found = group(rated, rows)
     if found.total_ms <= 0:
         return None
     time = duration(rated)
     lost = np.minimum(loss * time, np.maximum(time - np.nan_to_num(roofline.attainable), 0))
-    return LastWaves(found, float(roofline.waves[rows].mean()), per_step(rated, lost[rows]))
+    return LastWaves(found, float(waves[rows].mean()), per_step(rated, lost[rows]))
 
 
 def small_products(rated: Rated, free: Bool) -> SmallProducts | None:
@@ -230,7 +231,7 @@ def small_products(rated: Rated, free: Bool) -> SmallProducts | None:
     return SmallProducts(group(rated, rows), in_a_row, per_step(rated, batched))
 
 
-def _runs_of_shape(rated: Rated, order: I64, inside: Bool, shape: I32) -> tuple[I64, int]:
+def _runs_of_shape(rated: Rated, order: I64, inside: Bool, shape: I32) -> tuple[I32 | I64, int]:
     """Runs as `runs` has them, ended also where the shape changes."""
     run, count = runs(rated, order, inside)
     if not count:

@@ -37,7 +37,7 @@ def _by_external_id(linked: Linked, external_id: I64) -> I64:
 def owner_nodes(linked: Linked, launched_at: I32 | I64) -> I32:
     """For each of these nodes the innermost operator around it, else the innermost annotation, else -1."""
     tree = linked.tree
-    if not (tree.kind == RangeKind.OP).any():
+    if not tree.has_operators:
         return at(tree.annotation, launched_at, -1)
     operator = at(tree.operator, launched_at, -1)
     return np.where(operator >= 0, operator, at(tree.annotation, launched_at, -1))

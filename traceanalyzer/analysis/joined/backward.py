@@ -83,8 +83,8 @@ def _numbered(linked: Linked, backward: Bool) -> tuple[I64, I64]:
     tree, ranges = linked.tree, linked.trace.host_ranges
     numbered = tree.of_ranges((ranges.kind == RangeKind.OP) & (ranges.sequence >= 0), False)
     autograd = numbered & tree.of_ranges(ranges.forward_thread > 0, False)
-    autograd &= tree.outermost(autograd) == np.arange(len(tree.start))
-    return np.flatnonzero(numbered & ~backward), np.flatnonzero(autograd)
+    rows = np.flatnonzero(autograd)
+    return np.flatnonzero(numbered & ~backward), rows[tree.outermost(autograd)[rows] == rows]
 
 
 def _pair(linked: Linked, forward: I64, backward: I64) -> I64:

@@ -4,24 +4,56 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.lookup import at
-from traceanalyzer.analysis.algebra.nesting import SHALLOW, levels, nest
+from traceanalyzer.analysis.algebra.distinct import distinct
+from traceanalyzer.analysis.algebra.lookup import at, blocks
+from traceanalyzer.analysis.algebra.nesting import levels, nest
 from traceanalyzer.analysis.algebra.ordering import ordered
 from traceanalyzer.trace import RangeKind, alike, is_constant
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from traceanalyzer.trace import I16, I32, I64, U8, Bool, Trace
+    from traceanalyzer.analysis.algebra.lookup import Column
+    from traceanalyzer.trace import I32, I64, U8, Bool, Trace
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 
 FEW = 4
 """Where fewer than one in so many nodes is wanted, it is quicker to go through these than through the tree."""
+
+
+@dataclass(frozen=True, eq=False)
+class OfNodes:
+    """A column of ranges and calls by node, looked up where it is asked for: `column[nodes]` is an array, `column[:]`
+    all of it. For trees of hardly anything but calls: there it takes no longer, and nothing is held twice."""
+
+    of_range: I64
+    of_call: I64
+    is_call: Bool
+    row: I32
+    """As in `HostTree`."""
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    def __getitem__(self, node: Any) -> Any:
+        row, is_call = self.row[node], self.is_call[node]
+        if row.ndim == 0:
+            return (self.of_call if is_call else self.of_range)[row]
+        if not len(self.of_call):
+            return self.of_range[row]
+        result = self.of_call.take(row, mode="clip")
+        ranges = np.flatnonzero(~is_call)
+        result[ranges] = self.of_range[row[ranges]]
+        return result
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        del copy  # it is one in any case
+        return np.asarray(self[:], dtype)
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,13 +65,14 @@ class HostTree:
     All arrays have one entry a node.
     """
 
-    start: I64
-    end: I64
+    start: Column
+    end: Column
     """As recorded; `repaired` counts nodes that end after their parent."""
     thread: I32
     parent: I32
     """Node of the innermost enclosing node on the same thread, -1 for a root."""
-    depth: I16 | I32
+    depth: NDArray[Any]
+    """How many nodes enclose it; of as few bytes as that needs."""
     kind: U8
     """`RangeKind`, 0 for an API call."""
     is_call: Bool
@@ -75,25 +108,24 @@ class HostTree:
         row -= len(kept)
         row[~is_call] = kept[row[~is_call]]  # that far from the end
         parent, depth, mended = nest(thread, start, end)
-        if depth.max(initial=0) < 2**15:
-            depth = depth.astype(np.int16)
+        repaired = int(((parent >= 0) & (end > end[parent])).sum()) if mended else 0
+        deepest = int(depth.max(initial=0))
+        depth = depth.astype(np.int8 if deepest < 2**7 else np.int16) if deepest < 2**15 else depth
         node_of_range = np.full(len(ranges), -1, np.int32)
         node_of_call = np.full(len(calls), -1, np.int32)
         node_of_range[row[~is_call]] = np.flatnonzero(~is_call)
         node_of_call[row[is_call]] = np.flatnonzero(is_call)
-        repaired = int(((parent >= 0) & (end > end[parent])).sum()) if mended else 0
+        times: tuple[Column, Column] = start, end
+        if len(kept) * FEW < len(order):
+            times = OfNodes(ranges.start, calls.start, is_call, row), OfNodes(ranges.end, calls.end, is_call, row)
         return cls(
-            start, end, thread, parent, depth, kind, is_call, row, node_of_call, node_of_range, ranges.name, repaired
+            *times, thread, parent, depth, kind, is_call, row, node_of_call, node_of_range, ranges.name, repaired
         )
 
-    @property
-    def levels(self) -> list[I32]:
-        """The nodes of each depth, in order; those of few levels are found anew."""
-        return levels(self.depth) if self.depth.max(initial=0) < SHALLOW else self._levels
-
     @cached_property
-    def _levels(self) -> list[I32]:
-        return levels(self.depth)
+    def has_operators(self) -> bool:
+        """Whether any node is an operator."""
+        return bool((self.kind == RangeKind.OP).any())
 
     @cached_property
     def operator(self) -> I32:
@@ -114,15 +146,23 @@ class HostTree:
     def subtree_end(self) -> I32:
         """For each node the node after its last descendant: its subtree is [node, subtree_end[node])."""
         result = np.arange(1, len(self.start) + 1, dtype=np.int32)
-        for here in self.levels[:0:-1]:
-            result[self.parent[here]] = result[here]  # the last of several children stays
+        for level in reversed(levels(self.depth)[1:]):
+            for here in blocks(len(level)):
+                result[self.parent[level[here]]] = result[level[here]]  # the last of several children stays
         return result
 
     def subtree_sum(self, values: I64 | Bool, node: I32 | I64) -> I64:
         """For each of these nodes the sum of `values` (one for every node) over the node and its descendants."""
+        stop = self.subtree_end[node]
+        if len(node) * FEW < len(values):
+            edges = distinct(np.concatenate((node, stop)))
+            between = np.add.reduceat(values, edges[edges < len(values)], dtype=np.int64) if len(edges) else edges
+            before = np.append(np.int64(0), np.cumsum(between))
+            result: I64 = before[np.searchsorted(edges, stop)] - before[np.searchsorted(edges, node)]
+            return result
         before = np.zeros(len(values) + 1, np.int64)
         np.cumsum(values, out=before[1:])
-        result: I64 = before[self.subtree_end[node]]
+        result = before[stop]
         result -= before[node]
         return result
 
@@ -148,7 +188,9 @@ class HostTree:
     @cached_property
     def outermost_operators(self) -> I64:
         """The nodes that are operators and inside of none, ascending."""
-        return np.flatnonzero(self.outer_operator == np.arange(len(self.start)))
+        rows = np.flatnonzero(self.kind == RangeKind.OP)
+        result: I64 = rows[self.outer_operator[rows] == rows]
+        return result
 
     def innermost(self, wanted: Bool) -> I32:
         """For each node the nearest wanted node among itself and its ancestors, -1 where there is none."""
@@ -157,11 +199,11 @@ class HostTree:
             return alike(-1, len(wanted), np.int32)
         if len(rows) * FEW < len(wanted):
             return self._innermost_of_few(rows)
-        result = np.full(len(wanted), -1, np.int32)
-        result[rows] = rows
-        for here in self.levels[1:]:
-            missing = here[result[here] < 0]
-            result[missing] = result[self.parent[missing]]
+        result, others = np.arange(len(wanted), dtype=np.int32), np.flatnonzero(~wanted).astype(np.int32)
+        result[others] = -1
+        for level in levels(self.depth[others])[1:]:
+            here = others[level]
+            result[here] = result[self.parent[here]]
         return result
 
     def _innermost_of_few(self, rows: I32) -> I32:
@@ -189,10 +231,13 @@ class HostTree:
 
     def counted(self, chosen: Bool) -> I32:
         """For each node how many chosen ones there are among itself and those that enclose it."""
-        result = chosen.astype(np.int32)
-        for here in self.levels[1:]:
-            result[here] += result[self.parent[here]]
-        return result
+        rows = np.flatnonzero(chosen)
+        if not len(rows):
+            return alike(0, len(chosen), np.int32)
+        result = np.zeros(len(chosen) + 1, np.int32)
+        result[rows] = 1
+        np.subtract.at(result, self.subtree_end[rows], np.int32(1))
+        return np.cumsum(result[:-1], dtype=np.int32, out=result[:-1])
 
     def enclosing(self, nearest: I32, node: I32 | I64) -> I32:
         """`nearest` (of `innermost`) strictly above each of these nodes, -1 for -1 and for roots."""

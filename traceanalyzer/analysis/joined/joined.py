@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from traceanalyzer.analysis.algebra.lean import flat
 from traceanalyzer.analysis.algebra.lookup import at
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.joined.attribution import launch_nodes
@@ -40,18 +41,17 @@ class Joined(Linked):
     @cached_property
     def in_backward(self) -> Bool:
         """Which nodes of the host tree are, or lie inside, autograd nodes."""
-        return in_backward(self)
+        return flat(in_backward(self))
 
     @cached_property
     def blocks(self) -> Bool:
         """Which API calls made the host wait for the device."""
-        return blocking_calls(self)
+        return flat(blocking_calls(self))
 
     @cached_property
     def brings_input(self) -> Bool:
         """Which device ops copy data from the host: what the host did before was to prepare it."""
-        result: Bool = self.sent & (self.trace.device_ops.bytes >= INPUT_BYTES)
-        return result
+        return flat(self.sent & (self.trace.device_ops.bytes >= INPUT_BYTES))
 
     @cached_property
     def sent(self) -> Bool:
@@ -59,7 +59,7 @@ class Joined(Linked):
         result: Bool = self.trace.device_ops.copy_kind == CopyKind.HOST_TO_DEVICE
         node = self.launch_node
         result &= (node < 0) | (at(self.tree.innermost(self._computing), node, -1) < 0)
-        return result
+        return flat(result)
 
     @cached_property
     def _computing(self) -> Bool:
@@ -68,7 +68,7 @@ class Joined(Linked):
         copying = texts_where(self.trace.strings, COPYING.match)
         result: Bool = tree.kind == RangeKind.OP
         result &= ~tree.named(copying)
-        return result
+        return flat(result)
 
     @cached_property
     def python(self) -> PythonStacks:

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from traceanalyzer.analysis.algebra.distinct import distinct
+from traceanalyzer.analysis.algebra.lean import flat
 from traceanalyzer.analysis.algebra.lookup import at, first_with, look_up, one_of, places
 from traceanalyzer.analysis.algebra.ordering import is_sorted
 from traceanalyzer.analysis.joined.host_tree import HostTree
 from traceanalyzer.analysis.joined.knowledge import Knowledge
 from traceanalyzer.analysis.names.api import ApiKind, api_kinds
-from traceanalyzer.trace import DeviceOpKind
+from traceanalyzer.trace import DeviceOpKind, narrowed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,7 +44,8 @@ class Linked:
     def once(self, make: Callable[[Any], Made]) -> Made:
         """`make(self)`, worked out when it is first asked for. `make` is a function of a module, which outlives it."""
         if make not in self._made:
-            self._made[make] = make(self)
+            made: Any = make(self)
+            self._made[make] = flat(made) if isinstance(made, np.ndarray) else made
         result: Made = self._made[make]
         return result
 
@@ -80,6 +82,11 @@ class Linked:
             result[unknown] = at(ranges.start[order], found, -1)
         return result
 
+    def launch_time_of(self, op: int) -> int:
+        """`launch_time` of one device op, without making all."""
+        call = int(self.launch[op])
+        return int(self.trace.api_calls.start[call]) if call >= 0 else int(self.launch_time[op])
+
     @cached_property
     def tree(self) -> HostTree:
         """Nesting of operators, annotations, library and API calls on each host thread."""
@@ -88,38 +95,33 @@ class Linked:
     @cached_property
     def op_class(self) -> I32:
         """For each device op the index of its class in `classes.names`."""
-        return self.classes.classify(self.trace)
+        return flat(narrowed(self.classes.classify(self.trace)))
 
     @cached_property
     def is_communication(self) -> Bool:
         """Which device ops are collectives or point-to-point communication kernels."""
-        result: Bool = np.array(self.classes.is_communication)[self.op_class] & self.is_kernel
-        return result
+        return flat(np.array(self.classes.is_communication)[self.op_class] & self.is_kernel)
 
     @cached_property
     def is_kernel(self) -> Bool:
         """Which device ops are kernels."""
-        result: Bool = self.trace.device_ops.kind == DeviceOpKind.KERNEL
-        return result
+        return flat(self.trace.device_ops.kind == DeviceOpKind.KERNEL)
 
     @cached_property
     def is_copy(self) -> Bool:
         """Which device ops are memory copies."""
-        result: Bool = self.trace.device_ops.kind == DeviceOpKind.MEMCPY
-        return result
+        return flat(self.trace.device_ops.kind == DeviceOpKind.MEMCPY)
 
     @cached_property
     def is_matrix(self) -> Bool:
         """Which device ops are matrix kernels, by class."""
         classes = [self.classes.index(name) for name in MATRIX_CLASSES if name in self.classes.names]
-        result: Bool = np.isin(self.op_class, classes) & self.is_kernel
-        return result
+        return flat(np.isin(self.op_class, classes) & self.is_kernel)
 
     @cached_property
     def is_compute(self) -> Bool:
         """Which device ops are computation: kernels that are not communication, memsets, whole graphs."""
-        result: Bool = ~self.is_copy & ~self.is_communication
-        return result
+        return flat(~self.is_copy & ~self.is_communication)
 
     @cached_property
     def gpus(self) -> dict[int, Hardware | None]:

@@ -93,7 +93,7 @@ def _before_its_pass(linked: Linked, nodes: I64, top: I32, role: U8) -> Bool:
     makers = distinct(top[nodes[order[last]]])
     made = np.sort(tree.start[makers])
     passed = np.sort(tree.start[np.flatnonzero(role[:-1] == Role.BACKWARD)])
-    start = tree.start[nodes]
+    start: I64 = tree.start[nodes]
 
     def latest(times: I64) -> I64:
         index = np.searchsorted(times, start, side="right")

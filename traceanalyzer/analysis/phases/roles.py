@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import union
+from traceanalyzer.analysis.algebra.lean import flat
 from traceanalyzer.analysis.algebra.lookup import at, one_of
 from traceanalyzer.analysis.names.phase_names import Role, role_of
 from traceanalyzer.analysis.phases.derived_phases import roles_by_autograd
@@ -22,6 +23,7 @@ from traceanalyzer.figures import metric, ms
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
+    from traceanalyzer.analysis.algebra.lookup import Column
     from traceanalyzer.analysis.time.timed import Timed
     from traceanalyzer.trace import I64, U8, Trace
 
@@ -37,7 +39,7 @@ class Phases:
     ranges: PhaseRanges
     by_autograd: U8
     """Role of each node of the host tree as autograd alone tells it."""
-    start: I64
+    start: Column
     """When each node of the host tree begins, ns."""
     of_node: U8
     """Role of each node of the host tree."""
@@ -104,10 +106,10 @@ def find_phases(timed: Timed) -> Phases:
     of_node, of_op = of_instance[ranges.of_node], of_instance[ranges.of_op]
     return Phases(
         ranges,
-        told,
+        flat(told),
         timed.tree.start,
-        np.where(of_node, of_node, told),
-        np.where(of_op, of_op, at(told, timed.launch_node, 0)),
+        flat(np.where(of_node, of_node, told)),
+        flat(np.where(of_op, of_op, at(told, timed.launch_node, 0))),
     )
 
 

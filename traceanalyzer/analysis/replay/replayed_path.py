@@ -60,7 +60,7 @@ def _bindings(tape: Tape, times: Pass) -> Bindings:
         binds = (other >= 0) & (end[other] + delay == came)
         by[binds], op[binds] = bound, other[binds]
     since = np.where(op >= 0, end[op], came - tape.latency)
-    return Bindings(by, op, np.minimum(since, came))
+    return Bindings(by, op, came, came - np.minimum(since, came))
 
 
 def _waits(tape: Tape, times: Pass) -> HostWaits:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +14,8 @@ from traceanalyzer.analysis.roofline.bounds import measured_bound
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+
+    from numpy.typing import NDArray
 
     from traceanalyzer.analysis.joined.linked import Linked
     from traceanalyzer.analysis.roofline.roofline import Roofline
@@ -27,6 +29,9 @@ MULTIPLYING = 0.5
 
 Key = tuple[str, int, int]
 
+_MEASURED = ("bytes", "expected", "attainable", "bound", "tensor", "counted")
+"""Columns of `Roofline` that measured kernels change."""
+
 _NAMESPACE = re.compile(r"(?<!\w)\w++::")
 
 
@@ -35,18 +40,10 @@ def with_counters(linked: Linked, roofline: Roofline, counters: Iterable[KernelC
 
     Joined by kernel name (without parameters) and launch shape; of kernels measured several times the mean counts.
     """
-    made = replace(
-        roofline,
-        bytes=roofline.bytes.copy(),
-        expected=roofline.expected.copy(),
-        attainable=roofline.attainable.copy(),
-        bound=roofline.bound.copy(),
-        tensor=roofline.tensor.copy(),
-        counted=roofline.counted.copy(),
-    )
+    made = {name: getattr(roofline, name).copy() for name in _MEASURED}
     for rows, found in matches(linked, counters):
         _replace(linked, made, rows, found)
-    return made
+    return replace(roofline, **made)
 
 
 def matches(linked: Linked, counters: Iterable[KernelCounters]) -> Iterator[tuple[I64, list[KernelCounters]]]:
@@ -73,19 +70,19 @@ def _name(name: str) -> str:
     return _NAMESPACE.sub("", short_name(name)).replace(" ", "")
 
 
-def _replace(linked: Linked, made: Roofline, rows: I64, found: list[KernelCounters]) -> None:
+def _replace(linked: Linked, made: dict[str, NDArray[Any]], rows: I64, found: list[KernelCounters]) -> None:
     traffic, tensor = mean_of(found, lambda k: k.dram_bytes), mean_of(found, lambda k: k.tensor_share)
     compute, memory = mean_of(found, lambda k: k.compute_share), mean_of(found, device_memory_share)
     ops = linked.trace.device_ops
-    made.counted[rows] = True
+    made["counted"][rows] = True
     if traffic is not None:
-        made.bytes[rows] = made.expected[rows] = traffic
+        made["bytes"][rows] = made["expected"][rows] = traffic
     if tensor is not None:
-        made.tensor[rows] = int(tensor >= TENSOR_SHARE)
+        made["tensor"][rows] = int(tensor >= TENSOR_SHARE)
     if compute is not None and memory is not None:
-        made.attainable[rows] = (ops.end - ops.start)[rows] * min(max(compute, memory), 1.0)
+        made["attainable"][rows] = (ops.end - ops.start)[rows] * min(max(compute, memory), 1.0)
         multiplies = bool(linked.is_matrix[rows[0]]) or (tensor or 0.0) >= MULTIPLYING * compute
-        made.bound[rows] = measured_bound(compute, memory, matrix=multiplies)
+        made["bound"][rows] = measured_bound(compute, memory, matrix=multiplies)
 
 
 def device_memory_share(kernel: KernelCounters) -> float | None:

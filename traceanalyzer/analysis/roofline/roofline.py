@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.coded import coded
 from traceanalyzer.analysis.algebra.distinct import distinct, ranked
-from traceanalyzer.analysis.algebra.lean import lean
+from traceanalyzer.analysis.algebra.lean import flat, lean
 from traceanalyzer.analysis.algebra.lookup import blocks, one_of
 from traceanalyzer.analysis.roofline.bounds import Bound, Reached, bounds
 from traceanalyzer.analysis.roofline.instructions import issue_time
@@ -27,11 +28,12 @@ from traceanalyzer.analysis.roofline.precision import NO, effective_precision, t
 from traceanalyzer.analysis.roofline.traffic import PREPARING, expected_traffic, passes_of
 from traceanalyzer.analysis.roofline.waves import resident_blocks, waves_of
 from traceanalyzer.figures import NS_PER_S
-from traceanalyzer.trace import CopyKind, DeviceOpKind
+from traceanalyzer.trace import CopyKind, DeviceOpKind, alike
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from traceanalyzer.analysis.algebra.coded import Coded
     from traceanalyzer.analysis.joined.linked import Linked
     from traceanalyzer.analysis.roofline.op_models import OpWork
     from traceanalyzer.analysis.time.timed import Timed
@@ -50,16 +52,16 @@ half goes to results, and to what is cached twice where the cache has two parts.
 
 @dataclass(frozen=True, eq=False)
 class Roofline:
-    """Figures of each device op; NaN where not known."""
+    """Figures of each device op; NaN where not known. Whole columns are asked for as `flops[:]`."""
 
-    flops: F64
-    bytes: F64
+    flops: F64 | Coded
+    bytes: F64 | Coded
     """Least traffic with the memory (or link, see `bound`) that its data needs."""
-    expected: F64
+    expected: F64 | Coded
     """Traffic with the memory that such a kernel causes (`kernel_traffic`)."""
-    attainable: F64
+    attainable: F64 | Coded
     """Least time that work and traffic need on this GPU, ns."""
-    reachable: F64
+    reachable: F64 | Coded
     """The same at the rates that were measured on the machine (`collect --ceilings`), ns; NaN where none were."""
     bound: U8
     """`Bound` of each."""
@@ -71,7 +73,7 @@ class Roofline:
     """`Precision` in which it calculates."""
     tensor: NDArray[np.int8]
     """Whether a matrix kernel uses tensor cores: 1, 0, -1 unknown or no matrix kernel."""
-    waves: F64
+    waves: F64 | Coded
     """Blocks over the blocks that the GPU holds at a time."""
     row: I32 | I64
     """Host range whose model describes it, -1 none."""
@@ -127,21 +129,21 @@ def build_roofline(timed: Timed, work: OpWork | None = None) -> Roofline:
         reached = Reached(arithmetic[here] / time, cores[here], issue[here] / time, memory)
         bound[here] = _bound(reached, attainable[here], slow[here], (on_links[here], only_moves))
     del rate
-    least = lean(traffic)
+    least = coded(traffic)
     return Roofline(
-        flops=lean(flops),
+        flops=coded(flops),
         bytes=least,
-        expected=least if expected is traffic else lean(expected),
-        attainable=lean(attainable),
-        reachable=lean(reachable),
+        expected=least if expected is traffic else coded(expected),
+        attainable=coded(attainable),
+        reachable=coded(reachable),
         bound=bound,
-        arithmetic=np.nan_to_num(arithmetic) > np.nan_to_num(transfer),
-        small=_small(timed, attainable) & slow & ~on_links,
-        precision=precision,
-        tensor=tensor,
-        waves=lean(waves),
+        arithmetic=flat(np.nan_to_num(arithmetic) > np.nan_to_num(transfer)),
+        small=flat(_small(timed, attainable) & slow & ~on_links),
+        precision=flat(precision),
+        tensor=flat(tensor),
+        waves=coded(waves),
         row=row,
-        counted=np.zeros(len(row), bool),
+        counted=alike(0, len(row), np.bool_),
     )
 
 

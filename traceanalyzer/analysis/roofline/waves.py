@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.coded import coded
 from traceanalyzer.analysis.algebra.grouping import Groups
+from traceanalyzer.analysis.algebra.lean import flat
 
 if TYPE_CHECKING:
+    from traceanalyzer.analysis.algebra.coded import Coded
     from traceanalyzer.analysis.joined.linked import Linked
     from traceanalyzer.trace import F64, I64, U8
 
@@ -21,7 +24,7 @@ if TYPE_CHECKING:
 class Residence:
     """For each device op how many of its blocks an SM holds (NaN unknown), and what keeps more from it."""
 
-    blocks: F64
+    blocks: F64 | Coded
     limits: U8
     """`OccupancyLimit` flags, 0 unknown."""
 
@@ -29,11 +32,10 @@ class Residence:
 def residence_of(linked: Linked) -> Residence:
     """How many blocks of each kernel an SM holds at a time."""
     ops = linked.trace.device_ops
-    recorded = np.where(ops.resident_blocks > 0, ops.resident_blocks, np.nan)
-    result = Residence(recorded, ops.limits.copy())
+    recorded, stated = np.where(ops.resident_blocks > 0, ops.resident_blocks, np.nan), ops.limits.copy()
     rows = np.flatnonzero((ops.threads > 0) & (np.isnan(recorded) | (ops.limits == 0)))
     if not len(rows):
-        return result
+        return Residence(coded(recorded), flat(stated))
     launched = [column[rows] for column in (ops.device, ops.threads, ops.registers, ops.shared_bytes)]
     kinds = Groups.of(*launched)
     blocks, limits = np.full(len(kinds), np.nan), np.zeros(len(kinds), np.uint8)
@@ -42,15 +44,15 @@ def residence_of(linked: Linked) -> Residence:
         resident = gpu.resident_blocks(*shape) if gpu else None
         if gpu is not None and resident:
             blocks[i], limits[i] = resident, gpu.occupancy_limits(*shape)
-    result.blocks[rows] = np.where(np.isnan(recorded[rows]), blocks[kinds.index], recorded[rows])
-    result.limits[rows] = np.where(ops.limits[rows] == 0, limits[kinds.index], ops.limits[rows])
-    return result
+    recorded[rows] = np.where(np.isnan(recorded[rows]), blocks[kinds.index], recorded[rows])
+    stated[rows] = np.where(stated[rows] == 0, limits[kinds.index], stated[rows])
+    return Residence(coded(recorded), flat(stated))
 
 
 def waves_of(linked: Linked) -> F64:
     """Blocks of each kernel over the blocks that the GPU holds at a time, NaN where not known."""
     ops = linked.trace.device_ops
-    held = linked.once(residence_of).blocks * linked.limit("sms")
+    held = linked.once(residence_of).blocks[:] * linked.limit("sms")
     result: F64 = np.where((ops.blocks > 0) & (held > 0), ops.blocks / np.where(held > 0, held, 1), np.nan)
     return result
 

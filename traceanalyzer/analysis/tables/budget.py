@@ -129,7 +129,7 @@ def step_rows(timed: Timed, budgets: StepBudgets | None) -> list[StepRow]:
 
 def launches_by_step(timed: Timed) -> I64:
     """Kernel and graph launch calls made in the host range of each step."""
-    steps, time = timed.steps, timed.trace.api_calls.start[timed.once(is_launch)]
+    steps, time = timed.steps, timed.trace.api_calls.start[is_launch(timed)]
     result: I64 = np.searchsorted(time, steps.host_end) - np.searchsorted(time, steps.host_start)
     return result
 

@@ -40,18 +40,23 @@ def gap_places(timed: Timed, gaps: Gaps) -> list[GapPlaceRow]:
     """A row for each cause and place of the steady state's gaps on the step's device, by idle time."""
     steps, trace, tree = timed.steps, timed.trace, timed.tree
     window = (int(steps.start[steps.warmup]), int(steps.end[-1]))
-    length = np.minimum(gaps.end, window[1]) - np.maximum(gaps.start, window[0])
+    length = np.minimum(gaps.end, window[1])
+    length -= np.maximum(gaps.start, window[0])
     chosen = np.flatnonzero((length > 0) & (gaps.device == (-1 if timed.device is None else timed.device)))
     if not len(chosen):
         return []
-    length, cause = length[chosen], gaps.cause[chosen].astype(np.int64)
+    length, cause = length[chosen], gaps.cause[chosen]
     node = nodes_behind(timed, gaps, chosen)
     nowhere = len(trace.strings)
-    name = names_at(timed, node, nowhere).astype(np.int64)
+    name = names_at(timed, node, nowhere)
     sync = gaps.sync[chosen]
     waits = (cause == IdleCause.SYNC) & (sync >= 0)
     name[waits] = trace.api_calls.name[sync[waits]]
-    keys, group = ranked(name * len(IdleCause) + cause)
+    del chosen, sync, waits
+    what = np.multiply(name, len(IdleCause), dtype=np.int64)
+    what += cause
+    keys, group = ranked(what)
+    del name, what
     total, count = np.bincount(group, weights=length), np.bincount(group)
     most, longest = np.zeros(len(keys), np.int64), np.zeros(len(keys), np.int64)
     np.maximum.at(most, group, length)

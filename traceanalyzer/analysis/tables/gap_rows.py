@@ -85,7 +85,7 @@ def detail(timed: Timed, gaps: Gaps, i: int) -> str:
     if gaps.queued[i]:
         known = "device-side latency" if cause == IdleCause.LAUNCH else "it waited for something not recorded"
         return f"the next op was already queued: {known}{ends}"
-    if next_op >= 0 and timed.launch_time[next_op] < 0:
+    if next_op >= 0 and timed.launch_time_of(next_op) < 0:
         return f"the launch of the next op was not recorded{ends}"
     what = f"{named.label}: " if named else ""
     return what + _host_activity(timed, gaps, i) + ends
@@ -101,7 +101,7 @@ def _host_activity(timed: Timed, gaps: Gaps, i: int) -> str:
     """What the host did for the longest time between the gap's start and the launch."""
     next_op = int(gaps.next_op[i])
     start = int(gaps.start[i])
-    launch = int(timed.launch_time[next_op]) if next_op >= 0 else int(gaps.end[i])
+    launch = timed.launch_time_of(next_op) if next_op >= 0 else int(gaps.end[i])
     thread = (
         int(timed.trace.api_calls.thread[timed.launch[next_op]]) if next_op >= 0 and timed.launch[next_op] >= 0 else -1
     )

@@ -68,7 +68,7 @@ def measure_launches(timed: Timed) -> LaunchStats | None:
     if not len(calls):
         return None
     steady = timed.steady_calls & ~timed.once(is_nested)
-    launching = np.flatnonzero(steady & timed.once(is_launch))
+    launching = np.flatnonzero(steady & is_launch(timed))
     blocked = blocked_time(timed, launching)
     spent = calls.end[launching] - calls.start[launching] - blocked
     kernels = timed.is_kernel & timed.steady_ops
@@ -95,13 +95,13 @@ def measure_launches(timed: Timed) -> LaunchStats | None:
         memset_calls=float((steady & (timed.api_kind == ApiKind.SET)).sum()) / steps,
         without_launch=float((timed.steady_ops & (timed.launch < 0)).sum()) / steps,
         fruitless_share=_fruitless_share(timed, launching),
-        captured_calls=float((timed.once(captured_calls) & ~timed.once(bore_work))[launching].sum()) / steps,
+        captured_calls=float((timed.once(captured_calls) & ~bore_work(timed))[launching].sum()) / steps,
     )
 
 
 def _fruitless_share(timed: Timed, launching: I64) -> float | None:
     """Share of these launch calls that should have put work on the device but did not."""
-    fruitful = timed.once(bore_work)
+    fruitful = bore_work(timed)
     due = launching[fruitful[launching] | ~timed.once(captured_calls)[launching]]
     last = int(timed.launch_time.max(initial=-1))
     if last >= 0:

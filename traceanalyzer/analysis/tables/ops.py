@@ -8,12 +8,12 @@ one call, `ProfilerStep#N` is one row. A device op belongs to the operator aroun
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups
-from traceanalyzer.analysis.algebra.lookup import AT_ONCE, at, blocks
+from traceanalyzer.analysis.algebra.lookup import AT_ONCE, at, blocks, places
 from traceanalyzer.analysis.algebra.ordering import stable_order
 from traceanalyzer.analysis.joined.attribution import owner_nodes
 from traceanalyzer.analysis.joined.backward import backward_time
@@ -21,7 +21,7 @@ from traceanalyzer.analysis.names.pytorch import BOOKKEEPING, STEP_PREFIX
 from traceanalyzer.analysis.tables.kernels import origins_of, share_of_step
 from traceanalyzer.analysis.tables.roofline_rows import RatedRow, RooflineSums, by_subtree
 from traceanalyzer.figures import NS_PER_US, metric, ms
-from traceanalyzer.trace import RangeKind, alike
+from traceanalyzer.trace import RangeKind, alike, narrowed
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.joined.host_tree import HostTree
@@ -138,10 +138,13 @@ def op_stats(rated: Rated, *, by_shape: bool = False) -> list[OpStats]:
 
 def _calls(timed: Timed) -> _Calls:
     tree, name = timed.tree, _names(timed)
-    whole, call, host_self = _own_time(tree, name, (name != BOOKKEEPING_CODE) & (tree.kind != RangeKind.LIBRARY))
+    counted = (name != BOOKKEEPING_CODE) & (tree.kind != RangeKind.LIBRARY)
+    inner = _Inner(tree, counted, tree.innermost(counted))
+    whole = _whole(inner, name)
+    call = inner.nearest if whole is counted else tree.innermost(whole)
     shown = (tree.kind == RangeKind.OP) | (tree.kind == RangeKind.ANNOTATION)
     node = np.flatnonzero(whole & shown & timed.steady_host(tree.start)).astype(np.int32)
-    return _Calls(node, name[node], host_self[node], call)
+    return _Calls(node, name[node], _self_time(inner, node, call), call)
 
 
 def _sums(timed: Timed, calls: _Calls, groups: Groups) -> _Sums:
@@ -169,25 +172,52 @@ def _sums(timed: Timed, calls: _Calls, groups: Groups) -> _Sums:
     )
 
 
-def _own_time(tree: HostTree, name: I32, counted: Bool) -> tuple[Bool, I32, I64]:
-    """Which nodes are calls, the innermost call around each node (-1: none), and the time of each call that lies in no
-    call inside it, ns. Of nodes that are not `counted` the time is their parent's."""
-    size = len(name)
-    above = at(tree.innermost(counted), tree.parent, -1)
-    inner = np.flatnonzero(counted & (above >= 0)).astype(np.int32)
-    above = above[inner]
-    own, within = tree.end - tree.start, np.zeros(size, np.int32)
-    for here in blocks(len(inner)):
+class _Inner(NamedTuple):
+    """Nodes that are `counted`: calls, or part of one of the same name."""
+
+    tree: HostTree
+    counted: Bool
+    nearest: I32
+    """For each node the innermost counted one among itself and those around it, -1 without."""
+
+    def within(self, here: slice) -> tuple[I64, I32]:
+        """The counted ones of these nodes, and the counted one around each, -1 without."""
+        rows = here.start + np.flatnonzero(self.counted[here])
+        return rows, at(self.nearest, self.tree.parent[rows], -1)
+
+
+def _whole(inner: _Inner, name: I32) -> Bool:
+    """Which nodes are calls. An operator that does nothing but call one of its own name is one call with it."""
+    size, same = len(name), []
+    for here in blocks(size):
+        rows, above = inner.within(here)
+        alike_ = (above >= 0) & (name[rows] == name[above])
+        same.append((rows[alike_], above[alike_]))
+    rows, above = (np.concatenate(column) for column in zip(*same, strict=True))
+    if not len(rows):
+        return inner.counted
+    within, whole = np.zeros(size, np.int32), inner.counted.copy()
+    for here in blocks(size):
+        around = inner.within(here)[1]
+        np.add.at(within, around[around >= 0], np.int32(1))
+    whole[rows[within[above] <= 1]] = False
+    return whole
+
+
+def _self_time(inner: _Inner, node: I32, call: I32) -> I64:
+    """For each of these calls (ascending) its time that lies in no call inside it, ns; of nodes that are not counted it
+    is their parent's. `call`: the innermost call around each node, -1 without."""
+    tree, result, wanted = inner.tree, np.zeros(len(node), np.int64), np.zeros(len(call) + 1, bool)
+    wanted[node] = True
+    for here in blocks(len(call)):
+        rows, above = inner.within(here)
+        of, around = call[rows], at(call, above, -1)
+        mine, its = np.flatnonzero(wanted[of]), np.flatnonzero(wanted[around])
+        np.add.at(result, places(node, of[mine]), tree.end[rows[mine]] - tree.start[rows[mine]])
         # What sticks out of the range around it is no time of that range.
-        end = np.minimum(tree.end[inner[here]], tree.end[above[here]])
-        np.subtract.at(own, above[here], end - tree.start[inner[here]])
-        np.add.at(within, above[here], np.int32(1))
-    # An operator that does nothing but call one of its own name is one call with it.
-    whole = counted.copy()
-    whole[inner] &= (name[inner] != name[above]) | (within[above] > 1)
-    del above, within
-    call = tree.innermost(whole)
-    return whole, call, _sum_at(np.where(counted, call, -1), own, size)
+        end = np.minimum(tree.end[rows[its]], tree.end[above[its]])
+        np.subtract.at(result, places(node, around[its]), end - tree.start[rows[its]])
+    return result
 
 
 def _nested(name: I32, node: I32, subtree_end: I32) -> Bool:
@@ -209,7 +239,7 @@ def _names(linked: Linked) -> I32:
     steps = [i for i, text in enumerate(strings) if text.startswith(STEP_PREFIX)]
     shown[steps] = steps[:1] * len(steps)
     shown[[i for i, text in enumerate(strings) if text in BOOKKEEPING]] = BOOKKEEPING_CODE
-    return tree.of_ranges(shown[linked.trace.host_ranges.name], -1)
+    return tree.of_ranges(narrowed(shown)[linked.trace.host_ranges.name], -1)
 
 
 def _sum_at(node: I32 | I64, values: I64 | Bool, size: int) -> I64:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.ordering import is_sorted
 from traceanalyzer.analysis.roofline.bounds import Bound
 from traceanalyzer.figures import metric, ms
 
@@ -113,7 +114,7 @@ def by_subtree(launched_at: I64, first: I32 | I64, last: I32 | I64, group: I64, 
 
     `launched_at` is the node that launched each device op, -1 for those that do not count.
     """
-    order = np.argsort(launched_at, kind="stable")
+    order = slice(None) if is_sorted(launched_at) else np.argsort(launched_at, kind="stable")
     low = np.searchsorted(launched_at[order], first)
     high = np.searchsorted(launched_at[order], last)
     launching = high > low
@@ -122,8 +123,9 @@ def by_subtree(launched_at: I64, first: I32 | I64, last: I32 | I64, group: I64, 
     def total(values: NDArray[Any]) -> F64:
         if not values.any():
             return np.zeros(count)
-        before = np.concatenate(([0.0], np.cumsum(values[order].astype(np.float64))))
-        result: F64 = np.bincount(group, weights=before[high] - before[low], minlength=count).astype(np.float64)
+        up_to = np.cumsum(values[order], dtype=np.float64)
+        sums = up_to[high - 1] - np.where(low > 0, up_to[low - 1], 0.0)
+        result: F64 = np.bincount(group, weights=sums, minlength=count).astype(np.float64)
         return result
 
     return total

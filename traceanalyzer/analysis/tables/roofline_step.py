@@ -14,6 +14,7 @@ from traceanalyzer.analysis.roofline.op_models import Precision
 from traceanalyzer.figures import metric, ms
 
 if TYPE_CHECKING:
+    from traceanalyzer.analysis.algebra.coded import Coded
     from traceanalyzer.analysis.joined.joined import Joined
     from traceanalyzer.analysis.roofline.rated import Rated
     from traceanalyzer.hardware import Hardware
@@ -141,5 +142,5 @@ def _utilisation(rated: Rated, gpu: Hardware | None, chosen: Bool, time_ns: floa
     return needed / (time_ns / 1e9)
 
 
-def _sum(values: F64, chosen: Bool) -> float:
+def _sum(values: F64 | Coded, chosen: Bool) -> float:
     return float(values[chosen].sum())

@@ -45,7 +45,7 @@ class ShapeRow:
 
 def shape_rows(timed: Timed) -> list[ShapeRow]:
     """A row for each operator with GPU work whose shapes change, by GPU time; none without steps or shapes."""
-    if not timed.steps.found:
+    if not timed.steps.found or not (timed.trace.host_ranges.shapes >= 0).any():
         return []
     time, shapes = _time(timed), _Shapes(timed)
     found: list[tuple[float, ShapeRow]] = []

@@ -9,22 +9,24 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups
 from traceanalyzer.analysis.algebra.lookup import at, blocks, places
 from traceanalyzer.analysis.algebra.ordering import where_changed
-from traceanalyzer.analysis.algebra.sharing import shared_time
+from traceanalyzer.analysis.algebra.sharing import shared_time, side_by_side_nowhere
 from traceanalyzer.analysis.causes.gaps import IdleCause
 from traceanalyzer.analysis.joined.attribution import owner_nodes
 from traceanalyzer.analysis.names.kernel_names import short_name
 from traceanalyzer.cut import cut
 from traceanalyzer.figures import NS_PER_MS, metric, ms
-from traceanalyzer.trace import RangeKind, alike
+from traceanalyzer.trace import RangeKind, alike, narrowed
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from traceanalyzer.analysis.algebra.intervals import IntervalSet
     from traceanalyzer.analysis.causes.gaps import Gaps
     from traceanalyzer.analysis.joined.linked import Linked
@@ -102,28 +104,47 @@ class _Spent:
     """For each kind how long after the beginning of a step it is first met."""
     first: I64
     """For each kind its first stretch."""
-    kind: I32
-    """Of each stretch."""
-    step: I32
-    ns: F64
+    kind: NDArray[Any]
+    """Of each stretch; of as few bytes as the columns need."""
+    step: NDArray[Any]
+    ns: NDArray[Any]
 
     @classmethod
-    def of(cls, timed: Timed, part: int, pieces: _Pieces, ns: F64, keys: _Keys) -> _Spent:
+    def of(cls, timed: Timed, part: int, pieces: _Pieces, ns: F64 | I64, keys: _Keys) -> _Spent:
         """The time of the pieces, all of one part of the budget, each with what it was spent on."""
         kinds = Groups.of(*keys)
         since = np.full(len(kinds), np.iinfo(np.int64).max)
         begun = timed.steps.start[timed.steps.steady]
-        for here in blocks(len(pieces.step)):
-            np.minimum.at(since, kinds.index[here], pieces.start[here] - begun[pieces.step[here]])
+        np.minimum.at(since, kinds.index, pieces.start - begun[pieces.step])
         return cls(
             part=part,
             keys=_Keys(*(key[kinds.first] for key in keys)),
             calls=kinds.sum(where_changed(pieces.row)),
             since=since,
             first=kinds.first,
-            kind=kinds.index.astype(np.int32),
-            step=pieces.step,
-            ns=ns,
+            kind=kinds.index,
+            step=narrowed(pieces.step),
+            ns=_narrowed_time(ns),
+        )
+
+    @classmethod
+    def joined(cls, parts: list[_Spent]) -> _Spent:
+        """The time of several stretches of one part of the budget, which follow each other."""
+        keys = _Keys(*(np.concatenate(same) for same in zip(*(one.keys for one in parts), strict=True)))
+        kinds, since = Groups.of(*keys), np.concatenate([one.since for one in parts])
+        least = np.full(len(kinds), np.iinfo(np.int64).max)
+        np.minimum.at(least, kinds.index, since)
+        before = np.cumsum([0, *(len(one.ns) for one in parts)])
+        of_kind = np.split(narrowed(kinds.index), np.cumsum([len(one.since) for one in parts])[:-1])
+        return cls(
+            part=parts[0].part,
+            keys=_Keys(*(key[kinds.first] for key in keys)),
+            calls=kinds.sum(np.concatenate([one.calls for one in parts])),
+            since=least,
+            first=np.concatenate([one.first + n for one, n in zip(parts, before[:-1], strict=True)])[kinds.first],
+            kind=np.concatenate([kind[one.kind] for one, kind in zip(parts, of_kind, strict=True)]),
+            step=np.concatenate([one.step for one in parts]),
+            ns=np.concatenate([one.ns for one in parts]),
         )
 
     def time(self, row: I64, rows: int) -> F64:
@@ -133,7 +154,9 @@ class _Spent:
 
     def time_by_batch(self, row: I64, rows: int, batch_of_step: I64, batches: int) -> F64:
         """The same in each of so many batches of steps (column)."""
-        cell = row[self.kind] * batches + batch_of_step[self.step]
+        cell = row[self.kind]
+        cell *= batches
+        cell += batch_of_step[self.step]
         result: F64 = np.bincount(cell, weights=self.ns, minlength=rows * batches).astype(np.float64)
         return result.reshape(rows, batches)
 
@@ -234,11 +257,24 @@ def _on_device(timed: Timed, device: int) -> list[_Spent]:
         (timed.is_communication, activity.exposed_communication),
         (timed.is_copy, activity.exposed_copy),
     )
-    return [_running(timed, i, np.flatnonzero(which & (ops.device == device)), s) for i, (which, s) in enumerate(parts)]
+    here = ops.device == device
+    return [
+        _running(timed, i, np.flatnonzero(which & here).astype(np.int32), within)
+        for i, (which, within) in enumerate(parts)
+    ]
 
 
-def _running(timed: Timed, part: int, rows: I64, within: IntervalSet) -> _Spent:
+def _running(timed: Timed, part: int, rows: I32, within: IntervalSet) -> _Spent:
     """What each of these device ops has of the time in the set."""
+    some, ops = blocks(len(rows)), timed.trace.device_ops
+    with_next = [rows[here.start : here.stop + 1] for here in some]
+    if not all(side_by_side_nowhere(ops.start[one], ops.end[one]) for one in with_next):
+        some = [slice(0, len(rows))]
+    return _Spent.joined([_running_here(timed, part, rows[here], within) for here in some])
+
+
+def _running_here(timed: Timed, part: int, rows: I32, within: IntervalSet) -> _Spent:
+    """The same of some of them, beside which no others run."""
     ops = timed.trace.device_ops
     pieces = _cut(timed, ops.start[rows], ops.end[rows])
     ns = shared_time(pieces.start, pieces.end, within)
@@ -249,8 +285,13 @@ def _running(timed: Timed, part: int, rows: I64, within: IntervalSet) -> _Spent:
 
 def _idle(timed: Timed, gaps: Gaps, device: int) -> _Spent:
     rows = np.flatnonzero(gaps.device == device).astype(np.int32)
+    return _Spent.joined([_idle_here(timed, gaps, rows[here]) for here in blocks(len(rows))])
+
+
+def _idle_here(timed: Timed, gaps: Gaps, rows: I32) -> _Spent:
+    """What these gaps wait for."""
     pieces = _cut(timed, gaps.start[rows], gaps.end[rows])
-    ns = (pieces.end - pieces.start).astype(np.float64)
+    ns = pieces.end - pieces.start
     rows = rows[pieces.row]
     next_op, sync = gaps.next_op[rows], gaps.sync[rows]
     waited = sync >= 0
@@ -274,11 +315,13 @@ def _cut(timed: Timed, start: I64, end: I64) -> _Pieces:
         count = last - first + 1
         row, step = np.repeat(inside, count), np.repeat(first - (np.cumsum(count, dtype=np.int32) - count), count)
         step += np.arange(len(step), dtype=np.int32)
-    start, end = start[row], end[row]
-    for here in blocks(len(row)):
-        np.maximum(start[here], bounds[step[here]], out=start[here])
-        np.minimum(end[here], bounds[step[here] + 1], out=end[here])
-    return _Pieces(row, step, start, end)
+    return _Pieces(row, step, np.maximum(start[row], bounds[step]), np.minimum(end[row], bounds[step + 1]))
+
+
+def _narrowed_time(ns: F64 | I64) -> NDArray[Any]:
+    """Times in few bytes where they are whole numbers."""
+    whole = ns.astype(np.int64)
+    return narrowed(whole) if ns.dtype.kind == "i" or (whole == ns).all() else ns
 
 
 def _operators(linked: Linked, launched_at: I32) -> tuple[I32, I32, I32]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import EMPTY, clip, union
+from traceanalyzer.analysis.algebra.intervals import EMPTY, union
 from traceanalyzer.trace import DeviceOpKind
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ def concurrent_kernel_share(timed: Timed) -> float | None:
         return None
     window = int(timed.steps.start[timed.steps.warmup]), int(timed.steps.end[-1])
     start, end = ops.start[kernels], ops.end[kernels]
-    any_ = clip(union(start, end), window).total
-    return clip(side_by_side(start, end), window).total / any_ if any_ else None
+    any_ = union(start, end).total_within(window)
+    return side_by_side(start, end).total_within(window) / any_ if any_ else None
 
 
 def side_by_side(start: I64, end: I64) -> IntervalSet:

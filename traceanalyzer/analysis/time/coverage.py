@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from traceanalyzer.analysis.algebra.intervals import clip, complement
 from traceanalyzer.analysis.time.extent import extent
 from traceanalyzer.figures import metric, ms
 
@@ -55,16 +54,18 @@ def coverage(timed: Timed) -> Coverage:
         share = stepped / length if found else None
         return Coverage(ms(length), None, ms(stepped) if found else None, share, None, None, None)
     activity = timed.activity[timed.device]
-    busy, idle = activity.busy, complement(window, activity.busy)
-    outside_busy = busy.total - clip(busy, inside).total
-    outside_idle = idle.total - clip(idle, inside).total
+    busy = activity.busy
+    outside_busy = busy.total - busy.total_within(inside)
+    idle = length - busy.total_within(window)
+    common = max(inside[0], window[0]), min(inside[1], window[1])
+    outside_idle = idle - (stepped - busy.total_within(common))
     return Coverage(
         recorded_ms=ms(length),
         device_span_ms=ms(activity.span[1] - activity.span[0]),
         steps_ms=ms(stepped) if found else None,
         steps_share=stepped / length if found else None,
         work_outside_share=outside_busy / busy.total if found and busy.total else None,
-        idle_outside_share=outside_idle / idle.total if found and idle.total else 0.0 if found else None,
+        idle_outside_share=outside_idle / idle if found and idle else 0.0 if found else None,
         before_first_op_ms=ms(max(activity.span[0] - window[0], 0)),
     )
 

@@ -9,7 +9,7 @@ from traceanalyzer.analysis.algebra.intervals import IntervalSet, complement, jo
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.joined.linked import Linked
-    from traceanalyzer.trace import Bool
+    from traceanalyzer.trace import I64, Bool
 
 
 @dataclass(frozen=True)
@@ -17,14 +17,23 @@ class DeviceActivity:
     """When a device was busy with what. `exposed_*` is time in which nothing further up the list ran."""
 
     device: int
+    start: I64
+    end: I64
+    """Of all device ops, as in the trace."""
+    computes: Bool
+    """Which of them are this device's and compute."""
     span: tuple[int, int]
     """First device op's start to the last one's end, ns."""
-    compute: IntervalSet
     communication: IntervalSet
     exposed_communication: IntervalSet
     copy: IntervalSet
     exposed_copy: IntervalSet
     busy: IntervalSet
+
+    @property
+    def compute(self) -> IntervalSet:
+        """When it computed. Made anew each time: it is nearly as long as all work, and few ask."""
+        return union(self.start[self.computes], self.end[self.computes])
 
     @property
     def gaps(self) -> IntervalSet:
@@ -38,14 +47,32 @@ def device_activity(linked: Linked, device: int) -> DeviceActivity:
     here = ops.device == device
     alone = bool(here.all())
 
-    def covered(which: Bool) -> IntervalSet:
-        rows = which if alone else which & here
+    def of_device(which: Bool) -> Bool:
+        return which if alone else which & here
+
+    def covered(rows: Bool) -> IntervalSet:
         return union(ops.start[rows], ops.end[rows])
 
-    compute, communication, copy = covered(linked.is_compute), covered(linked.is_communication), covered(linked.is_copy)
+    computes = of_device(linked.is_compute)
+    compute = covered(computes)
+    communication, copy = covered(of_device(linked.is_communication)), covered(of_device(linked.is_copy))
     exposed_communication = subtract(communication, compute)
-    kernels = join(compute, communication)
-    exposed_copy = subtract(copy, kernels)
+    exposed_copy = _same_or(copy, subtract(copy, join(compute, communication)))
     start, end = (ops.start, ops.end) if alone else (ops.start[here], ops.end[here])
-    span, busy = (int(start.min()), int(end.max())), union(start, end)
-    return DeviceActivity(device, span, compute, communication, exposed_communication, copy, exposed_copy, busy)
+    return DeviceActivity(
+        device,
+        ops.start,
+        ops.end,
+        computes,
+        span=(int(start.min()), int(end.max())),
+        communication=communication,
+        exposed_communication=exposed_communication,
+        copy=copy,
+        exposed_copy=exposed_copy,
+        busy=union(start, end),
+    )
+
+
+def _same_or(a: IntervalSet, part: IntervalSet) -> IntervalSet:
+    """Part of a set: the set itself where that is all of it, so that it is held once."""
+    return a if len(part.start) == len(a.start) and part.total == a.total else part

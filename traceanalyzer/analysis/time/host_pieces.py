@@ -67,8 +67,15 @@ class HostPieces:
 
     def count_within(self, low: int, high: int) -> int:
         """How many pieces lie within [low, high), at most about."""
-        first, stop = np.searchsorted(self._tree.start[self._first : self._stop], (low, high)).tolist()
-        return int(2 * (stop - first))
+        return 2 * (self._first_from(high) - self._first_from(low))
+
+    def _first_from(self, time: int) -> int:
+        """The first node that starts at this time or later."""
+        block = int(np.searchsorted(self._since, time)) - 1
+        if block < 0:
+            return int(self._nodes[0])
+        first, stop = int(self._nodes[block]), int(self._nodes[block + 1])
+        return first + int(np.searchsorted(self._tree.start[first:stop], time))
 
     def _joined(self, first: int, stop: int) -> Cut:
         """The pieces that begin in these blocks."""

@@ -22,7 +22,7 @@ from traceanalyzer.analysis.time.markers import iterations, module_calls, profil
 from traceanalyzer.analysis.time.periods import periodic
 from traceanalyzer.analysis.time.step_evidence import HostSteps, annotated, between_optimizer_steps, launched
 from traceanalyzer.errors import EmptyRecordingError
-from traceanalyzer.trace import RangeKind
+from traceanalyzer.trace import RangeKind, narrowed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,7 +70,7 @@ class Steps:
     warmup: int
     """How many leading steps are warm-up."""
     of_op: I32
-    """For each device op the index of its step, -1 outside all steps."""
+    """For each device op the index of its step, -1 outside all steps; narrow (see `trace.column`)."""
     first: int = 0
     """Index in the recording of the first of these steps (not 0 where the rest was left out)."""
     incomplete: int = 0
@@ -141,7 +141,9 @@ def _assemble(linked: Linked, found: HostSteps) -> Steps | None:
         incomplete = len(start) - whole
         start, end, of_op = start[:whole], end[:whole], np.where(of_op < whole, of_op, -1).astype(np.int32)
     warmup = 0 if found.unlike else count_warmup(end - start)
-    return Steps(found.source, found.names, found.start, found.end, start, end, warmup, of_op, incomplete=incomplete)
+    return Steps(
+        found.source, found.names, found.start, found.end, start, end, warmup, narrowed(of_op), incomplete=incomplete
+    )
 
 
 def _chosen(found: HostSteps, rows: I64) -> HostSteps:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.distinct import distinct
+from traceanalyzer.analysis.algebra.lean import flat
 from traceanalyzer.analysis.algebra.lookup import blocks, places
 from traceanalyzer.analysis.joined.joined import Joined
 from traceanalyzer.analysis.time.collective_calls import CollectiveCalls, collective_calls
@@ -16,8 +17,9 @@ from traceanalyzer.analysis.time.host_timeline import HostTimeline
 from traceanalyzer.analysis.time.steps import Steps, find_steps
 
 if TYPE_CHECKING:
+    from traceanalyzer.analysis.algebra.lookup import Column
     from traceanalyzer.analysis.joined.knowledge import Knowledge
-    from traceanalyzer.trace import I64, Bool, Trace
+    from traceanalyzer.trace import Bool, Trace
 
 
 class Timed(Joined):
@@ -37,23 +39,23 @@ class Timed(Joined):
     @cached_property
     def steady_ops(self) -> Bool:
         """Which device ops belong to a steady-state step."""
-        result: Bool = self.steps.of_op >= self.steps.warmup
-        return result
+        return flat(self.steps.of_op >= self.steps.warmup)
 
-    def steady_host(self, start: I64) -> Bool:
+    def steady_host(self, start: Column) -> Bool:
         """Which of these host times lie in the host range of a steady-state step."""
         steady = self.steps.steady
         first, last = self.steps.host_start[steady], self.steps.host_end[steady]
         result = np.empty(len(start), bool)
         for here in blocks(len(start)):
-            index = places(first, start[here], side="right") - 1
-            result[here] = (index >= 0) & (start[here] < last[np.maximum(index, 0)])
+            time = start[here]
+            index = places(first, time, side="right") - 1
+            result[here] = (index >= 0) & (time < last[np.maximum(index, 0)])
         return result
 
     @cached_property
     def steady_calls(self) -> Bool:
         """Which API calls begin in the host range of a steady-state step."""
-        return self.steady_host(self.trace.api_calls.start)
+        return flat(self.steady_host(self.trace.api_calls.start))
 
     @cached_property
     def activity(self) -> dict[int, DeviceActivity]:

@@ -77,7 +77,7 @@ def write_model(file: BinaryIO, identity: str, traces: Sequence[Trace]) -> None:
     kept, parts = [], []
     for trace in traces:
         texts = msgspec.json.encode(trace.strings)
-        columns = {name: [pack(values) for values in _columns(getattr(trace, name))] for name in _TABLES}
+        columns = {name: [pack(*column) for column in _columns(getattr(trace, name))] for name in _TABLES}
         parts += [texts, *(data for table in columns.values() for _, data in table)]
         kept.append(
             Kept(
@@ -180,5 +180,5 @@ def _check_codes(table: Table, texts: int, bounds: dict[str, int]) -> None:
         raise DamagedModelError("times out of order")
 
 
-def _columns(table: Table) -> Iterator[Any]:
-    return (getattr(table, f.name) for f in fields(table))
+def _columns(table: Table) -> Iterator[tuple[Any, np.dtype[Any]]]:
+    return ((getattr(table, f.name), f.metadata["dtype"]) for f in fields(table))

@@ -25,18 +25,19 @@ class Packed(Struct, array_like=True, forbid_unknown_fields=True):
     """Added to every value."""
 
 
-def pack(values: NDArray[Any]) -> tuple[Packed, bytes]:
-    """An integer column's form and bytes (little-endian)."""
+def pack(values: NDArray[Any], dtype: np.dtype[Any] | None = None) -> tuple[Packed, bytes]:
+    """An integer column's form and bytes (little-endian); `dtype`: what it is unpacked to, if not its own type."""
+    dtype = dtype or values.dtype
     if not len(values):
         return Packed(0, 0), b""
     least, most = int(values.min()), int(values.max())
     if least == most:
         return Packed(0, least), b""
     for width in _WIDTHS:
-        if width < values.dtype.itemsize and most - least < 1 << (8 * width):
+        if width < dtype.itemsize and most - least < 1 << (8 * width):
             distance = values.astype(np.int64) - least
             return Packed(width, least), distance.astype(_stored(width)).tobytes()
-    return Packed(values.dtype.itemsize, 0), values.astype(values.dtype.newbyteorder("<")).tobytes()
+    return Packed(dtype.itemsize, 0), values.astype(dtype.newbyteorder("<")).tobytes()
 
 
 def unpack(form: Packed, data: bytearray, rows: int, dtype: np.dtype[Any]) -> NDArray[Any]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.lookup import blocks
 from traceanalyzer.analysis.causes.critical_path import PathKind
 from traceanalyzer.analysis.causes.gaps import IdleCause
 from traceanalyzer.analysis.names.kernel_names import short_name
@@ -25,6 +26,7 @@ from traceanalyzer.trace import RangeKind
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from traceanalyzer.analysis.algebra.lookup import Column
     from traceanalyzer.analysis.measure import Measurements
     from traceanalyzer.report.timeline.compile_spans import CompileSpans
     from traceanalyzer.trace import I64, Bool
@@ -92,9 +94,10 @@ class _Drawing:
         self.lanes: list[Lane] = []
         self.shown: list[Shown] = []
 
-    def longest(self, what: str, rows: I64, start: I64, end: I64, limit: int) -> I64:
+    def longest(self, what: str, rows: I64, start: Column, end: Column, limit: int) -> I64:
         """Of these rows those in the step, at most `limit` of them: the longest."""
-        rows = rows[(end[rows] > self.extent[0]) & (start[rows] < self.extent[1])]
+        some = [rows[here] for here in blocks(len(rows))]
+        rows = np.concatenate([i[(end[i] > self.extent[0]) & (start[i] < self.extent[1])] for i in some])
         kept = rows
         if len(rows) > limit:
             length = np.minimum(end[rows], self.extent[1]) - np.maximum(start[rows], self.extent[0])

@@ -145,7 +145,7 @@ def of_matrix_operators(tape: Tape) -> Bool:
     return result
 
 
-def _split_by_period(tape: Tape, number: I64) -> I64:
+def _split_by_period(tape: Tape, number: I32) -> I64:
     """The runs, each part of one that repeats itself and holds a reduction a run of its own: a norm that follows a norm
     begins when the rows of the first are finished."""
     name, reducing = tape.source.trace.device_ops.name[tape.row], _reducing(tape) & (number >= 0)

@@ -72,7 +72,7 @@ def picked_on_device(tape: Tape) -> Tape | None:
     if not copies.any():
         return None
     bandwidth = np.nan_to_num(tape.source.limit("bandwidth")[tape.row], nan=np.inf)
-    moved = tape.source.trace.device_ops.bytes[tape.row] * PASSES / bandwidth * NS_PER_S
+    moved = tape.source.trace.device_ops.bytes[tape.row].astype(np.int64) * PASSES / bandwidth * NS_PER_S
     left = retimed(tape, np.where(copies, np.minimum(np.maximum(moved, LEAST_COPY_NS), tape.duration), tape.duration))
     there = events_of(tape, copies)
     usual = int(np.median(tape.dispatch[events_of(tape, tape.compute)]))
