@@ -54,7 +54,7 @@ def identity_of(path: Path) -> Identity | None:
     samples = as_it_is(path)
     if samples is None or (about.st_size < LEAST_BYTES and not samples[1].startswith(_GZIP_MAGIC)):
         return None
-    facts = (FORMAT, program("trace.py", "ingest"), path.name, limits())
+    facts = (FORMAT, program("trace", "ingest"), path.name, limits())
     return Identity(digest_of(facts, samples), about.st_size)
 
 

@@ -1,0 +1,101 @@
+"""The one model of a recording: what a process and its GPUs did, as columnar tables.
+
+Every reader produces a `Trace` and nothing downstream knows which tool made the recording. A `Trace` is
+what **one process** recorded (its host threads, its devices), because correlation ids are only unique
+within a process; several ranks, or the processes of one nsys export, are a `Run`.
+
+Conventions
+- Times are int64 nanoseconds on the recording's own clock; `Trace.epoch_ns` added gives wall-clock time
+  comparable between the traces of a run (0 where the recording has no epoch).
+- Text is dictionary-coded: an int32 column marked `text=True` indexes `Trace.strings`; -1 is "not recorded".
+- Unknown numbers are -1, unknown enumeration values 0. `Trace.collected` tells "not collected" from "none".
+- Rows of every table are sorted by start time; `end >= start` always holds.
+"""
+
+from __future__ import annotations
+
+from traceanalyzer.trace.circumstances import (
+    Ceilings,
+    Collected,
+    Condition,
+    Device,
+    Health,
+    LightRecording,
+    Load,
+    Process,
+    ProfilerRow,
+    StepAmounts,
+    Stopwatch,
+    Thread,
+)
+from traceanalyzer.trace.events import (
+    ApiCalls,
+    Collectives,
+    DeviceOps,
+    DeviceRanges,
+    GpuMetrics,
+    HostRanges,
+    MemoryEvents,
+    Overheads,
+    RangeDetails,
+    StepTimings,
+    Waits,
+)
+from traceanalyzer.trace.kinds import (
+    CopyKind,
+    DeviceOpKind,
+    MemoryKind,
+    OccupancyLimit,
+    OverheadKind,
+    RangeKind,
+    WaitKind,
+)
+from traceanalyzer.trace.run import Failure, Run, Trace
+from traceanalyzer.trace.table import F64, I16, I32, I64, U8, Bool, Table, alike, column, is_constant, narrowed
+
+__all__ = [
+    "F64",
+    "I16",
+    "I32",
+    "I64",
+    "U8",
+    "ApiCalls",
+    "Bool",
+    "Ceilings",
+    "Collected",
+    "Collectives",
+    "Condition",
+    "CopyKind",
+    "Device",
+    "DeviceOpKind",
+    "DeviceOps",
+    "DeviceRanges",
+    "Failure",
+    "GpuMetrics",
+    "Health",
+    "HostRanges",
+    "LightRecording",
+    "Load",
+    "MemoryEvents",
+    "MemoryKind",
+    "OccupancyLimit",
+    "OverheadKind",
+    "Overheads",
+    "Process",
+    "ProfilerRow",
+    "RangeDetails",
+    "RangeKind",
+    "Run",
+    "StepAmounts",
+    "StepTimings",
+    "Stopwatch",
+    "Table",
+    "Thread",
+    "Trace",
+    "WaitKind",
+    "Waits",
+    "alike",
+    "column",
+    "is_constant",
+    "narrowed",
+]

@@ -1,0 +1,169 @@
+"""What is known of a recording beside its tables: threads, devices, what was collected, under which conditions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Thread:
+    """A host thread."""
+
+    tid: str
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Device:
+    """A GPU as the recording describes it. `uid` identifies the physical GPU where known (UUID, bus id)."""
+
+    id: int
+    name: str | None = None
+    sm_count: int | None = None
+    memory_bytes: int | None = None
+    compute_capability: tuple[int, int] | None = None
+    uid: str | None = None
+    bandwidth: float | None = None
+    """Of its memory as the recording states it, bytes/s."""
+    clock_hz: float | None = None
+    """Highest clock of its SMs as the recording states it."""
+
+
+@dataclass(frozen=True)
+class Process:
+    """The process that was recorded."""
+
+    pid: int | None = None
+    name: str = ""
+    rank: int | None = None
+    world_size: int | None = None
+    host: str | None = None
+    numbered: bool = False
+    """Whether the rank is not the recording's, but made by numbering its processes."""
+
+
+@dataclass(frozen=True)
+class Collected:
+    """What the recorder was asked for, so that "not collected" is told apart from "none happened"."""
+
+    device: bool = False
+    api: bool = False
+    ops: bool = False
+    shapes: bool = False
+    stacks: bool = False
+    memory: bool = False
+    sync_events: bool = False
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One fact about the recording's circumstances. `spoils` says what it does to the figures, if anything."""
+
+    name: str = field(metadata={"definition": "what is known", "unit": ""})
+    value: str = field(metadata={"definition": "as the recorder found it", "unit": ""})
+    spoils: str = field(default="", metadata={"definition": "what it does to the figures, if anything", "unit": ""})
+
+
+@dataclass(frozen=True)
+class Load:
+    """What was sampled of a GPU or of the host's CPUs while the program ran: not of the recorded steps alone."""
+
+    what: str = field(metadata={"definition": "what was sampled; GPUs by their index on the host", "unit": ""})
+    counted_in: str = field(metadata={"definition": "its unit", "unit": ""})
+    mean: float = field(metadata={"definition": "mean of the samples", "unit": ""})
+    min: float = field(metadata={"definition": "smallest sample", "unit": ""})
+    max: float = field(metadata={"definition": "largest sample", "unit": ""})
+    samples: int = field(metadata={"definition": "samples taken", "unit": ""})
+
+
+@dataclass(frozen=True)
+class ProfilerRow:
+    """A row of a profiler's table of sums by name. None: the table has no such column."""
+
+    name: str
+    calls: float | None = None
+    self_cpu_ms: float | None = None
+    cpu_total_ms: float | None = None
+    self_device_ms: float | None = None
+    device_total_ms: float | None = None
+    self_device_bytes: float | None = None
+    shapes: str | None = None
+
+
+@dataclass(frozen=True)
+class StepAmounts:
+    """What one step of the recorded process works through, all its micro-steps together; None: not said."""
+
+    samples: float | None = None
+    tokens: float | None = None
+    """Tokens that carry content: without padding."""
+    padded_tokens: float | None = None
+    """Tokens computed, padding included."""
+    flops: float | None = None
+    """Operations that the model needs (a multiply-add is two), recomputation left out."""
+
+
+@dataclass(frozen=True)
+class Ceilings:
+    """What the GPU was measured to reach just before the recording."""
+
+    bandwidth: float
+    """Of a large copy, bytes/s read and written."""
+    matmul: dict[str, float]
+    """Large matrix products, FLOP/s by number format (`bf16`, `tf32`, ..)."""
+
+
+@dataclass(frozen=True)
+class Stopwatch:
+    """Steps of the same process timed without a profiler, just before the recording."""
+
+    step_ns: int
+    """Median."""
+    low_ns: int | None
+    """90 % interval of the median; None where the capture does not say."""
+    high_ns: int | None
+    steady: bool
+    """Whether the steps had settled, or were near each other all along: only then is the median the step time."""
+    after_profiler: bool
+    """Whether a profiler had been on before: CUPTI then stays switched on and slows the host."""
+    unit: str | None
+    """What ends a step: `step of AdamW`, `call of Llama`."""
+    roughly: bool = False
+    """Whether unsteady steps still tell the step time: `low_ns` and `high_ns` are then those of the steps."""
+
+
+@dataclass(frozen=True)
+class LightRecording:
+    """Steps of the same process recorded with device activities alone, just before the recording: medians of a step.
+
+    The busy time is the unprofiled step's: no recording stretches it. The host is stretched less than in the full
+    recording, so that the idle time lies between the unprofiled step's and the recorded one's.
+    """
+
+    steps: int
+    step_ns: int
+    busy_ns: int
+    """Union of kernels, copies and memsets of the busiest device."""
+    idle_ns: int
+    unit: str | None = None
+    """What ends a step."""
+
+
+@dataclass(frozen=True)
+class Health:
+    """What the reader met. Counts are of events (rows) in the recording."""
+
+    events: int = 0
+    """Events read."""
+    skipped: int = 0
+    """Events skipped because they hold nothing the analysis uses (flows, counters, markers)."""
+    repaired: int = 0
+    """Events kept after mending damaged text or values."""
+    lost: int = 0
+    """Events that could not be read."""
+    clipped: int = 0
+    """Events whose impossible duration was cut."""
+    truncated: bool = False
+    """The recording stops before its end."""
+    notes: tuple[str, ...] = ()
+    """One plain sentence for each thing a reader of the report should know."""

@@ -1,0 +1,236 @@
+"""The tables of a recording: what the device and the host did, and when."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from traceanalyzer.trace.table import (
+    F64,
+    I16,
+    I32,
+    I64,
+    MOST_BYTES,
+    MOST_DEVICES,
+    MOST_ELEMENTS,
+    MOST_RANKS,
+    U8,
+    Table,
+    column,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceOps(Table):
+    """Work that occupied a device: kernels, copies, memsets, whole graphs. Nothing else is device work."""
+
+    kind: U8 = column(np.uint8, fill=0)
+    name: I32 = column(np.int32, text=True, narrow=True)
+    start: I64 = column(np.int64)
+    end: I64 = column(np.int64)
+    device: I32 = column(np.int32, most=MOST_DEVICES - 1)
+    """CUDA ordinal within the process, as recorded."""
+    context: I32 = column(np.int32)
+    stream: I32 = column(np.int32)
+    correlation: I64 = column(np.int64, narrow=True)
+    """Ties the op to its API call; several ops of one CUDA graph share it. -1: none."""
+    external_id: I64 = column(np.int64)
+    """`external_id` of the host op that launched it, where recorded."""
+    graph: I64 = column(np.int64)
+    """CUDA graph it ran in, -1 if launched by itself or not recorded."""
+    graph_node: I64 = column(np.int64)
+    """Node of that graph, the same in every replay; -1 where not recorded."""
+    bytes: I64 = column(np.int64, most=MOST_BYTES, narrow=True)
+    copy_kind: U8 = column(np.uint8, fill=0)
+    source_memory: U8 = column(np.uint8, fill=0)
+    target_memory: U8 = column(np.uint8, fill=0)
+    collective: I32 = column(np.int32)
+    """Row of `Trace.collectives` where the kernel itself carries the metadata, else -1."""
+    blocks: I64 = column(np.int64, narrow=True)
+    """Thread blocks of a kernel's grid, -1 unknown."""
+    threads: I32 = column(np.int32, narrow=True)
+    """Threads of each of its blocks."""
+    registers: I32 = column(np.int32, narrow=True)
+    """Registers of each of its threads."""
+    shared_bytes: I32 = column(np.int32, narrow=True)
+    """Shared memory of each of its blocks, static and dynamic."""
+    occupancy: I16 = column(np.int16)
+    """Share of an SM's warps that the recorder expects to be resident, percent."""
+    resident_blocks: I32 = column(np.int32)
+    """Blocks of it that an SM holds at a time, as the recorder worked it out; -1 unknown."""
+    limits: U8 = column(np.uint8, fill=0)
+    """`OccupancyLimit` flags: what keeps more blocks from an SM, as the recorder worked it out; 0 unknown."""
+
+
+@dataclass(frozen=True, eq=False)
+class ApiCalls(Table):
+    """Host calls into the CUDA/HIP runtime or driver. Version suffixes are stripped from the names."""
+
+    name: I32 = column(np.int32, text=True, narrow=True)
+    start: I64 = column(np.int64)
+    end: I64 = column(np.int64)
+    thread: I32 = column(np.int32)
+    """Index into `Trace.threads`."""
+    correlation: I64 = column(np.int64, narrow=True)
+    error: I32 = column(np.int32, fill=0)
+    """CUDA error code returned; 0 is success or not recorded."""
+
+
+@dataclass(frozen=True, eq=False)
+class HostRanges(Table):
+    """Named stretches of a host thread's time, nested within a thread."""
+
+    kind: U8 = column(np.uint8, fill=0)
+    name: I32 = column(np.int32, text=True)
+    start: I64 = column(np.int64)
+    end: I64 = column(np.int64)
+    thread: I32 = column(np.int32)
+    external_id: I64 = column(np.int64)
+    sequence: I64 = column(np.int64)
+    """Autograd sequence number: with `forward_thread` it pairs a forward op with its backward node."""
+    forward_thread: I32 = column(np.int32, fill=0)
+    """Profiler's own id of the forward thread; above 0 only on ops that run in the backward pass."""
+    shapes: I32 = column(np.int32, text=True)
+    """Input shapes as JSON text."""
+    dtypes: I32 = column(np.int32, text=True)
+    """Input types as JSON text."""
+    strides: I32 = column(np.int32, text=True)
+    """Input strides, in elements, as JSON text."""
+    concrete: I32 = column(np.int32, text=True)
+    """Values of the inputs that are no tensors (`'[1, 1]'`, `'True'`), each as text, as JSON text."""
+    launch: I32 = column(np.int32, text=True)
+    """Configuration of the kernel that it launches, as a kernel generator (Triton) states it: `XBLOCK=16, 4 warps`."""
+    collective: I32 = column(np.int32)
+    """Row of `Trace.collectives`, else -1."""
+
+
+@dataclass(frozen=True, eq=False)
+class Waits(Table):
+    """Recorded synchronisation on the device side (not device work)."""
+
+    kind: U8 = column(np.uint8, fill=0)
+    start: I64 = column(np.int64)
+    end: I64 = column(np.int64)
+    device: I32 = column(np.int32, most=MOST_DEVICES - 1)
+    context: I32 = column(np.int32, narrow=True)
+    stream: I32 = column(np.int32, narrow=True)
+    """The stream that waits, or that the host waits for; -1: the whole context."""
+    correlation: I64 = column(np.int64, narrow=True)
+    event: I64 = column(np.int64, narrow=True)
+    source_stream: I32 = column(np.int32, narrow=True)
+    """The stream whose work is waited for, where recorded."""
+    record: I64 = column(np.int64, narrow=True)
+    """Correlation id of the call that recorded the event; -1 where that is not known."""
+
+
+@dataclass(frozen=True, eq=False)
+class Overheads(Table):
+    """Cost of the profiler and of the driver as the recording itself reports it."""
+
+    kind: U8 = column(np.uint8, fill=0)
+    name: I32 = column(np.int32, text=True)
+    start: I64 = column(np.int64)
+    end: I64 = column(np.int64)
+    thread: I32 = column(np.int32)
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceRanges(Table):
+    """Annotations projected on a device's timeline by the recorder (not device work)."""
+
+    name: I32 = column(np.int32, text=True)
+    start: I64 = column(np.int64)
+    end: I64 = column(np.int64)
+    device: I32 = column(np.int32, most=MOST_DEVICES - 1)
+    stream: I32 = column(np.int32)
+
+
+@dataclass(frozen=True, eq=False)
+class MemoryEvents(Table):
+    """Allocations (positive bytes) and frees (negative) of the framework's allocator."""
+
+    start: I64 = column(np.int64)
+    device: I32 = column(np.int32, most=MOST_DEVICES - 1)
+    """CUDA ordinal; -1 is host memory."""
+    bytes: I64 = column(np.int64, most=MOST_BYTES)
+    allocated: I64 = column(np.int64, most=MOST_BYTES)
+    """Total bytes allocated after the event, -1 if not recorded."""
+    reserved: I64 = column(np.int64, most=MOST_BYTES)
+    address: I64 = column(np.int64)
+    """-1 if not recorded."""
+
+
+@dataclass(frozen=True, eq=False)
+class GpuMetrics(Table):
+    """Samples of hardware counters (SM active, tensor active, DRAM, NVLink and PCIe traffic)."""
+
+    name: I32 = column(np.int32, text=True)
+    """The counter as the recorder names it, with its unit: `SMs Active [Throughput %]`."""
+    start: I64 = column(np.int64)
+    """Time of the sample."""
+    device: I32 = column(np.int32, most=MOST_DEVICES - 1)
+    value: I64 = column(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class RangeDetails(Table):
+    """What annotations carry beside a name (NVTX), one row for each that carries anything; they stand among the host
+    ranges, too."""
+
+    name: I32 = column(np.int32, text=True)
+    start: I64 = column(np.int64)
+    end: I64 = column(np.int64)
+    domain: I32 = column(np.int32, text=True)
+    """-1: the default domain."""
+    category: I32 = column(np.int32, text=True)
+    payload: I32 = column(np.int32, text=True)
+    """A number or JSON, as text."""
+
+
+@dataclass(frozen=True, eq=False)
+class Collectives(Table):
+    """Metadata of communication operations. Its rows are referred to, not timed."""
+
+    name: I32 = column(np.int32, text=True)
+    """Collective as the framework names it (`allreduce`, `_allgather_base`)."""
+    in_elements: I64 = column(np.int64, most=MOST_ELEMENTS)
+    out_elements: I64 = column(np.int64, most=MOST_ELEMENTS)
+    dtype: I32 = column(np.int32, text=True)
+    group: I32 = column(np.int32, text=True)
+    """Process group: its description where recorded, else its name."""
+    group_size: I32 = column(np.int32, most=MOST_RANKS)
+    ranks: I32 = column(np.int32, text=True)
+    sequence: I64 = column(np.int64)
+    """Number of the operation in its communicator, the same on all its ranks."""
+    communicator: I32 = column(np.int32, text=True)
+    """Id of the communicator, the same on all its ranks."""
+    peer: I32 = column(np.int32, most=MOST_RANKS)
+    """Of a send the rank that it goes to, of a receive the rank that it comes from, counted over all ranks of the
+    run."""
+
+
+@dataclass(frozen=True, eq=False)
+class StepTimings(Table):
+    """Steps timed by the program itself (a timing log), one row a logged step. Unknown values are -1."""
+
+    step: I64 = column(np.int64)
+    """Number of the step as logged."""
+    start: I64 = column(np.int64, fill=0)
+    """Sum of the durations before it, ns: logs have no common clock, and need not hold every step."""
+    duration: I64 = column(np.int64)
+    """Time of the step, ns; where only every n-th step is logged possibly the mean over n steps."""
+    data: I64 = column(np.int64)
+    """Time of it spent waiting for data, ns."""
+    samples: I64 = column(np.int64)
+    tokens: I64 = column(np.int64)
+    """Tokens that carry content: without padding."""
+    padded_tokens: I64 = column(np.int64)
+    """Tokens computed, padding included."""
+    flops: F64 = column(np.float64)
+    """Operations that the model needs for the step, as the program says."""
+    samples_per_s: F64 = column(np.float64)
+    """Throughput as logged."""
+    tokens_per_s: F64 = column(np.float64)
+    mfu: F64 = column(np.float64)
+    """Model FLOP/s utilisation as logged, 0..1."""

@@ -1,0 +1,87 @@
+"""What events of a recording are: of a device, of the host, of waits."""
+
+from __future__ import annotations
+
+import enum
+
+
+class DeviceOpKind(enum.IntEnum):
+    """What occupied the device."""
+
+    KERNEL = 1
+    MEMCPY = 2
+    MEMSET = 3
+    GRAPH = 4
+    """A whole CUDA graph recorded as one interval (nsys graph-level tracing); its kernels are not visible."""
+
+
+class CopyKind(enum.IntEnum):
+    """Direction of a memory copy; host means CPU memory, device means GPU memory."""
+
+    UNKNOWN = 0
+    HOST_TO_DEVICE = 1
+    DEVICE_TO_HOST = 2
+    DEVICE_TO_DEVICE = 3
+    HOST_TO_HOST = 4
+    PEER_TO_PEER = 5
+    UNIFIED_HOST_TO_DEVICE = 6
+    UNIFIED_DEVICE_TO_HOST = 7
+    UNIFIED_DEVICE_TO_DEVICE = 8
+
+
+class MemoryKind(enum.IntEnum):
+    """Kind of memory at one end of a copy."""
+
+    UNKNOWN = 0
+    PAGEABLE = 1
+    PINNED = 2
+    DEVICE = 3
+    ARRAY = 4
+    MANAGED = 5
+
+
+class RangeKind(enum.IntEnum):
+    """Who recorded a host range."""
+
+    OP = 1
+    """A framework operator (`aten::mm`), including autograd nodes."""
+    ANNOTATION = 2
+    """A range the user or a library named (`record_function`, NVTX)."""
+    PYTHON = 3
+    """A Python function call (stack recording)."""
+    LIBRARY = 4
+    """A call into a CUDA library recorded as such (cuBLAS, cuDNN)."""
+    OS = 5
+    """An operating-system call (nsys OSRT)."""
+
+
+class WaitKind(enum.IntEnum):
+    """A recorded synchronisation (CUDA sync events)."""
+
+    STREAM_WAIT_EVENT = 1
+    """A stream waits for an event on the device; the host goes on."""
+    EVENT_SYNC = 2
+    STREAM_SYNC = 3
+    CONTEXT_SYNC = 4
+    EVENT_RECORD = 5
+
+
+class OverheadKind(enum.IntEnum):
+    """Time that is neither the program's nor the device's work."""
+
+    PROFILER = 1
+    """Buffer flushes, instrumentation and bookkeeping of the profiler."""
+    BACK_PRESSURE = 2
+    """The launch queue was full and the host had to wait ("Command Buffer Full")."""
+    DRIVER = 3
+    """The application's own driver work: JIT compilation, lazy loading of kernels."""
+
+
+class OccupancyLimit(enum.IntFlag):
+    """What keeps more blocks of a kernel from an SM."""
+
+    WARPS = 1
+    REGISTERS = 2
+    SHARED_MEMORY = 4
+    BLOCKS = 8
+    BARRIERS = 16

@@ -1,0 +1,149 @@
+"""What one process recorded, and the processes of a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from traceanalyzer.trace.circumstances import (
+    Ceilings,
+    Collected,
+    Condition,
+    Device,
+    Health,
+    LightRecording,
+    Load,
+    Process,
+    ProfilerRow,
+    StepAmounts,
+    Stopwatch,
+    Thread,
+)
+from traceanalyzer.trace.events import (
+    ApiCalls,
+    Collectives,
+    DeviceOps,
+    DeviceRanges,
+    GpuMetrics,
+    HostRanges,
+    MemoryEvents,
+    Overheads,
+    RangeDetails,
+    StepTimings,
+    Waits,
+)
+
+if TYPE_CHECKING:
+    from traceanalyzer.snapshot import Snapshot
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """Everything one process recorded. See the module docstring for the conventions."""
+
+    path: str
+    source: str
+    """`kineto`, `nsys`, `timing_log` or `key_averages`."""
+    strings: list[str]
+    process: Process = Process()
+    threads: tuple[Thread, ...] = ()
+    devices: tuple[Device, ...] = ()
+    device_ops: DeviceOps = field(default_factory=DeviceOps.empty)
+    api_calls: ApiCalls = field(default_factory=ApiCalls.empty)
+    host_ranges: HostRanges = field(default_factory=HostRanges.empty)
+    waits: Waits = field(default_factory=Waits.empty)
+    overheads: Overheads = field(default_factory=Overheads.empty)
+    device_ranges: DeviceRanges = field(default_factory=DeviceRanges.empty)
+    memory_events: MemoryEvents = field(default_factory=MemoryEvents.empty)
+    gpu_metrics: GpuMetrics = field(default_factory=GpuMetrics.empty)
+    range_details: RangeDetails = field(default_factory=RangeDetails.empty)
+    collectives: Collectives = field(default_factory=Collectives.empty)
+    step_timings: StepTimings = field(default_factory=StepTimings.empty)
+    """The timing log of the same process, or all there is where `source` is `timing_log`."""
+    unprofiled_step_ns: int | None = None
+    """Median step time of the same process without a profiler, where the capture carries it and nothing speaks
+    against it."""
+    stopwatch: Stopwatch | None = None
+    """What that comes from, also where something speaks against it (a health note then says what)."""
+    light: LightRecording | None = None
+    amounts: StepAmounts = StepAmounts()
+    """What a step works through, as the capture's `environment.json` says."""
+    batch_size: int | None = None
+    """Samples of a batch of the one loader that the collector saw."""
+    conditions: tuple[Condition, ...] = ()
+    """What is known of the machine and the settings under which it was recorded."""
+    loads: tuple[Load, ...] = ()
+    """What was sampled of GPUs and CPUs while the program ran, where the capture carries it."""
+    ceilings: Ceilings | None = None
+    collected: Collected = Collected()
+    health: Health = Health()
+    epoch_ns: int = 0
+    memory: Snapshot | None = None
+    """The CUDA memory snapshot of the same process, where the capture carries it."""
+    profiler_rows: tuple[ProfilerRow, ...] = ()
+    """All there is where `source` is `key_averages`: a printed table of sums."""
+    window: tuple[int, int] | None = None
+    """Start and end of the recording as the recorder states them, ns."""
+    kept_as: str | None = None
+    """Digest of all that its tables come from, where a model of it is kept: the same again has the same tables."""
+
+    def __repr__(self) -> str:
+        rank = "" if self.rank is None else f", rank {self.rank}"
+        counts = f"{len(self.device_ops):,} device ops, {len(self.api_calls):,} API calls"
+        return f"<Trace {self.path}: {self.source}{rank}, {counts}>"
+
+    @property
+    def rank(self) -> int | None:
+        """The process's rank, None if the recording does not say."""
+        return self.process.rank
+
+    @property
+    def only_step_times(self) -> bool:
+        """Whether the recording is a timing log: how long steps took, and nothing of what happened in them."""
+        return self.source == "timing_log"
+
+    @property
+    def operators_slowed(self) -> bool:
+        """Whether the recorder slowed every operator of the host, not its API calls alone."""
+        return self.source == "kineto"
+
+    @property
+    def annotated_with(self) -> str:
+        """What its annotations are: `nvtx`, or `annotation` (the framework's own)."""
+        return "nvtx" if self.source == "nsys" else "annotation"
+
+    @property
+    def opens_in_viewer(self) -> bool:
+        """Whether a timeline viewer for Chrome's trace events shows the recording's file itself."""
+        return self.source == "kineto"
+
+    @property
+    def fed_by_workers(self) -> bool:
+        """Whether worker processes of PyTorch's DataLoader bring batches, which a queue holds until they are taken."""
+        return any("_MultiProcessingDataLoaderIter" in text for text in self.strings)
+
+    def text(self, code: int) -> str | None:
+        """The string behind a code, None for -1."""
+        return self.strings[code] if code >= 0 else None
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An input of a run that could not be read, and why (one line)."""
+
+    path: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run: the traces of its processes, ordered by rank, and the inputs that could not be read."""
+
+    traces: tuple[Trace, ...]
+    failures: tuple[Failure, ...] = ()
+    logs: tuple[Trace, ...] = ()
+    """Timing logs that were joined with the traces of the same ranks."""
+
+    def __repr__(self) -> str:
+        ranks = ", ".join(repr(trace) for trace in self.traces[:3])
+        return f"<Run of {len(self.traces)}: {ranks}{', ...' if len(self.traces) > 3 else ''}>"

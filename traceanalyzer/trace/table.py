@@ -1,0 +1,141 @@
+"""Tables of a recording: columns as narrow as their values, of one value next to none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pandas as pd
+
+I64 = NDArray[np.int64]
+I32 = NDArray[np.int32]
+I16 = NDArray[np.int16]
+F64 = NDArray[np.float64]
+U8 = NDArray[np.uint8]
+Bool = NDArray[np.bool_]
+
+MOST_DEVICES = 4096
+MOST_BYTES = 2**50
+MOST_ELEMENTS = 2**44
+MOST_RANKS = 2**24
+"""Beyond, a number is damage: no host has so many GPUs, no message or memory is so large, no run so wide."""
+
+
+def column(
+    dtype: type[np.generic], *, fill: int = -1, text: bool = False, most: int | None = None, narrow: bool = False
+) -> Any:
+    """A table column of `dtype`, filled with `fill` where a reader has nothing; `text` marks string codes; numbers
+    above `most` count as not recorded; one that is `narrow` is held in as few bytes as its values need, so widen it
+    before you multiply it."""
+    return field(metadata={"dtype": np.dtype(dtype), "fill": fill, "text": text, "most": most, "narrow": narrow})
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Columns of equal length, one row an event. Columns are never written to after construction."""
+
+    def __len__(self) -> int:
+        return len(getattr(self, fields(self)[0].name))
+
+    @classmethod
+    def from_columns(cls, columns: Mapping[str, Any], rows: int | None = None) -> Self:
+        """Build the table from any array-likes; columns left out get their fill value. Sorts by `start`."""
+        if rows is None:
+            rows = len(next(iter(columns.values()))) if columns else 0
+        unknown = columns.keys() - {f.name for f in fields(cls)}
+        if unknown:
+            raise ValueError(f"{cls.__name__} has no column {', '.join(sorted(unknown))}")
+        made: dict[str, Any] = {}
+        for f in fields(cls):
+            if f.name in columns:
+                made[f.name] = _fitting(columns[f.name], f.metadata)
+            else:
+                made[f.name] = _fitting(alike(f.metadata["fill"], rows, f.metadata["dtype"]), f.metadata)
+            if made[f.name].shape != (rows,):
+                raise ValueError(f"{cls.__name__}.{f.name}: {made[f.name].shape} instead of ({rows},)")
+        del columns  # of a caller that keeps none of them, so that little is held twice
+        start = made.get("start")
+        if start is not None and rows > 1 and np.any(start[1:] < start[:-1]):
+            order = np.argsort(start, kind="stable")
+            for name in made:
+                made[name] = _taken(made[name], order)
+        return cls(**made)
+
+    @classmethod
+    def fitting(cls, columns: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """The columns as the table holds them."""
+        return {f.name: _fitting(columns[f.name], f.metadata) for f in fields(cls) if f.name in columns}
+
+    @classmethod
+    def empty(cls) -> Self:
+        """A table without rows."""
+        return cls.from_columns({}, rows=0)
+
+    def take(self, rows: I64 | Bool | slice) -> Self:
+        """The given rows (index array, mask or slice), in that order."""
+        return type(self)(**{f.name: _taken(getattr(self, f.name), rows) for f in fields(self)})
+
+    def to_frame(self, strings: list[str]) -> pd.DataFrame:
+        """A pandas DataFrame with decoded text; times stay int64 nanoseconds."""
+        import pandas as pd
+
+        lookup = np.array([*strings, None], dtype=object)
+        data = {f.name: getattr(self, f.name).astype(f.metadata["dtype"], copy=False) for f in fields(self)}
+        for f in fields(self):
+            if f.metadata["text"]:
+                data[f.name] = lookup[data[f.name]]
+        return pd.DataFrame(data)
+
+
+def alike(value: int, rows: int, dtype: np.dtype[Any] | type[np.generic]) -> NDArray[Any]:
+    """A column of so many rows that are all this value; it takes no memory, and cannot be written to."""
+    return np.broadcast_to(np.array(value, dtype), rows)
+
+
+def is_constant(column: NDArray[Any]) -> bool:
+    """Whether the column was made by `alike`."""
+    return column.strides == (0,)
+
+
+def _taken(values: NDArray[Any], rows: I64 | Bool | slice) -> NDArray[Any]:
+    """The given rows of a column."""
+    if isinstance(rows, slice) or not is_constant(values) or not len(values):
+        return values[rows]
+    return alike(values[0], int(np.count_nonzero(rows)) if rows.dtype == bool else len(rows), values.dtype)
+
+
+def _fitting(values: Any, what: Mapping[str, Any]) -> NDArray[Any]:
+    """The values as the column's type; what it does not hold, or is out of all reason, becomes its fill value."""
+    dtype, most, fill = what["dtype"], what["most"], what["fill"]
+    if isinstance(values, np.ndarray) and is_constant(values) and len(values):
+        one = _fitting(values[:1].copy(), what)
+        return alike(one[0], len(values), one.dtype)
+    if isinstance(values, np.ndarray) and values.dtype == dtype and most is None:
+        return narrowed(values) if what["narrow"] else np.ascontiguousarray(values)
+    if dtype.kind not in "iu":
+        return np.ascontiguousarray(values, dtype=dtype)
+    given = np.asarray(values)
+    if given.dtype.kind == "f":  # integers of which one is beyond 64 bits, beside negative ones
+        given = np.where((given >= -(2.0**63)) & (given < 2.0**63), given, fill).astype(np.int64)
+    elif given.dtype.kind == "O" or given.dtype == np.uint64:  # Python's integers may have any size
+        given = np.array([v if -(2**63) <= v < 2**63 else fill for v in given.tolist()], np.int64)
+    low, high = np.iinfo(dtype).min, np.iinfo(dtype).max if most is None else min(most, np.iinfo(dtype).max)
+    if len(given) and given.dtype.kind in "iu" and (given.min() < low or given.max() > high):
+        given = np.where((given >= low) & (given <= high), given, fill)
+    return narrowed(given) if what["narrow"] else np.ascontiguousarray(given, dtype=dtype)
+
+
+_NARROW = np.int16, np.int32
+
+
+def narrowed(values: NDArray[Any]) -> NDArray[Any]:
+    """Integers in as few bytes as they need."""
+    low, high = (int(values.min()), int(values.max())) if len(values) else (0, 0)
+    fit = (dtype for dtype in _NARROW if np.iinfo(dtype).min <= low and high <= np.iinfo(dtype).max)
+    return np.ascontiguousarray(values, dtype=next(fit, np.int64))
