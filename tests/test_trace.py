@@ -17,7 +17,7 @@ def test_every_column_gets_its_dtype_and_fill():
     ops = DeviceOps.from_columns({"start": [1, 2], "end": [3, 4]})
     assert len(ops) == 2
     assert ops.start.dtype == np.int64
-    assert ops.name.dtype == np.int32
+    assert ops.name.dtype == np.int16  # in as few bytes as its values need
     assert ops.kind.dtype == np.uint8
     assert ops.stream.tolist() == [-1, -1]
     assert ops.kind.tolist() == [0, 0]
@@ -30,7 +30,7 @@ def test_an_empty_table_has_every_column(table):
     assert len(empty) == 0
     for f in fields(empty):
         assert getattr(empty, f.name).shape == (0,)
-        assert getattr(empty, f.name).dtype == f.metadata["dtype"]
+        assert getattr(empty, f.name).dtype == (np.int16 if f.metadata["narrow"] else f.metadata["dtype"])
     assert empty.to_frame([]).columns.tolist() == [f.name for f in fields(empty)]
 
 
@@ -51,6 +51,15 @@ def test_rows_are_sorted_by_start_with_all_their_columns():
 def test_rows_that_start_together_keep_their_order():
     calls = ApiCalls.from_columns({"start": [5, 5, 1, 5], "end": [6, 7, 2, 8]})
     assert calls.end.tolist() == [2, 6, 7, 8]
+
+
+@pytest.mark.parametrize(
+    ("most", "dtype"), [(2**15 - 1, np.int16), (2**15, np.int32), (2**31 - 1, np.int32), (2**31, np.int64)]
+)
+def test_sizes_take_as_few_bytes_as_the_largest_needs(most, dtype):
+    ops = DeviceOps.from_columns({"start": [1, 2], "end": [3, 4], "bytes": [-1, most]})
+    assert ops.bytes.dtype == dtype
+    assert ops.bytes.tolist() == [-1, most]
 
 
 def test_tables_without_times_keep_their_order():

@@ -34,7 +34,7 @@ def test_kineto_kernel(tmp_path: Path) -> None:
     launch = {"grid": [320, 2, 3], "block": [32, 4, 1], "registers_per_thread": 27, "shared_memory": 1024}
     ops = read_kineto(tmp_path, **launch, **{"est. achieved occupancy %": 61})
     assert configuration(ops) == [1920, 128, 27, 1024, 61]
-    assert (ops.blocks.dtype, ops.occupancy.dtype) == (np.int64, np.int16)
+    assert (ops.blocks.dtype, ops.occupancy.dtype) == (np.int16, np.int16)
 
 
 @pytest.mark.parametrize("odd", [None, "x", [1, 2], [], {"a": 1}, [1.5, 2, 3], [1, None, 3], 5])

@@ -242,17 +242,17 @@ def host_waits(timed: Timed) -> HostWaits:
     """The calls that held the process's host side: no other launching thread went on meanwhile."""
     calls = timed.trace.api_calls
     blocking = np.flatnonzero(timed.blocks)
-    blocking, waited_for = _waited_for(timed, blocking)
+    blocking, ended = waited_for(timed, blocking)
     full = np.flatnonzero(one_of(timed.api_kind, (ApiKind.LAUNCH, ApiKind.GRAPH_LAUNCH)))
     full = full[blocked_time(timed, full) > 0]
     running = _last_started(timed, calls.end[full])
     call = np.concatenate((blocking, full[running >= 0]))
-    op = np.concatenate((waited_for, running[running >= 0]))
+    op = np.concatenate((ended, running[running >= 0]))
     order = np.argsort(calls.end[call], kind="stable")
     return HostWaits(narrowed(call[order]), calls.end[call[order]], narrowed(op[order]))
 
 
-def _waited_for(timed: Timed, rows: I64) -> tuple[I64, I64]:
+def waited_for(timed: Timed, rows: I64) -> tuple[I64, I64]:
     """Those of the blocking calls that had something to wait for and let no other thread go on, and the op that ended
     last of those waited for."""
     calls, ops = timed.trace.api_calls, timed.trace.device_ops

@@ -19,6 +19,7 @@ from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.causes.dependencies import Dependencies
 from traceanalyzer.analysis.causes.gaps import IdleCause, idle_by_cause
 from traceanalyzer.analysis.causes.reads import read_ranges
+from traceanalyzer.analysis.causes.start import waited_for
 from traceanalyzer.analysis.joined.blocking import RETURN_LATENCY_NS
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.names.collectives import CALLS
@@ -332,25 +333,21 @@ def _host_time(timed: Started, rows: I64, kept: IntervalSet) -> _HostTime:
     return _HostTime(dispatch, work, loading, reading, sending, profiling)
 
 
-def _waits(joined: Joined, rows: I64, chosen: I64) -> tuple[Bool, I64]:
+def _waits(timed: Timed, rows: I64, chosen: I64) -> tuple[Bool, I64]:
     """Which of these calls wait for device work; and, where one returned while work launched before it still ran, as a
-    wait for an event does, the place among the `chosen` ops of the last that had ended by then, -1 for the others.
-    One that waited for nothing, or for no chosen op, does not wait."""
-    calls, ops = joined.trace.api_calls, joined.trace.device_ops
-    waits, result = joined.blocks[rows].copy(), np.full(len(rows), -1, np.int64)
-    early = waits & (joined.api_kind[rows] == ApiKind.SYNC)
-    early &= joined.drained_at(calls.start[rows]) > calls.end[rows] + RETURN_LATENCY_NS
+    wait for an event does, the place among the `chosen` ops of the one that it waited for, -1 for the others. One that
+    waited for nothing, or for no chosen op, does not wait."""
+    calls = timed.trace.api_calls
+    waits, result = timed.blocks[rows].copy(), np.full(len(rows), -1, np.int64)
+    early = waits & (timed.api_kind[rows] == ApiKind.SYNC)
+    early &= timed.drained_at(calls.start[rows]) > calls.end[rows] + RETURN_LATENCY_NS
     if not early.any():
         return waits, result
-    by_end = np.argsort(ops.end[chosen], kind="stable")
-    ends, launched = ops.end[chosen][by_end], calls.start[joined.launch[chosen]][by_end]
-    for event in np.flatnonzero(early).tolist():
-        start, end = int(calls.start[rows[event]]), int(calls.end[rows[event]])
-        low, high = np.searchsorted(ends, (start, end)).tolist()
-        awaited = np.flatnonzero(launched[low:high] < start)
-        waits[event] = len(awaited) > 0
-        result[event] = by_end[low + awaited[-1]] if len(awaited) else -1
-    return waits, result
+    place = np.full(len(timed.trace.device_ops), -1, np.int64)
+    place[chosen] = np.arange(len(chosen))
+    found, op = waited_for(timed, rows[early])
+    result[np.searchsorted(rows, found)] = place[op]
+    return waits & (~early | (result >= 0)), result
 
 
 def _sending(linked: Linked) -> IntervalSet:

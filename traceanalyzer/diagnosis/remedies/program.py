@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.joined.framework import Framework
 from traceanalyzer.analysis.replay.changes.edits import in_backward
+from traceanalyzer.hardware import GIGA
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.measure import Measurements
@@ -26,6 +27,9 @@ LEAST_OF_MESSAGES = 0.04
 computation beside it is not recorded."""
 MOST_IN_BACKWARD = 0.75
 """Share of the collectives that the backward pass launches where hooks reduce gradients: a few sums are of losses."""
+MOSTLY_WAITING = 0.8
+"""Communication that is waiting for other ranks to this share is made shorter neither by overlapping nor by sending
+less."""
 IN_GRAPHS_SHARE = 0.9
 """A step with this share of its kernels in CUDA graphs has been captured already."""
 
@@ -91,3 +95,24 @@ def median_bucket(m: Measurements) -> int | None:
     """Median bytes of the kinds of reductions of the step; None without any."""
     sizes = sorted(row.message_bytes for row in m.collectives if row.message_bytes and row.collective == "all_reduce")
     return sizes[len(sizes) // 2] if sizes else None
+
+
+def waiting_share(m: Measurements) -> float | None:
+    """Share of this rank's communication in which another rank had not arrived; None where ranks were not compared."""
+    row = None if m.ranks is None else next((r for r in m.ranks.rows if r.rank == m.trace.rank), None)
+    if row is None or row.waiting_ms is None or row.transfer_ms is None or not row.waiting_ms + row.transfer_ms:
+        return None
+    return row.waiting_ms / (row.waiting_ms + row.transfer_ms)
+
+
+def by_links_ms(m: Measurements) -> float | None:
+    """What the messages of known size would take a step at the rate of the GPU's links; None where the links or most of
+    the messages are not known, or where they are not much faster."""
+    gpu = None if m.device is None else m.gpus[m.device]
+    known = [row for row in m.collectives if row.bus_gbs and row.device == m.device]
+    total = sum(row.total_ms for row in m.collectives if row.device == m.device)
+    time = sum(row.total_ms for row in known)
+    if gpu is None or gpu.link is None or time < MOSTLY_WAITING * total:
+        return None
+    least = sum(row.total_ms * (row.bus_gbs or 0.0) * GIGA / gpu.link for row in known)
+    return least if least <= (1.0 - MOSTLY_WAITING) * total else None

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from traceanalyzer.analysis.replay.scenarios import COMMUNICATION_OVERLAPPED
 from traceanalyzer.diagnosis.draft import Draft, Remedy, share
 from traceanalyzer.diagnosis.finding import Evidence
-from traceanalyzer.diagnosis.remedies.program import program
-from traceanalyzer.hardware import GIGA
+from traceanalyzer.diagnosis.remedies.program import MOSTLY_WAITING, by_links_ms, program, waiting_share
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
 ROWS = 3
 """Kinds of collectives named in the evidence."""
 BYTES_PER_MB = 1e6
-MOSTLY_WAITING = 0.8
-"""Communication that is waiting for other ranks to this share is not made shorter by overlapping it."""
 OF_GRADIENTS = (
     "Overlap or shrink communication: start gradient reduction during the backward pass (DDP buckets, FSDP prefetch), "
     "reduce once per optimizer step when accumulating gradients (no_sync), use async collectives, lower precision or "
@@ -57,8 +54,8 @@ def exposed_communication(m: Measurements, _free: Bool) -> Iterator[Draft]:
         size = "" if row.message_bytes is None else f" of {row.message_bytes / BYTES_PER_MB:.3g} MB"
         where = f"{row.collective}{size}, group {row.group or 'not recorded'}"
         evidence.append(Evidence("exposed time", row.exposed_ms, "ms", where))
-    waiting = _waiting_share(m)
-    by_link = _by_link_ms(m)
+    waiting = waiting_share(m)
+    by_link = by_links_ms(m)
     if waiting is None and by_link is not None:
         evidence.append(Evidence("time at the rate of the links", by_link, "ms", BY_LINK))
     if waiting is not None:
@@ -79,29 +76,8 @@ def exposed_communication(m: Measurements, _free: Bool) -> Iterator[Draft]:
     )
 
 
-def _by_link_ms(m: Measurements) -> float | None:
-    """What the messages of known size would take a step at the rate of the GPU's links; None where the links or most of
-    the messages are not known, or where they are not much faster."""
-    gpu = None if m.device is None else m.gpus[m.device]
-    known = [row for row in m.collectives if row.bus_gbs and row.device == m.device]
-    total = sum(row.total_ms for row in m.collectives if row.device == m.device)
-    time = sum(row.total_ms for row in known)
-    if gpu is None or gpu.link is None or time < MOSTLY_WAITING * total:
-        return None
-    least = sum(row.total_ms * (row.bus_gbs or 0.0) * GIGA / gpu.link for row in known)
-    return least if least <= (1.0 - MOSTLY_WAITING) * total else None
-
-
 def _of_gradients(m: Measurements) -> bool:
     """Whether most of it may be gradients: reductions, in a program that trains."""
     exposed = sum(row.exposed_ms for row in m.collectives)
     reduced = sum(row.exposed_ms for row in m.collectives if row.collective in REDUCTIONS)
     return program(m).training and 2 * reduced >= exposed
-
-
-def _waiting_share(m: Measurements) -> float | None:
-    """Share of this rank's communication in which another rank had not arrived; None where ranks were not compared."""
-    row = None if m.ranks is None else next((r for r in m.ranks.rows if r.rank == m.trace.rank), None)
-    if row is None or row.waiting_ms is None or row.transfer_ms is None or not row.waiting_ms + row.transfer_ms:
-        return None
-    return row.waiting_ms / (row.waiting_ms + row.transfer_ms)
