@@ -10,7 +10,7 @@ import numpy as np
 from traceanalyzer.analysis.causes.critical_path import PathKind
 from traceanalyzer.analysis.causes.gaps import GapSide, IdleCause
 from traceanalyzer.analysis.causes.start import stream_numbers
-from traceanalyzer.analysis.tables.gap_rows import detail
+from traceanalyzer.analysis.tables.gap_details import gap_details
 from traceanalyzer.analysis.tables.path_rows import segment_names
 from traceanalyzer.diagnosis.diagnose import diagnose
 from traceanalyzer.selection import measured
@@ -121,10 +121,9 @@ def _gaps(m: Measurements) -> Iterator[Track]:
     inside = (gaps.side == GapSide.INSIDE) & _asked_for(m, gaps.start, gaps.end)
     for device in m.activity:
         rows = np.flatnonzero(inside & (gaps.device == device))
-        told = set(rows[np.argsort(gaps.start[rows] - gaps.end[rows], kind="stable")[:EXPLAINED_GAPS]].tolist())
-        labels = [
-            Label(IdleCause(gaps.cause[i]).label, "", detail(m, gaps, i) if i in told else "") for i in rows.tolist()
-        ]
+        longest = rows[np.argsort(gaps.start[rows] - gaps.end[rows], kind="stable")[:EXPLAINED_GAPS]]
+        told = dict(zip(longest.tolist(), gap_details(m, gaps, longest), strict=True))
+        labels = [Label(IdleCause(gaps.cause[i]).label, "", told.get(i, "")) for i in rows.tolist()]
         yield Track(f"idle gaps of GPU {device}", gaps.start[rows], gaps.duration[rows], np.arange(len(rows)), labels)
 
 

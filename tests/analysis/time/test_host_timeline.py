@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.analysis.build import TraceBuilder
 from traceanalyzer.analysis.measure import Measurements
+from traceanalyzer.analysis.time import dominant as dominance
+from traceanalyzer.analysis.time import host_pieces
+from traceanalyzer.analysis.time.dominant import dominant_nodes
 from traceanalyzer.analysis.time.host_timeline import LONG_STRETCH_NS, HostState
-from traceanalyzer.trace import OverheadKind
+from traceanalyzer.trace import OverheadKind, RangeKind
 
 US = 1000
 
@@ -33,6 +39,13 @@ def node_name(m: Measurements, node: int) -> str | None:
     return m.trace.strings[names[tree.row[node]]]
 
 
+def dominant(m: Measurements, *stretches: tuple[float, float, int]) -> tuple[list[int], list[int]]:
+    """Nodes and threads of stretches (start, end in us, thread)."""
+    start, end, thread = np.array(stretches).T
+    nodes, threads = dominant_nodes(m.timeline, start * US, end * US, thread)
+    return nodes.tolist(), threads.tolist()
+
+
 @pytest.mark.parametrize(("working", "asked", "expected"), [
     (60, 0, ("aten::mm", 1)),
     (49, 1, ("aten::mm", 1)),
@@ -43,7 +56,7 @@ def node_name(m: Measurements, node: int) -> str | None:
 ])  # fmt: skip
 def test_the_thread_that_worked_half_the_time_says_where_the_host_was(working, asked, expected) -> None:
     m = Measurements(two_threads(working).build())
-    node, thread = m.timeline.dominant_node(0, 100 * US, asked)
+    (node,), (thread,) = dominant(m, (0, 100, asked))
     assert (node_name(m, node), thread) == expected
 
 
@@ -51,9 +64,55 @@ def test_the_node_of_the_longest_time_within_the_window_counts() -> None:
     b = launching(at=-20).kernel("k", 0, 5, 1)
     b.op("aten::a", 0, 100).op("aten::b", 100, 140)
     m = Measurements(b.build())
-    assert node_name(m, m.timeline.dominant_node(0, 140 * US)[0]) == "aten::a"
-    assert node_name(m, m.timeline.dominant_node(70 * US, 140 * US)[0]) == "aten::b"
-    assert m.timeline.dominant_node(200 * US, 300 * US, 3) == (-1, 3)
+    nodes, threads = dominant(m, (0, 140, -1), (70, 140, -1), (200, 300, 3), (-19, -18, -1))
+    assert [node_name(m, node) for node in nodes] == ["aten::a", "aten::b", None, "cudaLaunchKernel"]
+    assert threads[2] == 3
+
+
+RANGES = st.lists(st.tuples(st.integers(0, 1), st.integers(0, 60), st.integers(1, 30), st.booleans()), max_size=25)
+STRETCHES = st.lists(st.tuples(st.integers(0, 80), st.integers(1, 40), st.integers(-1, 2)), min_size=1, max_size=8)
+
+
+@given(ranges=RANGES, stretches=STRETCHES, at_once=st.sampled_from((1, 3, 1 << 14)))
+def test_many_stretches_at_once_are_what_each_is_microsecond_by_microsecond(ranges, stretches, at_once) -> None:
+    b = TraceBuilder()
+    for thread in (0, 1):
+        b.call("cudaLaunchKernel", -10, -6, thread + 1, thread=thread).kernel("k", 0, 100, thread + 1)
+    kept: list[tuple[int, int, int]] = []
+    for thread, start, length, is_op in ranges:
+        end = start + length
+        if not any(t == thread and (s < start < e < end or start < s < end < e) for t, s, e in kept):
+            (b.op if is_op else b.annotation)(f"range {start}", start, end, thread=thread)
+            kept.append((thread, start, end))
+    asked = [(start, start + length, thread) for start, length, thread in stretches]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(host_pieces, "AT_ONCE", at_once)
+        patched.setattr(dominance, "AT_ONCE", at_once)
+        m = Measurements(b.build())
+        assert list(zip(*dominant(m, *asked), strict=True)) == [one_dominant(m, *stretch) for stretch in asked]
+
+
+def one_dominant(m: Measurements, start: int, end: int, asked: int) -> tuple[int, int]:
+    """The same in the plainest way."""
+    tree, shares = m.tree, []
+    for thread in (0, 1):
+        own = np.flatnonzero(tree.thread == thread)
+        known = (max(start, int(tree.start[own].min()) // US), min(end, int(tree.end[own].max()) // US))
+        spent: dict[int, int] = {}
+        for moment in range(*known):
+            around = own[(tree.start[own] <= moment * US) & (tree.end[own] > moment * US)]
+            node = int(around[tree.depth[around].argmax()]) if len(around) else -1
+            spent[node] = spent.get(node, 0) + 1
+        if spent:
+            works = sum(t for n, t in spent.items() if n >= 0 and (tree.is_call[n] or tree.kind[n] == RangeKind.OP))
+            longest = min(n for n, t in spent.items() if t == max(spent.values()))
+            shares.append((works, sum(t for n, t in spent.items() if n >= 0), thread, longest))
+    if not shares:
+        return -1, asked
+    busiest = max(shares, key=lambda share: share[0])
+    if busiest[0] * 2 < end - start:
+        busiest = next((s for s in shares if s[2] == asked), max(shares, key=lambda share: share[1]))
+    return busiest[3], busiest[2]
 
 
 def states(builder: TraceBuilder) -> dict[str, float]:

@@ -9,7 +9,7 @@ import numpy as np
 from traceanalyzer.analysis.algebra.intervals import measure, union
 from traceanalyzer.analysis.causes.details import IdleDetail
 from traceanalyzer.analysis.causes.gaps import IdleCause
-from traceanalyzer.analysis.tables.gap_rows import detail as described
+from traceanalyzer.analysis.tables.gap_details import gap_details
 from traceanalyzer.figures import ms
 
 if TYPE_CHECKING:
@@ -62,4 +62,4 @@ def longest_of(
         chosen &= gaps.cause == cause
     rows = np.flatnonzero(chosen)
     rows = rows[np.argsort(-gaps.duration[rows], kind="stable")][:count]
-    return [(ms(gaps.duration[i]), described(explained, gaps, int(i))) for i in rows]
+    return list(zip(map(ms, gaps.duration[rows]), gap_details(explained, gaps, rows), strict=True))

@@ -8,7 +8,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import measure, union
 from traceanalyzer.analysis.causes.gaps import IdleCause
-from traceanalyzer.analysis.tables.gap_rows import detail
+from traceanalyzer.analysis.tables.gap_details import gap_details
 from traceanalyzer.figures import ms
 
 if TYPE_CHECKING:
@@ -32,4 +32,4 @@ def longest_gaps(explained: Explained, cause: IdleCause, count: int = 2) -> list
         (gaps.cause == cause) & (gaps.step >= explained.steps.warmup) & (gaps.device == explained.device)
     )
     rows = rows[np.argsort(-gaps.duration[rows], kind="stable")][:count]
-    return [(ms(gaps.duration[i]), detail(explained, gaps, int(i))) for i in rows]
+    return list(zip(map(ms, gaps.duration[rows]), gap_details(explained, gaps, rows), strict=True))

@@ -82,10 +82,10 @@ class Linked:
             result[unknown] = at(ranges.start[order], found, -1)
         return result
 
-    def launch_time_of(self, op: int) -> int:
-        """`launch_time` of one device op, without making all."""
-        call = int(self.launch[op])
-        return int(self.trace.api_calls.start[call]) if call >= 0 else int(self.launch_time[op])
+    def launch_times_of(self, ops: I32) -> I64:
+        """`launch_time` of some device ops, without making all."""
+        calls = self.launch[ops]
+        return self.launch_time[ops] if (calls < 0).any() else at(self.trace.api_calls.start, calls, -1)
 
     @cached_property
     def tree(self) -> HostTree:

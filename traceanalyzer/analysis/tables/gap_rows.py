@@ -8,23 +8,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.causes.details import IdleDetail
-from traceanalyzer.analysis.causes.frames import python_frames
 from traceanalyzer.analysis.causes.gaps import IdleCause
-from traceanalyzer.analysis.names.kernel_names import short_name
-from traceanalyzer.analysis.tables.syncs import op_path
-from traceanalyzer.cut import cut
+from traceanalyzer.analysis.tables.gap_details import gap_details
 from traceanalyzer.figures import NS_PER_US, metric, ms
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.causes.gaps import Gaps
-    from traceanalyzer.analysis.joined.linked import Linked
     from traceanalyzer.analysis.time.timed import Timed
     from traceanalyzer.trace import I64
-
-
-LONGEST_NAME = 60
-"""Characters of an op's name in a sentence."""
 
 
 @dataclass(frozen=True)
@@ -60,75 +51,22 @@ MICRO_GAP_US = 10
 
 def gap_rows(timed: Timed, gaps: Gaps, chosen: I64) -> list[GapRow]:
     """Rows for the chosen gaps, in the order given."""
+    first, some = timed.steps.first, gaps.take(chosen)
+    columns = (some.device, some.start, some.duration, some.step, some.cause)
     return [
         GapRow(
             rank=timed.trace.rank,
-            device=int(gaps.device[i]),
-            start_ns=int(gaps.start[i]),
-            duration_ns=int(gaps.end[i] - gaps.start[i]),
-            step=timed.steps.first + int(gaps.step[i]) if timed.steps.found and gaps.step[i] >= 0 else None,
-            cause=IdleCause(gaps.cause[i]).label,
-            detail=detail(timed, gaps, int(i)),
+            device=device,
+            start_ns=start,
+            duration_ns=duration,
+            step=first + step if timed.steps.found and step >= 0 else None,
+            cause=IdleCause(cause).label,
+            detail=detail,
         )
-        for i in chosen
+        for device, start, duration, step, cause, detail in zip(
+            *(column.tolist() for column in columns), gap_details(timed, gaps, chosen), strict=True
+        )
     ]
-
-
-def detail(timed: Timed, gaps: Gaps, i: int) -> str:
-    """The cause of a gap in words."""
-    cause, next_op, named = IdleCause(gaps.cause[i]), int(gaps.next_op[i]), IdleDetail(gaps.detail[i])
-    ends = f"; ended by {cut(_op_name(timed, next_op), LONGEST_NAME)}" if next_op >= 0 else "; nothing follows"
-    if cause == IdleCause.SYNC:
-        return _waited(timed, int(gaps.sync[i])) + ends
-    if named in (IdleDetail.PAGE_MIGRATION, IdleDetail.LOST):
-        return named.label + ends
-    if gaps.queued[i]:
-        known = "device-side latency" if cause == IdleCause.LAUNCH else "it waited for something not recorded"
-        return f"the next op was already queued: {known}{ends}"
-    if next_op >= 0 and timed.launch_time_of(next_op) < 0:
-        return f"the launch of the next op was not recorded{ends}"
-    what = f"{named.label}: " if named else ""
-    return what + _host_activity(timed, gaps, i) + ends
-
-
-def _waited(linked: Linked, call: int) -> str:
-    name = linked.trace.strings[linked.trace.api_calls.name[call]]
-    path = op_path(linked, int(linked.tree.node_of_call[call]))
-    return f"queue drained by {name}" + (f" in {path}" if path else "")
-
-
-def _host_activity(timed: Timed, gaps: Gaps, i: int) -> str:
-    """What the host did for the longest time between the gap's start and the launch."""
-    next_op = int(gaps.next_op[i])
-    start = int(gaps.start[i])
-    launch = timed.launch_time_of(next_op) if next_op >= 0 else int(gaps.end[i])
-    thread = (
-        int(timed.trace.api_calls.thread[timed.launch[next_op]]) if next_op >= 0 and timed.launch[next_op] >= 0 else -1
-    )
-    node, thread = timed.timeline.dominant_node(start, max(launch, start + 1), thread)
-    where = f" on thread {timed.trace.threads[thread].tid}" if thread >= 0 else ""
-    frames = python_frames(timed, thread, start, max(launch, start + 1))
-    python = f" at {frames}" if frames else ""
-    if node < 0:
-        return (
-            (
-                "host between launches"
-                if IdleCause(gaps.cause[i]) == IdleCause.LAUNCH
-                else "host outside operators and calls"
-            )
-            + where
-            + python
-        )
-    tree, trace = timed.tree, timed.trace
-    names = trace.api_calls.name if tree.is_call[node] else trace.host_ranges.name
-    name = trace.strings[names[tree.row[node]]]
-    path = op_path(timed, int(tree.parent[node]))
-    return f"host in {name}" + (f" (in {path})" if path else "") + where + python
-
-
-def _op_name(linked: Linked, op: int) -> str:
-    name = linked.trace.strings[int(linked.trace.device_ops.name[op])]
-    return short_name(name) if linked.is_kernel[op] else name
 
 
 def gap_histogram(timed: Timed, gaps: Gaps) -> list[GapHistogramRow]:

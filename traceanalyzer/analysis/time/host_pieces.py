@@ -62,8 +62,12 @@ class HostPieces:
 
     def within(self, low: int, high: int) -> Cut:
         """At least the pieces of which any part lies within [low, high)."""
-        first = max(int(np.searchsorted(self._since, low, side="right")) - 1, 0)
+        first = int(self.block_of(np.array([low]))[0])
         return self._joined(first, int(np.searchsorted(self._since, high, side="left")))
+
+    def block_of(self, times: I64) -> I64:
+        """The number of the block that is cut for each of these times."""
+        return np.maximum(np.searchsorted(self._since, times, side="right") - 1, 0)
 
     def count_within(self, low: int, high: int) -> int:
         """How many pieces lie within [low, high), at most about."""

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.distinct import distinct, ranked
+from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.algebra.intervals import EMPTY, IntervalSet, complement, contains, join, subtract, union
-from traceanalyzer.analysis.algebra.lookup import one_of
 from traceanalyzer.analysis.algebra.ordering import where_changed
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.joined.captures import building_time
@@ -58,10 +57,6 @@ LONG_STRETCH_NS = 100_000
 """A stretch without any recorded event that long is work of its own, not dispatch. In eager PyTorch 99 % of
 the pauses between operators are under this, even with a profiler attached."""
 
-WORKING = (int(RangeKind.OP), int(RangeKind.LIBRARY))
-"""Kinds of ranges that are work, as calls are; the others say where in the program it is."""
-FEW_PIECES = 32
-"""Up to so many pieces a plain loop is faster than arrays."""
 COMMUNICATION_NAMES = re.compile(
     r"c10d|nccl|rccl|gloo|\bmpi_|all_?reduce|all_?gather|reduce_?scatter|broadcast|barrier|all_?to_?all",
     re.IGNORECASE,
@@ -114,66 +109,6 @@ class HostTimeline:
             states[state] = subtract(covered, taken)
             taken = join(taken, covered)
         return cls(joined.tree, threads, states, _profiler_time(joined.trace, steps))
-
-    def dominant_node(self, start: int, end: int, thread: int = -1) -> tuple[int, int]:
-        """The node in which the host was for the longest time within [start, end), -1 outside all; and its thread.
-
-        Of the launching threads the one that worked most counts, in operators and calls. Where that is less than
-        half the time, it is `thread` (-1: the one that was most inside anything).
-        """
-        shares = [share for one in self.threads if (share := _share(self.tree, one.pieces, start, end)) is not None]
-        if not shares:
-            return -1, thread
-        busiest = max(shares, key=lambda share: share.working)
-        if busiest.working * 2 < end - start:
-            busiest = next((s for s in shares if s.thread == thread), max(shares, key=lambda share: share.inside))
-        return busiest.node, busiest.thread
-
-
-class _Share(NamedTuple):
-    """What one thread did within some time."""
-
-    thread: int
-    node: int
-    """Where it was for the longest time, -1 outside all."""
-    working: int
-    """Time in operators and calls, ns."""
-    inside: int
-    """Time in any node, ns."""
-
-
-def _share(tree: HostTree, pieces: HostPieces, start: int, end: int) -> _Share | None:
-    """What the thread with these pieces did within [start, end)."""
-    cut = pieces.within(start, end)
-    low = int(np.searchsorted(cut.end, start, side="right"))
-    high = int(np.searchsorted(cut.start, end, side="left"))
-    if high <= low:
-        return None
-    overlap = np.minimum(cut.end[low:high], end) - np.maximum(cut.start[low:high], start)
-    node = cut.node[low:high]
-    if high - low <= FEW_PIECES:
-        return _share_of_few(tree, pieces.thread, overlap.tolist(), node.tolist())
-    nodes, which = ranked(node)
-    return _Share(
-        thread=pieces.thread,
-        node=int(nodes[np.bincount(which, overlap).argmax()]),
-        working=int(overlap[(node >= 0) & (tree.is_call[node] | one_of(tree.kind[node], WORKING))].sum()),
-        inside=int(overlap[node >= 0].sum()),
-    )
-
-
-def _share_of_few(tree: HostTree, thread: int, overlaps: list[int], nodes: list[int]) -> _Share:
-    """The same without arrays, whose cost a call is that of some dozen pieces."""
-    spent: dict[int, int] = {}
-    for overlap, node in zip(overlaps, nodes, strict=True):
-        spent[node] = spent.get(node, 0) + overlap
-    longest = max(spent.values())
-    outside = spent.get(-1, 0)
-    elsewhere = sum(
-        time for node, time in spent.items() if node >= 0 and not tree.is_call[node] and tree.kind[node] not in WORKING
-    )
-    inside = sum(spent.values()) - outside
-    return _Share(thread, min(n for n, time in spent.items() if time == longest), inside - elsewhere, inside)
 
 
 def _threads(joined: Joined) -> list[ThreadTimeline]:

@@ -14,7 +14,7 @@ from traceanalyzer.analysis.algebra.lookup import blocks
 from traceanalyzer.analysis.causes.critical_path import PathKind
 from traceanalyzer.analysis.causes.gaps import IdleCause
 from traceanalyzer.analysis.names.kernel_names import short_name
-from traceanalyzer.analysis.tables.gap_rows import detail
+from traceanalyzer.analysis.tables.gap_details import gap_details
 from traceanalyzer.analysis.tables.path_rows import segment_names
 from traceanalyzer.cut import cut
 from traceanalyzer.report.timeline.event_facts import device_facts, host_facts
@@ -193,7 +193,8 @@ def _gaps(d: _Drawing) -> Iterator[_Part]:
     """Idle gaps of each device, by cause."""
     gaps = d.m.gaps
     rows = d.longest("idle gaps", np.arange(len(gaps)), gaps.start, gaps.end, MAX_GAPS)
-    explained = set(rows[np.argsort(-gaps.duration[rows], kind="stable")[:EXPLAINED_GAPS]].tolist())
+    longest = rows[np.argsort(-gaps.duration[rows], kind="stable")[:EXPLAINED_GAPS]]
+    explained = dict(zip(longest.tolist(), gap_details(d.m, gaps, longest), strict=True))
     for device in np.unique(gaps.device[rows]).tolist():
         here = rows[gaps.device[rows] == device]
         lane = d.add_lanes(f"GPU {device} idle")
@@ -203,7 +204,7 @@ def _gaps(d: _Drawing) -> Iterator[_Part]:
             start=gaps.start[here],
             end=gaps.end[here],
             name=[f"idle: {IdleCause(cause).label}" for cause in gaps.cause[here].tolist()],
-            detail=[cut(detail(d.m, gaps, row), MAX_NAME) if row in explained else "" for row in here.tolist()],
+            detail=[cut(explained.get(row, ""), MAX_NAME) for row in here.tolist()],
         )
 
 

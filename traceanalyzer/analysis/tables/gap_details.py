@@ -1,0 +1,99 @@
+"""The cause of a gap in words."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.lookup import at, one_of
+from traceanalyzer.analysis.causes.details import IdleDetail
+from traceanalyzer.analysis.causes.frames import python_frames
+from traceanalyzer.analysis.causes.gaps import IdleCause
+from traceanalyzer.analysis.names.kernel_names import short_name
+from traceanalyzer.analysis.tables.syncs import op_path
+from traceanalyzer.analysis.time.dominant import dominant_nodes
+from traceanalyzer.cut import cut
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from traceanalyzer.analysis.causes.gaps import Gaps
+    from traceanalyzer.analysis.joined.linked import Linked
+    from traceanalyzer.analysis.time.timed import Timed
+    from traceanalyzer.trace import I32, I64
+
+LONGEST_NAME = 60
+"""Characters of an op's name in a sentence."""
+OF_NO_CALL = (int(IdleDetail.PAGE_MIGRATION), int(IdleDetail.LOST))
+"""Details that say all, whatever the host did."""
+
+
+def gap_details(timed: Timed, gaps: Gaps, chosen: I64) -> list[str]:
+    """For each of these gaps (rows) its cause in words: what the host was doing, and the op that ended it."""
+    some = gaps.take(chosen)
+    followed = some.next_op >= 0
+    launched = some.end.copy()
+    launched[followed] = timed.launch_times_of(some.next_op[followed])
+    on_host = (some.cause != IdleCause.SYNC) & ~one_of(some.detail, OF_NO_CALL) & (some.queued == 0)
+    on_host &= ~followed | (launched >= 0)
+    host = _host_activities(timed, some.take(on_host), launched[on_host])
+    return [
+        (next(host) if told else _other_cause(timed, some, i)) + end
+        for i, (told, end) in enumerate(zip(on_host.tolist(), _ends(timed, some.next_op), strict=True))
+    ]
+
+
+def _ends(timed: Timed, next_op: I32) -> Iterator[str]:
+    @cache
+    def ended_by(code: int, is_kernel: bool) -> str:
+        name = timed.trace.strings[code]
+        return f"; ended by {cut(short_name(name) if is_kernel else name, LONGEST_NAME)}"
+
+    names, kernels = at(timed.trace.device_ops.name, next_op, -1), at(timed.is_kernel, next_op, False)
+    for op, code, is_kernel in zip(next_op.tolist(), names.tolist(), kernels.tolist(), strict=True):
+        yield ended_by(code, is_kernel) if op >= 0 else "; nothing follows"
+
+
+def _other_cause(timed: Timed, gaps: Gaps, i: int) -> str:
+    """The cause of a gap in which it does not matter what the host did, or is not known."""
+    cause, named = IdleCause(gaps.cause[i]), IdleDetail(gaps.detail[i])
+    if cause == IdleCause.SYNC:
+        return _waited(timed, int(gaps.sync[i]))
+    if named in OF_NO_CALL:
+        return named.label
+    if gaps.queued[i]:
+        known = "device-side latency" if cause == IdleCause.LAUNCH else "it waited for something not recorded"
+        return f"the next op was already queued: {known}"
+    return "the launch of the next op was not recorded"
+
+
+def _waited(linked: Linked, call: int) -> str:
+    name = linked.trace.strings[linked.trace.api_calls.name[call]]
+    path = op_path(linked, int(linked.tree.node_of_call[call]))
+    return f"queue drained by {name}" + (f" in {path}" if path else "")
+
+
+def _host_activities(timed: Timed, gaps: Gaps, launched: I64) -> Iterator[str]:
+    """What the host did for the longest time between the start of each gap and the launch."""
+    until = np.maximum(launched, gaps.start + 1)
+    launch = at(timed.launch, gaps.next_op, -1)
+    nodes, threads = dominant_nodes(timed.timeline, gaps.start, until, at(timed.trace.api_calls.thread, launch, -1))
+    columns = (nodes, threads, gaps.start, until, gaps.cause, gaps.detail)
+    for node, thread, start, end, cause, detail in zip(*(column.tolist() for column in columns), strict=True):
+        named = IdleDetail(detail)
+        what = f"{named.label}: " if named else ""
+        where = f" on thread {timed.trace.threads[thread].tid}" if thread >= 0 else ""
+        frames = python_frames(timed, thread, start, end)
+        yield what + _within(timed, node, IdleCause(cause)) + where + (f" at {frames}" if frames else "")
+
+
+def _within(linked: Linked, node: int, cause: IdleCause) -> str:
+    """Where the host was, by the node of its tree."""
+    if node < 0:
+        return "host between launches" if cause == IdleCause.LAUNCH else "host outside operators and calls"
+    tree, trace = linked.tree, linked.trace
+    names = trace.api_calls.name if tree.is_call[node] else trace.host_ranges.name
+    path = op_path(linked, int(tree.parent[node]))
+    return f"host in {trace.strings[names[tree.row[node]]]}" + (f" (in {path})" if path else "")

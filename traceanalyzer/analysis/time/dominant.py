@@ -1,0 +1,110 @@
+"""In which operator, call or range the host was for the longest time, for many stretches of time at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from traceanalyzer.analysis.algebra.distinct import ranked
+from traceanalyzer.analysis.algebra.lookup import one_of
+from traceanalyzer.trace import RangeKind
+
+if TYPE_CHECKING:
+    from traceanalyzer.analysis.joined.host_tree import HostTree
+    from traceanalyzer.analysis.time.host_pieces import Cut, HostPieces
+    from traceanalyzer.analysis.time.host_timeline import HostTimeline
+    from traceanalyzer.trace import I64
+
+WORKING = (int(RangeKind.OP), int(RangeKind.LIBRARY))
+"""Kinds of ranges that are work, as calls are; the others say where in the program it is."""
+AT_ONCE = 1 << 16
+"""Pieces that are looked at together, but for a stretch that has more."""
+NOTHING = -1
+"""Time of a thread that has no piece within a stretch."""
+
+
+def dominant_nodes(timeline: HostTimeline, start: I64, end: I64, thread: I64) -> tuple[I64, I64]:
+    """For each stretch [start, end) the node in which the host was longest, -1 outside all; and its thread.
+
+    Of the launching threads the one that worked most counts, in operators and calls. Where that is less than half the
+    time, it is `thread` (-1: the one that was most inside anything).
+    """
+    none = np.full(len(start), -1, np.int64)
+    if not timeline.threads:
+        return none, thread
+    each = [_shares(timeline.tree, one.pieces, start, end) for one in timeline.threads]
+    node, working, inside = (np.stack(column) for column in zip(*each, strict=True))
+    threads = np.array([one.thread for one in timeline.threads])
+    busiest, stretch = working.argmax(axis=0), np.arange(len(start))
+    asked = (threads[:, None] == thread) & (working != NOTHING)
+    otherwise = np.where(asked.any(axis=0), asked.argmax(axis=0), inside.argmax(axis=0))
+    chosen = np.where(working[busiest, stretch] * 2 < end - start, otherwise, busiest)
+    known = (working != NOTHING).any(axis=0)
+    return np.where(known, node[chosen, stretch], none), np.where(known, threads[chosen], thread)
+
+
+class _Shares(NamedTuple):
+    """What a thread did within each stretch; `NOTHING` where it has no piece there."""
+
+    node: I64
+    """Where it was for the longest time, -1 outside all."""
+    working: I64
+    """Time in operators and calls, ns."""
+    inside: I64
+    """Time in any node, ns."""
+
+
+def _shares(tree: HostTree, pieces: HostPieces, start: I64, end: I64) -> _Shares:
+    result = _Shares(*(np.full(len(start), NOTHING, np.int64) for _ in _Shares._fields))
+    block = pieces.block_of(start)
+    for rows in _runs(np.argsort(block, kind="stable"), np.sort(block)):
+        cut = pieces.within(int(start[rows].min()), int(end[rows].max()))
+        low = np.searchsorted(cut.end, start[rows], side="right")
+        count = np.searchsorted(cut.start, end[rows], side="left") - low
+        known = count > 0
+        rows, low, count = rows[known], low[known], count[known]
+        for some in _runs(np.arange(len(rows)), np.cumsum(count) // AT_ONCE):
+            here = rows[some]
+            _add_shares(result, here, tree, _Pieces.of(cut, start[here], end[here], low[some], count[some]))
+    return result
+
+
+def _runs(rows: I64, number: I64) -> list[I64]:
+    """The rows in runs of one number each."""
+    return np.split(rows, np.flatnonzero(np.diff(number)) + 1) if len(rows) else []
+
+
+class _Pieces(NamedTuple):
+    """Pieces of some stretches, those of one after those of the other."""
+
+    stretch: I64
+    node: I64
+    spent: I64
+
+    @classmethod
+    def of(cls, cut: Cut, start: I64, end: I64, low: I64, count: I64) -> _Pieces:
+        """Those of stretches of which each has so many (`count`) pieces of a thread, from the one at `low` on."""
+        stretch = np.repeat(np.arange(len(start)), count)
+        piece = np.arange(len(stretch)) + np.repeat(low - np.cumsum(count) + count, count)
+        spent = np.minimum(cut.end[piece], end[stretch]) - np.maximum(cut.start[piece], start[stretch])
+        return cls(stretch, cut.node[piece], spent)
+
+    def by_node(self) -> _Pieces:
+        """Those of a node put together, in the order of stretches and of nodes."""
+        low, high = int(self.node.min()), int(self.node.max())
+        width = high - low + 1
+        keys, which = ranked(self.stretch * width + (self.node - low))
+        return _Pieces(keys // width, keys % width + low, np.bincount(which, self.spent))
+
+
+def _add_shares(result: _Shares, rows: I64, tree: HostTree, pieces: _Pieces) -> None:
+    """Write down what was done in these stretches (rows), of which each has a piece."""
+    stretch, node, spent = pieces.by_node()
+    first = np.searchsorted(stretch, np.arange(len(rows)))
+    longest = np.flatnonzero(spent == np.maximum.reduceat(spent, first)[stretch])
+    result.node[rows] = node[longest[np.searchsorted(longest, first)]]
+    within = node >= 0
+    works = within & (tree.is_call[node] | one_of(tree.kind[node], WORKING))
+    result.working[rows] = np.add.reduceat(spent * works, first)
+    result.inside[rows] = np.add.reduceat(spent * within, first)
