@@ -12,8 +12,8 @@ from traceanalyzer.analysis.causes.gaps import GapSide, IdleCause
 from traceanalyzer.analysis.causes.start import stream_numbers
 from traceanalyzer.analysis.tables.gap_details import gap_details
 from traceanalyzer.analysis.tables.path_rows import segment_names
-from traceanalyzer.diagnosis.diagnose import diagnose
-from traceanalyzer.selection import measured
+from traceanalyzer.report.kept_report import kept_findings
+from traceanalyzer.selection import Asked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,10 +88,9 @@ def build_overlay(run: Run, selection: Selection | None = None, knowledge: Knowl
 
     Raises EmptyRecordingError for a rank, device or step that the recording does not have.
     """
-    of = measured(run, selection, knowledge)
-    m = of.critical
-    findings = diagnose(m).findings
-    tracks = [_steps(m), _path(m), *_gaps(m), _findings(m, findings)]
+    asked = Asked(run, selection, knowledge)
+    m = asked.measured.critical
+    tracks = [_steps(m), _path(m), *_gaps(m), _findings(m, kept_findings(asked))]
     trace = m.trace
     if not trace.opens_in_viewer:
         tracks += _device_work(m)
@@ -121,10 +120,13 @@ def _gaps(m: Measurements) -> Iterator[Track]:
     inside = (gaps.side == GapSide.INSIDE) & _asked_for(m, gaps.start, gaps.end)
     for device in m.activity:
         rows = np.flatnonzero(inside & (gaps.device == device))
-        longest = rows[np.argsort(gaps.start[rows] - gaps.end[rows], kind="stable")[:EXPLAINED_GAPS]]
-        told = dict(zip(longest.tolist(), gap_details(m, gaps, longest), strict=True))
-        labels = [Label(IdleCause(gaps.cause[i]).label, "", told.get(i, "")) for i in rows.tolist()]
-        yield Track(f"idle gaps of GPU {device}", gaps.start[rows], gaps.duration[rows], np.arange(len(rows)), labels)
+        told = np.argsort(gaps.start[rows] - gaps.end[rows], kind="stable")[:EXPLAINED_GAPS]
+        labels = [Label(cause.label, "") for cause in IdleCause]
+        label = gaps.cause[rows].astype(np.int64)
+        label[told] = len(labels) + np.arange(len(told))
+        details = zip(gaps.cause[rows[told]].tolist(), gap_details(m, gaps, rows[told]), strict=True)
+        labels += [Label(IdleCause(cause).label, "", detail) for cause, detail in details]
+        yield Track(f"idle gaps of GPU {device}", gaps.start[rows], gaps.duration[rows], label, labels)
 
 
 def _findings(m: Measurements, findings: list[Finding]) -> Track:

@@ -7,7 +7,6 @@ hold them), and `baseTimeNanoseconds` is the recording's: the events lie beside 
 from __future__ import annotations
 
 import re
-from itertools import islice, repeat
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +18,9 @@ from traceanalyzer.report.values import as_plain
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from traceanalyzer.perfetto.overlay import Label, Overlay, Track
+    from numpy.typing import NDArray
+
+    from traceanalyzer.perfetto.overlay import Label, Overlay
     from traceanalyzer.trace import I64
 
 PROCESS = 2_000_000_000
@@ -29,7 +30,11 @@ LATER_EVENT = re.compile(rb'"traceEvents"\s*:\s*\[')
 """The same where the file has begun otherwise."""
 LONGEST_MARK = 256
 """Bytes that it takes, with as much white space as files have."""
-EVENTS_A_PIECE = 10_000
+EVENTS_A_PIECE = 4_000
+"""Their texts stay in the processor's cache."""
+BETWEEN = b",\n"
+FRACTIONS = np.array([f".{i:03d}" for i in range(1000)], object)
+"""Of a microsecond, by nanoseconds."""
 
 
 def render_overlay(overlay: Overlay) -> bytes:
@@ -82,40 +87,28 @@ def _rest_of(text: bytes, pieces: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _events(overlay: Overlay) -> Iterator[bytes]:
-    texts = _texts(overlay)
-    between = ""
-    while batch := list(islice(texts, EVENTS_A_PIECE)):
-        yield (between + ",\n".join(batch)).encode()
-        between = ",\n"
-
-
-def _texts(overlay: Overlay) -> Iterator[str]:
     process = PROCESS + (overlay.rank or 0)
     rank = "" if overlay.rank is None else f" of rank {overlay.rank}"
     yield _about(process, 0, "process_name", name=f"traceanalyzer: analysis{rank}")
-    yield _about(process, 0, "process_sort_index", sort_index=-1)
+    yield BETWEEN + _about(process, 0, "process_sort_index", sort_index=-1)
     for thread, track in enumerate(overlay.tracks, 1):
-        yield _about(process, thread, "thread_name", name=track.title)
-        yield _about(process, thread, "thread_sort_index", sort_index=thread)
-        yield from _slices(track, {"cat": "traceanalyzer", "pid": process, "tid": thread})
+        yield BETWEEN + _about(process, thread, "thread_name", name=track.title)
+        yield BETWEEN + _about(process, thread, "thread_sort_index", sort_index=thread)
+        rests = _rests(map(_said, track.labels), cat="traceanalyzer", pid=process, tid=thread)
+        for here in _blocks(track.start):
+            yield _slices(track.start[here], track.duration[here], rests[track.label[here]].tolist())
     for counter in overlay.counters:
-        rest = _rest({"pid": process, "name": counter.title})
-        for time, value in zip(_us(counter.time), counter.value.tolist(), strict=True):
-            yield f'{{"ph":"C","ts":{time},"args":{{"ops":{value}}},{rest}'
+        rests = _rests([{"name": counter.title}], pid=process)
+        for here in _blocks(counter.time):
+            yield _values(counter.time[here], counter.value[here].tolist(), rests[0])
 
 
-def _about(process: int, thread: int, what: str, **args: Any) -> str:
+def _blocks(column: I64) -> list[slice]:
+    return [slice(i, i + EVENTS_A_PIECE) for i in range(0, len(column), EVENTS_A_PIECE)]
+
+
+def _about(process: int, thread: int, what: str, **args: Any) -> bytes:
     return _json({"ph": "M", "pid": process, "tid": thread, "name": what, "args": args})
-
-
-def _slices(track: Track, where: dict[str, Any]) -> Iterator[str]:
-    rests = [_rest({**where, **_said(label)}) for label in track.labels]
-    columns = (_us(track.start), _us(track.duration), track.duration.tolist(), track.label.tolist())
-    for start, written, duration, i in zip(*columns, strict=True):
-        if duration:
-            yield f'{{"ph":"X","dur":{written},"ts":{start},{rests[i]}'
-        else:
-            yield f'{{"ph":"i","s":"t","ts":{start},{rests[i]}'
 
 
 def _said(label: Label) -> dict[str, Any]:
@@ -123,17 +116,44 @@ def _said(label: Label) -> dict[str, Any]:
     return {"name": name, "args": {"detail": label.detail}} if label.detail else {"name": name}
 
 
-def _rest(values: dict[str, Any]) -> str:
-    """The end of an event: its values that many events share, as JSON. Written once, since there may be a million."""
-    return _json(values)[1:]
+def _rests(said: Iterable[dict[str, Any]], **where: Any) -> NDArray[np.object_]:
+    """The ends of events: values that many of them share, as JSON. Written once: there may be a million events."""
+    return np.array(["," + _json(where | one)[1:].decode() for one in said], object)
 
 
-def _json(values: dict[str, Any]) -> str:
-    return orjson.dumps(as_plain(values)).decode()
+def _slices(start: I64, duration: I64, rests: list[str]) -> bytes:
+    """Slices as JSON, those without a length as moments."""
+    kind, (whole, rest) = [',\n{"ph":"X","dur":'] * len(start), _us(duration)
+    for i in np.flatnonzero(duration == 0).tolist():
+        kind[i], whole[i], rest[i] = ',\n{"ph":"i","s":"t"', "", ""
+    return _interleaved(kind, whole, rest, [',"ts":'] * len(start), *_us(start), rests)
 
 
-def _us(ns: I64) -> Iterator[str]:
-    """Nanoseconds as decimal numbers of microseconds."""
+def _values(time: I64, value: list[int], rest: str) -> bytes:
+    """Values of a counter as JSON."""
+    rests = [f',"args":{{"ops":{one}}}{rest}' for one in value]
+    return _interleaved([',\n{"ph":"C","ts":'] * len(rests), *_us(time), rests)
+
+
+def _interleaved(*columns: list[str]) -> bytes:
+    """The texts row by row: twice as fast as to put each row together."""
+    texts = [""] * (len(columns) * len(columns[0]))
+    for i, column in enumerate(columns):
+        texts[i :: len(columns)] = column
+    return "".join(texts).encode()
+
+
+def _json(values: dict[str, Any]) -> bytes:
+    try:
+        return orjson.dumps(values)
+    except TypeError:  # text that is no Unicode
+        return orjson.dumps(as_plain(values))
+
+
+def _us(ns: I64) -> tuple[list[str], list[str]]:
+    """Nanoseconds as decimal numbers of microseconds: what stands before the point, and what follows from there on."""
     whole, rest = np.divmod(np.abs(ns), 1000)
-    signs = np.where(ns < 0, "-", "").tolist() if (ns < 0).any() else repeat("")
-    return (f"{sign}{us}.{part:03d}" for sign, us, part in zip(signs, whole.tolist(), rest.tolist(), strict=False))
+    texts = orjson.dumps(whole, option=orjson.OPT_SERIALIZE_NUMPY)[1:-1].decode().split(",")
+    for i in np.flatnonzero(ns < 0).tolist():
+        texts[i] = f"-{texts[i]}"
+    return texts, FRACTIONS[rest].tolist()

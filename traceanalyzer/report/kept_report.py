@@ -15,6 +15,7 @@ from traceanalyzer.report.kept import question_of, rows_from, text_of
 from traceanalyzer.report.model import PAGE_ROWS, TOP_ROWS, Report
 
 if TYPE_CHECKING:
+    from traceanalyzer.diagnosis.finding import Finding
     from traceanalyzer.selection import Asked
 
 _REPORT: msgspec.json.Decoder[tuple[Report, dict[str, msgspec.Raw]]] = msgspec.json.Decoder(
@@ -41,6 +42,16 @@ def has_report(asked: Asked) -> bool:
     """Whether `kept_report` has one that was kept."""
     question = question_of(asked, "report", PAGE_ROWS)
     return question is not None and is_answered(asked.run, question)
+
+
+def kept_findings(asked: Asked) -> list[Finding]:
+    """The findings of the report that was kept, else the diagnosis's, which is sooner made than a report. Raises as
+    `measured` does."""
+    if has_report(asked):
+        return kept_report(asked).findings
+    from traceanalyzer.diagnosis.diagnose import diagnose
+
+    return diagnose(asked.measured.critical).findings
 
 
 def _text(report: Report) -> str:
