@@ -33,15 +33,16 @@ def asked(monkeypatch):
         progress(1, 2)
         return Run((), asked.failures)
 
-    def measured(run, selection, knowledge):
-        asked.narrow = {"selection": selection, "knowledge": knowledge}
+    def measured(one):
+        asked.narrow |= {"selection": one.selection, "knowledge": one.knowledge}
 
     def rows_of(of, name, wanted):
         asked.narrow.setdefault("wanted", wanted)
         return asked.rows[name]
 
     monkeypatch.setattr(traceanalyzer.ingest, "load", load)
-    monkeypatch.setattr(traceanalyzer.selection, "measured", measured)
+    # not the function: modules that are first loaded meanwhile would keep what it was replaced by
+    monkeypatch.setattr(traceanalyzer.selection.Asked, "measured", property(measured))
     monkeypatch.setattr(traceanalyzer.report.build, "report_of", lambda *_: full())
     monkeypatch.setattr(traceanalyzer.report.build, "build_report", lambda *_: full())
     monkeypatch.setattr(traceanalyzer.tables, "rows_of", rows_of)
