@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import math
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.lookup import at
 from traceanalyzer.analysis.joined.attribution import owner_nodes
 from traceanalyzer.analysis.roofline.bounds import Bound
 from traceanalyzer.cut import cut
 from traceanalyzer.report.format import figure
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from traceanalyzer.analysis.measure import Measurements
-    from traceanalyzer.trace import I64
+    from traceanalyzer.trace import I32, I64
 
 MAX_LINE = 200
 """Characters: shapes of fused optimizers name hundreds of tensors."""
@@ -26,67 +31,79 @@ STACKS = 1_000
 def device_facts(m: Measurements, rows: I64) -> list[list[str]]:
     """Of device ops (rows): who launched them, with which inputs, and how fast they could be."""
     operator = owner_nodes(m, m.launch_node[rows])
+    parts = (_around(m, operator), _inputs(m, operator), _launched(m, rows), _work(m, rows))
     return [
-        [*_around(m, node), *_launched(m, row), *_work(m, row)]
-        for row, node in zip(rows.tolist(), operator.tolist(), strict=True)
+        [*around, *(inputs if around else ()), *launched, *work]
+        for around, inputs, launched, work in zip(*parts, strict=True)
     ]
 
 
 def host_facts(m: Measurements, nodes: I64) -> list[list[str]]:
     """Of nodes of the host tree: their inputs, and the line of Python they come from."""
     lines = _lines(m, nodes)
-    return [[*_inputs(m, node), *lines.get(node, [])] for node in nodes.tolist()]
+    return [[*inputs, *lines.get(node, ())] for inputs, node in zip(_inputs(m, nodes), nodes.tolist(), strict=True)]
 
 
-def _around(m: Measurements, node: int) -> list[str]:
-    """The operators and annotations around a node, innermost last, and the inputs of the innermost."""
-    tree, at = m.tree, node
-    names: list[str] = []
-    while at >= 0 and len(names) < MAX_OUTER:
-        if not tree.is_call[at]:
-            names.append(m.trace.text(int(m.trace.host_ranges.name[tree.row[at]])) or "?")
-        at = int(tree.parent[at])
-    return [f"in {cut(' > '.join(reversed(names)), MAX_LINE)}", *_inputs(m, node)] if names else []
+def _around(m: Measurements, nodes: I32 | I64) -> list[tuple[str, ...]]:
+    """The operators and annotations around each node, innermost last."""
+
+    @cache
+    def said(codes: tuple[int, ...]) -> tuple[str, ...]:
+        names = [m.trace.text(code) or "?" for code in codes]
+        return (f"in {cut(' > '.join(reversed(names)), MAX_LINE)}",) if names else ()
+
+    names: list[tuple[int, ...]] = [()] * len(nodes)
+    left, at_node = np.flatnonzero(nodes >= 0), nodes[nodes >= 0]
+    while len(left):
+        is_range = ~m.tree.is_call[at_node]
+        for i, code in zip(left[is_range].tolist(), m.tree.names(at_node[is_range]).tolist(), strict=True):
+            names[i] += (code,)
+        at_node = m.tree.parent[at_node]
+        going_on = (at_node >= 0) & np.array([len(names[i]) < MAX_OUTER for i in left.tolist()], bool)
+        left, at_node = left[going_on], at_node[going_on]
+    return list(map(said, names))
 
 
-def _inputs(m: Measurements, node: int) -> list[str]:
-    if node < 0 or m.tree.is_call[node]:
-        return []
-    ranges, row = m.trace.host_ranges, m.tree.row[node]
-    return m.once(_Inputs)[int(ranges.shapes[row]), int(ranges.dtypes[row])]
+def _inputs(m: Measurements, nodes: I32 | I64) -> list[tuple[str, ...]]:
+    """The inputs of each node that is an operator."""
+
+    @cache
+    def said(shapes: int, types: int) -> tuple[str, ...]:
+        texts = (("shapes", m.trace.text(shapes)), ("types", m.trace.text(types)))
+        return tuple(f"{what} {cut(text, MAX_LINE)}" for what, text in texts if text and text.strip("[]"))
+
+    ranges = m.trace.host_ranges
+    row = np.where(at(m.tree.is_call, nodes, True), -1, at(m.tree.row, nodes, -1))
+    return list(map(said, at(ranges.shapes, row, -1).tolist(), at(ranges.dtypes, row, -1).tolist()))
 
 
-class _Inputs(dict[tuple[int, int], list[str]]):
-    """Lines about inputs by the codes of their shapes and types: many events have the same."""
+def _launched(m: Measurements, rows: I64) -> Iterator[tuple[str, ...]]:
+    """How many threads each of these device ops has, or how many bytes it copies."""
 
-    def __init__(self, m: Measurements) -> None:
-        super().__init__()
-        self._text = m.trace.text
+    @cache
+    def said(blocks: int, threads: int, registers: int, size: int) -> tuple[str, ...]:
+        if blocks <= 0:
+            return (figure(size, "bytes"),) if size > 0 else ()
+        grid = f"{blocks:,} blocks of {threads} threads"
+        return (grid + (f", {registers} registers each" if registers > 0 else ""),)
 
-    def __missing__(self, codes: tuple[int, int]) -> list[str]:
-        said = zip(("shapes", "types"), map(self._text, codes), strict=True)
-        self[codes] = [f"{what} {cut(text, MAX_LINE)}" for what, text in said if text and text.strip("[]")]
-        return self[codes]
-
-
-def _launched(m: Measurements, row: int) -> list[str]:
     ops = m.trace.device_ops
-    if ops.blocks[row] <= 0:
-        return [f"{figure(int(ops.bytes[row]), 'bytes')}"] if ops.bytes[row] > 0 else []
-    grid = f"{ops.blocks[row]:,} blocks of {ops.threads[row]} threads"
-    return [grid + (f", {ops.registers[row]} registers each" if ops.registers[row] > 0 else "")]
+    return map(said, *(column[rows].tolist() for column in (ops.blocks, ops.threads, ops.registers, ops.bytes)))
 
 
-def _work(m: Measurements, row: int) -> list[str]:
-    """What limits it, and the least time that the GPU needs for it."""
-    if not m.is_kernel[row]:
-        return []
-    of, bound = m.roofline, Bound(int(m.roofline.bound[row]))
-    limited = "" if bound == Bound.UNKNOWN else f"limited by {bound.name.lower()}"
-    least = of.attainable[row]
-    reach = f"could take {figure(float(least), 'ns')} at the GPU's limits" if np.isfinite(least) else ""
-    said = ", ".join(text for text in (limited, reach) if text)
-    return [said] if said else []
+def _work(m: Measurements, rows: I64) -> Iterator[tuple[str, ...]]:
+    """What limits each of these device ops, and the least time that the GPU needs for it."""
+
+    @cache
+    def said(is_kernel: bool, code: int, least: float) -> tuple[str, ...]:
+        bound = Bound(code)
+        limited = "" if bound == Bound.UNKNOWN else f"limited by {bound.name.lower()}"
+        reach = f"could take {figure(least, 'ns')} at the GPU's limits" if math.isfinite(least) else ""
+        told = ", ".join(text for text in (limited, reach) if text)
+        return (told,) if told and is_kernel else ()
+
+    columns = (m.is_kernel, m.roofline.bound, m.roofline.attainable)
+    return map(said, *(column[rows].tolist() for column in columns))
 
 
 def _lines(m: Measurements, nodes: I64) -> dict[int, list[str]]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.lookup import blocks
+from traceanalyzer.analysis.algebra.lookup import at, blocks
 from traceanalyzer.analysis.causes.critical_path import PathKind
 from traceanalyzer.analysis.causes.gaps import IdleCause
 from traceanalyzer.analysis.names.kernel_names import short_name
@@ -251,15 +251,13 @@ def _threads(d: _Drawing) -> Iterator[_Part]:
         here = tree.thread[rows] == thread
         lane = d.add_lanes(_thread_title(d, thread), int(tree.depth[rows[here]].max()) + 1)
         is_call, row = tree.is_call[rows[here]], tree.row[rows[here]]
+        codes = np.where(is_call, at(trace.api_calls.name, np.where(is_call, row, -1), -1), tree.names(rows[here]))
         yield _Part(
             lane=lane + tree.depth[rows[here]].astype(np.int64),
             category=category[here],
             start=tree.start[rows[here]],
             end=tree.end[rows[here]],
-            name=[
-                _name(trace.text(int((trace.api_calls if call else trace.host_ranges).name[r])))
-                for call, r in zip(is_call.tolist(), row.tolist(), strict=True)
-            ],
+            name=[_name(trace.text(code)) for code in codes.tolist()],
             detail=[""] * int(here.sum()),
             facts=host_facts(d.m, rows[here]),
             own=np.where(is_call, row + ops, -1),
