@@ -6,6 +6,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from importlib.resources import files
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
 MARKS = re.compile(r"^<!-- .* -->\n", re.MULTILINE)
 TITLE = re.compile(r"^\*\*(.*?)\*\*", re.MULTILINE)
@@ -23,17 +27,23 @@ class FindingPage:
 
 def finding_pages() -> list[FindingPage]:
     """All pages, by id."""
-    found = [f for f in (files("traceanalyzer.report") / "findings").iterdir() if f.name.endswith(".md")]
-    pages = [_page(f.name.removesuffix(".md"), f.read_text(encoding="utf-8")) for f in found]
-    return sorted(pages, key=lambda page: page.id)
+    return [_page(name, file) for name, file in sorted(_files().items())]
 
 
 def finding_page(finding_id: str) -> FindingPage | None:
     """The page of a finding or recommendation, the one with the longest fitting id; None if there is none."""
-    fitting = [page for page in finding_pages() if f"{finding_id}-".startswith(f"{page.id}-")]
-    return max(fitting, key=lambda page: len(page.id), default=None)
+    fitting = {name: file for name, file in _files().items() if f"{finding_id}-".startswith(f"{name}-")}
+    name = max(fitting, key=len, default=None)
+    return None if name is None else _page(name, fitting[name])
 
 
-def _page(finding_id: str, text: str) -> FindingPage:
+def _files() -> dict[str, Traversable]:
+    """The files of all pages by id."""
+    folder = files("traceanalyzer.report") / "findings"
+    return {file.name.removesuffix(".md"): file for file in folder.iterdir() if file.name.endswith(".md")}
+
+
+def _page(finding_id: str, file: Traversable) -> FindingPage:
+    text = file.read_text(encoding="utf-8")
     title = TITLE.search(text)
     return FindingPage(finding_id, title[1] if title else finding_id, MARKS.sub("", text))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache, lru_cache
 from html import escape
 
 from traceanalyzer.report.format import plain
@@ -15,6 +16,8 @@ class Markup(str):
 
 VOID = frozenset(("br", "input", "meta"))
 """Elements without an end tag."""
+TEXTS = 4096
+"""That are remembered as HTML: most cells and attributes of a page say what others say."""
 
 
 def tag(name: str, /, *children: str | None, **attributes: str | int | float | bool | None) -> Markup:
@@ -23,22 +26,31 @@ def tag(name: str, /, *children: str | None, **attributes: str | int | float | b
     Of the attributes, None and False are left out, True stands without a value; `class_` is `class`, and other
     underscores are hyphens.
     """
-    start = f"<{name}{''.join(_attribute(key, value) for key, value in attributes.items())}>"
+    said = [_attribute(key, value) for key, value in attributes.items() if value is not None and value is not False]
+    start = f"<{name}{''.join(said)}>"
     return Markup(start if name in VOID else f"{start}{join(*children)}</{name}>")
 
 
 def join(*children: str | None) -> Markup:
     """Children one after the other."""
-    return Markup("".join(text(child) for child in children if child is not None))
+    return Markup("".join([text(child) for child in children if child is not None]))
 
 
 def text(value: str) -> Markup:
     """Text as HTML: markup as it is, anything else on one line, without control characters, escaped."""
-    return value if isinstance(value, Markup) else Markup(escape(plain(value)))
+    return value if isinstance(value, Markup) else _escaped(value)
 
 
-def _attribute(key: str, value: str | int | float | bool | None) -> str:
-    if value is None or value is False:
-        return ""
-    name = key.rstrip("_").replace("_", "-")
-    return f" {name}" if value is True else f' {name}="{text(str(value))}"'
+@lru_cache(maxsize=TEXTS)
+def _escaped(value: str) -> Markup:
+    return Markup(escape(plain(value)))
+
+
+def _attribute(key: str, value: str | int | float | bool) -> str:
+    name = _published(key)
+    return f" {name}" if value is True else f' {name}="{value if isinstance(value, int | float) else text(value)}"'
+
+
+@cache
+def _published(key: str) -> str:
+    return key.rstrip("_").replace("_", "-")
