@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.causes.critical_path import PathKind
 from traceanalyzer.analysis.causes.gaps import GapSide, IdleCause
 from traceanalyzer.analysis.causes.start import stream_numbers
@@ -146,7 +147,7 @@ def _device_work(timed: Timed) -> Iterator[Track]:
     """Device ops by stream, for recordings that the viewer cannot open."""
     ops, stream = timed.trace.device_ops, stream_numbers(timed)
     asked = _asked_for(timed, ops.start, ops.end)
-    for one in np.unique(stream).tolist():
+    for one in distinct(stream).tolist():
         rows = np.flatnonzero((stream == one) & asked)
         if len(rows):
             used, label = np.unique(ops.name[rows], return_inverse=True)
@@ -158,7 +159,7 @@ def _device_work(timed: Timed) -> Iterator[Track]:
 def _queues(timed: Timed) -> Iterator[Counter]:
     """Ops launched and not finished, by stream."""
     ops, stream = timed.trace.device_ops, stream_numbers(timed)
-    for one in np.unique(stream).tolist():
+    for one in distinct(stream).tolist():
         rows = np.flatnonzero(
             (stream == one) & (timed.launch_time >= 0) & _asked_for(timed, timed.launch_time, ops.end)
         )

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, complement, intersect, union
 from traceanalyzer.analysis.algebra.lookup import at
 from traceanalyzer.analysis.algebra.nesting import still_open
@@ -121,7 +122,7 @@ def _blocked(linked: Linked, nearest: I32 | I64, thread: int) -> tuple[IntervalS
     own = here[~annotation]
     extent = (int(tree.start[phases].min()), int(tree.end[phases].max()))
     quiet = complement(extent, union(tree.start[own], tree.end[own]))
-    edges = np.unique(np.concatenate((tree.start[phases], tree.end[phases])))
+    edges = distinct(np.concatenate((tree.start[phases], tree.end[phases])))
     pieces = intersect(quiet, IntervalSet(edges[:-1], edges[1:]))
     pieces = pieces.select(pieces.end - pieces.start >= BLOCKED_NS)
     node = here[np.searchsorted(tree.start[here], pieces.start, side="right") - 1]

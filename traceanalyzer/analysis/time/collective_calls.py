@@ -172,7 +172,9 @@ def _claimed_records(linked: Linked, kernels: I64, record: I64, named: I32, mess
     """Host ranges with metadata that launched nothing, and the kernel (index in `kernels`) that the next launch
     on their thread, itself in no such range, started on their behalf."""
     ranges, calls = linked.trace.host_ranges, linked.trace.api_calls
-    idle = np.setdiff1d(np.flatnonzero(ranges.collective >= 0), record)
+    without = ranges.collective >= 0
+    without[record[record >= 0]] = False
+    idle = np.flatnonzero(without)
     call = linked.launch[kernels]
     single = np.flatnonzero(call >= 0)
     single = single[linked.api_kind[call[single]] == ApiKind.LAUNCH]

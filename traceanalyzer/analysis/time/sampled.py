@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.trace import F64
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def samples_of(timed: Timed, device: int) -> Samples | None:
     here = np.flatnonzero((table.device == device) | (table.device < 0))
     time: dict[str, I64] = {}
     value: dict[str, F64] = {}
-    for role, name in _named(strings, np.unique(table.name[here]).tolist()).items():
+    for role, name in _named(strings, distinct(table.name[here]).tolist()).items():
         rows = here[table.name[here] == name]
         time[role], value[role] = table.start[rows], table.value[rows] / 100.0
     periods = [np.median(np.diff(one)) for one in time.values() if len(one) > 1]

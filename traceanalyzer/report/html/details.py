@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import numpy as np
-
+from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.roofline.op_models import Precision
 from traceanalyzer.report.at_once import roofline_meanwhile
 from traceanalyzer.report.timeline.distributions import (
@@ -97,7 +96,7 @@ def _ceilings(m: Measurements) -> Ceilings | None:
     if gpu is None:
         return None
     peaks = {ORDINARY: gpu.vector.get("fp32")}
-    for code in np.unique(m.roofline.precision[m.steady_ops & m.roofline.modelled]).tolist():
+    for code in distinct(m.roofline.precision[m.steady_ops & m.roofline.modelled]).tolist():
         name = Precision(code).name.lower()
         peaks[f"{name} on tensor cores"] = gpu.tensor.get(name)
     known = {name: peak / TERA for name, peak in peaks.items() if peak}

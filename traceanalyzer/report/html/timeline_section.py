@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
+from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.report.format import figure
 from traceanalyzer.report.html.data import colour, first_view, timelines_block
 from traceanalyzer.report.html.markup import Markup, join, tag
@@ -112,7 +111,7 @@ def _tools(several: Sequence[Timeline]) -> Markup:
 
 def _legend(several: Sequence[Timeline]) -> Markup:
     """The colours, each with a box that hides its events."""
-    used = sorted({int(code) for one in several for code in np.unique(one.events.category)})
+    used = sorted({code for one in several for code in distinct(one.events.category).tolist()})
     keys = [
         tag(
             "label",

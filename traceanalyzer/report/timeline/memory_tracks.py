@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.distinct import distinct
+
 if TYPE_CHECKING:
     from traceanalyzer.trace import I64, MemoryEvents
 
@@ -38,7 +40,7 @@ def memory_tracks(events: MemoryEvents) -> list[MemoryTrack]:
     """A track for each device whose allocator's totals were recorded, in order of device."""
     known = events.allocated >= 0
     return [
-        _track(events, int(d), np.flatnonzero(known & (events.device == d))) for d in np.unique(events.device[known])
+        _track(events, d, np.flatnonzero(known & (events.device == d))) for d in distinct(events.device[known]).tolist()
     ]
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.algebra.lookup import at, blocks
 from traceanalyzer.analysis.causes.critical_path import PathKind
 from traceanalyzer.analysis.causes.gaps import IdleCause
@@ -195,7 +196,7 @@ def _gaps(d: _Drawing) -> Iterator[_Part]:
     rows = d.longest("idle gaps", np.arange(len(gaps)), gaps.start, gaps.end, MAX_GAPS)
     longest = rows[np.argsort(-gaps.duration[rows], kind="stable")[:EXPLAINED_GAPS]]
     explained = dict(zip(longest.tolist(), gap_details(d.m, gaps, longest), strict=True))
-    for device in np.unique(gaps.device[rows]).tolist():
+    for device in distinct(gaps.device[rows]).tolist():
         here = rows[gaps.device[rows] == device]
         lane = d.add_lanes(f"GPU {device} idle")
         yield _Part(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.figures import NS_PER_MS
 from traceanalyzer.report.html.pictures.colours import of_category
 from traceanalyzer.report.html.pictures.plot import Axis, Plot, Rects
@@ -50,7 +51,7 @@ def _of_lane(timeline: Timeline, lane: int, place: int) -> list[Rects]:
     width = max((high - low) // BOXES, 1)
     made = []
     rows = np.flatnonzero((events.lane == lane) & (events.end > low) & (events.start < high))
-    for code in np.unique(events.category[rows]).tolist():
+    for code in distinct(events.category[rows]).tolist():
         here = rows[events.category[rows] == code]
         start = np.maximum(events.start[here], low)
         end = np.maximum(np.maximum.accumulate(np.minimum(events.end[here], high)), start + width // 2)
