@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -99,3 +100,11 @@ def test_files_of_one_name_mean_one_thing() -> None:
             rooms[where(path).partition("/")[0], path.name].append(where(path))
     several = {key[1]: found for key, found in rooms.items() if len(found) > 1}
     assert {name: found for name, found in several.items() if name not in ONE_MEANING} == {}
+
+
+@pytest.mark.parametrize("path", FILES, ids=where)
+def test_frozen_dataclasses_are_the_quick_ones(path: Path) -> None:
+    """Every command makes two hundred; those that change, or have slots, are the standard library's."""
+    text = path.read_text(encoding="utf-8")
+    if re.search(r"^from dataclasses import .*\bdataclass\b", text, re.MULTILINE) and path.name != "frozen.py":
+        assert re.search(r"^@dataclass$|slots=True", text, re.MULTILINE), "see traceanalyzer/frozen.py"

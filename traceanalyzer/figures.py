@@ -5,8 +5,10 @@ The report's definitions, the headers of its tables and the documentation are al
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Any
+
+from traceanalyzer.frozen import dataclass
 
 
 def metric(definition: str, unit: str = "", **options: Any) -> Any:

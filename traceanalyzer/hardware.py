@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache, reduce
 from operator import or_
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from traceanalyzer.errors import UnreadableInputError
 from traceanalyzer.files import read_whole
+from traceanalyzer.frozen import dataclass
 from traceanalyzer.trace import OccupancyLimit
 
 if TYPE_CHECKING:

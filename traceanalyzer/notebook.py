@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import typing
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -13,6 +13,7 @@ import numpy as np
 from traceanalyzer.errors import TraceAnalyzerError
 from traceanalyzer.figures import NS_PER_MS, definitions
 from traceanalyzer.files import replacing
+from traceanalyzer.frozen import dataclass
 from traceanalyzer.report import outline
 from traceanalyzer.report.html import render_html
 from traceanalyzer.report.html.details import Details
@@ -42,7 +43,7 @@ FEW = 0.5
 """Text columns with fewer distinct values than this share of their rows are categories."""
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class NotebookReport(Report):
     """A report as `ta.analyze` gives it: one line as text, the first screen in a notebook."""
 

@@ -5,7 +5,6 @@ A new table is a measurement in a file of `analysis/tables/`, a line here, and i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,6 +31,7 @@ from traceanalyzer.analysis.tables.profiled import ProfiledRow
 from traceanalyzer.analysis.tables.range_rows import RangeRow
 from traceanalyzer.analysis.tables.shape_rows import ShapeRow
 from traceanalyzer.analysis.tables.syncs import SyncRow
+from traceanalyzer.frozen import dataclass
 from traceanalyzer.selection import Measured, measured
 from traceanalyzer.trace import Condition, Load
 

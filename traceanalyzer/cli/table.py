@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,6 +18,7 @@ from traceanalyzer.cli.options import (
     selection_options,
     top_option,
 )
+from traceanalyzer.frozen import dataclass
 
 if TYPE_CHECKING:
     import re

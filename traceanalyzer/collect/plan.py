@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
+
+from traceanalyzer.frozen import dataclass
 
 VARIABLE = "TRACEANALYZER_COLLECT"
 """Environment variable that carries the plan."""

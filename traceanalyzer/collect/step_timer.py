@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -22,6 +21,7 @@ from traceanalyzer.collect.plan import WAIT
 from traceanalyzer.collect.steps.step_series import Lap, StepSeries
 from traceanalyzer.collect.steps.summary import summarize
 from traceanalyzer.collect.steps.units import Amounts, Rates, rates
+from traceanalyzer.frozen import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

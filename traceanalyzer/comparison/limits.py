@@ -7,11 +7,11 @@ A limit against a baseline on the step time or a part of it is breached only by 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Literal
 
 from traceanalyzer.comparison.metrics import Figure, figures_by_path
+from traceanalyzer.frozen import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from traceanalyzer.comparison.noise import RUN_NOISE_SHARE
 from traceanalyzer.figures import metric
+from traceanalyzer.frozen import dataclass
 from traceanalyzer.report.memory.model import LineChange  # noqa: TC001  (schemas resolve the annotations)
 
 

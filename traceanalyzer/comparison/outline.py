@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from traceanalyzer.comparison.noise import RUN_NOISE_SHARE
 from traceanalyzer.figures import metric
+from traceanalyzer.frozen import dataclass
 from traceanalyzer.report.format import figure, number
 
 if TYPE_CHECKING:

@@ -15,7 +15,6 @@ roofline.mfu = "-5%"
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -23,6 +22,7 @@ import msgspec
 from traceanalyzer.comparison.limits import Bound, Limit
 from traceanalyzer.errors import UnreadableInputError
 from traceanalyzer.files import read_whole
+from traceanalyzer.frozen import dataclass
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from glob import glob, has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ import orjson
 
 from traceanalyzer.errors import UnreadableInputError
 from traceanalyzer.files import note_read
+from traceanalyzer.frozen import dataclass
 from traceanalyzer.history.stored import is_reference, stored_report
 from traceanalyzer.ingest.detect import is_recording
 from traceanalyzer.limits import MIB, limits

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from traceanalyzer.comparison.outline import ChangeRow, Section, change_rows, sections
 from traceanalyzer.comparison.pages import picture, render_html
+from traceanalyzer.frozen import dataclass
 from traceanalyzer.report.document import Document, Rows
 from traceanalyzer.report.grid import make_grid
 from traceanalyzer.report.json import dump

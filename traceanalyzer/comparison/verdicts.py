@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
 from traceanalyzer.figures import metric
+from traceanalyzer.frozen import dataclass
 from traceanalyzer.report.document import Document
 from traceanalyzer.report.format import figure, plain
 from traceanalyzer.report.grid import make_grid

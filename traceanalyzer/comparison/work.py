@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 from traceanalyzer.analysis.tables.step_parts import MAX_BATCHES, StepPart
 from traceanalyzer.comparison.noise import difference_interval, is_significant
+from traceanalyzer.frozen import dataclass
 from traceanalyzer.report.outline import recorded_ms
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ All of it speaks of one step (`Measurements.step`): headroom is part of it, and 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,6 +25,7 @@ from traceanalyzer.diagnosis.shares import step_shares
 from traceanalyzer.diagnosis.timing import timing_parts
 from traceanalyzer.diagnosis.words import in_words_of, without_steps
 from traceanalyzer.figures import digits
+from traceanalyzer.frozen import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

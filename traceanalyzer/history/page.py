@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from traceanalyzer.frozen import dataclass
 from traceanalyzer.history.html import metric_page, runs_page
 from traceanalyzer.history.plot import bars
 from traceanalyzer.history.runs import MetricValue

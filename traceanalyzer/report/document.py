@@ -5,9 +5,10 @@ from __future__ import annotations
 import csv
 import dataclasses
 import io
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
+from traceanalyzer.frozen import dataclass
 from traceanalyzer.report.grid import make_grid
 from traceanalyzer.report.json import dump
 from traceanalyzer.report.markdown.escape import cell, grid_table, prose

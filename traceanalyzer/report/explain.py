@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from importlib.resources import files
 from typing import TYPE_CHECKING
+
+from traceanalyzer.frozen import dataclass
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 from traceanalyzer.cut import ELLIPSIS
+from traceanalyzer.frozen import dataclass
 
 NOT_AVAILABLE = "n/a"
 TRUNCATED_TAIL = 0.4

@@ -7,10 +7,10 @@ import os
 import re
 import shutil
 import subprocess
-from dataclasses import dataclass
 from typing import Any
 
 from traceanalyzer.errors import TraceAnalyzerError
+from traceanalyzer.frozen import dataclass
 
 GITHUB = "github.com"
 PATIENCE_S = 120

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from traceanalyzer.figures import definitions
+from traceanalyzer.frozen import dataclass
 from traceanalyzer.report.model import Report
 from traceanalyzer.report.outline import GLOSSARY
 from traceanalyzer.report.values import RENAMED

@@ -7,10 +7,10 @@ instead of taking a column.
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from traceanalyzer.figures import NS_PER_MS
+from traceanalyzer.frozen import dataclass
 from traceanalyzer.report.format import (
     NOT_AVAILABLE,
     Scale,

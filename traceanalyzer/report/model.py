@@ -8,7 +8,6 @@ recording cannot support is None, and a finding or a health note says why.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from traceanalyzer.analysis.groups.step_times import Latency
@@ -38,6 +37,7 @@ from traceanalyzer.diagnosis.finding import (
     Summary,
 )
 from traceanalyzer.figures import metric
+from traceanalyzer.frozen import dataclass
 
 __all__ = [
     "BottleneckClass",

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from traceanalyzer.figures import definitions
+from traceanalyzer.frozen import dataclass
 from traceanalyzer.report.format import (
     NOT_AVAILABLE,
     figure,

@@ -5,9 +5,9 @@ What makes each is loaded when it is asked for: that takes as long as reading a 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from traceanalyzer.frozen import dataclass
 from traceanalyzer.report.document import Document
 
 if TYPE_CHECKING:

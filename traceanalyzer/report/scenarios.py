@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 
 from traceanalyzer.analysis.replay.whatif import Prediction, WhatIf
 from traceanalyzer.figures import digits
+from traceanalyzer.frozen import dataclass
 from traceanalyzer.report.document import Document, Rows
 from traceanalyzer.report.grid import make_grid
 from traceanalyzer.report.json import dump

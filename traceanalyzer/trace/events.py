@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from traceanalyzer.frozen import dataclass
 from traceanalyzer.trace.table import (
     F64,
     I16,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
+from traceanalyzer.frozen import dataclass
 from traceanalyzer.trace.circumstances import (
     Ceilings,
     Collected,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import enum
 from array import array
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -23,6 +23,7 @@ from traceanalyzer.analysis.causes.reads import read_ranges
 from traceanalyzer.analysis.causes.start import Bound
 from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS
+from traceanalyzer.frozen import dataclass
 from traceanalyzer.trace import Table, column
 
 if TYPE_CHECKING:

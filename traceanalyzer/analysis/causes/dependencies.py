@@ -8,12 +8,12 @@ collective waits for the compute op launched before it (its input); a compute op
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from traceanalyzer.analysis.names.api import ApiKind
+from traceanalyzer.frozen import dataclass
 from traceanalyzer.trace import alike
 
 if TYPE_CHECKING:

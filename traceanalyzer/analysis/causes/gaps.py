@@ -10,7 +10,7 @@ from being early (`causes.unwaited`).
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -22,6 +22,7 @@ from traceanalyzer.analysis.causes.details import IdleDetail, host_details, lost
 from traceanalyzer.analysis.causes.unwaited import gaps_without_waits
 from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS
+from traceanalyzer.frozen import dataclass
 from traceanalyzer.trace import Table, alike, column, narrowed
 
 if TYPE_CHECKING:

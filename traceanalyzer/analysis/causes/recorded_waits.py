@@ -7,12 +7,12 @@ known, it is the last op given to another stream before the wait that had ended 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from traceanalyzer.analysis.causes.dependencies import NEVER, REACTION_NS, Dependencies
+from traceanalyzer.frozen import dataclass
 from traceanalyzer.trace import WaitKind
 
 if TYPE_CHECKING:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from traceanalyzer.frozen import dataclass
 
 _CACHE_ENTRY = re.compile(r"^(?:!?\d+/)*\d+/\d+: *")
 _COMMENT = re.compile(r"(?<!\s)(?:\s{2,}+# .*|\s++# \S.*$)")

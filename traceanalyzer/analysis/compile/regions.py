@@ -8,12 +8,12 @@ on after a graph break included), `## Call CompiledFxGraph KEY ##` around each g
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.frozen import dataclass
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ and, while the GPU idles, what the host did: compile work, then calls of the dri
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +16,7 @@ from traceanalyzer.analysis.algebra.intervals import clip, intersect, subtract, 
 from traceanalyzer.analysis.compile.model import FirstStepPart, StepsUse
 from traceanalyzer.analysis.time.steps import WARMUP_RATIO
 from traceanalyzer.figures import NS_PER_MS
+from traceanalyzer.frozen import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

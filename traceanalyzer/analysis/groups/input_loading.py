@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +11,7 @@ from traceanalyzer.analysis.algebra.intervals import intersect, union
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.causes.gaps import IdleCause
 from traceanalyzer.analysis.time.host_timeline import HostState
+from traceanalyzer.frozen import dataclass
 from traceanalyzer.trace import MemoryKind, RangeKind
 
 if TYPE_CHECKING:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ from traceanalyzer.analysis.algebra.intervals import measure, union
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.causes.gaps import IdleCause
 from traceanalyzer.figures import ms
+from traceanalyzer.frozen import dataclass
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +11,7 @@ from traceanalyzer.analysis.algebra.lookup import at, one_of
 from traceanalyzer.analysis.algebra.ordering import is_sorted
 from traceanalyzer.analysis.names.kernel_names import short_name
 from traceanalyzer.figures import ms
+from traceanalyzer.frozen import dataclass
 
 if TYPE_CHECKING:
     import re

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,6 +25,7 @@ from traceanalyzer.analysis.roofline.op_models import Precision
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
 from traceanalyzer.analysis.roofline.precision import NO
 from traceanalyzer.analysis.roofline.roofline import SHORT_NS
+from traceanalyzer.frozen import dataclass
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.roofline.rated import Rated

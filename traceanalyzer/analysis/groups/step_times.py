@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +11,7 @@ from traceanalyzer.analysis.names.serving import iteration
 from traceanalyzer.analysis.time.periods import inference_only
 from traceanalyzer.analysis.time.regularity import Regularity, outliers, percentile, regularity
 from traceanalyzer.figures import NS_PER_MS, metric
+from traceanalyzer.frozen import dataclass
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.tables.budget import StepBudgets

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -12,6 +11,7 @@ from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.algebra.lookup import at, blocks
 from traceanalyzer.analysis.algebra.nesting import levels, nest
 from traceanalyzer.analysis.algebra.ordering import ordered
+from traceanalyzer.frozen import dataclass
 from traceanalyzer.trace import RangeKind, alike, is_constant
 
 if TYPE_CHECKING:

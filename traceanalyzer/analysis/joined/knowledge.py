@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from traceanalyzer.analysis.names.kernel_classes import KernelClasses
+from traceanalyzer.frozen import dataclass
 from traceanalyzer.hardware import HardwareTable
 from traceanalyzer.trace import StepAmounts
 

@@ -6,7 +6,6 @@ launched inside a module's call on the same thread (also there: forward passes d
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,7 @@ from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.joined.backward import forward_makers
 from traceanalyzer.analysis.joined.python_stacks import PythonStacks
 from traceanalyzer.analysis.names.module_names import module_of
+from traceanalyzer.frozen import dataclass
 from traceanalyzer.trace import RangeKind, alike
 
 if TYPE_CHECKING:

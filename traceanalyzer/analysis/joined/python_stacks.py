@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ import numpy as np
 from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.algebra.nesting import Nesting, levels, nest, still_open
 from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.frozen import dataclass
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:

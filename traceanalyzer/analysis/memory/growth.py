@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from traceanalyzer.analysis.memory.lives import at_moments
 from traceanalyzer.analysis.memory.phases import site_of
 from traceanalyzer.figures import metric
+from traceanalyzer.frozen import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

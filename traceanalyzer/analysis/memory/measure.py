@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,6 +18,7 @@ from traceanalyzer.analysis.memory.segments import held_at
 from traceanalyzer.analysis.memory.site import Site
 from traceanalyzer.analysis.memory.whatif import Subject, scaling_with_batch, scenarios_of
 from traceanalyzer.figures import metric
+from traceanalyzer.frozen import dataclass
 from traceanalyzer.snapshot import CODE
 
 if TYPE_CHECKING:

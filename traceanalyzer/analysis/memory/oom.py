@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -11,6 +10,7 @@ from traceanalyzer.analysis.memory.categories import BEFORE, CATEGORIES, STATE
 from traceanalyzer.analysis.memory.phases import OPTIMIZER, PHASES, site_of
 from traceanalyzer.analysis.memory.segments import held_at, reserved_of
 from traceanalyzer.figures import metric
+from traceanalyzer.frozen import dataclass
 from traceanalyzer.snapshot import CODE
 
 if TYPE_CHECKING:

@@ -8,12 +8,12 @@ program has one.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.frozen import dataclass
 from traceanalyzer.snapshot import CODE
 
 if TYPE_CHECKING:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from traceanalyzer.analysis.memory.lives import after_births, at_moments
 from traceanalyzer.analysis.memory.whatif import batch_unknown, scaling_with_batch
 from traceanalyzer.figures import metric
+from traceanalyzer.frozen import dataclass
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.memory.whatif import Subject

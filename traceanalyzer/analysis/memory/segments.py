@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.frozen import dataclass
 from traceanalyzer.snapshot import CODE
 
 if TYPE_CHECKING:

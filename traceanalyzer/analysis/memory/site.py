@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from traceanalyzer.figures import metric
+from traceanalyzer.frozen import dataclass
 
 
 @dataclass(frozen=True)

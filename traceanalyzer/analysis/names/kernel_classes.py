@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import tomllib
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ import numpy as np
 from traceanalyzer.analysis.algebra.distinct import ranked
 from traceanalyzer.errors import UnreadableInputError
 from traceanalyzer.files import read_whole
+from traceanalyzer.frozen import dataclass
 from traceanalyzer.trace import DeviceOpKind
 
 if TYPE_CHECKING:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from traceanalyzer.frozen import dataclass
 
 _N = r"(\d+)"
 

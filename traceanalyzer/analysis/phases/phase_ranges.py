@@ -10,7 +10,6 @@ launch; of several such phases to the one that began last.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,6 +21,7 @@ from traceanalyzer.analysis.algebra.nesting import still_open
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.names.module_names import module_of
 from traceanalyzer.analysis.time.host_timeline import LONG_STRETCH_NS
+from traceanalyzer.frozen import dataclass
 from traceanalyzer.trace import RangeKind, alike
 
 if TYPE_CHECKING:

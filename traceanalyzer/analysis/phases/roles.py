@@ -7,7 +7,6 @@ and optimizer (`derived_phases`). So each op has one role, or none.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -20,6 +19,7 @@ from traceanalyzer.analysis.names.phase_names import Role, role_of
 from traceanalyzer.analysis.phases.derived_phases import roles_by_autograd
 from traceanalyzer.analysis.phases.phase_ranges import PhaseRanges, phase_ranges
 from traceanalyzer.figures import metric, ms
+from traceanalyzer.frozen import dataclass
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ what a rank spent in it before that is waiting for the others (arrival skew), no
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,7 @@ from traceanalyzer.analysis.ranks.matches import Matches, match_collectives
 from traceanalyzer.analysis.ranks.skew import CollectiveSkew, arrivals, skew_rows
 from traceanalyzer.analysis.time.extent import extent
 from traceanalyzer.figures import NS_PER_US, metric, ms
+from traceanalyzer.frozen import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

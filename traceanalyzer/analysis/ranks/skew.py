@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from traceanalyzer.analysis.algebra.grouping import Groups
 from traceanalyzer.analysis.names.collectives import KINDS
 from traceanalyzer.figures import NS_PER_MS, NS_PER_US, metric
+from traceanalyzer.frozen import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

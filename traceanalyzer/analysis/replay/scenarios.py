@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,6 +21,7 @@ from traceanalyzer.analysis.replay.changes.fusion import (
 from traceanalyzer.analysis.replay.changes.named import ops_named
 from traceanalyzer.analysis.replay.changes.optimizer import optimizer_by_lists, optimizer_fused
 from traceanalyzer.analysis.replay.together import apart
+from traceanalyzer.frozen import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -8,13 +8,13 @@ ends where the host waits, where an op depends on one of the same stretch, and b
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from traceanalyzer.analysis.time.launch_queue import QUEUE_DEPTH
+from traceanalyzer.frozen import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

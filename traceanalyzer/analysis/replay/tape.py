@@ -8,7 +8,6 @@ its stream is free and the ops of other streams that it waits for have ended.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -26,6 +25,7 @@ from traceanalyzer.analysis.names.collectives import CALLS
 from traceanalyzer.analysis.replay.around import Around
 from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.analysis.time.launch_queue import blocked_time
+from traceanalyzer.frozen import dataclass
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.causes.explained import Explained

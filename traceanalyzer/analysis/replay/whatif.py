@@ -8,7 +8,6 @@ scenario can cost something.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,6 +20,7 @@ from traceanalyzer.analysis.replay.spreads import GAIN_SPREAD, gain_spread
 from traceanalyzer.analysis.replay.tape import hiccups, typical_steps
 from traceanalyzer.analysis.replay.together import make_tapes
 from traceanalyzer.figures import NS_PER_MS, metric
+from traceanalyzer.frozen import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -68,7 +68,7 @@ class Prediction:
     basis: str = metric("what is assumed, or why there is no prediction")
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class WhatIf:
     """The step as recorded, replayed, without a profiler, and under each scenario."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from traceanalyzer.analysis.roofline.counted import matches, mean_of
 from traceanalyzer.analysis.time.sampled import sampled_ops
 from traceanalyzer.figures import metric
+from traceanalyzer.frozen import dataclass
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.algebra.grouping import Groups

@@ -11,7 +11,6 @@ UNKNOWN where no model describes the operation or the GPU is not in the table, a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,6 +27,7 @@ from traceanalyzer.analysis.roofline.precision import NO, effective_precision, t
 from traceanalyzer.analysis.roofline.traffic import PREPARING, expected_traffic, passes_of
 from traceanalyzer.analysis.roofline.waves import resident_blocks, waves_of
 from traceanalyzer.figures import NS_PER_S
+from traceanalyzer.frozen import dataclass
 from traceanalyzer.trace import CopyKind, DeviceOpKind, alike
 
 if TYPE_CHECKING:

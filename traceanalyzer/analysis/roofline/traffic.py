@@ -14,7 +14,6 @@ An operator's least traffic (`op_models`) says what an ideal kernel moves; these
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,6 +23,7 @@ from traceanalyzer.analysis.algebra.lookup import at
 from traceanalyzer.analysis.roofline.kernel_tables import kernel_tables
 from traceanalyzer.analysis.roofline.op_models import Figure
 from traceanalyzer.figures import NS_PER_S
+from traceanalyzer.frozen import dataclass
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.joined.linked import Linked

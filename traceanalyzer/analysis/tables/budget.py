@@ -6,7 +6,6 @@ a partition, so the parts sum to the step.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +15,7 @@ from traceanalyzer.analysis.causes.gaps import Gaps, IdleCause, idle_by_cause
 from traceanalyzer.analysis.time.launch_queue import is_launch
 from traceanalyzer.analysis.time.sampled import MIN_STEP_SAMPLES, samples_of
 from traceanalyzer.figures import metric, ms
+from traceanalyzer.frozen import dataclass
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.time.timed import Timed

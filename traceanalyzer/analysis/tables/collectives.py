@@ -6,7 +6,6 @@ arrive, which only the recordings of several ranks can tell apart (`ranks`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +17,7 @@ from traceanalyzer.analysis.algebra.sharing import shared_time
 from traceanalyzer.analysis.names.collectives import KINDS, POINT_TO_POINT, bus_factor
 from traceanalyzer.analysis.phases.tail import tail_time
 from traceanalyzer.figures import NS_PER_US, metric, ms
+from traceanalyzer.frozen import dataclass
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.joined.linked import Linked

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,6 +12,7 @@ from traceanalyzer.analysis.algebra.lookup import at
 from traceanalyzer.analysis.algebra.sharing import shared_time
 from traceanalyzer.analysis.tables.syncs import op_path
 from traceanalyzer.figures import NS_PER_MS, metric
+from traceanalyzer.frozen import dataclass
 from traceanalyzer.trace import CopyKind, MemoryKind
 
 if TYPE_CHECKING:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from traceanalyzer.figures import metric, ms
+from traceanalyzer.frozen import dataclass
 from traceanalyzer.trace import DeviceOpKind
 
 if TYPE_CHECKING:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from traceanalyzer.analysis.algebra.intervals import measure
 from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.figures import metric, ms
+from traceanalyzer.frozen import dataclass
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.time.timed import Timed

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +14,7 @@ from traceanalyzer.analysis.roofline.measured_kernels import KernelMeasures, Mea
 from traceanalyzer.analysis.roofline.waves import occupancy_of, residence_of
 from traceanalyzer.analysis.tables.roofline_rows import RatedRow, RooflineSums, by_group
 from traceanalyzer.figures import NS_PER_US, metric, ms
+from traceanalyzer.frozen import dataclass
 from traceanalyzer.trace import DeviceOpKind, OccupancyLimit
 
 if TYPE_CHECKING:

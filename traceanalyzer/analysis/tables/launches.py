@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +17,7 @@ from traceanalyzer.analysis.time.launch_queue import (
     recorded_back_pressure,
 )
 from traceanalyzer.figures import NS_PER_MS, NS_PER_US, metric
+from traceanalyzer.frozen import dataclass
 from traceanalyzer.trace import DeviceOpKind
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ https://docs.pytorch.org/docs/stable/profiler.html
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +16,7 @@ from traceanalyzer.analysis.algebra.lookup import one_of
 from traceanalyzer.analysis.algebra.nesting import still_open
 from traceanalyzer.analysis.joined.allocations import events_of
 from traceanalyzer.figures import metric
+from traceanalyzer.frozen import dataclass
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:

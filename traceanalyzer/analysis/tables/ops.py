@@ -7,7 +7,6 @@ one call, `ProfilerStep#N` is one row. A device op belongs to the operator aroun
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -21,6 +20,7 @@ from traceanalyzer.analysis.names.pytorch import BOOKKEEPING, STEP_PREFIX
 from traceanalyzer.analysis.tables.kernels import origins_of, share_of_step
 from traceanalyzer.analysis.tables.roofline_rows import RatedRow, RooflineSums, by_subtree
 from traceanalyzer.figures import NS_PER_US, metric, ms
+from traceanalyzer.frozen import dataclass
 from traceanalyzer.trace import RangeKind, alike, narrowed
 
 if TYPE_CHECKING:

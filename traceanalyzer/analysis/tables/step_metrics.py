@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from traceanalyzer.analysis.causes.gaps import IdleCause
 from traceanalyzer.figures import NS_PER_MS, metric, ms
+from traceanalyzer.frozen import dataclass
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.tables.budget import StepBudgets

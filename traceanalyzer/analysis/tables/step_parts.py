@@ -8,7 +8,6 @@ same part is split evenly between them), or to a cause of idle time and the plac
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -22,6 +21,7 @@ from traceanalyzer.analysis.joined.attribution import owner_nodes
 from traceanalyzer.analysis.names.kernel_names import short_name
 from traceanalyzer.cut import cut
 from traceanalyzer.figures import NS_PER_MS, metric, ms
+from traceanalyzer.frozen import dataclass
 from traceanalyzer.trace import RangeKind, alike, narrowed
 
 if TYPE_CHECKING:

@@ -6,7 +6,6 @@ Both are of the step that the report speaks of: without the profiler where that 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -15,6 +14,7 @@ from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.roofline.op_models import Precision
 from traceanalyzer.analysis.tables.roofline_step import ENOUGH_SHARE
 from traceanalyzer.figures import MS_PER_S, metric
+from traceanalyzer.frozen import dataclass
 from traceanalyzer.trace import RangeKind, StepAmounts
 
 if TYPE_CHECKING:

@@ -5,7 +5,6 @@ The times are the program's own (a timing log), so a trace's figures and a profi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,6 +12,7 @@ import numpy as np
 from traceanalyzer.analysis.time.regularity import MIN_STEPS, drift, excess_share, outliers, two_modes
 from traceanalyzer.analysis.time.steps import count_warmup
 from traceanalyzer.figures import NS_PER_MS, metric, ms
+from traceanalyzer.frozen import dataclass
 
 if TYPE_CHECKING:
     from traceanalyzer.trace import F64, I64, Bool, StepTimings, Trace

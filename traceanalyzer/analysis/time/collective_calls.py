@@ -9,7 +9,6 @@ Without any the kernel's name tells the kind, and message and group are unknown.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -27,6 +26,7 @@ from traceanalyzer.analysis.names.collectives import (
     element_bytes,
     message_bytes,
 )
+from traceanalyzer.frozen import dataclass
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.joined.linked import Linked

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from traceanalyzer.analysis.joined.host_tree import HostTree
     from traceanalyzer.analysis.time.host_pieces import Cut, HostPieces
     from traceanalyzer.analysis.time.host_timeline import HostTimeline
-    from traceanalyzer.trace import I64
+    from traceanalyzer.trace import I32, I64
 
 WORKING = (int(RangeKind.OP), int(RangeKind.LIBRARY))
 """Kinds of ranges that are work, as calls are; the others say where in the program it is."""
@@ -79,7 +79,7 @@ class _Pieces(NamedTuple):
     """Pieces of some stretches, those of one after those of the other."""
 
     stretch: I64
-    node: I64
+    node: I32 | I64
     spent: I64
 
     @classmethod
@@ -95,7 +95,7 @@ class _Pieces(NamedTuple):
         low, high = int(self.node.min()), int(self.node.max())
         width = high - low + 1
         keys, which = ranked(self.stretch * width + (self.node - low))
-        return _Pieces(keys // width, keys % width + low, np.bincount(which, self.spent))
+        return _Pieces(keys // width, keys % width + low, np.bincount(which, self.spent).astype(np.int64))
 
 
 def _add_shares(result: _Shares, rows: I64, tree: HostTree, pieces: _Pieces) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +15,7 @@ from traceanalyzer.analysis.names.pytorch import FRAMEWORK, LAYER_LIKE, TRAINING
 from traceanalyzer.analysis.names.serving import iteration
 from traceanalyzer.analysis.time.markers import outermost_modules, outermost_ranges
 from traceanalyzer.analysis.time.step_evidence import DIGITS, MIN_COVERAGE, MIN_REPEATS, HostSteps
+from traceanalyzer.frozen import dataclass
 from traceanalyzer.trace import DeviceOpKind, RangeKind
 
 if TYPE_CHECKING:

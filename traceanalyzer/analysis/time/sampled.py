@@ -7,12 +7,12 @@ of that period and nothing else did; kernels shorter than the period have none: 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from traceanalyzer.analysis.algebra.distinct import distinct
+from traceanalyzer.frozen import dataclass
 from traceanalyzer.trace import F64
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ of a run are contiguous either way. (Dividing the recorded window by the number 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,6 +22,7 @@ from traceanalyzer.analysis.time.markers import iterations, module_calls, profil
 from traceanalyzer.analysis.time.periods import periodic
 from traceanalyzer.analysis.time.step_evidence import HostSteps, annotated, between_optimizer_steps, launched
 from traceanalyzer.errors import EmptyRecordingError
+from traceanalyzer.frozen import dataclass
 from traceanalyzer.trace import RangeKind, narrowed
 
 if TYPE_CHECKING:

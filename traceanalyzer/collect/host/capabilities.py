@@ -7,10 +7,10 @@ import platform
 import re
 import shutil
 import subprocess
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from traceanalyzer.collect.host import nvml
+from traceanalyzer.frozen import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from traceanalyzer.collect.host.export import write_json
 from traceanalyzer.collect.host.ranks import current_rank
+from traceanalyzer.frozen import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,10 +10,10 @@ from __future__ import annotations
 import csv
 import re
 import shutil
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from traceanalyzer.collect.run import CannotRecordError
+from traceanalyzer.frozen import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from traceanalyzer.collect.profilers.nsys_scrub import scrub
 from traceanalyzer.collect.run import CannotRecordError
+from traceanalyzer.frozen import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

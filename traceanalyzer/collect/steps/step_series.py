@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from traceanalyzer.collect.host import cuda
 from traceanalyzer.collect.steps.units import Amounts
+from traceanalyzer.frozen import dataclass
 
 NS_PER_MS = 1e6
 NOTHING = Amounts()

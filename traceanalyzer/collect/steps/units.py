@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
+
+from traceanalyzer.frozen import dataclass
 
 MS_PER_S = 1e3
 FLOP_PER_TFLOP = 1e12

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from traceanalyzer.diagnosis.remedies import REMEDIES
 from traceanalyzer.figures import NS_PER_MS
+from traceanalyzer.frozen import dataclass
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.measure import Measurements

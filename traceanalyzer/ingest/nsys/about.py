@@ -7,11 +7,12 @@ Exports hold the whole environment and the program's output (`META_DATA_CAPTURE`
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.frozen import dataclass
 from traceanalyzer.ingest.nsys.events import UNKNOWN, process_of, thread_of
 from traceanalyzer.ingest.nsys.nvtx import nvtx_thread_names
 from traceanalyzer.trace import Device

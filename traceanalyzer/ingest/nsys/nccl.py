@@ -7,11 +7,12 @@ bytes (domain, schema and size) and the fields that `NVTX_PAYLOAD_SCHEMA_ENTRIES
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.frozen import dataclass
 from traceanalyzer.ingest.nsys.events import UNKNOWN, process_of
 from traceanalyzer.ingest.nsys.nvtx import NVTX
 from traceanalyzer.trace import Collectives

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from traceanalyzer.frozen import dataclass
 from traceanalyzer.limits import limits
 
 if TYPE_CHECKING:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import csv
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from traceanalyzer.errors import TraceAnalyzerError
+from traceanalyzer.frozen import dataclass
 from traceanalyzer.ingest.side_files import NOT_JSON
 from traceanalyzer.ingest.timing.entry import Entry, entry, meaning, number, unitless
 from traceanalyzer.limits import limits

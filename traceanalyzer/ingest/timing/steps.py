@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from traceanalyzer.figures import NS_PER_S
+from traceanalyzer.frozen import dataclass
 from traceanalyzer.trace import StepTimings
 
 if TYPE_CHECKING:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
+from traceanalyzer.frozen import dataclass
 from traceanalyzer.report.format import figure
 
 if TYPE_CHECKING:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from traceanalyzer import __version__
+from traceanalyzer.frozen import dataclass
 from traceanalyzer.report.compile.document import sections
 from traceanalyzer.report.compile.html import render_html
 from traceanalyzer.report.document import Document

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from traceanalyzer.frozen import dataclass
 from traceanalyzer.report.compile.build import joined
 from traceanalyzer.report.compile.html import html_sections
 from traceanalyzer.report.compile.page import CompilePage

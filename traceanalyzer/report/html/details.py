@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.roofline.op_models import Precision
+from traceanalyzer.frozen import dataclass
 from traceanalyzer.report.at_once import roofline_meanwhile
 from traceanalyzer.report.timeline.distributions import (
     Lengths,

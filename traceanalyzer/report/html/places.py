@@ -7,11 +7,11 @@ Where there is no timeline there are no places.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.frozen import dataclass
 from traceanalyzer.report.timeline.lanes import Category
 
 if TYPE_CHECKING:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from traceanalyzer.analysis.memory.phases import PHASES
+from traceanalyzer.frozen import dataclass
 from traceanalyzer.report.format import figure
 from traceanalyzer.report.memory.model import UNTRACED
 from traceanalyzer.report.outline import EXPLAINED

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from traceanalyzer.frozen import dataclass
 from traceanalyzer.report.document import Document
 from traceanalyzer.report.json import dump
 from traceanalyzer.report.memory.html import render_html

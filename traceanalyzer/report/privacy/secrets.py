@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
+from traceanalyzer.frozen import dataclass
 from traceanalyzer.report.privacy.credentials import without_credentials
 
 if TYPE_CHECKING:

@@ -5,12 +5,13 @@ Of bounded size whatever the recording: events are counted in bins, or those of 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from traceanalyzer.figures import NS_PER_MS
+from traceanalyzer.frozen import dataclass
 from traceanalyzer.report.timeline.shown_steps import representative
 
 if TYPE_CHECKING:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.frozen import dataclass
 from traceanalyzer.trace import Table, column
 
 if TYPE_CHECKING:

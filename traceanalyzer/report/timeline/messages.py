@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import measure
 from traceanalyzer.analysis.names.collectives import KINDS
+from traceanalyzer.frozen import dataclass
 from traceanalyzer.report.timeline.shown_steps import representative
 
 if TYPE_CHECKING:

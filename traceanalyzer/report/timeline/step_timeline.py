@@ -5,7 +5,7 @@ What is shown are the longest events of each sort; `Timeline.shown` says how man
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -18,6 +18,7 @@ from traceanalyzer.analysis.names.kernel_names import short_name
 from traceanalyzer.analysis.tables.gap_details import gap_details
 from traceanalyzer.analysis.tables.path_rows import segment_names
 from traceanalyzer.cut import cut
+from traceanalyzer.frozen import dataclass
 from traceanalyzer.report.timeline.event_facts import device_facts, host_facts
 from traceanalyzer.report.timeline.lanes import Category, Events, Lane, Shown, Timeline
 from traceanalyzer.report.timeline.path_line import OnPath, path_line

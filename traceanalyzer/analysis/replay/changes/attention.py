@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,6 +21,7 @@ from traceanalyzer.analysis.replay.changes.edits import nodes, of_classes, retim
 from traceanalyzer.analysis.replay.changes.numbers import TENSOR_EFFICIENCY, WIDE
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
 from traceanalyzer.figures import NS_PER_S
+from traceanalyzer.frozen import dataclass
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.replay.tape import Tape

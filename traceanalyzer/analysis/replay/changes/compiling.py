@@ -10,7 +10,7 @@ operators gains, and one of a convolution and an activation at a time does not.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,6 +30,7 @@ from traceanalyzer.analysis.replay.changes.edits import (
 )
 from traceanalyzer.analysis.replay.changes.fusion import REDUCING, Reading, fused, of_matrix_operators
 from traceanalyzer.analysis.replay.changes.kernels import channels_last, odd_padded
+from traceanalyzer.frozen import dataclass
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ and still has all of their arithmetic to issue. A reduction's row is read once m
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from traceanalyzer.analysis.groups.passes import ASIDE, largest_operands, split_
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.replay.changes.edits import in_optimizer, nodes, of_classes, without_launches
 from traceanalyzer.figures import NS_PER_S
+from traceanalyzer.frozen import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,11 +9,11 @@ FLOPs forward: 2·pairs·(d + dv) for each batch entry and query head; backward,
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from traceanalyzer.analysis.roofline.op_models.call import UnmodelledError, Work, read
 from traceanalyzer.analysis.roofline.op_models.tensors import FLOAT
+from traceanalyzer.frozen import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from traceanalyzer.analysis.roofline.op_models.tensors import SCALAR_TYPES, UNKNOWN, DType, Precision, Tensor
+from traceanalyzer.frozen import dataclass
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.roofline.op_models.tensors import Input, TensorList

@@ -8,11 +8,11 @@ added without counting. Inputs, weight and result move once.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from traceanalyzer.analysis.roofline.op_models.call import UnmodelledError, Work, read
 from traceanalyzer.analysis.roofline.op_models.shapes import per_dimension, windows
+from traceanalyzer.frozen import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable

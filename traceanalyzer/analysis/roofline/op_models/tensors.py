@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import enum
 import math
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import msgspec
+
+from traceanalyzer.frozen import dataclass
 
 NAN = math.nan
 MAX_DIMS = 64

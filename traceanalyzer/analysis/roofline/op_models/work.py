@@ -9,7 +9,6 @@ usually call others (`aten::linear`) are only used where nothing beneath them is
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -22,6 +21,7 @@ from traceanalyzer.analysis.roofline.op_models.call import Call, Link, Unmodelle
 from traceanalyzer.analysis.roofline.op_models.kernel_types import element_type
 from traceanalyzer.analysis.roofline.op_models.left_out import ON_PARAMETERS, parameters_of
 from traceanalyzer.analysis.roofline.op_models.tensors import NAN, Tensor, parse_inputs, parse_values
+from traceanalyzer.frozen import dataclass
 from traceanalyzer.trace import RangeKind, alike
 
 if TYPE_CHECKING:

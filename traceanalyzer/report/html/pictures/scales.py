@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from traceanalyzer.frozen import dataclass
 from traceanalyzer.report.format import number
 from traceanalyzer.report.html.pictures.plot import Axis, Dots, Lines, Rects
 
