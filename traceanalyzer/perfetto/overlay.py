@@ -126,7 +126,7 @@ def _gaps(m: Measurements) -> Iterator[Track]:
         label = gaps.cause[rows].astype(np.int64)
         label[told] = len(labels) + np.arange(len(told))
         details = zip(gaps.cause[rows[told]].tolist(), gap_details(m, gaps, rows[told]), strict=True)
-        labels += [Label(IdleCause(cause).label, "", detail) for cause, detail in details]
+        labels += [Label(labels[cause].kind, "", detail) for cause, detail in details]
         yield Track(f"idle gaps of GPU {device}", gaps.start[rows], gaps.duration[rows], label, labels)
 
 

@@ -80,19 +80,18 @@ def _host_activities(timed: Timed, gaps: Gaps, launched: I64) -> Iterator[str]:
     until = np.maximum(launched, gaps.start + 1)
     launch = at(timed.launch, gaps.next_op, -1)
     nodes, threads = dominant_nodes(timed.timeline, gaps.start, until, at(timed.trace.api_calls.thread, launch, -1))
-    columns = (nodes, threads, gaps.start, until, gaps.cause, gaps.detail)
-    for node, thread, start, end, cause, detail in zip(*(column.tolist() for column in columns), strict=True):
-        named = IdleDetail(detail)
-        what = f"{named.label}: " if named else ""
+    columns = (nodes, threads, gaps.start, until, gaps.cause == IdleCause.LAUNCH, gaps.detail)
+    said = {named.value: f"{named.label}: " if named else "" for named in IdleDetail}
+    for node, thread, start, end, launching, named in zip(*(column.tolist() for column in columns), strict=True):
         where = f" on thread {timed.trace.threads[thread].tid}" if thread >= 0 else ""
         frames = python_frames(timed, thread, start, end)
-        yield what + _within(timed, node, IdleCause(cause)) + where + (f" at {frames}" if frames else "")
+        yield said[named] + _within(timed, node, launching) + where + (f" at {frames}" if frames else "")
 
 
-def _within(linked: Linked, node: int, cause: IdleCause) -> str:
+def _within(linked: Linked, node: int, launching: bool) -> str:
     """Where the host was, by the node of its tree."""
     if node < 0:
-        return "host between launches" if cause == IdleCause.LAUNCH else "host outside operators and calls"
+        return "host between launches" if launching else "host outside operators and calls"
     tree, trace = linked.tree, linked.trace
     names = trace.api_calls.name if tree.is_call[node] else trace.host_ranges.name
     path = op_path(linked, int(tree.parent[node]))

@@ -52,6 +52,7 @@ MICRO_GAP_US = 10
 def gap_rows(timed: Timed, gaps: Gaps, chosen: I64) -> list[GapRow]:
     """Rows for the chosen gaps, in the order given."""
     first, some = timed.steps.first, gaps.take(chosen)
+    labels = [cause.label for cause in IdleCause]
     columns = (some.device, some.start, some.duration, some.step, some.cause)
     return [
         GapRow(
@@ -60,7 +61,7 @@ def gap_rows(timed: Timed, gaps: Gaps, chosen: I64) -> list[GapRow]:
             start_ns=start,
             duration_ns=duration,
             step=first + step if timed.steps.found and step >= 0 else None,
-            cause=IdleCause(cause).label,
+            cause=labels[cause],
             detail=detail,
         )
         for device, start, duration, step, cause, detail in zip(

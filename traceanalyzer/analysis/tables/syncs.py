@@ -112,7 +112,7 @@ def op_path(linked: Linked, node: int) -> str | None:
         if node < 0:
             break
         row = int(tree.row[node])
-        if not tree.is_call[node] and ranges.kind[row] == RangeKind.OP:
+        if not tree.is_call[node] and int(ranges.kind[row]) == RangeKind.OP:
             names.append(linked.trace.strings[ranges.name[row]])
         node = int(tree.parent[node])
     return " > ".join(reversed(names)) or None
