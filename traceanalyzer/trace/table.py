@@ -100,13 +100,13 @@ def alike(value: int, rows: int, dtype: np.dtype[Any] | type[np.generic]) -> NDA
 
 
 def is_constant(column: NDArray[Any]) -> bool:
-    """Whether the column was made by `alike`."""
-    return column.strides == (0,)
+    """Whether the column has rows and was made by `alike`."""
+    return column.strides == (0,) and len(column) > 0
 
 
 def _taken(values: NDArray[Any], rows: NDArray[Any] | slice) -> NDArray[Any]:
     """The given rows of a column."""
-    if isinstance(rows, slice) or not is_constant(values) or not len(values):
+    if isinstance(rows, slice) or not is_constant(values):
         return values[rows]
     return alike(values[0], len(rows), values.dtype)
 
@@ -114,7 +114,7 @@ def _taken(values: NDArray[Any], rows: NDArray[Any] | slice) -> NDArray[Any]:
 def _fitting(values: Any, what: Mapping[str, Any]) -> NDArray[Any]:
     """The values as the column's type; what it does not hold, or is out of all reason, becomes its fill value."""
     dtype, most, fill = what["dtype"], what["most"], what["fill"]
-    if isinstance(values, np.ndarray) and is_constant(values) and len(values):
+    if isinstance(values, np.ndarray) and is_constant(values):
         one = _fitting(values[:1].copy(), what)
         return alike(one[0], len(values), one.dtype)
     if isinstance(values, np.ndarray) and values.dtype == dtype and most is None:
