@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.algebra.lookup import at
 from traceanalyzer.analysis.algebra.nesting import levels
 from traceanalyzer.frozen import dataclass
@@ -33,10 +34,10 @@ class Around:
     def of(cls, tree: HostTree, node: I64) -> Around:
         """What is around the events that are these nodes."""
         found = np.zeros(len(tree.start), bool)
-        here: I32 | I64 = np.unique(node)
+        here: I32 | I64 = distinct(node)
         while len(here):
             found[here] = True
-            above = np.unique(tree.parent[here])
+            above = distinct(tree.parent[here])
             here = above[(above >= 0) & ~found[above]]
         nodes = np.flatnonzero(found)
         parent = tree.parent[nodes]

@@ -238,6 +238,16 @@ class Replay:
 
     def predict(self, scenario: Scenario) -> Prediction:
         """The step time under a scenario; not longer than without it, unless it can cost something."""
+        if scenario not in self._predicted:
+            self._predicted[scenario] = self._prediction(scenario)
+        return self._predicted[scenario]
+
+    @cached_property
+    def _predicted(self) -> dict[Scenario, Prediction]:
+        """The predictions that were asked for."""
+        return {}
+
+    def _prediction(self, scenario: Scenario) -> Prediction:
         step = self.step_under_ms(scenario)
         if step is None:
             return Prediction(scenario.id, None, None, None, None, scenario.missing)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.distinct import ranked
 from traceanalyzer.analysis.algebra.ordering import where_changed
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.groups import layout
@@ -149,10 +150,11 @@ def _regions(tape: Tape, model: Bool) -> tuple[I64, I64, Bool]:
     it has, and whether its step has no other."""
     step = tape.source.steps.of_op[tape.row].astype(np.int64)
     waits = np.append(0, np.cumsum(tape.waits))[tape.event]
-    stretch, region = np.unique(np.stack((step, waits)), axis=1, return_inverse=True)
-    region = region.reshape(-1)
-    alone: Bool = np.bincount(stretch[0])[stretch[0]] == 1
-    return region, np.bincount(region[model], minlength=stretch.shape[1]), alone
+    each = int(waits.max(initial=0)) + 1
+    stretch, region = ranked(step * each + waits)
+    of_step = stretch // each
+    alone: Bool = np.bincount(of_step)[of_step] == 1
+    return region, np.bincount(region[model], minlength=len(stretch)), alone
 
 
 def _trained_batch_norms(tape: Tape) -> Bool:
