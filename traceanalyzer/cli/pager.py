@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-import subprocess
 
 PAGER = "TRACEANALYZER_PAGER"
 """Goes before PAGER; empty or `cat`: none."""
@@ -21,6 +20,8 @@ def paged(text: str) -> bool:
     command = _command()
     if not command:
         return False
+    import subprocess
+
     try:
         subprocess.run(  # noqa: S603
             command, input=text.encode("utf-8", "replace"), env={"LESS": LESS, **os.environ}, check=False
