@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.distinct import distinct
+from traceanalyzer.analysis.algebra.distinct import distinct, ranked
 from traceanalyzer.analysis.causes.critical_path import PathKind
 from traceanalyzer.analysis.causes.gaps import GapSide, IdleCause
 from traceanalyzer.analysis.causes.start import stream_numbers
@@ -110,7 +110,7 @@ def _path(m: Measurements) -> Track:
     code, names = segment_names(m, path)
     key = code * len(PathKind) + path.kind
     first = np.flatnonzero(np.append(True, key[1:] != key[:-1])[: len(key)])
-    used, label = np.unique(key[first], return_inverse=True)
+    used, label = ranked(key[first])
     labels = [Label(PathKind(k % len(PathKind)).label, names[k // len(PathKind)]) for k in used.tolist()]
     end = np.append(path.start[first[1:]], path.end[-1:])
     return Track("critical path", path.start[first], end - path.start[first], label, labels)
