@@ -10,7 +10,7 @@ import numpy as np
 from traceanalyzer.analysis.causes.dependencies import Dependencies
 from traceanalyzer.analysis.replay.changes.buckets import MB, BucketSize, rebucketed
 from traceanalyzer.analysis.replay.changes.capture import GRAPH_GAP_NS
-from traceanalyzer.analysis.replay.changes.edits import events_of, without
+from traceanalyzer.analysis.replay.changes.edits import events_of, with_dispatch, without, without_reads
 from traceanalyzer.analysis.replay.changes.fusion import (
     ELEMENTWISE,
     LEAST_KERNEL_NS,
@@ -61,19 +61,13 @@ class Scenario:
 
 def no_host_syncs(tape: Tape) -> Tape:
     """No wait for the device, and no operator whose only purpose is to read a value."""
-    read = tape.reads[tape.event]
-    return replace(
-        without(tape, read),
-        waits=np.zeros_like(tape.waits),
-        dispatch=tape.dispatch - tape.reading,
-    )
+    return replace(without_reads(tape), waits=np.zeros_like(tape.waits))
 
 
 def launches_free(tape: Tape) -> Tape:
     """Dispatch and launch calls cost the host nothing, as in a CUDA graph; waits and other work stay."""
     return replace(
-        tape,
-        dispatch=np.zeros_like(tape.dispatch),
+        with_dispatch(tape, np.zeros_like(tape.dispatch)),
         tail=(0, *tape.tail[1:]),
         latency=np.zeros_like(tape.latency),
         gap=np.minimum(tape.gap, GRAPH_GAP_NS),

@@ -13,21 +13,21 @@ from traceanalyzer.analysis.names.collectives import KINDS, WIDE
 from traceanalyzer.analysis.replay.changes.edits import (
     in_backward,
     launched_within,
+    moving_ns,
     retimed,
+    with_dispatch,
     without_launches,
 )
 from traceanalyzer.analysis.replay.changes.numbers import in_16_bits_already
-from traceanalyzer.analysis.replay.together import apart
-from traceanalyzer.figures import NS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from traceanalyzer.analysis.replay.tape import Tape
-    from traceanalyzer.trace import I64, Bool
+    from traceanalyzer.trace import I32, I64, Bool
 
 REDUCTIONS = ("all_reduce", "reduce_scatter")
-IN_LAYERS = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all")
+IN_LAYERS = (*REDUCTIONS, "all_gather", "all_to_all")
 """How the layers of a model that is spread over ranks exchange their results."""
 OVERLAP_COST = 0.5
 """Share of a collective's time by which computation beside it becomes longer: it holds multiprocessors and bandwidth
@@ -47,17 +47,20 @@ LAST_BUCKET = 25 * 2**20
 
 def kinds(tape: Tape) -> I64:
     """For each op its kind of collective (index in `KINDS`), -1 for other ops."""
-    calls = tape.source.collective_calls
-    result = np.full(len(tape.source.trace.device_ops), -1, np.int64)
-    result[calls.row] = calls.kind
-    return result[tape.row]
+    return _of_calls(tape, tape.source.collective_calls.kind)
 
 
 def sizes(tape: Tape) -> I64:
     """For each op the bytes of its message, -1 for others and where it is not known."""
-    calls = tape.source.collective_calls
+    return _of_calls(tape, tape.source.collective_calls.bytes)
+
+
+def _of_calls(tape: Tape, values: I32 | I64) -> I64:
+    """For each op the value of the collective that it is, -1 for other ops."""
+    if not tape.communication.any():
+        return np.full(len(tape.row), -1, np.int64)
     result = np.full(len(tape.source.trace.device_ops), -1, np.int64)
-    result[calls.row] = calls.bytes
+    result[tape.source.collective_calls.row] = values
     return result[tape.row]
 
 
@@ -152,7 +155,7 @@ def compressed(tape: Tape) -> Tape | None:
     if not chosen.any():
         return None
     bytes_ = np.where(chosen, np.maximum(sizes(tape), 0), 0)
-    casts = float(np.nan_to_num(CAST_PASSES * bytes_ / tape.source.limit("bandwidth")[tape.row] * NS_PER_S).sum())
+    casts = float(moving_ns(tape, bytes_, CAST_PASSES).sum())
     slower = 1.0 + casts / max(float(tape.duration[tape.compute].sum()), 1.0)
     times = np.where(tape.compute, tape.duration * slower, tape.duration)
     return retimed(tape, np.where(chosen, tape.duration - 0.5 * transfers(tape), times))
@@ -195,7 +198,7 @@ def overlapped_by_halves(cost: float) -> Callable[[Tape], Tape | None]:
         slower = 1.0 + cost * min(moving, busy) / max(busy, 1.0)
         left = max(moving - slower * busy, 0.0) / max(moving, 1.0)
         times = np.where(tape.compute, tape.duration * slower, tape.duration - moved * (1.0 - left))
-        twice = replace(tape, dispatch=2 * tape.dispatch, tail=(2 * tape.tail[0], *tape.tail[1:]))
+        twice = replace(with_dispatch(tape, 2 * tape.dispatch), tail=(2 * tape.tail[0], *tape.tail[1:]))
         return retimed(twice, times)
 
     return change
@@ -235,9 +238,8 @@ def wide_sums(tape: Tape) -> Bool:
     its forward pass, too, which tells them from gradients."""
     table, calls = tape.source.trace.collectives, tape.source.collective_calls
     of_table = np.append(texts_where(tape.source.trace.strings, lambda text: text in WIDE)[table.dtype], False)
-    of_op = np.zeros(len(tape.source.trace.device_ops), bool)
-    of_op[calls.row] = of_table[calls.metadata]
-    chosen = of_kind(tape, *REDUCTIONS) & of_op[tape.row] & ~late_reductions(tape)
+    in_fp32 = _of_calls(tape, of_table[calls.metadata].astype(np.int64)) > 0
+    chosen = of_kind(tape, *REDUCTIONS) & in_fp32 & ~late_reductions(tape)
     forward = chosen & ~in_backward(tape)
     return (
         chosen if in_16_bits_already(tape) and forward.sum() > FORWARD_SHARE * chosen.sum() else np.zeros_like(chosen)
@@ -254,8 +256,3 @@ def _between_exchanges(tape: Tape, chosen: Bool) -> Bool:
         count = np.cumsum(chosen[here])
         result[here] = (count % 2 == 1) & (count[-1] % 2 == 0)
     return result
-
-
-def even(tape: Tape) -> Tape | None:
-    """All ranks are at each collective at the same time; None where ranks were not recorded together."""
-    return apart(tape) if (tape.meeting >= 0).any() else None

@@ -10,7 +10,7 @@ operators gains, and one of a convolution and an activation at a time does not.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,12 +20,13 @@ from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.groups import layout
 from traceanalyzer.analysis.groups.passes import FUSIBLE
 from traceanalyzer.analysis.replay.changes.edits import (
-    events_of,
+    events_of_only,
     in_backward,
     in_optimizer,
     launched_within,
     nodes,
     of_classes,
+    with_dispatch,
     without,
 )
 from traceanalyzer.analysis.replay.changes.fusion import REDUCING, Reading, fused, of_matrix_operators
@@ -96,8 +97,7 @@ def _compiled(tape: Tape, reading: Reading) -> Tape | None:
     if reading is not Reading.CAUTIOUS:
         laid_out = _laid_out(left, reading)
         left = odd_padded(laid_out) or laid_out
-    dispatch = _dispatch(tape, model, norms, reading)
-    return replace(left, dispatch=dispatch, reading=np.minimum(left.reading, dispatch))
+    return with_dispatch(left, _dispatch(tape, model, norms, reading))
 
 
 def of_model(tape: Tape) -> Bool:
@@ -168,7 +168,7 @@ def _of_convolutions(tape: Tape) -> Bool:
 
 def _dispatch(tape: Tape, model: Bool, norms: Bool, reading: Reading) -> I64:
     """Dispatch before each event when the model is compiled, ns."""
-    mine = events_of(tape, model) & ~events_of(tape, ~model)
+    mine = events_of_only(tape, model)
     cost = (TRAINING if in_backward(tape).any() else INFERENCE)[reading]
     usual = float(tape.dispatch[mine].sum()) / int(model.sum())
     launches = _launches_left(tape, model, norms) * cost.launch

@@ -11,6 +11,7 @@ from traceanalyzer.analysis.algebra.intervals import measure
 from traceanalyzer.analysis.algebra.lookup import one_of
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.causes.dependencies import Dependencies
+from traceanalyzer.figures import NS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,8 +39,7 @@ def without(tape: Tape, ops: Bool) -> Tape:
 
 def without_launches(tape: Tape, ops: Bool) -> Tape:
     """The ops are gone, and so is what the host did to launch them, and its waits for them."""
-    alone = events_of(tape, ops) & ~events_of(tape, ~ops)
-    return without_dispatch(without(tape, ops), alone)
+    return without_dispatch(without(tape, ops), events_of_only(tape, ops))
 
 
 def without_calls(tape: Tape, ops: Bool) -> Tape:
@@ -47,16 +47,27 @@ def without_calls(tape: Tape, ops: Bool) -> Tape:
     they launch others, too."""
     calls = tape.source.trace.api_calls
     called = np.minimum((calls.end - calls.start)[tape.call], tape.dispatch)
-    alone = events_of(tape, ops) & ~events_of(tape, ~ops)
-    dispatch: I64 = np.where(alone, tape.dispatch - called, tape.dispatch)
-    left = replace(without(tape, ops), dispatch=dispatch, waits=tape.waits & ~alone)
-    return replace(left, reading=np.minimum(left.reading, dispatch))
+    alone = events_of_only(tape, ops)
+    left = replace(without(tape, ops), waits=tape.waits & ~alone)
+    return with_dispatch(left, np.where(alone, tape.dispatch - called, tape.dispatch))
 
 
 def without_dispatch(tape: Tape, events: Bool) -> Tape:
     """The host does nothing before these events but what is work of its own, and waits at none of them."""
-    dispatch = np.where(events, 0, tape.dispatch)
-    return replace(tape, dispatch=dispatch, reading=np.minimum(tape.reading, dispatch), waits=tape.waits & ~events)
+    left = replace(tape, waits=tape.waits & ~events)
+    return with_dispatch(left, np.where(events, 0, tape.dispatch))
+
+
+def without_reads(tape: Tape) -> Tape:
+    """Operators that only read a value are gone, on the device and on the host; waits stay."""
+    left = without(tape, tape.reads[tape.event])
+    return with_dispatch(replace(left, reading=np.zeros_like(tape.reading)), tape.dispatch - tape.reading)
+
+
+def with_dispatch(tape: Tape, times: I64 | F64) -> Tape:
+    """The host takes so long on dispatch before each event, ns, and for what it reads there no longer than that."""
+    dispatch: I64 = np.rint(times).astype(np.int64)
+    return replace(tape, dispatch=dispatch, reading=np.minimum(tape.reading, dispatch))
 
 
 def events_of(tape: Tape, ops: Bool) -> Bool:
@@ -66,11 +77,35 @@ def events_of(tape: Tape, ops: Bool) -> Bool:
     return result
 
 
+def events_of_only(tape: Tape, ops: Bool) -> Bool:
+    """Which events launch some of these ops and no other."""
+    return events_of(tape, ops) & ~events_of(tape, ~ops)
+
+
+def launching_events(tape: Tape) -> Bool:
+    """Which events launch anything."""
+    return events_of(tape, np.ones(len(tape.event), bool))
+
+
+def usual_dispatch_ns(tape: Tape, ops: Bool) -> float:
+    """Median dispatch before the events that launch these ops, ns; 0 without any."""
+    launching = events_of(tape, ops)
+    return float(np.median(tape.dispatch[launching])) if launching.any() else 0.0
+
+
 def retimed(tape: Tape, duration: I64 | F64) -> Tape:
     """The ops take these times, ns; what they would take alone changes in proportion."""
     ratio = np.divide(duration, tape.duration, out=np.ones(len(duration)), where=tape.duration > 0)
     times: I64 = np.rint(duration).astype(np.int64)
     return replace(tape, duration=times, alone=np.where(ratio == 1.0, tape.alone, tape.alone * ratio).astype(np.int64))
+
+
+def moving_ns(tape: Tape, bytes_: I64 | F64, passes: float = 1.0) -> F64:
+    """What so many passes over these bytes of each op take at the rate of its GPU's memory, ns; 0 where that is not
+    known."""
+    bandwidth = np.nan_to_num(tape.source.limit("bandwidth")[tape.row], nan=np.inf)
+    result: F64 = bytes_ * passes / bandwidth * NS_PER_S
+    return result
 
 
 def on_own_stream(tape: Tape, ops: Bool) -> Tape:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +15,7 @@ from traceanalyzer.analysis.replay.changes.edits import (
     nodes,
     on_own_stream,
     share_within,
+    with_dispatch,
     without_launches,
 )
 
@@ -41,9 +41,7 @@ def parameters_kept(tape: Tape) -> Tape | None:
     tree = tape.source.tree
     inside = tree.innermost(tree.of_ranges(gone, False)) >= 0
     left = without_launches(left, inside[nodes(tape)][tape.event])
-    share = share_within(tape, union(ranges.start[gone], ranges.end[gone]))
-    dispatch = np.rint(left.dispatch * (1.0 - share)).astype(np.int64)
-    return replace(left, dispatch=dispatch, reading=np.minimum(left.reading, dispatch))
+    return with_dispatch(left, left.dispatch * (1.0 - share_within(tape, union(ranges.start[gone], ranges.end[gone]))))
 
 
 def gathered_again(tape: Tape) -> Bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.ordering import where_changed
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.groups import layout, products
 from traceanalyzer.analysis.joined.backward import made_by
@@ -17,6 +18,8 @@ from traceanalyzer.analysis.replay.changes.edits import (
     launched_within,
     nodes,
     retimed,
+    usual_dispatch_ns,
+    with_dispatch,
     without_calls,
     without_launches,
 )
@@ -142,11 +145,11 @@ def products_batched(tape: Tape) -> Tape | None:
     gone = (rows | joining | splitting | back) & ~kept
     left = without_launches(retimed(tape, times), gone)
     left = replace(left, work=np.where(events_of(tape, back & gone) & ~events_of(tape, ~gone), 0, left.work))
-    usual = int(np.median(tape.dispatch[events_of(tape, rows)]))
+    usual = int(usual_dispatch_ns(tape, rows))
     dispatch = np.where(events_of(tape, first), np.minimum(left.dispatch, usual), left.dispatch)
     ends_step = bool((rows | joining)[-1:].any())
     tail = (min(left.tail[0], usual), *left.tail[1:]) if ends_step else left.tail
-    return replace(left, dispatch=dispatch, reading=np.minimum(left.reading, dispatch), tail=tail)
+    return with_dispatch(replace(left, tail=tail), dispatch)
 
 
 def _backward_of(tape: Tape, ops: Bool) -> Bool:
@@ -187,15 +190,14 @@ def recurrent_fused(tape: Tape) -> Tape | None:
     if cells < FEWEST_CELLS * tape.steps:
         return None
     again = backward[tape.event] & ~forward
-    first = forward & np.append(True, cell[tape.event][1:] != cell[tape.event][:-1])[: len(forward)]
+    first = forward & where_changed(cell[tape.event])
     kept = first | (again & _every(again, max(int(again.sum()) // cells, 1)))
     ops = forward | again
     each = float(tape.duration[ops].sum()) * CELL_SHARE / int(kept.sum())
     left = without_launches(retimed(tape, np.where(kept, each, tape.duration)), ops & ~kept)
     dispatch = np.where(events_of(tape, kept), CELL_LAUNCH_NS * _layers(tape, cell), left.dispatch)
     called = events_of(tape, ops) & ~events_of(tape, first)
-    left = replace(left, work=np.where(called, 0, left.work), dispatch=np.rint(dispatch).astype(np.int64))
-    return replace(left, reading=np.minimum(left.reading, left.dispatch))
+    return with_dispatch(replace(left, work=np.where(called, 0, left.work)), dispatch)
 
 
 def _layers(tape: Tape, cell: I32) -> float:

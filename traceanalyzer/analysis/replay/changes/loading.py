@@ -15,6 +15,8 @@ from traceanalyzer.analysis.replay.changes.constants import constants
 from traceanalyzer.analysis.replay.changes.edits import (
     before_events,
     events_of,
+    events_of_only,
+    launching_events,
     nodes,
     on_own_stream,
     retimed,
@@ -124,8 +126,7 @@ def pinned(tape: Tape) -> Tape | None:
 def waiting_for(tape: Tape, copies: Bool) -> Bool:
     """Events that wait for these copies: those that launch them, and calls right after that only wait."""
     copying = events_of(tape, copies)
-    launching = events_of(tape, np.ones(len(tape.row), bool))
-    result: Bool = copying | (np.append(False, copying[:-1]) & ~launching)
+    result: Bool = copying | (np.append(False, copying[:-1]) & ~launching_events(tape))
     return result
 
 
@@ -182,8 +183,7 @@ def worked_on_device(tape: Tape) -> Tape | None:
 def _staying(tape: Tape, gone: Bool, away: Bool) -> Tape:
     """Without these copies, what lays data out for them, their waits, and the host's work on what it brings back."""
     left = without_launches(tape, gone | _laid_out_for(tape, gone))
-    there = events_of(tape, away) & ~events_of(tape, ~away)
-    left = replace(left, work=np.where(there, 0, left.work))
+    left = replace(left, work=np.where(events_of_only(tape, away), 0, left.work))
     return without_dispatch(left, waiting_for(tape, gone) & ~events_of(tape, ~gone))
 
 

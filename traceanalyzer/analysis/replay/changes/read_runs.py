@@ -10,6 +10,8 @@ import numpy as np
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.replay.changes.edits import (
     events_of,
+    events_of_only,
+    launching_events,
     nodes,
     step_of_event,
     without_dispatch,
@@ -61,10 +63,10 @@ def read_at_the_end(tape: Tape) -> Tape | None:
 
 def _reading(tape: Tape) -> Bool:
     """Events that bring a few values to the host, or wait for that."""
-    ops, launching = tape.source.trace.device_ops, events_of(tape, np.ones(len(tape.row), bool))
+    ops = tape.source.trace.device_ops
     small = (ops.copy_kind[tape.row] == CopyKind.DEVICE_TO_HOST) & (ops.bytes[tape.row] <= MOST_BYTES)
-    copying = events_of(tape, small) & ~events_of(tape, ~small)
-    waiting = tape.waits & ~launching & np.append(False, copying[:-1])[: len(copying)]
+    copying = events_of_only(tape, small)
+    waiting = tape.waits & ~launching_events(tape) & np.append(False, copying[:-1])[: len(copying)]
     result: Bool = copying | waiting | (tape.reads & ~events_of(tape, ~small))
     return result
 

@@ -7,13 +7,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.ordering import where_changed
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.replay.changes.edits import (
     events_of,
+    events_of_only,
     in_optimizer,
     launched_within,
     nodes,
     step_of_event,
+    usual_dispatch_ns,
+    with_dispatch,
     without_dispatch,
     without_launches,
 )
@@ -113,7 +117,7 @@ def _stretches(tape: Tape) -> tuple[I64, int]:
     reads = read_at_once(tape)[tape.event] & (ops.copy_kind[tape.row] == CopyKind.DEVICE_TO_HOST)
     starts = brings & ~np.append(False, brings[:-1])
     starts |= np.append(False, reads[:-1] & ~brings[1:]) & (np.append(0, np.diff(step)) == 0)
-    starts |= np.append(True, step[1:] != step[:-1])[: len(step)] | item_starts(tape)
+    starts |= where_changed(step) | item_starts(tape)
     return np.cumsum(starts) - 1, int((starts & brings).sum())
 
 
@@ -141,8 +145,7 @@ def batched(tape: Tape) -> Tape | None:
     left = without_launches(replace(tape, duration=np.rint(times).astype(np.int64)), gone)
     there = between(tape, gone)
     left = replace(without_dispatch(left, there), work=np.where(there, 0, left.work))
-    dispatch = np.rint(left.dispatch * _usual_call(tape, calls.number, first)).astype(np.int64)
-    return replace(left, dispatch=dispatch, reading=np.minimum(left.reading, dispatch))
+    return with_dispatch(left, left.dispatch * _usual_call(tape, calls.number, first))
 
 
 def _joined_after(tape: Tape, calls: Bool) -> Bool:
@@ -170,12 +173,11 @@ def joined(tape: Tape, kept: Bool, gone: Bool, count: float | F64, *, first_is_u
     begins with, and the recorder does there, are before the first, unless that is taken to be as usual."""
     times = np.where(kept, tape.duration * growth(tape, count), tape.duration)
     left = without_launches(replace(tape, duration=np.rint(times).astype(np.int64)), gone)
-    there = events_of(tape, gone) & ~events_of(tape, ~gone)
-    usual = int(np.median(tape.dispatch[events_of(tape, kept | gone)]))
-    capped = events_of(tape, kept) & (not first_is_usual)
-    dispatch = np.where(capped, np.minimum(left.dispatch, usual), left.dispatch)
-    work = np.where(there, 0, left.work)
-    return replace(left, work=work, dispatch=dispatch, reading=np.minimum(left.reading, dispatch))
+    left = replace(left, work=np.where(events_of_only(tape, gone), 0, left.work))
+    if first_is_usual:
+        return left
+    usual = int(usual_dispatch_ns(tape, kept | gone))
+    return with_dispatch(left, np.where(events_of(tape, kept), np.minimum(left.dispatch, usual), left.dispatch))
 
 
 def one_call_a_step(tape: Tape) -> bool:
@@ -252,8 +254,7 @@ def growth(tape: Tape, count: float | F64) -> F64:
 
 def between(tape: Tape, gone: Bool) -> Bool:
     """Events that launch only what is gone, and those in the same step between two of them."""
-    removed = events_of(tape, gone) & ~events_of(tape, ~gone)
-    kept = events_of(tape, ~gone)
+    removed, kept = events_of_only(tape, gone), events_of(tape, ~gone)
     index, step = np.arange(len(removed)), step_of_event(tape)
     last_gone = np.maximum.accumulate(np.where(removed, index, -1))
     last_kept = np.maximum.accumulate(np.where(kept, index, -1))

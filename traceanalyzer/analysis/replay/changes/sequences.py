@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -12,8 +12,12 @@ from traceanalyzer.analysis.replay.changes.edits import nodes
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from numpy.typing import NDArray
+
     from traceanalyzer.analysis.replay.tape import Tape
     from traceanalyzer.trace import I32, I64, Bool
+
+Entry = TypeVar("Entry", bound=np.generic)
 
 
 class Launching(NamedTuple):
@@ -31,7 +35,7 @@ class Launching(NamedTuple):
     backward: Bool
     """Whether it is part of a backward pass."""
 
-    def of_ops(self, values: I64, count: int) -> I64:
+    def of_ops(self, values: NDArray[Entry], count: int) -> NDArray[Entry]:
         """The values, one for each entry, for each of so many ops."""
         return np.repeat(values, np.diff(self.first, append=count))
 

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.texts import texts_where
-from traceanalyzer.analysis.replay.changes.edits import events_of, nodes, without, without_launches
+from traceanalyzer.analysis.replay.changes.edits import (
+    events_of,
+    launching_events,
+    nodes,
+    without_launches,
+    without_reads,
+)
 from traceanalyzer.analysis.replay.changes.masks import masks_spread
 from traceanalyzer.analysis.replay.changes.numbers_given_back import given_back, kept_as_tensors
 from traceanalyzer.analysis.replay.changes.read_runs import read_at_the_end
@@ -36,9 +42,8 @@ def is_read(tape: Tape) -> Bool:
     """Which events wait for results of the device: they launch nothing, or a copy to the host. Copies from pageable
     memory, and calls right after them in the same operator, wait for something else, and a copy on the device for
     nothing (its call took long by chance)."""
-    launching = events_of(tape, np.ones(len(tape.row), bool))
     reading = events_of(tape, tape.source.trace.device_ops.copy_kind[tape.row] == CopyKind.DEVICE_TO_HOST)
-    result: Bool = tape.waits & ((~launching & ~follows_pageable_copy(tape)) | reading)
+    result: Bool = tape.waits & ((~launching_events(tape) & ~follows_pageable_copy(tape)) | reading)
     return result
 
 
@@ -56,7 +61,7 @@ def follows_pageable_copy(tape: Tape) -> Bool:
 def read_at_once(tape: Tape) -> Bool:
     """Which events launch something that the host then waits for: in their own call, or in one right after it that
     launches nothing. The first does not hold the host up where the device has nothing else left to do."""
-    launching = events_of(tape, np.ones(len(tape.row), bool))
+    launching = launching_events(tape)
     after = np.append(tape.waits[1:] & ~launching[1:], False)[: len(launching)]
     result: Bool = launching & (tape.waits | after)
     return result
@@ -93,9 +98,7 @@ def values_kept(tape: Tape) -> Tape | None:
     reads = is_read(tape)
     if not reads.any():
         return None
-    return replace(
-        without(tape, tape.reads[tape.event]), waits=tape.waits & ~reads, dispatch=tape.dispatch - tape.reading
-    )
+    return replace(without_reads(tape), waits=tape.waits & ~reads)
 
 
 def values_gone(tape: Tape) -> Tape | None:

@@ -10,7 +10,13 @@ import numpy as np
 from traceanalyzer.analysis.algebra.distinct import ranked
 from traceanalyzer.analysis.algebra.intervals import join, union
 from traceanalyzer.analysis.causes.details import IdleDetail, host_work
-from traceanalyzer.analysis.replay.changes.edits import before_events, nodes, within_optimizer, without_launches
+from traceanalyzer.analysis.replay.changes.edits import (
+    before_events,
+    nodes,
+    with_dispatch,
+    within_optimizer,
+    without_launches,
+)
 from traceanalyzer.analysis.time.host_timeline import HostState
 
 if TYPE_CHECKING:
@@ -49,8 +55,7 @@ def _done_before(tape: Tape, details: tuple[IdleDetail, ...]) -> Tape | None:
     from_dispatch = np.minimum(time - from_work, tape.dispatch)
     if not (from_work + from_dispatch).any():
         return None
-    dispatch = tape.dispatch - from_dispatch
-    return replace(tape, work=tape.work - from_work, dispatch=dispatch, reading=np.minimum(tape.reading, dispatch))
+    return with_dispatch(replace(tape, work=tape.work - from_work), tape.dispatch - from_dispatch)
 
 
 def no_work_of_its_own(tape: Tape) -> Tape | None:

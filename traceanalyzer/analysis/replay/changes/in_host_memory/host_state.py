@@ -11,9 +11,17 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import union
 from traceanalyzer.analysis.replay.changes.constants import MOVES, Told, places_of_movers
-from traceanalyzer.analysis.replay.changes.edits import events_of, nodes, retimed, share_within, step_of_event
+from traceanalyzer.analysis.replay.changes.edits import (
+    events_of,
+    moving_ns,
+    nodes,
+    retimed,
+    share_within,
+    step_of_event,
+    usual_dispatch_ns,
+    with_dispatch,
+)
 from traceanalyzer.analysis.replay.changes.loading import LEAST_COPY_NS, large_copies, waiting_for
-from traceanalyzer.figures import NS_PER_S
 from traceanalyzer.trace import CopyKind
 
 if TYPE_CHECKING:
@@ -70,25 +78,21 @@ def updated_on_device(tape: Tape) -> Tape | None:
     found = updated_on_host(tape)
     if not found.copies.any():
         return None
-    bandwidth = np.nan_to_num(tape.source.limit("bandwidth")[tape.row], nan=np.inf)
-    moved = tape.source.trace.device_ops.bytes[tape.row] * PASSES / bandwidth * NS_PER_S
+    moved = moving_ns(tape, tape.source.trace.device_ops.bytes[tape.row], PASSES)
     kept = found.copies & (np.cumsum(found.copies) % LISTED == 1)
     least = np.where(kept, np.maximum(moved, LEAST_COPY_NS), moved)
     left = retimed(tape, np.where(found.copies, np.minimum(least, tape.duration), tape.duration))
     rest = 1.0 - share_within(tape, union(found.start, found.end))
-    usual = int(np.median(tape.dispatch[events_of(tape, tape.compute)]))
-    waiting = waiting_for(tape, found.copies)
     dispatch, work = (np.rint(time * rest).astype(np.int64) for time in (tape.dispatch, tape.work))
-    dispatch[events_of(tape, kept)] = usual
-    return replace(
+    dispatch[events_of(tape, kept)] = int(usual_dispatch_ns(tape, tape.compute))
+    left = replace(
         left,
         gap=np.where(found.copies & ~kept, 0, left.gap),
-        dispatch=dispatch,
-        reading=np.minimum(left.reading, dispatch),
         work=work,
-        waits=left.waits & ~waiting,
+        waits=left.waits & ~waiting_for(tape, found.copies),
         tail=_tail(tape, dispatch, work),
     )
+    return with_dispatch(left, dispatch)
 
 
 def _tail(tape: Tape, dispatch: I64, work: I64) -> tuple[int, int, int, int]:

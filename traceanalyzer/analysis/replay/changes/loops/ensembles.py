@@ -23,6 +23,7 @@ from traceanalyzer.analysis.replay.changes.edits import (
     in_optimizer,
     launched_within,
     nodes,
+    with_dispatch,
 )
 from traceanalyzer.analysis.replay.changes.kernels import JOINING
 from traceanalyzer.analysis.replay.changes.repetition import FEWEST_CALLS, joined, mostly_small
@@ -88,10 +89,8 @@ def _fewer_tensors(tape: Tape, ensemble: Bool, count: float) -> Tape:
     matrix = tape.source.is_matrix[tape.row]
     share = float((matrix & ensemble).sum() / max(matrix.sum(), 1)) * (1.0 - 1.0 / count)
     updating = events_of(tape, in_optimizer(tape))
-    dispatch, work = (
-        np.rint(np.where(updating, time * (1.0 - share), time)).astype(np.int64) for time in (tape.dispatch, tape.work)
-    )
-    return replace(tape, dispatch=dispatch, work=work, reading=np.minimum(tape.reading, dispatch))
+    left = np.where(updating, 1.0 - share, 1.0)
+    return with_dispatch(replace(tape, work=np.rint(tape.work * left).astype(np.int64)), tape.dispatch * left)
 
 
 def _backward_of(tape: Tape, forward: Bool) -> Bool:

@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from traceanalyzer.analysis.joined.backward import made_by
-from traceanalyzer.analysis.replay.changes.edits import forward_operators, nodes
+from traceanalyzer.analysis.replay.changes.edits import forward_operators, nodes, with_dispatch
 from traceanalyzer.analysis.replay.changes.loops.ensembles import given_by
 from traceanalyzer.analysis.replay.changes.loops.independent import Operator, independent
 from traceanalyzer.analysis.replay.changes.repetition import joined, mostly_small
@@ -66,9 +65,8 @@ def twins_joined(tape: Tape) -> Tape | None:
     left = joined(tape, (kept | learned) & ~gone, gone, many, first_is_usual=True)
     share = np.minimum(usual / np.maximum(spent, 1), 1.0)
     dispatch = left.dispatch.astype(np.float64)
-    dispatch[tape.event] = left.dispatch[tape.event] * np.repeat(share, np.diff(calls.first, append=len(tape.row)))
-    times = np.rint(dispatch).astype(np.int64)
-    return replace(left, dispatch=times, reading=np.minimum(left.reading, times))
+    dispatch[tape.event] = left.dispatch[tape.event] * calls.of_ops(share, len(tape.row))
+    return with_dispatch(left, dispatch)
 
 
 def _dispatch(tape: Tape, calls: Launching) -> I64:
