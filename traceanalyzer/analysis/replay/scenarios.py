@@ -68,7 +68,7 @@ def launches_free(tape: Tape) -> Tape:
     """Dispatch and launch calls cost the host nothing, as in a CUDA graph; waits and other work stay."""
     return replace(
         with_dispatch(tape, np.zeros_like(tape.dispatch)),
-        tail=(0, *tape.tail[1:]),
+        tail=tape.tail._replace(dispatch=0),
         latency=np.zeros_like(tape.latency),
         gap=np.minimum(tape.gap, GRAPH_GAP_NS),
     )
@@ -76,12 +76,12 @@ def launches_free(tape: Tape) -> Tape:
 
 def input_ready(tape: Tape) -> Tape:
     """Input data is there when it is asked for."""
-    return replace(tape, loading=np.zeros_like(tape.loading), tail=(*tape.tail[:2], 0, tape.tail[3]))
+    return replace(tape, loading=np.zeros_like(tape.loading), tail=tape.tail._replace(loading=0))
 
 
 def no_host_work(tape: Tape) -> Tape:
     """No long stretches of host work between launches."""
-    return replace(tape, work=np.zeros_like(tape.work), tail=(tape.tail[0], 0, *tape.tail[2:]))
+    return replace(tape, work=np.zeros_like(tape.work), tail=tape.tail._replace(work=0))
 
 
 def copies_hidden(tape: Tape) -> Tape:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -54,6 +54,15 @@ HELD_BY = 8
 """Ops that ended before it among which that is looked for."""
 
 
+class Tail(NamedTuple):
+    """Host time after the last event, ns."""
+
+    dispatch: int
+    work: int
+    loading: int
+    profiling: int
+
+
 @dataclass(frozen=True, eq=False)
 class Tape:
     """Arrays of host events (one entry an event, in time order) and of device ops (in launch order)."""
@@ -79,8 +88,7 @@ class Tape:
     """Whether the event belongs to an operator that only reads a value."""
     call: I64
     """Row of `Trace.api_calls` that each event is."""
-    tail: tuple[int, int, int, int]
-    """Dispatch, work, loading and profiling after the last event, ns."""
+    tail: Tail
     event: I64
     """For each op the event that launches it."""
     stream: I32
@@ -106,6 +114,12 @@ class Tape:
         """What of the host tree is around the events."""
         tree = self.source.tree
         return Around.of(tree, tree.node_of_call[self.call].astype(np.int64))
+
+    @cached_property
+    def step_of_op(self) -> I32:
+        """The step that each op belongs to."""
+        result: I32 = self.source.steps.of_op[self.row]
+        return result
 
     @property
     def compute(self) -> Bool:
@@ -305,14 +319,14 @@ def _begins_step(step: I32, event: I64) -> I64:
     return result
 
 
-def _tail(host: _HostTime, begins: I64) -> tuple[int, int, int, int]:
+def _tail(host: _HostTime, begins: I64) -> Tail:
     """Host time after the last event, ns: its dispatch and work no longer than between two steps of the tape, because
     there the recorder ends."""
     dispatch, work = int(host.dispatch[-1]), int(host.work[-1])
     if len(begins):
         dispatch = min(dispatch, int(np.median(host.dispatch[begins])))
         work = min(work, int(np.median(host.work[begins])))
-    return dispatch, work, int(host.loading[-1]), int(host.profiling[-1])
+    return Tail(dispatch, work, int(host.loading[-1]), int(host.profiling[-1]))
 
 
 def _host_time(timed: Started, rows: I64, kept: IntervalSet) -> _HostTime:

@@ -117,7 +117,7 @@ def _runs(tape: Tape, size: I64) -> list[I64]:
         waits = (on >= 0) & ~tape.communication
         np.minimum.at(needed, on[waits], index[waits])
     cut = (needed[buckets[:-1]] < buckets[1:]) | (tape.stream[buckets[:-1]] != tape.stream[buckets[1:]])
-    step = tape.source.steps.of_op[tape.row[buckets]]
+    step = tape.step_of_op[buckets]
     cut |= step[1:] != step[:-1]
     cut |= ~_waits_for_compute(tape)[buckets[1:]] | _host_waited(tape, buckets)
     return np.split(buckets, np.flatnonzero(cut) + 1)
@@ -160,7 +160,7 @@ def _with_buckets(tape: Tape, runs: list[I64], size: I64, target: float, cost: C
 def _produced(tape: Tape, run: I64, size: I64, bounds: F64, compute: I64) -> I64:
     """The compute op after which the gradients up to each of these bytes are there. Those of the first bucket come
     as evenly as the others, but not before the step begins."""
-    step = tape.source.steps.of_op[tape.row]
+    step = tape.step_of_op
     ready = compute[np.maximum(np.searchsorted(compute, run) - 1, 0)]
     spacing = int(ready[-1] - ready[0]) // max(len(run) - 1, 1)
     earliest = int(np.argmax(step == step[run[0]]))

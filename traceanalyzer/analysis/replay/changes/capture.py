@@ -29,7 +29,7 @@ def captured(tape: Tape) -> Tape:
     graph = replace(
         tape,
         work=np.where(outside, tape.work, 0),
-        tail=(0, *tape.tail[1:]),
+        tail=tape.tail._replace(dispatch=0),
         latency=np.where(first[tape.event], tape.latency, 0),
         gap=np.minimum(tape.gap, GRAPH_GAP_NS),
     )

@@ -110,7 +110,7 @@ def accumulated_without_sync(tape: Tape) -> Tape | None:
     if not gone.any():
         return None
     # What fills and empties their buckets goes with them.
-    step, last = tape.source.steps.of_op[tape.row], np.full(int(tape.source.steps.of_op.max()) + 2, -1)
+    step, last = tape.step_of_op, np.full(int(tape.source.steps.of_op.max()) + 2, -1)
     rows = np.flatnonzero(gone)
     np.maximum.at(last, step[rows], rows)
     names = texts_where(tape.source.trace.strings, BUCKETING.search)
@@ -122,7 +122,7 @@ def accumulated_without_sync(tape: Tape) -> Tape | None:
 def repeated_reductions(tape: Tape) -> Bool:
     """Reductions whose bytes are reduced again later in the same step: all but the last round of equal messages. Rounds
     are told apart by the backward passes of the step; a model whose layers reduce alike has one round."""
-    size, step = sizes(tape), tape.source.steps.of_op[tape.row]
+    size, step = sizes(tape), tape.step_of_op
     reducing = of_kind(tape, *REDUCTIONS) & (size > 0)
     pass_ = backward_passes(tape)
     result = np.zeros(len(size), bool)
@@ -138,7 +138,7 @@ def repeated_reductions(tape: Tape) -> Bool:
 def backward_passes(tape: Tape) -> I64:
     """For each op the number of the backward pass of its step that it belongs to, or that was the last before it; -1
     before the first."""
-    step = tape.source.steps.of_op[tape.row]
+    step = tape.step_of_op
     backward = in_backward(tape) | tape.communication
     begins = backward & ~np.append(False, backward[:-1]) & ~tape.communication
     begins |= backward & (np.diff(step, prepend=-2) != 0)
@@ -171,7 +171,7 @@ def overlapped(cost: float) -> Callable[[Tape], Tape | None]:
             return None
         size = sizes(tape)
         last = np.zeros(len(size), bool)
-        step = tape.source.steps.of_op[tape.row]
+        step = tape.step_of_op
         for one in np.unique(step[chosen]).tolist():
             last[np.flatnonzero(chosen & (step == one))[-1]] = True
         # One message of everything would be cut into buckets, of which the last stays.
@@ -198,15 +198,15 @@ def overlapped_by_halves(cost: float) -> Callable[[Tape], Tape | None]:
         slower = 1.0 + cost * min(moving, busy) / max(busy, 1.0)
         left = max(moving - slower * busy, 0.0) / max(moving, 1.0)
         times = np.where(tape.compute, tape.duration * slower, tape.duration - moved * (1.0 - left))
-        twice = replace(with_dispatch(tape, 2 * tape.dispatch), tail=(2 * tape.tail[0], *tape.tail[1:]))
-        return retimed(twice, times)
+        tail = tape.tail._replace(dispatch=2 * tape.tail.dispatch)
+        return retimed(with_dispatch(replace(tape, tail=tail), 2 * tape.dispatch), times)
 
     return change
 
 
 def late_reductions(tape: Tape) -> Bool:
     """Reductions after which, in their step, no matrix kernel runs: the backward pass is over when they begin."""
-    source, step = tape.source, tape.source.steps.of_op[tape.row]
+    source, step = tape.source, tape.step_of_op
     matrix = source.is_matrix[tape.row]
     chosen = of_kind(tape, *REDUCTIONS)
     result = np.zeros(len(chosen), bool)
@@ -249,7 +249,7 @@ def wide_sums(tape: Tape) -> Bool:
 def _between_exchanges(tape: Tape, chosen: Bool) -> Bool:
     """Ops after an odd number of their step's exchanges: they work on what the last one brought, and the next takes it
     back. None where a step has an odd number of them."""
-    step = tape.source.steps.of_op[tape.row]
+    step = tape.step_of_op
     result = np.zeros(len(chosen), bool)
     for one in np.unique(step[chosen]).tolist():
         here = np.flatnonzero(step == one)

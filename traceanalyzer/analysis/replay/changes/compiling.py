@@ -24,8 +24,8 @@ from traceanalyzer.analysis.replay.changes.edits import (
     in_backward,
     in_optimizer,
     launched_within,
-    nodes,
     of_classes,
+    of_launches,
     with_dispatch,
     without,
 )
@@ -103,12 +103,11 @@ def _compiled(tape: Tape, reading: Reading) -> Tape | None:
 def of_model(tape: Tape) -> Bool:
     """Ops of the model: those that autograd records and what follows from them, in inference all; but no short
     stretches between waits."""
-    source, node = tape.source, nodes(tape)[tape.event]
-    backward = source.in_backward[node]
+    backward = in_backward(tape)
     result = ~in_optimizer(tape) & ~tape.communication
     if backward.any():
         result &= backward | (_recorded(tape) & _before_last(tape, backward))
-    result &= ~launched_within(tape, texts_where(source.trace.strings, RECURRENT.search))
+    result &= ~launched_within(tape, texts_where(tape.source.trace.strings, RECURRENT.search))
     region, size, alone = _regions(tape, result)
     return result & ((size >= LEAST_REGION) | alone)[region]
 
@@ -136,7 +135,7 @@ def _backward_twice(joined: Joined) -> bool:
 
 def _before_last(tape: Tape, ops: Bool) -> Bool:
     """Which ops come before the last of these in their step: not norms of gradients, which are read after them."""
-    step, index = tape.source.steps.of_op[tape.row], np.arange(len(ops))
+    step, index = tape.step_of_op, np.arange(len(ops))
     last = np.full(int(step.max(initial=0)) + 1, -1)
     np.maximum.at(last, step[ops], index[ops])
     result: Bool = index < last[step]
@@ -146,7 +145,7 @@ def _before_last(tape: Tape, ops: Bool) -> Bool:
 def _regions(tape: Tape, model: Bool) -> tuple[I64, I64, Bool]:
     """For each op the number of its step's stretch between two waits; and for each of these how many ops of the model
     it has, and whether its step has no other."""
-    step = tape.source.steps.of_op[tape.row].astype(np.int64)
+    step = tape.step_of_op.astype(np.int64)
     waits = np.append(0, np.cumsum(tape.waits))[tape.event]
     stretch, region = np.unique(np.stack((step, waits)), axis=1, return_inverse=True)
     region = region.reshape(-1)
@@ -188,7 +187,7 @@ def _launches_left(tape: Tape, model: Bool, norms: Bool) -> F64:
     beside = of_matrix_operators(tape) | of_classes(tape, "memset")
     merged = model & of_classes(tape, *FUSIBLE) & ~beside
     kept = model & ~of_classes(tape, *FUSIBLE) & ~beside
-    between: I64 = np.cumsum(kept | where_changed(tape.source.steps.of_op[tape.row]))
+    between: I64 = np.cumsum(kept | where_changed(tape.step_of_op))
     reductions = np.bincount(between[merged & of_classes(tape, *REDUCING)], minlength=int(between.max(initial=0)) + 1)
     place = np.zeros(len(merged), np.int64)
     place[merged] = _place(between[merged])
@@ -206,8 +205,8 @@ def _place(group: I64) -> I64:
 
 def _first_of_operators(tape: Tape, ops: Bool) -> I64:
     """The first of these ops of each operator."""
-    tree, inside = tape.source.tree, np.flatnonzero(ops)
-    operator = tree.operator[nodes(tape)][tape.event[inside]]
+    inside = np.flatnonzero(ops)
+    operator = of_launches(tape, tape.source.tree.operator)[inside]
     first: I64 = inside[np.unique(operator, return_index=True)[1]]
     return first
 

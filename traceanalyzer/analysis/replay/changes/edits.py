@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -11,18 +11,23 @@ from traceanalyzer.analysis.algebra.intervals import measure
 from traceanalyzer.analysis.algebra.lookup import one_of
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.causes.dependencies import Dependencies
+from traceanalyzer.analysis.joined.backward import made_by
 from traceanalyzer.figures import NS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from numpy.typing import NDArray
+
     from traceanalyzer.analysis.algebra.intervals import IntervalSet
     from traceanalyzer.analysis.joined.linked import Linked
     from traceanalyzer.analysis.replay.tape import Tape
-    from traceanalyzer.trace import F64, I32, I64, Bool
+    from traceanalyzer.trace import F64, I32, I64, Bool, CopyKind
 
     Change = Callable[[Tape], Tape | None]
     """Makes another tape of a tape; None where the recording does not say what it needs."""
+
+Entry = TypeVar("Entry", bound=np.generic)
 
 
 def without(tape: Tape, ops: Bool) -> Tape:
@@ -147,12 +152,16 @@ def nodes(tape: Tape) -> I64:
     return result
 
 
+def of_launches(tape: Tape, of_nodes: NDArray[Entry]) -> NDArray[Entry]:
+    """For each op the value, of those of the nodes of the host tree, of the call that launches it."""
+    return of_nodes[nodes(tape)[tape.event]]
+
+
 def step_of_event(tape: Tape) -> I32:
     """For each event the step that the ops launched by it, or else by the next that launches any, belong to."""
     launching, first = np.unique(tape.event, return_index=True)
-    steps = tape.source.steps.of_op[tape.row[first]]
     position = np.minimum(np.searchsorted(launching, np.arange(len(tape.dispatch))), len(launching) - 1)
-    result: I32 = steps[position]
+    result: I32 = tape.step_of_op[first][position]
     return result
 
 
@@ -171,7 +180,17 @@ def forward_operators(tape: Tape) -> I64:
 
 def in_backward(tape: Tape) -> Bool:
     """Ops that the backward pass launches."""
-    result: Bool = tape.source.in_backward[nodes(tape)][tape.event]
+    return of_launches(tape, tape.source.in_backward)
+
+
+def backward_of(tape: Tape, operators: Bool) -> Bool:
+    """Ops that operators of the forward pass, nodes of the host tree, give rise to in the backward pass."""
+    return of_launches(tape, made_by(tape.source, operators))
+
+
+def copies_of(tape: Tape, kind: CopyKind) -> Bool:
+    """Copies in this direction."""
+    result: Bool = tape.source.trace.device_ops.copy_kind[tape.row] == kind
     return result
 
 
@@ -190,5 +209,4 @@ def within_optimizer(linked: Linked) -> Bool:
 
 def in_optimizer(tape: Tape) -> Bool:
     """Ops launched by an optimizer's step, which keeps its own format and is not part of the model."""
-    result: Bool = tape.source.once(within_optimizer)[nodes(tape)][tape.event]
-    return result
+    return of_launches(tape, tape.source.once(within_optimizer))

@@ -16,7 +16,7 @@ from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.groups.crossing import crossing, written
 from traceanalyzer.analysis.groups.passes import ASIDE, largest_operands, split_by_size
 from traceanalyzer.analysis.names.api import ApiKind
-from traceanalyzer.analysis.replay.changes.edits import in_optimizer, nodes, of_classes, without_launches
+from traceanalyzer.analysis.replay.changes.edits import in_optimizer, of_classes, of_launches, without_launches
 from traceanalyzer.figures import NS_PER_S
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def _from_graphs(tape: Tape) -> Bool:
 def of_matrix_operators(tape: Tape) -> Bool:
     """Kernels that an operator runs beside a matrix kernel of its own (changes of layout, sums over parts): a library's
     business, which no compiler sees."""
-    operator = tape.source.tree.operator[nodes(tape)][tape.event]
+    operator = of_launches(tape, tape.source.tree.operator)
     matrix = operator[tape.source.is_matrix[tape.row] & (operator >= 0)]
     result: Bool = np.isin(operator, matrix) & ~tape.source.is_matrix[tape.row]
     return result
@@ -173,7 +173,7 @@ def _reducing(tape: Tape) -> Bool:
 
 def _follow(tape: Tape) -> Bool:
     """Which ops come right after the one before them."""
-    event, step = tape.event, tape.source.steps.of_op[tape.row]
+    event, step = tape.event, tape.step_of_op
     result: Bool = (np.diff(event, prepend=-2) <= 1) & ~tape.waits[event]
     result &= (tape.work[event] == 0) & (tape.loading[event] == 0)
     result[1:] &= (tape.stream[1:] == tape.stream[:-1]) & (step[1:] == step[:-1])

@@ -12,7 +12,7 @@ from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.replay.changes.collectives import REDUCTIONS, of_kind, removed, sizes
 from traceanalyzer.analysis.replay.changes.edits import (
     in_backward,
-    nodes,
+    of_launches,
     on_own_stream,
     share_within,
     with_dispatch,
@@ -40,16 +40,16 @@ def parameters_kept(tape: Tape) -> Tape | None:
     ranges = tape.source.trace.host_ranges
     tree = tape.source.tree
     inside = tree.innermost(tree.of_ranges(gone, False)) >= 0
-    left = without_launches(left, inside[nodes(tape)][tape.event])
+    left = without_launches(left, of_launches(tape, inside))
     return with_dispatch(left, left.dispatch * (1.0 - share_within(tape, union(ranges.start[gone], ranges.end[gone]))))
 
 
 def gathered_again(tape: Tape) -> Bool:
     """Gathers of a module's parameters that its step has gathered before; where modules are not named those within the
     backward pass of messages as large as some of the forward pass."""
-    size, step = sizes(tape), tape.source.steps.of_op[tape.row]
+    size, step = sizes(tape), tape.step_of_op
     gathering = of_kind(tape, "all_gather") & (size > 0)
-    unit = _unit_of_node(tape)[nodes(tape)][tape.event]
+    unit = of_launches(tape, _unit_of_node(tape))
     result = np.zeros(len(size), bool)
     if gathering.any() and (unit[gathering] >= 0).all():
         rows = np.flatnonzero(gathering)

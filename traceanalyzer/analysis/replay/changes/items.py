@@ -63,7 +63,7 @@ def _batches(tape: Tape, least_dimensions: int) -> Iterator[list[int]]:
     tree, trace = tape.source.tree, tape.source.trace
     outer = forward_operators(tape)
     step = np.searchsorted(tape.source.steps.host_start, tree.start[outer], side="right")
-    here = np.isin(step, np.unique(tape.source.steps.of_op[tape.row]) + 1)
+    here = np.isin(step, np.unique(tape.step_of_op) + 1)
     outer, step = outer[here], step[here]
     row = tree.row[outer]
     name, shapes, concrete = (column[row] for column in _columns(tape))

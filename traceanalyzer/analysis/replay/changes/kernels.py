@@ -13,10 +13,12 @@ from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.groups import layout, products
 from traceanalyzer.analysis.joined.backward import made_by
 from traceanalyzer.analysis.replay.changes.edits import (
+    backward_of,
     events_of,
     in_backward,
     launched_within,
     nodes,
+    of_launches,
     retimed,
     usual_dispatch_ns,
     with_dispatch,
@@ -89,7 +91,7 @@ def dimensions(tape: Tape) -> I64:
     """For each op how many dimensions of space the operator that launches it works on, by its first operand; -1 where
     that was not recorded."""
     tree, ranges = tape.source.tree, tape.source.trace.host_ranges
-    operator = tree.operator[nodes(tape)][tape.event]
+    operator = of_launches(tape, tree.operator)
     code = np.full(len(operator), -1, np.int64)
     code[operator >= 0] = ranges.shapes[tree.row[operator[operator >= 0]]]
     known, index = np.unique(code, return_inverse=True)
@@ -148,18 +150,17 @@ def products_batched(tape: Tape) -> Tape | None:
     usual = int(usual_dispatch_ns(tape, rows))
     dispatch = np.where(events_of(tape, first), np.minimum(left.dispatch, usual), left.dispatch)
     ends_step = bool((rows | joining)[-1:].any())
-    tail = (min(left.tail[0], usual), *left.tail[1:]) if ends_step else left.tail
+    tail = left.tail._replace(dispatch=min(left.tail.dispatch, usual)) if ends_step else left.tail
     return with_dispatch(replace(left, tail=tail), dispatch)
 
 
 def _backward_of(tape: Tape, ops: Bool) -> Bool:
     """The ops that the operators of these give rise to in the backward pass."""
-    outer, node = tape.source.tree.outer_operator, nodes(tape)
+    outer = tape.source.tree.outer_operator
     operators = np.zeros(len(outer) + 1, bool)
-    operators[outer[node][tape.event[ops & ~in_backward(tape)]]] = True
+    operators[of_launches(tape, outer)[ops & ~in_backward(tape)]] = True
     operators[-1] = False
-    result: Bool = made_by(tape.source, operators[outer])[node][tape.event]
-    return result
+    return backward_of(tape, operators[outer])
 
 
 def _follows(rows: Bool, others: Bool) -> Bool:

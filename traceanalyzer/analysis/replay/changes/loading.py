@@ -14,10 +14,11 @@ from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.replay.changes.constants import constants
 from traceanalyzer.analysis.replay.changes.edits import (
     before_events,
+    copies_of,
     events_of,
     events_of_only,
     launching_events,
-    nodes,
+    of_launches,
     on_own_stream,
     retimed,
     without_dispatch,
@@ -58,7 +59,7 @@ def loaded_by_workers(tape: Tape) -> Tape | None:
         return None
     fetches = (tape.loading > 0).sum() / tape.steps
     ratio = min(BATCH_QUEUE_NS * fetches / max(loading_ns(tape), 1.0), 1.0)
-    return replace(tape, loading=np.rint(tape.loading * ratio).astype(np.int64), tail=(*tape.tail[:2], 0, tape.tail[3]))
+    return replace(tape, loading=np.rint(tape.loading * ratio).astype(np.int64), tail=tape.tail._replace(loading=0))
 
 
 def waited_less(less_ns: float) -> Callable[[Tape], Tape | None]:
@@ -70,14 +71,14 @@ def waited_less(less_ns: float) -> Callable[[Tape], Tape | None]:
             return None
         share = max(1.0 - less_ns / max(loading_ns(tape), 1.0), 0.0)
         left = np.maximum(np.rint(tape.loading * share).astype(np.int64), ready.loading)
-        return replace(ready, loading=left, tail=(*tape.tail[:2], round(tape.tail[2] * share), tape.tail[3]))
+        return replace(ready, loading=left, tail=tape.tail._replace(loading=round(tape.tail.loading * share)))
 
     return change
 
 
 def loading_ns(tape: Tape) -> float:
     """Host time on input data, ns a step."""
-    return float(tape.loading.sum() + tape.tail[2]) / tape.steps
+    return float(tape.loading.sum() + tape.tail.loading) / tape.steps
 
 
 def not_faster_than(limit_ns: float) -> Callable[[Sequence[float]], float]:
@@ -96,9 +97,8 @@ def no_allocations(tape: Tape) -> Tape | None:
 
 def large_copies(tape: Tape, kind: CopyKind) -> Bool:
     """Copies in this direction that carry data, not scalars."""
-    ops = tape.source.trace.device_ops
-    result: Bool = (ops.copy_kind[tape.row] == kind) & (ops.bytes[tape.row] >= ROUND_TRIP_BYTES)
-    return result
+    large: Bool = tape.source.trace.device_ops.bytes[tape.row] >= ROUND_TRIP_BYTES
+    return copies_of(tape, kind) & large
 
 
 def pageable(tape: Tape) -> Bool:
@@ -169,8 +169,8 @@ def copied_alike(tape: Tape) -> Bool:
     """Copies of tables, weights and masks to the device, small parameters that come with them included; not those that
     bring back what went to the host."""
     other = ~(round_trips(tape) | away_from_device(tape))
-    to_device = tape.source.trace.device_ops.copy_kind[tape.row] == CopyKind.HOST_TO_DEVICE
-    return constants(tape, large_copies(tape, CopyKind.HOST_TO_DEVICE) & other, to_device & other)
+    large, all_sizes = large_copies(tape, CopyKind.HOST_TO_DEVICE), copies_of(tape, CopyKind.HOST_TO_DEVICE)
+    return constants(tape, large & other, all_sizes & other)
 
 
 def worked_on_device(tape: Tape) -> Tape | None:
@@ -190,9 +190,9 @@ def _staying(tape: Tape, gone: Bool, away: Bool) -> Tape:
 def _laid_out_for(tape: Tape, gone: Bool) -> Bool:
     """Kernels right before a copy to the host that is gone, in the operator that copies: they put its data in order."""
     tree = tape.source.tree
-    copying = texts_where(tape.source.trace.strings, COPIES.match)
-    operator = tree.outermost((tree.kind == RangeKind.OP) & tree.named(copying))[nodes(tape)][tape.event]
-    to_host = gone & (tape.source.trace.device_ops.copy_kind[tape.row] == CopyKind.DEVICE_TO_HOST)
+    copying = (tree.kind == RangeKind.OP) & tree.named(texts_where(tape.source.trace.strings, COPIES.match))
+    operator = of_launches(tape, tree.outermost(copying))
+    to_host = gone & copies_of(tape, CopyKind.DEVICE_TO_HOST)
     before = np.append(to_host[1:] & (operator[1:] == operator[:-1]), False)[: len(gone)]
     return before & (operator >= 0) & tape.compute
 
@@ -200,9 +200,9 @@ def _laid_out_for(tape: Tape, gone: Bool) -> Bool:
 def away_from_device(tape: Tape) -> Bool:
     """Copies to the host whose data the host works on, and those that bring back what it made of them: no more bytes,
     in the same step."""
-    ops, step = tape.source.trace.device_ops, tape.source.steps.of_op[tape.row]
-    out, back = large_copies(tape, CopyKind.DEVICE_TO_HOST), ops.copy_kind[tape.row] == CopyKind.HOST_TO_DEVICE
-    worked, bytes_ = np.append(0, np.cumsum(tape.work)), ops.bytes[tape.row]
+    bytes_, step = tape.source.trace.device_ops.bytes[tape.row], tape.step_of_op
+    out, back = large_copies(tape, CopyKind.DEVICE_TO_HOST), copies_of(tape, CopyKind.HOST_TO_DEVICE)
+    worked = np.append(0, np.cumsum(tape.work))
     result = np.zeros(len(tape.row), bool)
     for one in np.unique(step[out]).tolist():
         gone = np.flatnonzero(out & (step == one))
@@ -218,19 +218,18 @@ def away_from_device(tape: Tape) -> Bool:
 def round_trips(tape: Tape) -> Bool:
     """Copies to the host that are followed, in the same step, by one of as many bytes back, and these. Small ones count
     where large ones do, but for values that the program reads: what autograd saves there has both."""
-    kind = tape.source.trace.device_ops.copy_kind[tape.row]
     out, back = large_copies(tape, CopyKind.DEVICE_TO_HOST), large_copies(tape, CopyKind.HOST_TO_DEVICE)
     large = _there_and_back(tape, out, back)
     if not large.any():
         return large
-    read = tape.reads[tape.event]
-    small = (kind == CopyKind.DEVICE_TO_HOST) & ~out & ~read, (kind == CopyKind.HOST_TO_DEVICE) & ~back & ~read
-    return large | _there_and_back(tape, *small)
+    unread = ~tape.reads[tape.event]
+    small_out = copies_of(tape, CopyKind.DEVICE_TO_HOST) & ~out & unread
+    return large | _there_and_back(tape, small_out, copies_of(tape, CopyKind.HOST_TO_DEVICE) & ~back & unread)
 
 
 def _there_and_back(tape: Tape, out: Bool, back: Bool) -> Bool:
     """Which of these copies out have one of these back of as many bytes after them in the same step, and these."""
-    bytes_, step = tape.source.trace.device_ops.bytes[tape.row], tape.source.steps.of_op[tape.row]
+    bytes_, step = tape.source.trace.device_ops.bytes[tape.row], tape.step_of_op
     result = np.zeros(len(tape.row), bool)
     waiting: dict[tuple[int, int], list[int]] = {}
     for i in np.flatnonzero(out | back).tolist():

@@ -8,7 +8,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import contains, union
 from traceanalyzer.analysis.algebra.texts import texts_where
-from traceanalyzer.analysis.replay.changes.edits import nodes, retimed, without_launches
+from traceanalyzer.analysis.replay.changes.edits import of_launches, retimed, without_launches
 from traceanalyzer.analysis.replay.changes.fusion import LEAST_KERNEL_NS
 from traceanalyzer.analysis.roofline.op_models.tensors import parse_inputs
 from traceanalyzer.trace import RangeKind
@@ -103,7 +103,7 @@ def _tensors_each(tape: Tape, ops: I64) -> I64:
     """How many tensors each of these ops takes: one, or as many as its operator's list has; a launch's full where that
     was not recorded, as of long lists, or is enough for several launches, as of large tensors."""
     tree, ranges = tape.source.tree, tape.source.trace.host_ranges
-    operator = tree.operator[nodes(tape)][tape.event[ops]]
+    operator = of_launches(tape, tree.operator)[ops]
     code = np.full(len(ops), -1, np.int64)
     code[operator >= 0] = ranges.shapes[tree.row[operator[operator >= 0]]]
     known, index = np.unique(code, return_inverse=True)

@@ -9,6 +9,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.replay.changes.edits import (
+    copies_of,
     events_of,
     events_of_only,
     launching_events,
@@ -63,8 +64,8 @@ def read_at_the_end(tape: Tape) -> Tape | None:
 
 def _reading(tape: Tape) -> Bool:
     """Events that bring a few values to the host, or wait for that."""
-    ops = tape.source.trace.device_ops
-    small = (ops.copy_kind[tape.row] == CopyKind.DEVICE_TO_HOST) & (ops.bytes[tape.row] <= MOST_BYTES)
+    bytes_ = tape.source.trace.device_ops.bytes[tape.row]
+    small = copies_of(tape, CopyKind.DEVICE_TO_HOST) & (bytes_ <= MOST_BYTES)
     copying = events_of_only(tape, small)
     waiting = tape.waits & ~launching_events(tape) & np.append(False, copying[:-1])[: len(copying)]
     result: Bool = copying | waiting | (tape.reads & ~events_of(tape, ~small))
@@ -78,8 +79,7 @@ def _looking(tape: Tape) -> Bool:
     looks = texts_where(trace.strings, LOOKS.match)
     named = np.zeros(len(operator), bool)
     named[operator >= 0] = looks[trace.host_ranges.name[tree.row[operator[operator >= 0]]]]
-    ops = trace.device_ops
-    copies = tape.copy & (ops.copy_kind[tape.row] != CopyKind.DEVICE_TO_DEVICE)
+    copies = tape.copy & ~copies_of(tape, CopyKind.DEVICE_TO_DEVICE)
     long = (tape.duration > LONGEST_LOOK_NS) | tape.communication | copies
     result: Bool = named & ~events_of(tape, long) & ~tape.waits
     return result

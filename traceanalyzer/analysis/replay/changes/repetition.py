@@ -10,11 +10,12 @@ import numpy as np
 from traceanalyzer.analysis.algebra.ordering import where_changed
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.replay.changes.edits import (
+    copies_of,
     events_of,
     events_of_only,
     in_optimizer,
     launched_within,
-    nodes,
+    of_launches,
     step_of_event,
     usual_dispatch_ns,
     with_dispatch,
@@ -96,7 +97,7 @@ def _with_cut_call(tape: Tape, calls: Calls) -> Calls:
         cut = np.append(after[:left], before)
         if not 0 < left < len(usual) or not np.array_equal(operators.name[cut], usual):
             return calls
-        mine = operators.of_ops(np.isin(np.arange(len(call)), cut).astype(np.int64), len(number)) > 0
+        mine = operators.of_ops(np.isin(np.arange(len(call)), cut), len(number))
         number[mine] = int(calls.number.max()) + 1 + i
     return Calls(number, calls.per_step + 1)
 
@@ -111,10 +112,8 @@ def _one_needs_another(tape: Tape, number: I64) -> bool:
 def _stretches(tape: Tape) -> tuple[I64, int]:
     """For each op the stretch between two moments at which the host hands data over, reads some, or takes the next item
     of a batch; and how many begin with the first."""
-    ops = tape.source.trace.device_ops
-    step = tape.source.steps.of_op[tape.row]
-    brings = ops.copy_kind[tape.row] == CopyKind.HOST_TO_DEVICE
-    reads = read_at_once(tape)[tape.event] & (ops.copy_kind[tape.row] == CopyKind.DEVICE_TO_HOST)
+    step, brings = tape.step_of_op, copies_of(tape, CopyKind.HOST_TO_DEVICE)
+    reads = read_at_once(tape)[tape.event] & copies_of(tape, CopyKind.DEVICE_TO_HOST)
     starts = brings & ~np.append(False, brings[:-1])
     starts |= np.append(False, reads[:-1] & ~brings[1:]) & (np.append(0, np.diff(step)) == 0)
     starts |= where_changed(step) | item_starts(tape)
@@ -138,7 +137,7 @@ def batched(tape: Tape) -> Tape | None:
     calls = repeated_calls(tape)
     if calls is None:
         return None
-    step = tape.source.steps.of_op[tape.row]
+    step = tape.step_of_op
     first = _first_of_step(calls.number, step)
     gone = ((calls.number >= 0) & ~first) | _joined_after(tape, calls.number >= 0)
     times = np.where(first, tape.duration * growth(tape, calls.per_step), tape.duration)
@@ -183,12 +182,11 @@ def joined(tape: Tape, kept: Bool, gone: Bool, count: float | F64, *, first_is_u
 def one_call_a_step(tape: Tape) -> bool:
     """Whether each step is one small call of its own: it brings one item from the host, reads a result back, and its
     kernels do not fill the GPU."""
-    ops, step = tape.source.trace.device_ops, tape.source.steps.of_op[tape.row]
-    brings = (ops.copy_kind[tape.row] == CopyKind.HOST_TO_DEVICE) & (ops.bytes[tape.row] > SCALAR_BYTES)
+    step, bytes_ = tape.step_of_op, tape.source.trace.device_ops.bytes[tape.row]
+    brings = copies_of(tape, CopyKind.HOST_TO_DEVICE) & (bytes_ > SCALAR_BYTES)
     if _brings_batches(tape, brings):
         return False
-    reads = ops.copy_kind[tape.row] == CopyKind.DEVICE_TO_HOST
-    steps = np.unique(step)
+    steps, reads = np.unique(step), copies_of(tape, CopyKind.DEVICE_TO_HOST)
     each = all(np.isin(steps, step[rows]).all() for rows in (brings, reads))
     return each and mostly_small(tape, np.ones(len(step), bool))
 
@@ -196,7 +194,7 @@ def one_call_a_step(tape: Tape) -> bool:
 def _brings_batches(tape: Tape, brings: Bool) -> bool:
     """Whether what is brought has several items already."""
     tree, ranges = tape.source.tree, tape.source.trace.host_ranges
-    operator = tree.outer_operator[nodes(tape)][tape.event[brings]]
+    operator = of_launches(tape, tree.outer_operator)[brings]
     codes = np.unique(ranges.shapes[tree.row[operator[operator >= 0]]]).tolist()
     return any(len(shape) > 1 and shape[0] > 1 for shape in (first_shape(tape, code) for code in codes))
 
@@ -222,9 +220,8 @@ def _shared(tape: Tape, count: float) -> Tape:
     times = tape.duration * growth(tape, count) * share
     host = {name: np.rint(getattr(tape, name) * share).astype(np.int64) for name in ("dispatch", "work", "reading")}
     delays = {name: np.rint(getattr(tape, name) * share).astype(np.int64) for name in ("latency", "gap")}
-    dispatch, work, loading, profiling = tape.tail
-    found = replace(tape, **host, **delays, duration=np.rint(times).astype(np.int64))
-    return replace(found, tail=(round(dispatch * share), round(work * share), loading, profiling))
+    tail = tape.tail._replace(dispatch=round(tape.tail.dispatch * share), work=round(tape.tail.work * share))
+    return replace(tape, **host, **delays, duration=np.rint(times).astype(np.int64), tail=tail)
 
 
 def _first_of_step(number: I64, step: I32) -> Bool:

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.ordering import where_changed
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.replay.changes.edits import (
+    copies_of,
     events_of,
     launching_events,
     nodes,
+    of_launches,
     without_launches,
     without_reads,
 )
@@ -42,7 +45,7 @@ def is_read(tape: Tape) -> Bool:
     """Which events wait for results of the device: they launch nothing, or a copy to the host. Copies from pageable
     memory, and calls right after them in the same operator, wait for something else, and a copy on the device for
     nothing (its call took long by chance)."""
-    reading = events_of(tape, tape.source.trace.device_ops.copy_kind[tape.row] == CopyKind.DEVICE_TO_HOST)
+    reading = events_of(tape, copies_of(tape, CopyKind.DEVICE_TO_HOST))
     result: Bool = tape.waits & ((~launching_events(tape) & ~follows_pageable_copy(tape)) | reading)
     return result
 
@@ -50,9 +53,9 @@ def is_read(tape: Tape) -> Bool:
 def follows_pageable_copy(tape: Tape) -> Bool:
     """Events that follow a copy from pageable memory in the operator that makes it: PyTorch waits there until the
     memory can be written to again."""
-    ops, operator = tape.source.trace.device_ops, tape.source.tree.outer_operator[nodes(tape)]
-    bringing = ops.copy_kind[tape.row] == CopyKind.HOST_TO_DEVICE
-    copying = events_of(tape, bringing & (ops.source_memory[tape.row] == MemoryKind.PAGEABLE))
+    operator = tape.source.tree.outer_operator[nodes(tape)]
+    pageable = tape.source.trace.device_ops.source_memory[tape.row] == MemoryKind.PAGEABLE
+    copying = events_of(tape, copies_of(tape, CopyKind.HOST_TO_DEVICE) & pageable)
     result = np.zeros(len(copying), bool)
     result[1:] = copying[:-1] & (operator[1:] == operator[:-1]) & (operator[1:] >= 0)
     return result
@@ -114,9 +117,9 @@ def read_chains(tape: Tape) -> tuple[Bool, int]:
     only some of the reads belongs to the program, and with a single read a step nothing tells.
     """
     tree, trace = tape.source.tree, tape.source.trace
-    operator = tree.outer_operator[nodes(tape)][tape.event]
+    operator = of_launches(tape, tree.outer_operator)
     read = tape.reads[tape.event]
-    first = np.append(True, (operator[1:] != operator[:-1]) | (operator[1:] < 0))[: len(operator)]
+    first = where_changed(operator) | (operator < 0)
     row = np.flatnonzero(first)
     reads = np.flatnonzero(read[row] & ~np.append(False, read[row][:-1]))
     gone, count = np.zeros(len(tape.row), bool), 0

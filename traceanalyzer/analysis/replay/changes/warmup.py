@@ -64,10 +64,10 @@ def no_work_of_its_own(tape: Tape) -> Tape | None:
     mine, ends = programs_own(tape)
     named = np.minimum(_time(tape, tuple(tape.source.once(host_work))), tape.work)
     left = np.where(mine, named, tape.work)
-    tail = 0 if ends else tape.tail[1]
-    if (left == tape.work).all() and tail == tape.tail[1]:
+    tail = tape.tail._replace(work=0) if ends else tape.tail
+    if (left == tape.work).all() and tail == tape.tail:
         return None
-    return replace(tape, work=left, tail=(tape.tail[0], tail, *tape.tail[2:]))
+    return replace(tape, work=left, tail=tail)
 
 
 def nothing_before_copies(tape: Tape) -> Tape | None:
@@ -101,7 +101,7 @@ def programs_own(tape: Tape) -> tuple[Bool, bool]:
     frameworks = tape.source.in_backward[node] | tape.source.once(within_optimizer)[node]
     here = (tape.work > 0) & ~frameworks
     long = here & (tape.work >= OWN_WORK_NS)
-    return (here if (here & ~long).sum() >= MANY_PAUSES * tape.steps else long), tape.tail[1] >= OWN_WORK_NS
+    return (here if (here & ~long).sum() >= MANY_PAUSES * tape.steps else long), tape.tail.work >= OWN_WORK_NS
 
 
 def _time(tape: Tape, details: tuple[IdleDetail, ...]) -> I64:

@@ -156,7 +156,7 @@ def _with_host_of_others(tapes: Sequence[Tape], share: float) -> Scenario:
 
     def change(tape: Tape) -> Tape:
         work, loading = (np.rint(times * share).astype(np.int64) for times in (tape.work, tape.loading))
-        tail = (tape.tail[0], round(tape.tail[1] * share), round(tape.tail[2] * share), tape.tail[3])
+        tail = tape.tail._replace(work=round(tape.tail.work * share), loading=round(tape.tail.loading * share))
         return replace(tape, work=work, loading=loading, tail=tail)
 
     busy_ns = float(_work(tapes).compute_ms.max()) * NS_PER_MS

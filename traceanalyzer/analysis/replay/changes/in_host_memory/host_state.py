@@ -12,9 +12,10 @@ import numpy as np
 from traceanalyzer.analysis.algebra.intervals import union
 from traceanalyzer.analysis.replay.changes.constants import MOVES, Told, places_of_movers
 from traceanalyzer.analysis.replay.changes.edits import (
+    copies_of,
     events_of,
     moving_ns,
-    nodes,
+    of_launches,
     retimed,
     share_within,
     step_of_event,
@@ -25,7 +26,7 @@ from traceanalyzer.analysis.replay.changes.loading import LEAST_COPY_NS, large_c
 from traceanalyzer.trace import CopyKind
 
 if TYPE_CHECKING:
-    from traceanalyzer.analysis.replay.tape import Tape
+    from traceanalyzer.analysis.replay.tape import Tail, Tape
     from traceanalyzer.trace import I64, Bool
 
 UPDATES = re.compile(r"^aten::(lerp|add|sub|addcmul|addcdiv)_$")
@@ -50,13 +51,12 @@ class Updated(NamedTuple):
 def updated_on_host(tape: Tape) -> Updated:
     """Copies to the host whose data it then works into a tensor of the same shape, with operators that launch nothing:
     what is only kept, or looked at, is not. Small ones that come with large ones count, too."""
-    to_host = tape.source.trace.device_ops.copy_kind[tape.row] == CopyKind.DEVICE_TO_HOST
     tree = tape.source.tree
     outer, told = tree.outermost_operators, Told(tape)
-    launching = np.isin(outer, tree.outer_operator[nodes(tape)][tape.event])
+    launching = np.isin(outer, of_launches(tape, tree.outer_operator))
     found, until = np.zeros(len(tape.row), bool), np.zeros(len(tape.row), np.int64)
     begin = np.zeros(len(tape.row), np.int64)
-    for i, at in places_of_movers(tape, to_host & ~tape.reads[tape.event]):
+    for i, at in places_of_movers(tape, copies_of(tape, CopyKind.DEVICE_TO_HOST) & ~tape.reads[tape.event]):
         name, inputs = told[int(tree.row[outer[at]])]
         if not inputs or not MOVES.match(name):
             continue
@@ -95,13 +95,12 @@ def updated_on_device(tape: Tape) -> Tape | None:
     return with_dispatch(left, dispatch)
 
 
-def _tail(tape: Tape, dispatch: I64, work: I64) -> tuple[int, int, int, int]:
+def _tail(tape: Tape, dispatch: I64, work: I64) -> Tail:
     """What the host does after the last event: no more than between two steps."""
     begins = np.flatnonzero(np.diff(step_of_event(tape))) + 1
     if not len(begins):
         return tape.tail
-    return (
-        min(tape.tail[0], int(np.median(dispatch[begins]))),
-        min(tape.tail[1], int(np.median(work[begins]))),
-        *tape.tail[2:],
+    return tape.tail._replace(
+        dispatch=min(tape.tail.dispatch, int(np.median(dispatch[begins]))),
+        work=min(tape.tail.work, int(np.median(work[begins]))),
     )

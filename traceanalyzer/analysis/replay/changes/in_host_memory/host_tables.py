@@ -12,7 +12,7 @@ from traceanalyzer.analysis.replay.changes.constants import MOVES, Told, places_
 from traceanalyzer.analysis.replay.changes.edits import (
     events_of,
     moving_ns,
-    nodes,
+    of_launches,
     retimed,
     usual_dispatch_ns,
     with_dispatch,
@@ -21,8 +21,8 @@ from traceanalyzer.analysis.replay.changes.loading import LEAST_COPY_NS, large_c
 from traceanalyzer.trace import CopyKind
 
 if TYPE_CHECKING:
-    from traceanalyzer.analysis.replay.changes.constants import Shape
     from traceanalyzer.analysis.replay.tape import Tape
+    from traceanalyzer.analysis.roofline.op_models.tensors import Shape
     from traceanalyzer.trace import Bool
 
 PICKS = re.compile(r"^aten::(index|index_select)$")
@@ -48,7 +48,7 @@ def picked_on_host(tape: Tape) -> Picked:
     tables: dict[tuple[Shape, Shape], float] = {}
     tree, bytes_ = tape.source.tree, tape.source.trace.device_ops.bytes[tape.row]
     rows, told = tree.row[tree.outermost_operators], Told(tape)
-    launching = np.isin(tree.outermost_operators, tree.outer_operator[nodes(tape)][tape.event])
+    launching = np.isin(tree.outermost_operators, of_launches(tape, tree.outer_operator))
     for i, at in places_of_movers(tape, copies):
         name, inputs = told[int(rows[at])]
         if not inputs or not MOVES.match(name):

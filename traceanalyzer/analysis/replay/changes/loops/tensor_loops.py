@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from traceanalyzer.analysis.replay.changes.edits import copies_of
 from traceanalyzer.analysis.replay.changes.optimizer import by_lists, updating
 from traceanalyzer.analysis.replay.changes.sequences import launching
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
@@ -20,6 +21,7 @@ from traceanalyzer.trace import CopyKind
 if TYPE_CHECKING:
     from traceanalyzer.analysis.replay.changes.sequences import Launching
     from traceanalyzer.analysis.replay.tape import Tape
+    from traceanalyzer.analysis.roofline.op_models.tensors import Shape
     from traceanalyzer.trace import I32, I64, Bool
 
 FEWEST_OPERATORS = 24
@@ -36,8 +38,6 @@ EACH = re.compile(
     r"|sum|isfinite|isnan|isinf|all|any)$"
 )
 """Operators that PyTorch also has for lists of tensors, or that a norm of each says as much as."""
-
-Shape = tuple[int, ...]
 
 
 class Loops(NamedTuple):
@@ -92,8 +92,7 @@ def _size(tape: Tape, name: int, shapes: int) -> Shape | None:
 
 def _on_device(tape: Tape, calls: Launching) -> Bool:
     """Which of these operators launch nothing but kernels and copies within the device, outside an optimizer's step."""
-    kind = tape.source.trace.device_ops.copy_kind[tape.row]
-    away = (kind == CopyKind.HOST_TO_DEVICE) | (kind == CopyKind.DEVICE_TO_HOST) | updating(tape)
+    away = copies_of(tape, CopyKind.HOST_TO_DEVICE) | copies_of(tape, CopyKind.DEVICE_TO_HOST) | updating(tape)
     result: Bool = ~np.logical_or.reduceat(away, calls.first) if len(away) else np.zeros(0, bool)
     return result
 
