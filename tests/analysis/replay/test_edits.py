@@ -119,3 +119,18 @@ def test_a_program_that_only_copies_is_advised_too() -> None:
 
     found = {one.remedy.id: one.prediction for one in advise(steps(only_copies))}
     assert found["remove_syncs"].step_ms == pytest.approx(1.5, rel=0.05)
+
+
+def test_what_a_remedy_asks_of_a_tape_is_worked_out_once() -> None:
+    asked: list[Tape] = []
+
+    def find(tape: Tape) -> np.ndarray:
+        asked.append(tape)
+        return tape.copy
+
+    tape = taped(copying)
+    assert tape.once(find) is tape.once(find)
+    assert asked == [tape]
+    changed = with_dispatch(tape, tape.dispatch * 2)
+    changed.once(find)
+    assert asked == [tape, changed], "a changed tape is another one"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -28,6 +28,8 @@ from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.analysis.time.launch_queue import blocked_time
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from traceanalyzer.analysis.causes.explained import Explained
     from traceanalyzer.analysis.causes.started import Started
     from traceanalyzer.analysis.joined.joined import Joined
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
     from traceanalyzer.analysis.roofline.rated import Rated
     from traceanalyzer.analysis.time.timed import Timed
     from traceanalyzer.trace import I32, I64, Bool
+
+Made = TypeVar("Made")
 
 MAX_STEPS = 16
 """Steps on a tape at most: more of the same say nothing new and cost time."""
@@ -108,6 +112,18 @@ class Tape:
     """Row of `Trace.device_ops` ..."""
     source: Rated
     """... of this recording."""
+
+    @cached_property
+    def _made(self) -> dict[Callable[[Tape], Any], Any]:
+        return {}
+
+    def once(self, make: Callable[[Tape], Made]) -> Made:
+        """`make(self)`, worked out when it is first asked for: what tells that a remedy fits is needed for its replay
+        again. `make` is a function of a module, which outlives the tape."""
+        if make not in self._made:
+            self._made[make] = make(self)
+        result: Made = self._made[make]
+        return result
 
     @cached_property
     def around(self) -> Around:

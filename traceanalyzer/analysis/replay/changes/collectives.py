@@ -222,7 +222,7 @@ def smaller_messages(left: float, computation: float) -> Callable[[Tape], Tape |
     share of its time; sums of wide results move half of theirs. None without any."""
 
     def change(tape: Tape) -> Tape | None:
-        exchanges, wide = of_kind(tape, "all_to_all"), wide_sums(tape)
+        exchanges, wide = of_kind(tape, "all_to_all"), tape.once(wide_sums)
         if not (exchanges | wide).any():
             return None
         between = _between_exchanges(tape, exchanges) & tape.compute

@@ -160,15 +160,15 @@ def input_copies(tape: Tape) -> Bool:
 def kept_on_device(tape: Tape) -> Tape | None:
     """What is copied to the host and back in the same step, and what each step brings alike (a table, a weight, a
     mask), stays on the device; None where nothing is."""
-    away = away_from_device(tape)
-    gone = round_trips(tape) | away | copied_alike(tape)
+    away = tape.once(away_from_device)
+    gone = tape.once(round_trips) | away | tape.once(copied_alike)
     return _staying(tape, gone, away) if gone.any() else None
 
 
 def copied_alike(tape: Tape) -> Bool:
     """Copies of tables, weights and masks to the device, small parameters that come with them included; not those that
     bring back what went to the host."""
-    other = ~(round_trips(tape) | away_from_device(tape))
+    other = ~(tape.once(round_trips) | tape.once(away_from_device))
     large, all_sizes = large_copies(tape, CopyKind.HOST_TO_DEVICE), copies_of(tape, CopyKind.HOST_TO_DEVICE)
     return constants(tape, large & other, all_sizes & other)
 
@@ -176,7 +176,7 @@ def copied_alike(tape: Tape) -> Bool:
 def worked_on_device(tape: Tape) -> Tape | None:
     """What the host works on between a copy to it and one back is done on the device: without those copies, the waits
     for them and that work; None where it works on nothing so."""
-    away = away_from_device(tape)
+    away = tape.once(away_from_device)
     return _staying(tape, away, away) if away.any() else None
 
 

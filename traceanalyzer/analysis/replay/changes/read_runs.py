@@ -56,7 +56,7 @@ def after_first_read(tape: Tape) -> Bool:
 
 def read_at_the_end(tape: Tape) -> Tape | None:
     """Each such loop reads all its values at once; None without any."""
-    gone = after_first_read(tape)
+    gone = tape.once(after_first_read)
     if not gone.any():
         return None
     return without_dispatch(without_launches(tape, gone[tape.event]), gone)

@@ -77,7 +77,7 @@ def syncs_removed(tape: Tape) -> Tape | None:
     found = values_kept(_at_once(tape))
     if found is None:
         return None
-    back = given_back(tape)
+    back = tape.once(given_back)
     if back.any():
         return kept_as_tensors(found, back, LAUNCHES)
     chain, operators = read_chains(tape)
@@ -93,7 +93,7 @@ def _at_once(tape: Tape) -> Tape:
 def all_kept(tape: Tape) -> Tape | None:
     """The same where all values are still calculated, and it takes more to calculate with them on the device."""
     found = values_kept(tape)
-    return found and kept_as_tensors(found, given_back(tape), MORE_LAUNCHES)
+    return found and kept_as_tensors(found, tape.once(given_back), MORE_LAUNCHES)
 
 
 def values_kept(tape: Tape) -> Tape | None:
@@ -107,7 +107,7 @@ def values_kept(tape: Tape) -> Tape | None:
 def values_gone(tape: Tape) -> Tape | None:
     """The same as `syncs_removed` where no value is calculated that is only read, and numbers cost nothing."""
     found = values_kept(_at_once(tape))
-    return found if found is None or given_back(tape).any() else without_launches(found, read_chains(tape)[0])
+    return found if found is None or tape.once(given_back).any() else without_launches(found, read_chains(tape)[0])
 
 
 def read_chains(tape: Tape) -> tuple[Bool, int]:

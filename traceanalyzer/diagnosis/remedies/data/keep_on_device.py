@@ -62,20 +62,20 @@ def offer(m: Measurements) -> Offer | None:
     tape = tape_of(m)
     if tape is None:
         return None
-    alike = tape.row[copied_alike(tape)]
+    alike = tape.row[tape.once(copied_alike)]
     kept_bytes = float(m.trace.device_ops.bytes[alike].sum()) / tape.steps
     if any(kept_bytes > MOST_OF_MEMORY * size for size in (gpu.memory_bytes for gpu in m.trace.devices) if size):
         return None
     if kept_bytes:
         return Offer(ALIKE.format(room=digits(kept_bytes / MB)), SCENARIO)
-    if (round_trips(tape) | away_from_device(tape)).any():
+    if (tape.once(round_trips) | tape.once(away_from_device)).any():
         return Offer(ACTION, SCENARIO)
     memory = min((gpu.memory_bytes for gpu in m.trace.devices if gpu.memory_bytes), default=0)
-    state = updated_on_host(tape).copies
+    state = tape.once(updated_on_host).copies
     state_bytes = float(m.trace.device_ops.bytes[tape.row[state]].sum()) / tape.steps
     if 0 < state_bytes < MOST_OF_TABLES * memory:
         return Offer(STATE.format(room=digits(state_bytes / MB)), UPDATED)
-    picked = picked_on_host(tape)
+    picked = tape.once(picked_on_host)
     fits = picked.copies.any() and picked.table_bytes < MOST_OF_TABLES * memory
     return Offer(TABLES.format(room=digits(picked.table_bytes / MB)), PICKED) if fits else None
 

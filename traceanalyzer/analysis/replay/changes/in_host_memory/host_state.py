@@ -75,7 +75,7 @@ def updated_on_host(tape: Tape) -> Updated:
 def updated_on_device(tape: Tape) -> Tape | None:
     """The GPU updates them: a pass over the data instead of each copy, one launch for every few dozen, and no wait or
     work of the host; None where the host updates nothing so."""
-    found = updated_on_host(tape)
+    found = tape.once(updated_on_host)
     if not found.copies.any():
         return None
     moved = moving_ns(tape, tape.source.trace.device_ops.bytes[tape.row], PASSES)

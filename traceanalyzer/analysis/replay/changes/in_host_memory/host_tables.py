@@ -73,7 +73,7 @@ def _table(told: Told, row: int, rows: Shape) -> Shape | None:
 def picked_on_device(tape: Tape) -> Tape | None:
     """The tables are on the GPU, which picks the rows itself: no copy, no wait for one, no work of the host before it,
     which launches what picks like any other kernel; None where the host picks nothing."""
-    copies = picked_on_host(tape).copies
+    copies = tape.once(picked_on_host).copies
     if not copies.any():
         return None
     moved = moving_ns(tape, tape.source.trace.device_ops.bytes[tape.row], PASSES)
