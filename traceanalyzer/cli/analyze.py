@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from traceanalyzer.cli.again import prints_again
+from traceanalyzer.cli.formats import PICTURED, REPORT_FORMATS
 from traceanalyzer.cli.options import (
-    PICTURED,
-    REPORT_FORMATS,
     amount_options,
     is_quiet,
     max_chars_option,
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     import re
     from collections.abc import Sequence
 
-    from traceanalyzer.cli.options import Output
+    from traceanalyzer.cli.formats import Output
     from traceanalyzer.compile_log import CompileLog
     from traceanalyzer.report.document import Document
     from traceanalyzer.report.html import Details
