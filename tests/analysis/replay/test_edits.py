@@ -17,6 +17,9 @@ from traceanalyzer.analysis.replay.changes.edits import (
     events_of_only,
     launching_events,
     moving_ns,
+    of_launches,
+    of_operators,
+    up_to_last,
     usual_dispatch_ns,
     with_dispatch,
     without_reads,
@@ -134,3 +137,25 @@ def test_what_a_remedy_asks_of_a_tape_is_worked_out_once() -> None:
     changed = with_dispatch(tape, tape.dispatch * 2)
     changed.once(find)
     assert asked == [tape, changed], "a changed tape is another one"
+
+
+def test_up_to_the_last_of_some_ops_in_each_step() -> None:
+    """A step is a copy and a kernel: up to its copy is the copy alone, up to its kernel is all of it."""
+    tape = taped(copying)
+    assert (up_to_last(tape, tape.copy) == tape.copy).all()
+    assert up_to_last(tape, tape.compute).all()
+    last_step = tape.step_of_op == tape.step_of_op.max()
+    assert (up_to_last(tape, tape.compute & last_step) == last_step).all(), "other steps have none"
+    assert not up_to_last(tape, np.zeros(len(tape.row), bool)).any()
+
+
+def test_operators_are_told_by_the_ranges_that_they_are(reading: Tape) -> None:
+    source = reading.source
+    operator = of_launches(reading, source.tree.operator)
+    assert (operator >= 0).any()
+    names = of_operators(reading, operator, source.trace.host_ranges.name)
+    assert [source.trace.text(one) for one in names[:50].tolist()] == [
+        None if node < 0 else source.trace.text(int(source.trace.host_ranges.name[source.tree.row[node]]))
+        for node in operator[:50].tolist()
+    ]
+    assert of_operators(reading, np.array([-1]), source.trace.host_ranges.name).tolist() == [-1]

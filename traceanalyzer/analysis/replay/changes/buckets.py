@@ -16,8 +16,7 @@ from traceanalyzer.analysis.replay.changes.collectives import REDUCTIONS, of_kin
 from traceanalyzer.analysis.replay.changes.edits import with_dispatch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from traceanalyzer.analysis.replay.changes.edits import Change
     from traceanalyzer.analysis.replay.tape import Tape
     from traceanalyzer.trace import F64, I64, Bool
 
@@ -59,7 +58,7 @@ class BucketSize:
         return float(np.median(size)) * self.factor if self.bytes is None else float(self.bytes)
 
 
-def rebucketed(wanted: BucketSize, *, at_recorded_rate: bool = False) -> Callable[[Tape], Tape | None]:
+def rebucketed(wanted: BucketSize, *, at_recorded_rate: bool = False) -> Change:
     """Buckets of another size; None where recorded sizes and times do not tell what they would take, unless larger ones
     `at_recorded_rate` are meant."""
 

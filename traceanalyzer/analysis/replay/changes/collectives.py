@@ -15,14 +15,14 @@ from traceanalyzer.analysis.replay.changes.edits import (
     launched_within,
     moving_ns,
     retimed,
+    up_to_last,
     with_dispatch,
     without_launches,
 )
 from traceanalyzer.analysis.replay.changes.numbers import in_16_bits_already
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from traceanalyzer.analysis.replay.changes.edits import Change
     from traceanalyzer.analysis.replay.tape import Tape
     from traceanalyzer.trace import I32, I64, Bool
 
@@ -110,11 +110,8 @@ def accumulated_without_sync(tape: Tape) -> Tape | None:
     if not gone.any():
         return None
     # What fills and empties their buckets goes with them.
-    step, last = tape.step_of_op, np.full(int(tape.source.steps.of_op.max()) + 2, -1)
-    rows = np.flatnonzero(gone)
-    np.maximum.at(last, step[rows], rows)
     names = texts_where(tape.source.trace.strings, BUCKETING.search)
-    bucketing = launched_within(tape, names) & (np.arange(len(gone)) <= last[step])
+    bucketing = launched_within(tape, names) & up_to_last(tape, gone)
     left = removed(tape, gone)
     return None if left is None else without_launches(left, bucketing)
 
@@ -161,7 +158,7 @@ def compressed(tape: Tape) -> Tape | None:
     return retimed(tape, np.where(chosen, tape.duration - 0.5 * transfers(tape), times))
 
 
-def overlapped(cost: float) -> Callable[[Tape], Tape | None]:
+def overlapped(cost: float) -> Change:
     """Reductions begin with the backward pass and run beside it, which becomes longer by this share of theirs; the last
     bucket stays behind it. None without such reductions."""
 
@@ -184,7 +181,7 @@ def overlapped(cost: float) -> Callable[[Tape], Tape | None]:
     return change
 
 
-def overlapped_by_halves(cost: float) -> Callable[[Tape], Tape | None]:
+def overlapped_by_halves(cost: float) -> Change:
     """A model that is spread over ranks works on two halves of its batch in turn: one computes, longer by this share of
     the time that collectives run beside it, while those of the other run; the host launches twice as much. None without
     collectives that the forward pass waits for."""
@@ -217,7 +214,7 @@ def late_reductions(tape: Tape) -> Bool:
     return result
 
 
-def smaller_messages(left: float, computation: float) -> Callable[[Tape], Tape | None]:
+def smaller_messages(left: float, computation: float) -> Change:
     """Exchanges between all ranks move this share of their bytes, and what computes between two of them takes this
     share of its time; sums of wide results move half of theirs. None without any."""
 

@@ -26,6 +26,7 @@ from traceanalyzer.analysis.replay.changes.edits import (
     launched_within,
     of_classes,
     of_launches,
+    up_to_last,
     with_dispatch,
     without,
 )
@@ -101,12 +102,12 @@ def _compiled(tape: Tape, reading: Reading) -> Tape | None:
 
 
 def of_model(tape: Tape) -> Bool:
-    """Ops of the model: those that autograd records and what follows from them, in inference all; but no short
-    stretches between waits."""
+    """Ops of the model: those that autograd records up to the end of the backward pass (not norms of gradients, which
+    are read after it) and what follows from them, in inference all; but no short stretches between waits."""
     backward = in_backward(tape)
     result = ~in_optimizer(tape) & ~tape.communication
     if backward.any():
-        result &= backward | (_recorded(tape) & _before_last(tape, backward))
+        result &= backward | (_recorded(tape) & up_to_last(tape, backward))
     result &= ~launched_within(tape, texts_where(tape.source.trace.strings, RECURRENT.search))
     region, size, alone = _regions(tape, result)
     return result & ((size >= LEAST_REGION) | alone)[region]
@@ -131,15 +132,6 @@ def _backward_twice(joined: Joined) -> bool:
     rows = np.flatnonzero(texts_where(joined.trace.strings, OF_SLOPES.search)[ranges.name])
     rows = rows[_numbered(ranges, rows)]
     return bool(joined.in_backward[joined.tree.node_of_range[rows]].any())
-
-
-def _before_last(tape: Tape, ops: Bool) -> Bool:
-    """Which ops come before the last of these in their step: not norms of gradients, which are read after them."""
-    step, index = tape.step_of_op, np.arange(len(ops))
-    last = np.full(int(step.max(initial=0)) + 1, -1)
-    np.maximum.at(last, step[ops], index[ops])
-    result: Bool = index < last[step]
-    return result
 
 
 def _regions(tape: Tape, model: Bool) -> tuple[I64, I64, Bool]:

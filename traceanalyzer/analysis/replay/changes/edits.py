@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import measure
-from traceanalyzer.analysis.algebra.lookup import one_of
+from traceanalyzer.analysis.algebra.lookup import at, one_of
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.causes.dependencies import Dependencies
 from traceanalyzer.analysis.joined.backward import made_by
@@ -155,6 +155,20 @@ def nodes(tape: Tape) -> I64:
 def of_launches(tape: Tape, of_nodes: NDArray[Entry]) -> NDArray[Entry]:
     """For each op the value, of those of the nodes of the host tree, of the call that launches it."""
     return of_nodes[nodes(tape)[tape.event]]
+
+
+def of_operators(tape: Tape, operator: I32 | I64, column: I32) -> I32:
+    """For each of these operators, nodes of the host tree, what this column of `Trace.host_ranges` has, -1 for -1."""
+    return at(column, at(tape.source.tree.row, operator, -1), -1)
+
+
+def up_to_last(tape: Tape, ops: Bool) -> Bool:
+    """Which ops are no later than the last of these in their step; none where a step has none of these."""
+    step, index = tape.step_of_op, np.arange(len(ops))
+    last = np.full(int(step.max(initial=0)) + 1, -1)
+    np.maximum.at(last, step[ops], index[ops])
+    result: Bool = index <= last[step]
+    return result
 
 
 def step_of_event(tape: Tape) -> I32:

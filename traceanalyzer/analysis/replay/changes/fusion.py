@@ -20,8 +20,7 @@ from traceanalyzer.analysis.replay.changes.edits import in_optimizer, of_classes
 from traceanalyzer.figures import NS_PER_S
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from traceanalyzer.analysis.replay.changes.edits import Change
     from traceanalyzer.analysis.replay.tape import Tape
     from traceanalyzer.analysis.roofline.rated import Rated
     from traceanalyzer.trace import F64, I32, I64, Bool
@@ -82,9 +81,7 @@ def elementwise_fused(tape: Tape) -> Tape | None:
     return fused(tape, ELEMENTWISE, Reading.USUAL)
 
 
-def fusing(
-    classes: tuple[str, ...], reading: Reading, least: int = PAIR, *, library: bool = False
-) -> Callable[[Tape], Tape | None]:
+def fusing(classes: tuple[str, ...], reading: Reading, least: int = PAIR, *, library: bool = False) -> Change:
     """The change that fuses runs of at least so many kernels of these classes."""
     return lambda tape: fused(tape, classes, reading, least, library=library)
 

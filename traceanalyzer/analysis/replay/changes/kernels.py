@@ -19,6 +19,7 @@ from traceanalyzer.analysis.replay.changes.edits import (
     launched_within,
     nodes,
     of_launches,
+    of_operators,
     retimed,
     usual_dispatch_ns,
     with_dispatch,
@@ -90,10 +91,8 @@ def channels_last(tape: Tape) -> Tape | None:
 def dimensions(tape: Tape) -> I64:
     """For each op how many dimensions of space the operator that launches it works on, by its first operand; -1 where
     that was not recorded."""
-    tree, ranges = tape.source.tree, tape.source.trace.host_ranges
-    operator = of_launches(tape, tree.operator)
-    code = np.full(len(operator), -1, np.int64)
-    code[operator >= 0] = ranges.shapes[tree.row[operator[operator >= 0]]]
+    operator = of_launches(tape, tape.source.tree.operator)
+    code = of_operators(tape, operator, tape.source.trace.host_ranges.shapes)
     known, index = np.unique(code, return_inverse=True)
     result: I64 = np.array([_dimensions(first_shape(tape, one)) for one in known.tolist()], np.int64)[index]
     return result

@@ -32,6 +32,7 @@ from traceanalyzer.trace import CopyKind, MemoryKind, RangeKind
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from traceanalyzer.analysis.replay.changes.edits import Change
     from traceanalyzer.analysis.replay.tape import Tape
     from traceanalyzer.trace import Bool
 
@@ -46,6 +47,7 @@ PINNED_SHARE = 0.85
 PINNED_BYTES_PER_NS = 25.0
 """What it reaches where neither the link's rate nor such a copy was recorded: PCIe 4."""
 LEAST_COPY_NS = 2_000
+"""A copy takes at least this long, however little it brings."""
 LEAST_AWAY_NS = 100_000
 """The host works on data for at least this long where it calculates with them."""
 ROUND_TRIP_BYTES = 4096
@@ -62,7 +64,7 @@ def loaded_by_workers(tape: Tape) -> Tape | None:
     return replace(tape, loading=np.rint(tape.loading * ratio).astype(np.int64), tail=tape.tail._replace(loading=0))
 
 
-def waited_less(less_ns: float) -> Callable[[Tape], Tape | None]:
+def waited_less(less_ns: float) -> Change:
     """Each step waits for its batches for so much less, ns; None where nothing is loaded."""
 
     def change(tape: Tape) -> Tape | None:
@@ -101,19 +103,11 @@ def large_copies(tape: Tape, kind: CopyKind) -> Bool:
     return copies_of(tape, kind) & large
 
 
-def pageable(tape: Tape) -> Bool:
-    """Copies from or to pageable memory of the host that carry data."""
-    ops = tape.source.trace.device_ops
-    ends = (ops.source_memory[tape.row] == MemoryKind.PAGEABLE) | (ops.target_memory[tape.row] == MemoryKind.PAGEABLE)
-    result: Bool = large_copies(tape, CopyKind.HOST_TO_DEVICE) | large_copies(tape, CopyKind.DEVICE_TO_HOST)
-    result &= ends
-    return result
-
-
 def pinned(tape: Tape) -> Tape | None:
     """Copies from pageable memory come from pinned memory: as fast as the link, nobody waits for them, and no part of
     them is first copied to a buffer of the driver's; None without any."""
-    slow = pageable(tape) & large_copies(tape, CopyKind.HOST_TO_DEVICE)
+    pageable = tape.source.trace.device_ops.source_memory[tape.row] == MemoryKind.PAGEABLE
+    slow = large_copies(tape, CopyKind.HOST_TO_DEVICE) & pageable
     if not slow.any():
         return None
     bytes_ = tape.source.trace.device_ops.bytes[tape.row]

@@ -23,8 +23,7 @@ from traceanalyzer.analysis.roofline.precision import NO
 from traceanalyzer.figures import NS_PER_S
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from traceanalyzer.analysis.replay.changes.edits import Change
     from traceanalyzer.analysis.replay.tape import Tape
     from traceanalyzer.analysis.roofline.rated import Rated
     from traceanalyzer.trace import F64, I64, Bool
@@ -57,7 +56,7 @@ def in_tf32(tape: Tape) -> Tape | None:
     return _products(tape, fp32_products(tape), "tf32", TENSOR_EFFICIENCY)
 
 
-def in_16_bits(efficiency: float, traffic: float, indexed: float) -> Callable[[Tape], Tape | None]:
+def in_16_bits(efficiency: float, traffic: float, indexed: float) -> Change:
     """Products of fp32 matrices run in bf16 at this share of the peak, and kernels that move fp32 tensors forward and
     backward take this share of their time, those that index each number the other one, but what stays in fp32 beside a
     parameter, which products then cast; None without such products, or where the rate is not known."""

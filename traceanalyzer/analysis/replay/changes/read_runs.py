@@ -14,6 +14,7 @@ from traceanalyzer.analysis.replay.changes.edits import (
     events_of_only,
     launching_events,
     nodes,
+    of_operators,
     step_of_event,
     without_dispatch,
     without_launches,
@@ -74,11 +75,9 @@ def _reading(tape: Tape) -> Bool:
 
 def _looking(tape: Tape) -> Bool:
     """Events that launch only short kernels of operators that pick or test values."""
-    tree, trace = tape.source.tree, tape.source.trace
-    operator = tree.outer_operator[nodes(tape)]
-    looks = texts_where(trace.strings, LOOKS.match)
-    named = np.zeros(len(operator), bool)
-    named[operator >= 0] = looks[trace.host_ranges.name[tree.row[operator[operator >= 0]]]]
+    trace, operator = tape.source.trace, tape.source.tree.outer_operator[nodes(tape)]
+    looks = np.append(texts_where(trace.strings, LOOKS.match), False)
+    named = looks[of_operators(tape, operator, trace.host_ranges.name)]
     copies = tape.copy & ~copies_of(tape, CopyKind.DEVICE_TO_DEVICE)
     long = (tape.duration > LONGEST_LOOK_NS) | tape.communication | copies
     result: Bool = named & ~events_of(tape, long) & ~tape.waits

@@ -138,7 +138,7 @@ def batched(tape: Tape) -> Tape | None:
     if calls is None:
         return None
     step = tape.step_of_op
-    first = _first_of_step(calls.number, step)
+    first = _first_calls(calls.number, step)
     gone = ((calls.number >= 0) & ~first) | _joined_after(tape, calls.number >= 0)
     times = np.where(first, tape.duration * growth(tape, calls.per_step), tape.duration)
     left = without_launches(replace(tape, duration=np.rint(times).astype(np.int64)), gone)
@@ -224,7 +224,7 @@ def _shared(tape: Tape, count: float) -> Tape:
     return replace(tape, **host, **delays, duration=np.rint(times).astype(np.int64), tail=tail)
 
 
-def _first_of_step(number: I64, step: I32) -> Bool:
+def _first_calls(number: I64, step: I32) -> Bool:
     """Ops of the first call of each step."""
     result = np.zeros(len(number), bool)
     for one in np.unique(step).tolist():

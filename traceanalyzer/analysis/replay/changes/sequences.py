@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import numpy as np
 
 from traceanalyzer.analysis.algebra.ordering import where_changed
-from traceanalyzer.analysis.replay.changes.edits import in_backward, of_launches
+from traceanalyzer.analysis.replay.changes.edits import in_backward, of_launches, of_operators
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -42,15 +42,13 @@ class Launching(NamedTuple):
 
 def launching(tape: Tape) -> Launching:
     """The operators of a tape's steps."""
-    tree, ranges = tape.source.tree, tape.source.trace.host_ranges
-    outer = of_launches(tape, tree.outer_operator).astype(np.int64)
+    ranges = tape.source.trace.host_ranges
+    outer = of_launches(tape, tape.source.tree.outer_operator).astype(np.int64)
     step = tape.step_of_op
     new = where_changed(outer) | where_changed(step)
     first = np.flatnonzero(new)
     node = outer[first]
-    name, shapes = np.full((2, len(node)), -1, np.int32)
-    row = tree.row[node[node >= 0]]
-    name[node >= 0], shapes[node >= 0] = ranges.name[row], ranges.shapes[row]
+    name, shapes = (of_operators(tape, node, column) for column in (ranges.name, ranges.shapes))
     return Launching(node, first, step[first], name, shapes, in_backward(tape)[first])
 
 

@@ -16,6 +16,7 @@ from traceanalyzer.analysis.replay.changes.edits import (
     launching_events,
     nodes,
     of_launches,
+    of_operators,
     without_launches,
     without_reads,
 )
@@ -116,8 +117,8 @@ def read_chains(tape: Tape) -> tuple[Bool, int]:
     They are the summaries that come before all reads of a step alike; operators are compared by name. What precedes
     only some of the reads belongs to the program, and with a single read a step nothing tells.
     """
-    tree, trace = tape.source.tree, tape.source.trace
-    operator = of_launches(tape, tree.outer_operator)
+    trace = tape.source.trace
+    operator = of_launches(tape, tape.source.tree.outer_operator)
     read = tape.reads[tape.event]
     first = where_changed(operator) | (operator < 0)
     row = np.flatnonzero(first)
@@ -125,8 +126,7 @@ def read_chains(tape: Tape) -> tuple[Bool, int]:
     gone, count = np.zeros(len(tape.row), bool), 0
     if len(reads) < FEWEST_READS * tape.steps:
         return gone, 0
-    name = np.full(len(operator), -1, np.int64)
-    name[operator >= 0] = trace.host_ranges.name[tree.row[operator[operator >= 0]]]
+    name = of_operators(tape, operator, trace.host_ranges.name)
     summary = np.append(texts_where(trace.strings, SUMMARY.match), False)[name]
     while count < READ_CHAIN:
         here = row[np.maximum(reads - count - 1, 0)]

@@ -126,11 +126,15 @@ def _computing_for(share: float) -> Change:
     """Kernels take this share of their time, launches and the host's part of them included."""
 
     def change(tape: Tape) -> Tape:
-        shorter = retimed(tape, np.where(tape.compute, tape.duration * share, tape.duration))
-        (left,) = host_scaled((shorter,), share)
+        (left,) = host_scaled((_with_kernels(tape, share),), share)
         return left
 
     return change
+
+
+def _with_kernels(tape: Tape, share: float) -> Tape:
+    """Kernels take this share of their time."""
+    return retimed(tape, np.where(tape.compute, tape.duration * share, tape.duration))
 
 
 def _of_its_host(m: Measurements, slow: RankRow) -> Offer | None:
@@ -211,8 +215,7 @@ def _evened(tapes: Sequence[Tape]) -> Scenario:
     }
 
     def change(tape: Tape) -> Tape:
-        share = shares.get(tape.source.trace.process.rank, 1.0)
-        return retimed(tape, np.where(tape.compute, tape.duration * share, tape.duration))
+        return _with_kernels(tape, shares.get(tape.source.trace.process.rank, 1.0))
 
     return Scenario("fix_straggler", change, "every rank computes for as long as they do on average")
 

@@ -59,12 +59,12 @@ def tensor_loops(tape: Tape) -> Loops | None:
     """Loops over tensors outside the optimizer; None without any."""
     calls = launching(tape)
     kinds, kind = np.unique(np.stack((calls.name, calls.shapes)), axis=1, return_inverse=True)
-    sizes = [_size(tape, name, shapes) for name, shapes in kinds.T.tolist()]
-    usable = np.array([size is not None for size in sizes], bool)[kind.reshape(-1)]
+    kind, sizes = kind.reshape(-1), [_size(tape, name, shapes) for name, shapes in kinds.T.tolist()]
+    usable = np.array([size is not None for size in sizes], bool)[kind]
     usable &= ~calls.backward & _on_device(tape, calls)
-    number, loops, names = np.full(len(kind.reshape(-1)), -1, np.int64), 0, set()
+    number, loops, names = np.full(len(kind), -1, np.int64), 0, set()
     for first, stop in _runs(usable, calls.step):
-        mine = [sizes[one] for one in kind.reshape(-1)[first:stop].tolist()]
+        mine = [sizes[one] for one in kind[first:stop].tolist()]
         if _is_loop(calls.name[first:stop], mine):
             number[first:stop] = loops
             loops += 1
