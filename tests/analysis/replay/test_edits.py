@@ -12,7 +12,8 @@ from tests.analysis.replay.test_replay import copying, host_bound, steps
 from tests.recorded import recording
 from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.analysis.replay.changes.collectives import kinds, sizes, wide_sums
-from traceanalyzer.analysis.replay.changes.edits import (
+from traceanalyzer.analysis.replay.changes.edits import with_dispatch, without_reads
+from traceanalyzer.analysis.replay.on_tape import (
     events_of,
     events_of_only,
     launching_events,
@@ -21,8 +22,6 @@ from traceanalyzer.analysis.replay.changes.edits import (
     of_operators,
     up_to_last,
     usual_dispatch_ns,
-    with_dispatch,
-    without_reads,
 )
 from traceanalyzer.analysis.replay.scenarios import COMBINED
 from traceanalyzer.analysis.replay.tape import Tape, make_tape

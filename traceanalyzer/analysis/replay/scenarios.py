@@ -10,7 +10,7 @@ import numpy as np
 from traceanalyzer.analysis.causes.dependencies import Dependencies
 from traceanalyzer.analysis.replay.changes.buckets import MB, BucketSize, rebucketed
 from traceanalyzer.analysis.replay.changes.capture import GRAPH_GAP_NS
-from traceanalyzer.analysis.replay.changes.edits import events_of, with_dispatch, without, without_reads
+from traceanalyzer.analysis.replay.changes.edits import with_dispatch, without, without_reads
 from traceanalyzer.analysis.replay.changes.fusion import (
     ELEMENTWISE,
     LEAST_KERNEL_NS,
@@ -20,6 +20,7 @@ from traceanalyzer.analysis.replay.changes.fusion import (
 )
 from traceanalyzer.analysis.replay.changes.named import ops_named
 from traceanalyzer.analysis.replay.changes.optimizer import optimizer_by_lists, optimizer_fused
+from traceanalyzer.analysis.replay.on_tape import events_of
 from traceanalyzer.analysis.replay.together import apart
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.joined.framework import Framework
-from traceanalyzer.analysis.replay.changes.edits import in_backward
+from traceanalyzer.analysis.replay.on_tape import in_backward
 from traceanalyzer.hardware import GIGA
 
 if TYPE_CHECKING:

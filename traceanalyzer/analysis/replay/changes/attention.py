@@ -18,8 +18,9 @@ import numpy as np
 from traceanalyzer.analysis.groups.attention import PRODUCT, between_products
 from traceanalyzer.analysis.groups.ops import in_stream_order, operators, with_text
 from traceanalyzer.analysis.groups.passes import largest_operands
-from traceanalyzer.analysis.replay.changes.edits import of_classes, of_launches, retimed, without_launches
+from traceanalyzer.analysis.replay.changes.edits import retimed, without_launches
 from traceanalyzer.analysis.replay.changes.numbers import TENSOR_EFFICIENCY, WIDE
+from traceanalyzer.analysis.replay.on_tape import of_classes, of_launches
 from traceanalyzer.analysis.roofline.op_models.tensors import tensor_shapes
 from traceanalyzer.figures import NS_PER_S
 

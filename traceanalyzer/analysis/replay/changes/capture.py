@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.ordering import where_changed
-from traceanalyzer.analysis.replay.changes.edits import step_of_event, with_dispatch
+from traceanalyzer.analysis.replay.changes.edits import with_dispatch
 from traceanalyzer.analysis.replay.changes.syncs import syncs_removed
 from traceanalyzer.analysis.replay.changes.warmup import OWN_WORK_NS
+from traceanalyzer.analysis.replay.on_tape import step_of_event
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.replay.tape import Tape

@@ -10,16 +10,9 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.names.collectives import KINDS, WIDE
-from traceanalyzer.analysis.replay.changes.edits import (
-    in_backward,
-    launched_within,
-    moving_ns,
-    retimed,
-    up_to_last,
-    with_dispatch,
-    without_launches,
-)
+from traceanalyzer.analysis.replay.changes.edits import retimed, with_dispatch, without_launches
 from traceanalyzer.analysis.replay.changes.numbers import in_16_bits_already
+from traceanalyzer.analysis.replay.on_tape import in_backward, launched_within, moving_ns, up_to_last
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.replay.changes.edits import Change

@@ -19,7 +19,10 @@ from traceanalyzer.analysis.algebra.ordering import where_changed
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.groups import layout
 from traceanalyzer.analysis.groups.passes import FUSIBLE
-from traceanalyzer.analysis.replay.changes.edits import (
+from traceanalyzer.analysis.replay.changes.edits import with_dispatch, without
+from traceanalyzer.analysis.replay.changes.fusion import REDUCING, Reading, fused, of_matrix_operators
+from traceanalyzer.analysis.replay.changes.kernels import channels_last, odd_padded
+from traceanalyzer.analysis.replay.on_tape import (
     events_of_only,
     in_backward,
     in_optimizer,
@@ -27,11 +30,7 @@ from traceanalyzer.analysis.replay.changes.edits import (
     of_classes,
     of_launches,
     up_to_last,
-    with_dispatch,
-    without,
 )
-from traceanalyzer.analysis.replay.changes.fusion import REDUCING, Reading, fused, of_matrix_operators
-from traceanalyzer.analysis.replay.changes.kernels import channels_last, odd_padded
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.replay.changes.edits import of_launches
+from traceanalyzer.analysis.replay.on_tape import of_launches
 from traceanalyzer.analysis.roofline.op_models.tensors import Shape, tensor_shapes
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.groups.crossing import crossing, written
 from traceanalyzer.analysis.groups.passes import ASIDE, largest_operands, split_by_size
 from traceanalyzer.analysis.names.api import ApiKind
-from traceanalyzer.analysis.replay.changes.edits import in_optimizer, of_classes, of_launches, without_launches
+from traceanalyzer.analysis.replay.changes.edits import without_launches
+from traceanalyzer.analysis.replay.on_tape import in_optimizer, of_classes, of_launches
 from traceanalyzer.figures import NS_PER_S
 
 if TYPE_CHECKING:

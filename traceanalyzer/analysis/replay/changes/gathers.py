@@ -10,14 +10,8 @@ import numpy as np
 from traceanalyzer.analysis.algebra.intervals import union
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.replay.changes.collectives import REDUCTIONS, of_kind, removed, sizes
-from traceanalyzer.analysis.replay.changes.edits import (
-    in_backward,
-    of_launches,
-    on_own_stream,
-    share_within,
-    with_dispatch,
-    without_launches,
-)
+from traceanalyzer.analysis.replay.changes.edits import on_own_stream, with_dispatch, without_launches
+from traceanalyzer.analysis.replay.on_tape import in_backward, of_launches, share_within
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.replay.tape import Tape

@@ -14,7 +14,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.lookup import at
 from traceanalyzer.analysis.algebra.texts import texts_where
-from traceanalyzer.analysis.replay.changes.edits import forward_operators, in_backward
+from traceanalyzer.analysis.replay.on_tape import forward_operators, in_backward
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs, parse_values
 
 if TYPE_CHECKING:

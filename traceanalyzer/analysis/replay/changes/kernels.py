@@ -12,7 +12,10 @@ from traceanalyzer.analysis.algebra.ordering import where_changed
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.groups import layout, products
 from traceanalyzer.analysis.joined.backward import made_by
-from traceanalyzer.analysis.replay.changes.edits import (
+from traceanalyzer.analysis.replay.changes.edits import retimed, with_dispatch, without_calls, without_launches
+from traceanalyzer.analysis.replay.changes.hand_cells import cells_by_hand
+from traceanalyzer.analysis.replay.changes.items import first_shape
+from traceanalyzer.analysis.replay.on_tape import (
     backward_of,
     events_of,
     in_backward,
@@ -20,14 +23,8 @@ from traceanalyzer.analysis.replay.changes.edits import (
     nodes,
     of_launches,
     of_operators,
-    retimed,
     usual_dispatch_ns,
-    with_dispatch,
-    without_calls,
-    without_launches,
 )
-from traceanalyzer.analysis.replay.changes.hand_cells import cells_by_hand
-from traceanalyzer.analysis.replay.changes.items import first_shape
 from traceanalyzer.analysis.roofline.op_models.tensors import parse_values
 from traceanalyzer.figures import NS_PER_S
 from traceanalyzer.trace import RangeKind

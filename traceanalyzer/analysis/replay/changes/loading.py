@@ -12,17 +12,14 @@ from traceanalyzer.analysis.algebra.lookup import one_of
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.replay.changes.constants import constants
-from traceanalyzer.analysis.replay.changes.edits import (
+from traceanalyzer.analysis.replay.changes.edits import on_own_stream, retimed, without_dispatch, without_launches
+from traceanalyzer.analysis.replay.on_tape import (
     before_events,
     copies_of,
     events_of,
     events_of_only,
     launching_events,
     of_launches,
-    on_own_stream,
-    retimed,
-    without_dispatch,
-    without_launches,
 )
 from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS

@@ -9,14 +9,8 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.joined.backward import made_by
-from traceanalyzer.analysis.replay.changes.edits import (
-    events_of,
-    nodes,
-    retimed,
-    with_dispatch,
-    without_dispatch,
-    without_launches,
-)
+from traceanalyzer.analysis.replay.changes.edits import retimed, with_dispatch, without_dispatch, without_launches
+from traceanalyzer.analysis.replay.on_tape import events_of, nodes
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
 from traceanalyzer.figures import NS_PER_S
 

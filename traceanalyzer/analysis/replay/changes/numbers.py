@@ -9,15 +9,9 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.lookup import one_of
 from traceanalyzer.analysis.algebra.texts import texts_where
-from traceanalyzer.analysis.replay.changes.edits import (
-    events_of,
-    in_optimizer,
-    moving_ns,
-    of_classes,
-    retimed,
-    with_dispatch,
-)
+from traceanalyzer.analysis.replay.changes.edits import retimed, with_dispatch
 from traceanalyzer.analysis.replay.changes.promotion import left_wide
+from traceanalyzer.analysis.replay.on_tape import events_of, in_optimizer, moving_ns, of_classes
 from traceanalyzer.analysis.roofline.op_models import Precision
 from traceanalyzer.analysis.roofline.precision import NO
 from traceanalyzer.figures import NS_PER_S

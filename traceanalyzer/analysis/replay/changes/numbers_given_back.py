@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.replay.changes.edits import events_of, nodes, usual_dispatch_ns, with_dispatch
+from traceanalyzer.analysis.replay.changes.edits import with_dispatch
+from traceanalyzer.analysis.replay.on_tape import events_of, nodes, usual_dispatch_ns
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
 
 if TYPE_CHECKING:

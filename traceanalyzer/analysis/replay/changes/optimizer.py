@@ -9,8 +9,9 @@ import numpy as np
 from traceanalyzer.analysis.algebra.intervals import contains, union
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.names.pytorch import OPTIMIZER_PREFIX
-from traceanalyzer.analysis.replay.changes.edits import of_launches, of_operators, retimed, without_launches
+from traceanalyzer.analysis.replay.changes.edits import retimed, without_launches
 from traceanalyzer.analysis.replay.changes.fusion import LEAST_KERNEL_NS
+from traceanalyzer.analysis.replay.on_tape import of_launches, of_operators
 from traceanalyzer.analysis.roofline.op_models.tensors import parse_inputs
 from traceanalyzer.trace import RangeKind
 

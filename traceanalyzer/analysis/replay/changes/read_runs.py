@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.texts import texts_where
-from traceanalyzer.analysis.replay.changes.edits import (
+from traceanalyzer.analysis.replay.changes.edits import without_dispatch, without_launches
+from traceanalyzer.analysis.replay.on_tape import (
     copies_of,
     events_of,
     events_of_only,
@@ -16,8 +17,6 @@ from traceanalyzer.analysis.replay.changes.edits import (
     nodes,
     of_operators,
     step_of_event,
-    without_dispatch,
-    without_launches,
 )
 from traceanalyzer.trace import CopyKind
 

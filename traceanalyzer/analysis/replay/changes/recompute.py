@@ -9,13 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.texts import texts_where
-from traceanalyzer.analysis.replay.changes.edits import (
-    events_of,
-    events_of_only,
-    nodes,
-    with_dispatch,
-    without_launches,
-)
+from traceanalyzer.analysis.replay.changes.edits import with_dispatch, without_launches
+from traceanalyzer.analysis.replay.on_tape import events_of, events_of_only, nodes
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:

@@ -9,7 +9,13 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.ordering import where_changed
 from traceanalyzer.analysis.algebra.texts import texts_where
-from traceanalyzer.analysis.replay.changes.edits import (
+from traceanalyzer.analysis.replay.changes.edits import with_dispatch, without_dispatch, without_launches
+from traceanalyzer.analysis.replay.changes.items import first_shape, item_starts, single_tokens
+from traceanalyzer.analysis.replay.changes.kernels import JOINING
+from traceanalyzer.analysis.replay.changes.loading import LEAST_COPY_NS, large_copies
+from traceanalyzer.analysis.replay.changes.sequences import launching
+from traceanalyzer.analysis.replay.changes.syncs import read_at_once
+from traceanalyzer.analysis.replay.on_tape import (
     copies_of,
     events_of,
     events_of_only,
@@ -18,15 +24,7 @@ from traceanalyzer.analysis.replay.changes.edits import (
     of_launches,
     step_of_event,
     usual_dispatch_ns,
-    with_dispatch,
-    without_dispatch,
-    without_launches,
 )
-from traceanalyzer.analysis.replay.changes.items import first_shape, item_starts, single_tokens
-from traceanalyzer.analysis.replay.changes.kernels import JOINING
-from traceanalyzer.analysis.replay.changes.loading import LEAST_COPY_NS, large_copies
-from traceanalyzer.analysis.replay.changes.sequences import launching
-from traceanalyzer.analysis.replay.changes.syncs import read_at_once
 from traceanalyzer.trace import CopyKind
 
 if TYPE_CHECKING:

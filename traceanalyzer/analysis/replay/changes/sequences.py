@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import numpy as np
 
 from traceanalyzer.analysis.algebra.ordering import where_changed
-from traceanalyzer.analysis.replay.changes.edits import in_backward, of_launches, of_operators
+from traceanalyzer.analysis.replay.on_tape import in_backward, of_launches, of_operators
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -10,19 +10,18 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.ordering import where_changed
 from traceanalyzer.analysis.algebra.texts import texts_where
-from traceanalyzer.analysis.replay.changes.edits import (
+from traceanalyzer.analysis.replay.changes.edits import without_launches, without_reads
+from traceanalyzer.analysis.replay.changes.masks import masks_spread
+from traceanalyzer.analysis.replay.changes.numbers_given_back import given_back, kept_as_tensors
+from traceanalyzer.analysis.replay.changes.read_runs import read_at_the_end
+from traceanalyzer.analysis.replay.on_tape import (
     copies_of,
     events_of,
     launching_events,
     nodes,
     of_launches,
     of_operators,
-    without_launches,
-    without_reads,
 )
-from traceanalyzer.analysis.replay.changes.masks import masks_spread
-from traceanalyzer.analysis.replay.changes.numbers_given_back import given_back, kept_as_tensors
-from traceanalyzer.analysis.replay.changes.read_runs import read_at_the_end
 from traceanalyzer.trace import CopyKind, MemoryKind
 
 if TYPE_CHECKING:

@@ -9,14 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from traceanalyzer.analysis.algebra.ordering import where_changed
-from traceanalyzer.analysis.replay.changes.edits import (
-    events_of,
-    nodes,
-    retimed,
-    usual_dispatch_ns,
-    with_dispatch,
-    without_launches,
-)
+from traceanalyzer.analysis.replay.changes.edits import retimed, with_dispatch, without_launches
+from traceanalyzer.analysis.replay.on_tape import events_of, nodes, usual_dispatch_ns
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs, parse_values
 from traceanalyzer.figures import NS_PER_S
 

@@ -10,13 +10,8 @@ import numpy as np
 from traceanalyzer.analysis.algebra.distinct import ranked
 from traceanalyzer.analysis.algebra.intervals import join, union
 from traceanalyzer.analysis.causes.details import IdleDetail, host_work
-from traceanalyzer.analysis.replay.changes.edits import (
-    before_events,
-    nodes,
-    with_dispatch,
-    within_optimizer,
-    without_launches,
-)
+from traceanalyzer.analysis.replay.changes.edits import with_dispatch, without_launches
+from traceanalyzer.analysis.replay.on_tape import before_events, nodes, within_optimizer
 from traceanalyzer.analysis.time.host_timeline import HostState
 
 if TYPE_CHECKING:

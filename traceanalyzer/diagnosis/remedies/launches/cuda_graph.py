@@ -8,8 +8,8 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.ordering import where_changed
 from traceanalyzer.analysis.replay.changes.capture import captured, captured_after_reads, captured_but_work
-from traceanalyzer.analysis.replay.changes.edits import events_of, step_of_event
 from traceanalyzer.analysis.replay.changes.syncs import follows_pageable_copy, is_read
+from traceanalyzer.analysis.replay.on_tape import events_of, step_of_event
 from traceanalyzer.analysis.replay.scenarios import Scenario
 from traceanalyzer.diagnosis.remedies.program import program, reduced_by_hooks, tape_of
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy

@@ -11,18 +11,17 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import union
 from traceanalyzer.analysis.replay.changes.constants import MOVES, Told, places_of_movers
-from traceanalyzer.analysis.replay.changes.edits import (
+from traceanalyzer.analysis.replay.changes.edits import retimed, with_dispatch
+from traceanalyzer.analysis.replay.changes.loading import LEAST_COPY_NS, large_copies, waiting_for
+from traceanalyzer.analysis.replay.on_tape import (
     copies_of,
     events_of,
     moving_ns,
     of_launches,
-    retimed,
     share_within,
     step_of_event,
     usual_dispatch_ns,
-    with_dispatch,
 )
-from traceanalyzer.analysis.replay.changes.loading import LEAST_COPY_NS, large_copies, waiting_for
 from traceanalyzer.trace import CopyKind
 
 if TYPE_CHECKING:

@@ -9,15 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from traceanalyzer.analysis.replay.changes.constants import MOVES, Told, places_of_movers
-from traceanalyzer.analysis.replay.changes.edits import (
-    events_of,
-    moving_ns,
-    of_launches,
-    retimed,
-    usual_dispatch_ns,
-    with_dispatch,
-)
+from traceanalyzer.analysis.replay.changes.edits import retimed, with_dispatch
 from traceanalyzer.analysis.replay.changes.loading import LEAST_COPY_NS, large_copies, waiting_for
+from traceanalyzer.analysis.replay.on_tape import events_of, moving_ns, of_launches, usual_dispatch_ns
 from traceanalyzer.trace import CopyKind
 
 if TYPE_CHECKING:

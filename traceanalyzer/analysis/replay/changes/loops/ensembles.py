@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from traceanalyzer.analysis.algebra.texts import texts_where
-from traceanalyzer.analysis.replay.changes.edits import (
+from traceanalyzer.analysis.replay.changes.edits import with_dispatch
+from traceanalyzer.analysis.replay.changes.kernels import JOINING
+from traceanalyzer.analysis.replay.changes.repetition import FEWEST_CALLS, joined, mostly_small
+from traceanalyzer.analysis.replay.changes.sequences import codes, repeats
+from traceanalyzer.analysis.replay.on_tape import (
     backward_of,
     events_of,
     forward_operators,
     in_optimizer,
     launched_within,
     of_launches,
-    with_dispatch,
 )
-from traceanalyzer.analysis.replay.changes.kernels import JOINING
-from traceanalyzer.analysis.replay.changes.repetition import FEWEST_CALLS, joined, mostly_small
-from traceanalyzer.analysis.replay.changes.sequences import codes, repeats
 from traceanalyzer.analysis.roofline.op_models.tensors import tensor_shapes
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.texts import texts_where
-from traceanalyzer.analysis.replay.changes.edits import backward_of, launched_within, nodes, of_launches
 from traceanalyzer.analysis.replay.changes.kernels import JOINING
 from traceanalyzer.analysis.replay.changes.repetition import FEWEST_CALLS, joined
+from traceanalyzer.analysis.replay.on_tape import backward_of, launched_within, nodes, of_launches
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:

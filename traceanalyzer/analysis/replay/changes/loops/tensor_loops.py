@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.replay.changes.edits import copies_of
 from traceanalyzer.analysis.replay.changes.optimizer import by_lists, updating
 from traceanalyzer.analysis.replay.changes.sequences import launching
+from traceanalyzer.analysis.replay.on_tape import copies_of
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
 from traceanalyzer.trace import CopyKind
 

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.replay.changes.edits import backward_of, forward_operators, with_dispatch
+from traceanalyzer.analysis.replay.changes.edits import with_dispatch
 from traceanalyzer.analysis.replay.changes.loops.ensembles import given_by
 from traceanalyzer.analysis.replay.changes.loops.independent import Operator, independent, met_again
 from traceanalyzer.analysis.replay.changes.repetition import joined, mostly_small
 from traceanalyzer.analysis.replay.changes.sequences import Repeat, codes, in_a_row, launching, made_of_parts
+from traceanalyzer.analysis.replay.on_tape import backward_of, forward_operators
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
 
 if TYPE_CHECKING:
