@@ -14,8 +14,8 @@ from traceanalyzer.analysis.replay.changes.syncs import is_read
 from traceanalyzer.analysis.replay.host_speed import SAME_PROGRAM, evenly_fast, host_scaled
 from traceanalyzer.analysis.replay.scenarios import NO_STRAGGLER, Scenario, lower_median, nobody_waited_for
 from traceanalyzer.analysis.replay.simulate import step_times_ns
-from traceanalyzer.analysis.replay.tape import make_tape
 from traceanalyzer.analysis.replay.together import apart
+from traceanalyzer.diagnosis.remedies.program import tapes_of_others
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy
 from traceanalyzer.figures import NS_PER_MS, digits
 
@@ -144,7 +144,7 @@ def _of_its_host(m: Measurements, slow: RankRow) -> Offer | None:
     waited_ms = max((row.waiting_ms or 0.0 for row in rows if row.rank != slow.rank), default=0.0)
     if replay is None or not slow.straggler or waited_ms < MIN_SHARE * m.mean_step_ms or slow.rank != m.trace.rank:
         return None
-    others = [tape for tape in map(make_tape, m.peers) if tape is not None]
+    others = tapes_of_others(m)
     if len(others) < len(rows) - 1:
         return None
     own_ms, *theirs_ms = _work((replay.recorded[0], *others)).host_ms.tolist()

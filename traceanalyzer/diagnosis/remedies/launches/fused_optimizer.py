@@ -48,11 +48,11 @@ NORM = {"norm", "linalg_norm", "linalg_vector_norm", "sum", "isfinite", "isnan",
 
 def offer(m: Measurements) -> Offer | None:
     """Where an optimizer makes several passes, or goes from tensor to tensor, or another loop does: what gains more."""
-    tape = tape_of(m)
-    if tape is None or m.replay is None:
+    tape, replay = tape_of(m), m.replay
+    if tape is None or replay is None:
         return None
     offers = [one for one in (_of_optimizer(tape), _of_loops(tape)) if one is not None]
-    return max(offers, key=lambda one: m.replay.gain_ms(one.scenario) if m.replay else 0.0, default=None)
+    return max(offers, key=lambda one: replay.gain_ms(one.scenario), default=None)
 
 
 def _of_optimizer(tape: Tape) -> Offer | None:
