@@ -69,7 +69,7 @@ def at(values: NDArray[Any], index: I32 | I64, otherwise: float) -> NDArray[Any]
         return np.full(len(index), otherwise, values.dtype)
     result = np.empty(len(index), values.dtype)
     for i in range(0, len(index), AT_ONCE):
-        here = index[i : i + AT_ONCE]
+        here = index[i : i + AT_ONCE].astype(np.intp, copy=False)  # others take numpy twice the time
         result[i : i + AT_ONCE] = values[here]
         unknown = here < 0
         if unknown.any():

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.lookup import places
 from traceanalyzer.analysis.algebra.ordering import is_sorted
 from traceanalyzer.analysis.roofline.bounds import Bound
 from traceanalyzer.figures import metric, ms
@@ -115,8 +116,8 @@ def by_subtree(launched_at: I64, first: I32 | I64, last: I32 | I64, group: I64, 
     `launched_at` is the node that launched each device op, -1 for those that do not count.
     """
     order = slice(None) if is_sorted(launched_at) else np.argsort(launched_at, kind="stable")
-    low = np.searchsorted(launched_at[order], first)
-    high = np.searchsorted(launched_at[order], last)
+    low = places(launched_at[order], first)
+    high = places(launched_at[order], last)
     launching = high > low
     low, high, group = low[launching], high[launching], group[launching]
 
