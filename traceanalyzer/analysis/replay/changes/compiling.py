@@ -17,11 +17,10 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.ordering import where_changed
 from traceanalyzer.analysis.algebra.texts import texts_where
-from traceanalyzer.analysis.groups import layout
 from traceanalyzer.analysis.groups.passes import FUSIBLE
 from traceanalyzer.analysis.replay.changes.edits import with_dispatch, without
 from traceanalyzer.analysis.replay.changes.fusion import REDUCING, Reading, fused, of_matrix_operators
-from traceanalyzer.analysis.replay.changes.kernels import channels_last, odd_padded
+from traceanalyzer.analysis.replay.changes.kernels import changes_layout, channels_last, odd_padded
 from traceanalyzer.analysis.replay.on_tape import (
     events_of_only,
     in_backward,
@@ -206,5 +205,4 @@ def _laid_out(tape: Tape, reading: Reading) -> Tape:
     """Convolutions get the layout that they want; norms beside them, too, at best."""
     if reading is Reading.HOPEFUL:
         return channels_last(tape) or tape
-    found = layout.channel_kernels(tape.source, np.ones(len(tape.source.trace.device_ops), bool))
-    return tape if found is None else without(tape, found.rows[tape.row])
+    return without(tape, changes_layout(tape))

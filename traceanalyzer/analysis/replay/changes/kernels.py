@@ -32,6 +32,7 @@ from traceanalyzer.trace import RangeKind
 if TYPE_CHECKING:
     from traceanalyzer.analysis.groups.ops import Group
     from traceanalyzer.analysis.replay.tape import Tape
+    from traceanalyzer.analysis.time.timed import Timed
     from traceanalyzer.trace import I32, I64, Bool
 
 CHANNELS_APART = re.compile(r"batch_norm_(backward|collect_statistics|transform_input)\w*_kernel")
@@ -74,15 +75,26 @@ def _all(tape: Tape) -> Bool:
 def channels_last(tape: Tape) -> Tape | None:
     """Convolutions without the kernels that change the layout around them, and norms over channels that lie next to
     each other; None without the former."""
-    found = layout.channel_kernels(tape.source, _all(tape))
-    changing = None if found is None else found.rows[tape.row] & (dimensions(tape) != LINE)
-    if changing is None or not changing.any():
+    changing = changes_layout(tape) & (dimensions(tape) != LINE)
+    if not changing.any():
         return None
     rated, row = tape.source, tape.row
     apart = texts_where(rated.trace.strings, lambda text: bool(CHANNELS_APART.search(text)) and LAST not in text)
     moved = rated.roofline.expected[row] / (rated.limit("bandwidth")[row] * NORM_EFFICIENCY) * NS_PER_S
     faster = apart[rated.trace.device_ops.name[row]] & (moved < tape.duration)
     return without_calls(retimed(tape, np.where(faster, moved, tape.duration)), changing)
+
+
+def changes_layout(tape: Tape) -> Bool:
+    """Ops that change the layout around a library's convolutions."""
+    result: Bool = tape.source.once(_channel_kernels)[tape.row]
+    return result
+
+
+def _channel_kernels(timed: Timed) -> Bool:
+    every = np.ones(len(timed.trace.device_ops), bool)
+    found = layout.channel_kernels(timed, every)
+    return ~every if found is None else found.rows
 
 
 def dimensions(tape: Tape) -> I64:
