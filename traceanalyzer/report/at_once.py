@@ -16,27 +16,27 @@ if TYPE_CHECKING:
 LEAST_ROWS = 250_000
 """Device ops, host ranges and API calls. Measured: a process costs a tenth of a second, since both copy what they write
 to; 330,000 rows take 0.3 s less for it on quiet cores, 80,000 rows 0.1 s more."""
-LEAST_ROWS_OF_A_PAGE = 1_000_000
-"""The same where the roofline alone is worked out beside: that of 330,000 rows takes 0.06 s, less than
-the process."""
+LEAST_ROWS_OF_ROOFLINE = 1_000_000
+"""The same where it is for the roofline alone: that of 330,000 rows takes 0.06 s."""
 BYTES_A_ROW = 150
 """What a row costs in the memory of the second process that the first does not have as well. Measured: 40."""
 
 
-def is_worth_a_process(m: Measurements, least_rows: int = LEAST_ROWS) -> bool:
+def is_worth_a_process(m: Measurements, *, roofline_alone: bool = False) -> bool:
     """Whether there is enough to do, and memory for another process."""
     trace = m.trace
     rows = len(trace.device_ops) + len(trace.host_ranges) + len(trace.api_calls)
-    if rows < least_rows:
+    if rows < (LEAST_ROWS_OF_ROOFLINE if roofline_alone else LEAST_ROWS):
         return False
     free = free_bytes()
     return free is None or rows * BYTES_A_ROW < free
 
 
 @contextmanager
-def roofline_meanwhile(m: Measurements, least_rows: int = LEAST_ROWS) -> Iterator[None]:
-    """Have the roofline worked out while the block works out what needs none of it."""
-    if "roofline" in vars(m) or not is_worth_a_process(m, least_rows):
+def roofline_meanwhile(m: Measurements, *, alone: bool = False) -> Iterator[None]:
+    """Have the roofline worked out while the block works out what needs none of it; `alone`: nothing follows for which
+    there is another process as well."""
+    if "roofline" in vars(m) or not is_worth_a_process(m, roofline_alone=alone):
         yield
         return
     _ = m.timeline  # both need it

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.roofline.op_models import Precision
 from traceanalyzer.frozen import dataclass
-from traceanalyzer.report.at_once import LEAST_ROWS_OF_A_PAGE, roofline_meanwhile
+from traceanalyzer.report.at_once import roofline_meanwhile
 from traceanalyzer.report.timeline.distributions import (
     Lengths,
     Logged,
@@ -71,7 +71,7 @@ class Details:
     def of(cls, measured: Measured, logs: Sequence[CompileLog] = ()) -> Details:
         """The details of the rank that the report speaks of; `logs` are of torch.compile."""
         m = measured.critical
-        with roofline_meanwhile(m, LEAST_ROWS_OF_A_PAGE):
+        with roofline_meanwhile(m, alone=True):
             _ = m.gaps, m.once(ShownPath)
         return cls(
             timelines(measured, logs),
