@@ -55,6 +55,12 @@ def one_of(values: NDArray[Any], wanted: Iterable[int]) -> Bool:
     return result
 
 
+def where(wanted: Bool) -> I32:
+    """`np.flatnonzero` in half the memory, on the way as well."""
+    rows = [(np.flatnonzero(wanted[here]) + here.start).astype(np.int32) for here in blocks(len(wanted))]
+    return np.concatenate(rows)
+
+
 def stretch(wanted: Bool) -> slice | I64:
     """The wanted rows, as a slice where they follow each other: what is taken of them is then not copied."""
     if not wanted.any():

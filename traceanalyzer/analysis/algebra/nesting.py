@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.lookup import AT_ONCE, blocks
+from traceanalyzer.analysis.algebra.lookup import AT_ONCE, where
 from traceanalyzer.analysis.algebra.ordering import sorted_values
 
 if TYPE_CHECKING:
@@ -95,15 +95,9 @@ def levels(depth: NDArray[Any]) -> list[I32]:
     """The nodes of each depth, in order."""
     deepest = int(depth.max(initial=-1))
     if deepest < SHALLOW:
-        return [_where(depth == level) for level in range(deepest + 1)]
+        return [where(depth == level) for level in range(deepest + 1)]
     order = np.argsort(depth.astype(np.int16) if deepest < 2**15 else depth, kind="stable").astype(np.int32)
     return np.split(order, np.cumsum(np.bincount(depth))[:-1])
-
-
-def _where(wanted: Bool) -> I32:
-    """`np.flatnonzero` in half the memory, on the way as well."""
-    rows = [(np.flatnonzero(wanted[here]) + here.start).astype(np.int32) for here in blocks(len(wanted))]
-    return np.concatenate(rows)
 
 
 DIRECT_CLIMBS = 64

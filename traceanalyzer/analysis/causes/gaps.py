@@ -208,11 +208,11 @@ def _exposed_by_waits(started: Started, gaps: Gaps) -> Gaps:
         if not (cause[rows] == IdleCause.LAUNCH).any():
             continue
         start, end, next_op = gaps.start[rows], gaps.end[rows], gaps.next_op[rows]
-        left = gaps_without_waits(started, start, end, next_op)
         exposed = (cause[rows] == IdleCause.LAUNCH) & (gaps.queued[rows] == 0)
-        wait = np.empty(len(left), np.int32)
-        for here in blocks(len(left)):
-            exposed[here] &= left[here] < DOMINANT * (end[here] - start[here])
+        for here, left in gaps_without_waits(started, start, end, next_op):
+            exposed[here] &= left < DOMINANT * (end[here] - start[here])
+        wait = np.empty(len(start), np.int32)
+        for here in blocks(len(start)):
             wait[here] = started.host_waits.before(started.launch_time[next_op[here]])
         exposed &= wait >= 0
         cause[rows] = np.where(exposed, np.uint8(IdleCause.SYNC), cause[rows])
@@ -297,4 +297,9 @@ def idle_by_cause(timed: Timed, gaps: Gaps, device: int) -> dict[IdleCause, I64]
 
 
 def _within(gaps: Gaps, rows: Bool, start: I64, end: I64) -> I64:
-    return measure(union(gaps.start[rows], gaps.end[rows]), start, end)
+    """How much of these gaps of one device, which do not overlap, lies in each window, ns."""
+    result = np.zeros(len(start), np.int64)
+    for first in range(0, len(rows), AT_ONCE):
+        here = first + np.flatnonzero(rows[first : first + AT_ONCE])
+        result += measure(union(gaps.start[here], gaps.end[here]), start, end)
+    return result

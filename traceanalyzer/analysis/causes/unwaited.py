@@ -20,16 +20,18 @@ from traceanalyzer.analysis.causes.start import Bound
 from traceanalyzer.analysis.time.launch_queue import QUEUE_DEPTH
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from traceanalyzer.analysis.causes.started import Started
     from traceanalyzer.trace import I32, I64
 
 
-def gaps_without_waits(started: Started, start: I64, end: I64, next_op: I32 | I64) -> I64:
-    """Lengths that the gaps between ops of one device (in time order, each with the op that ends it) would have, ns."""
+def gaps_without_waits(started: Started, start: I64, end: I64, next_op: I32 | I64) -> Iterator[tuple[slice, I64]]:
+    """Lengths that the gaps between ops of one device (in time order, each with the op that ends it) would have, ns;
+    some at a time, with which they are."""
     if not len(start) or not len(started.host_waits.call):
-        return end - start
+        yield slice(0, len(start)), end - start
+        return
     ops, launch_time = started.trace.device_ops, started.launch_time
     launched, position = _in_launch_order(started, int(next_op[0]))
     first = position[next_op]
@@ -48,7 +50,7 @@ def gaps_without_waits(started: Started, start: I64, end: I64, next_op: I32 | I6
 
     host = launch_time[launched]
     host -= _waited_before(started, host)
-    return _schedule(host, first, launches, gaps, int(start[0]))
+    yield from _schedule(host, first, launches, gaps, int(start[0]))
 
 
 def _in_launch_order(started: Started, op: int) -> tuple[I32, I32]:
@@ -75,8 +77,8 @@ def _schedule(
     launches: Callable[[slice], tuple[I64, I64]],
     gaps: Callable[[slice], tuple[I64, I64, I64]],
     begin: int,
-) -> I64:
-    """Gaps of the earliest schedule.
+) -> Iterator[tuple[slice, I64]]:
+    """Gaps of the earliest schedule, some at a time.
 
     `host`: when the host makes each launch at the earliest (moved to when the queue has room); `first`: for each gap
     the launch of the op after it (-1: it does not bind). `launches`: of some launches the stretch of each one's op (0
@@ -87,7 +89,7 @@ def _schedule(
     turn //= QUEUE_DEPTH
     edges = np.searchsorted(turn, np.arange(int(turn[-1]) + 2, dtype=turn.dtype)).tolist()
     del turn
-    begun, remaining = np.full(len(first) + 1, begin), np.empty(len(first), np.int64)
+    begun = np.full(len(first) + 1, begin)
     ended, held = begin, NEVER
     for chunk, (low, high) in enumerate(pairwise(edges)):
         here = slice(chunk * QUEUE_DEPTH, (chunk + 1) * QUEUE_DEPTH)
@@ -107,6 +109,5 @@ def _schedule(
         done = np.cumsum(least)
         end = np.maximum.accumulate(np.maximum(ready - pause - (done - least), ended)) + done
         begun[low + 1 : high + 1] = end - busy
-        remaining[low:high] = begun[low + 1 : high + 1] - np.append(ended, end[:-1])
+        yield slice(low, high), begun[low + 1 : high + 1] - np.append(ended, end[:-1])
         ended = int(end[-1])
-    return remaining

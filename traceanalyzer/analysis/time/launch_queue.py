@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, measure, union
-from traceanalyzer.analysis.algebra.lookup import one_of
+from traceanalyzer.analysis.algebra.lookup import one_of, places, stretch
 from traceanalyzer.analysis.algebra.ordering import sorted_values
 from traceanalyzer.analysis.names.api import FULL_QUEUE, ApiKind
 from traceanalyzer.trace import OverheadKind
@@ -78,8 +78,8 @@ def _queued(timed: Timed, time: I64) -> I64:
     ops = timed.trace.device_ops
     result = np.zeros(len(time), np.int64)
     for device in timed.activity if len(time) else ():
-        rows = (ops.device == device) & (timed.launch >= 0)
+        rows = stretch((ops.device == device) & (timed.launch >= 0))
         given = sorted_values(timed.launch_time[rows])
         finished = sorted_values(ops.end[rows])
-        result = np.maximum(result, np.searchsorted(given, time) - np.searchsorted(finished, time, side="right"))
+        result = np.maximum(result, places(given, time) - places(finished, time, side="right"))
     return result
