@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.lookup import AT_ONCE, where
+from traceanalyzer.analysis.algebra.lookup import AT_ONCE, blocks, where
 from traceanalyzer.analysis.algebra.ordering import sorted_values
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from traceanalyzer.analysis.algebra.lookup import Column
@@ -98,6 +101,16 @@ def levels(depth: NDArray[Any]) -> list[I32]:
         return [where(depth == level) for level in range(deepest + 1)]
     order = np.argsort(depth.astype(np.int16) if deepest < 2**15 else depth, kind="stable").astype(np.int32)
     return np.split(order, np.cumsum(np.bincount(depth))[:-1])
+
+
+def from_below(depth: NDArray[Any]) -> Iterator[I32 | I64]:
+    """The nodes that are inside of others, the deepest level first, each in order, some at a time."""
+    deepest = int(depth.max(initial=0))
+    if deepest >= SHALLOW:
+        yield from (level[here] for level in reversed(levels(depth)[1:]) for here in blocks(len(level)))
+    else:
+        for level, here in product(range(deepest, 0, -1), blocks(len(depth))):
+            yield here.start + np.flatnonzero(depth[here] == level)
 
 
 DIRECT_CLIMBS = 64

@@ -313,17 +313,19 @@ def _follow(following: I32, start: I64, first: int, window: tuple[int, int]) -> 
     stops[0] = True
     breaks = where(stops)
     del stops
-    after = np.where(_or_else(start, breaks, finish) <= begin, np.int32(-1), following[breaks])
     # Runs of ops that follow each other: the number of the one after each, and of those on the chain.
-    next_run = memoryview((places(breaks, after, side="right") - 1).astype(np.int32).data)
+    next_run = np.empty(len(breaks), np.int32)
+    for here in blocks(len(breaks)):
+        after = np.where(_or_else(start, breaks[here], finish) <= begin, np.int32(-1), following[breaks[here]])
+        next_run[here] = places(breaks, after, side="right") - 1
+    following_run = memoryview(next_run.data)
     met, run = array("i"), int(np.searchsorted(breaks, first, side="right")) - 1
     while run >= 0:
         met.append(run)
-        run = next_run[run]
-    del next_run
-    runs = np.frombuffer(met, np.int32)
-    top = np.append(np.int32(first), after[runs[:-1]])
-    last = breaks[runs]
+        run = following_run[run]
+    del next_run, following_run
+    last = breaks[np.frombuffer(met, np.int32)]
+    top = np.append(np.int32(first), following[last[:-1]])
     begins = np.cumsum(top - last + 1, dtype=np.int64) - (top - last + 1)
     result = np.full(int(begins[-1]) + int(top[-1] - last[-1]) + 1, -1, np.int32)
     result[begins] = top - np.append(np.int32(0), last[:-1])

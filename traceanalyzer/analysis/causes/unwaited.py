@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import covered_before, union
+from traceanalyzer.analysis.algebra.intervals import IntervalSet, covered_before, union
 from traceanalyzer.analysis.algebra.lookup import at, places
 from traceanalyzer.analysis.algebra.ordering import is_sorted
 from traceanalyzer.analysis.causes.dependencies import NEVER
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
     from traceanalyzer.analysis.causes.started import Started
     from traceanalyzer.trace import I32, I64
+
+
+AT_ONCE = 1 << 19
+"""Launches that are moved at once: for each of so many the lengths of all waits are added up again."""
 
 
 def gaps_without_waits(started: Started, start: I64, end: I64, next_op: I32 | I64) -> Iterator[tuple[slice, I64]]:
@@ -48,8 +52,9 @@ def gaps_without_waits(started: Started, start: I64, end: I64, next_op: I32 | I6
         following = np.append(start[here.start + 1 : here.stop + 1], end[-1])[: len(ended)]
         return ended - launch_time[next_op[here]], np.where(first[here] >= 0, 0, ended - start[here]), following - ended
 
-    host = launch_time[launched]
-    host -= _waited_before(started, host)
+    host, waits = launch_time[launched], _waits(started)
+    for i in range(0, len(host), AT_ONCE):
+        host[i : i + AT_ONCE] -= covered_before(waits, host[i : i + AT_ONCE])
     yield from _schedule(host, first, launches, gaps, int(start[0]))
 
 
@@ -65,10 +70,10 @@ def _in_launch_order(started: Started, op: int) -> tuple[I32, I32]:
     return launched, position
 
 
-def _waited_before(started: Started, time: I64) -> I64:
-    """How long the host had waited for the device before each of these times, ns."""
+def _waits(started: Started) -> IntervalSet:
+    """When the host waited for the device."""
     calls, waits = started.trace.api_calls, started.host_waits
-    return covered_before(union(calls.start[waits.call], calls.end[waits.call]), time)
+    return union(calls.start[waits.call], calls.end[waits.call])
 
 
 def _schedule(

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from traceanalyzer.analysis.algebra.distinct import distinct
-from traceanalyzer.analysis.algebra.lookup import at, blocks
-from traceanalyzer.analysis.algebra.nesting import levels, nest
+from traceanalyzer.analysis.algebra.lookup import at
+from traceanalyzer.analysis.algebra.nesting import from_below, levels, nest
 from traceanalyzer.analysis.algebra.ordering import ordered
 from traceanalyzer.trace import RangeKind, alike, is_constant
 
@@ -146,9 +146,8 @@ class HostTree:
     def subtree_end(self) -> I32:
         """For each node the node after its last descendant: its subtree is [node, subtree_end[node])."""
         result = np.arange(1, len(self.start) + 1, dtype=np.int32)
-        for level in reversed(levels(self.depth)[1:]):
-            for here in blocks(len(level)):
-                result[self.parent[level[here]]] = result[level[here]]  # the last of several children stays
+        for nodes in from_below(self.depth):
+            result[self.parent[nodes]] = result[nodes]  # the last of several children stays
         return result
 
     def subtree_sum(self, values: I64 | Bool, node: I32 | I64) -> I64:
