@@ -24,6 +24,11 @@ FEW = 64
 class Column(Protocol):
     """Numbers that are asked for by row: an array, or what makes one of those that are asked for."""
 
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of its numbers."""
+        ...
+
     def __len__(self) -> int: ...
 
     def __getitem__(self, rows: Any, /) -> Any: ...
@@ -69,7 +74,7 @@ def stretch(wanted: Bool) -> slice | I64:
     return slice(first, stop) if wanted[first:stop].all() else np.flatnonzero(wanted)
 
 
-def at(values: NDArray[Any], index: I32 | I64, otherwise: float) -> NDArray[Any]:
+def at(values: Column, index: I32 | I64, otherwise: float) -> NDArray[Any]:
     """The values at these places, and `otherwise` for -1."""
     if not len(values):
         return np.full(len(index), otherwise, values.dtype)

@@ -117,7 +117,7 @@ DIRECT_CLIMBS = 64
 """Recorded stacks are seldom deeper: up to there a climb goes step by step, and by doubling strides beyond."""
 
 
-def still_open(parent: I32 | I64, end: Column, node: I64, time: I64) -> I64:
+def still_open(parent: Column, end: Column, node: I64, time: I64) -> I64:
     """Of each node (-1: none) and those that enclose it the innermost that ends after a time, -1 where none does.
 
     Takes n log n also where nodes are nested thousands deep.
@@ -131,7 +131,7 @@ def still_open(parent: I32 | I64, end: Column, node: I64, time: I64) -> I64:
         result[climbing] = parent[result[climbing]]
         climbing = climbing[result[climbing] >= 0]
     if len(climbing):
-        result[climbing] = _by_strides(parent, end[:], result[climbing], time[climbing])
+        result[climbing] = _by_strides(parent[:], end[:], result[climbing], time[climbing])
     return result
 
 

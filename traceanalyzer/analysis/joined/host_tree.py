@@ -12,6 +12,7 @@ from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.algebra.lookup import at
 from traceanalyzer.analysis.algebra.nesting import from_below, levels, nest
 from traceanalyzer.analysis.algebra.ordering import ordered
+from traceanalyzer.analysis.algebra.run_lengths import run_lengths
 from traceanalyzer.trace import RangeKind, alike, is_constant
 
 if TYPE_CHECKING:
@@ -36,6 +37,11 @@ class OfNodes:
     is_call: Bool
     row: I32
     """As in `HostTree`."""
+
+    @property
+    def dtype(self) -> np.dtype[np.int64]:
+        """Type of its numbers."""
+        return self.of_call.dtype
 
     def __len__(self) -> int:
         return len(self.row)
@@ -69,7 +75,7 @@ class HostTree:
     end: Column
     """As recorded; `repaired` counts nodes that end after their parent."""
     thread: I32
-    parent: I32
+    parent: Column
     """Node of the innermost enclosing node on the same thread, -1 for a root."""
     depth: NDArray[Any]
     """How many nodes enclose it; of as few bytes as that needs."""
@@ -79,7 +85,7 @@ class HostTree:
     """Whether the node is an API call (else a host range)."""
     row: I32
     """Row in `Trace.api_calls` or `Trace.host_ranges`."""
-    node_of_call: I32
+    node_of_call: Column
     """For each API call its node."""
     node_of_range: I32
     """For each host range its node, -1 for Python frames and OS calls (they are not in this tree)."""
@@ -118,9 +124,8 @@ class HostTree:
         times: tuple[Column, Column] = start, end
         if len(kept) * FEW < len(order):
             times = OfNodes(ranges.start, calls.start, is_call, row), OfNodes(ranges.end, calls.end, is_call, row)
-        return cls(
-            *times, thread, parent, depth, kind, is_call, row, node_of_call, node_of_range, ranges.name, repaired
-        )
+        where = run_lengths(parent), run_lengths(node_of_call, counts=True)
+        return cls(*times, thread, where[0], depth, kind, is_call, row, where[1], node_of_range, ranges.name, repaired)
 
     @cached_property
     def has_operators(self) -> bool:
@@ -138,17 +143,17 @@ class HostTree:
         return self.outermost(self.kind == RangeKind.OP)
 
     @cached_property
-    def annotation(self) -> I32:
+    def annotation(self) -> Column:
         """The same of annotations."""
-        return self.innermost(self.kind == RangeKind.ANNOTATION)
+        return run_lengths(self.innermost(self.kind == RangeKind.ANNOTATION))
 
     @cached_property
-    def subtree_end(self) -> I32:
+    def subtree_end(self) -> Column:
         """For each node the node after its last descendant: its subtree is [node, subtree_end[node])."""
         result = np.arange(1, len(self.start) + 1, dtype=np.int32)
         for nodes in from_below(self.depth):
             result[self.parent[nodes]] = result[nodes]  # the last of several children stays
-        return result
+        return run_lengths(result, counts=True)
 
     def subtree_sum(self, values: I64 | Bool, node: I32 | I64) -> I64:
         """For each of these nodes the sum of `values` (one for every node) over the node and its descendants."""

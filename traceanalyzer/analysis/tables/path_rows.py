@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.lookup import at, blocks
+from traceanalyzer.analysis.algebra.run_lengths import run_lengths
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.causes.critical_path import Part, PathKind
 from traceanalyzer.analysis.names.kernel_names import short_name
@@ -17,6 +18,7 @@ from traceanalyzer.trace import RangeKind
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from traceanalyzer.analysis.algebra.lookup import Column
     from traceanalyzer.analysis.causes.critical_path import CriticalPath
     from traceanalyzer.analysis.joined.linked import Linked
     from traceanalyzer.analysis.time.timed import Timed
@@ -185,8 +187,8 @@ def names_at(timed: Timed, node: I32 | I64, outside: int) -> I32:
     return result
 
 
-def _innermost_named(timed: Timed) -> I32:
-    return timed.tree.innermost(is_named(timed))
+def _innermost_named(timed: Timed) -> Column:
+    return run_lengths(timed.tree.innermost(is_named(timed)))
 
 
 def within(linked: Linked, outermost: I32 | I64, node: int) -> str | None:

@@ -155,7 +155,7 @@ def _waits(timed: Timed, rows: I64) -> float | None:
         return None
     tree, chosen = timed.tree, np.zeros(len(timed.tree.parent), bool)
     chosen[tree.node_of_range[rows]] = True
-    inside = tree.innermost(chosen)[tree.node_of_call] >= 0
+    inside = tree.innermost(chosen)[tree.node_of_call[:]] >= 0
     return float((inside & timed.blocks & timed.steady_calls).sum()) / (timed.steps.steady_count)
 
 
