@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.lookup import blocks, places
+from traceanalyzer.analysis.algebra.lookup import blocks
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from traceanalyzer.analysis.algebra.lookup import Column
-    from traceanalyzer.trace import I32
+    from traceanalyzer.trace import I32, I64
 
 SELDOM = 64
 """Columns that change more often than once in so many rows are kept as they are."""
+NEAR = 8
+"""Rows that are spread over less than so many times their number are taken from the whole stretch that holds them."""
 WORTH = 1 << 16
 """Shorter ones are, too."""
 
@@ -42,18 +44,44 @@ class RunLengths:
 
     def __getitem__(self, rows: Any) -> Any:
         if isinstance(rows, slice):
-            rows = np.arange(*rows.indices(self.rows), dtype=np.int32)
+            start, stop, step = rows.indices(self.rows)
+            return self._stretch(start, stop) if step == 1 else self[np.arange(start, stop, step)]
         rows = np.asarray(rows)
         if rows.dtype == np.bool_:
             rows = np.flatnonzero(rows)
         if rows.ndim == 0:
-            return self[rows[None]][0]
-        if len(rows) and rows.min() < 0:
-            rows = np.where(rows < 0, rows + self.rows, rows)
-        run = places(self.first, rows, side="right") - 1
-        result = self.value[run]
-        if self.counts:
-            result += (rows - self.first[run]).astype(np.int32)
+            return self._some(rows[None])[0]
+        result = np.empty(len(rows), np.int32)
+        for here in blocks(len(rows)):
+            result[here] = self._some(rows[here])
+        return result
+
+    def _some(self, rows: I32 | I64) -> I32:
+        """The column in these rows."""
+        if not len(rows):
+            return np.empty(0, np.int32)
+        low, high = int(rows.min()), int(rows.max())
+        if low < 0:
+            return self._some(np.where(rows < 0, rows + self.rows, rows))
+        if high - low < NEAR * len(rows):
+            result: I32 = self._stretch(low, high + 1)[rows - low]
+            return result
+        run = np.searchsorted(self.first, rows, side="right") - 1
+        passed = (rows - self.first[run]).astype(np.int32) if self.counts else np.int32(0)
+        return self.value[run] + passed
+
+    def _stretch(self, start: int, stop: int) -> I32:
+        """The column in these rows."""
+        if stop <= start:
+            return np.empty(0, np.int32)
+        runs = slice(int(np.searchsorted(self.first, start, side="right")) - 1, int(np.searchsorted(self.first, stop)))
+        first, value = self.first[runs], self.value[runs]
+        edges = np.append(np.maximum(first, start), stop)
+        length = edges[1:] - edges[:-1]
+        if not self.counts:
+            return np.repeat(value, length)
+        result = np.repeat(value - first, length)
+        result += np.arange(start, stop, dtype=np.int32)
         return result
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:

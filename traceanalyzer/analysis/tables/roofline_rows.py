@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import sums
+from traceanalyzer.analysis.algebra.lean import lean
 from traceanalyzer.analysis.algebra.lookup import blocks
 from traceanalyzer.analysis.algebra.ordering import is_sorted
 from traceanalyzer.analysis.roofline.bounds import Bound
@@ -68,8 +69,10 @@ class RooflineSums:
         roofline, ops = rated.roofline, rated.trace.device_ops
         flops, moved, attainable = roofline.flops, roofline.bytes, roofline.attainable
 
+        length = lean(ops.end - ops.start)
+
         def time(of: Any) -> F64:
-            result: F64 = (ops.end[of] - ops.start[of]).astype(np.float64)
+            result: F64 = length[of].astype(np.float64)
             return result
 
         def time_with(figure: F64 | Coded) -> F64:
@@ -129,7 +132,7 @@ def by_group(group: I32 | I64, rows: I32 | I64, count: int) -> Sum:
     def total(figures: Figures) -> F64:
         result = np.zeros(count)
         for here in blocks(len(rows)):
-            np.add.at(result, group[here], figures(rows[here]))
+            np.add.at(result, group[here], figures(rows[here].astype(np.intp)))
         return result
 
     return total
