@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from traceanalyzer.analysis.algebra.distinct import distinct
-from traceanalyzer.analysis.algebra.lookup import at
+from traceanalyzer.analysis.algebra.lookup import at, where
 from traceanalyzer.analysis.algebra.nesting import from_below, levels, nest
 from traceanalyzer.analysis.algebra.ordering import ordered
 from traceanalyzer.analysis.algebra.run_lengths import run_lengths
@@ -35,7 +35,7 @@ class OfNodes:
     of_range: I64
     of_call: I64
     is_call: Bool
-    row: I32
+    row: Column
     """As in `HostTree`."""
 
     @property
@@ -83,7 +83,7 @@ class HostTree:
     """`RangeKind`, 0 for an API call."""
     is_call: Bool
     """Whether the node is an API call (else a host range)."""
-    row: I32
+    row: Column
     """Row in `Trace.api_calls` or `Trace.host_ranges`."""
     node_of_call: Column
     """For each API call its node."""
@@ -119,13 +119,14 @@ class HostTree:
         depth = depth.astype(np.int8 if deepest < 2**7 else np.int16) if deepest < 2**15 else depth
         node_of_range = np.full(len(ranges), -1, np.int32)
         node_of_call = np.full(len(calls), -1, np.int32)
-        node_of_range[row[~is_call]] = np.flatnonzero(~is_call)
-        node_of_call[row[is_call]] = np.flatnonzero(is_call)
+        node_of_range[row[~is_call]] = where(~is_call)
+        node_of_call[row[is_call]] = where(is_call)
+        rows, of_call = run_lengths(row, counts=True), run_lengths(node_of_call, counts=True)
         times: tuple[Column, Column] = start, end
         if len(kept) * FEW < len(order):
-            times = OfNodes(ranges.start, calls.start, is_call, row), OfNodes(ranges.end, calls.end, is_call, row)
-        where = run_lengths(parent), run_lengths(node_of_call, counts=True)
-        return cls(*times, thread, where[0], depth, kind, is_call, row, where[1], node_of_range, ranges.name, repaired)
+            times = OfNodes(ranges.start, calls.start, is_call, rows), OfNodes(ranges.end, calls.end, is_call, rows)
+        around = run_lengths(parent)
+        return cls(*times, thread, around, depth, kind, is_call, rows, of_call, node_of_range, ranges.name, repaired)
 
     @cached_property
     def has_operators(self) -> bool:

@@ -243,7 +243,7 @@ def _cover(joined: Joined, flops: F64, composite: Bool) -> tuple[Bool, I64]:
     tree = joined.tree
     if not np.isfinite(flops).any():
         return np.zeros(len(flops), np.bool_), alike(-1, len(joined.trace.device_ops), np.int64)
-    row = np.where(tree.is_call, -1, tree.row)
+    row = np.where(tree.is_call, -1, tree.row[:])
     here = at(flops, row, NAN)
     working = np.isfinite(here) & ~at(composite, row, False)
     whole = np.isfinite(here) & ~working & ~_done_below(joined, np.where(working, here, 0.0), working, here)
