@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import numpy as np
 
 from traceanalyzer.limits import limits
-from traceanalyzer.trace import alike
+from traceanalyzer.trace import alike, is_constant
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -55,9 +55,10 @@ class Columns:
             return struct.pack(f"{len(values)}{code}", *fitting)
 
     def extend(self, values: Mapping[str, NDArray[Any]], mended: int) -> None:
-        """Add what other columns of this layout hold, with what they mended; without copying it."""
-        for name, code in self._layout.items():
-            self._whole[name] += [self._from_buffer(name), values[name].astype(_DTYPE[code], copy=False)]
+        """Add what other columns of this layout hold (in any integer type that does), with what they mended; without
+        copying it."""
+        for name in self._layout:
+            self._whole[name] += [self._from_buffer(name), values[name]]
             self._buffers[name] = bytearray()
         self.mended += mended
 
@@ -66,9 +67,13 @@ class Columns:
         return {name: self._taken(name) for name in self._layout}
 
     def _taken(self, name: str) -> NDArray[Any]:
-        parts = [part for part in (*self._whole.pop(name), self._from_buffer(name)) if len(part)]
+        parts, dtype = [p for p in (*self._whole.pop(name), self._from_buffer(name)) if len(p)], self._dtype(name)
         del self._buffers[name]
-        return np.concatenate(parts) if len(parts) > 1 else parts[0] if parts else np.empty(0, self._dtype(name))
+        if not parts:
+            return np.empty(0, dtype)
+        if all(is_constant(part) and part[0] == parts[0][0] for part in parts):
+            return alike(parts[0][0], sum(map(len, parts)), dtype)
+        return np.concatenate(parts, dtype=dtype) if len(parts) > 1 else parts[0].astype(dtype, copy=False)
 
     def _from_buffer(self, name: str) -> NDArray[Any]:
         return np.frombuffer(self._buffers[name], dtype=self._dtype(name))
@@ -83,7 +88,9 @@ def thin(columns: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
 
 
 def _thin(values: NDArray[Any]) -> NDArray[Any]:
-    if not len(values) or (values[:: len(values) // _SAMPLES + 1] != values[0]).any() or (values != values[0]).any():
+    if not len(values) or is_constant(values):
+        return values
+    if (values[:: len(values) // _SAMPLES + 1] != values[0]).any() or (values != values[0]).any():
         return values
     return alike(values[0], len(values), values.dtype)
 

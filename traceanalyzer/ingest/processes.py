@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Process: TypeAlias = "subprocess.Popen[bytes]"
 
 LEAST_BYTES = 64 << 20
-"""What one of them should have to read: it takes as long to start as to read half of that."""
+"""What one of them should have to read: it takes as long to start and to hand its rows over as to read that."""
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
 """The environment of a process that starts no threads for linear algebra: what reads needs none."""
 _RUN = """

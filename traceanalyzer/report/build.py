@@ -41,6 +41,11 @@ NOT_KNOWN = "The step without the profiler, which slows the host, is not known"
 
 NOTED_MISSING = 0.001
 """Share of launches without their kernels that is worth a note."""
+_MADE_MEANWHILE = (
+    *("step_parts", "ops", "kernels", "gap_places", "phase_times", "throughput"),
+    *("launches", "unprofiled_path_time", "phase_rows", "shape_rows"),
+)
+"""Of what the report says besides diagnosis and path, all that takes long."""
 
 
 def build_report(
@@ -62,16 +67,16 @@ def report_of(of: Measured, top: int = TOP_ROWS) -> Report:
     if worth:  # what the diagnosis and the tables need is worked out once
         with roofline_meanwhile(critical):
             give_back_free_memory()
-            _ = critical.gaps, critical.phases
-        _ = critical.replay, critical.unprofiled
+            _ = critical.gaps, critical.phases, critical.replay, critical.step_parts
+        _ = critical.unprofiled
         give_back_free_memory()
     with meanwhile(partial(_diagnosis_and_path, critical), worth=worth) as working:
         for measurements in of.each:
             measurements.let_go_of_starts()
         if worth:
             give_back_free_memory()
-        step_parts = critical.step_parts
-        _ = critical.ops, critical.kernels, critical.gap_places, critical.phase_times, critical.throughput
+        for name in _MADE_MEANWHILE:
+            getattr(critical, name)
         found, critical.path_tables = working()
     metrics = _metrics(critical)
     for measurements in of.each:
@@ -91,7 +96,7 @@ def report_of(of: Measured, top: int = TOP_ROWS) -> Report:
         recommendations=[*found.recommendations, *for_memory],
         tables=tables,
         notes=notes,
-        step_parts=step_parts,
+        step_parts=critical.step_parts,
     )
 
 

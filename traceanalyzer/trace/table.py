@@ -79,7 +79,8 @@ class Table:
 
     def take(self, rows: I64 | Bool | slice) -> Self:
         """The given rows (index array, mask or slice), in that order."""
-        return type(self)(**{f.name: _taken(getattr(self, f.name), rows) for f in fields(self)})
+        chosen = rows if isinstance(rows, slice) or rows.dtype != np.bool_ else np.flatnonzero(rows)
+        return type(self)(**{f.name: _taken(getattr(self, f.name), chosen) for f in fields(self)})
 
     def to_frame(self, strings: list[str]) -> pd.DataFrame:
         """A pandas DataFrame with decoded text; times stay int64 nanoseconds."""
@@ -99,21 +100,21 @@ def alike(value: int, rows: int, dtype: np.dtype[Any] | type[np.generic]) -> NDA
 
 
 def is_constant(column: NDArray[Any]) -> bool:
-    """Whether the column was made by `alike`."""
-    return column.strides == (0,)
+    """Whether the column has rows and was made by `alike`."""
+    return column.strides == (0,) and len(column) > 0
 
 
-def _taken(values: NDArray[Any], rows: I64 | Bool | slice) -> NDArray[Any]:
+def _taken(values: NDArray[Any], rows: NDArray[Any] | slice) -> NDArray[Any]:
     """The given rows of a column."""
-    if isinstance(rows, slice) or not is_constant(values) or not len(values):
+    if isinstance(rows, slice) or not is_constant(values):
         return values[rows]
-    return alike(values[0], int(np.count_nonzero(rows)) if rows.dtype == bool else len(rows), values.dtype)
+    return alike(values[0], len(rows), values.dtype)
 
 
 def _fitting(values: Any, what: Mapping[str, Any]) -> NDArray[Any]:
     """The values as the column's type; what it does not hold, or is out of all reason, becomes its fill value."""
     dtype, most, fill = what["dtype"], what["most"], what["fill"]
-    if isinstance(values, np.ndarray) and is_constant(values) and len(values):
+    if isinstance(values, np.ndarray) and is_constant(values):
         one = _fitting(values[:1].copy(), what)
         return alike(one[0], len(values), one.dtype)
     if isinstance(values, np.ndarray) and values.dtype == dtype and most is None:

@@ -56,6 +56,10 @@ class RunLengths:
             result[here] = self._some(rows[here])
         return result
 
+    def take(self, rows: Any) -> Any:
+        """The column in these rows, as of an array."""
+        return self[rows]
+
     def _some(self, rows: I32 | I64) -> I32:
         """The column in these rows."""
         if not len(rows):

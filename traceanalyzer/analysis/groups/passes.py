@@ -109,14 +109,16 @@ def split_by_size(run: I32 | I64, elements: I64) -> tuple[I32, int]:
     rows = np.flatnonzero(run >= 0)
     begins, size = where_changed(run[rows]), elements[rows]
     uneven = _uneven(begins, size)
-    current = 0
-    for i in uneven.tolist():
-        here = int(size[i])
-        if begins[i]:
-            current = 0
-        elif here and current and here != current and max(here, current) < ASIDE * min(here, current):
-            begins[i], current = True, 0
-        current = max(current, here)
+    current, ending = 0, []
+    for i, begins_here, here in zip(uneven.tolist(), begins[uneven].tolist(), size[uneven].tolist(), strict=True):
+        if begins_here:
+            current = here
+        elif here and current and here != current and here < ASIDE * current and current < ASIDE * here:
+            ending.append(i)
+            current = here
+        elif here > current:
+            current = here
+    begins[ending] = True
     result = np.full(len(run), -1, np.int32)
     result[rows] = np.cumsum(begins, dtype=np.int32) - np.int32(1)
     return result, int(begins.sum())

@@ -33,7 +33,7 @@ def in_backward(linked: Linked) -> Bool:
     return result
 
 
-def backward_time(linked: Linked, device_own: I64, backward: Bool, node: I32) -> I64:
+def backward_time(linked: Linked, device_own: I64, backward: Bool, node: I32 | I64) -> I64:
     """For each of these nodes of the host tree the device total, ns, of the autograd nodes that the forward operators
     in its subtree gave rise to; -1 where there is none. `device_own`: device time of what each node of the tree itself
     launched; `backward`: which nodes are in the backward pass.

@@ -57,6 +57,10 @@ class OfNodes:
         result[ranges] = self.of_range[row[ranges]]
         return result
 
+    def take(self, node: Any) -> Any:
+        """The column of these nodes, as of an array."""
+        return self[node]
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         del copy  # it is one in any case
         return np.asarray(self[:], dtype)
@@ -158,7 +162,7 @@ class HostTree:
 
     def subtree_sum(self, values: I64 | Bool, node: I32 | I64) -> I64:
         """For each of these nodes the sum of `values` (one for every node) over the node and its descendants."""
-        stop = self.subtree_end[node]
+        stop = self.subtree_end.take(node)
         if len(node) * FEW < len(values):
             edges = distinct(np.concatenate((node, stop)))
             between = np.add.reduceat(values, edges[edges < len(values)], dtype=np.int64) if len(edges) else edges
@@ -167,14 +171,14 @@ class HostTree:
             return result
         before = np.zeros(len(values) + 1, np.int64)
         np.cumsum(values, out=before[1:])
-        result = before[stop]
-        result -= before[node]
+        result = before.take(stop)
+        result -= before.take(node)
         return result
 
     def named(self, texts: Bool) -> Bool:
         """Which nodes are ranges of these names (of `texts_where`)."""
         result = np.zeros(len(self.start) + 1, bool)
-        result[self.node_of_range[np.flatnonzero(texts[self.range_name])]] = True
+        result[self.node_of_range[np.flatnonzero(texts.take(self.range_name))]] = True
         return result[:-1]  # the last one is of ranges that are no nodes
 
     def names(self, node: I32 | I64) -> I32:
@@ -208,7 +212,7 @@ class HostTree:
         result[others] = -1
         for level in levels(self.depth[others])[1:]:
             here = others[level]
-            result[here] = result[self.parent[here]]
+            result[here] = result.take(self.parent.take(here))
         return result
 
     def _innermost_of_few(self, rows: I32) -> I32:

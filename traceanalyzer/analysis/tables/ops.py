@@ -148,7 +148,8 @@ def _calls(timed: Timed) -> _Calls:
 
 
 def _sums(timed: Timed, calls: _Calls, groups: Groups) -> _Sums:
-    tree, ops, node, size = timed.tree, timed.trace.device_ops, calls.node, len(timed.tree.start)
+    tree, ops, size = timed.tree, timed.trace.device_ops, len(timed.tree.start)
+    node = calls.node.astype(np.intp)  # others take numpy twice the time
     launched_at = np.where(timed.steady_ops, timed.launch_node, -1)
     owner, length = at(calls.around, owner_nodes(timed, launched_at), -1), ops.end - ops.start
     outer = ~_nested(calls.name, node, tree.subtree_end[node])
@@ -212,7 +213,7 @@ def _self_time(inner: _Inner, node: I32, call: I32) -> I64:
     for here in blocks(len(call)):
         rows, above = inner.within(here)
         of, around = call[rows], at(call, above, -1)
-        mine, its = np.flatnonzero(wanted[of]), np.flatnonzero(wanted[around])
+        mine, its = np.flatnonzero(wanted.take(of)), np.flatnonzero(wanted.take(around))
         np.add.at(result, places(node, of[mine]), tree.end[rows[mine]] - tree.start[rows[mine]])
         # What sticks out of the range around it is no time of that range.
         end = np.minimum(tree.end[rows[its]], tree.end[above[its]])
@@ -220,7 +221,7 @@ def _self_time(inner: _Inner, node: I32, call: I32) -> I64:
     return result
 
 
-def _nested(name: I32, node: I32, subtree_end: I32) -> Bool:
+def _nested(name: I32, node: I64, subtree_end: I32) -> Bool:
     """Which of these nodes (ascending) lie in the subtree of an earlier one with the same name."""
     result = np.zeros(len(node), bool)
     if not len(node):

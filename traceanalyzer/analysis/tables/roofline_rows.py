@@ -9,7 +9,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import sums
 from traceanalyzer.analysis.algebra.lean import lean
-from traceanalyzer.analysis.algebra.lookup import blocks
+from traceanalyzer.analysis.algebra.lookup import blocks, places
 from traceanalyzer.analysis.algebra.ordering import is_sorted
 from traceanalyzer.analysis.roofline.bounds import Bound
 from traceanalyzer.figures import metric, ms
@@ -68,7 +68,6 @@ class RooflineSums:
     def __init__(self, rated: Rated, total: Sum) -> None:
         roofline, ops = rated.roofline, rated.trace.device_ops
         flops, moved, attainable = roofline.flops, roofline.bytes, roofline.attainable
-
         length = lean(ops.end - ops.start)
 
         def time(of: Any) -> F64:
@@ -146,7 +145,7 @@ def by_subtree(launched_at: I64, first: I32 | I64, last: I32 | I64, group: I32 |
     order = None if is_sorted(launched_at) else np.argsort(launched_at, kind="stable").astype(np.int32)
     if order is not None:
         launched_at = launched_at[order]
-    low, high, ops = np.searchsorted(launched_at, first), np.searchsorted(launched_at, last), len(launched_at)
+    low, high, ops = places(launched_at, first), places(launched_at, last), len(launched_at)
     launching = high > low
     low, high, group = low[launching], high[launching], group[launching]
 

@@ -92,11 +92,12 @@ class HostPieces:
         return self._last_cut[1]
 
     def _newly_cut(self, block: int) -> Cut:
-        tree, here = self._tree, np.arange(self._nodes[block], self._nodes[block + 1], dtype=np.int32)
-        ending = here[tree.end[here] < self._until(block)]
+        tree, nodes = self._tree, slice(int(self._nodes[block]), int(self._nodes[block + 1]))
+        here = np.arange(nodes.start, nodes.stop, dtype=np.int32)
+        ending = here[tree.end[nodes] < self._until(block)]
         ending = np.concatenate((self._ending[block], ending))[::-1]
         # At equal times inner ends come first, then outer starts, so that the last entry is what goes on.
-        time = np.concatenate((tree.end[ending], tree.start[here]))
+        time = np.concatenate((tree.end[ending], tree.start[nodes]))
         order = np.argsort(time, kind="stable")
         time = time[order]
         last = np.append(time[1:] > time[:-1], True)

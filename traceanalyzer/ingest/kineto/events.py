@@ -76,15 +76,18 @@ def group_of(category: str) -> Group:
 
 class Args(Struct, gc=False):
     """What is read of an event's `args`, in the order in which it is written, which is quickest. Raw: JSON text, empty
-    where absent."""
+    where absent. What every operator has is named even where it is of no use: to find that a name is none of these
+    takes longer than to read its number."""
 
     external_id: int = msgspec.field(default=-1, name="External id")
+    _function_id: Any = msgspec.field(default=-1, name="Record function id")
     sequence: int = msgspec.field(default=-1, name="Sequence number")
     forward_thread: int = msgspec.field(default=0, name="Fwd thread id")
     concrete: Raw = msgspec.field(default=Raw(), name="Concrete Inputs")
     dtypes: Raw = msgspec.field(default=Raw(), name="Input type")
     strides: Raw = msgspec.field(default=Raw(), name="Input Strides")
     shapes: Raw = msgspec.field(default=Raw(), name="Input Dims")
+    _event_index: Any = msgspec.field(default=-1, name="Ev Idx")
     device: int = -1
     context: int = -1
     stream: int = -1

@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
+from traceanalyzer.ingest.columns import thin
 from traceanalyzer.ingest.kineto.events import Group
 from traceanalyzer.trace import (
     ApiCalls,
@@ -24,6 +25,9 @@ from traceanalyzer.trace import (
     Overheads,
     Table,
     Waits,
+    alike,
+    is_constant,
+    narrowed,
 )
 
 if TYPE_CHECKING:
@@ -53,6 +57,8 @@ class Column(Struct, array_like=True):
     name: str
     dtype: str
     length: int
+    same: bool
+    """Whether all its values are one, which alone follows."""
 
 
 class Part(Struct):
@@ -77,12 +83,14 @@ class Part(Struct):
 Columns = list[dict[str, "NDArray[Any]"]]
 _DECODER = msgspec.json.Decoder(Part)
 _LENGTH_BYTES = 8
+_FEW_BYTES = 2
+"""Columns of so many bytes a value are handed over as they are."""
 
 
 def part_of(rows: Rows) -> tuple[Part, Columns]:
     """The rows as a part. Empties them."""
     mended = [table.mended for table in rows.every_table]
-    columns = [table.take() for table in rows.every_table]
+    columns = [_lean(thin(table.take())) for table in rows.every_table]
     part = Part(
         texts=rows.texts.in_order(),
         threads=list(rows.threads),
@@ -97,9 +105,21 @@ def part_of(rows: Rows) -> tuple[Part, Columns]:
         window=rows.window,
         window_end=rows.window_end,
         mended=mended,
-        tables=[[Column(name, values.dtype.str, len(values)) for name, values in table.items()] for table in columns],
+        tables=[[_described(name, values) for name, values in table.items()] for table in columns],
     )
     return part, columns
+
+
+def _lean(columns: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """The columns in as few bytes as their values need: half of what there was to hand over."""
+    return {
+        name: values if is_constant(values) or values.itemsize <= _FEW_BYTES else narrowed(values)
+        for name, values in columns.items()
+    }
+
+
+def _described(name: str, values: NDArray[Any]) -> Column:
+    return Column(name, values.dtype.str, len(values), is_constant(values))
 
 
 def send(rows: Rows, to: BinaryIO) -> None:
@@ -109,21 +129,20 @@ def send(rows: Rows, to: BinaryIO) -> None:
     to.write(len(head).to_bytes(_LENGTH_BYTES, "little") + head)
     for table in columns:
         for values in table.values():
-            to.write(values.data.cast("B"))
+            to.write((values[:1].copy() if is_constant(values) else values).data.cast("B"))
     to.flush()
 
 
 def receive(source: BinaryIO) -> tuple[Part, Columns]:
     """What `send` wrote. Raises OSError; ValueError where it is cut off."""
     part = _DECODER.decode(_exactly(source, int.from_bytes(_exactly(source, _LENGTH_BYTES), "little")))
-    return part, [
-        {column.name: np.frombuffer(_exactly(source, _bytes(column)), column.dtype) for column in table}
-        for table in part.tables
-    ]
+    return part, [{column.name: _column(source, column) for column in table} for table in part.tables]
 
 
-def _bytes(column: Column) -> int:
-    return column.length * np.dtype(column.dtype).itemsize
+def _column(source: BinaryIO, column: Column) -> NDArray[Any]:
+    dtype = np.dtype(column.dtype)
+    values = np.frombuffer(_exactly(source, (1 if column.same else column.length) * dtype.itemsize), dtype)
+    return alike(values[0], column.length, dtype) if column.same else values
 
 
 def _exactly(source: BinaryIO, count: int) -> bytes:
@@ -155,7 +174,9 @@ def append(rows: Rows, part: Part, columns: Columns) -> None:
 
 
 def _with(codes: NDArray[np.int32] | None, values: NDArray[Any]) -> NDArray[Any]:
-    return values if codes is None else codes[values]
+    if codes is None:
+        return values
+    return alike(codes[values[0]], len(values), codes.dtype) if is_constant(values) else codes.take(values)
 
 
 def _codes(codes: list[int]) -> NDArray[np.int32]:

@@ -56,9 +56,9 @@ def read_in_parallel(path: Path, progress: Callable[[float], None] | None) -> tu
 
 
 def _stretches(size: int, begun: int, start: int, jobs: int) -> list[Stretch] | None:
-    """The stretches from `start` on, of equal length but for the last, which is begun while the processes for the
-    others start; None where the file cannot be cut. `begun`: how much of it has been read in pieces."""
-    each = (size - LEAST_BYTES // 2) // jobs
+    """The stretches from `start` on, of equal length but for the last, which is read while the processes for the
+    others start and hand over; None where the file cannot be cut. `begun`: how much of it has been read in pieces."""
+    each = (size - LEAST_BYTES) // jobs
     pieces = [begun] + [each * i // PIECE_BYTES * PIECE_BYTES for i in range(1, jobs)]
     if any(later - piece < 2 * PIECE_BYTES for piece, later in pairwise(pieces)):
         return None

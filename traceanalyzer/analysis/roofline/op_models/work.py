@@ -263,8 +263,8 @@ def _done_below(linked: Linked, flops: F64, working: Bool, own: F64) -> Bool:
     it has none, anything. (A transposed convolution that clears its result has a child, but that is not the work.)"""
     end = linked.tree.subtree_end[:]
     many = np.concatenate((np.zeros(1, np.int32), np.cumsum(working, dtype=np.int32)))
-    done: Bool = many[end] > many[:-1]
+    done: Bool = many.take(end) > many[:-1]
     del many
     before = np.concatenate(([0.0], np.cumsum(flops)))
-    done &= before[end] - before[:-1] >= own * MOST
+    done &= before.take(end) - before[:-1] >= own * MOST
     return done
