@@ -9,6 +9,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.distinct import near, ranked
 from traceanalyzer.analysis.algebra.lookup import blocks, stretch
+from traceanalyzer.analysis.algebra.ordering import stable_order
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -60,7 +61,7 @@ class Groups:
     @property
     def rows(self) -> list[I64]:
         """The rows of each group, in order."""
-        ordered = np.argsort(self.index, kind="stable")
+        ordered = stable_order(self.index)
         return np.split(ordered, np.cumsum(self.count)[:-1]) if len(self) else []
 
     def sum(self, values: I32 | I64 | F64 | Bool) -> F64:
