@@ -110,7 +110,8 @@ class HostTree:
         if not is_constant(thread):
             order = order[np.argsort(thread[order], kind="stable")]
             thread = thread[order]
-        start, end = start[order], end[order]
+        start = start[order]
+        end = end[order]
         is_call = order >= len(kept)
         kind = np.zeros(len(order), np.uint8)
         kind[~is_call] = ranges.kind[kept[order[~is_call]]]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups
+from traceanalyzer.analysis.algebra.lookup import places, where
 from traceanalyzer.analysis.time.periods import find_period, numbered_part
 from traceanalyzer.analysis.time.step_evidence import without_numbers
 from traceanalyzer.figures import metric, ms
@@ -41,8 +42,8 @@ def coinciding_range(timed: Timed) -> str | None:
     """The name, numbers written as #, of the annotation of which (nearly) every step holds exactly one; None where
     there is none. Of several the one that lasts longest."""
     ranges, steps = timed.trace.host_ranges, timed.steps
-    rows = np.flatnonzero(ranges.kind == RangeKind.ANNOTATION)
-    step = np.searchsorted(steps.host_start, ranges.start[rows], side="right") - 1
+    rows = where(ranges.kind == RangeKind.ANNOTATION)
+    step = (places(steps.host_start, ranges.start[rows], side="right") - 1).astype(np.int32)
     inside = (step >= 0) & (ranges.start[rows] < steps.host_end[np.maximum(step, 0)])
     rows, step = rows[inside], step[inside]
     name, texts = without_numbers(timed.trace.strings, ranges.name[rows])
