@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from traceanalyzer.cli.options import format_of, is_quiet
+from traceanalyzer.cli.formats import format_of
+from traceanalyzer.cli.options import is_quiet
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from traceanalyzer.cli.again import prints_again
+from traceanalyzer.cli.formats import PICTURED, REPORT_FORMATS
 from traceanalyzer.cli.options import (
-    PICTURED,
-    REPORT_FORMATS,
     amount_options,
     is_quiet,
     max_chars_option,
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     import re
     from collections.abc import Sequence
 
+    from traceanalyzer.cli.formats import Output
     from traceanalyzer.compile_log import CompileLog
     from traceanalyzer.report.document import Document
     from traceanalyzer.report.html import Details
@@ -99,21 +99,12 @@ def analyze(
     the reader met in the recording, and the definition of every figure. Figures of a step are means over the
     steady state (warm-up left out) of the rank that the others wait for.
     """
-    from traceanalyzer.cli.output import checked, emitted, is_terminal, warn_of_failures
+    from traceanalyzer.cli.output import checked, emitted, warn_of_failures
     from traceanalyzer.cli.progress import working
     from traceanalyzer.cli.read import read
 
     output = checked(format_, file, (*REPORT_FORMATS, "svg"), paths if store is None else (*paths, str(store)))
-    if output.format == "html" and output.file is None and is_terminal(sys.stdout):
-        raise click.UsageError("an HTML report is for a browser: say where to write it with -o FILE")
-    if max_chars is not None and output.format != "markdown":
-        raise click.UsageError("`--max-chars` needs `--format markdown`")
-    if tags and store is None:
-        raise click.UsageError("`--tag` needs `--store FILE`")
-    if store is not None:
-        from traceanalyzer.history.database import check_storable
-
-        check_storable(store)
+    _check_together(output, max_chars, store, tags)
     run = read(paths, pattern)
     warn_of_failures(run)
     from traceanalyzer.report.kept_report import kept_report
@@ -136,6 +127,22 @@ def analyze(
     with emitted(_with_compile(page_of, logs, asked.measured) if logs else page_of, output):
         if store is not None:
             _store(store, report, tags, recordings_read, selection)
+
+
+def _check_together(output: Output, max_chars: int | None, store: Path | None, tags: dict[str, str]) -> None:
+    """Before anything is read. Raises UsageError where options make no sense together, or no history can be there."""
+    from traceanalyzer.cli.output import is_terminal
+
+    if output.format == "html" and output.file is None and is_terminal(sys.stdout):
+        raise click.UsageError("an HTML report is for a browser: say where to write it with -o FILE")
+    if max_chars is not None and output.format != "markdown":
+        raise click.UsageError("`--max-chars` needs `--format markdown`")
+    if tags and store is None:
+        raise click.UsageError("`--tag` needs `--store FILE`")
+    if store is not None:
+        from traceanalyzer.history.database import check_storable
+
+        check_storable(store)
 
 
 def _logs_beside(recordings: list[str]) -> list[CompileLog]:

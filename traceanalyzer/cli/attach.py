@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from traceanalyzer.report.document import Document
     from traceanalyzer.report.github import Issue
+    from traceanalyzer.report.model import Report
 
 
 def _issue(_: click.Context, __: click.Parameter, text: str) -> Issue:
@@ -85,11 +86,7 @@ def attach(
     """
     from traceanalyzer.cli.output import check_writable, write
     from traceanalyzer.cli.reports import report_named
-    from traceanalyzer.comparison.compare import compare_reports
-    from traceanalyzer.comparison.render import ComparisonPage, with_comparison
     from traceanalyzer.report import github
-    from traceanalyzer.report.markdown.issue import BRIEF, render_markdown
-    from traceanalyzer.report.page import ReportPage
     from traceanalyzer.report.privacy.redact import redact as redacted
     from traceanalyzer.report.privacy.redact import redact_with
 
@@ -104,14 +101,8 @@ def attach(
         before, value = redact_with(before, value, hidden_names)
     elif redact:
         value = redacted(value, hidden_names)
-    if before is None:
-        text = render_markdown(value) if max_chars is None else render_markdown(value, max_chars)
-        drawn: Document = ReportPage(value)
-    else:
-        names = ("base", "this") if redact else (str(base), report)
-        comparison = compare_reports(before, value, names)
-        text = with_comparison(comparison, value, max_chars or BRIEF)
-        drawn = ComparisonPage(comparison)
+    names = ("base", "this") if redact else (str(base), report)
+    text, drawn = _alone(value, max_chars) if before is None else _compared(before, value, names, max_chars)
     if picture is not None:
         write(drawn.svg(), picture)
     text = github.marked(text, name)
@@ -125,3 +116,22 @@ def attach(
         f"{issue.url} ({command}), or edits the one that it made before",
         err=True,
     )
+
+
+def _alone(report: Report, max_chars: int | None) -> tuple[str, Document]:
+    """The comment on a report, and what its picture shows."""
+    from traceanalyzer.report.markdown.issue import render_markdown
+    from traceanalyzer.report.page import ReportPage
+
+    text = render_markdown(report) if max_chars is None else render_markdown(report, max_chars)
+    return text, ReportPage(report)
+
+
+def _compared(before: Report, report: Report, names: tuple[str, str], max_chars: int | None) -> tuple[str, Document]:
+    """The same, beginning with what changed."""
+    from traceanalyzer.comparison.compare import compare_reports
+    from traceanalyzer.comparison.render import ComparisonPage, with_comparison
+    from traceanalyzer.report.markdown.issue import BRIEF
+
+    comparison = compare_reports(before, report, names)
+    return with_comparison(comparison, report, max_chars or BRIEF), ComparisonPage(comparison)

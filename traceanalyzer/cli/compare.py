@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from traceanalyzer.cli.again import prints_again
+from traceanalyzer.cli.formats import PICTURED, TABLE_FORMATS
 from traceanalyzer.cli.options import (
-    PICTURED,
-    TABLE_FORMATS,
     Pair,
     limit_option,
     output_options,

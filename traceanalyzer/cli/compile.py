@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from traceanalyzer.cli.options import REPORT_FORMATS, limit_option, output_options
+from traceanalyzer.cli.formats import REPORT_FORMATS
+from traceanalyzer.cli.options import limit_option, output_options
 
 if TYPE_CHECKING:
     from traceanalyzer.compile_log import CompileLog

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from traceanalyzer.cli.options import TABLE_FORMATS, output_options, tag_option
+from traceanalyzer.cli.formats import TABLE_FORMATS
+from traceanalyzer.cli.options import output_options, tag_option
 from traceanalyzer.diagnosis.finding import BottleneckClass
 
 if TYPE_CHECKING:
-    from traceanalyzer.cli.options import Output
+    from traceanalyzer.cli.formats import Output
     from traceanalyzer.report.document import Document, Rows
 
 FORMATS = (*TABLE_FORMATS, "html")

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from traceanalyzer.cli.options import REPORT_FORMATS, output_options, reading_options, redact_options
+from traceanalyzer.cli.formats import REPORT_FORMATS
+from traceanalyzer.cli.options import output_options, reading_options, redact_options
 
 if TYPE_CHECKING:
     import re

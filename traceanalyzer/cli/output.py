@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 import click
 
-from traceanalyzer.cli.options import Output, is_quiet, output_of
+from traceanalyzer.cli.formats import Output, output_of
+from traceanalyzer.cli.options import is_quiet
 from traceanalyzer.cli.pager import paged
 from traceanalyzer.errors import TraceAnalyzerError
 from traceanalyzer.files import replacing

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from traceanalyzer.cli.options import Output
+    from traceanalyzer.cli.formats import Output
     from traceanalyzer.trace import Run
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from traceanalyzer.cli.again import prints_again
+from traceanalyzer.cli.formats import TABLE_FORMATS
 from traceanalyzer.cli.options import (
-    TABLE_FORMATS,
     Number,
     output_options,
     quiet_option,

@@ -7,14 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from traceanalyzer.cli.again import prints_again
-from traceanalyzer.cli.options import (
-    TABLE_FORMATS,
-    Number,
-    output_options,
-    recordings,
-    redact_options,
-    selection_options,
-)
+from traceanalyzer.cli.formats import TABLE_FORMATS
+from traceanalyzer.cli.options import Number, output_options, recordings, redact_options, selection_options
 
 if TYPE_CHECKING:
     import re

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.recorded import GPU, KINETO, NSYS, label
 from traceanalyzer.analysis.causes.dependencies import Dependencies
 from traceanalyzer.analysis.replay import simulate, stretches
-from traceanalyzer.analysis.replay.tape import Tape, make_tape
+from traceanalyzer.analysis.replay.tape import Tail, Tape, make_tape
 from traceanalyzer.ingest import load
 from traceanalyzer.selection import measured
 
@@ -47,7 +47,7 @@ def tape_of(events: list[tuple[int, bool]], ops: list[tuple[int, int, int, int, 
         steps=1,
         dispatch=host, work=nothing + 3, loading=nothing, reading=nothing, sending=nothing, profiling=nothing,
         waits=np.array([waits for _, waits in events]), waits_for=nothing - 1,
-        reads=nothing.astype(bool), call=nothing, tail=(5, 0, 2, 0),
+        reads=nothing.astype(bool), call=nothing, tail=Tail(5, 0, 2, 0),
         event=(event % len(events))[order], stream=stream[order].astype(np.int32), duration=duration[order],
         alone=duration, latency=latency[order], gap=gap[order],
         dependencies=Dependencies(on, delay, also_on),

@@ -156,6 +156,32 @@ def test_mutated_files_are_read_or_refused(tmp_path: Path) -> None:
             continue
 
 
+SELDOM = {
+    "append": b"]K\x01a",
+    "set item": b"}\x8c\x01aK\x01s",
+    "empty tuple": b")",
+    "tuples of one to three": b"](K\x01\x85K\x01K\x02\x86K\x01K\x02K\x03\x87e",
+    "tuple": b"(K\x01K\x02\x8c\x01aK\x03t",
+    "list": b"(K\x01K\x02l",
+    "dictionary": b"(\x8c\x01aK\x01\x8c\x01bK\x02d",
+    "one in another": b"(\x8c\x01a(K\x01K\x02ld",
+}
+
+
+@pytest.mark.parametrize("name", SELDOM)
+def test_opcodes_that_snapshots_seldom_have_mean_what_pickle_says(name: str) -> None:
+    raw = OPEN + SELDOM[name] + b"."
+    file = io.BytesIO(raw)
+    assert interpret(lambda: file.read(1 << 18), Shapes()) == pickle.loads(raw)  # noqa: S301 our own
+
+
+@pytest.mark.parametrize("raw", [b"]\x85", b"\x85", b"(K\x01d", b"K\x01K\x02a", b"l"])
+def test_opcodes_that_find_the_wrong_values_are_refused(raw: bytes) -> None:
+    file = io.BytesIO(OPEN + raw + b".")
+    with pytest.raises(RefusedSnapshotError):
+        interpret(lambda: file.read(1 << 18), Shapes())
+
+
 class Harmful:
     def __init__(self, victim: Path) -> None:
         self.victim = victim

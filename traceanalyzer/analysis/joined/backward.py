@@ -53,8 +53,10 @@ def backward_time(linked: Linked, device_own: I64, backward: Bool, node: I32 | I
     time, joined = np.zeros(len(tree.start), np.int64), np.zeros(len(tree.start), bool)
     np.add.at(time, pairs[known], tree.subtree_sum(device_own, made[known]))
     joined[pairs[known]] = True
+    none = tree.subtree_sum(joined, node) == 0
+    del joined
     result = tree.subtree_sum(time, node)
-    result[tree.subtree_sum(joined, node) == 0] = -1
+    result[none] = -1
     return result
 
 

@@ -163,17 +163,19 @@ class HostTree:
 
     def subtree_sum(self, values: I64 | Bool, node: I32 | I64) -> I64:
         """For each of these nodes the sum of `values` (one for every node) over the node and its descendants."""
-        stop = self.subtree_end.take(node)
         if len(node) * FEW < len(values):
+            stop = self.subtree_end[node]
             edges = distinct(np.concatenate((node, stop)))
             between = np.add.reduceat(values, edges[edges < len(values)], dtype=np.int64) if len(edges) else edges
             before = np.append(np.int64(0), np.cumsum(between))
             result: I64 = before[np.searchsorted(edges, stop)] - before[np.searchsorted(edges, node)]
             return result
-        before = np.zeros(len(values) + 1, np.int64)
-        np.cumsum(values, out=before[1:])
-        result = before.take(stop)
-        result -= before.take(node)
+        before = np.zeros(len(values) + 1, np.int32 if values.dtype == np.bool_ else np.int64)
+        result = np.empty(len(node), np.int64)
+        np.cumsum(values, dtype=before.dtype, out=before[1:])
+        for here in blocks(len(node)):
+            of = node[here]
+            np.subtract(before.take(self.subtree_end.take(of)), before.take(of), out=result[here])
         return result
 
     def named(self, texts: Bool) -> Bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.replay.simulate import step_times_ns
+from traceanalyzer.analysis.replay.tape import Tail
 from traceanalyzer.figures import NS_PER_MS
 
 if TYPE_CHECKING:
@@ -92,8 +93,7 @@ def _with_empty_queue(tapes: tuple[Tape, ...], measured_ms: float) -> tuple[Tape
 
 
 def _loading_scaled(tape: Tape, share: float) -> Tape:
-    dispatch, work, loading, profiling = tape.tail
-    tail = (dispatch, work, round(loading * share), profiling)
+    tail = tape.tail._replace(loading=round(tape.tail.loading * share))
     return replace(tape, loading=_scaled(tape.loading, share), tail=tail)
 
 
@@ -142,12 +142,12 @@ def _slowest_ms(tapes: tuple[Tape, ...], of_tape: Callable[[Tape], float]) -> fl
 
 
 def _loading_ns(tape: Tape) -> float:
-    return float(tape.loading.sum()) + tape.tail[2]
+    return float(tape.loading.sum()) + tape.tail.loading
 
 
 def _long_work_ns(tape: Tape) -> float:
     """Host time on input data and in other long work."""
-    work = np.append(tape.work, tape.tail[1])
+    work = np.append(tape.work, tape.tail.work)
     return _loading_ns(tape) + float(work[work >= LONG_WORK_NS].sum())
 
 
@@ -192,7 +192,12 @@ def host_scaled(tapes: tuple[Tape, ...], dispatch: float, own: float = 1.0) -> t
             work=_scaled(tape.work, own),
             loading=_scaled(tape.loading, own),
             profiling=np.zeros_like(tape.profiling),
-            tail=(round(tape.tail[0] * dispatch), round(tape.tail[1] * own), round(tape.tail[2] * own), 0),
+            tail=Tail(
+                dispatch=round(tape.tail.dispatch * dispatch),
+                work=round(tape.tail.work * own),
+                loading=round(tape.tail.loading * own),
+                profiling=0,
+            ),
         )
         for tape in tapes
     )

@@ -110,11 +110,11 @@ class HostClock:
 
     def __init__(self, tape: Tape, times: Pass) -> None:
         parts = {
-            "rest": (tape.dispatch - tape.reading, tape.tail[0]),
+            "rest": (tape.dispatch - tape.reading, tape.tail.dispatch),
             "reading": (tape.reading, 0),
-            "work": (tape.work, tape.tail[1]),
-            "loading": (tape.loading, tape.tail[2]),
-            "profiling": (tape.profiling, tape.tail[3]),
+            "work": (tape.work, tape.tail.work),
+            "loading": (tape.loading, tape.tail.loading),
+            "profiling": (tape.profiling, tape.tail.profiling),
         }
         first = times.called[0] - sum(int(part[0]) for part, _ in parts.values())
         time = np.concatenate(([first], np.stack((times.called, times.returned), axis=1).ravel()))

@@ -10,7 +10,7 @@ import numpy as np
 from traceanalyzer.analysis.causes.dependencies import Dependencies
 from traceanalyzer.analysis.replay.changes.buckets import MB, BucketSize, rebucketed
 from traceanalyzer.analysis.replay.changes.capture import GRAPH_GAP_NS
-from traceanalyzer.analysis.replay.changes.edits import events_of, without
+from traceanalyzer.analysis.replay.changes.edits import with_dispatch, without, without_reads
 from traceanalyzer.analysis.replay.changes.fusion import (
     ELEMENTWISE,
     LEAST_KERNEL_NS,
@@ -20,6 +20,7 @@ from traceanalyzer.analysis.replay.changes.fusion import (
 )
 from traceanalyzer.analysis.replay.changes.named import ops_named
 from traceanalyzer.analysis.replay.changes.optimizer import optimizer_by_lists, optimizer_fused
+from traceanalyzer.analysis.replay.on_tape import events_of
 from traceanalyzer.analysis.replay.together import apart
 
 if TYPE_CHECKING:
@@ -61,20 +62,14 @@ class Scenario:
 
 def no_host_syncs(tape: Tape) -> Tape:
     """No wait for the device, and no operator whose only purpose is to read a value."""
-    read = tape.reads[tape.event]
-    return replace(
-        without(tape, read),
-        waits=np.zeros_like(tape.waits),
-        dispatch=tape.dispatch - tape.reading,
-    )
+    return replace(without_reads(tape), waits=np.zeros_like(tape.waits))
 
 
 def launches_free(tape: Tape) -> Tape:
     """Dispatch and launch calls cost the host nothing, as in a CUDA graph; waits and other work stay."""
     return replace(
-        tape,
-        dispatch=np.zeros_like(tape.dispatch),
-        tail=(0, *tape.tail[1:]),
+        with_dispatch(tape, np.zeros_like(tape.dispatch)),
+        tail=tape.tail._replace(dispatch=0),
         latency=np.zeros_like(tape.latency),
         gap=np.minimum(tape.gap, GRAPH_GAP_NS),
     )
@@ -82,12 +77,12 @@ def launches_free(tape: Tape) -> Tape:
 
 def input_ready(tape: Tape) -> Tape:
     """Input data is there when it is asked for."""
-    return replace(tape, loading=np.zeros_like(tape.loading), tail=(*tape.tail[:2], 0, tape.tail[3]))
+    return replace(tape, loading=np.zeros_like(tape.loading), tail=tape.tail._replace(loading=0))
 
 
 def no_host_work(tape: Tape) -> Tape:
     """No long stretches of host work between launches."""
-    return replace(tape, work=np.zeros_like(tape.work), tail=(tape.tail[0], 0, *tape.tail[2:]))
+    return replace(tape, work=np.zeros_like(tape.work), tail=tape.tail._replace(work=0))
 
 
 def copies_hidden(tape: Tape) -> Tape:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -29,6 +29,8 @@ from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.analysis.time.launch_queue import blocked_time
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from traceanalyzer.analysis.causes.explained import Explained
     from traceanalyzer.analysis.causes.started import Started
     from traceanalyzer.analysis.joined.joined import Joined
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
     from traceanalyzer.analysis.roofline.rated import Rated
     from traceanalyzer.analysis.time.timed import Timed
     from traceanalyzer.trace import I32, I64, Bool
+
+Made = TypeVar("Made")
 
 MAX_STEPS = 16
 """Steps on a tape at most: more of the same say nothing new and cost time."""
@@ -53,6 +57,15 @@ LONG_HELD_NS = 100_000
 """An op that is queued starts within this, unless it waits for something on another stream."""
 HELD_BY = 8
 """Ops that ended before it among which that is looked for."""
+
+
+class Tail(NamedTuple):
+    """Host time after the last event, ns."""
+
+    dispatch: int
+    work: int
+    loading: int
+    profiling: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,8 +93,7 @@ class Tape:
     """Whether the event belongs to an operator that only reads a value."""
     call: I64
     """Row of `Trace.api_calls` that each event is."""
-    tail: tuple[int, int, int, int]
-    """Dispatch, work, loading and profiling after the last event, ns."""
+    tail: Tail
     event: I64
     """For each op the event that launches it."""
     stream: I32
@@ -103,10 +115,28 @@ class Tape:
     """... of this recording."""
 
     @cached_property
+    def _made(self) -> dict[Callable[[Tape], Any], Any]:
+        return {}
+
+    def once(self, make: Callable[[Tape], Made]) -> Made:
+        """`make(self)`, worked out when it is first asked for: what tells that a remedy fits is needed for its replay
+        again. `make` is a function of a module, which outlives the tape."""
+        if make not in self._made:
+            self._made[make] = make(self)
+        result: Made = self._made[make]
+        return result
+
+    @cached_property
     def around(self) -> Around:
         """What of the host tree is around the events."""
         tree = self.source.tree
         return Around.of(tree, tree.node_of_call[self.call].astype(np.int64))
+
+    @cached_property
+    def step_of_op(self) -> I32:
+        """The step that each op belongs to."""
+        result: I32 = self.source.steps.of_op[self.row]
+        return result
 
     @property
     def compute(self) -> Bool:
@@ -308,14 +338,14 @@ def _begins_step(step: I32, event: I64) -> I64:
     return result
 
 
-def _tail(host: _HostTime, begins: I64) -> tuple[int, int, int, int]:
+def _tail(host: _HostTime, begins: I64) -> Tail:
     """Host time after the last event, ns: its dispatch and work no longer than between two steps of the tape, because
     there the recorder ends."""
     dispatch, work = int(host.dispatch[-1]), int(host.work[-1])
     if len(begins):
         dispatch = min(dispatch, int(np.median(host.dispatch[begins])))
         work = min(work, int(np.median(host.work[begins])))
-    return dispatch, work, int(host.loading[-1]), int(host.profiling[-1])
+    return Tail(dispatch, work, int(host.loading[-1]), int(host.profiling[-1]))
 
 
 def _host_time(timed: Started, rows: I64, kept: IntervalSet) -> _HostTime:

@@ -217,6 +217,12 @@ class Replay:
         known = self._under(scenario)
         return None if known is None else known.saved_ns
 
+    def saved_by_kernels(self, scenario: Scenario) -> bool | None:
+        """Whether device work becomes shorter by at least half of what a scenario gains; None where the recording does
+        not say what it needs."""
+        known = self._under(scenario)
+        return None if known is None else 2 * known.saved_ns >= self.gain_ms(scenario) * NS_PER_MS
+
     def _under(self, scenario: Scenario) -> _Under | None:
         if scenario not in self._known:
             self._known[scenario] = self._worked_out(scenario)

@@ -148,24 +148,27 @@ def _calls(timed: Timed) -> _Calls:
 
 
 def _sums(timed: Timed, calls: _Calls, groups: Groups) -> _Sums:
-    tree, ops, size = timed.tree, timed.trace.device_ops, len(timed.tree.start)
-    node = calls.node.astype(np.intp)  # others take numpy twice the time
+    tree, ops, node, size = timed.tree, timed.trace.device_ops, calls.node, len(timed.tree.start)
     launched_at = np.where(timed.steady_ops, timed.launch_node, -1)
     owner, length = at(calls.around, owner_nodes(timed, launched_at), -1), ops.end - ops.start
     outer = ~_nested(calls.name, node, tree.subtree_end[node])
     launched = _sum_at(launched_at, length, size)
-    device_total, made = tree.subtree_sum(launched, node), backward_time(timed, launched, timed.in_backward, node)
-    joined, backward_once = groups.sum(made >= 0), groups.sum(np.maximum(made, 0) * outer)
-    del launched, made
-    middle, high = groups.quantiles(device_total, 0.5, 0.95)
+    # Columns as long as all calls are let go of one by one.
+    time = tree.subtree_sum(launched, node)
+    middle, high = groups.quantiles(time, 0.5, 0.95)
+    device_total, device_once = groups.sum(time), groups.sum(time * outer)
+    del time
+    time = backward_time(timed, launched, timed.in_backward, node)
+    joined, backward_once = groups.sum(time >= 0), groups.sum(np.maximum(time, 0, out=time) * outer)
+    del time, launched
     return _Sums(
         host_total=groups.sum(tree.end[node] - tree.start[node]),
         host_self=groups.sum(calls.host_self),
-        device_total=groups.sum(device_total),
+        device_total=device_total,
         device_self=groups.sum(_sum_at(owner, length, size)[node]),
         device_p50=middle,
         device_p95=high,
-        device_once=groups.sum(device_total * outer),
+        device_once=device_once,
         kernels=groups.sum(tree.subtree_sum(_sum_at(launched_at, timed.is_kernel, size), node)),
         backward=groups.sum(timed.in_backward[node]),
         joined=joined,
@@ -221,7 +224,7 @@ def _self_time(inner: _Inner, node: I32, call: I32) -> I64:
     return result
 
 
-def _nested(name: I32, node: I64, subtree_end: I32) -> Bool:
+def _nested(name: I32, node: I32, subtree_end: I32) -> Bool:
     """Which of these nodes (ascending) lie in the subtree of an earlier one with the same name."""
     result = np.zeros(len(node), bool)
     if not len(node):

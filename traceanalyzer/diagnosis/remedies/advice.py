@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from traceanalyzer.diagnosis.remedies import REMEDIES
-from traceanalyzer.figures import NS_PER_MS
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.measure import Measurements
@@ -40,7 +39,8 @@ def advise(m: Measurements) -> list[Advice]:
         offer = remedy.offer(m)
         if offer is None or not _worth_it(replay, remedy, offer):
             continue
-        made.append(Advice(remedy, offer, replay.predict(offer.scenario), _for_host(replay, offer)))
+        for_host = replay.saved_by_kernels(offer.scenario) is False
+        made.append(Advice(remedy, offer, replay.predict(offer.scenario), for_host))
     return sorted(made, key=lambda one: (not one.offer.single, one.prediction.step_ms or 0.0))
 
 
@@ -57,9 +57,3 @@ def _worth_it(replay: Replay, remedy: Remedy, offer: Offer) -> bool:
     return (not usual or replay.cautious_gain_ms(offer.scenario) >= sure_ms) and (
         not fast or replay.gain_of_fast_host_ms(offer.scenario) >= sure_ms
     )
-
-
-def _for_host(replay: Replay, offer: Offer) -> bool:
-    """Whether the kernels' time becomes shorter by less than half of what is gained."""
-    saved_ns = replay.kernels_saved_ns(offer.scenario)
-    return saved_ns is not None and 2 * saved_ns < replay.gain_ms(offer.scenario) * NS_PER_MS

@@ -6,8 +6,10 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from traceanalyzer.analysis.algebra.texts import texts_where
+from traceanalyzer.analysis.causes.inputs import LOADERS
 from traceanalyzer.analysis.joined.framework import Framework
-from traceanalyzer.analysis.replay.changes.edits import in_backward
+from traceanalyzer.analysis.replay.on_tape import in_backward
+from traceanalyzer.analysis.replay.tape import make_tape
 from traceanalyzer.hardware import GIGA
 
 if TYPE_CHECKING:
@@ -80,6 +82,17 @@ def _in_graphs(m: Measurements) -> bool:
 def tape_of(m: Measurements) -> Tape | None:
     """The steady steps of the recording without the profiler; None where they cannot be replayed."""
     return None if m.replay is None else m.replay.usual[0]
+
+
+def tapes_of_others(m: Measurements) -> list[Tape]:
+    """The steady steps, as recorded, of the other ranks that can be replayed."""
+    return [tape for tape in map(make_tape, m.peers) if tape is not None]
+
+
+def may_load(m: Measurements) -> bool:
+    """Whether a loader may be what prepares input that no range names: the program's functions are named like one, or
+    the recorder names none. PyTorch's own names its DataLoader."""
+    return not m.trace.operators_slowed or _shows(m, LOADERS)
 
 
 def reduced_by_hooks(m: Measurements) -> bool:

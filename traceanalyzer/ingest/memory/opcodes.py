@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import pickle
 import re
+from functools import partial
 from struct import Struct
 from struct import error as struct_error
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from traceanalyzer.ingest.memory.shapes import Shapes
+
+Stack = list[Any]
+Marks = list[tuple[int, int, int]]
+"""For each mark the sizes of stack and memo there, and how many containers were open."""
 
 MAX_DEPTH = 64
 """Containers inside containers; a snapshot has six."""
@@ -73,12 +78,11 @@ def _unsigned(size: int) -> Callable[..., tuple[int]]:
 
 
 # One loop with everything in local names, its branches by how often they are met: a call for each of four million
-# opcodes a second would halve that.
+# opcodes a second would halve that. Those that are seldom met and need nothing but the stack are functions (`SELDOM`).
 def _interpret(read: Callable[[], bytes], shapes: Shapes) -> Any:  # noqa: C901
-    target: Any
-    stack: list[Any] = []
+    stack: Stack = []
     memo = Memo()
-    marks: list[tuple[int, int, int]] = []
+    marks: Marks = []
     push, remember, take = stack.append, memo.append, shapes.take
     u4, u8 = _unsigned(4), _unsigned(8)
     pushed = _Pushed(memo)
@@ -171,33 +175,8 @@ def _interpret(read: Callable[[], bytes], shapes: Shapes) -> Any:  # noqa: C901
                 safe = len(data) - MARGIN
             push(shapes.text(str(data[at : at + size], "utf-8")))
             at += size
-        elif op == 0x61:  # APPEND, "a"
-            item = stack.pop()
-            shapes.extend(stack[-1], [item])
-        elif op == 0x73:  # SETITEM, "s"
-            items = stack[-2:]
-            del stack[-2:]
-            _update(stack[-1], items)
-        elif op in (0x29, 0x85, 0x86, 0x87, 0x74):  # EMPTY_TUPLE, TUPLE1, TUPLE2, TUPLE3, TUPLE
-            start = marks.pop()[0] if op == 0x74 else len(stack) - (0 if op == 0x29 else op - 0x84)
-            values = tuple(stack[start:])
-            if start < 0 or not all(isinstance(value, int | float | str) for value in values):
-                refuse("a tuple of more than numbers and texts")
-            del stack[start:]
-            push(values)
-        elif op in (0x6C, 0x64):  # LIST, "l", and DICT, "d"
-            start = marks.pop()[0]
-            items = stack[start:]
-            del stack[start:]
-            is_open += 1
-            target = [] if op == 0x6C else {}
-            push(target)
-            if op == 0x6C:
-                shapes.extend(target, items)
-            else:
-                _update(target, items)
-                taken = take(target)
-                stack[-1] = target if taken is None else taken
+        elif op in SELDOM:
+            is_open += SELDOM[op](stack, marks, shapes)
         elif op == 0x47:  # BINFLOAT, "G"
             push(Struct(">d").unpack_from(data, at)[0])
             at += 8
@@ -254,6 +233,60 @@ def _put(memo: Memo, index: int, value: Any, pushed: _Pushed, templates: Templat
         memo.append(value)
     else:
         refuse(f"the memo index {index}, which nothing before leads up to")
+
+
+def _append(stack: Stack, _: Marks, shapes: Shapes) -> int:
+    item = stack.pop()
+    shapes.extend(stack[-1], [item])
+    return 0
+
+
+def _set_item(stack: Stack, _: Marks, __: Shapes) -> int:
+    items = stack[-2:]
+    del stack[-2:]
+    _update(stack[-1], items)
+    return 0
+
+
+def _tuple(size: int | None, stack: Stack, marks: Marks, _: Shapes) -> int:
+    """Of so many values, None: of those since the last mark."""
+    start = marks.pop()[0] if size is None else len(stack) - size
+    values = tuple(stack[start:])
+    if start < 0 or not all(isinstance(value, int | float | str) for value in values):
+        refuse("a tuple of more than numbers and texts")
+    stack[start:] = [values]
+    return 0
+
+
+def _list(stack: Stack, marks: Marks, shapes: Shapes) -> int:
+    start = marks.pop()[0]
+    target: list[Any] = []
+    items, stack[start:] = stack[start:], [target]
+    shapes.extend(target, items)
+    return 1
+
+
+def _dict(stack: Stack, marks: Marks, shapes: Shapes) -> int:
+    start = marks.pop()[0]
+    target: dict[str, Any] = {}
+    _update(target, stack[start:])
+    taken = shapes.take(target)
+    stack[start:] = [target if taken is None else taken]
+    return 1
+
+
+SELDOM: dict[int, Callable[[Stack, Marks, Shapes], int]] = {
+    0x61: _append,  # APPEND, "a"
+    0x73: _set_item,  # SETITEM, "s"
+    0x29: partial(_tuple, 0),  # EMPTY_TUPLE, ")"
+    0x85: partial(_tuple, 1),  # TUPLE1
+    0x86: partial(_tuple, 2),  # TUPLE2
+    0x87: partial(_tuple, 3),  # TUPLE3
+    0x74: partial(_tuple, None),  # TUPLE, "t"
+    0x6C: _list,  # LIST, "l"
+    0x64: _dict,  # DICT, "d"
+}
+"""What these opcodes do to the stack; each gives how many containers it opens."""
 
 
 def _update(target: Any, items: list[Any]) -> None:

@@ -18,13 +18,15 @@ import numpy as np
 from traceanalyzer.analysis.groups.attention import PRODUCT, between_products
 from traceanalyzer.analysis.groups.ops import in_stream_order, operators, with_text
 from traceanalyzer.analysis.groups.passes import largest_operands
-from traceanalyzer.analysis.replay.changes.edits import nodes, of_classes, retimed, without_launches
+from traceanalyzer.analysis.replay.changes.edits import retimed, without_launches
 from traceanalyzer.analysis.replay.changes.numbers import TENSOR_EFFICIENCY, WIDE
-from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
+from traceanalyzer.analysis.replay.on_tape import of_classes, of_launches
+from traceanalyzer.analysis.roofline.op_models.tensors import tensor_shapes
 from traceanalyzer.figures import NS_PER_S
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.replay.tape import Tape
+    from traceanalyzer.analysis.roofline.op_models.tensors import Shape
     from traceanalyzer.trace import I64, Bool
 
 SOFTMAX = re.compile(r"softmax")
@@ -55,7 +57,6 @@ COPIES = ("layout", "memset")
 SCALING = re.compile(r"^aten::(mul|div)_?$")
 MATRIX = 2
 """Dimensions of a matrix."""
-Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -131,7 +132,7 @@ class _Neighbours:
     @classmethod
     def of(cls, tape: Tape, order: I64) -> _Neighbours:
         source, row = tape.source, tape.row[order]
-        operator, outer = operators(source)[row], source.tree.outer_operator[nodes(tape)][tape.event[order]]
+        operator, outer = operators(source)[row], of_launches(tape, source.tree.outer_operator)[order]
         products = with_text(source, operator, PRODUCT)
         shapes = [_shapes(tape, int(one)) if product else [] for one, product in zip(order, products, strict=True)]
         written = [math.prod(one[-2][:-1]) * one[-1][-1] if _multiplies(one) else 0 for one in shapes]
@@ -225,5 +226,4 @@ def _multiplies(shapes: list[Shape]) -> bool:
 def _shapes(tape: Tape, op: int) -> list[Shape]:
     """The shapes of the tensors of an op's operator."""
     ranges, row = tape.source.trace.host_ranges, int(tape.source.roofline.row[tape.row[op]])
-    inputs = parse_inputs(tape.source.trace.text(int(ranges.shapes[row])) or "", None, None) if row >= 0 else None
-    return [one.shape for one in inputs or () if isinstance(one, Tensor)]
+    return tensor_shapes(tape.source.trace.text(int(ranges.shapes[row]))) if row >= 0 else []

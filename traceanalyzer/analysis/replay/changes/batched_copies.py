@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def copied_together(tape: Tape) -> Tape | None:
     """Of the small copies from the host the first of each step stays; None where no step has two."""
     small = which_small(tape.source)[tape.row]
-    step = tape.source.steps.of_op[tape.row]
+    step = tape.step_of_op
     rows = np.flatnonzero(small)
     _, first = np.unique(step[rows], return_index=True)
     gone = small.copy()

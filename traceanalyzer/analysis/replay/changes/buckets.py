@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.lookup import one_of
 from traceanalyzer.analysis.causes.dependencies import Dependencies
-from traceanalyzer.analysis.names.collectives import KINDS
+from traceanalyzer.analysis.replay.changes.collectives import REDUCTIONS, of_kind, sizes
+from traceanalyzer.analysis.replay.changes.edits import with_dispatch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from traceanalyzer.analysis.replay.changes.edits import Change
     from traceanalyzer.analysis.replay.tape import Tape
     from traceanalyzer.trace import F64, I64, Bool
 
@@ -27,7 +26,6 @@ MAX_BUCKETS = 10_000
 """Of one backward pass: PyTorch makes tens. A recording that claims more has damaged message sizes."""
 SIZE_RATIO = 2.0
 """The largest message must be so many times the smallest for a line through their times to mean something."""
-_REDUCTIONS = [KINDS.index(kind) for kind in ("all_reduce", "reduce_scatter")]
 
 
 @dataclass(frozen=True)
@@ -60,7 +58,7 @@ class BucketSize:
         return float(np.median(size)) * self.factor if self.bytes is None else float(self.bytes)
 
 
-def rebucketed(wanted: BucketSize, *, at_recorded_rate: bool = False) -> Callable[[Tape], Tape | None]:
+def rebucketed(wanted: BucketSize, *, at_recorded_rate: bool = False) -> Change:
     """Buckets of another size; None where recorded sizes and times do not tell what they would take, unless larger ones
     `at_recorded_rate` are meant."""
 
@@ -104,11 +102,7 @@ def _same_rate(tape: Tape, size: I64, wanted: BucketSize) -> Cost | None:
 
 def _sizes(tape: Tape) -> I64:
     """Bytes that each op reduces across ranks, -1 where it does not or they were not recorded."""
-    calls = tape.source.collective_calls
-    size = np.full(len(tape.source.trace.device_ops), -1, np.int64)
-    reducing = one_of(calls.kind, _REDUCTIONS)
-    size[calls.row[reducing]] = calls.bytes[reducing]
-    return size[tape.row]
+    return np.where(of_kind(tape, *REDUCTIONS), sizes(tape), -1)
 
 
 def _runs(tape: Tape, size: I64) -> list[I64]:
@@ -122,7 +116,7 @@ def _runs(tape: Tape, size: I64) -> list[I64]:
         waits = (on >= 0) & ~tape.communication
         np.minimum.at(needed, on[waits], index[waits])
     cut = (needed[buckets[:-1]] < buckets[1:]) | (tape.stream[buckets[:-1]] != tape.stream[buckets[1:]])
-    step = tape.source.steps.of_op[tape.row[buckets]]
+    step = tape.step_of_op[buckets]
     cut |= step[1:] != step[:-1]
     cut |= ~_waits_for_compute(tape)[buckets[1:]] | _host_waited(tape, buckets)
     return np.split(buckets, np.flatnonzero(cut) + 1)
@@ -157,18 +151,15 @@ def _with_buckets(tape: Tape, runs: list[I64], size: I64, target: float, cost: C
         calling = np.union1d(tape.event[run], np.minimum(tape.event[run] + 1, len(dispatch) - 1))
         spared = tape.sending[calling] * (1.0 - min(len(after) / len(run), 1.0))
         dispatch[calling] = np.maximum(dispatch[calling] - spared, 0)
-    reading = np.minimum(tape.reading, dispatch)
-    marked = replace(
-        tape, duration=duration, meeting=meeting, gap=gap, latency=latency, dispatch=dispatch, reading=reading
-    )
+    marked = replace(tape, duration=duration, meeting=meeting, gap=gap, latency=latency)
     after, like, moved = (np.concatenate([part[i] for part in parts]) for i in range(3))
-    return _inserted(marked, tape, after, like, cost.of(moved))
+    return _inserted(with_dispatch(marked, dispatch), tape, after, like, cost.of(moved))
 
 
 def _produced(tape: Tape, run: I64, size: I64, bounds: F64, compute: I64) -> I64:
     """The compute op after which the gradients up to each of these bytes are there. Those of the first bucket come
     as evenly as the others, but not before the step begins."""
-    step = tape.source.steps.of_op[tape.row]
+    step = tape.step_of_op
     ready = compute[np.maximum(np.searchsorted(compute, run) - 1, 0)]
     spacing = int(ready[-1] - ready[0]) // max(len(run) - 1, 1)
     earliest = int(np.argmax(step == step[run[0]]))

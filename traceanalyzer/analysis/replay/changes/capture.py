@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.ordering import where_changed
-from traceanalyzer.analysis.replay.changes.edits import step_of_event
+from traceanalyzer.analysis.replay.changes.edits import with_dispatch
 from traceanalyzer.analysis.replay.changes.syncs import syncs_removed
 from traceanalyzer.analysis.replay.changes.warmup import OWN_WORK_NS
+from traceanalyzer.analysis.replay.on_tape import step_of_event
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.replay.tape import Tape
@@ -26,16 +27,14 @@ def captured(tape: Tape) -> Tape:
     """Each step's launches are one CUDA graph: no dispatch, and none of the host's work between them."""
     first = _first_of_step(tape)
     outside = first | tape.waits | (tape.work > OWN_WORK_NS)
-    dispatch = np.where(first, GRAPH_CALL_NS, 0)
-    return replace(
+    graph = replace(
         tape,
-        dispatch=dispatch,
-        reading=np.minimum(tape.reading, dispatch),
         work=np.where(outside, tape.work, 0),
-        tail=(0, *tape.tail[1:]),
+        tail=tape.tail._replace(dispatch=0),
         latency=np.where(first[tape.event], tape.latency, 0),
         gap=np.minimum(tape.gap, GRAPH_GAP_NS),
     )
+    return with_dispatch(graph, np.where(first, GRAPH_CALL_NS, 0))
 
 
 def captured_but_work(tape: Tape) -> Tape:

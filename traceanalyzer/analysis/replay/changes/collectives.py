@@ -10,24 +10,17 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.names.collectives import KINDS, WIDE
-from traceanalyzer.analysis.replay.changes.edits import (
-    in_backward,
-    launched_within,
-    retimed,
-    without_launches,
-)
+from traceanalyzer.analysis.replay.changes.edits import retimed, with_dispatch, without_launches
 from traceanalyzer.analysis.replay.changes.numbers import in_16_bits_already
-from traceanalyzer.analysis.replay.together import apart
-from traceanalyzer.figures import NS_PER_S
+from traceanalyzer.analysis.replay.on_tape import in_backward, launched_within, moving_ns, up_to_last
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from traceanalyzer.analysis.replay.changes.edits import Change
     from traceanalyzer.analysis.replay.tape import Tape
-    from traceanalyzer.trace import I64, Bool
+    from traceanalyzer.trace import I32, I64, Bool
 
 REDUCTIONS = ("all_reduce", "reduce_scatter")
-IN_LAYERS = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all")
+IN_LAYERS = (*REDUCTIONS, "all_gather", "all_to_all")
 """How the layers of a model that is spread over ranks exchange their results."""
 OVERLAP_COST = 0.5
 """Share of a collective's time by which computation beside it becomes longer: it holds multiprocessors and bandwidth
@@ -47,17 +40,20 @@ LAST_BUCKET = 25 * 2**20
 
 def kinds(tape: Tape) -> I64:
     """For each op its kind of collective (index in `KINDS`), -1 for other ops."""
-    calls = tape.source.collective_calls
-    result = np.full(len(tape.source.trace.device_ops), -1, np.int64)
-    result[calls.row] = calls.kind
-    return result[tape.row]
+    return _of_calls(tape, tape.source.collective_calls.kind)
 
 
 def sizes(tape: Tape) -> I64:
     """For each op the bytes of its message, -1 for others and where it is not known."""
-    calls = tape.source.collective_calls
+    return _of_calls(tape, tape.source.collective_calls.bytes)
+
+
+def _of_calls(tape: Tape, values: I32 | I64) -> I64:
+    """For each op the value of the collective that it is, -1 for other ops."""
+    if not tape.communication.any():
+        return np.full(len(tape.row), -1, np.int64)
     result = np.full(len(tape.source.trace.device_ops), -1, np.int64)
-    result[calls.row] = calls.bytes
+    result[tape.source.collective_calls.row] = values
     return result[tape.row]
 
 
@@ -107,11 +103,8 @@ def accumulated_without_sync(tape: Tape) -> Tape | None:
     if not gone.any():
         return None
     # What fills and empties their buckets goes with them.
-    step, last = tape.source.steps.of_op[tape.row], np.full(int(tape.source.steps.of_op.max()) + 2, -1)
-    rows = np.flatnonzero(gone)
-    np.maximum.at(last, step[rows], rows)
     names = texts_where(tape.source.trace.strings, BUCKETING.search)
-    bucketing = launched_within(tape, names) & (np.arange(len(gone)) <= last[step])
+    bucketing = launched_within(tape, names) & up_to_last(tape, gone)
     left = removed(tape, gone)
     return None if left is None else without_launches(left, bucketing)
 
@@ -119,7 +112,7 @@ def accumulated_without_sync(tape: Tape) -> Tape | None:
 def repeated_reductions(tape: Tape) -> Bool:
     """Reductions whose bytes are reduced again later in the same step: all but the last round of equal messages. Rounds
     are told apart by the backward passes of the step; a model whose layers reduce alike has one round."""
-    size, step = sizes(tape), tape.source.steps.of_op[tape.row]
+    size, step = sizes(tape), tape.step_of_op
     reducing = of_kind(tape, *REDUCTIONS) & (size > 0)
     pass_ = backward_passes(tape)
     result = np.zeros(len(size), bool)
@@ -135,7 +128,7 @@ def repeated_reductions(tape: Tape) -> Bool:
 def backward_passes(tape: Tape) -> I64:
     """For each op the number of the backward pass of its step that it belongs to, or that was the last before it; -1
     before the first."""
-    step = tape.source.steps.of_op[tape.row]
+    step = tape.step_of_op
     backward = in_backward(tape) | tape.communication
     begins = backward & ~np.append(False, backward[:-1]) & ~tape.communication
     begins |= backward & (np.diff(step, prepend=-2) != 0)
@@ -152,13 +145,13 @@ def compressed(tape: Tape) -> Tape | None:
     if not chosen.any():
         return None
     bytes_ = np.where(chosen, np.maximum(sizes(tape), 0), 0)
-    casts = float(np.nan_to_num(CAST_PASSES * bytes_ / tape.source.limit("bandwidth")[tape.row] * NS_PER_S).sum())
+    casts = float(moving_ns(tape, bytes_, CAST_PASSES).sum())
     slower = 1.0 + casts / max(float(tape.duration[tape.compute].sum()), 1.0)
     times = np.where(tape.compute, tape.duration * slower, tape.duration)
     return retimed(tape, np.where(chosen, tape.duration - 0.5 * transfers(tape), times))
 
 
-def overlapped(cost: float) -> Callable[[Tape], Tape | None]:
+def overlapped(cost: float) -> Change:
     """Reductions begin with the backward pass and run beside it, which becomes longer by this share of theirs; the last
     bucket stays behind it. None without such reductions."""
 
@@ -168,7 +161,7 @@ def overlapped(cost: float) -> Callable[[Tape], Tape | None]:
             return None
         size = sizes(tape)
         last = np.zeros(len(size), bool)
-        step = tape.source.steps.of_op[tape.row]
+        step = tape.step_of_op
         for one in np.unique(step[chosen]).tolist():
             last[np.flatnonzero(chosen & (step == one))[-1]] = True
         # One message of everything would be cut into buckets, of which the last stays.
@@ -181,7 +174,7 @@ def overlapped(cost: float) -> Callable[[Tape], Tape | None]:
     return change
 
 
-def overlapped_by_halves(cost: float) -> Callable[[Tape], Tape | None]:
+def overlapped_by_halves(cost: float) -> Change:
     """A model that is spread over ranks works on two halves of its batch in turn: one computes, longer by this share of
     the time that collectives run beside it, while those of the other run; the host launches twice as much. None without
     collectives that the forward pass waits for."""
@@ -195,15 +188,15 @@ def overlapped_by_halves(cost: float) -> Callable[[Tape], Tape | None]:
         slower = 1.0 + cost * min(moving, busy) / max(busy, 1.0)
         left = max(moving - slower * busy, 0.0) / max(moving, 1.0)
         times = np.where(tape.compute, tape.duration * slower, tape.duration - moved * (1.0 - left))
-        twice = replace(tape, dispatch=2 * tape.dispatch, tail=(2 * tape.tail[0], *tape.tail[1:]))
-        return retimed(twice, times)
+        tail = tape.tail._replace(dispatch=2 * tape.tail.dispatch)
+        return retimed(with_dispatch(replace(tape, tail=tail), 2 * tape.dispatch), times)
 
     return change
 
 
 def late_reductions(tape: Tape) -> Bool:
     """Reductions after which, in their step, no matrix kernel runs: the backward pass is over when they begin."""
-    source, step = tape.source, tape.source.steps.of_op[tape.row]
+    source, step = tape.source, tape.step_of_op
     matrix = source.is_matrix[tape.row]
     chosen = of_kind(tape, *REDUCTIONS)
     result = np.zeros(len(chosen), bool)
@@ -214,12 +207,12 @@ def late_reductions(tape: Tape) -> Bool:
     return result
 
 
-def smaller_messages(left: float, computation: float) -> Callable[[Tape], Tape | None]:
+def smaller_messages(left: float, computation: float) -> Change:
     """Exchanges between all ranks move this share of their bytes, and what computes between two of them takes this
     share of its time; sums of wide results move half of theirs. None without any."""
 
     def change(tape: Tape) -> Tape | None:
-        exchanges, wide = of_kind(tape, "all_to_all"), wide_sums(tape)
+        exchanges, wide = of_kind(tape, "all_to_all"), tape.once(wide_sums)
         if not (exchanges | wide).any():
             return None
         between = _between_exchanges(tape, exchanges) & tape.compute
@@ -235,9 +228,8 @@ def wide_sums(tape: Tape) -> Bool:
     its forward pass, too, which tells them from gradients."""
     table, calls = tape.source.trace.collectives, tape.source.collective_calls
     of_table = np.append(texts_where(tape.source.trace.strings, lambda text: text in WIDE)[table.dtype], False)
-    of_op = np.zeros(len(tape.source.trace.device_ops), bool)
-    of_op[calls.row] = of_table[calls.metadata]
-    chosen = of_kind(tape, *REDUCTIONS) & of_op[tape.row] & ~late_reductions(tape)
+    in_fp32 = _of_calls(tape, of_table[calls.metadata].astype(np.int64)) > 0
+    chosen = of_kind(tape, *REDUCTIONS) & in_fp32 & ~late_reductions(tape)
     forward = chosen & ~in_backward(tape)
     return (
         chosen if in_16_bits_already(tape) and forward.sum() > FORWARD_SHARE * chosen.sum() else np.zeros_like(chosen)
@@ -247,15 +239,10 @@ def wide_sums(tape: Tape) -> Bool:
 def _between_exchanges(tape: Tape, chosen: Bool) -> Bool:
     """Ops after an odd number of their step's exchanges: they work on what the last one brought, and the next takes it
     back. None where a step has an odd number of them."""
-    step = tape.source.steps.of_op[tape.row]
+    step = tape.step_of_op
     result = np.zeros(len(chosen), bool)
     for one in np.unique(step[chosen]).tolist():
         here = np.flatnonzero(step == one)
         count = np.cumsum(chosen[here])
         result[here] = (count % 2 == 1) & (count[-1] % 2 == 0)
     return result
-
-
-def even(tape: Tape) -> Tape | None:
-    """All ranks are at each collective at the same time; None where ranks were not recorded together."""
-    return apart(tape) if (tape.meeting >= 0).any() else None

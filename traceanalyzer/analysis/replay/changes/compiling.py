@@ -10,26 +10,26 @@ operators gains, and one of a convolution and an activation at a time does not.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from traceanalyzer.analysis.algebra.ordering import where_changed
 from traceanalyzer.analysis.algebra.texts import texts_where
-from traceanalyzer.analysis.groups import layout
 from traceanalyzer.analysis.groups.passes import FUSIBLE
-from traceanalyzer.analysis.replay.changes.edits import (
-    events_of,
+from traceanalyzer.analysis.replay.changes.edits import with_dispatch, without
+from traceanalyzer.analysis.replay.changes.fusion import REDUCING, Reading, fused, of_matrix_operators
+from traceanalyzer.analysis.replay.changes.kernels import changes_layout, channels_last, odd_padded
+from traceanalyzer.analysis.replay.on_tape import (
+    events_of_only,
     in_backward,
     in_optimizer,
     launched_within,
-    nodes,
     of_classes,
-    without,
+    of_launches,
+    up_to_last,
 )
-from traceanalyzer.analysis.replay.changes.fusion import REDUCING, Reading, fused, of_matrix_operators
-from traceanalyzer.analysis.replay.changes.kernels import channels_last, odd_padded
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
@@ -96,19 +96,17 @@ def _compiled(tape: Tape, reading: Reading) -> Tape | None:
     if reading is not Reading.CAUTIOUS:
         laid_out = _laid_out(left, reading)
         left = odd_padded(laid_out) or laid_out
-    dispatch = _dispatch(tape, model, norms, reading)
-    return replace(left, dispatch=dispatch, reading=np.minimum(left.reading, dispatch))
+    return with_dispatch(left, _dispatch(tape, model, norms, reading))
 
 
 def of_model(tape: Tape) -> Bool:
-    """Ops of the model: those that autograd records and what follows from them, in inference all; but no short
-    stretches between waits."""
-    source, node = tape.source, nodes(tape)[tape.event]
-    backward = source.in_backward[node]
+    """Ops of the model: those that autograd records up to the end of the backward pass (not norms of gradients, which
+    are read after it) and what follows from them, in inference all; but no short stretches between waits."""
+    backward = in_backward(tape)
     result = ~in_optimizer(tape) & ~tape.communication
     if backward.any():
-        result &= backward | (_recorded(tape) & _before_last(tape, backward))
-    result &= ~launched_within(tape, texts_where(source.trace.strings, RECURRENT.search))
+        result &= backward | (_recorded(tape) & up_to_last(tape, backward))
+    result &= ~launched_within(tape, texts_where(tape.source.trace.strings, RECURRENT.search))
     region, size, alone = _regions(tape, result)
     return result & ((size >= LEAST_REGION) | alone)[region]
 
@@ -134,19 +132,10 @@ def _backward_twice(joined: Joined) -> bool:
     return bool(joined.in_backward[joined.tree.node_of_range[rows]].any())
 
 
-def _before_last(tape: Tape, ops: Bool) -> Bool:
-    """Which ops come before the last of these in their step: not norms of gradients, which are read after them."""
-    step, index = tape.source.steps.of_op[tape.row], np.arange(len(ops))
-    last = np.full(int(step.max(initial=0)) + 1, -1)
-    np.maximum.at(last, step[ops], index[ops])
-    result: Bool = index < last[step]
-    return result
-
-
 def _regions(tape: Tape, model: Bool) -> tuple[I64, I64, Bool]:
     """For each op the number of its step's stretch between two waits; and for each of these how many ops of the model
     it has, and whether its step has no other."""
-    step = tape.source.steps.of_op[tape.row].astype(np.int64)
+    step = tape.step_of_op.astype(np.int64)
     waits = np.append(0, np.cumsum(tape.waits))[tape.event]
     stretch, region = np.unique(np.stack((step, waits)), axis=1, return_inverse=True)
     region = region.reshape(-1)
@@ -168,7 +157,7 @@ def _of_convolutions(tape: Tape) -> Bool:
 
 def _dispatch(tape: Tape, model: Bool, norms: Bool, reading: Reading) -> I64:
     """Dispatch before each event when the model is compiled, ns."""
-    mine = events_of(tape, model) & ~events_of(tape, ~model)
+    mine = events_of_only(tape, model)
     cost = (TRAINING if in_backward(tape).any() else INFERENCE)[reading]
     usual = float(tape.dispatch[mine].sum()) / int(model.sum())
     launches = _launches_left(tape, model, norms) * cost.launch
@@ -188,7 +177,7 @@ def _launches_left(tape: Tape, model: Bool, norms: Bool) -> F64:
     beside = of_matrix_operators(tape) | of_classes(tape, "memset")
     merged = model & of_classes(tape, *FUSIBLE) & ~beside
     kept = model & ~of_classes(tape, *FUSIBLE) & ~beside
-    between: I64 = np.cumsum(kept | where_changed(tape.source.steps.of_op[tape.row]))
+    between: I64 = np.cumsum(kept | where_changed(tape.step_of_op))
     reductions = np.bincount(between[merged & of_classes(tape, *REDUCING)], minlength=int(between.max(initial=0)) + 1)
     place = np.zeros(len(merged), np.int64)
     place[merged] = _place(between[merged])
@@ -206,8 +195,8 @@ def _place(group: I64) -> I64:
 
 def _first_of_operators(tape: Tape, ops: Bool) -> I64:
     """The first of these ops of each operator."""
-    tree, inside = tape.source.tree, np.flatnonzero(ops)
-    operator = tree.operator[nodes(tape)][tape.event[inside]]
+    inside = np.flatnonzero(ops)
+    operator = of_launches(tape, tape.source.tree.operator)[inside]
     first: I64 = inside[np.unique(operator, return_index=True)[1]]
     return first
 
@@ -216,5 +205,4 @@ def _laid_out(tape: Tape, reading: Reading) -> Tape:
     """Convolutions get the layout that they want; norms beside them, too, at best."""
     if reading is Reading.HOPEFUL:
         return channels_last(tape) or tape
-    found = layout.channel_kernels(tape.source, np.ones(len(tape.source.trace.device_ops), bool))
-    return tape if found is None else without(tape, found.rows[tape.row])
+    return without(tape, changes_layout(tape))

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.replay.changes.edits import nodes
-from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
+from traceanalyzer.analysis.replay.on_tape import of_launches
+from traceanalyzer.analysis.roofline.op_models.tensors import Shape, tensor_shapes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,9 +41,6 @@ FARTHEST = 256
 """So many operators are looked at at most, copies included."""
 
 
-Shape = tuple[int, ...]
-
-
 class _Use(NamedTuple):
     """How a step first takes what was copied."""
 
@@ -63,7 +60,7 @@ def constants(tape: Tape, copies: Bool, smaller: Bool | None = None) -> Bool:
     result = np.zeros(len(tape.row), bool)
     if not copies.any():
         return result
-    kernels, step = np.cumsum(tape.compute), tape.source.steps.of_op[tape.row]
+    kernels, step = np.cumsum(tape.compute), tape.step_of_op
     begun = kernels > np.maximum.accumulate(np.where(np.diff(step, prepend=-2) != 0, kernels - tape.compute, 0))
     weights = np.zeros(len(tape.row), bool)
     told = Told(tape)
@@ -79,7 +76,7 @@ def constants(tape: Tape, copies: Bool, smaller: Bool | None = None) -> Bool:
 def places_of_movers(tape: Tape, copies: Bool) -> Iterator[tuple[int, int]]:
     """Each of these copies with the place of the operator that moves it among the outermost ones."""
     tree = tape.source.tree
-    mover = tree.outer_operator[nodes(tape)][tape.event]
+    mover = of_launches(tape, tree.outer_operator)
     rows = np.flatnonzero(copies & (mover >= 0))
     yield from zip(rows.tolist(), np.searchsorted(tree.outermost_operators, mover[rows]).tolist(), strict=True)
 
@@ -123,7 +120,8 @@ class Told(dict[int, tuple[str, list[Shape]]]):
 
     def __missing__(self, row: int) -> tuple[str, list[Shape]]:
         trace = self.tape.source.trace
-        self[row] = trace.text(int(trace.host_ranges.name[row])) or "", _shapes(self.tape, row)
+        shapes = tensor_shapes(trace.text(int(trace.host_ranges.shapes[row])))
+        self[row] = trace.text(int(trace.host_ranges.name[row])) or "", shapes
         return self[row]
 
 
@@ -156,10 +154,3 @@ def _stays(name: str, inputs: list[Shape], alike: list[bool]) -> bool:
 def _for_all(moved: Shape, other: Shape) -> bool:
     """Whether all items of the other's batch, of which there are several, share what was moved."""
     return len(other) > 0 and other[0] > 1 and (len(moved) < len(other) or moved[0] == 1)
-
-
-def _shapes(tape: Tape, row: int) -> list[Shape]:
-    """The shapes of an operator's tensors."""
-    ranges = tape.source.trace.host_ranges
-    inputs = parse_inputs(tape.source.trace.text(int(ranges.shapes[row])) or "", None, None)
-    return [one.shape for one in inputs or () if isinstance(one, Tensor)]

@@ -7,16 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import measure
-from traceanalyzer.analysis.algebra.lookup import one_of
-from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.causes.dependencies import Dependencies
+from traceanalyzer.analysis.replay.on_tape import events_of_only
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from traceanalyzer.analysis.algebra.intervals import IntervalSet
-    from traceanalyzer.analysis.joined.linked import Linked
     from traceanalyzer.analysis.replay.tape import Tape
     from traceanalyzer.trace import F64, I32, I64, Bool
 
@@ -38,8 +34,7 @@ def without(tape: Tape, ops: Bool) -> Tape:
 
 def without_launches(tape: Tape, ops: Bool) -> Tape:
     """The ops are gone, and so is what the host did to launch them, and its waits for them."""
-    alone = events_of(tape, ops) & ~events_of(tape, ~ops)
-    return without_dispatch(without(tape, ops), alone)
+    return without_dispatch(without(tape, ops), events_of_only(tape, ops))
 
 
 def without_calls(tape: Tape, ops: Bool) -> Tape:
@@ -47,23 +42,27 @@ def without_calls(tape: Tape, ops: Bool) -> Tape:
     they launch others, too."""
     calls = tape.source.trace.api_calls
     called = np.minimum((calls.end - calls.start)[tape.call], tape.dispatch)
-    alone = events_of(tape, ops) & ~events_of(tape, ~ops)
-    dispatch: I64 = np.where(alone, tape.dispatch - called, tape.dispatch)
-    left = replace(without(tape, ops), dispatch=dispatch, waits=tape.waits & ~alone)
-    return replace(left, reading=np.minimum(left.reading, dispatch))
+    alone = events_of_only(tape, ops)
+    left = replace(without(tape, ops), waits=tape.waits & ~alone)
+    return with_dispatch(left, np.where(alone, tape.dispatch - called, tape.dispatch))
 
 
 def without_dispatch(tape: Tape, events: Bool) -> Tape:
     """The host does nothing before these events but what is work of its own, and waits at none of them."""
-    dispatch = np.where(events, 0, tape.dispatch)
-    return replace(tape, dispatch=dispatch, reading=np.minimum(tape.reading, dispatch), waits=tape.waits & ~events)
+    left = replace(tape, waits=tape.waits & ~events)
+    return with_dispatch(left, np.where(events, 0, tape.dispatch))
 
 
-def events_of(tape: Tape, ops: Bool) -> Bool:
-    """Which events launch any of these ops."""
-    result = np.zeros(len(tape.dispatch), bool)
-    result[tape.event[ops]] = True
-    return result
+def without_reads(tape: Tape) -> Tape:
+    """Operators that only read a value are gone, on the device and on the host; waits stay."""
+    left = without(tape, tape.reads[tape.event])
+    return with_dispatch(replace(left, reading=np.zeros_like(tape.reading)), tape.dispatch - tape.reading)
+
+
+def with_dispatch(tape: Tape, times: I64 | F64) -> Tape:
+    """The host takes so long on dispatch before each event, ns, and for what it reads there no longer than that."""
+    dispatch: I64 = np.rint(times).astype(np.int64)
+    return replace(tape, dispatch=dispatch, reading=np.minimum(tape.reading, dispatch))
 
 
 def retimed(tape: Tape, duration: I64 | F64) -> Tape:
@@ -86,74 +85,4 @@ def on_own_stream(tape: Tape, ops: Bool) -> Tape:
 def _any_of(ops: Bool, others: I64) -> Bool:
     """Which entries name one of these ops."""
     result: Bool = (others >= 0) & ops[np.maximum(others, 0)]
-    return result
-
-
-def before_events(tape: Tape, intervals: IntervalSet) -> I64:
-    """How much of these intervals of the host's time lies before each event and after the one before it, ns; before
-    the first one as far back as the tape's host time reaches."""
-    called = tape.source.trace.api_calls.start[tape.call]
-    led = (tape.dispatch + tape.work + tape.loading + tape.profiling)[:1]
-    return measure(intervals, np.append(called[:1] - led, called[:-1]), called)
-
-
-def share_within(tape: Tape, intervals: IntervalSet) -> F64:
-    """For each event the share of the host's time since the one before it that lies in these intervals."""
-    called = tape.source.trace.api_calls.start[tape.call]
-    since = np.append(0, np.diff(called))
-    share: F64 = np.divide(before_events(tape, intervals), since, out=np.zeros(len(since)), where=since > 0)
-    return share.clip(0.0, 1.0)
-
-
-def nodes(tape: Tape) -> I64:
-    """For each event the node of the host tree that its API call is."""
-    tree = tape.source.tree
-    result: I64 = tree.node_of_call[tape.call].astype(np.int64)
-    return result
-
-
-def step_of_event(tape: Tape) -> I32:
-    """For each event the step that the ops launched by it, or else by the next that launches any, belong to."""
-    launching, first = np.unique(tape.event, return_index=True)
-    steps = tape.source.steps.of_op[tape.row[first]]
-    position = np.minimum(np.searchsorted(launching, np.arange(len(tape.dispatch))), len(launching) - 1)
-    result: I32 = steps[position]
-    return result
-
-
-def of_classes(tape: Tape, *names: str) -> Bool:
-    """Ops of these classes."""
-    source = tape.source
-    return one_of(source.op_class[tape.row], [source.classes.index(name) for name in names])
-
-
-def forward_operators(tape: Tape) -> I64:
-    """The outermost operators outside of the backward pass, as nodes of the host tree, ascending."""
-    outer = tape.source.tree.outermost_operators
-    result: I64 = outer[~tape.source.in_backward[outer]]
-    return result
-
-
-def in_backward(tape: Tape) -> Bool:
-    """Ops that the backward pass launches."""
-    result: Bool = tape.source.in_backward[nodes(tape)][tape.event]
-    return result
-
-
-def launched_within(tape: Tape, names: Bool) -> Bool:
-    """Ops launched inside a host range with one of these names (mask over `Trace.strings`)."""
-    result: Bool = tape.around.inside(names[tape.around.name])[tape.event]
-    return result
-
-
-def within_optimizer(linked: Linked) -> Bool:
-    """Which nodes of the host tree are, or lie inside, an optimizer's step."""
-    named = texts_where(linked.trace.strings, lambda text: text.startswith("Optimizer."))
-    result: Bool = linked.tree.innermost(linked.tree.named(named)) >= 0
-    return result
-
-
-def in_optimizer(tape: Tape) -> Bool:
-    """Ops launched by an optimizer's step, which keeps its own format and is not part of the model."""
-    result: Bool = tape.source.once(within_optimizer)[nodes(tape)][tape.event]
     return result

@@ -16,12 +16,12 @@ from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.groups.crossing import crossing, written
 from traceanalyzer.analysis.groups.passes import ASIDE, largest_operands, split_by_size
 from traceanalyzer.analysis.names.api import ApiKind
-from traceanalyzer.analysis.replay.changes.edits import in_optimizer, nodes, of_classes, without_launches
+from traceanalyzer.analysis.replay.changes.edits import without_launches
+from traceanalyzer.analysis.replay.on_tape import in_optimizer, of_classes, of_launches
 from traceanalyzer.figures import NS_PER_S
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from traceanalyzer.analysis.replay.changes.edits import Change
     from traceanalyzer.analysis.replay.tape import Tape
     from traceanalyzer.analysis.roofline.rated import Rated
     from traceanalyzer.trace import F64, I32, I64, Bool
@@ -82,9 +82,7 @@ def elementwise_fused(tape: Tape) -> Tape | None:
     return fused(tape, ELEMENTWISE, Reading.USUAL)
 
 
-def fusing(
-    classes: tuple[str, ...], reading: Reading, least: int = PAIR, *, library: bool = False
-) -> Callable[[Tape], Tape | None]:
+def fusing(classes: tuple[str, ...], reading: Reading, least: int = PAIR, *, library: bool = False) -> Change:
     """The change that fuses runs of at least so many kernels of these classes."""
     return lambda tape: fused(tape, classes, reading, least, library=library)
 
@@ -139,7 +137,7 @@ def _from_graphs(tape: Tape) -> Bool:
 def of_matrix_operators(tape: Tape) -> Bool:
     """Kernels that an operator runs beside a matrix kernel of its own (changes of layout, sums over parts): a library's
     business, which no compiler sees."""
-    operator = tape.source.tree.operator[nodes(tape)][tape.event]
+    operator = of_launches(tape, tape.source.tree.operator)
     matrix = operator[tape.source.is_matrix[tape.row] & (operator >= 0)]
     result: Bool = np.isin(operator, matrix) & ~tape.source.is_matrix[tape.row]
     return result
@@ -173,7 +171,7 @@ def _reducing(tape: Tape) -> Bool:
 
 def _follow(tape: Tape) -> Bool:
     """Which ops come right after the one before them."""
-    event, step = tape.event, tape.source.steps.of_op[tape.row]
+    event, step = tape.event, tape.step_of_op
     result: Bool = (np.diff(event, prepend=-2) <= 1) & ~tape.waits[event]
     result &= (tape.work[event] == 0) & (tape.loading[event] == 0)
     result[1:] &= (tape.stream[1:] == tape.stream[:-1]) & (step[1:] == step[:-1])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,13 +10,8 @@ import numpy as np
 from traceanalyzer.analysis.algebra.intervals import union
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.replay.changes.collectives import REDUCTIONS, of_kind, removed, sizes
-from traceanalyzer.analysis.replay.changes.edits import (
-    in_backward,
-    nodes,
-    on_own_stream,
-    share_within,
-    without_launches,
-)
+from traceanalyzer.analysis.replay.changes.edits import on_own_stream, with_dispatch, without_launches
+from traceanalyzer.analysis.replay.on_tape import in_backward, of_launches, share_within
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.replay.tape import Tape
@@ -40,18 +34,16 @@ def parameters_kept(tape: Tape) -> Tape | None:
     ranges = tape.source.trace.host_ranges
     tree = tape.source.tree
     inside = tree.innermost(tree.of_ranges(gone, False)) >= 0
-    left = without_launches(left, inside[nodes(tape)][tape.event])
-    share = share_within(tape, union(ranges.start[gone], ranges.end[gone]))
-    dispatch = np.rint(left.dispatch * (1.0 - share)).astype(np.int64)
-    return replace(left, dispatch=dispatch, reading=np.minimum(left.reading, dispatch))
+    left = without_launches(left, of_launches(tape, inside))
+    return with_dispatch(left, left.dispatch * (1.0 - share_within(tape, union(ranges.start[gone], ranges.end[gone]))))
 
 
 def gathered_again(tape: Tape) -> Bool:
     """Gathers of a module's parameters that its step has gathered before; where modules are not named those within the
     backward pass of messages as large as some of the forward pass."""
-    size, step = sizes(tape), tape.source.steps.of_op[tape.row]
+    size, step = sizes(tape), tape.step_of_op
     gathering = of_kind(tape, "all_gather") & (size > 0)
-    unit = _unit_of_node(tape)[nodes(tape)][tape.event]
+    unit = of_launches(tape, _unit_of_node(tape))
     result = np.zeros(len(size), bool)
     if gathering.any() and (unit[gathering] >= 0).all():
         rows = np.flatnonzero(gathering)

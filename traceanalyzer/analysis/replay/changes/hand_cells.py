@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.replay.changes.edits import forward_operators
 from traceanalyzer.analysis.replay.changes.sequences import codes, launching, repeats
+from traceanalyzer.analysis.replay.on_tape import forward_operators
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.replay.changes.sequences import Launching

@@ -14,7 +14,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.lookup import at
 from traceanalyzer.analysis.algebra.texts import texts_where
-from traceanalyzer.analysis.replay.changes.edits import forward_operators, in_backward
+from traceanalyzer.analysis.replay.on_tape import forward_operators, in_backward
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs, parse_values
 
 if TYPE_CHECKING:
@@ -60,13 +60,13 @@ def _each_learns(first: I64, backward: Bool) -> bool:
 
 def _batches(tape: Tape, least_dimensions: int) -> Iterator[list[int]]:
     """For each batch of a step that is taken apart, when the host takes its items, ns."""
-    tree, trace = tape.source.tree, tape.source.trace
+    tree, trace, ranges = tape.source.tree, tape.source.trace, tape.source.trace.host_ranges
     outer = forward_operators(tape)
     step = np.searchsorted(tape.source.steps.host_start, tree.start[outer], side="right")
-    here = np.isin(step, np.unique(tape.source.steps.of_op[tape.row]) + 1)
+    here = np.isin(step, np.unique(tape.step_of_op) + 1)
     outer, step = outer[here], step[here]
     row = tree.row[outer]
-    name, shapes, concrete = (column[row] for column in _columns(tape))
+    name, shapes, concrete = ranges.name[row], ranges.shapes[row], ranges.concrete[row]
     apart, takes, picks = (texts_where(trace.strings, pattern.match)[name] for pattern in (APART, TAKES, PICKS))
     for one in np.unique(step[apart | picks]).tolist():
         here = step == one
@@ -105,11 +105,6 @@ def _one_token(tape: Tape, code: int) -> bool:
     inputs = parse_inputs(tape.source.trace.text(code) or "", None, None) if code >= 0 else None
     texts = inputs[1] if inputs and len(inputs) > 1 else None
     return isinstance(texts, Tensor) and len(texts.shape) > 1 and texts.shape[-1] == 1
-
-
-def _columns(tape: Tape) -> tuple[I32, I32, I32]:
-    ranges = tape.source.trace.host_ranges
-    return ranges.name, ranges.shapes, ranges.concrete
 
 
 def _counted(codes: I32) -> list[tuple[int, int]]:

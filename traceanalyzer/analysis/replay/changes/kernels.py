@@ -8,20 +8,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.ordering import where_changed
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.groups import layout, products
 from traceanalyzer.analysis.joined.backward import made_by
-from traceanalyzer.analysis.replay.changes.edits import (
+from traceanalyzer.analysis.replay.changes.edits import retimed, with_dispatch, without_calls, without_launches
+from traceanalyzer.analysis.replay.changes.hand_cells import cells_by_hand
+from traceanalyzer.analysis.replay.changes.items import first_shape
+from traceanalyzer.analysis.replay.on_tape import (
+    backward_of,
     events_of,
     in_backward,
     launched_within,
     nodes,
-    retimed,
-    without_calls,
-    without_launches,
+    of_launches,
+    of_operators,
+    usual_dispatch_ns,
 )
-from traceanalyzer.analysis.replay.changes.hand_cells import cells_by_hand
-from traceanalyzer.analysis.replay.changes.items import first_shape
 from traceanalyzer.analysis.roofline.op_models.tensors import parse_values
 from traceanalyzer.figures import NS_PER_S
 from traceanalyzer.trace import RangeKind
@@ -29,6 +32,7 @@ from traceanalyzer.trace import RangeKind
 if TYPE_CHECKING:
     from traceanalyzer.analysis.groups.ops import Group
     from traceanalyzer.analysis.replay.tape import Tape
+    from traceanalyzer.analysis.time.timed import Timed
     from traceanalyzer.trace import I32, I64, Bool
 
 CHANNELS_APART = re.compile(r"batch_norm_(backward|collect_statistics|transform_input)\w*_kernel")
@@ -71,9 +75,8 @@ def _all(tape: Tape) -> Bool:
 def channels_last(tape: Tape) -> Tape | None:
     """Convolutions without the kernels that change the layout around them, and norms over channels that lie next to
     each other; None without the former."""
-    found = layout.channel_kernels(tape.source, _all(tape))
-    changing = None if found is None else found.rows[tape.row] & (dimensions(tape) != LINE)
-    if changing is None or not changing.any():
+    changing = changes_layout(tape) & (dimensions(tape) != LINE)
+    if not changing.any():
         return None
     rated, row = tape.source, tape.row
     apart = texts_where(rated.trace.strings, lambda text: bool(CHANNELS_APART.search(text)) and LAST not in text)
@@ -82,13 +85,23 @@ def channels_last(tape: Tape) -> Tape | None:
     return without_calls(retimed(tape, np.where(faster, moved, tape.duration)), changing)
 
 
+def changes_layout(tape: Tape) -> Bool:
+    """Ops that change the layout around a library's convolutions."""
+    result: Bool = tape.source.once(_channel_kernels)[tape.row]
+    return result
+
+
+def _channel_kernels(timed: Timed) -> Bool:
+    every = np.ones(len(timed.trace.device_ops), bool)
+    found = layout.channel_kernels(timed, every)
+    return ~every if found is None else found.rows
+
+
 def dimensions(tape: Tape) -> I64:
     """For each op how many dimensions of space the operator that launches it works on, by its first operand; -1 where
     that was not recorded."""
-    tree, ranges = tape.source.tree, tape.source.trace.host_ranges
-    operator = tree.operator[nodes(tape)][tape.event]
-    code = np.full(len(operator), -1, np.int64)
-    code[operator >= 0] = ranges.shapes[tree.row[operator[operator >= 0]]]
+    operator = of_launches(tape, tape.source.tree.operator)
+    code = of_operators(tape, operator, tape.source.trace.host_ranges.shapes)
     known, index = np.unique(code, return_inverse=True)
     result: I64 = np.array([_dimensions(first_shape(tape, one)) for one in known.tolist()], np.int64)[index]
     return result
@@ -142,21 +155,20 @@ def products_batched(tape: Tape) -> Tape | None:
     gone = (rows | joining | splitting | back) & ~kept
     left = without_launches(retimed(tape, times), gone)
     left = replace(left, work=np.where(events_of(tape, back & gone) & ~events_of(tape, ~gone), 0, left.work))
-    usual = int(np.median(tape.dispatch[events_of(tape, rows)]))
+    usual = int(usual_dispatch_ns(tape, rows))
     dispatch = np.where(events_of(tape, first), np.minimum(left.dispatch, usual), left.dispatch)
     ends_step = bool((rows | joining)[-1:].any())
-    tail = (min(left.tail[0], usual), *left.tail[1:]) if ends_step else left.tail
-    return replace(left, dispatch=dispatch, reading=np.minimum(left.reading, dispatch), tail=tail)
+    tail = left.tail._replace(dispatch=min(left.tail.dispatch, usual)) if ends_step else left.tail
+    return with_dispatch(replace(left, tail=tail), dispatch)
 
 
 def _backward_of(tape: Tape, ops: Bool) -> Bool:
     """The ops that the operators of these give rise to in the backward pass."""
-    outer, node = tape.source.tree.outer_operator, nodes(tape)
+    outer = tape.source.tree.outer_operator
     operators = np.zeros(len(outer) + 1, bool)
-    operators[outer[node][tape.event[ops & ~in_backward(tape)]]] = True
+    operators[of_launches(tape, outer)[ops & ~in_backward(tape)]] = True
     operators[-1] = False
-    result: Bool = made_by(tape.source, operators[outer])[node][tape.event]
-    return result
+    return backward_of(tape, operators[outer])
 
 
 def _follows(rows: Bool, others: Bool) -> Bool:
@@ -187,15 +199,14 @@ def recurrent_fused(tape: Tape) -> Tape | None:
     if cells < FEWEST_CELLS * tape.steps:
         return None
     again = backward[tape.event] & ~forward
-    first = forward & np.append(True, cell[tape.event][1:] != cell[tape.event][:-1])[: len(forward)]
+    first = forward & where_changed(cell[tape.event])
     kept = first | (again & _every(again, max(int(again.sum()) // cells, 1)))
     ops = forward | again
     each = float(tape.duration[ops].sum()) * CELL_SHARE / int(kept.sum())
     left = without_launches(retimed(tape, np.where(kept, each, tape.duration)), ops & ~kept)
     dispatch = np.where(events_of(tape, kept), CELL_LAUNCH_NS * _layers(tape, cell), left.dispatch)
     called = events_of(tape, ops) & ~events_of(tape, first)
-    left = replace(left, work=np.where(called, 0, left.work), dispatch=np.rint(dispatch).astype(np.int64))
-    return replace(left, reading=np.minimum(left.reading, left.dispatch))
+    return with_dispatch(replace(left, work=np.where(called, 0, left.work)), dispatch)
 
 
 def _layers(tape: Tape, cell: I32) -> float:

@@ -12,14 +12,14 @@ from traceanalyzer.analysis.algebra.lookup import one_of
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.replay.changes.constants import constants
-from traceanalyzer.analysis.replay.changes.edits import (
+from traceanalyzer.analysis.replay.changes.edits import on_own_stream, retimed, without_dispatch, without_launches
+from traceanalyzer.analysis.replay.on_tape import (
     before_events,
+    copies_of,
     events_of,
-    nodes,
-    on_own_stream,
-    retimed,
-    without_dispatch,
-    without_launches,
+    events_of_only,
+    launching_events,
+    of_launches,
 )
 from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS
@@ -29,6 +29,7 @@ from traceanalyzer.trace import CopyKind, MemoryKind, RangeKind
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from traceanalyzer.analysis.replay.changes.edits import Change
     from traceanalyzer.analysis.replay.tape import Tape
     from traceanalyzer.trace import Bool
 
@@ -43,6 +44,7 @@ PINNED_SHARE = 0.85
 PINNED_BYTES_PER_NS = 25.0
 """What it reaches where neither the link's rate nor such a copy was recorded: PCIe 4."""
 LEAST_COPY_NS = 2_000
+"""A copy takes at least this long, however little it brings."""
 LEAST_AWAY_NS = 100_000
 """The host works on data for at least this long where it calculates with them."""
 ROUND_TRIP_BYTES = 4096
@@ -56,10 +58,10 @@ def loaded_by_workers(tape: Tape) -> Tape | None:
         return None
     fetches = (tape.loading > 0).sum() / tape.steps
     ratio = min(BATCH_QUEUE_NS * fetches / max(loading_ns(tape), 1.0), 1.0)
-    return replace(tape, loading=np.rint(tape.loading * ratio).astype(np.int64), tail=(*tape.tail[:2], 0, tape.tail[3]))
+    return replace(tape, loading=np.rint(tape.loading * ratio).astype(np.int64), tail=tape.tail._replace(loading=0))
 
 
-def waited_less(less_ns: float) -> Callable[[Tape], Tape | None]:
+def waited_less(less_ns: float) -> Change:
     """Each step waits for its batches for so much less, ns; None where nothing is loaded."""
 
     def change(tape: Tape) -> Tape | None:
@@ -68,14 +70,14 @@ def waited_less(less_ns: float) -> Callable[[Tape], Tape | None]:
             return None
         share = max(1.0 - less_ns / max(loading_ns(tape), 1.0), 0.0)
         left = np.maximum(np.rint(tape.loading * share).astype(np.int64), ready.loading)
-        return replace(ready, loading=left, tail=(*tape.tail[:2], round(tape.tail[2] * share), tape.tail[3]))
+        return replace(ready, loading=left, tail=tape.tail._replace(loading=round(tape.tail.loading * share)))
 
     return change
 
 
 def loading_ns(tape: Tape) -> float:
     """Host time on input data, ns a step."""
-    return float(tape.loading.sum() + tape.tail[2]) / tape.steps
+    return float(tape.loading.sum() + tape.tail.loading) / tape.steps
 
 
 def not_faster_than(limit_ns: float) -> Callable[[Sequence[float]], float]:
@@ -94,24 +96,15 @@ def no_allocations(tape: Tape) -> Tape | None:
 
 def large_copies(tape: Tape, kind: CopyKind) -> Bool:
     """Copies in this direction that carry data, not scalars."""
-    ops = tape.source.trace.device_ops
-    result: Bool = (ops.copy_kind[tape.row] == kind) & (ops.bytes[tape.row] >= ROUND_TRIP_BYTES)
-    return result
-
-
-def pageable(tape: Tape) -> Bool:
-    """Copies from or to pageable memory of the host that carry data."""
-    ops = tape.source.trace.device_ops
-    ends = (ops.source_memory[tape.row] == MemoryKind.PAGEABLE) | (ops.target_memory[tape.row] == MemoryKind.PAGEABLE)
-    result: Bool = large_copies(tape, CopyKind.HOST_TO_DEVICE) | large_copies(tape, CopyKind.DEVICE_TO_HOST)
-    result &= ends
-    return result
+    large: Bool = tape.source.trace.device_ops.bytes[tape.row] >= ROUND_TRIP_BYTES
+    return copies_of(tape, kind) & large
 
 
 def pinned(tape: Tape) -> Tape | None:
     """Copies from pageable memory come from pinned memory: as fast as the link, nobody waits for them, and no part of
     them is first copied to a buffer of the driver's; None without any."""
-    slow = pageable(tape) & large_copies(tape, CopyKind.HOST_TO_DEVICE)
+    pageable = tape.source.trace.device_ops.source_memory[tape.row] == MemoryKind.PAGEABLE
+    slow = large_copies(tape, CopyKind.HOST_TO_DEVICE) & pageable
     if not slow.any():
         return None
     bytes_ = tape.source.trace.device_ops.bytes[tape.row]
@@ -124,8 +117,7 @@ def pinned(tape: Tape) -> Tape | None:
 def waiting_for(tape: Tape, copies: Bool) -> Bool:
     """Events that wait for these copies: those that launch them, and calls right after that only wait."""
     copying = events_of(tape, copies)
-    launching = events_of(tape, np.ones(len(tape.row), bool))
-    result: Bool = copying | (np.append(False, copying[:-1]) & ~launching)
+    result: Bool = copying | (np.append(False, copying[:-1]) & ~launching_events(tape))
     return result
 
 
@@ -159,40 +151,39 @@ def input_copies(tape: Tape) -> Bool:
 def kept_on_device(tape: Tape) -> Tape | None:
     """What is copied to the host and back in the same step, and what each step brings alike (a table, a weight, a
     mask), stays on the device; None where nothing is."""
-    away = away_from_device(tape)
-    gone = round_trips(tape) | away | copied_alike(tape)
+    away = tape.once(away_from_device)
+    gone = tape.once(round_trips) | away | tape.once(copied_alike)
     return _staying(tape, gone, away) if gone.any() else None
 
 
 def copied_alike(tape: Tape) -> Bool:
     """Copies of tables, weights and masks to the device, small parameters that come with them included; not those that
     bring back what went to the host."""
-    other = ~(round_trips(tape) | away_from_device(tape))
-    to_device = tape.source.trace.device_ops.copy_kind[tape.row] == CopyKind.HOST_TO_DEVICE
-    return constants(tape, large_copies(tape, CopyKind.HOST_TO_DEVICE) & other, to_device & other)
+    other = ~(tape.once(round_trips) | tape.once(away_from_device))
+    large, all_sizes = large_copies(tape, CopyKind.HOST_TO_DEVICE), copies_of(tape, CopyKind.HOST_TO_DEVICE)
+    return constants(tape, large & other, all_sizes & other)
 
 
 def worked_on_device(tape: Tape) -> Tape | None:
     """What the host works on between a copy to it and one back is done on the device: without those copies, the waits
     for them and that work; None where it works on nothing so."""
-    away = away_from_device(tape)
+    away = tape.once(away_from_device)
     return _staying(tape, away, away) if away.any() else None
 
 
 def _staying(tape: Tape, gone: Bool, away: Bool) -> Tape:
     """Without these copies, what lays data out for them, their waits, and the host's work on what it brings back."""
     left = without_launches(tape, gone | _laid_out_for(tape, gone))
-    there = events_of(tape, away) & ~events_of(tape, ~away)
-    left = replace(left, work=np.where(there, 0, left.work))
+    left = replace(left, work=np.where(events_of_only(tape, away), 0, left.work))
     return without_dispatch(left, waiting_for(tape, gone) & ~events_of(tape, ~gone))
 
 
 def _laid_out_for(tape: Tape, gone: Bool) -> Bool:
     """Kernels right before a copy to the host that is gone, in the operator that copies: they put its data in order."""
     tree = tape.source.tree
-    copying = texts_where(tape.source.trace.strings, COPIES.match)
-    operator = tree.outermost((tree.kind == RangeKind.OP) & tree.named(copying))[nodes(tape)][tape.event]
-    to_host = gone & (tape.source.trace.device_ops.copy_kind[tape.row] == CopyKind.DEVICE_TO_HOST)
+    copying = (tree.kind == RangeKind.OP) & tree.named(texts_where(tape.source.trace.strings, COPIES.match))
+    operator = of_launches(tape, tree.outermost(copying))
+    to_host = gone & copies_of(tape, CopyKind.DEVICE_TO_HOST)
     before = np.append(to_host[1:] & (operator[1:] == operator[:-1]), False)[: len(gone)]
     return before & (operator >= 0) & tape.compute
 
@@ -200,9 +191,9 @@ def _laid_out_for(tape: Tape, gone: Bool) -> Bool:
 def away_from_device(tape: Tape) -> Bool:
     """Copies to the host whose data the host works on, and those that bring back what it made of them: no more bytes,
     in the same step."""
-    ops, step = tape.source.trace.device_ops, tape.source.steps.of_op[tape.row]
-    out, back = large_copies(tape, CopyKind.DEVICE_TO_HOST), ops.copy_kind[tape.row] == CopyKind.HOST_TO_DEVICE
-    worked, bytes_ = np.append(0, np.cumsum(tape.work)), ops.bytes[tape.row]
+    bytes_, step = tape.source.trace.device_ops.bytes[tape.row], tape.step_of_op
+    out, back = large_copies(tape, CopyKind.DEVICE_TO_HOST), copies_of(tape, CopyKind.HOST_TO_DEVICE)
+    worked = np.append(0, np.cumsum(tape.work))
     result = np.zeros(len(tape.row), bool)
     for one in np.unique(step[out]).tolist():
         gone = np.flatnonzero(out & (step == one))
@@ -218,19 +209,18 @@ def away_from_device(tape: Tape) -> Bool:
 def round_trips(tape: Tape) -> Bool:
     """Copies to the host that are followed, in the same step, by one of as many bytes back, and these. Small ones count
     where large ones do, but for values that the program reads: what autograd saves there has both."""
-    kind = tape.source.trace.device_ops.copy_kind[tape.row]
     out, back = large_copies(tape, CopyKind.DEVICE_TO_HOST), large_copies(tape, CopyKind.HOST_TO_DEVICE)
     large = _there_and_back(tape, out, back)
     if not large.any():
         return large
-    read = tape.reads[tape.event]
-    small = (kind == CopyKind.DEVICE_TO_HOST) & ~out & ~read, (kind == CopyKind.HOST_TO_DEVICE) & ~back & ~read
-    return large | _there_and_back(tape, *small)
+    unread = ~tape.reads[tape.event]
+    small_out = copies_of(tape, CopyKind.DEVICE_TO_HOST) & ~out & unread
+    return large | _there_and_back(tape, small_out, copies_of(tape, CopyKind.HOST_TO_DEVICE) & ~back & unread)
 
 
 def _there_and_back(tape: Tape, out: Bool, back: Bool) -> Bool:
     """Which of these copies out have one of these back of as many bytes after them in the same step, and these."""
-    bytes_, step = tape.source.trace.device_ops.bytes[tape.row], tape.source.steps.of_op[tape.row]
+    bytes_, step = tape.source.trace.device_ops.bytes[tape.row], tape.step_of_op
     result = np.zeros(len(tape.row), bool)
     waiting: dict[tuple[int, int], list[int]] = {}
     for i in np.flatnonzero(out | back).tolist():

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.joined.backward import made_by
-from traceanalyzer.analysis.replay.changes.edits import events_of, nodes, retimed, without_dispatch, without_launches
+from traceanalyzer.analysis.replay.changes.edits import retimed, with_dispatch, without_dispatch, without_launches
+from traceanalyzer.analysis.replay.on_tape import events_of, nodes
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
 from traceanalyzer.figures import NS_PER_S
 
@@ -45,7 +45,7 @@ def masks_spread(tape: Tape) -> Tape | None:
     kept = events_of(tape, last)
     left = without_dispatch(left, mine & ~kept)
     dispatch = np.where(kept & mine, tape.dispatch + _before_first(tape, group), left.dispatch)
-    return replace(left, dispatch=dispatch, reading=np.minimum(left.reading, dispatch))
+    return with_dispatch(left, dispatch)
 
 
 def _picks(tape: Tape, outer: I32) -> I32:

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from traceanalyzer.analysis.algebra.lookup import one_of
 from traceanalyzer.analysis.algebra.texts import texts_where
-from traceanalyzer.analysis.replay.changes.edits import events_of, in_optimizer, of_classes, retimed
+from traceanalyzer.analysis.replay.changes.edits import retimed, with_dispatch
 from traceanalyzer.analysis.replay.changes.promotion import left_wide
+from traceanalyzer.analysis.replay.on_tape import events_of, in_optimizer, moving_ns, of_classes
 from traceanalyzer.analysis.roofline.op_models import Precision
 from traceanalyzer.analysis.roofline.precision import NO
 from traceanalyzer.figures import NS_PER_S
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from traceanalyzer.analysis.replay.changes.edits import Change
     from traceanalyzer.analysis.replay.tape import Tape
     from traceanalyzer.analysis.roofline.rated import Rated
     from traceanalyzer.trace import F64, I64, Bool
@@ -51,7 +50,7 @@ def in_tf32(tape: Tape) -> Tape | None:
     return _products(tape, fp32_products(tape), "tf32", TENSOR_EFFICIENCY)
 
 
-def in_16_bits(efficiency: float, traffic: float, indexed: float) -> Callable[[Tape], Tape | None]:
+def in_16_bits(efficiency: float, traffic: float, indexed: float) -> Change:
     """Products of fp32 matrices run in bf16 at this share of the peak, and kernels that move fp32 tensors forward and
     backward take this share of their time, those that index each number the other one, but what stays in fp32 beside a
     parameter, which products then cast; None without such products, or where the rate is not known."""
@@ -62,8 +61,7 @@ def in_16_bits(efficiency: float, traffic: float, indexed: float) -> Callable[[T
         if found is None:
             return None
         stays, cast = left_wide(tape)
-        bandwidth = np.nan_to_num(tape.source.limit("bandwidth")[tape.row], nan=np.inf)
-        duration = found.duration * np.where(chosen, 1.0 + CAST_SHARE, 1.0) + chosen * cast / bandwidth * NS_PER_S
+        duration = found.duration * np.where(chosen, 1.0 + CAST_SHARE, 1.0) + moving_ns(tape, chosen * cast)
         moving = _moves_wide(tape) & ~chosen & ~stays
         left = np.where(_indexes(tape), indexed, traffic)
         less = duration * (1.0 - (1.0 - left) * _limited_by_traffic(tape))
@@ -90,7 +88,7 @@ def _limited_by_traffic(tape: Tape) -> F64:
 def with_casts(tape: Tape, products: Bool) -> Tape:
     """The host also launches casts for these products, as often as it launches the products."""
     usual = int(np.median(tape.dispatch[tape.dispatch > 0])) if (tape.dispatch > 0).any() else 0
-    return replace(tape, dispatch=tape.dispatch + events_of(tape, products) * CASTS * usual)
+    return with_dispatch(tape, tape.dispatch + events_of(tape, products) * CASTS * usual)
 
 
 def fp32_products(tape: Tape) -> Bool:

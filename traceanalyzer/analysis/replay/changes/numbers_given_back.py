@@ -7,12 +7,12 @@ what leads to it is still calculated.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.replay.changes.edits import events_of, nodes
+from traceanalyzer.analysis.replay.changes.edits import with_dispatch
+from traceanalyzer.analysis.replay.on_tape import events_of, nodes, usual_dispatch_ns
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
 
 if TYPE_CHECKING:
@@ -43,8 +43,8 @@ def given_back(tape: Tape) -> Bool:
 
 def kept_as_tensors(tape: Tape, events: Bool, launches: float) -> Tape:
     """For each of these reads the host launches so many kernels more, each as costly as usual."""
-    usual = float(np.median(tape.dispatch[events_of(tape, tape.compute)]))
-    return replace(tape, dispatch=np.where(events, tape.dispatch + round(launches * usual), tape.dispatch))
+    more = round(launches * usual_dispatch_ns(tape, tape.compute))
+    return with_dispatch(tape, np.where(events, tape.dispatch + more, tape.dispatch))
 
 
 def _reads(tape: Tape) -> tuple[I64, I64]:

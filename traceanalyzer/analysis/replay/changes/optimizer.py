@@ -8,8 +8,10 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import contains, union
 from traceanalyzer.analysis.algebra.texts import texts_where
-from traceanalyzer.analysis.replay.changes.edits import nodes, retimed, without_launches
+from traceanalyzer.analysis.names.pytorch import OPTIMIZER_PREFIX
+from traceanalyzer.analysis.replay.changes.edits import retimed, without_launches
 from traceanalyzer.analysis.replay.changes.fusion import LEAST_KERNEL_NS
+from traceanalyzer.analysis.replay.on_tape import of_launches, of_operators
 from traceanalyzer.analysis.roofline.op_models.tensors import parse_inputs
 from traceanalyzer.trace import RangeKind
 
@@ -19,8 +21,6 @@ if TYPE_CHECKING:
     from traceanalyzer.analysis.replay.tape import Tape
     from traceanalyzer.trace import I32, I64, Bool
 
-OPTIMIZER_PREFIX = "Optimizer.step#"
-"""What PyTorch calls the range around an optimizer's step; the optimizer's class follows."""
 FUSED_PASS_RATIO = 7 / 4
 """A fused Adam touches seven tensors (parameter, gradient and two moments read, all but the gradient written), its
 longest operator four: fused it takes so many times as long as that."""
@@ -102,10 +102,8 @@ def _by_lists(tape: Tape, ops: I64) -> tuple[I64, int] | None:
 def _tensors_each(tape: Tape, ops: I64) -> I64:
     """How many tensors each of these ops takes: one, or as many as its operator's list has; a launch's full where that
     was not recorded, as of long lists, or is enough for several launches, as of large tensors."""
-    tree, ranges = tape.source.tree, tape.source.trace.host_ranges
-    operator = tree.operator[nodes(tape)][tape.event[ops]]
-    code = np.full(len(ops), -1, np.int64)
-    code[operator >= 0] = ranges.shapes[tree.row[operator[operator >= 0]]]
+    operator = of_launches(tape, tape.source.tree.operator)[ops]
+    code = of_operators(tape, operator, tape.source.trace.host_ranges.shapes)
     known, index = np.unique(code, return_inverse=True)
     listed = np.array([_listed(tape.source.trace.text(one)) for one in known.tolist()], np.int64)
     _, of, launches = np.unique(operator, return_inverse=True, return_counts=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.texts import texts_where
-from traceanalyzer.analysis.replay.changes.edits import without
+from traceanalyzer.analysis.replay.changes.edits import with_dispatch, without
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
@@ -25,13 +25,9 @@ def prepared_before(pattern: str) -> Change:
     def change(tape: Tape) -> Tape:
         operator = _operators(tape, pattern)
         tried = _up_to_last_wait(tape, operator)
-        shorter = without(tape, tried[tape.event])
-        return replace(
-            shorter,
-            dispatch=np.where(tried, 0, tape.dispatch),
-            work=np.where(operator >= 0, 0, tape.work),
-            waits=tape.waits & ~tried,
-        )
+        work = np.where(operator >= 0, 0, tape.work)
+        shorter = replace(without(tape, tried[tape.event]), work=work, waits=tape.waits & ~tried)
+        return with_dispatch(shorter, np.where(tried, 0, tape.dispatch))
 
     return change
 

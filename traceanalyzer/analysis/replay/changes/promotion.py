@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from traceanalyzer.analysis.joined.backward import made_by
-from traceanalyzer.analysis.replay.changes.edits import nodes
-from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
+from traceanalyzer.analysis.replay.on_tape import of_launches
+from traceanalyzer.analysis.roofline.op_models.tensors import tensor_shapes
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.joined.joined import Joined
     from traceanalyzer.analysis.joined.linked import Linked
     from traceanalyzer.analysis.replay.tape import Tape
+    from traceanalyzer.analysis.roofline.op_models.tensors import Shape
     from traceanalyzer.trace import F64, Bool
 
 PROMOTES = re.compile(r"^aten::(mul|add|sub|div)$")
@@ -33,8 +34,6 @@ CASTS = re.compile(r"^aten::(linear|addmm|mm|matmul|bmm|baddbmm|conv\d\w*|conv_t
 """Operators that autocast gives 16 bits to."""
 CAST_BYTES = 4 + 2
 """Of each number that is cast: read in fp32, written in 16 bits."""
-
-Shape = tuple[int, ...]
 
 
 class Wide(NamedTuple):
@@ -49,7 +48,7 @@ class Wide(NamedTuple):
 def left_wide(tape: Tape) -> tuple[Bool, F64]:
     """Which ops work in fp32 under autocast, too, and for each op how many bytes its operator first casts."""
     found = tape.source.once(_left_wide)
-    operator = tape.source.tree.outer_operator[nodes(tape)][tape.event]
+    operator = of_launches(tape, tape.source.tree.outer_operator)
     return found.stays[operator], found.cast[operator]
 
 
@@ -79,8 +78,7 @@ def _left_wide(joined: Joined) -> Wide:
 
 def _told(linked: Linked, name: int, shapes: int) -> tuple[str, list[Shape]]:
     """What an operator is called, and the shapes of its tensors where one is of fp32."""
-    inputs = parse_inputs(linked.trace.text(shapes) or "", None, None) if shapes >= 0 else None
-    return linked.trace.text(name) or "", [one.shape for one in inputs or () if isinstance(one, Tensor)]
+    return linked.trace.text(name) or "", tensor_shapes(linked.trace.text(shapes))
 
 
 def _has_parameter(shapes: list[Shape]) -> bool:

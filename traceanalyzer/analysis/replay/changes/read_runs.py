@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.texts import texts_where
-from traceanalyzer.analysis.replay.changes.edits import (
+from traceanalyzer.analysis.replay.changes.edits import without_dispatch, without_launches
+from traceanalyzer.analysis.replay.on_tape import (
+    copies_of,
     events_of,
+    events_of_only,
+    launching_events,
     nodes,
+    of_operators,
     step_of_event,
-    without_dispatch,
-    without_launches,
 )
 from traceanalyzer.trace import CopyKind
 
@@ -53,7 +56,7 @@ def after_first_read(tape: Tape) -> Bool:
 
 def read_at_the_end(tape: Tape) -> Tape | None:
     """Each such loop reads all its values at once; None without any."""
-    gone = after_first_read(tape)
+    gone = tape.once(after_first_read)
     if not gone.any():
         return None
     return without_dispatch(without_launches(tape, gone[tape.event]), gone)
@@ -61,23 +64,20 @@ def read_at_the_end(tape: Tape) -> Tape | None:
 
 def _reading(tape: Tape) -> Bool:
     """Events that bring a few values to the host, or wait for that."""
-    ops, launching = tape.source.trace.device_ops, events_of(tape, np.ones(len(tape.row), bool))
-    small = (ops.copy_kind[tape.row] == CopyKind.DEVICE_TO_HOST) & (ops.bytes[tape.row] <= MOST_BYTES)
-    copying = events_of(tape, small) & ~events_of(tape, ~small)
-    waiting = tape.waits & ~launching & np.append(False, copying[:-1])[: len(copying)]
+    bytes_ = tape.source.trace.device_ops.bytes[tape.row]
+    small = copies_of(tape, CopyKind.DEVICE_TO_HOST) & (bytes_ <= MOST_BYTES)
+    copying = events_of_only(tape, small)
+    waiting = tape.waits & ~launching_events(tape) & np.append(False, copying[:-1])[: len(copying)]
     result: Bool = copying | waiting | (tape.reads & ~events_of(tape, ~small))
     return result
 
 
 def _looking(tape: Tape) -> Bool:
     """Events that launch only short kernels of operators that pick or test values."""
-    tree, trace = tape.source.tree, tape.source.trace
-    operator = tree.outer_operator[nodes(tape)]
-    looks = texts_where(trace.strings, LOOKS.match)
-    named = np.zeros(len(operator), bool)
-    named[operator >= 0] = looks[trace.host_ranges.name[tree.row[operator[operator >= 0]]]]
-    ops = trace.device_ops
-    copies = tape.copy & (ops.copy_kind[tape.row] != CopyKind.DEVICE_TO_DEVICE)
+    trace, operator = tape.source.trace, tape.source.tree.outer_operator[nodes(tape)]
+    looks = np.append(texts_where(trace.strings, LOOKS.match), False)
+    named = looks[of_operators(tape, operator, trace.host_ranges.name)]
+    copies = tape.copy & ~copies_of(tape, CopyKind.DEVICE_TO_DEVICE)
     long = (tape.duration > LONGEST_LOOK_NS) | tape.communication | copies
     result: Bool = named & ~events_of(tape, long) & ~tape.waits
     return result

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.texts import texts_where
-from traceanalyzer.analysis.replay.changes.edits import events_of, nodes, without_launches
+from traceanalyzer.analysis.replay.changes.edits import with_dispatch, without_launches
+from traceanalyzer.analysis.replay.on_tape import events_of, events_of_only, nodes
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
@@ -74,10 +75,9 @@ def _kept(tape: Tape, hooked: float) -> Tape | None:
         usual = int(np.median(dispatch[others])) if others.any() else 0
         dispatch[events] = np.minimum(dispatch[events], usual)
     slowed = (events_of(tape, stretch) | backward) & (not _reentrant(tape))
-    dispatch = np.rint(np.where(slowed, dispatch * hooked, dispatch)).astype(np.int64)
-    around = begun | after | (events_of(tape, gone) & ~events_of(tape, ~gone))
-    work = np.where(around, 0, left.work)
-    return replace(left, dispatch=dispatch, reading=np.minimum(left.reading, dispatch), work=work)
+    around = begun | after | events_of_only(tape, gone)
+    left = replace(left, work=np.where(around, 0, left.work))
+    return with_dispatch(left, np.where(slowed, dispatch * hooked, dispatch))
 
 
 def _reentrant(tape: Tape) -> bool:

@@ -7,21 +7,24 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.ordering import where_changed
 from traceanalyzer.analysis.algebra.texts import texts_where
-from traceanalyzer.analysis.replay.changes.edits import (
-    events_of,
-    in_optimizer,
-    launched_within,
-    nodes,
-    step_of_event,
-    without_dispatch,
-    without_launches,
-)
+from traceanalyzer.analysis.replay.changes.edits import with_dispatch, without_dispatch, without_launches
 from traceanalyzer.analysis.replay.changes.items import first_shape, item_starts, single_tokens
 from traceanalyzer.analysis.replay.changes.kernels import JOINING
 from traceanalyzer.analysis.replay.changes.loading import LEAST_COPY_NS, large_copies
 from traceanalyzer.analysis.replay.changes.sequences import launching
 from traceanalyzer.analysis.replay.changes.syncs import read_at_once
+from traceanalyzer.analysis.replay.on_tape import (
+    copies_of,
+    events_of,
+    events_of_only,
+    in_optimizer,
+    launched_within,
+    of_launches,
+    step_of_event,
+    usual_dispatch_ns,
+)
 from traceanalyzer.trace import CopyKind
 
 if TYPE_CHECKING:
@@ -92,7 +95,7 @@ def _with_cut_call(tape: Tape, calls: Calls) -> Calls:
         cut = np.append(after[:left], before)
         if not 0 < left < len(usual) or not np.array_equal(operators.name[cut], usual):
             return calls
-        mine = operators.of_ops(np.isin(np.arange(len(call)), cut).astype(np.int64), len(number)) > 0
+        mine = operators.of_ops(np.isin(np.arange(len(call)), cut), len(number))
         number[mine] = int(calls.number.max()) + 1 + i
     return Calls(number, calls.per_step + 1)
 
@@ -107,13 +110,11 @@ def _one_needs_another(tape: Tape, number: I64) -> bool:
 def _stretches(tape: Tape) -> tuple[I64, int]:
     """For each op the stretch between two moments at which the host hands data over, reads some, or takes the next item
     of a batch; and how many begin with the first."""
-    ops = tape.source.trace.device_ops
-    step = tape.source.steps.of_op[tape.row]
-    brings = ops.copy_kind[tape.row] == CopyKind.HOST_TO_DEVICE
-    reads = read_at_once(tape)[tape.event] & (ops.copy_kind[tape.row] == CopyKind.DEVICE_TO_HOST)
+    step, brings = tape.step_of_op, copies_of(tape, CopyKind.HOST_TO_DEVICE)
+    reads = read_at_once(tape)[tape.event] & copies_of(tape, CopyKind.DEVICE_TO_HOST)
     starts = brings & ~np.append(False, brings[:-1])
     starts |= np.append(False, reads[:-1] & ~brings[1:]) & (np.append(0, np.diff(step)) == 0)
-    starts |= np.append(True, step[1:] != step[:-1])[: len(step)] | item_starts(tape)
+    starts |= where_changed(step) | item_starts(tape)
     return np.cumsum(starts) - 1, int((starts & brings).sum())
 
 
@@ -134,15 +135,14 @@ def batched(tape: Tape) -> Tape | None:
     calls = repeated_calls(tape)
     if calls is None:
         return None
-    step = tape.source.steps.of_op[tape.row]
-    first = _first_of_step(calls.number, step)
+    step = tape.step_of_op
+    first = _first_calls(calls.number, step)
     gone = ((calls.number >= 0) & ~first) | _joined_after(tape, calls.number >= 0)
     times = np.where(first, tape.duration * growth(tape, calls.per_step), tape.duration)
     left = without_launches(replace(tape, duration=np.rint(times).astype(np.int64)), gone)
     there = between(tape, gone)
     left = replace(without_dispatch(left, there), work=np.where(there, 0, left.work))
-    dispatch = np.rint(left.dispatch * _usual_call(tape, calls.number, first)).astype(np.int64)
-    return replace(left, dispatch=dispatch, reading=np.minimum(left.reading, dispatch))
+    return with_dispatch(left, left.dispatch * _usual_call(tape, calls.number, first))
 
 
 def _joined_after(tape: Tape, calls: Bool) -> Bool:
@@ -170,23 +170,21 @@ def joined(tape: Tape, kept: Bool, gone: Bool, count: float | F64, *, first_is_u
     begins with, and the recorder does there, are before the first, unless that is taken to be as usual."""
     times = np.where(kept, tape.duration * growth(tape, count), tape.duration)
     left = without_launches(replace(tape, duration=np.rint(times).astype(np.int64)), gone)
-    there = events_of(tape, gone) & ~events_of(tape, ~gone)
-    usual = int(np.median(tape.dispatch[events_of(tape, kept | gone)]))
-    capped = events_of(tape, kept) & (not first_is_usual)
-    dispatch = np.where(capped, np.minimum(left.dispatch, usual), left.dispatch)
-    work = np.where(there, 0, left.work)
-    return replace(left, work=work, dispatch=dispatch, reading=np.minimum(left.reading, dispatch))
+    left = replace(left, work=np.where(events_of_only(tape, gone), 0, left.work))
+    if first_is_usual:
+        return left
+    usual = int(usual_dispatch_ns(tape, kept | gone))
+    return with_dispatch(left, np.where(events_of(tape, kept), np.minimum(left.dispatch, usual), left.dispatch))
 
 
 def one_call_a_step(tape: Tape) -> bool:
     """Whether each step is one small call of its own: it brings one item from the host, reads a result back, and its
     kernels do not fill the GPU."""
-    ops, step = tape.source.trace.device_ops, tape.source.steps.of_op[tape.row]
-    brings = (ops.copy_kind[tape.row] == CopyKind.HOST_TO_DEVICE) & (ops.bytes[tape.row] > SCALAR_BYTES)
+    step, bytes_ = tape.step_of_op, tape.source.trace.device_ops.bytes[tape.row]
+    brings = copies_of(tape, CopyKind.HOST_TO_DEVICE) & (bytes_ > SCALAR_BYTES)
     if _brings_batches(tape, brings):
         return False
-    reads = ops.copy_kind[tape.row] == CopyKind.DEVICE_TO_HOST
-    steps = np.unique(step)
+    steps, reads = np.unique(step), copies_of(tape, CopyKind.DEVICE_TO_HOST)
     each = all(np.isin(steps, step[rows]).all() for rows in (brings, reads))
     return each and mostly_small(tape, np.ones(len(step), bool))
 
@@ -194,7 +192,7 @@ def one_call_a_step(tape: Tape) -> bool:
 def _brings_batches(tape: Tape, brings: Bool) -> bool:
     """Whether what is brought has several items already."""
     tree, ranges = tape.source.tree, tape.source.trace.host_ranges
-    operator = tree.outer_operator[nodes(tape)][tape.event[brings]]
+    operator = of_launches(tape, tree.outer_operator)[brings]
     codes = np.unique(ranges.shapes[tree.row[operator[operator >= 0]]]).tolist()
     return any(len(shape) > 1 and shape[0] > 1 for shape in (first_shape(tape, code) for code in codes))
 
@@ -220,12 +218,11 @@ def _shared(tape: Tape, count: float) -> Tape:
     times = tape.duration * growth(tape, count) * share
     host = {name: np.rint(getattr(tape, name) * share).astype(np.int64) for name in ("dispatch", "work", "reading")}
     delays = {name: np.rint(getattr(tape, name) * share).astype(np.int64) for name in ("latency", "gap")}
-    dispatch, work, loading, profiling = tape.tail
-    found = replace(tape, **host, **delays, duration=np.rint(times).astype(np.int64))
-    return replace(found, tail=(round(dispatch * share), round(work * share), loading, profiling))
+    tail = tape.tail._replace(dispatch=round(tape.tail.dispatch * share), work=round(tape.tail.work * share))
+    return replace(tape, **host, **delays, duration=np.rint(times).astype(np.int64), tail=tail)
 
 
-def _first_of_step(number: I64, step: I32) -> Bool:
+def _first_calls(number: I64, step: I32) -> Bool:
     """Ops of the first call of each step."""
     result = np.zeros(len(number), bool)
     for one in np.unique(step).tolist():
@@ -252,8 +249,7 @@ def growth(tape: Tape, count: float | F64) -> F64:
 
 def between(tape: Tape, gone: Bool) -> Bool:
     """Events that launch only what is gone, and those in the same step between two of them."""
-    removed = events_of(tape, gone) & ~events_of(tape, ~gone)
-    kept = events_of(tape, ~gone)
+    removed, kept = events_of_only(tape, gone), events_of(tape, ~gone)
     index, step = np.arange(len(removed)), step_of_event(tape)
     last_gone = np.maximum.accumulate(np.where(removed, index, -1))
     last_kept = np.maximum.accumulate(np.where(kept, index, -1))

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
 from traceanalyzer.analysis.algebra.ordering import where_changed
-from traceanalyzer.analysis.replay.changes.edits import nodes
+from traceanalyzer.analysis.replay.on_tape import in_backward, of_launches, of_operators
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+
+    from numpy.typing import NDArray
 
     from traceanalyzer.analysis.replay.tape import Tape
     from traceanalyzer.trace import I32, I64, Bool
+
+Entry = TypeVar("Entry", bound=np.generic)
 
 
 class Launching(NamedTuple):
@@ -31,25 +35,21 @@ class Launching(NamedTuple):
     backward: Bool
     """Whether it is part of a backward pass."""
 
-    def of_ops(self, values: I64, count: int) -> I64:
+    def of_ops(self, values: NDArray[Entry], count: int) -> NDArray[Entry]:
         """The values, one for each entry, for each of so many ops."""
         return np.repeat(values, np.diff(self.first, append=count))
 
 
 def launching(tape: Tape) -> Launching:
     """The operators of a tape's steps."""
-    tree, ranges = tape.source.tree, tape.source.trace.host_ranges
-    of_event = nodes(tape)
-    outer = tree.outer_operator[of_event][tape.event].astype(np.int64)
-    step = tape.source.steps.of_op[tape.row]
+    ranges = tape.source.trace.host_ranges
+    outer = of_launches(tape, tape.source.tree.outer_operator).astype(np.int64)
+    step = tape.step_of_op
     new = where_changed(outer) | where_changed(step)
     first = np.flatnonzero(new)
     node = outer[first]
-    name, shapes = np.full((2, len(node)), -1, np.int32)
-    row = tree.row[node[node >= 0]]
-    name[node >= 0], shapes[node >= 0] = ranges.name[row], ranges.shapes[row]
-    backward = tape.source.in_backward[of_event][tape.event][first]
-    return Launching(node, first, step[first], name, shapes, backward)
+    name, shapes = (of_operators(tape, node, column) for column in (ranges.name, ranges.shapes))
+    return Launching(node, first, step[first], name, shapes, in_backward(tape)[first])
 
 
 class Repeat(NamedTuple):
@@ -67,16 +67,22 @@ def repeats(code: I64, longest: int, fewest: int, accepted: Callable[[int, int],
     taken = np.zeros(len(code), bool)
     found: list[Repeat] = []
     for period in range(1, min(longest, len(code) // fewest) + 1):
-        same = (code[period:] == code[:-period]) & ~taken[period:] & ~taken[:-period]
-        edge = np.flatnonzero(np.diff(np.concatenate(([0], same.astype(np.int8), [0]))))
-        for start, stop in zip(edge[::2].tolist(), edge[1::2].tolist(), strict=True):
-            times = (stop - start) // period + 1
+        for start, times in in_a_row(code, period, taken):
             if times < fewest or made_of_parts(code[start : start + period]):
                 continue
             if accepted(start, start + period):
                 taken[start : start + period * times] = True
                 found.append(Repeat(start, period, times))
     return found
+
+
+def in_a_row(code: I64, period: int, taken: Bool) -> Iterator[tuple[int, int]]:
+    """Where stretches of so many entries, none of them taken yet, equal the one before them: the first entry of the
+    first one, and how many they are."""
+    same = (code[period:] == code[:-period]) & ~taken[period:] & ~taken[:-period]
+    edge = np.flatnonzero(np.diff(np.concatenate(([0], same.astype(np.int8), [0]))))
+    for start, stop in zip(edge[::2].tolist(), edge[1::2].tolist(), strict=True):
+        yield start, (stop - start) // period + 1
 
 
 def made_of_parts(code: I64) -> bool:

@@ -8,11 +8,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.ordering import where_changed
 from traceanalyzer.analysis.algebra.texts import texts_where
-from traceanalyzer.analysis.replay.changes.edits import events_of, nodes, without, without_launches
+from traceanalyzer.analysis.replay.changes.edits import without_launches, without_reads
 from traceanalyzer.analysis.replay.changes.masks import masks_spread
 from traceanalyzer.analysis.replay.changes.numbers_given_back import given_back, kept_as_tensors
 from traceanalyzer.analysis.replay.changes.read_runs import read_at_the_end
+from traceanalyzer.analysis.replay.on_tape import (
+    copies_of,
+    events_of,
+    launching_events,
+    nodes,
+    of_launches,
+    of_operators,
+)
 from traceanalyzer.trace import CopyKind, MemoryKind
 
 if TYPE_CHECKING:
@@ -36,18 +45,17 @@ def is_read(tape: Tape) -> Bool:
     """Which events wait for results of the device: they launch nothing, or a copy to the host. Copies from pageable
     memory, and calls right after them in the same operator, wait for something else, and a copy on the device for
     nothing (its call took long by chance)."""
-    launching = events_of(tape, np.ones(len(tape.row), bool))
-    reading = events_of(tape, tape.source.trace.device_ops.copy_kind[tape.row] == CopyKind.DEVICE_TO_HOST)
-    result: Bool = tape.waits & ((~launching & ~follows_pageable_copy(tape)) | reading)
+    reading = events_of(tape, copies_of(tape, CopyKind.DEVICE_TO_HOST))
+    result: Bool = tape.waits & ((~launching_events(tape) & ~follows_pageable_copy(tape)) | reading)
     return result
 
 
 def follows_pageable_copy(tape: Tape) -> Bool:
     """Events that follow a copy from pageable memory in the operator that makes it: PyTorch waits there until the
     memory can be written to again."""
-    ops, operator = tape.source.trace.device_ops, tape.source.tree.outer_operator[nodes(tape)]
-    bringing = ops.copy_kind[tape.row] == CopyKind.HOST_TO_DEVICE
-    copying = events_of(tape, bringing & (ops.source_memory[tape.row] == MemoryKind.PAGEABLE))
+    operator = tape.source.tree.outer_operator[nodes(tape)]
+    pageable = tape.source.trace.device_ops.source_memory[tape.row] == MemoryKind.PAGEABLE
+    copying = events_of(tape, copies_of(tape, CopyKind.HOST_TO_DEVICE) & pageable)
     result = np.zeros(len(copying), bool)
     result[1:] = copying[:-1] & (operator[1:] == operator[:-1]) & (operator[1:] >= 0)
     return result
@@ -56,7 +64,7 @@ def follows_pageable_copy(tape: Tape) -> Bool:
 def read_at_once(tape: Tape) -> Bool:
     """Which events launch something that the host then waits for: in their own call, or in one right after it that
     launches nothing. The first does not hold the host up where the device has nothing else left to do."""
-    launching = events_of(tape, np.ones(len(tape.row), bool))
+    launching = launching_events(tape)
     after = np.append(tape.waits[1:] & ~launching[1:], False)[: len(launching)]
     result: Bool = launching & (tape.waits | after)
     return result
@@ -69,7 +77,7 @@ def syncs_removed(tape: Tape) -> Tape | None:
     found = values_kept(_at_once(tape))
     if found is None:
         return None
-    back = given_back(tape)
+    back = tape.once(given_back)
     if back.any():
         return kept_as_tensors(found, back, LAUNCHES)
     chain, operators = read_chains(tape)
@@ -85,7 +93,7 @@ def _at_once(tape: Tape) -> Tape:
 def all_kept(tape: Tape) -> Tape | None:
     """The same where all values are still calculated, and it takes more to calculate with them on the device."""
     found = values_kept(tape)
-    return found and kept_as_tensors(found, given_back(tape), MORE_LAUNCHES)
+    return found and kept_as_tensors(found, tape.once(given_back), MORE_LAUNCHES)
 
 
 def values_kept(tape: Tape) -> Tape | None:
@@ -93,15 +101,13 @@ def values_kept(tape: Tape) -> Tape | None:
     reads = is_read(tape)
     if not reads.any():
         return None
-    return replace(
-        without(tape, tape.reads[tape.event]), waits=tape.waits & ~reads, dispatch=tape.dispatch - tape.reading
-    )
+    return replace(without_reads(tape), waits=tape.waits & ~reads)
 
 
 def values_gone(tape: Tape) -> Tape | None:
     """The same as `syncs_removed` where no value is calculated that is only read, and numbers cost nothing."""
     found = values_kept(_at_once(tape))
-    return found if found is None or given_back(tape).any() else without_launches(found, read_chains(tape)[0])
+    return found if found is None or tape.once(given_back).any() else without_launches(found, read_chains(tape)[0])
 
 
 def read_chains(tape: Tape) -> tuple[Bool, int]:
@@ -110,17 +116,16 @@ def read_chains(tape: Tape) -> tuple[Bool, int]:
     They are the summaries that come before all reads of a step alike; operators are compared by name. What precedes
     only some of the reads belongs to the program, and with a single read a step nothing tells.
     """
-    tree, trace = tape.source.tree, tape.source.trace
-    operator = tree.outer_operator[nodes(tape)][tape.event]
+    trace = tape.source.trace
+    operator = of_launches(tape, tape.source.tree.outer_operator)
     read = tape.reads[tape.event]
-    first = np.append(True, (operator[1:] != operator[:-1]) | (operator[1:] < 0))[: len(operator)]
+    first = where_changed(operator) | (operator < 0)
     row = np.flatnonzero(first)
     reads = np.flatnonzero(read[row] & ~np.append(False, read[row][:-1]))
     gone, count = np.zeros(len(tape.row), bool), 0
     if len(reads) < FEWEST_READS * tape.steps:
         return gone, 0
-    name = np.full(len(operator), -1, np.int64)
-    name[operator >= 0] = trace.host_ranges.name[tree.row[operator[operator >= 0]]]
+    name = of_operators(tape, operator, trace.host_ranges.name)
     summary = np.append(texts_where(trace.strings, SUMMARY.match), False)[name]
     while count < READ_CHAIN:
         here = row[np.maximum(reads - count - 1, 0)]

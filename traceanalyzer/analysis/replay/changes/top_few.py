@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.replay.changes.edits import events_of, nodes, retimed, without_launches
+from traceanalyzer.analysis.algebra.ordering import where_changed
+from traceanalyzer.analysis.replay.changes.edits import retimed, with_dispatch, without_launches
+from traceanalyzer.analysis.replay.on_tape import events_of, nodes, usual_dispatch_ns
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs, parse_values
 from traceanalyzer.figures import NS_PER_S
 from traceanalyzer.trace import alike
@@ -104,13 +105,13 @@ def taken_by_topk(tape: Tape) -> Tape | None:
     mine = found.sorts[of_op]
     if not mine.any():
         return None
-    first = mine & np.append(True, of_op[1:] != of_op[:-1])[: len(mine)]
+    first = mine & where_changed(of_op)
     needs = topk_ns(found.bytes[of_op], tape.source.limit("bandwidth")[tape.row])
     spent = np.bincount(np.cumsum(first)[mine], tape.duration[mine])[np.cumsum(first)]
     left = retimed(tape, np.where(first, np.minimum(needs, spent), tape.duration))
     left = without_launches(left, mine & ~first)
     there = events_of(tape, first)
     calls = np.bincount(np.cumsum(there)[events_of(tape, mine)], tape.dispatch[events_of(tape, mine)])[np.cumsum(there)]
-    usual = int(np.median(tape.dispatch[events_of(tape, tape.compute)]))
+    usual = int(usual_dispatch_ns(tape, tape.compute))
     dispatch = np.where(there, np.minimum(usual * LAUNCHES, calls).astype(np.int64), left.dispatch)
-    return replace(left, dispatch=dispatch, reading=np.minimum(left.reading, dispatch))
+    return with_dispatch(left, dispatch)

@@ -10,7 +10,8 @@ import numpy as np
 from traceanalyzer.analysis.algebra.distinct import ranked
 from traceanalyzer.analysis.algebra.intervals import join, union
 from traceanalyzer.analysis.causes.details import IdleDetail, host_work
-from traceanalyzer.analysis.replay.changes.edits import before_events, nodes, within_optimizer, without_launches
+from traceanalyzer.analysis.replay.changes.edits import with_dispatch, without_launches
+from traceanalyzer.analysis.replay.on_tape import before_events, nodes, within_optimizer
 from traceanalyzer.analysis.time.host_timeline import HostState
 
 if TYPE_CHECKING:
@@ -49,8 +50,7 @@ def _done_before(tape: Tape, details: tuple[IdleDetail, ...]) -> Tape | None:
     from_dispatch = np.minimum(time - from_work, tape.dispatch)
     if not (from_work + from_dispatch).any():
         return None
-    dispatch = tape.dispatch - from_dispatch
-    return replace(tape, work=tape.work - from_work, dispatch=dispatch, reading=np.minimum(tape.reading, dispatch))
+    return with_dispatch(replace(tape, work=tape.work - from_work), tape.dispatch - from_dispatch)
 
 
 def no_work_of_its_own(tape: Tape) -> Tape | None:
@@ -59,10 +59,10 @@ def no_work_of_its_own(tape: Tape) -> Tape | None:
     mine, ends = programs_own(tape)
     named = np.minimum(_time(tape, tuple(tape.source.once(host_work))), tape.work)
     left = np.where(mine, named, tape.work)
-    tail = 0 if ends else tape.tail[1]
-    if (left == tape.work).all() and tail == tape.tail[1]:
+    tail = tape.tail._replace(work=0) if ends else tape.tail
+    if (left == tape.work).all() and tail == tape.tail:
         return None
-    return replace(tape, work=left, tail=(tape.tail[0], tail, *tape.tail[2:]))
+    return replace(tape, work=left, tail=tail)
 
 
 def nothing_before_copies(tape: Tape) -> Tape | None:
@@ -96,7 +96,7 @@ def programs_own(tape: Tape) -> tuple[Bool, bool]:
     frameworks = tape.source.in_backward[node] | tape.source.once(within_optimizer)[node]
     here = (tape.work > 0) & ~frameworks
     long = here & (tape.work >= OWN_WORK_NS)
-    return (here if (here & ~long).sum() >= MANY_PAUSES * tape.steps else long), tape.tail[1] >= OWN_WORK_NS
+    return (here if (here & ~long).sum() >= MANY_PAUSES * tape.steps else long), tape.tail.work >= OWN_WORK_NS
 
 
 def _time(tape: Tape, details: tuple[IdleDetail, ...]) -> I64:

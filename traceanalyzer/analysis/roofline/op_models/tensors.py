@@ -110,11 +110,14 @@ MAX_ELEMENTS = 2**44
 """Of one tensor: more is in no memory, and products of sizes would leave int64."""
 
 
+Shape = tuple[int, ...]
+
+
 @dataclass(frozen=True)
 class Tensor:
     """One tensor: sizes, strides in elements (None: not recorded) and element type."""
 
-    shape: tuple[int, ...]
+    shape: Shape
     dtype: DType = UNKNOWN
     strides: tuple[int, ...] | None = None
 
@@ -183,6 +186,11 @@ def parse_inputs(shapes: str, dtypes: str | None, strides: str | None) -> tuple[
         return tuple(map(_input, dims, types, steps))
     except (msgspec.DecodeError, ValueError, TypeError, RecursionError):
         return None
+
+
+def tensor_shapes(shapes: str | None) -> list[Shape]:
+    """The shapes of the tensors that `Input Dims` describes, without those in lists; empty where it is no such text."""
+    return [one.shape for one in parse_inputs(shapes or "", None, None) or () if isinstance(one, Tensor)]
 
 
 def parse_values(concrete: str | None) -> tuple[str, ...]:

@@ -14,8 +14,8 @@ from traceanalyzer.analysis.replay.changes.syncs import is_read
 from traceanalyzer.analysis.replay.host_speed import SAME_PROGRAM, evenly_fast, host_scaled
 from traceanalyzer.analysis.replay.scenarios import NO_STRAGGLER, Scenario, lower_median, nobody_waited_for
 from traceanalyzer.analysis.replay.simulate import step_times_ns
-from traceanalyzer.analysis.replay.tape import make_tape
 from traceanalyzer.analysis.replay.together import apart
+from traceanalyzer.diagnosis.remedies.program import tapes_of_others
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy
 from traceanalyzer.figures import NS_PER_MS, digits
 
@@ -126,11 +126,15 @@ def _computing_for(share: float) -> Change:
     """Kernels take this share of their time, launches and the host's part of them included."""
 
     def change(tape: Tape) -> Tape:
-        shorter = retimed(tape, np.where(tape.compute, tape.duration * share, tape.duration))
-        (left,) = host_scaled((shorter,), share)
+        (left,) = host_scaled((_with_kernels(tape, share),), share)
         return left
 
     return change
+
+
+def _with_kernels(tape: Tape, share: float) -> Tape:
+    """Kernels take this share of their time."""
+    return retimed(tape, np.where(tape.compute, tape.duration * share, tape.duration))
 
 
 def _of_its_host(m: Measurements, slow: RankRow) -> Offer | None:
@@ -140,7 +144,7 @@ def _of_its_host(m: Measurements, slow: RankRow) -> Offer | None:
     waited_ms = max((row.waiting_ms or 0.0 for row in rows if row.rank != slow.rank), default=0.0)
     if replay is None or not slow.straggler or waited_ms < MIN_SHARE * m.mean_step_ms or slow.rank != m.trace.rank:
         return None
-    others = [tape for tape in map(make_tape, m.peers) if tape is not None]
+    others = tapes_of_others(m)
     if len(others) < len(rows) - 1:
         return None
     own_ms, *theirs_ms = _work((replay.recorded[0], *others)).host_ms.tolist()
@@ -156,7 +160,7 @@ def _with_host_of_others(tapes: Sequence[Tape], share: float) -> Scenario:
 
     def change(tape: Tape) -> Tape:
         work, loading = (np.rint(times * share).astype(np.int64) for times in (tape.work, tape.loading))
-        tail = (tape.tail[0], round(tape.tail[1] * share), round(tape.tail[2] * share), tape.tail[3])
+        tail = tape.tail._replace(work=round(tape.tail.work * share), loading=round(tape.tail.loading * share))
         return replace(tape, work=work, loading=loading, tail=tail)
 
     busy_ns = float(_work(tapes).compute_ms.max()) * NS_PER_MS
@@ -211,8 +215,7 @@ def _evened(tapes: Sequence[Tape]) -> Scenario:
     }
 
     def change(tape: Tape) -> Tape:
-        share = shares.get(tape.source.trace.process.rank, 1.0)
-        return retimed(tape, np.where(tape.compute, tape.duration * share, tape.duration))
+        return _with_kernels(tape, shares.get(tape.source.trace.process.rank, 1.0))
 
     return Scenario("fix_straggler", change, "every rank computes for as long as they do on average")
 

@@ -30,7 +30,7 @@ def offer(m: Measurements) -> Offer | None:
     tape = tape_of(m)
     if tape is None:
         return None
-    return Offer(OF_SUMS if wide_sums(tape).any() else OF_EXCHANGES, SCENARIO)
+    return Offer(OF_SUMS if tape.once(wide_sums).any() else OF_EXCHANGES, SCENARIO)
 
 
 REMEDY = Remedy("smaller_messages", "communication", "exposed-communication", offer)

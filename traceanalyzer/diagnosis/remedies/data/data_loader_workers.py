@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from traceanalyzer.analysis.algebra.texts import texts_where
-from traceanalyzer.analysis.causes.inputs import LOADERS
 from traceanalyzer.analysis.replay.changes.loading import (
     MAX_WORKERS,
     WORKER_EFFICIENCY,
@@ -16,9 +14,8 @@ from traceanalyzer.analysis.replay.changes.loading import (
     waited_less,
 )
 from traceanalyzer.analysis.replay.scenarios import Scenario, input_ready
-from traceanalyzer.analysis.replay.tape import make_tape
 from traceanalyzer.diagnosis import loader_advice
-from traceanalyzer.diagnosis.remedies.program import program, tape_of
+from traceanalyzer.diagnosis.remedies.program import may_load, program, tape_of, tapes_of_others
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy
 from traceanalyzer.figures import NS_PER_MS
 
@@ -68,10 +65,9 @@ def offer(m: Measurements) -> Offer | None:
 def _of_one_rank(m: Measurements, tape: Tape) -> bool:
     """Whether the host of this rank alone works before a copy to the device, and nothing names that as loading: all
     ranks load what they learn from."""
-    if not m.peers or not m.trace.operators_slowed or texts_where(m.trace.strings, LOADERS.search).any():
+    if not m.peers or may_load(m):
         return False
-    others = [made for made in map(make_tape, m.peers) if made is not None]
-    return all(loading_ns(one) < LOAD_OF_OTHERS * loading_ns(tape) for one in others)
+    return all(loading_ns(one) < LOAD_OF_OTHERS * loading_ns(tape) for one in tapes_of_others(m))
 
 
 REMEDY = Remedy("data_loader_workers", "input", "input-wait", offer)

@@ -15,6 +15,7 @@ from traceanalyzer.figures import digits
 if TYPE_CHECKING:
     from traceanalyzer.analysis.measure import Measurements
     from traceanalyzer.analysis.replay.tape import Tape
+    from traceanalyzer.trace import Bool
 
 SCENARIO = Scenario(
     "keep_on_device",
@@ -62,22 +63,25 @@ def offer(m: Measurements) -> Offer | None:
     tape = tape_of(m)
     if tape is None:
         return None
-    alike = tape.row[copied_alike(tape)]
-    kept_bytes = float(m.trace.device_ops.bytes[alike].sum()) / tape.steps
-    if any(kept_bytes > MOST_OF_MEMORY * size for size in (gpu.memory_bytes for gpu in m.trace.devices) if size):
+    memory = min((gpu.memory_bytes for gpu in m.trace.devices if gpu.memory_bytes), default=0)
+    kept_bytes = _bytes_a_step(tape, tape.once(copied_alike))
+    if memory and kept_bytes > MOST_OF_MEMORY * memory:
         return None
     if kept_bytes:
         return Offer(ALIKE.format(room=digits(kept_bytes / MB)), SCENARIO)
-    if (round_trips(tape) | away_from_device(tape)).any():
+    if (tape.once(round_trips) | tape.once(away_from_device)).any():
         return Offer(ACTION, SCENARIO)
-    memory = min((gpu.memory_bytes for gpu in m.trace.devices if gpu.memory_bytes), default=0)
-    state = updated_on_host(tape).copies
-    state_bytes = float(m.trace.device_ops.bytes[tape.row[state]].sum()) / tape.steps
+    state_bytes = _bytes_a_step(tape, tape.once(updated_on_host).copies)
     if 0 < state_bytes < MOST_OF_TABLES * memory:
         return Offer(STATE.format(room=digits(state_bytes / MB)), UPDATED)
-    picked = picked_on_host(tape)
+    picked = tape.once(picked_on_host)
     fits = picked.copies.any() and picked.table_bytes < MOST_OF_TABLES * memory
     return Offer(TABLES.format(room=digits(picked.table_bytes / MB)), PICKED) if fits else None
+
+
+def _bytes_a_step(tape: Tape, copies: Bool) -> float:
+    """What these copies move."""
+    return float(tape.source.trace.device_ops.bytes[tape.row[copies]].sum()) / tape.steps
 
 
 REMEDY = Remedy("keep_on_device", "transfer", "exposed-copies", offer)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from traceanalyzer.analysis.algebra.texts import texts_where
-from traceanalyzer.analysis.causes.inputs import LOADERS
 from traceanalyzer.analysis.replay.changes.loading import worked_on_device
 from traceanalyzer.analysis.replay.changes.warmup import made_on_device, no_work_of_its_own, nothing_before_copies
 from traceanalyzer.analysis.replay.scenarios import Scenario
+from traceanalyzer.diagnosis.remedies.program import may_load
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy
 
 if TYPE_CHECKING:
@@ -65,17 +64,12 @@ INSTEAD = (
 
 def offer(m: Measurements) -> Offer | None:
     """Where the GPU idles while the host works, on its results or else, or prepares what no loader does."""
-    if m.replay is not None and m.replay.gain_ms(OF_RESULTS) > m.replay.gain_ms(SCENARIO) > 0:
+    replay = m.replay
+    if replay is not None and replay.gain_ms(OF_RESULTS) > replay.gain_ms(SCENARIO) > 0:
         return Offer(INSTEAD, OF_RESULTS)
-    if m.replay is not None and not _may_load(m) and m.replay.gain_ms(BEFORE_COPIES) > m.replay.gain_ms(SCENARIO):
+    if replay is not None and not may_load(m) and replay.gain_ms(BEFORE_COPIES) > replay.gain_ms(SCENARIO):
         return Offer(ON_DEVICE, BEFORE_COPIES, against=("input-wait", "input"))
     return Offer(ACTION, SCENARIO) if m.step.idle is not None and m.step.idle.host > 0 else None
-
-
-def _may_load(m: Measurements) -> bool:
-    """Whether a loader may be what prepares the input: the program's functions are named like one, or the recorder
-    names none. PyTorch's own names its DataLoader."""
-    return not m.trace.operators_slowed or bool(texts_where(m.trace.strings, LOADERS.search).any())
 
 
 LEAST_GAIN = 0.1

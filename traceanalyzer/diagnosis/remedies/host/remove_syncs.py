@@ -47,9 +47,9 @@ def offer(m: Measurements) -> Offer:
     tape = tape_of(m)
     if tape is None:
         return Offer(PYTORCH, SCENARIO)
-    if given_back(tape).any():
+    if tape.once(given_back).any():
         return Offer(AS_TENSORS, SCENARIO)
-    return Offer(AT_ONCE if after_first_read(tape).any() else PYTORCH, SCENARIO)
+    return Offer(AT_ONCE if tape.once(after_first_read).any() else PYTORCH, SCENARIO)
 
 
 LEAST_GAIN = 0.04

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from traceanalyzer.analysis.groups import layout
-from traceanalyzer.analysis.replay.changes.kernels import SPACE, channels_last, dimensions
+from traceanalyzer.analysis.replay.changes.kernels import SPACE, changes_layout, channels_last, dimensions
 from traceanalyzer.analysis.replay.scenarios import Scenario
 from traceanalyzer.diagnosis.remedies.program import tape_of
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy
@@ -31,10 +28,10 @@ LEAST_GAIN = 0.04
 
 def offer(m: Measurements) -> Offer | None:
     """Wherever a library changes layouts around its convolutions over planes, or over space."""
-    tape, found = tape_of(m), layout.channel_kernels(m, np.ones(len(m.trace.device_ops), bool))
-    if tape is None or found is None:
+    tape = tape_of(m)
+    if tape is None or not changes_layout(tape).any():
         return None
-    space = (dimensions(tape) == SPACE) & found.rows[tape.row]
+    space = (dimensions(tape) == SPACE) & changes_layout(tape)
     return Offer(VIDEO if space.any() else ACTION, SCENARIO)
 
 

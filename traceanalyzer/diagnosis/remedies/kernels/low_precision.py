@@ -38,9 +38,7 @@ def offer(m: Measurements) -> Offer:
     elif known.accelerate:
         how = "Accelerator(mixed_precision='bf16'), or bf16=True in TrainingArguments"
     else:
-        how = (
-            "with torch.autocast('cuda', torch.bfloat16): around forward and loss" if known.pytorch else "bf16 operands"
-        )
+        how = PYTORCH if known.pytorch else "bf16 operands"
     return Offer(f"Compute in bf16: {how}.", SCENARIO, against=("fp32-matmul", "memory") if _fewer_bytes(m) else None)
 
 

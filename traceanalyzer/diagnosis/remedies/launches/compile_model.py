@@ -8,7 +8,6 @@ from traceanalyzer.analysis.replay.changes.compiling import compiled, compiled_b
 from traceanalyzer.analysis.replay.scenarios import Scenario
 from traceanalyzer.diagnosis.remedies.program import program
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy
-from traceanalyzer.figures import NS_PER_MS
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.measure import Measurements
@@ -36,16 +35,8 @@ def offer(m: Measurements) -> Offer | None:
     known = program(m)
     if not known.pytorch or known.compiled or known.in_graphs or known.ddp or known.fsdp:
         return None
-    return Offer(ACTION, SCENARIO, against=("memory-chains", "memory") if fewer_passes(m) else None)
-
-
-def fewer_passes(m: Measurements) -> bool:
-    """Whether most of what is gained is time of the kernels, not of their launches."""
-    replay = m.replay
-    saved_ns = None if replay is None else replay.kernels_saved_ns(SCENARIO)
-    if replay is None or saved_ns is None:
-        return False
-    return 2 * saved_ns >= replay.gain_ms(SCENARIO) * NS_PER_MS
+    fewer_passes = m.replay is not None and m.replay.saved_by_kernels(SCENARIO)
+    return Offer(ACTION, SCENARIO, against=("memory-chains", "memory") if fewer_passes else None)
 
 
 LEAST_GAIN, SURE = 0.08, 0.75

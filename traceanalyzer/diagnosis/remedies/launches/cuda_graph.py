@@ -8,8 +8,8 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.ordering import where_changed
 from traceanalyzer.analysis.replay.changes.capture import captured, captured_after_reads, captured_but_work
-from traceanalyzer.analysis.replay.changes.edits import events_of, step_of_event
 from traceanalyzer.analysis.replay.changes.syncs import follows_pageable_copy, is_read
+from traceanalyzer.analysis.replay.on_tape import events_of, step_of_event
 from traceanalyzer.analysis.replay.scenarios import Scenario
 from traceanalyzer.diagnosis.remedies.program import program, reduced_by_hooks, tape_of
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy
@@ -66,7 +66,7 @@ def waits_within(tape: Tape) -> bool:
     """Whether the host waits for the device between two launches of a step: it needs what a graph cannot give it, or
     brings from pageable memory what a graph cannot hold, other than before the step's first kernel."""
     launching, first = np.unique(tape.event[~tape.reads[tape.event]], return_index=True)
-    step = tape.source.steps.of_op[tape.row[~tape.reads[tape.event]][first]]
+    step = tape.step_of_op[~tape.reads[tape.event]][first]
     waiting = is_read(tape) | (follows_pageable_copy(tape) & tape.waits & _kernels_before(tape))
     position = np.searchsorted(launching, np.flatnonzero(waiting), side="right")
     between = position[(position > 0) & (position < len(launching))]
@@ -84,7 +84,7 @@ def _kernels_before(tape: Tape) -> Bool:
 
 def same_every_step(tape: Tape) -> bool:
     """Whether each step launches the same kernels with the same grids: what a graph holds cannot change."""
-    ops, step = tape.source.trace.device_ops, tape.source.steps.of_op[tape.row]
+    ops, step = tape.source.trace.device_ops, tape.step_of_op
     kernel = tape.compute & tape.source.is_kernel[tape.row]
     launched = [
         (ops.name[rows].tolist(), ops.blocks[rows].tolist())

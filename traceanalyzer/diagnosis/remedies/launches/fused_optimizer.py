@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from traceanalyzer.analysis.replay.changes.loops.tensor_loops import tensor_loops, tensors_listed
 from traceanalyzer.analysis.replay.changes.optimizer import optimizer_by_lists, optimizer_fused, small_groups
-from traceanalyzer.analysis.replay.scenarios import Scenario
+from traceanalyzer.analysis.replay.scenarios import FUSED_OPTIMIZER, Scenario
 from traceanalyzer.diagnosis.remedies.program import tape_of
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy
 
@@ -14,13 +15,7 @@ if TYPE_CHECKING:
     from traceanalyzer.analysis.measure import Measurements
     from traceanalyzer.analysis.replay.tape import Tape
 
-FUSED = Scenario(
-    "fused_optimizer",
-    optimizer_fused,
-    "Adam reads and writes everything once, in one launch for every few dozen tensors",
-    cautious=lambda tape: optimizer_by_lists(tape) or optimizer_fused(tape),
-    missing="no step of an Adam that is not fused already was recorded",
-)
+FUSED = replace(FUSED_OPTIMIZER, cautious=lambda tape: optimizer_by_lists(tape) or optimizer_fused(tape))
 BY_LISTS = Scenario(
     "fused_optimizer",
     optimizer_by_lists,
@@ -48,11 +43,11 @@ NORM = {"norm", "linalg_norm", "linalg_vector_norm", "sum", "isfinite", "isnan",
 
 def offer(m: Measurements) -> Offer | None:
     """Where an optimizer makes several passes, or goes from tensor to tensor, or another loop does: what gains more."""
-    tape = tape_of(m)
-    if tape is None or m.replay is None:
+    tape, replay = tape_of(m), m.replay
+    if tape is None or replay is None:
         return None
     offers = [one for one in (_of_optimizer(tape), _of_loops(tape)) if one is not None]
-    return max(offers, key=lambda one: m.replay.gain_ms(one.scenario) if m.replay else 0.0, default=None)
+    return max(offers, key=lambda one: replay.gain_ms(one.scenario), default=None)
 
 
 def _of_optimizer(tape: Tape) -> Offer | None:

@@ -11,13 +11,21 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import union
 from traceanalyzer.analysis.replay.changes.constants import MOVES, Told, places_of_movers
-from traceanalyzer.analysis.replay.changes.edits import events_of, nodes, retimed, share_within, step_of_event
+from traceanalyzer.analysis.replay.changes.edits import retimed, with_dispatch
 from traceanalyzer.analysis.replay.changes.loading import LEAST_COPY_NS, large_copies, waiting_for
-from traceanalyzer.figures import NS_PER_S
+from traceanalyzer.analysis.replay.on_tape import (
+    copies_of,
+    events_of,
+    moving_ns,
+    of_launches,
+    share_within,
+    step_of_event,
+    usual_dispatch_ns,
+)
 from traceanalyzer.trace import CopyKind
 
 if TYPE_CHECKING:
-    from traceanalyzer.analysis.replay.tape import Tape
+    from traceanalyzer.analysis.replay.tape import Tail, Tape
     from traceanalyzer.trace import I64, Bool
 
 UPDATES = re.compile(r"^aten::(lerp|add|sub|addcmul|addcdiv)_$")
@@ -42,13 +50,12 @@ class Updated(NamedTuple):
 def updated_on_host(tape: Tape) -> Updated:
     """Copies to the host whose data it then works into a tensor of the same shape, with operators that launch nothing:
     what is only kept, or looked at, is not. Small ones that come with large ones count, too."""
-    to_host = tape.source.trace.device_ops.copy_kind[tape.row] == CopyKind.DEVICE_TO_HOST
     tree = tape.source.tree
     outer, told = tree.outermost_operators, Told(tape)
-    launching = np.isin(outer, tree.outer_operator[nodes(tape)][tape.event])
+    launching = np.isin(outer, of_launches(tape, tree.outer_operator))
     found, until = np.zeros(len(tape.row), bool), np.zeros(len(tape.row), np.int64)
     begin = np.zeros(len(tape.row), np.int64)
-    for i, at in places_of_movers(tape, to_host & ~tape.reads[tape.event]):
+    for i, at in places_of_movers(tape, copies_of(tape, CopyKind.DEVICE_TO_HOST) & ~tape.reads[tape.event]):
         name, inputs = told[int(tree.row[outer[at]])]
         if not inputs or not MOVES.match(name):
             continue
@@ -67,37 +74,32 @@ def updated_on_host(tape: Tape) -> Updated:
 def updated_on_device(tape: Tape) -> Tape | None:
     """The GPU updates them: a pass over the data instead of each copy, one launch for every few dozen, and no wait or
     work of the host; None where the host updates nothing so."""
-    found = updated_on_host(tape)
+    found = tape.once(updated_on_host)
     if not found.copies.any():
         return None
-    bandwidth = np.nan_to_num(tape.source.limit("bandwidth")[tape.row], nan=np.inf)
-    moved = tape.source.trace.device_ops.bytes[tape.row] * PASSES / bandwidth * NS_PER_S
+    moved = moving_ns(tape, tape.source.trace.device_ops.bytes[tape.row], PASSES)
     kept = found.copies & (np.cumsum(found.copies) % LISTED == 1)
     least = np.where(kept, np.maximum(moved, LEAST_COPY_NS), moved)
     left = retimed(tape, np.where(found.copies, np.minimum(least, tape.duration), tape.duration))
     rest = 1.0 - share_within(tape, union(found.start, found.end))
-    usual = int(np.median(tape.dispatch[events_of(tape, tape.compute)]))
-    waiting = waiting_for(tape, found.copies)
     dispatch, work = (np.rint(time * rest).astype(np.int64) for time in (tape.dispatch, tape.work))
-    dispatch[events_of(tape, kept)] = usual
-    return replace(
+    dispatch[events_of(tape, kept)] = int(usual_dispatch_ns(tape, tape.compute))
+    left = replace(
         left,
         gap=np.where(found.copies & ~kept, 0, left.gap),
-        dispatch=dispatch,
-        reading=np.minimum(left.reading, dispatch),
         work=work,
-        waits=left.waits & ~waiting,
+        waits=left.waits & ~waiting_for(tape, found.copies),
         tail=_tail(tape, dispatch, work),
     )
+    return with_dispatch(left, dispatch)
 
 
-def _tail(tape: Tape, dispatch: I64, work: I64) -> tuple[int, int, int, int]:
+def _tail(tape: Tape, dispatch: I64, work: I64) -> Tail:
     """What the host does after the last event: no more than between two steps."""
     begins = np.flatnonzero(np.diff(step_of_event(tape))) + 1
     if not len(begins):
         return tape.tail
-    return (
-        min(tape.tail[0], int(np.median(dispatch[begins]))),
-        min(tape.tail[1], int(np.median(work[begins]))),
-        *tape.tail[2:],
+    return tape.tail._replace(
+        dispatch=min(tape.tail.dispatch, int(np.median(dispatch[begins]))),
+        work=min(tape.tail.work, int(np.median(work[begins]))),
     )

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from traceanalyzer.analysis.replay.changes.constants import MOVES, Told, places_of_movers
-from traceanalyzer.analysis.replay.changes.edits import events_of, nodes, retimed
+from traceanalyzer.analysis.replay.changes.edits import retimed, with_dispatch
 from traceanalyzer.analysis.replay.changes.loading import LEAST_COPY_NS, large_copies, waiting_for
-from traceanalyzer.figures import NS_PER_S
+from traceanalyzer.analysis.replay.on_tape import events_of, moving_ns, of_launches, usual_dispatch_ns
 from traceanalyzer.trace import CopyKind
 
 if TYPE_CHECKING:
-    from traceanalyzer.analysis.replay.changes.constants import Shape
     from traceanalyzer.analysis.replay.tape import Tape
+    from traceanalyzer.analysis.roofline.op_models.tensors import Shape
     from traceanalyzer.trace import Bool
 
 PICKS = re.compile(r"^aten::(index|index_select)$")
@@ -42,7 +42,7 @@ def picked_on_host(tape: Tape) -> Picked:
     tables: dict[tuple[Shape, Shape], float] = {}
     tree, bytes_ = tape.source.tree, tape.source.trace.device_ops.bytes[tape.row]
     rows, told = tree.row[tree.outermost_operators], Told(tape)
-    launching = np.isin(tree.outermost_operators, tree.outer_operator[nodes(tape)][tape.event])
+    launching = np.isin(tree.outermost_operators, of_launches(tape, tree.outer_operator))
     for i, at in places_of_movers(tape, copies):
         name, inputs = told[int(rows[at])]
         if not inputs or not MOVES.match(name):
@@ -66,22 +66,18 @@ def _table(told: Told, row: int, rows: Shape) -> Shape | None:
 
 def picked_on_device(tape: Tape) -> Tape | None:
     """The tables are on the GPU, which picks the rows itself: no copy, no wait for one, no work of the host before it,
-    which launches what picks like any other kernel;
-    None where the host picks nothing."""
-    copies = picked_on_host(tape).copies
+    which launches what picks like any other kernel; None where the host picks nothing."""
+    copies = tape.once(picked_on_host).copies
     if not copies.any():
         return None
-    bandwidth = np.nan_to_num(tape.source.limit("bandwidth")[tape.row], nan=np.inf)
-    moved = tape.source.trace.device_ops.bytes[tape.row].astype(np.int64) * PASSES / bandwidth * NS_PER_S
+    moved = moving_ns(tape, tape.source.trace.device_ops.bytes[tape.row], PASSES)
     left = retimed(tape, np.where(copies, np.minimum(np.maximum(moved, LEAST_COPY_NS), tape.duration), tape.duration))
     there = events_of(tape, copies)
-    usual = int(np.median(tape.dispatch[events_of(tape, tape.compute)]))
-    dispatch = np.where(there, np.minimum(left.dispatch, usual), left.dispatch)
-    return replace(
+    usual = int(usual_dispatch_ns(tape, tape.compute))
+    left = replace(
         left,
-        dispatch=dispatch,
-        reading=np.minimum(left.reading, dispatch),
         work=np.where(there, 0, left.work),
         loading=np.where(there, 0, left.loading),
         waits=left.waits & ~waiting_for(tape, copies),
     )
+    return with_dispatch(left, np.where(there, np.minimum(left.dispatch, usual), left.dispatch))

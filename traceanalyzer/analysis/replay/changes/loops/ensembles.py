@@ -16,21 +16,23 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from traceanalyzer.analysis.algebra.texts import texts_where
-from traceanalyzer.analysis.joined.backward import made_by
-from traceanalyzer.analysis.replay.changes.edits import (
+from traceanalyzer.analysis.replay.changes.edits import with_dispatch
+from traceanalyzer.analysis.replay.changes.kernels import JOINING
+from traceanalyzer.analysis.replay.changes.repetition import FEWEST_CALLS, joined, mostly_small
+from traceanalyzer.analysis.replay.changes.sequences import codes, repeats
+from traceanalyzer.analysis.replay.on_tape import (
+    backward_of,
     events_of,
     forward_operators,
     in_optimizer,
     launched_within,
-    nodes,
+    of_launches,
 )
-from traceanalyzer.analysis.replay.changes.kernels import JOINING
-from traceanalyzer.analysis.replay.changes.repetition import FEWEST_CALLS, joined, mostly_small
-from traceanalyzer.analysis.replay.changes.sequences import codes, repeats
-from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
+from traceanalyzer.analysis.roofline.op_models.tensors import tensor_shapes
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.replay.tape import Tape
+    from traceanalyzer.analysis.roofline.op_models.tensors import Shape
     from traceanalyzer.trace import I64, Bool
 
 LONGEST_MEMBER = 64
@@ -53,8 +55,6 @@ ADDS_TO = re.compile(r"^aten::(add|sub)_$")
 BOTH = re.compile(r"^aten::(add|sub|mul|div)_?$")
 """Gives as many elements as the larger of its tensors has."""
 
-Shape = tuple[int, ...]
-
 
 class Members(NamedTuple):
     """Ensembles of the steps of a tape."""
@@ -72,10 +72,7 @@ def ensembles_joined(tape: Tape) -> Tape | None:
     found = members(tape)
     if found is None:
         return None
-    outer, node = tape.source.tree.outer_operator, nodes(tape)
-    kept, gone = (np.append(mask, False)[outer][node][tape.event] for mask in (found.first, found.others))
-    kept |= _backward_of(tape, np.append(found.first, False)[outer])
-    gone |= _backward_of(tape, np.append(found.others, False)[outer])
+    kept, gone = (_with_backward(tape, operators) for operators in (found.first, found.others))
     if not mostly_small(tape, gone):
         return None
     joining = launched_within(tape, texts_where(tape.source.trace.strings, JOINING.match))
@@ -88,15 +85,14 @@ def _fewer_tensors(tape: Tape, ensemble: Bool, count: float) -> Tape:
     matrix = tape.source.is_matrix[tape.row]
     share = float((matrix & ensemble).sum() / max(matrix.sum(), 1)) * (1.0 - 1.0 / count)
     updating = events_of(tape, in_optimizer(tape))
-    dispatch, work = (
-        np.rint(np.where(updating, time * (1.0 - share), time)).astype(np.int64) for time in (tape.dispatch, tape.work)
-    )
-    return replace(tape, dispatch=dispatch, work=work, reading=np.minimum(tape.reading, dispatch))
+    left = np.where(updating, 1.0 - share, 1.0)
+    return with_dispatch(replace(tape, work=np.rint(tape.work * left).astype(np.int64)), tape.dispatch * left)
 
 
-def _backward_of(tape: Tape, forward: Bool) -> Bool:
-    result: Bool = made_by(tape.source, forward)[nodes(tape)][tape.event]
-    return result
+def _with_backward(tape: Tape, operators: Bool) -> Bool:
+    """The ops of these operators, and those that they give rise to in the backward pass."""
+    inside = np.append(operators, False)[tape.source.tree.outer_operator]
+    return of_launches(tape, inside) | backward_of(tape, inside)
 
 
 def members(tape: Tape) -> Members | None:
@@ -128,7 +124,7 @@ def _is_member(tape: Tape, operators: I64, first: int, stop: int) -> bool:
     rows = tree.row[operators[first:stop]].tolist()
     for row in rows:
         name = trace.text(int(trace.host_ranges.name[row])) or ""
-        shapes = shapes_of(trace.text(int(trace.host_ranges.shapes[row])))
+        shapes = tensor_shapes(trace.text(int(trace.host_ranges.shapes[row])))
         if PART.match(name):
             source = shapes[0] if given is None and shapes else source
             picked += given is not None
@@ -160,11 +156,6 @@ def _is_part(shape: Shape, source: Shape) -> bool:
     if len(shape) + 1 == len(source):
         return any(source[:i] + source[i + 1 :] == shape for i in range(len(source)))
     return len(shape) == len(source) and sum(a != b for a, b in zip(shape, source, strict=True)) == 1
-
-
-def shapes_of(text: str | None) -> list[Shape]:
-    """The shapes of an operator's tensors."""
-    return [one.shape for one in parse_inputs(text or "", None, None) or () if isinstance(one, Tensor)]
 
 
 def given_by(name: str, shapes: list[Shape]) -> Shape | None:

@@ -16,8 +16,8 @@ from traceanalyzer.analysis.replay.changes.kernels import JOINING
 from traceanalyzer.analysis.replay.changes.loops.ensembles import given_by
 
 if TYPE_CHECKING:
-    from traceanalyzer.analysis.replay.changes.loops.ensembles import Shape
     from traceanalyzer.analysis.replay.changes.sequences import Repeat
+    from traceanalyzer.analysis.roofline.op_models.tensors import Shape
     from traceanalyzer.trace import I32
 
 FEWEST_ITEMS = 4
@@ -115,9 +115,13 @@ def _gives_other_size(call: list[Operator], taken: Shape) -> bool:
     given = given_by(last.name, list(last.shapes))
     if given is None and not REDUCES.match(last.name):
         return False
+    return not met_again(call, taken) and (given is None or math.prod(given) != math.prod(taken))
+
+
+def met_again(call: list[Operator], taken: Shape) -> bool:
+    """Whether an operator after the first with weights takes a tensor of this shape."""
     begun = next(i for i, one in enumerate(call) if one.has_weights)
-    again = any(taken in one.shapes for one in call[begun + 1 :])
-    return not again and (given is None or math.prod(given) != math.prod(taken))
+    return any(taken in one.shapes for one in call[begun + 1 :])
 
 
 def _carries(call: list[Operator]) -> bool:

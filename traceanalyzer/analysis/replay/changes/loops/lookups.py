@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.texts import texts_where
-from traceanalyzer.analysis.joined.backward import made_by
-from traceanalyzer.analysis.replay.changes.edits import launched_within, nodes
 from traceanalyzer.analysis.replay.changes.kernels import JOINING
 from traceanalyzer.analysis.replay.changes.repetition import FEWEST_CALLS, joined
+from traceanalyzer.analysis.replay.on_tape import backward_of, launched_within, nodes, of_launches
 from traceanalyzer.trace import RangeKind
 
 if TYPE_CHECKING:
@@ -33,13 +32,13 @@ def lookups_joined(tape: Tape) -> Tape | None:
     tree, strings = tape.source.tree, tape.source.trace.strings
     lookups = tree.named(texts_where(strings, LOOKUP.match))
     lookups &= (tree.kind == RangeKind.OP) & ~tape.source.in_backward
-    outer, node = tree.outermost(lookups), nodes(tape)
-    call = outer[node][tape.event]
+    outer = tree.outermost(lookups)
+    call = of_launches(tape, outer)
     forward = _runs(tape, call)
     if not forward[1].any():
         return None
-    place = np.cumsum(np.diff(node[tape.event], prepend=-1) != 0)
-    made = made_by(tape.source, outer >= 0)[node][tape.event] & (call < 0)
+    place = np.cumsum(np.diff(nodes(tape)[tape.event], prepend=-1) != 0)
+    made = backward_of(tape, outer >= 0) & (call < 0)
     backward = _runs(tape, np.where(made, place, -1))
     kept, gone = forward[0] | backward[0], forward[1] | backward[1]
     gone |= np.append(False, gone[:-1]) & launched_within(tape, texts_where(strings, JOINING.match)) & ~kept
@@ -51,7 +50,7 @@ def _runs(tape: Tape, call: I32 | I64) -> tuple[Bool, Bool, I64]:
     end of the last, and for each op how many calls its run has."""
     kept, gone, count = np.zeros(len(call), bool), np.zeros(len(call), bool), np.ones(len(call), np.int64)
     rows = np.flatnonzero(call >= 0)
-    step = tape.source.steps.of_op[tape.row]
+    step = tape.step_of_op
     ends = (np.diff(rows) > MOST_BETWEEN + 1) | (np.diff(step[rows]) != 0)
     for run in np.split(rows, np.flatnonzero(ends) + 1):
         calls = len(np.unique(call[run]))

@@ -14,12 +14,14 @@ import numpy as np
 
 from traceanalyzer.analysis.replay.changes.optimizer import by_lists, updating
 from traceanalyzer.analysis.replay.changes.sequences import launching
+from traceanalyzer.analysis.replay.on_tape import copies_of
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
 from traceanalyzer.trace import CopyKind
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.replay.changes.sequences import Launching
     from traceanalyzer.analysis.replay.tape import Tape
+    from traceanalyzer.analysis.roofline.op_models.tensors import Shape
     from traceanalyzer.trace import I32, I64, Bool
 
 FEWEST_OPERATORS = 24
@@ -36,8 +38,6 @@ EACH = re.compile(
     r"|sum|isfinite|isnan|isinf|all|any)$"
 )
 """Operators that PyTorch also has for lists of tensors, or that a norm of each says as much as."""
-
-Shape = tuple[int, ...]
 
 
 class Loops(NamedTuple):
@@ -59,12 +59,12 @@ def tensor_loops(tape: Tape) -> Loops | None:
     """Loops over tensors outside the optimizer; None without any."""
     calls = launching(tape)
     kinds, kind = np.unique(np.stack((calls.name, calls.shapes)), axis=1, return_inverse=True)
-    sizes = [_size(tape, name, shapes) for name, shapes in kinds.T.tolist()]
-    usable = np.array([size is not None for size in sizes], bool)[kind.reshape(-1)]
+    kind, sizes = kind.reshape(-1), [_size(tape, name, shapes) for name, shapes in kinds.T.tolist()]
+    usable = np.array([size is not None for size in sizes], bool)[kind]
     usable &= ~calls.backward & _on_device(tape, calls)
-    number, loops, names = np.full(len(kind.reshape(-1)), -1, np.int64), 0, set()
+    number, loops, names = np.full(len(kind), -1, np.int64), 0, set()
     for first, stop in _runs(usable, calls.step):
-        mine = [sizes[one] for one in kind.reshape(-1)[first:stop].tolist()]
+        mine = [sizes[one] for one in kind[first:stop].tolist()]
         if _is_loop(calls.name[first:stop], mine):
             number[first:stop] = loops
             loops += 1
@@ -92,8 +92,7 @@ def _size(tape: Tape, name: int, shapes: int) -> Shape | None:
 
 def _on_device(tape: Tape, calls: Launching) -> Bool:
     """Which of these operators launch nothing but kernels and copies within the device, outside an optimizer's step."""
-    kind = tape.source.trace.device_ops.copy_kind[tape.row]
-    away = (kind == CopyKind.HOST_TO_DEVICE) | (kind == CopyKind.DEVICE_TO_HOST) | updating(tape)
+    away = copies_of(tape, CopyKind.HOST_TO_DEVICE) | copies_of(tape, CopyKind.DEVICE_TO_HOST) | updating(tape)
     result: Bool = ~np.logical_or.reduceat(away, calls.first) if len(away) else np.zeros(0, bool)
     return result
 

@@ -12,25 +12,24 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.joined.backward import made_by
-from traceanalyzer.analysis.replay.changes.edits import forward_operators, nodes
+from traceanalyzer.analysis.replay.changes.edits import with_dispatch
 from traceanalyzer.analysis.replay.changes.loops.ensembles import given_by
-from traceanalyzer.analysis.replay.changes.loops.independent import Operator, independent
+from traceanalyzer.analysis.replay.changes.loops.independent import Operator, independent, met_again
 from traceanalyzer.analysis.replay.changes.repetition import joined, mostly_small
-from traceanalyzer.analysis.replay.changes.sequences import Repeat, codes, launching, made_of_parts
+from traceanalyzer.analysis.replay.changes.sequences import Repeat, codes, in_a_row, launching, made_of_parts
+from traceanalyzer.analysis.replay.on_tape import backward_of, forward_operators
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from traceanalyzer.analysis.replay.changes.loops.ensembles import Shape
     from traceanalyzer.analysis.replay.changes.sequences import Launching
     from traceanalyzer.analysis.replay.tape import Tape
+    from traceanalyzer.analysis.roofline.op_models.tensors import Shape
     from traceanalyzer.trace import I64, Bool
 
 MOST_CALLS = 4
@@ -66,9 +65,8 @@ def twins_joined(tape: Tape) -> Tape | None:
     left = joined(tape, (kept | learned) & ~gone, gone, many, first_is_usual=True)
     share = np.minimum(usual / np.maximum(spent, 1), 1.0)
     dispatch = left.dispatch.astype(np.float64)
-    dispatch[tape.event] = left.dispatch[tape.event] * np.repeat(share, np.diff(calls.first, append=len(tape.row)))
-    times = np.rint(dispatch).astype(np.int64)
-    return replace(left, dispatch=times, reading=np.minimum(left.reading, times))
+    dispatch[tape.event] = left.dispatch[tape.event] * calls.of_ops(share, len(tape.row))
+    return with_dispatch(left, dispatch)
 
 
 def _dispatch(tape: Tape, calls: Launching) -> I64:
@@ -83,8 +81,7 @@ def _with_backward(tape: Tape, calls: Launching, chosen: Bool) -> tuple[Bool, Bo
     tree = tape.source.tree
     nodes_of = np.zeros(len(tree.start) + 1, bool)
     nodes_of[_with_views(tape, calls, chosen)] = True
-    backward = made_by(tape.source, nodes_of[tree.outer_operator])[nodes(tape)][tape.event]
-    return calls.of_ops(chosen.astype(np.int64), len(tape.row)) > 0, backward
+    return calls.of_ops(chosen, len(tape.row)), backward_of(tape, nodes_of[tree.outer_operator])
 
 
 def _with_views(tape: Tape, calls: Launching, chosen: Bool) -> I64:
@@ -129,10 +126,7 @@ def _repeated(code: I64) -> list[Repeat]:
     periods, often = np.unique(apart[(apart >= SHORTEST_CALL) & (apart <= LONGEST_CALL)], return_counts=True)
     found, taken = [], np.zeros(len(code), bool)
     for period in np.sort(periods[np.argsort(-often, kind="stable")][:MOST_PERIODS]).tolist():
-        same = (code[period:] == code[:-period]) & ~taken[period:] & ~taken[:-period]
-        edge = np.flatnonzero(np.diff(np.concatenate(([0], same.astype(np.int8), [0]))))
-        for start, stop in zip(edge[::2].tolist(), edge[1::2].tolist(), strict=True):
-            count = (stop - start) // period + 1
+        for start, count in in_a_row(code, period, taken):
             if count > 1 and not made_of_parts(code[start : start + period]):
                 taken[start : start + period * count] = True
                 found.append(Repeat(start, period, count))
@@ -161,8 +155,7 @@ def _of_other_size(operators: list[Operator], run: Repeat) -> bool:
     taken, given = _taken(call), given_by(call[-1].name, list(call[-1].shapes))
     if taken is None or given is None or math.prod(taken) == math.prod(given):
         return False
-    begun = next(i for i, one in enumerate(call) if one.has_weights)
-    return not any(taken in one.shapes for one in call[begun + 1 :])
+    return not met_again(call, taken)
 
 
 def _put_together(operators: list[Operator], run: Repeat) -> bool:
