@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from traceanalyzer.analysis.algebra.distinct import distinct
-from traceanalyzer.analysis.algebra.lookup import at, where
+from traceanalyzer.analysis.algebra.lookup import at, blocks, where
 from traceanalyzer.analysis.algebra.nesting import from_below, levels, nest
 from traceanalyzer.analysis.algebra.ordering import ordered
 from traceanalyzer.analysis.algebra.run_lengths import run_lengths
