@@ -314,13 +314,14 @@ def test_a_long_stretch_of_garbage(read):
     assert len(trace.device_ops) >= KERNELS - 2
 
 
-def test_nested_objects_in_arguments(read):
-    t = kernels(4000)
+@pytest.mark.parametrize("count", [3, 300, 4000])
+def test_nested_objects_in_arguments(read, count):
+    t = kernels(count)
     for row in t.rows:
         row["args"]["inner"] = [{"name": "a", "x": [{"ph": "X"}]}, {"name": "b"}]
     content = json.dumps(t.metadata | {"traceEvents": t.rows}, separators=(",", ":")).encode()
     trace = read(content)
-    assert health(trace) == (4000, 0, 0, False)
+    assert health(trace) == (count, 0, 0, False)
 
 
 def test_rows_that_repair_would_merge_are_reported(monkeypatch):

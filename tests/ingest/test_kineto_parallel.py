@@ -119,7 +119,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_processes_read_what_one_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parallel, "LEAST_BYTES", 1 << 20)
     path = tmp_path / "trace.json"
-    path.write_bytes(LARGE)
+    path.write_bytes(LARGE.replace(b'"ts"', b" " * 400 + b'"ts"'))  # long enough for three
     started = noted_processes(monkeypatch)
     alone = read_by(path, 1)
     assert not started

@@ -21,8 +21,11 @@ if TYPE_CHECKING:
 
 DAMAGE = cast("tuple[type[Exception], ...]", (OSError, EOFError, zlib.error, igzip_lib.IsalError))
 """What decompressing damaged bytes may raise."""
-PIECE_BYTES = 256 * 1024
-"""A piece and what is decoded from it stay in the L2 cache; 1 MB pieces are read 10 % slower, 4 MB ones 25 %."""
+PIECE_BYTES = MIB
+"""A piece and what is decoded from it stay in the L2 cache. Measured: 256 KB take 11 % more time, for each piece costs
+some; 3 MB take 8 % more."""
+PACKED_BYTES = 256 * 1024
+"""Of a compressed file so much is read at once: where it is damaged, no more is lost."""
 
 _LENGTH_BYTES = 4
 _WRAPS_AT = 1 << 32
@@ -52,10 +55,19 @@ class ByteStream:
 
     def read(self) -> bytes:
         """The next bytes of the (decompressed) file, b"" at the end or where no more can be read."""
+        if self._left is None:
+            return self._read(PIECE_BYTES)
+        parts: list[bytes] = []
+        size = min(PACKED_BYTES, PIECE_BYTES)
+        while len(parts) * size < PIECE_BYTES and (part := self._read(size)):
+            parts.append(part)
+        return b"".join(parts)
+
+    def _read(self, size: int) -> bytes:
         if self.damage:
             return b""
         try:
-            piece = self._plain.read(PIECE_BYTES)
+            piece = self._plain.read(size)
         except EOFError:
             self.damage = "the compressed file is cut off"
         except DAMAGE:

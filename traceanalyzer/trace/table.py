@@ -44,8 +44,9 @@ class Table:
         return len(getattr(self, fields(self)[0].name))
 
     @classmethod
-    def from_columns(cls, columns: Mapping[str, Any], rows: int | None = None) -> Self:
-        """Build the table from any array-likes; columns left out get their fill value. Sorts by `start`."""
+    def from_columns(cls, columns: Mapping[str, Any], rows: int | None = None, then: str = "") -> Self:
+        """Build the table from any array-likes; columns left out get their fill value. Sorts by `start`, and what
+        starts together by the column `then`, if there is one; else rows stay as they come."""
         if rows is None:
             rows = len(next(iter(columns.values()))) if columns else 0
         unknown = columns.keys() - {f.name for f in fields(cls)}
@@ -61,8 +62,8 @@ class Table:
                 raise ValueError(f"{cls.__name__}.{f.name}: {made[f.name].shape} instead of ({rows},)")
         del columns  # of a caller that keeps none of them, so that little is held twice
         start = made.get("start")
-        if start is not None and rows > 1 and np.any(start[1:] < start[:-1]):
-            order = np.argsort(start, kind="stable")
+        order = None if start is None else _order(start, made.get(then))
+        if order is not None:
             for name in made:
                 made[name] = _taken(made[name], order)
         return cls(**made)
@@ -102,6 +103,22 @@ def alike(value: int, rows: int, dtype: np.dtype[Any] | type[np.generic]) -> NDA
 def is_constant(column: NDArray[Any]) -> bool:
     """Whether the column has rows and was made by `alike`."""
     return column.strides == (0,) and len(column) > 0
+
+
+def _order(start: I64, then: NDArray[Any] | None) -> I64 | None:
+    """The rows by start, those that start together by the other column; None where they are in that order."""
+    rows = np.argsort(start, kind="stable") if (start[1:] < start[:-1]).any() else None
+    if then is None or is_constant(then):
+        return rows
+    order = np.arange(len(start)) if rows is None else rows
+    values = start[order]
+    same = values[1:] == values[:-1]
+    tied = np.flatnonzero(np.append(same, False) | np.append(False, same)) if same.any() else order[:0]
+    moved = order[tied][np.lexsort((then[order[tied]], values[tied]))]
+    if (moved == order[tied]).all():
+        return rows
+    order[tied] = moved
+    return order
 
 
 def _taken(values: NDArray[Any], rows: NDArray[Any] | slice) -> NDArray[Any]:

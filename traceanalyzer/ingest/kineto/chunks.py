@@ -159,7 +159,11 @@ def _array(stream: ByteStream, buffer: bytes) -> Generator[Decoded, None, bytes 
 
 
 def _last(buffer: bytes) -> Generator[Decoded, None, bytes | None]:
-    """The chunk before the end of the file."""
+    """What comes before the end of the file: the events but the last one, in which lists of objects may look like the
+    end of the array, and what is left."""
+    before, buffer = _but_last(buffer)
+    if before:
+        yield Decoded(before)
     empty = _EMPTY.match(buffer)
     if empty:
         return buffer[empty.end() :]
@@ -179,6 +183,13 @@ def _last(buffer: bytes) -> Generator[Decoded, None, bytes | None]:
         if rest := part.strip(_BLANK):
             yield decode(rest)
     return None
+
+
+def _but_last(text: bytes) -> tuple[list[Event], bytes]:
+    """The events up to the last boundary, and the text after it; all of the text where they are not whole."""
+    cut = _last_boundary(text, 0)
+    events = None if cut is None else decode_quickly(text[: cut.start() + 1])
+    return ([], text) if cut is None or events is None else (events, text[cut.end() :])
 
 
 def _whole_and_cut(text: bytes) -> tuple[bytes, bytes]:

@@ -94,7 +94,7 @@ def _host_ranges(rows: Rows) -> HostRanges:
     if named:
         host["kind"] = host["kind"].copy()
         host["kind"][op[np.isin(host["name"][op], named)]] = RangeKind.ANNOTATION
-    return HostRanges.from_columns(host)
+    return HostRanges.from_columns(host, then="kind")
 
 
 def _device_ops(rows: Rows, window_end: int | None, *, one_process: bool) -> tuple[DeviceOps, int]:
@@ -104,7 +104,7 @@ def _device_ops(rows: Rows, window_end: int | None, *, one_process: bool) -> tup
     if one_process:  # the streams of two processes carry the same numbers
         columns["end"], cut = clip_impossible(columns, window_end)
         clipped = int(np.count_nonzero(cut))
-    return DeviceOps.from_columns(columns | _copies(columns, rows.texts.all())), clipped
+    return DeviceOps.from_columns(columns | _copies(columns, rows.texts.all()), then="kind"), clipped
 
 
 def _copies(columns: dict[str, NDArray[Any]], strings: list[str]) -> dict[str, NDArray[np.uint8]]:
