@@ -98,6 +98,12 @@ class Measurements(Rated):
     ranks: RankComparison | None = None
     """The ranks that it is reported with, compared; None where it was measured alone."""
 
+    def let_go_of_starts(self) -> None:
+        """The same, after the path of the replay: that looks at them last."""
+        if "replay" in vars(self):
+            _ = self.unprofiled_path_time
+        super().let_go_of_starts()
+
     @cached_property
     def coverage(self) -> Coverage:
         """Which part of the recording its steps are."""

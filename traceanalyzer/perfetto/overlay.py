@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from traceanalyzer.analysis.time.timed import Timed
     from traceanalyzer.diagnosis.finding import Finding
     from traceanalyzer.selection import Knowledge, Selection
-    from traceanalyzer.trace import I64, Bool, Run
+    from traceanalyzer.trace import I32, I64, Bool, Run
 
 PATH_OF_CLASS = {
     "compute": PathKind.COMPUTE,
@@ -57,7 +57,7 @@ class Track:
     start: I64
     """On the recording's own clock, ns."""
     duration: I64
-    label: I64
+    label: I32 | I64
     """Index of each slice's label."""
     labels: list[Label]
 

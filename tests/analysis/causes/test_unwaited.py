@@ -29,7 +29,8 @@ def left(program: Program) -> list[int]:
     ctx = Measurements(program.build())
     gaps = find_gaps(ctx)
     inside = gaps.side == GapSide.INSIDE
-    return gaps_without_waits(ctx, gaps.start[inside], gaps.end[inside], gaps.next_op[inside]).tolist()
+    parts = gaps_without_waits(ctx, gaps.start[inside], gaps.end[inside], gaps.next_op[inside])
+    return np.concatenate([lengths for _, lengths in parts]).tolist()
 
 
 def event_by_event(
@@ -71,7 +72,9 @@ def test_the_running_maximum_is_what_a_loop_over_the_launches_gives(program) -> 
         lambda here: (latency[here], pause[here], busy[here]),
         begin,
     )
-    assert found.tolist() == event_by_event(*(a.tolist() for a in program[:-1]), begin)
+    assert np.concatenate([lengths for _, lengths in found]).tolist() == event_by_event(
+        *(a.tolist() for a in program[:-1]), begin
+    )
 
 
 def test_without_waits_nothing_changes() -> None:

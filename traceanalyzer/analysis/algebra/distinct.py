@@ -10,13 +10,15 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from traceanalyzer.trace import I64
+    from traceanalyzer.trace import I32, I64
 
 NEAR = 2
 """Values are counted where their range is at most this many times as wide as there are values ..."""
 NEAR_AT_LEAST = 1 << 12
 """... or this wide: that takes no longer than to sort even a few."""
 
+AT_ONCE = 1 << 14
+"""Values that are counted at once: numpy makes 64-bit places of them."""
 MOST_COUNTED = 1 << 29
 """Values; so many places fit 32 bits."""
 
@@ -37,7 +39,7 @@ def distinct(values: NDArray[Any]) -> NDArray[Any]:
     return ordered[np.concatenate(([True], ordered[1:] != ordered[:-1]))]
 
 
-def ranked(values: NDArray[Any]) -> tuple[NDArray[Any], I64]:
+def ranked(values: NDArray[Any]) -> tuple[NDArray[Any], I32 | I64]:
     """The distinct values of an integer column, ascending, and for each value its place among them."""
     if not len(values):
         return values[:0], np.empty(0, np.int64)
@@ -48,12 +50,16 @@ def ranked(values: NDArray[Any]) -> tuple[NDArray[Any], I64]:
     seen = _seen(values, low, high)
     places = np.cumsum(seen, dtype=np.int32)
     places -= 1
-    return (np.flatnonzero(seen) + low).astype(values.dtype), places[_from(values, low)].astype(np.int64)
+    result = np.empty(len(values), np.int32)
+    for i in range(0, len(values), AT_ONCE):
+        result[i : i + AT_ONCE] = places[_from(values[i : i + AT_ONCE], low)]
+    return (np.flatnonzero(seen) + low).astype(values.dtype), result
 
 
 def _seen(values: NDArray[Any], low: int, high: int) -> NDArray[np.bool_]:
     seen = np.zeros(high - low + 1, bool)
-    seen[_from(values, low)] = True
+    for i in range(0, len(values), AT_ONCE):
+        seen[_from(values[i : i + AT_ONCE], low)] = True
     return seen
 
 

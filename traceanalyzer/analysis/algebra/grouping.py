@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from traceanalyzer.analysis.algebra.distinct import near, ranked
-from traceanalyzer.analysis.algebra.lookup import blocks
+from traceanalyzer.analysis.algebra.lookup import blocks, stretch
+from traceanalyzer.analysis.algebra.ordering import stable_order
 from traceanalyzer.frozen import dataclass
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from traceanalyzer.analysis.algebra.coded import Coded
     from traceanalyzer.trace import F64, I32, I64, U8, Bool
 
 _MOST_COMBINED = 2**62
@@ -20,7 +24,7 @@ _MOST_COMBINED = 2**62
 class Groups:
     """A partition of rows; groups are in ascending order of their keys."""
 
-    index: I64
+    index: I32 | I64
     """For each row its group."""
     first: I64
     """For each group its first row."""
@@ -30,7 +34,8 @@ class Groups:
     @classmethod
     def of(cls, *keys: I32 | I64 | U8 | Bool) -> Groups:
         """Group rows that are equal in all of the keys (integers of any size together)."""
-        combined, highest = np.zeros(len(keys[0]), np.int64), 0
+        combined: I32 | I64
+        combined, highest = np.zeros(len(keys[0]), np.int32), 0
         for key in keys if len(combined) else ():
             low = int(key.min())
             width = int(key.max()) - low + 1
@@ -41,13 +46,14 @@ class Groups:
             if not near(0, (highest + 1) * width, len(combined)):
                 key, most = _ranked(key)
                 low, width = 0, most + 1
-            if highest:
-                combined *= width
-            combined += key
-            combined -= low
             highest = (highest + 1) * width - 1
+            if highest > np.iinfo(combined.dtype).max:
+                combined = combined.astype(np.int64)
+            combined *= width
+            for here in blocks(len(key)):
+                combined[here] += np.subtract(key[here], low, dtype=np.int64)
         values, index = ranked(combined)
-        return cls(index, first_rows(index, len(values)), np.bincount(index, minlength=len(values)))
+        return cls(index, first_rows(index, len(values)), counts(index, len(values)))
 
     def __len__(self) -> int:
         return len(self.count)
@@ -55,15 +61,14 @@ class Groups:
     @property
     def rows(self) -> list[I64]:
         """The rows of each group, in order."""
-        ordered = np.argsort(self.index, kind="stable")
+        ordered = stable_order(self.index)
         return np.split(ordered, np.cumsum(self.count)[:-1]) if len(self) else []
 
-    def sum(self, values: I64 | F64 | Bool) -> F64:
+    def sum(self, values: I32 | I64 | F64 | Bool) -> F64:
         """Sum of the values in each group; exact below 2**53."""
-        result: F64 = np.bincount(self.index, weights=values, minlength=len(self)).astype(np.float64)
-        return result
+        return sums(self.index, values, len(self))
 
-    def quantiles(self, values: I64, *shares: float) -> list[F64]:
+    def quantiles(self, values: I32 | I64, *shares: float) -> list[F64]:
         """The quantiles at `shares` (0..1) of the values in each group, linearly interpolated."""
         ordered = self._ordered(values)
         begin = np.cumsum(self.count) - self.count
@@ -76,7 +81,7 @@ class Groups:
             result.append(below + (ordered[begin + high] - below) * (position - low))
         return result
 
-    def _ordered(self, values: I64) -> I64:
+    def _ordered(self, values: I32 | I64) -> I32 | I64:
         """The values group by group, each ascending."""
         low = int(values.min()) if len(values) else 0
         span = int(values.max()) - low + 1 if len(values) else 1
@@ -91,15 +96,33 @@ class Groups:
         combined += low
         return combined
 
-    def most_common(self, values: I32 | I64) -> I64:
+    def most_common(self, values: I32 | I64 | U8) -> I64:
         """The value other than -1 that occurs most often in each group (the smallest of several), else -1."""
         result = np.full(len(self), -1, np.int64)
-        known = np.flatnonzero(values >= 0)
-        pairs = Groups.of(self.index[known], values[known])
-        group, value = self.index[known][pairs.first], values[known][pairs.first]
+        known: slice | I64 = stretch(values >= 0)
+        index, values = self.index[known], values[known]
+        pairs = Groups.of(index, values)
+        group, value = index[pairs.first], values[pairs.first]
         order = np.lexsort((-value, pairs.count, group))
         result[group[order]] = value[order]
         return result
+
+
+def sums(index: I32 | I64, values: NDArray[Any] | Coded, count: int) -> F64:
+    """Sum of the values of each of so many groups, of which `index` has that of each: `np.bincount` to the last bit,
+    without copies of both."""
+    result = np.zeros(count)
+    for here in blocks(len(index)):
+        np.add.at(result, index[here], np.asarray(values[here], np.float64))
+    return result
+
+
+def counts(index: I32 | I64, count: int) -> I64:
+    """How many rows each of so many groups has."""
+    result = np.zeros(count, np.int64)
+    for here in blocks(len(index)):
+        np.add.at(result, index[here], 1)
+    return result
 
 
 def first_rows(index: I32 | I64, count: int) -> I64:
@@ -110,7 +133,7 @@ def first_rows(index: I32 | I64, count: int) -> I64:
     return first
 
 
-def mostly(groups: Groups, values: I32 | I64, weights: I64) -> I64:
+def mostly(groups: Groups, values: I32 | I64, weights: I32 | I64) -> I64:
     """The value that holds most of each group's weight; -1 (a value like others here) where that is most."""
     pairs = Groups.of(groups.index, values)
     group, weight = groups.index[pairs.first], pairs.sum(weights)
@@ -120,7 +143,7 @@ def mostly(groups: Groups, values: I32 | I64, weights: I64) -> I64:
     return result
 
 
-def _ranked(key: I32 | I64 | U8 | Bool) -> tuple[I64, int]:
+def _ranked(key: I32 | I64 | U8 | Bool) -> tuple[I32 | I64, int]:
     """Each value's place among the distinct ones, and the last place: the same groups in the same order, by small
     numbers."""
     values, places = ranked(key)

@@ -10,10 +10,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.algebra.lookup import AT_ONCE, blocks, places
 
 if TYPE_CHECKING:
     from traceanalyzer.trace import I64, Bool
+
+
+FEW = 64
+"""For so many times fewer times than intervals lengths are added up to these times alone."""
 
 
 class IntervalSet(NamedTuple):
@@ -133,7 +138,9 @@ def contains(a: IntervalSet, times: I64) -> Bool:
     """Which of these times lie in the set."""
     if not len(a.start):
         return np.zeros(len(times), bool)
-    result: Bool = places(a.start, times, side="right") > places(a.end, times, side="right")
+    result = np.empty(len(times), bool)
+    for here in blocks(len(times)):
+        result[here] = places(a.start, times[here], side="right") > places(a.end, times[here], side="right")
     return result
 
 
@@ -141,15 +148,35 @@ def covered_before(a: IntervalSet, times: I64) -> I64:
     """For each time, how much of the set lies before it, ns."""
     if not len(a.start):
         return np.zeros(len(times), np.int64)
+    if len(times) * FEW < len(a.start):
+        index = places(a.start, times, side="right")
+        return _length_of_first(a, index) - _beyond(a, index, times)
     lengths = np.zeros(len(a.start) + 1, np.int64)
-    np.cumsum(a.end - a.start, out=lengths[1:])
+    np.subtract(a.end, a.start, out=lengths[1:])
+    np.cumsum(lengths, out=lengths)
     result = np.empty(len(times), np.int64)
     for i in range(0, len(times), AT_ONCE):
         here = times[i : i + AT_ONCE]
         index = places(a.start, here, side="right")
-        beyond = a.end[np.maximum(index - 1, 0)] - here
-        beyond[index == 0] = 0
-        np.subtract(lengths[index], np.maximum(beyond, 0, out=beyond), out=result[i : i + AT_ONCE])
+        np.subtract(lengths[index], _beyond(a, index, here), out=result[i : i + AT_ONCE])
+    return result
+
+
+def _beyond(a: IntervalSet, index: I64, times: I64) -> I64:
+    """How much of the last of the first so many intervals lies after each of these times, ns."""
+    beyond = a.end[np.maximum(index - 1, 0)] - times
+    beyond[index == 0] = 0
+    np.maximum(beyond, 0, out=beyond)
+    return beyond
+
+
+def _length_of_first(a: IntervalSet, count: I64) -> I64:
+    """Length of so many intervals of the set, from its first one on, ns."""
+    edges = distinct(np.append(count, 0))
+    inside = edges[edges < len(a.start)]
+    between = np.add.reduceat(a.end, inside) - np.add.reduceat(a.start, inside)  # sums may wrap, differences do not
+    before = np.append(0, np.cumsum(between))
+    result: I64 = before[np.searchsorted(edges, count)]
     return result
 
 

@@ -23,6 +23,13 @@ def lean(values: NDArray[Any]) -> NDArray[Any]:
     return values
 
 
+def flat_each(made: Any) -> Any:
+    """The same array, or named tuple of arrays and other things, each array as `flat` makes it."""
+    if isinstance(made, tuple) and hasattr(made, "_fields"):
+        return type(made)(*map(flat_each, made))
+    return flat(made) if isinstance(made, np.ndarray) and made.ndim == 1 else made
+
+
 def flat(values: NDArray[Any]) -> NDArray[Any]:
     """The same values, without any memory where they are all one. Not to be written to."""
     if not len(values) or is_constant(values):

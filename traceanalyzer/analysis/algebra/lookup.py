@@ -24,9 +24,18 @@ FEW = 64
 class Column(Protocol):
     """Numbers that are asked for by row: an array, or what makes one of those that are asked for."""
 
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of its numbers."""
+        ...
+
     def __len__(self) -> int: ...
 
     def __getitem__(self, rows: Any, /) -> Any: ...
+
+    def take(self, rows: Any, /) -> Any:
+        """The numbers of these rows."""
+        ...
 
 
 def blocks(count: int) -> list[slice]:
@@ -55,6 +64,16 @@ def one_of(values: NDArray[Any], wanted: Iterable[int]) -> Bool:
     return result
 
 
+def where(wanted: Bool) -> I32:
+    """`np.flatnonzero` in half the memory, on the way as well."""
+    result, found = np.empty(np.count_nonzero(wanted), np.int32), 0
+    for here in blocks(len(wanted)):
+        rows = np.flatnonzero(wanted[here])
+        result[found : found + len(rows)] = rows + here.start
+        found += len(rows)
+    return result
+
+
 def stretch(wanted: Bool) -> slice | I64:
     """The wanted rows, as a slice where they follow each other: what is taken of them is then not copied."""
     if not wanted.any():
@@ -63,7 +82,7 @@ def stretch(wanted: Bool) -> slice | I64:
     return slice(first, stop) if wanted[first:stop].all() else np.flatnonzero(wanted)
 
 
-def at(values: NDArray[Any], index: I32 | I64, otherwise: float) -> NDArray[Any]:
+def at(values: Column, index: I32 | I64, otherwise: float) -> NDArray[Any]:
     """The values at these places, and `otherwise` for -1."""
     if not len(values):
         return np.full(len(index), otherwise, values.dtype)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.lookup import AT_ONCE, blocks
+from traceanalyzer.analysis.algebra.lookup import AT_ONCE, blocks, where
 from traceanalyzer.analysis.algebra.ordering import sorted_values
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from traceanalyzer.analysis.algebra.lookup import Column
@@ -95,22 +98,26 @@ def levels(depth: NDArray[Any]) -> list[I32]:
     """The nodes of each depth, in order."""
     deepest = int(depth.max(initial=-1))
     if deepest < SHALLOW:
-        return [_where(depth == level) for level in range(deepest + 1)]
+        return [where(depth == level) for level in range(deepest + 1)]
     order = np.argsort(depth.astype(np.int16) if deepest < 2**15 else depth, kind="stable").astype(np.int32)
     return np.split(order, np.cumsum(np.bincount(depth))[:-1])
 
 
-def _where(wanted: Bool) -> I32:
-    """`np.flatnonzero` in half the memory, on the way as well."""
-    rows = [(np.flatnonzero(wanted[here]) + here.start).astype(np.int32) for here in blocks(len(wanted))]
-    return np.concatenate(rows)
+def from_below(depth: NDArray[Any]) -> Iterator[I32 | I64]:
+    """The nodes that are inside of others, the deepest level first, each in order, some at a time."""
+    deepest = int(depth.max(initial=0))
+    if deepest >= SHALLOW:
+        yield from (level[here] for level in reversed(levels(depth)[1:]) for here in blocks(len(level)))
+    else:
+        for level, here in product(range(deepest, 0, -1), blocks(len(depth))):
+            yield here.start + np.flatnonzero(depth[here] == level)
 
 
 DIRECT_CLIMBS = 64
 """Recorded stacks are seldom deeper: up to there a climb goes step by step, and by doubling strides beyond."""
 
 
-def still_open(parent: I32 | I64, end: Column, node: I64, time: I64) -> I64:
+def still_open(parent: Column, end: Column, node: I64, time: I64) -> I64:
     """Of each node (-1: none) and those that enclose it the innermost that ends after a time, -1 where none does.
 
     Takes n log n also where nodes are nested thousands deep.
@@ -124,7 +131,7 @@ def still_open(parent: I32 | I64, end: Column, node: I64, time: I64) -> I64:
         result[climbing] = parent[result[climbing]]
         climbing = climbing[result[climbing] >= 0]
     if len(climbing):
-        result[climbing] = _by_strides(parent, end[:], result[climbing], time[climbing])
+        result[climbing] = _by_strides(parent[:], end[:], result[climbing], time[climbing])
     return result
 
 

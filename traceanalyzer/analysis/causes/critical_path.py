@@ -17,7 +17,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, overlaps
-from traceanalyzer.analysis.algebra.lookup import at, places
+from traceanalyzer.analysis.algebra.lookup import at, blocks, places, where
 from traceanalyzer.analysis.causes.driving import NO_STATE, PROFILER_STATE, driving
 from traceanalyzer.analysis.causes.reads import read_ranges
 from traceanalyzer.analysis.causes.start import Bound
@@ -216,16 +216,10 @@ def walk(bindings: Bindings, waits: HostWaits, start: I64, end: I64, window: tup
 
 def chain_parts(bindings: Bindings, waits: HostWaits, start: I64, end: I64, window: tuple[int, int]) -> Iterator[Chain]:
     """The same in parts, in time order, of which none is long; at least one."""
-    count, (begin, finish) = len(start), window
-    # One op more stands for the end of the window: without length, and waiting for the host alone.
-    by = np.append(bindings.by, np.uint8(Bound.LAUNCH))
-    wait = waits.before(np.append(start - bindings.lag, finish)).astype(np.int32)
-    wait[by != Bound.LAUNCH] = -1
-    following = at(waits.op.astype(np.int32), wait, -1)
-    wait[following >= np.arange(count + 1, dtype=np.int32)] = -1
-    following = np.where(wait >= 0, following, np.append(bindings.op, np.int32(-1)))
+    count, finish = len(start), window[1]
+    wait, following = _before(bindings, waits, start, finish)
     done = np.flatnonzero(end == finish)
-    chain = _follow(following, np.append(start, finish), int(done[-1]) if len(done) else count, begin)
+    chain = _follow(following, start, int(done[-1]) if len(done) else count, window)
     del following, done
     at_once = max(AT_ONCE // SEGMENTS, 1)
     for first in reversed(range(0, len(chain), at_once)):
@@ -235,12 +229,26 @@ def chain_parts(bindings: Bindings, waits: HostWaits, start: I64, end: I64, wind
             op=op,
             start=_or_else(start, op, finish),
             end=_or_else(end, op, finish),
-            by=by[op],
+            by=_or_else(bindings.by, op, Bound.LAUNCH),
             since=_or_else(start, op, finish) - _or_else(bindings.lag, op, 0),
             before=_or_else(bindings.op, op, -1),
             wait=wait[op],
         )
         yield _segments(links, waits, count, window, slice(min(first, 1), min(first, 1) + stop - first))
+
+
+def _before(bindings: Bindings, waits: HostWaits, start: I64, finish: int) -> tuple[I32, I32]:
+    """For each op the host wait before it was launched (-1: none that it needs), and the op before it on the chain (-1:
+    none). One op more stands for the end of the window: without length, and waiting for the host alone."""
+    wait, following = np.empty(len(start) + 1, np.int32), np.empty(len(start) + 1, np.int32)
+    for here in blocks(len(wait)):
+        op = np.arange(here.start, here.stop, dtype=np.int32)
+        last = waits.before(_or_else(start, op, finish) - _or_else(bindings.lag, op, 0))
+        last[_or_else(bindings.by, op, Bound.LAUNCH) != Bound.LAUNCH] = -1
+        awaited = at(waits.op, last, -1)
+        last[awaited >= op] = -1
+        wait[here], following[here] = last, np.where(last >= 0, awaited, _or_else(bindings.op, op, -1))
+    return wait, following
 
 
 class _Links(NamedTuple):
@@ -296,27 +304,33 @@ def _segments(links: _Links, waits: HostWaits, count: int, window: tuple[int, in
     )
 
 
-def _follow(following: I32, start: I64, first: int, begin: int) -> I32:
+def _follow(following: I32, start: I64, first: int, window: tuple[int, int]) -> I32:
     """The ops of the chain, latest first, back to the one that runs when the window begins."""
-    stops = following != np.arange(-1, len(following) - 1, dtype=np.int32)
-    stops |= start <= begin
+    begin, finish = window
+    stops = np.empty(len(following), bool)
+    for here in blocks(len(following)):
+        op = np.arange(here.start, here.stop, dtype=np.int32)
+        stops[here] = (following[here] != op - 1) | (_or_else(start, op, finish) <= begin)
     stops[0] = True
-    breaks = np.flatnonzero(stops).astype(np.int32)
+    breaks = where(stops)
     del stops
-    after = np.where(start[breaks] <= begin, np.int32(-1), following[breaks])
     # Runs of ops that follow each other: the number of the one after each, and of those on the chain.
-    next_run = array("i", (places(breaks, after, side="right") - 1).astype(np.int32).tobytes())
+    next_run = np.empty(len(breaks), np.int32)
+    for here in blocks(len(breaks)):
+        after = np.where(_or_else(start, breaks[here], finish) <= begin, np.int32(-1), following[breaks[here]])
+        next_run[here] = places(breaks, after, side="right") - 1
+    following_run = memoryview(next_run.data)
     met, run = array("i"), int(np.searchsorted(breaks, first, side="right")) - 1
     while run >= 0:
         met.append(run)
-        run = next_run[run]
-    runs = np.frombuffer(met, np.int32)
-    top = np.append(np.int32(first), after[runs[:-1]])
-    length = top - breaks[runs] + 1
-    before = np.repeat(np.cumsum(length) - length, length)
-    result = np.repeat(top, length)
-    result -= (np.arange(len(before)) - before).astype(np.int32)
-    return result
+        run = following_run[run]
+    del next_run, following_run
+    last = breaks[np.frombuffer(met, np.int32)]
+    top = np.append(np.int32(first), following[last[:-1]])
+    begins = np.cumsum(top - last + 1, dtype=np.int64) - (top - last + 1)
+    result = np.full(int(begins[-1]) + int(top[-1] - last[-1]) + 1, -1, np.int32)
+    result[begins] = top - np.append(np.int32(0), last[:-1])
+    return np.cumsum(result, dtype=np.int32, out=result)
 
 
 def _running(linked: Linked) -> U8:

@@ -103,6 +103,11 @@ class Gaps(Table):
 
 def find_gaps(started: Started) -> Gaps:
     """All gaps of the trace's devices, also those between a step's edge and the first or last op."""
+    return _exposed_by_waits(started, _gaps_by_themselves(started))
+
+
+def _gaps_by_themselves(started: Started) -> Gaps:
+    """The same, each with the cause that it shows by itself."""
     parts = [_gaps_of_device(started, device) for device in started.activity]
     if not parts:
         return Gaps.empty()
@@ -113,8 +118,8 @@ def find_gaps(started: Started) -> Gaps:
     asked = [columns[name] for name in ("start", "end", "next_op")]
     parts_asked = [[column[i : i + AT_ONCE] for column in asked] for i in range(0, len(asked[0]), AT_ONCE)]
     causes = [_causes(started, *block) for block in parts_asked]
-    columns |= {name: np.concatenate([block[name] for block in causes]) for name in causes[0]} if causes else {}
-    return _exposed_by_waits(started, Gaps.from_columns(columns))
+    columns |= {name: np.concatenate([block.pop(name) for block in causes]) for name in [*causes[0]]} if causes else {}
+    return Gaps.from_columns(columns)
 
 
 def _gaps_of_device(timed: Timed, device: int) -> dict[str, NDArray[Any]]:
@@ -204,21 +209,22 @@ def _exposed_by_waits(started: Started, gaps: Gaps) -> Gaps:
     """The gaps, with cause SYNC for those that slow launches explain but that would (nearly) not be there if the host
     had never waited: it is fast enough, the waits took its lead away."""
     cause, sync = gaps.cause.copy(), gaps.sync.copy()
+    gaps = replace(gaps, cause=cause, sync=sync)
     for device in started.activity:
         rows = stretch((gaps.device == device) & (gaps.side == GapSide.INSIDE))
         if not (cause[rows] == IdleCause.LAUNCH).any():
             continue
         start, end, next_op = gaps.start[rows], gaps.end[rows], gaps.next_op[rows]
-        left = gaps_without_waits(started, start, end, next_op)
         exposed = (cause[rows] == IdleCause.LAUNCH) & (gaps.queued[rows] == 0)
-        wait = np.empty(len(left), np.int32)
-        for here in blocks(len(left)):
-            exposed[here] &= left[here] < DOMINANT * (end[here] - start[here])
+        for here, left in gaps_without_waits(started, start, end, next_op):
+            exposed[here] &= left < DOMINANT * (end[here] - start[here])
+        wait = np.empty(len(start), np.int32)
+        for here in blocks(len(start)):
             wait[here] = started.host_waits.before(started.launch_time[next_op[here]])
         exposed &= wait >= 0
         cause[rows] = np.where(exposed, np.uint8(IdleCause.SYNC), cause[rows])
         sync[rows] = np.where(exposed, at(started.host_waits.call, wait, -1), sync[rows])
-    return replace(gaps, cause=cause, sync=sync)
+    return gaps
 
 
 def could_be_ahead(timed: Timed) -> bool:
@@ -298,4 +304,9 @@ def idle_by_cause(timed: Timed, gaps: Gaps, device: int) -> dict[IdleCause, I64]
 
 
 def _within(gaps: Gaps, rows: Bool, start: I64, end: I64) -> I64:
-    return measure(union(gaps.start[rows], gaps.end[rows]), start, end)
+    """How much of these gaps of one device, which do not overlap, lies in each window, ns."""
+    result = np.zeros(len(start), np.int64)
+    for first in range(0, len(rows), AT_ONCE):
+        here = first + np.flatnonzero(rows[first : first + AT_ONCE])
+        result += measure(union(gaps.start[here], gaps.end[here]), start, end)
+    return result

@@ -18,6 +18,7 @@ from traceanalyzer.analysis.algebra.intervals import measure
 from traceanalyzer.analysis.algebra.lean import lean
 from traceanalyzer.analysis.algebra.lookup import at, blocks, first_with, one_of, places, stretch
 from traceanalyzer.analysis.algebra.ordering import is_sorted, where_changed
+from traceanalyzer.analysis.algebra.run_lengths import run_lengths
 from traceanalyzer.analysis.causes.dependencies import NEVER, inferred_dependencies
 from traceanalyzer.analysis.causes.recorded_waits import recorded_dependencies
 from traceanalyzer.analysis.names.api import ApiKind
@@ -29,6 +30,7 @@ from traceanalyzer.trace import WaitKind, narrowed
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from traceanalyzer.analysis.algebra.lookup import Column
     from traceanalyzer.analysis.causes.dependencies import Dependencies
     from traceanalyzer.analysis.joined.linked import Linked
     from traceanalyzer.analysis.time.timed import Timed
@@ -61,7 +63,7 @@ class Starts:
 
     stream: I32
     """Number of its stream, the same for ops of one device, context and stream."""
-    previous: I32
+    previous: Column
     """Row of the op before it on its stream, -1 for the first."""
     latency: I32 | I64
     """From the start of its launch call to its earliest start, ns."""
@@ -119,7 +121,7 @@ def find_starts(linked: Linked) -> Starts:
     usual = int(np.median(pause[short])) if short.any() else DEFAULT_PAUSE_NS
     return Starts(
         stream=stream,
-        previous=previous,
+        previous=run_lengths(previous, counts=True),
         latency=lean(_latency(linked, alone, previous >= 0)),
         pause=lean(np.where(short, pause, np.int32(usual))),
         held=lean(np.where(held > 0, held - usual, held)),

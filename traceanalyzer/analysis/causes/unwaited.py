@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.intervals import covered_before, union
+from traceanalyzer.analysis.algebra.intervals import IntervalSet, covered_before, union
 from traceanalyzer.analysis.algebra.lookup import at, places
 from traceanalyzer.analysis.algebra.ordering import is_sorted
 from traceanalyzer.analysis.causes.dependencies import NEVER
@@ -20,16 +20,22 @@ from traceanalyzer.analysis.causes.start import Bound
 from traceanalyzer.analysis.time.launch_queue import QUEUE_DEPTH
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from traceanalyzer.analysis.causes.started import Started
     from traceanalyzer.trace import I32, I64
 
 
-def gaps_without_waits(started: Started, start: I64, end: I64, next_op: I32 | I64) -> I64:
-    """Lengths that the gaps between ops of one device (in time order, each with the op that ends it) would have, ns."""
+AT_ONCE = 1 << 19
+"""Launches that are moved at once: for each of so many the lengths of all waits are added up again."""
+
+
+def gaps_without_waits(started: Started, start: I64, end: I64, next_op: I32 | I64) -> Iterator[tuple[slice, I64]]:
+    """Lengths that the gaps between ops of one device (in time order, each with the op that ends it) would have, ns;
+    some at a time, with which they are."""
     if not len(start) or not len(started.host_waits.call):
-        return end - start
+        yield slice(0, len(start)), end - start
+        return
     ops, launch_time = started.trace.device_ops, started.launch_time
     launched, position = _in_launch_order(started, int(next_op[0]))
     first = position[next_op]
@@ -46,9 +52,10 @@ def gaps_without_waits(started: Started, start: I64, end: I64, next_op: I32 | I6
         following = np.append(start[here.start + 1 : here.stop + 1], end[-1])[: len(ended)]
         return ended - launch_time[next_op[here]], np.where(first[here] >= 0, 0, ended - start[here]), following - ended
 
-    host = launch_time[launched]
-    host -= _waited_before(started, host)
-    return _schedule(host, first, launches, gaps, int(start[0]))
+    host, waits = launch_time[launched], _waits(started)
+    for i in range(0, len(host), AT_ONCE):
+        host[i : i + AT_ONCE] -= covered_before(waits, host[i : i + AT_ONCE])
+    yield from _schedule(host, first, launches, gaps, int(start[0]))
 
 
 def _in_launch_order(started: Started, op: int) -> tuple[I32, I32]:
@@ -63,10 +70,10 @@ def _in_launch_order(started: Started, op: int) -> tuple[I32, I32]:
     return launched, position
 
 
-def _waited_before(started: Started, time: I64) -> I64:
-    """How long the host had waited for the device before each of these times, ns."""
+def _waits(started: Started) -> IntervalSet:
+    """When the host waited for the device."""
     calls, waits = started.trace.api_calls, started.host_waits
-    return covered_before(union(calls.start[waits.call], calls.end[waits.call]), time)
+    return union(calls.start[waits.call], calls.end[waits.call])
 
 
 def _schedule(
@@ -75,8 +82,8 @@ def _schedule(
     launches: Callable[[slice], tuple[I64, I64]],
     gaps: Callable[[slice], tuple[I64, I64, I64]],
     begin: int,
-) -> I64:
-    """Gaps of the earliest schedule.
+) -> Iterator[tuple[slice, I64]]:
+    """Gaps of the earliest schedule, some at a time.
 
     `host`: when the host makes each launch at the earliest (moved to when the queue has room); `first`: for each gap
     the launch of the op after it (-1: it does not bind). `launches`: of some launches the stretch of each one's op (0
@@ -87,7 +94,7 @@ def _schedule(
     turn //= QUEUE_DEPTH
     edges = np.searchsorted(turn, np.arange(int(turn[-1]) + 2, dtype=turn.dtype)).tolist()
     del turn
-    begun, remaining = np.full(len(first) + 1, begin), np.empty(len(first), np.int64)
+    begun = np.full(len(first) + 1, begin)
     ended, held = begin, NEVER
     for chunk, (low, high) in enumerate(pairwise(edges)):
         here = slice(chunk * QUEUE_DEPTH, (chunk + 1) * QUEUE_DEPTH)
@@ -107,6 +114,5 @@ def _schedule(
         done = np.cumsum(least)
         end = np.maximum.accumulate(np.maximum(ready - pause - (done - least), ended)) + done
         begun[low + 1 : high + 1] = end - busy
-        remaining[low:high] = begun[low + 1 : high + 1] - np.append(ended, end[:-1])
+        yield slice(low, high), begun[low + 1 : high + 1] - np.append(ended, end[:-1])
         ended = int(end[-1])
-    return remaining

@@ -43,6 +43,8 @@ def backward_time(linked: Linked, device_own: I64, backward: Bool, node: I32 | I
     thread by an id of the profiler's; the thread meant is the one whose operators carry most of its numbers.
     """
     tree = linked.tree
+    if not (linked.trace.host_ranges.forward_thread > 0).any():
+        return np.full(len(node), -1, np.int64)
     forward, made = _numbered(linked, backward)
     pairs = _pair(linked, forward, made)
     known = pairs >= 0

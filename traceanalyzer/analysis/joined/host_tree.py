@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from traceanalyzer.analysis.algebra.distinct import distinct
-from traceanalyzer.analysis.algebra.lookup import at, blocks
-from traceanalyzer.analysis.algebra.nesting import levels, nest
+from traceanalyzer.analysis.algebra.lookup import at, blocks, where
+from traceanalyzer.analysis.algebra.nesting import from_below, levels, nest
 from traceanalyzer.analysis.algebra.ordering import ordered
+from traceanalyzer.analysis.algebra.run_lengths import run_lengths
 from traceanalyzer.frozen import dataclass
 from traceanalyzer.trace import RangeKind, alike, is_constant
 
@@ -34,8 +35,13 @@ class OfNodes:
     of_range: I64
     of_call: I64
     is_call: Bool
-    row: I32
+    row: Column
     """As in `HostTree`."""
+
+    @property
+    def dtype(self) -> np.dtype[np.int64]:
+        """Type of its numbers."""
+        return self.of_call.dtype
 
     def __len__(self) -> int:
         return len(self.row)
@@ -50,6 +56,10 @@ class OfNodes:
         ranges = np.flatnonzero(~is_call)
         result[ranges] = self.of_range[row[ranges]]
         return result
+
+    def take(self, node: Any) -> Any:
+        """The column of these nodes, as of an array."""
+        return self[node]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         del copy  # it is one in any case
@@ -69,7 +79,7 @@ class HostTree:
     end: Column
     """As recorded; `repaired` counts nodes that end after their parent."""
     thread: I32
-    parent: I32
+    parent: Column
     """Node of the innermost enclosing node on the same thread, -1 for a root."""
     depth: NDArray[Any]
     """How many nodes enclose it; of as few bytes as that needs."""
@@ -77,9 +87,9 @@ class HostTree:
     """`RangeKind`, 0 for an API call."""
     is_call: Bool
     """Whether the node is an API call (else a host range)."""
-    row: I32
+    row: Column
     """Row in `Trace.api_calls` or `Trace.host_ranges`."""
-    node_of_call: I32
+    node_of_call: Column
     """For each API call its node."""
     node_of_range: I32
     """For each host range its node, -1 for Python frames and OS calls (they are not in this tree)."""
@@ -100,7 +110,8 @@ class HostTree:
         if not is_constant(thread):
             order = order[np.argsort(thread[order], kind="stable")]
             thread = thread[order]
-        start, end = start[order], end[order]
+        start = start[order]
+        end = end[order]
         is_call = order >= len(kept)
         kind = np.zeros(len(order), np.uint8)
         kind[~is_call] = ranges.kind[kept[order[~is_call]]]
@@ -113,14 +124,14 @@ class HostTree:
         depth = depth.astype(np.int8 if deepest < 2**7 else np.int16) if deepest < 2**15 else depth
         node_of_range = np.full(len(ranges), -1, np.int32)
         node_of_call = np.full(len(calls), -1, np.int32)
-        node_of_range[row[~is_call]] = np.flatnonzero(~is_call)
-        node_of_call[row[is_call]] = np.flatnonzero(is_call)
+        node_of_range[row[~is_call]] = where(~is_call)
+        node_of_call[row[is_call]] = where(is_call)
+        rows, of_call = run_lengths(row, counts=True), run_lengths(node_of_call, counts=True)
         times: tuple[Column, Column] = start, end
         if len(kept) * FEW < len(order):
-            times = OfNodes(ranges.start, calls.start, is_call, row), OfNodes(ranges.end, calls.end, is_call, row)
-        return cls(
-            *times, thread, parent, depth, kind, is_call, row, node_of_call, node_of_range, ranges.name, repaired
-        )
+            times = OfNodes(ranges.start, calls.start, is_call, rows), OfNodes(ranges.end, calls.end, is_call, rows)
+        around = run_lengths(parent)
+        return cls(*times, thread, around, depth, kind, is_call, rows, of_call, node_of_range, ranges.name, repaired)
 
     @cached_property
     def has_operators(self) -> bool:
@@ -138,18 +149,17 @@ class HostTree:
         return self.outermost(self.kind == RangeKind.OP)
 
     @cached_property
-    def annotation(self) -> I32:
+    def annotation(self) -> Column:
         """The same of annotations."""
-        return self.innermost(self.kind == RangeKind.ANNOTATION)
+        return run_lengths(self.innermost(self.kind == RangeKind.ANNOTATION))
 
     @cached_property
-    def subtree_end(self) -> I32:
+    def subtree_end(self) -> Column:
         """For each node the node after its last descendant: its subtree is [node, subtree_end[node])."""
         result = np.arange(1, len(self.start) + 1, dtype=np.int32)
-        for level in reversed(levels(self.depth)[1:]):
-            for here in blocks(len(level)):
-                result[self.parent[level[here]]] = result[level[here]]  # the last of several children stays
-        return result
+        for nodes in from_below(self.depth):
+            result[self.parent[nodes]] = result[nodes]  # the last of several children stays
+        return run_lengths(result, counts=True)
 
     def subtree_sum(self, values: I64 | Bool, node: I32 | I64) -> I64:
         """For each of these nodes the sum of `values` (one for every node) over the node and its descendants."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from traceanalyzer.analysis.algebra.distinct import distinct
-from traceanalyzer.analysis.algebra.lean import flat
+from traceanalyzer.analysis.algebra.lean import flat, flat_each
 from traceanalyzer.analysis.algebra.lookup import at, first_with, look_up, one_of, places
 from traceanalyzer.analysis.algebra.ordering import is_sorted
 from traceanalyzer.analysis.joined.host_tree import HostTree
@@ -44,8 +44,7 @@ class Linked:
     def once(self, make: Callable[[Any], Made]) -> Made:
         """`make(self)`, worked out when it is first asked for. `make` is a function of a module, which outlives it."""
         if make not in self._made:
-            made: Any = make(self)
-            self._made[make] = flat(made) if isinstance(made, np.ndarray) else made
+            self._made[make] = flat_each(make(self))
         result: Made = self._made[make]
         return result
 

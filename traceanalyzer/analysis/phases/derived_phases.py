@@ -103,7 +103,7 @@ def _before_its_pass(linked: Linked, nodes: I64, top: I32, role: U8) -> Bool:
     return result & ~np.isin(nodes, makers)
 
 
-def host_time(table: HostRanges, rows: I64) -> int:
+def host_time(table: HostRanges, rows: I32 | I64) -> int:
     """Time that the ranges cover (union on each thread, summed over threads), ns."""
     threads = (rows[table.thread[rows] == thread] for thread in distinct(table.thread[rows]))
     return sum(union(table.start[mine], table.end[mine]).total for mine in threads)

@@ -16,7 +16,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, complement, intersect, union
-from traceanalyzer.analysis.algebra.lookup import at
+from traceanalyzer.analysis.algebra.lookup import at, where
 from traceanalyzer.analysis.algebra.nesting import still_open
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.names.module_names import module_of
@@ -45,9 +45,9 @@ own."""
 class PhaseRanges:
     """Instances of phases, in the order of `HostTree` (by thread and start, parents before children)."""
 
-    row: I64
+    row: I32
     """Row of `Trace.host_ranges`."""
-    parent: I64
+    parent: I32
     """Instance that encloses it, -1 without."""
     of_op: I32
     """For each device op the innermost instance it belongs to, -1 without."""
@@ -63,9 +63,9 @@ def phase_ranges(timed: Timed) -> PhaseRanges:
     tree = timed.tree
     chosen = _phases(timed)
     nearest = tree.innermost(chosen)
-    nodes = np.flatnonzero(chosen)
+    nodes = where(chosen)
     if not len(nodes):
-        none, known = np.empty(0, np.int64), (len(timed.launch), len(nearest))
+        none, known = np.empty(0, np.int32), (len(timed.launch), len(nearest))
         return PhaseRanges(none, none, *(alike(-1, count, np.int32) for count in known))
     instance = np.full(len(tree.parent) + 1, -1, np.int32)
     instance[nodes] = np.arange(len(nodes))
@@ -73,8 +73,7 @@ def phase_ranges(timed: Timed) -> PhaseRanges:
     of_op = instance[at(nearest, timed.launch_node, -1)]
     lone = np.flatnonzero((call >= 0) & (of_op < 0))
     of_op[lone] = instance[_blocked_in(timed, nearest, call[lone])]
-    row, parent = tree.row[nodes].astype(np.int64), instance[tree.enclosing(nearest, nodes)].astype(np.int64)
-    return PhaseRanges(row, parent, of_op, instance[nearest])
+    return PhaseRanges(tree.row[nodes], instance[tree.enclosing(nearest, nodes)], of_op, instance[nearest])
 
 
 def _phases(timed: Timed) -> Bool:

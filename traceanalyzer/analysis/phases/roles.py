@@ -135,7 +135,7 @@ def _time(timed: Timed, phases: Phases, role: Role) -> PhaseTime | None:
     if not len(rows) and not len(mine):
         return None
     steps = timed.steps.steady_count
-    blocks = timed.blocks & (phases.of_node[timed.tree.node_of_call] == role) & timed.steady_calls
+    blocks = timed.blocks & (phases.of_node[timed.tree.node_of_call[:]] == role) & timed.steady_calls
     return PhaseTime(
         host_ms=ms(union(table.start[rows], table.end[rows]).total / steps),
         device_ms=None if timed.device is None else ms(union(ops.start[mine], ops.end[mine]).total / steps),

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, contains, intersect, join, measure, union
+from traceanalyzer.analysis.algebra.lookup import blocks, look_up
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.causes.dependencies import Dependencies
 from traceanalyzer.analysis.causes.gaps import IdleCause, idle_by_cause
@@ -270,9 +271,11 @@ def _host_windows(timed: Timed, typical: Bool) -> tuple[IntervalSet, IntervalSet
 
 def _first_launches(timed: Timed) -> I64:
     """When the host launched the first op of each step."""
-    launched = np.flatnonzero((timed.launch >= 0) & (timed.steps.of_op >= 0))
+    launched = (timed.launch >= 0) & (timed.steps.of_op >= 0)
     result = np.full(len(timed.steps), np.iinfo(np.int64).max)
-    np.minimum.at(result, timed.steps.of_op[launched], timed.trace.api_calls.start[timed.launch[launched]])
+    for here in blocks(len(launched)):
+        step, call = (column[here][launched[here]] for column in (timed.steps.of_op, timed.launch))
+        np.minimum.at(result, step, timed.trace.api_calls.start[call])
     return result
 
 
@@ -388,13 +391,14 @@ def _sending(linked: Linked) -> IntervalSet:
 
 
 def waited_time(joined: Joined, rows: I64) -> I64:
-    """How long each of these calls waited for the device, ns: until what was launched before it had ended."""
+    """How long each of these calls (ascending) waited for the device, ns: until what was launched before it ended."""
     calls, ops = joined.trace.api_calls, joined.trace.device_ops
     target = joined.drained_at(calls.start[rows] + 1)
-    own = np.zeros(len(calls), np.int64)
     copying = np.flatnonzero(joined.is_copy & (joined.launch >= 0))
-    own[joined.launch[copying]] = ops.end[copying]
-    target = np.maximum(target, own[rows])
+    place = look_up(rows, joined.launch[copying])
+    own = np.zeros(len(rows), np.int64)
+    own[place[place >= 0]] = ops.end[copying[place >= 0]]
+    target = np.maximum(target, own)
     waited = np.clip(np.minimum(target, calls.end[rows]) - calls.start[rows], 0, None)
     return np.where(joined.blocks[rows], waited, 0)
 

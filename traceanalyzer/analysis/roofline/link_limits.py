@@ -13,7 +13,7 @@ from traceanalyzer.trace import CopyKind, DeviceOpKind
 if TYPE_CHECKING:
     from traceanalyzer.analysis.joined.linked import Linked
     from traceanalyzer.analysis.time.timed import Timed
-    from traceanalyzer.trace import F64, I64
+    from traceanalyzer.trace import F64, I32, I64
 
 NODE_GPUS = 8
 """Ranks of a group beyond this many do not all share one node's links (GB200 racks aside), and the network's rate
@@ -68,7 +68,7 @@ def collective_traffic(timed: Timed) -> tuple[F64, F64]:
     return traffic, rate
 
 
-def share_of_group(duration: I64, rows: I64, group: I64) -> F64:
+def share_of_group(duration: I64, rows: I64, group: I32 | I64) -> F64:
     """Share of each of these device ops in the time of its group (equal shares where that is none)."""
     time = duration[rows].astype(np.float64)
     total = np.bincount(group, weights=time, minlength=int(group.max(initial=-1)) + 1)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from traceanalyzer.analysis.algebra.grouping import Groups
     from traceanalyzer.analysis.roofline.rated import Rated
     from traceanalyzer.kernel_counters import KernelCounters
-    from traceanalyzer.trace import F64, I64
+    from traceanalyzer.trace import F64, I32, I64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +54,7 @@ class MeasuredRow:
 class KernelMeasures:
     """The columns of `MeasuredRow` for groups of these device ops."""
 
-    def __init__(self, rated: Rated, groups: Groups, rows: I64) -> None:
+    def __init__(self, rated: Rated, groups: Groups, rows: I32 | I64) -> None:
         self._groups = groups
         self._steps = rated.steps.steady_count
         self._counted = _counted(rated, groups, rows)
@@ -87,11 +87,13 @@ class KernelMeasures:
         return float(self._sums[role][group]) / samples if samples and role in self._sums else None
 
 
-def _counted(rated: Rated, groups: Groups, rows: I64) -> dict[int, list[tuple[int, list[KernelCounters]]]]:
+def _counted(rated: Rated, groups: Groups, rows: I32 | I64) -> dict[int, list[tuple[int, list[KernelCounters]]]]:
     """For each group what was measured of its launch shapes, with how many of its device ops have each."""
+    result: dict[int, list[tuple[int, list[KernelCounters]]]] = {}
+    if not rated.knowledge.counters:
+        return result
     place = np.full(len(rated.trace.device_ops), -1, np.int64)
     place[rows] = groups.index
-    result: dict[int, list[tuple[int, list[KernelCounters]]]] = {}
     for ops, found in matches(rated, rated.knowledge.counters):
         inside = place[ops][place[ops] >= 0]
         if len(inside):

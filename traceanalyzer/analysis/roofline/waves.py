@@ -17,7 +17,7 @@ from traceanalyzer.frozen import dataclass
 if TYPE_CHECKING:
     from traceanalyzer.analysis.algebra.coded import Coded
     from traceanalyzer.analysis.joined.linked import Linked
-    from traceanalyzer.trace import F64, I64, U8
+    from traceanalyzer.trace import F64, I32, I64, U8
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,20 +57,17 @@ def waves_of(linked: Linked) -> F64:
     return result
 
 
-def occupancy_of(linked: Linked) -> F64:
-    """Share of an SM's warps that each kernel keeps resident: as the recorder expected it (it writes whole percents,
-    and 0 where it cannot tell), else from the blocks that an SM holds, or gets of a small grid; NaN where not known."""
+def occupancy_of(linked: Linked, rows: I32 | I64) -> F64:
+    """Share of an SM's warps that each of these kernels keeps resident: as the recorder expected it (it writes whole
+    percents, and 0 where it cannot tell), else from the blocks that an SM holds, or gets of a small grid; NaN where not
+    known."""
     ops = linked.trace.device_ops
-    recorded = np.where(ops.occupancy > 0, ops.occupancy / 100, np.nan)
-    blocks = np.minimum(linked.once(residence_of).blocks, _blocks_per_sm(linked))
-    threads = linked.limit("threads_per_sm")
-    return np.where(np.isnan(recorded), np.minimum(blocks * np.maximum(ops.threads, 0) / threads, 1.0), recorded)
-
-
-def _blocks_per_sm(linked: Linked) -> F64:
-    blocks: I64 = linked.trace.device_ops.blocks
-    result: F64 = np.where(blocks > 0, blocks, np.nan) / linked.limit("sms")
-    return result
+    expected, launched, threads = ops.occupancy[rows], ops.blocks[rows], np.maximum(ops.threads[rows], 0)
+    recorded = np.where(expected > 0, expected / 100, np.nan)
+    on_each = np.where(launched > 0, launched, np.nan) / linked.limit("sms")[rows]
+    held = np.minimum(linked.once(residence_of).blocks[rows], on_each)
+    resident = np.minimum(held * threads / linked.limit("threads_per_sm")[rows], 1.0)
+    return np.where(np.isnan(recorded), resident, recorded)
 
 
 def resident_blocks(linked: Linked, waves: F64) -> F64:

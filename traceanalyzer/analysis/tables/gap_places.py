@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.distinct import ranked
-from traceanalyzer.analysis.algebra.lookup import at
+from traceanalyzer.analysis.algebra.grouping import counts, sums
+from traceanalyzer.analysis.algebra.lean import lean
+from traceanalyzer.analysis.algebra.lookup import at, blocks, where
 from traceanalyzer.analysis.causes.gaps import IdleCause
 from traceanalyzer.analysis.tables.path_rows import is_named, names_at, within
 from traceanalyzer.figures import NS_PER_US, metric, ms
@@ -16,7 +18,7 @@ from traceanalyzer.frozen import dataclass
 if TYPE_CHECKING:
     from traceanalyzer.analysis.causes.gaps import Gaps
     from traceanalyzer.analysis.time.timed import Timed
-    from traceanalyzer.trace import I64
+    from traceanalyzer.trace import I32, I64
 
 NOWHERE = "(launch not recorded, or outside operators and calls)"
 
@@ -42,10 +44,10 @@ def gap_places(timed: Timed, gaps: Gaps) -> list[GapPlaceRow]:
     window = (int(steps.start[steps.warmup]), int(steps.end[-1]))
     length = np.minimum(gaps.end, window[1])
     length -= np.maximum(gaps.start, window[0])
-    chosen = np.flatnonzero((length > 0) & (gaps.device == (-1 if timed.device is None else timed.device)))
+    chosen = where((length > 0) & (gaps.device == (-1 if timed.device is None else timed.device)))
     if not len(chosen):
         return []
-    length, cause = length[chosen], gaps.cause[chosen]
+    length, cause = lean(length[chosen]), gaps.cause[chosen]
     node = nodes_behind(timed, gaps, chosen)
     nowhere = len(trace.strings)
     name = names_at(timed, node, nowhere)
@@ -57,11 +59,12 @@ def gap_places(timed: Timed, gaps: Gaps) -> list[GapPlaceRow]:
     what += cause
     keys, group = ranked(what)
     del name, what
-    total, count = np.bincount(group, weights=length), np.bincount(group)
-    most, longest = np.zeros(len(keys), np.int64), np.zeros(len(keys), np.int64)
+    total, count = sums(group, length, len(keys)), counts(group, len(keys))
+    most, longest = np.zeros(len(keys), length.dtype), np.zeros(len(keys), np.int64)
     np.maximum.at(most, group, length)
-    largest = np.flatnonzero(length == most[group])
-    longest[group[largest]] = largest  # of several the last one
+    for here in blocks(len(group)):
+        largest = np.flatnonzero(length[here] == most[group[here]])
+        longest[group[here][largest]] = here.start + largest  # of several the last one
     outermost = tree.outermost(is_named(timed))
     return [
         GapPlaceRow(
@@ -79,12 +82,14 @@ def gap_places(timed: Timed, gaps: Gaps) -> list[GapPlaceRow]:
     ]
 
 
-def nodes_behind(timed: Timed, gaps: Gaps, chosen: I64) -> I64:
+def nodes_behind(timed: Timed, gaps: Gaps, chosen: I32 | I64) -> I32:
     """For each gap the node of the host tree that stands behind it: the wait, else the next op's launch; -1: none."""
-    op, sync = gaps.next_op[chosen], gaps.sync[chosen]
-    node = at(timed.launch_node, op, -1)
-    waits = sync >= 0
-    node[waits] = timed.tree.node_of_call[sync[waits]]
+    node = np.empty(len(chosen), np.int32)
+    for here in blocks(len(chosen)):
+        op, sync = gaps.next_op[chosen[here]], gaps.sync[chosen[here]]
+        waits = sync >= 0
+        node[here] = at(timed.launch_node, op, -1)
+        node[here][waits] = timed.tree.node_of_call[sync[waits]]
     return node
 
 

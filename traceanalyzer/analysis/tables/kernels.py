@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups, mostly
+from traceanalyzer.analysis.algebra.lean import lean
+from traceanalyzer.analysis.algebra.lookup import blocks, where
 from traceanalyzer.analysis.joined.attribution import owner_nodes
 from traceanalyzer.analysis.joined.places import places_of
 from traceanalyzer.analysis.names.kernel_names import short_name
@@ -18,6 +21,8 @@ from traceanalyzer.frozen import dataclass
 from traceanalyzer.trace import DeviceOpKind, OccupancyLimit
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from traceanalyzer.analysis.joined.joined import Joined
     from traceanalyzer.analysis.joined.linked import Linked
     from traceanalyzer.analysis.roofline.rated import Rated
@@ -114,16 +119,17 @@ class ClassStats:
 def kernel_stats(rated: Rated) -> list[KernelStats]:
     """A row for each name of kernels and whole graphs in the steady state, by total time."""
     ops = rated.trace.device_ops
-    rows = np.flatnonzero(rated.steady_ops & (rated.is_kernel | (ops.kind == DeviceOpKind.GRAPH)))
-    length = ops.end[rows] - ops.start[rows]
+    rows = where(rated.steady_ops & (rated.is_kernel | (ops.kind == DeviceOpKind.GRAPH)))
+    length = lean(ops.end[rows] - ops.start[rows])
     groups = Groups.of(ops.name[rows])
     total, op = groups.sum(length), groups.most_common(_operator_names(rated, rows))
     low, middle, high, top = groups.quantiles(length, 0, 0.5, 0.95, 1)
     all_ns, steps = max(float(length.sum()), 1.0), rated.steps.steady_count
     classes = rated.op_class[rows][groups.first]
     sums = RooflineSums(rated, by_group(groups.index, rows, len(groups)))
-    waves, occupancy = _mean(groups, rated.roofline.waves[rows]), _mean(groups, occupancy_of(rated)[rows])
-    limits = groups.most_common(rated.once(residence_of).limits[rows].astype(np.int64))
+    waves = _mean(groups, rows, lambda of: rated.roofline.waves[of])
+    occupancy = _mean(groups, rows, partial(occupancy_of, rated))
+    limits = groups.most_common(rated.once(residence_of).limits[rows])
     nodes, options = _graph_nodes(rated, rows, groups), groups.most_common(_launch_options(rated, rows))
     tensor = rated.roofline.tensor[rows][groups.first]
     measures = KernelMeasures(rated, groups, rows)
@@ -185,7 +191,7 @@ def class_stats(timed: Timed) -> list[ClassStats]:
 
 
 def origins_of(
-    joined: Joined, groups: Groups, node: I32 | I64, weights: I64
+    joined: Joined, groups: Groups, node: I32 | I64, weights: I32 | I64
 ) -> tuple[list[str | None], list[str | None]]:
     """Where most of the weight of each group of nodes of the host tree comes from: the module, and the line of
     Python."""
@@ -205,29 +211,43 @@ def _limit(flags: int) -> str | None:
     )
 
 
-def _graph_nodes(linked: Linked, rows: I64, groups: Groups) -> I64:
+def _graph_nodes(linked: Linked, rows: I32 | I64, groups: Groups) -> I64:
     """How many distinct nodes of graphs each group's ops are."""
     ops = linked.trace.device_ops
-    inside = ops.graph_node[rows] >= 0
+    inside = np.flatnonzero(ops.graph_node[rows] >= 0)
     group = groups.index[inside]
     nodes = Groups.of(group, ops.graph[rows[inside]], ops.graph_node[rows[inside]])
     return np.bincount(group[nodes.first], minlength=len(groups)).astype(np.int64)
 
 
-def _launch_options(joined: Joined, rows: I64) -> I64:
+def _launch_options(joined: Joined, rows: I32 | I64) -> I32:
     """Code of the launch options of the operator that launched each of these device ops, -1 without."""
-    owner = owner_nodes(joined, joined.launch_node[rows])
-    result = np.full(len(rows), -1, np.int64)
-    known = owner >= 0
-    result[known] = joined.trace.host_ranges.launch[joined.tree.row[owner[known]]]
+    return _of_operators(joined, rows, joined.trace.host_ranges.launch)
+
+
+def _operator_names(joined: Joined, rows: I32 | I64) -> I32:
+    """Name code of the operator that launched each of these device ops, -1 where unknown."""
+    return _of_operators(joined, rows, joined.trace.host_ranges.name)
+
+
+def _of_operators(joined: Joined, rows: I32 | I64, codes: I32) -> I32:
+    """Of codes of host ranges those of the operators that launched each of these device ops, -1 where unknown."""
+    result = np.full(len(rows), -1, np.int32)
+    for here in blocks(len(rows)):
+        owner = owner_nodes(joined, joined.launch_node[rows[here]])
+        known = np.flatnonzero(owner >= 0)
+        result[here][known] = codes[joined.tree.row[owner[known]]]
     return result
 
 
-def _mean(groups: Groups, values: F64) -> F64:
-    """Mean of each group's finite values, NaN where it has none."""
-    known = np.isfinite(values)
-    count = np.bincount(groups.index, weights=known, minlength=len(groups))
-    total = np.bincount(groups.index, weights=np.where(known, values, 0), minlength=len(groups))
+def _mean(groups: Groups, rows: I32 | I64, figure: Callable[[I32 | I64], F64]) -> F64:
+    """Mean of the finite figures of each group's device ops, NaN where it has none."""
+    total, count = np.zeros(len(groups)), np.zeros(len(groups))
+    for here in blocks(len(rows)):
+        values = figure(rows[here])
+        known = np.isfinite(values)
+        np.add.at(count, groups.index[here], known.astype(np.float64))
+        np.add.at(total, groups.index[here], np.where(known, values, 0))
     result: F64 = np.where(count > 0, total / np.maximum(count, 1), np.nan)
     return result
 
@@ -240,12 +260,3 @@ def share_of_step(timed: Timed, total_ns: float) -> float | None:
     """Share of the steady steps' time that this much time in them is, None without any."""
     time = int(timed.steps.duration[timed.steps.steady].sum())
     return float(total_ns) / time if time > 0 else None
-
-
-def _operator_names(joined: Joined, rows: I64) -> I64:
-    """Name code of the operator that launched each of these device ops, -1 where unknown."""
-    owner = owner_nodes(joined, joined.launch_node[rows])
-    result = np.full(len(rows), -1, np.int64)
-    known = owner >= 0
-    result[known] = joined.trace.host_ranges.name[joined.tree.row[owner[known]]]
-    return result

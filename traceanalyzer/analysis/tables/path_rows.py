@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.lookup import at
+from traceanalyzer.analysis.algebra.lookup import at, blocks
+from traceanalyzer.analysis.algebra.run_lengths import run_lengths
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.causes.critical_path import Part, PathKind
 from traceanalyzer.analysis.names.kernel_names import short_name
@@ -17,6 +18,7 @@ from traceanalyzer.trace import RangeKind
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from traceanalyzer.analysis.algebra.lookup import Column
     from traceanalyzer.analysis.causes.critical_path import CriticalPath
     from traceanalyzer.analysis.joined.linked import Linked
     from traceanalyzer.analysis.time.timed import Timed
@@ -174,17 +176,19 @@ def names_at(timed: Timed, node: I32 | I64, outside: int) -> I32:
     """For each of these nodes of the host tree the name of the innermost operator or annotation around it (or itself),
     of the call where there is none, and `outside` where there is nothing but the step, and for -1."""
     tree, trace = timed.tree, timed.trace
-    around = at(timed.once(_innermost_named), node, -1)
+    innermost = timed.once(_innermost_named)
     result = np.full(len(node), outside, np.int32)
-    inside = np.flatnonzero(around >= 0)
-    result[inside] = tree.names(around[inside])
-    calls = np.flatnonzero((around < 0) & at(tree.is_call, node, False))
-    result[calls] = trace.api_calls.name[tree.row[node[calls]]]
+    for here in blocks(len(node)):
+        around = at(innermost, node[here], -1)
+        inside = np.flatnonzero(around >= 0)
+        result[here][inside] = tree.names(around[inside])
+        calls = np.flatnonzero((around < 0) & at(tree.is_call, node[here], False))
+        result[here][calls] = trace.api_calls.name[tree.row[node[here][calls]]]
     return result
 
 
-def _innermost_named(timed: Timed) -> I32:
-    return timed.tree.innermost(is_named(timed))
+def _innermost_named(timed: Timed) -> Column:
+    return run_lengths(timed.tree.innermost(is_named(timed)))
 
 
 def within(linked: Linked, outermost: I32 | I64, node: int) -> str | None:

@@ -8,12 +8,18 @@ are annotated have a table of their own.
 
 from __future__ import annotations
 
+from collections import Counter
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from traceanalyzer.analysis.algebra.distinct import ranked
+from traceanalyzer.analysis.algebra.grouping import counts
 from traceanalyzer.analysis.algebra.intervals import clip, measure, union
+from traceanalyzer.analysis.algebra.lookup import where
+from traceanalyzer.analysis.algebra.nesting import levels
+from traceanalyzer.analysis.algebra.ordering import stable_order
 from traceanalyzer.analysis.names.phase_names import INPUT_NAMES, Role, role_of
 from traceanalyzer.analysis.phases.derived_phases import derived_phases, host_time
 from traceanalyzer.analysis.phases.roles import NUMBER
@@ -21,11 +27,13 @@ from traceanalyzer.figures import metric, ms
 from traceanalyzer.frozen import dataclass
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from traceanalyzer.analysis.joined.linked import Linked
     from traceanalyzer.analysis.phases.phase_ranges import PhaseRanges
     from traceanalyzer.analysis.phases.roles import Phases
     from traceanalyzer.analysis.time.timed import Timed
-    from traceanalyzer.trace import I64
+    from traceanalyzer.trace import I32, I64
 
 
 @dataclass(frozen=True)
@@ -76,11 +84,11 @@ class _Phase(NamedTuple):
     path: tuple[str, ...]
     """Names from the outermost phase down."""
     calls: int | None
-    rows: I64
+    rows: I32 | I64
     """Host ranges: its instances, or of a derived phase its operators."""
-    ops: I64
+    ops: I32 | I64
     """Device ops, and ..."""
-    instance: I64 | None
+    instance: I32 | I64 | None
     """... the instance that each belongs to; None in a derived phase."""
     role: Role
 
@@ -88,29 +96,30 @@ class _Phase(NamedTuple):
 def phase_stats(timed: Timed, phases: Phases) -> list[PhaseStats]:
     """A row for each phase, in the order of the program, phases inside others after them."""
     step_ns = float(timed.steps.duration[timed.steps.steady].mean())
-    found = _annotated(timed, phases.ranges)
-    for role, rows, ops in derived_phases(timed, phases.ranges, phases.by_autograd):
-        found.append(_Phase((role.label,), None, rows, ops, None, role))
-    return [_row(timed, step_ns, phase) for phase in found]
+    derived = derived_phases(timed, phases.ranges, phases.by_autograd)
+    others = (_Phase((role.label,), None, rows, ops, None, role) for role, rows, ops in derived)
+    return [_row(timed, step_ns, phase) for phase in chain(_annotated(timed, phases.ranges), others)]
 
 
-def _annotated(timed: Timed, ranges: PhaseRanges) -> list[_Phase]:
+def _annotated(timed: Timed, ranges: PhaseRanges) -> Iterator[_Phase]:
+    """The annotated phases, one after the other: an op belongs to all that enclose it."""
     table = timed.trace.host_ranges
     steady = timed.steady_host(table.start[ranges.row])
-    names = _shared_names([timed.trace.strings[code] for code in table.name[ranges.row].tolist()])
-    path_of, paths = _paths(names, ranges.parent)
-    ops = np.flatnonzero((ranges.of_op >= 0) & timed.steady_ops & (timed.trace.device_ops.device == timed.device))
-    op, instance = _with_ancestors(ops, ranges)
-    members = _by_path(path_of[instance], len(paths))
-    instances = _by_path(np.where(steady, path_of, len(paths)), len(paths) + 1)
-    phases = []
+    names, texts = _shared_names(timed.trace.strings, table.name[ranges.row])
+    path_of, paths = _paths(names, texts, ranges.parent)
+    ops = where((ranges.of_op >= 0) & timed.steady_ops & (timed.trace.device_ops.device == timed.device))
+    launched_in = ranges.of_op[ops]
+    members = _by_path(path_of[launched_in], len(paths))
+    instances = _by_path(np.where(steady, path_of, np.int32(len(paths))), len(paths) + 1)
+    inside = _inside(paths)
     for path in _in_program_order(timed, ranges, path_of, paths):
         chosen = ranges.row[instances[path]]
-        if len(chosen):
-            mine = members[path]
-            role = role_of(paths[path][-1])
-            phases.append(_Phase(paths[path], len(chosen), chosen, op[mine], instance[mine], role))
-    return phases
+        if not len(chosen):
+            continue
+        mine = np.concatenate([members[inner] for inner in inside[path]])
+        instance = [_above(ranges, launched_in[members[q]], len(paths[q]) - len(paths[path])) for q in inside[path]]
+        role = role_of(paths[path][-1])
+        yield _Phase(paths[path], len(chosen), chosen, ops[mine], np.concatenate(instance), role)
 
 
 def _row(timed: Timed, step_ns: float, phase: _Phase) -> PhaseStats:
@@ -138,7 +147,7 @@ def _row(timed: Timed, step_ns: float, phase: _Phase) -> PhaseStats:
     )
 
 
-def _idle_ms(timed: Timed, rows: I64) -> float | None:
+def _idle_ms(timed: Timed, rows: I32 | I64) -> float | None:
     """GPU idle time a step while any host thread is in one of these ranges, ms."""
     if timed.device is None:
         return None
@@ -149,17 +158,23 @@ def _idle_ms(timed: Timed, rows: I64) -> float | None:
     return ms(int(measure(gaps, inside.start, inside.end).sum()) / steps.steady_count)
 
 
-def _waits(timed: Timed, rows: I64) -> float | None:
+def _waits(timed: Timed, rows: I32 | I64) -> float | None:
     """Blocking calls a step in these ranges, on their own threads."""
     if not len(timed.trace.api_calls):
         return None
-    tree, chosen = timed.tree, np.zeros(len(timed.tree.parent), bool)
-    chosen[tree.node_of_range[rows]] = True
-    inside = tree.innermost(chosen)[tree.node_of_call] >= 0
-    return float((inside & timed.blocks & timed.steady_calls).sum()) / (timed.steps.steady_count)
+    waiting, node = timed.once(_waiting), np.sort(timed.tree.node_of_range[rows])
+    last = np.searchsorted(node, waiting, side="right") - 1
+    reach = np.maximum.accumulate(timed.tree.subtree_end[node])
+    return float(((last >= 0) & (waiting < reach[last])).sum()) / timed.steps.steady_count
 
 
-def _spans(start: I64, end: I64, instance: I64) -> int:
+def _waiting(timed: Timed) -> I32:
+    """Nodes of the calls that wait for the device in steady steps."""
+    result: I32 = timed.tree.node_of_call[timed.blocks & timed.steady_calls]
+    return result
+
+
+def _spans(start: I64, end: I64, instance: I32 | I64) -> int:
     """Time from the first start to the last end in each instance, summed, ns."""
     instances, index = ranked(instance)
     first, last = np.full(len(instances), np.iinfo(np.int64).max), np.zeros(len(instances), np.int64)
@@ -168,47 +183,68 @@ def _spans(start: I64, end: I64, instance: I64) -> int:
     return int((last - first).sum())
 
 
-def _shared_names(names: list[str]) -> list[str]:
-    """Names with # for numbers, where several names differ in nothing else."""
-    general = {name: NUMBER.sub("#", name) for name in set(names)}
-    instances: dict[str, int] = {}
-    for name in general.values():
-        instances[name] = instances.get(name, 0) + 1
-    return [general[name] if instances[general[name]] > 1 else name for name in names]
+def _shared_names(strings: list[str], names: I32) -> tuple[I32, list[str]]:
+    """Which of some texts is the name of each instance (given by code): with # for numbers, where several names differ
+    in nothing else."""
+    codes, place = ranked(names)
+    general = {strings[code]: NUMBER.sub("#", strings[code]) for code in codes.tolist()}
+    instances = Counter(general.values())
+    shared = [general[name] if instances[general[name]] > 1 else name for name in general]
+    index = {name: i for i, name in enumerate(dict.fromkeys(shared))}
+    of_text = dict(zip(general, shared, strict=True))
+    of_code = np.array([index[of_text[strings[code]]] for code in codes.tolist()], np.int32)
+    return of_code[place], list(index)
 
 
-def _paths(names: list[str], parent: I64) -> tuple[I64, list[tuple[str, ...]]]:
-    """The path (names from the outermost phase down) of each instance as an index, and the paths."""
-    index: dict[tuple[int, str], int] = {}
-    paths: list[tuple[str, ...]] = []
-    of: list[int] = []
-    for name, above in zip(names, parent.tolist(), strict=True):
-        key = (of[above] if above >= 0 else -1, name)
-        if key not in index:
-            index[key] = len(paths)
-            paths.append((*(paths[key[0]] if above >= 0 else ()), name))
-        of.append(index[key])
-    return np.array(of, np.int64), paths
+def _paths(names: I32, texts: list[str], parent: I32) -> tuple[I32, list[tuple[str, ...]]]:
+    """The path (names from the outermost phase down) of each instance as an index, and the paths, each after the one
+    that it goes on from."""
+    result, paths = np.empty(len(names), np.int32), list[tuple[str, ...]]()
+    for level, rows in enumerate(levels(_depth(parent))):
+        key = names[rows].astype(np.int64)
+        if level:
+            key += np.multiply(result[parent[rows]], len(texts), dtype=np.int64)
+        known, place = ranked(key)
+        result[rows] = place + len(paths)
+        above, own = (known // len(texts)).tolist(), (known % len(texts)).tolist()
+        paths += [(*(paths[a] if level else ()), texts[name]) for a, name in zip(above, own, strict=True)]
+    return result, paths
 
 
-def _with_ancestors(ops: I64, ranges: PhaseRanges) -> tuple[I64, I64]:
-    """Pairs of an op and an instance it belongs to, directly or through an inner instance."""
-    instance = ranges.of_op[ops].astype(np.int64)
-    pairs = [(ops, instance)]
-    while len(ops):
-        above = ranges.parent[instance]
-        ops, instance = ops[above >= 0], above[above >= 0]
-        pairs.append((ops, instance))
-    return np.concatenate([p[0] for p in pairs]), np.concatenate([p[1] for p in pairs])
+def _depth(parent: I32) -> I32:
+    """How many instances enclose each."""
+    depth, rows = np.zeros(len(parent), np.int32), where(parent >= 0)
+    above = parent[rows]
+    while len(rows):
+        depth[rows] += 1
+        above = parent[above]
+        rows, above = rows[above >= 0], above[above >= 0]
+    return depth
 
 
-def _by_path(path: I64, count: int) -> list[I64]:
+def _inside(paths: list[tuple[str, ...]]) -> list[list[int]]:
+    """For each path itself and those that go on from it."""
+    index = {path: i for i, path in enumerate(paths)}
+    result: list[list[int]] = [[] for _ in paths]
+    for i, path in enumerate(paths):
+        for length in range(1, len(path) + 1):
+            result[index[path[:length]]].append(i)
+    return result
+
+
+def _above(ranges: PhaseRanges, instance: I32, levels_up: int) -> I32:
+    """The instances that enclose these, so many levels up."""
+    for _ in range(levels_up):
+        instance = ranges.parent[instance]
+    return instance
+
+
+def _by_path(path: I32, count: int) -> list[I64]:
     """Positions of each path."""
-    order = np.argsort(path, kind="stable")
-    return np.split(order, np.cumsum(np.bincount(path, minlength=count))[:-1])
+    return np.split(stable_order(path), np.cumsum(counts(path, count))[:-1])
 
 
-def _in_program_order(linked: Linked, ranges: PhaseRanges, path_of: I64, paths: list[tuple[str, ...]]) -> list[int]:
+def _in_program_order(linked: Linked, ranges: PhaseRanges, path_of: I32, paths: list[tuple[str, ...]]) -> list[int]:
     """Paths by first start, each before those inside it."""
     first = np.full(len(paths), np.iinfo(np.int64).max)
     np.minimum.at(first, path_of, linked.trace.host_ranges.start[ranges.row])

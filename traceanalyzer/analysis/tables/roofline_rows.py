@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.lookup import places
+from traceanalyzer.analysis.algebra.grouping import sums
+from traceanalyzer.analysis.algebra.lean import lean
+from traceanalyzer.analysis.algebra.lookup import blocks, places
 from traceanalyzer.analysis.algebra.ordering import is_sorted
 from traceanalyzer.analysis.roofline.bounds import Bound
 from traceanalyzer.figures import metric, ms
@@ -17,10 +19,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from traceanalyzer.analysis.algebra.coded import Coded
     from traceanalyzer.analysis.roofline.rated import Rated
     from traceanalyzer.trace import F64, I32, I64
 
-    Sum = Callable[[NDArray[Any]], F64]
+    Figures = Callable[[Any], NDArray[Any]]
+    """A figure of these device ops (rows, or a slice of them)."""
+    Sum = Callable[[Figures], F64]
 
 MODELLED_SHARE = 0.9
 """Figures of a group are told where models know this share of its device time: those of a part (a memset within an
@@ -57,21 +62,39 @@ class RatedRow:
 
 
 class RooflineSums:
-    """Figures of groups of device ops. `total` sums a figure of every device op over each group."""
+    """Figures of groups of device ops. `total` sums a figure of every device op over each group; it asks for some of
+    them at a time."""
 
     def __init__(self, rated: Rated, total: Sum) -> None:
         roofline, ops = rated.roofline, rated.trace.device_ops
-        time = (ops.end - ops.start).astype(np.float64)
-        counted, moving = np.isfinite(roofline.flops), np.isfinite(roofline.bytes)
-        both, known = counted & moving, roofline.rated
+        flops, moved, attainable = roofline.flops, roofline.bytes, roofline.attainable
+        length = lean(ops.end - ops.start)
+
+        def time(of: Any) -> F64:
+            result: F64 = length[of].astype(np.float64)
+            return result
+
+        def time_with(figure: F64 | Coded) -> F64:
+            return total(lambda of: np.isfinite(figure[of]) * time(of))
+
+        def of_both(figure: F64 | Coded) -> F64:
+            return total(lambda of: np.where(np.isfinite(flops[of]) & np.isfinite(moved[of]), figure[of], 0))
+
+        def time_bound(bound: Bound) -> F64:
+            return total(lambda of: (roofline.bound[of] == bound) * time(of))
+
+        def left(of: Any) -> F64:
+            spare = np.maximum(time(of) - np.nan_to_num(attainable[of]), 0)
+            return np.where(np.isfinite(attainable[of]), spare, 0)
+
         self.steps = rated.steps.steady_count
         self.time = total(time)
-        self.flops, self.flop_time = total(np.where(counted, roofline.flops, 0)), total(counted * time)
-        self.bytes, self.byte_time = total(np.where(moving, roofline.bytes, 0)), total(moving * time)
-        self.pair = total(np.where(both, roofline.flops, 0)), total(np.where(both, roofline.bytes, 0))
-        self.attainable, self.rated_time = total(np.where(known, roofline.attainable, 0)), total(known * time)
-        self.headroom = total(np.where(known, np.maximum(time - np.nan_to_num(roofline.attainable), 0), 0))
-        self.by_bound = np.stack([total((roofline.bound == bound) * time) for bound in _BOUNDS])
+        self.flops, self.flop_time = total(lambda of: _finite(flops[of])), time_with(flops)
+        self.bytes, self.byte_time = total(lambda of: _finite(moved[of])), time_with(moved)
+        self.pair = of_both(flops), of_both(moved)
+        self.attainable, self.rated_time = total(lambda of: _finite(attainable[of])), time_with(attainable)
+        self.headroom = total(left)
+        self.by_bound = np.stack([time_bound(bound) for bound in _BOUNDS])
 
     def columns(self, group: int) -> dict[str, Any]:
         """The columns of `RatedRow` for a group."""
@@ -98,35 +121,41 @@ class RooflineSums:
         return float(time) if time >= MODELLED_SHARE * self.time[group] else 0.0
 
 
-def by_group(group: I64, rows: I64, count: int) -> Sum:
+def _finite(values: F64) -> F64:
+    return np.where(np.isfinite(values), values, 0)
+
+
+def by_group(group: I32 | I64, rows: I32 | I64, count: int) -> Sum:
     """Sums over groups of these device ops."""
 
-    def total(values: NDArray[Any]) -> F64:
-        if not values.any():
-            return np.zeros(count)
-        result: F64 = np.bincount(group, weights=values[rows], minlength=count).astype(np.float64)
+    def total(figures: Figures) -> F64:
+        result = np.zeros(count)
+        for here in blocks(len(rows)):
+            np.add.at(result, group[here], figures(rows[here].astype(np.intp)))
         return result
 
     return total
 
 
-def by_subtree(launched_at: I64, first: I32 | I64, last: I32 | I64, group: I64, count: int) -> Sum:
+def by_subtree(launched_at: I64, first: I32 | I64, last: I32 | I64, group: I32 | I64, count: int) -> Sum:
     """Sums over groups of host nodes of the device ops launched in the nodes' subtrees, [first, last) each.
 
     `launched_at` is the node that launched each device op, -1 for those that do not count.
     """
-    order = slice(None) if is_sorted(launched_at) else np.argsort(launched_at, kind="stable")
-    low = places(launched_at[order], first)
-    high = places(launched_at[order], last)
+    order = None if is_sorted(launched_at) else np.argsort(launched_at, kind="stable").astype(np.int32)
+    if order is not None:
+        launched_at = launched_at[order]
+    low, high, ops = places(launched_at, first), places(launched_at, last), len(launched_at)
     launching = high > low
     low, high, group = low[launching], high[launching], group[launching]
 
-    def total(values: NDArray[Any]) -> F64:
-        if not values.any():
-            return np.zeros(count)
-        up_to = np.cumsum(values[order], dtype=np.float64)
-        sums = up_to[high - 1] - np.where(low > 0, up_to[low - 1], 0.0)
-        result: F64 = np.bincount(group, weights=sums, minlength=count).astype(np.float64)
-        return result
+    def total(figures: Figures) -> F64:
+        up_to = np.zeros(ops + 1)
+        for here in blocks(ops):
+            part = up_to[here.start + 1 : here.stop + 1]
+            part[:] = figures(here if order is None else order[here])
+            part[:1] += up_to[here.start]
+            np.cumsum(part, out=part)
+        return sums(group, up_to[high] - up_to[low], count)
 
     return total

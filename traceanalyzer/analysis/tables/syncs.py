@@ -12,6 +12,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups
 from traceanalyzer.analysis.algebra.intervals import measure
+from traceanalyzer.analysis.algebra.lookup import at
 from traceanalyzer.figures import metric, ms
 from traceanalyzer.frozen import dataclass
 from traceanalyzer.trace import RangeKind
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from traceanalyzer.analysis.joined.linked import Linked
     from traceanalyzer.analysis.phases.roles import Phases
     from traceanalyzer.analysis.time.timed import Timed
-    from traceanalyzer.trace import I64
+    from traceanalyzer.trace import I32, I64
 
 BENIGN_IDLE_SHARE = 0.001
 """Waits from one place that cost the device less than this share of the step are called benign."""
@@ -118,16 +119,15 @@ def op_path(linked: Linked, node: int) -> str | None:
     return " > ".join(reversed(names)) or None
 
 
-def _same_path(linked: Linked, node: I64) -> I64:
+def _same_path(linked: Linked, node: I32 | I64) -> I32 | I64:
     """Numbers that are equal for nodes of the host tree with equal operators around them."""
     tree = linked.tree
-    operator = np.where(tree.kind == RangeKind.OP, tree.of_ranges(tree.range_name, -1), np.int32(-1))
-    name, parent = np.append(operator, np.int32(-1)), np.append(tree.parent, -1)
-    path = np.zeros(len(node), np.int64)
+    path: I32 | I64 = np.zeros(len(node), np.int64)
     for _ in range(MOST_LEVELS):
         if not (node >= 0).any():
             break
-        path, node = Groups.of(path, name[node]).index, parent[node]
+        name = np.where(at(tree.kind, node, 0) == RangeKind.OP, tree.names(node), -1)
+        path, node = Groups.of(path, name).index, at(tree.parent, node, -1)
     return path
 
 

@@ -156,7 +156,7 @@ def _states_of_nodes(joined: Joined) -> _StatesOfNodes:
     of_name[texts_where(strings, OPTIMIZER_NAMES.search)] = HostState.DISPATCH
     of_name[texts_where(strings, COMMUNICATION_NAMES.search)] = HostState.COMMUNICATION
     short = np.full(len(tree.start) + 1, HostState.DISPATCH, np.uint8)
-    short[tree.node_of_call] = of_call
+    short[tree.node_of_call[:]] = of_call
     long = short.copy()
     nodes = np.flatnonzero(~tree.is_call)
     long[nodes] = of_name[ranges.name[tree.row[nodes]]]

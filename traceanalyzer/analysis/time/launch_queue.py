@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, measure, union
-from traceanalyzer.analysis.algebra.lookup import one_of
+from traceanalyzer.analysis.algebra.lookup import at, blocks, one_of, places, stretch
 from traceanalyzer.analysis.algebra.ordering import sorted_values
 from traceanalyzer.analysis.names.api import FULL_QUEUE, ApiKind
 from traceanalyzer.trace import OverheadKind
@@ -36,9 +36,10 @@ def is_launch(linked: Linked) -> Bool:
 def is_nested(linked: Linked) -> Bool:
     """Which API calls were made by another API call (a driver call beneath the runtime's)."""
     tree = linked.tree
-    nested = (tree.parent >= 0) & tree.is_call & tree.is_call[tree.parent]
     result = np.zeros(len(tree.node_of_call), bool)
-    result[tree.row[nested]] = True
+    for here in blocks(len(tree.row)):
+        nested = at(tree.is_call, tree.parent[here], False) & tree.is_call[here]
+        result[tree.row[here][nested]] = True
     return result
 
 
@@ -78,8 +79,8 @@ def _queued(timed: Timed, time: I64) -> I64:
     ops = timed.trace.device_ops
     result = np.zeros(len(time), np.int64)
     for device in timed.activity if len(time) else ():
-        rows = (ops.device == device) & (timed.launch >= 0)
+        rows = stretch((ops.device == device) & (timed.launch >= 0))
         given = sorted_values(timed.launch_time[rows])
         finished = sorted_values(ops.end[rows])
-        result = np.maximum(result, np.searchsorted(given, time) - np.searchsorted(finished, time, side="right"))
+        result = np.maximum(result, places(given, time) - places(finished, time, side="right"))
     return result

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.grouping import Groups
+from traceanalyzer.analysis.algebra.lookup import places, where
 from traceanalyzer.analysis.time.periods import find_period, numbered_part
-from traceanalyzer.analysis.time.step_evidence import DIGITS
+from traceanalyzer.analysis.time.step_evidence import without_numbers
 from traceanalyzer.figures import metric, ms
 from traceanalyzer.frozen import dataclass
 from traceanalyzer.trace import RangeKind
@@ -40,19 +42,17 @@ def coinciding_range(timed: Timed) -> str | None:
     """The name, numbers written as #, of the annotation of which (nearly) every step holds exactly one; None where
     there is none. Of several the one that lasts longest."""
     ranges, steps = timed.trace.host_ranges, timed.steps
-    rows = np.flatnonzero(ranges.kind == RangeKind.ANNOTATION)
-    step = np.searchsorted(steps.host_start, ranges.start[rows], side="right") - 1
+    rows = where(ranges.kind == RangeKind.ANNOTATION)
+    step = (places(steps.host_start, ranges.start[rows], side="right") - 1).astype(np.int32)
     inside = (step >= 0) & (ranges.start[rows] < steps.host_end[np.maximum(step, 0)])
     rows, step = rows[inside], step[inside]
-    by_name: dict[str, list[int]] = {}
-    for i, code in enumerate(ranges.name[rows].tolist()):
-        by_name.setdefault(DIGITS.sub("#", timed.trace.strings[code]), []).append(i)
-    found = {
-        name: int((ranges.end - ranges.start)[rows[of]].sum())
-        for name, of in by_name.items()
-        if len(of) <= len(steps) * ONE_EACH[1] and len(np.unique(step[of])) >= len(steps) * ONE_EACH[0]
-    }
-    return max(found, key=lambda name: found[name], default=None)
+    name, texts = without_numbers(timed.trace.strings, ranges.name[rows])
+    of_name, of_step = Groups.of(name), Groups.of(name, step)
+    held = np.bincount(name[of_step.first], minlength=len(texts))
+    time = of_name.sum(ranges.end[rows] - ranges.start[rows])
+    one_each = (of_name.count <= len(steps) * ONE_EACH[1]) & (held >= len(steps) * ONE_EACH[0])
+    found = sorted(np.flatnonzero(one_each).tolist(), key=of_name.first.__getitem__)
+    return texts[max(found, key=time.__getitem__)] if found else None
 
 
 def repeats(timed: Timed) -> Repeats | None:

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.distinct import distinct
+from traceanalyzer.analysis.algebra.distinct import ranked
+from traceanalyzer.analysis.algebra.grouping import Groups
+from traceanalyzer.analysis.algebra.lookup import where
 from traceanalyzer.analysis.algebra.ordering import is_sorted
 from traceanalyzer.analysis.names.pytorch import LAYER_LIKE, OPTIMIZER_STEP
 from traceanalyzer.frozen import dataclass
@@ -93,8 +95,7 @@ def launched(linked: Linked) -> _Launched:
 
 def annotated(linked: Linked) -> HostSteps | None:
     """The repeated annotation that holds nearly all launches, and most of the work of the whole recording."""
-    rows = np.flatnonzero(linked.trace.host_ranges.kind == RangeKind.ANNOTATION)
-    covering = [group for group in _repeated(linked, rows) if _holds_the_work(linked, group)]
+    covering = [group for group in _repeated(linked) if _holds_the_work(linked, group)]
     if not covering:
         return None
     best = max(covering, key=lambda group: (_looks_like_step(linked, group), _length(linked, group)))
@@ -103,18 +104,27 @@ def annotated(linked: Linked) -> HostSteps | None:
     return HostSteps(linked.trace.annotated_with, names, ranges.start[best], ranges.end[best])
 
 
-def _repeated(linked: Linked, rows: I64) -> list[I64]:
-    """Rows of annotations grouped by thread and name without numbers; groups that repeat without overlap."""
+def _repeated(linked: Linked) -> list[I32]:
+    """Rows of annotations grouped by thread and name without numbers; groups that repeat without overlap, by their
+    first row."""
     ranges = linked.trace.host_ranges
-    groups: dict[tuple[int, str], list[int]] = {}
-    base = {int(c): DIGITS.sub("#", linked.trace.strings[c]) for c in distinct(ranges.name[rows])}
-    for row, code, thread in zip(rows.tolist(), ranges.name[rows].tolist(), ranges.thread[rows].tolist(), strict=True):
-        groups.setdefault((thread, base[code]), []).append(row)
-    arrays = [np.array(group, np.int64) for group in groups.values() if len(group) >= MIN_REPEATS]
+    rows = where(ranges.kind == RangeKind.ANNOTATION)
+    groups = Groups.of(ranges.thread[rows], without_numbers(linked.trace.strings, ranges.name[rows])[0])
+    each = groups.rows
+    repeated = np.flatnonzero(groups.count >= MIN_REPEATS)
+    arrays = [rows[each[i]] for i in repeated[np.argsort(groups.first[repeated])].tolist()]
     return [group for group in arrays if np.all(ranges.start[group[1:]] >= ranges.end[group[:-1]])]
 
 
-def _holds_the_work(linked: Linked, group: I64) -> bool:
+def without_numbers(strings: list[str], names: I32) -> tuple[I32, list[str]]:
+    """Which of some texts is each of these names (codes) with # for its numbers."""
+    codes, place = ranked(names)
+    texts = [DIGITS.sub("#", strings[code]) for code in codes.tolist()]
+    index = {text: i for i, text in enumerate(dict.fromkeys(texts))}
+    return np.array([index[text] for text in texts], np.int32)[place], list(index)
+
+
+def _holds_the_work(linked: Linked, group: I32) -> bool:
     ranges = linked.trace.host_ranges
     if _numbers_layers(linked, group):
         return False
@@ -122,18 +132,18 @@ def _holds_the_work(linked: Linked, group: I64) -> bool:
     return share.between >= MIN_COVERAGE and share.work >= MIN_WORK_SHARE
 
 
-def _numbers_layers(linked: Linked, group: I64) -> bool:
+def _numbers_layers(linked: Linked, group: I32) -> bool:
     """Whether the group's names are those of numbered parts of a model."""
     names = {linked.trace.strings[code] for code in linked.trace.host_ranges.name[group].tolist()}
     return len(names) > 1 and all(LAYER_LIKE.search(name) for name in names)
 
 
-def _looks_like_step(linked: Linked, group: I64) -> bool:
+def _looks_like_step(linked: Linked, group: I32) -> bool:
     name = linked.trace.strings[linked.trace.host_ranges.name[group[0]]]
     return bool(STEP_LIKE.search(name))
 
 
-def _length(linked: Linked, group: I64) -> int:
+def _length(linked: Linked, group: I32) -> int:
     ranges = linked.trace.host_ranges
     return int((ranges.end[group] - ranges.start[group]).sum())
 
@@ -141,8 +151,7 @@ def _length(linked: Linked, group: I64) -> int:
 def between_optimizer_steps(linked: Linked) -> HostSteps | None:
     """The stretches between the ends of optimizer steps."""
     ranges = linked.trace.host_ranges
-    rows = np.flatnonzero(ranges.kind == RangeKind.ANNOTATION)
-    for group in _repeated(linked, rows):
+    for group in _repeated(linked):
         if OPTIMIZER_STEP.match(linked.trace.strings[ranges.name[group[0]]]):
             end = ranges.end[group]
             names = tuple(f"step {i}" for i in range(1, len(end)))

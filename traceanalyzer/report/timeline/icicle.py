@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.lookup import at
 from traceanalyzer.analysis.causes.gaps import IdleCause
 from traceanalyzer.analysis.names.kernel_names import short_name
 from traceanalyzer.analysis.tables.gap_places import nodes_behind
@@ -92,7 +93,7 @@ def _boxes(m: Measurements, nodes: I32 | I64, leaves: Sequence[tuple[str, str]],
 
 def _around(m: Measurements, nodes: I32 | I64) -> list[int]:
     """The range that each node is or, of a call, that is around it; -1: none, `UNKNOWN` for a node of -1."""
-    call, parent = np.append(m.tree.is_call, False)[nodes], np.append(m.tree.parent, UNKNOWN)[nodes]
+    call, parent = at(m.tree.is_call, nodes, False), at(m.tree.parent, nodes, UNKNOWN)
     around: list[int] = np.where(call | (nodes < 0), parent, nodes).tolist()
     return around
 

@@ -133,7 +133,7 @@ def _backward_twice(joined: Joined) -> bool:
     return bool(joined.in_backward[joined.tree.node_of_range[rows]].any())
 
 
-def _regions(tape: Tape, model: Bool) -> tuple[I64, I64, Bool]:
+def _regions(tape: Tape, model: Bool) -> tuple[I32 | I64, I64, Bool]:
     """For each op the number of its step's stretch between two waits; and for each of these how many ops of the model
     it has, and whether its step has no other."""
     step = tape.step_of_op.astype(np.int64)

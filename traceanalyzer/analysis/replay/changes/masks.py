@@ -59,7 +59,8 @@ def _picks(tape: Tape, outer: I32) -> I32:
     product = np.append(texts_where(trace.strings, PRODUCT.match)[name[tree.row[all_outer]]], np.zeros(FOLLOWING, bool))
     position = np.searchsorted(all_outer, found)
     followed = np.any([product[position + i + 1] for i in range(FOLLOWING)], axis=0) if len(found) else found
-    return found[~followed] if len(found) else found
+    picks: I32 = found[~followed] if len(found) else found
+    return picks
 
 
 def _pass_ns(tape: Tape, picks: I32) -> float:

@@ -13,6 +13,7 @@ from traceanalyzer.analysis.replay.changes.edits import retimed, with_dispatch, 
 from traceanalyzer.analysis.replay.on_tape import events_of, nodes, usual_dispatch_ns
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs, parse_values
 from traceanalyzer.figures import NS_PER_S
+from traceanalyzer.trace import alike
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.joined.joined import Joined
@@ -47,8 +48,10 @@ def sorts_of_few(joined: Joined) -> TopFew:
     tree, ranges = joined.tree, joined.trace.host_ranges
     outer = tree.outermost_operators
     rows = tree.row[outer].tolist()
-    sorts, size, examples = np.zeros(len(tree.start) + 1, bool), np.zeros(len(tree.start) + 1), set()
     named = {code for code, text in enumerate(joined.trace.strings) if SORTS.match(text)}
+    if not named:
+        return TopFew(alike(0, len(tree.start) + 1, np.bool_), alike(0, len(tree.start) + 1, np.float64), [])
+    sorts, size, examples = np.zeros(len(tree.start) + 1, bool), np.zeros(len(tree.start) + 1), set()
     for place in np.flatnonzero(np.isin(ranges.name[tree.row[outer]], list(named))).tolist():
         tensor, values = _operands(joined, rows[place])
         along = next((int(one) for one in values if one.lstrip("-").isdigit()), None)

@@ -58,7 +58,7 @@ def _blocks(joined: Joined, rows: I64) -> I64:
     """Thread blocks of all kernels that each of these operators launched itself; 0 where they were not recorded."""
     launched = owner_nodes(joined, joined.launch_node)
     inside = np.flatnonzero((launched >= 0) & joined.is_kernel & (joined.trace.device_ops.blocks > 0))
-    of_op = np.where(joined.tree.is_call, -1, joined.tree.row)[launched[inside]]
+    of_op = np.where(joined.tree.is_call, -1, joined.tree.row[:])[launched[inside]]
     order = np.searchsorted(rows, of_op)
     hit = rows[np.minimum(order, len(rows) - 1)] == of_op
     sums = np.bincount(order[hit], weights=joined.trace.device_ops.blocks[inside[hit]], minlength=len(rows))

@@ -243,7 +243,7 @@ def _cover(joined: Joined, flops: F64, composite: Bool) -> tuple[Bool, I64]:
     tree = joined.tree
     if not np.isfinite(flops).any():
         return np.zeros(len(flops), np.bool_), alike(-1, len(joined.trace.device_ops), np.int64)
-    row = np.where(tree.is_call, -1, tree.row)
+    row = np.where(tree.is_call, -1, tree.row[:])
     here = at(flops, row, NAN)
     working = np.isfinite(here) & ~at(composite, row, False)
     whole = np.isfinite(here) & ~working & ~_done_below(joined, np.where(working, here, 0.0), working, here)
@@ -261,7 +261,7 @@ def _cover(joined: Joined, flops: F64, composite: Bool) -> tuple[Bool, I64]:
 def _done_below(linked: Linked, flops: F64, working: Bool, own: F64) -> Bool:
     """For each node whether working operators beneath it do what its own model says: most of its FLOPs, or, where
     it has none, anything. (A transposed convolution that clears its result has a child, but that is not the work.)"""
-    end = linked.tree.subtree_end
+    end = linked.tree.subtree_end[:]
     many = np.concatenate((np.zeros(1, np.int32), np.cumsum(working, dtype=np.int32)))
     done: Bool = many.take(end) > many[:-1]
     del many
