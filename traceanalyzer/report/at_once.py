@@ -33,13 +33,13 @@ def is_worth_a_process(m: Measurements, *, roofline_alone: bool = False) -> bool
 
 
 @contextmanager
-def roofline_meanwhile(m: Measurements, *, alone: bool = False) -> Iterator[None]:
-    """Have the roofline worked out while the block works out what needs none of it; `alone`: nothing follows for which
-    there is another process as well."""
+def roofline_meanwhile(m: Measurements, *others: str, alone: bool = False) -> Iterator[None]:
+    """Have the roofline and other measurements worked out while the block works out what needs none of them; `alone`:
+    nothing follows for which there is another process as well."""
     if "roofline" in vars(m) or not is_worth_a_process(m, roofline_alone=alone):
         yield
         return
-    _ = m.timeline  # both need it
-    with meanwhile(lambda: m.roofline, worth=True) as roofline:
+    _ = m.tree  # both need it
+    with meanwhile(lambda: {name: getattr(m, name) for name in ("roofline", *others)}, worth=True) as made:
         yield
-        m.roofline = roofline()
+        vars(m).update(made())

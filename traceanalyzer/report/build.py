@@ -42,8 +42,8 @@ NOT_KNOWN = "The step without the profiler, which slows the host, is not known"
 NOTED_MISSING = 0.001
 """Share of launches without their kernels that is worth a note."""
 _MADE_MEANWHILE = (
-    *("step_parts", "ops", "kernels", "gap_places", "phase_times", "throughput"),
-    *("launches", "unprofiled_path_time", "phase_rows", "shape_rows"),
+    *("step_parts", "ops", "gap_places", "phase_times", "throughput"),
+    *("unprofiled_path_time", "phase_rows"),
 )
 """Of what the report says besides diagnosis and path, all that takes long."""
 
@@ -65,12 +65,12 @@ def report_of(of: Measured, top: int = TOP_ROWS) -> Report:
     of_memory, for_memory = _on_memory(critical)
     worth = is_worth_a_process(critical)
     if worth:  # what the diagnosis and the tables need is worked out once
-        with roofline_meanwhile(critical):
+        with roofline_meanwhile(critical, "kernels", "shape_rows", "launches"):
             give_back_free_memory()
-            _ = critical.gaps, critical.phases, critical.replay, critical.step_parts
+            _ = critical.gaps, critical.phases, critical.replay
         _ = critical.unprofiled
         give_back_free_memory()
-    with meanwhile(partial(_diagnosis_and_path, critical), worth=worth) as working:
+    with meanwhile(partial(_diagnosis_and_path, critical, large=worth), worth=worth) as working:
         for measurements in of.each:
             measurements.let_go_of_starts()
         if worth:
@@ -100,8 +100,11 @@ def report_of(of: Measured, top: int = TOP_ROWS) -> Report:
     )
 
 
-def _diagnosis_and_path(m: Measurements) -> tuple[Diagnosis, tuple[PathTime | None, list[PathRow]]]:
-    return diagnose(m), m.path_tables
+def _diagnosis_and_path(m: Measurements, *, large: bool) -> tuple[Diagnosis, tuple[PathTime | None, list[PathRow]]]:
+    found = diagnose(m)
+    if large:
+        give_back_free_memory()
+    return found, m.path_tables
 
 
 def _on_memory(m: Measurements) -> tuple[list[Finding], list[Recommendation]]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from traceanalyzer.analysis.algebra.grouping import Groups
-from traceanalyzer.analysis.algebra.lookup import AT_ONCE, at, blocks, places
+from traceanalyzer.analysis.algebra.lookup import AT_ONCE, at, blocks
 from traceanalyzer.analysis.algebra.ordering import stable_order
 from traceanalyzer.analysis.joined.attribution import owner_nodes
 from traceanalyzer.analysis.joined.backward import backward_time
@@ -211,16 +211,16 @@ def _whole(inner: _Inner, name: I32) -> Bool:
 def _self_time(inner: _Inner, node: I32, call: I32) -> I64:
     """For each of these calls (ascending) its time that lies in no call inside it, ns; of nodes that are not counted it
     is their parent's. `call`: the innermost call around each node, -1 without."""
-    tree, result, wanted = inner.tree, np.zeros(len(node), np.int64), np.zeros(len(call) + 1, bool)
-    wanted[node] = True
+    tree, result, place = inner.tree, np.zeros(len(node), np.int64), np.full(len(call) + 1, -1, np.int32)
+    place[node] = np.arange(len(node), dtype=np.int32)
     for here in blocks(len(call)):
         rows, above = inner.within(here)
-        of, around = call[rows], at(call, above, -1)
-        mine, its = np.flatnonzero(wanted.take(of)), np.flatnonzero(wanted.take(around))
-        np.add.at(result, places(node, of[mine]), tree.end[rows[mine]] - tree.start[rows[mine]])
+        of, around = place.take(call[rows]), place.take(at(call, above, -1))
+        mine, its = np.flatnonzero(of >= 0), np.flatnonzero(around >= 0)
+        np.add.at(result, of[mine], tree.end[rows[mine]] - tree.start[rows[mine]])
         # What sticks out of the range around it is no time of that range.
         end = np.minimum(tree.end[rows[its]], tree.end[above[its]])
-        np.subtract.at(result, places(node, around[its]), end - tree.start[rows[its]])
+        np.subtract.at(result, around[its], end - tree.start[rows[its]])
     return result
 
 
