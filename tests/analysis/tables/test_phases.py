@@ -154,6 +154,15 @@ def test_autograd_tells_the_phases_where_nobody_annotated():
     assert all(row.derived and row.calls is None and row.device_span_ms is None for row in rows.values())
 
 
+def test_a_phase_that_lies_outside_of_the_steps_waits_for_nothing():
+    builder = autograd()
+    for at in (1000, 2000, 3000):
+        builder.annotation(f"ProfilerStep#{at}", at, at + 1000).launched(GEMM, at + 500, at + 600, at + 200)
+        builder.call("cudaDeviceSynchronize", at + 300, at + 600)
+    rows = phases(builder)
+    assert [(rows[name].host_ms, rows[name].waits) for name in ("forward", "backward")] == [(0.0, 0.0)] * 2
+
+
 def test_nothing_is_derived_where_the_program_annotates():
     assert [row.derived for row in Measurements(autograd(annotated=True).trace()).phase_rows] == [False]
 

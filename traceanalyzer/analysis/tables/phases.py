@@ -162,6 +162,8 @@ def _waits(timed: Timed, rows: I32 | I64) -> float | None:
     """Blocking calls a step in these ranges, on their own threads."""
     if not len(timed.trace.api_calls):
         return None
+    if not len(rows):
+        return 0.0
     waiting, node = timed.once(_waiting), np.sort(timed.tree.node_of_range[rows])
     last = np.searchsorted(node, waiting, side="right") - 1
     reach = np.maximum.accumulate(timed.tree.subtree_end[node])
