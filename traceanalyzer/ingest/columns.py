@@ -67,13 +67,9 @@ class Columns:
         return {name: self._taken(name) for name in self._layout}
 
     def _taken(self, name: str) -> NDArray[Any]:
-        parts, dtype = [p for p in (*self._whole.pop(name), self._from_buffer(name)) if len(p)], self._dtype(name)
+        parts = [*self._whole.pop(name), self._from_buffer(name)]
         del self._buffers[name]
-        if not parts:
-            return np.empty(0, dtype)
-        if all(is_constant(part) and part[0] == parts[0][0] for part in parts):
-            return alike(parts[0][0], sum(map(len, parts)), dtype)
-        return np.concatenate(parts, dtype=dtype) if len(parts) > 1 else parts[0].astype(dtype, copy=False)
+        return joined(parts, self._dtype(name))
 
     def _from_buffer(self, name: str) -> NDArray[Any]:
         return np.frombuffer(self._buffers[name], dtype=self._dtype(name))
@@ -84,15 +80,30 @@ class Columns:
 
 def thin(columns: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     """The columns, those that are of one value throughout as `alike` makes them: they take no memory."""
-    return {name: _thin(values) for name, values in columns.items()}
+    return {name: tight(values) for name, values in columns.items()}
 
 
-def _thin(values: NDArray[Any]) -> NDArray[Any]:
+def tight(values: NDArray[Any]) -> NDArray[Any]:
+    """The column, as `alike` makes it where it is of one value throughout."""
     if not len(values) or is_constant(values):
         return values
     if (values[:: len(values) // _SAMPLES + 1] != values[0]).any() or (values != values[0]).any():
         return values
     return alike(values[0], len(values), values.dtype)
+
+
+def joined(parts: Sequence[NDArray[Any]], dtype: type[np.generic] | None = None) -> NDArray[Any]:
+    """One column from one or more, of this type (None: of one that holds all); of one value where all parts are."""
+    filled = [part for part in parts if len(part)] or parts[:1]
+    first, kind = filled[0], dtype or np.result_type(*filled)
+    if all(is_constant(part) and part[0] == first[0] for part in filled):
+        return alike(first[0], sum(map(len, filled)), kind)
+    return np.concatenate(filled, dtype=kind) if len(filled) > 1 else first.astype(kind, copy=False)
+
+
+def recoded(column: NDArray[Any], codes: NDArray[Any]) -> NDArray[Any]:
+    """The column in other codes, of which the last is for -1."""
+    return alike(codes[column[0]], len(column), codes.dtype) if is_constant(column) else codes.take(column)
 
 
 class Codes(dict[Key, int], Generic[Key]):

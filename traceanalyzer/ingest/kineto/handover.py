@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
-from traceanalyzer.ingest.columns import thin
+from traceanalyzer.ingest.columns import recoded, thin
 from traceanalyzer.ingest.kineto.events import Group
 from traceanalyzer.trace import (
     ApiCalls,
@@ -83,8 +83,6 @@ class Part(Struct):
 Columns = list[dict[str, "NDArray[Any]"]]
 _DECODER = msgspec.json.Decoder(Part)
 _LENGTH_BYTES = 8
-_FEW_BYTES = 2
-"""Columns of so many bytes a value are handed over as they are."""
 
 
 def part_of(rows: Rows) -> tuple[Part, Columns]:
@@ -113,7 +111,7 @@ def part_of(rows: Rows) -> tuple[Part, Columns]:
 def _lean(columns: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     """The columns in as few bytes as their values need: half of what there was to hand over."""
     return {
-        name: values if is_constant(values) or values.itemsize <= _FEW_BYTES else narrowed(values)
+        name: values if is_constant(values) or values.itemsize == 1 else narrowed(values)
         for name, values in columns.items()
     }
 
@@ -174,9 +172,7 @@ def append(rows: Rows, part: Part, columns: Columns) -> None:
 
 
 def _with(codes: NDArray[np.int32] | None, values: NDArray[Any]) -> NDArray[Any]:
-    if codes is None:
-        return values
-    return alike(codes[values[0]], len(values), codes.dtype) if is_constant(values) else codes.take(values)
+    return values if codes is None else recoded(values, codes)
 
 
 def _codes(codes: list[int]) -> NDArray[np.int32]:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from traceanalyzer.trace import Table, alike, is_constant, narrowed
+from traceanalyzer.ingest.columns import recoded
+from traceanalyzer.trace import Table, is_constant, narrowed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -42,16 +43,11 @@ def _canonical(trace: Trace, strings: list[str], code: I32) -> Trace:
 
 def _recoded(table: AnyTable, code: I32) -> AnyTable:
     texts = {
-        f.name: _codes(getattr(table, f.name), narrowed(code) if f.metadata["narrow"] else code)
+        f.name: recoded(getattr(table, f.name), narrowed(code) if f.metadata["narrow"] else code)
         for f in fields(table)
         if f.metadata["text"]
     }
     return replace(table, **texts)
-
-
-def _codes(column: NDArray[Any], code: I32) -> NDArray[Any]:
-    """The column in other codes."""
-    return alike(code[column[0]], len(column), code.dtype) if is_constant(column) and len(column) else code[column]
 
 
 def _ordered(table: AnyTable) -> AnyTable:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from traceanalyzer.ingest.columns import joined, tight
 from traceanalyzer.ingest.nsys.database import MISSING
 from traceanalyzer.ingest.nsys.enums import INVALID_ID
 from traceanalyzer.ingest.nsys.pages import Part
@@ -137,26 +138,10 @@ class Events:
         return cls(joined([part.process for part in parts]), columns, thread)
 
 
-def joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
-    """One column from several."""
-    filled = [part for part in parts if len(part)]
-    if len(filled) < 2:
-        return (filled or parts)[0]
-    first = filled[0]
-    if all(is_constant(part) and part.dtype == first.dtype and part[0] == first[0] for part in filled):
-        return alike(first[0], sum(map(len, filled)), first.dtype)
-    return np.concatenate(filled)
-
-
 def distinct(columns: Iterable[NDArray[Any]]) -> I64:
     """The distinct values of these columns, ascending."""
     each = [np.unique(column[:1] if is_constant(column) else column) for column in columns]
     return np.unique(np.concatenate(each)).astype(np.int64)
-
-
-def tight(column: NDArray[Any]) -> NDArray[Any]:
-    """The column in little memory: as a constant where it is one."""
-    return alike(column[0], len(column), column.dtype) if len(column) and (column == column[0]).all() else column
 
 
 def small(column: I64) -> I64 | I32:
@@ -224,9 +209,7 @@ class Strings:
         found = [self.code(rewrite(texts[i]) if i in texts else unnamed) for i in every.tolist()]
         codes = _Codes.of(every, np.array(found, np.int32))
         return [
-            alike(codes.at(column[:1])[0], len(column), np.int32)
-            if is_constant(column) and len(column)
-            else codes.at(column)
+            alike(codes.at(column[:1])[0], len(column), np.int32) if is_constant(column) else codes.at(column)
             for column in columns
         ]
 

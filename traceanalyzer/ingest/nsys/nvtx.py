@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.ingest.columns import tight
 from traceanalyzer.ingest.nsys.database import MISSING
 from traceanalyzer.ingest.nsys.enums import NVTX_RANGES, NvtxEvent
 from traceanalyzer.ingest.nsys.events import (
@@ -19,7 +20,6 @@ from traceanalyzer.ingest.nsys.events import (
     read_events,
     small,
     thread_of,
-    tight,
 )
 from traceanalyzer.ingest.nsys.nvtx_names import RangeNames, bare_name
 from traceanalyzer.trace import RangeKind

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.ingest.columns import joined
 from traceanalyzer.ingest.nsys.about import Gpus, gpus, mpi_ranks, process_names, thread_names
 from traceanalyzer.ingest.nsys.canonical import canonical
-from traceanalyzer.ingest.nsys.events import UNKNOWN, Columns, Events, distinct, joined, pid_of
+from traceanalyzer.ingest.nsys.events import UNKNOWN, Columns, Events, distinct, pid_of
 from traceanalyzer.ingest.nsys.health import remarks
 from traceanalyzer.ingest.nsys.metrics import gpu_metrics, of_process
 from traceanalyzer.ingest.nsys.nccl import collectives
@@ -200,6 +201,6 @@ class _Threads:
         """For each row the index of its thread."""
         if events.thread is None:
             return alike(UNKNOWN, len(events), np.int32)
-        if is_constant(events.thread) and len(events):
+        if is_constant(events.thread):
             return alike(int(np.searchsorted(self._ids, events.thread[0])), len(events), np.int32)
         return np.searchsorted(self._ids, events.thread).astype(np.int32)
