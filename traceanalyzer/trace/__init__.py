@@ -51,7 +51,21 @@ from traceanalyzer.trace.kinds import (
     WaitKind,
 )
 from traceanalyzer.trace.run import Failure, Run, Trace
-from traceanalyzer.trace.table import F64, I16, I32, I64, U8, Bool, Table, alike, column, is_constant, narrowed
+from traceanalyzer.trace.table import (
+    F64,
+    I16,
+    I32,
+    I64,
+    U8,
+    Bool,
+    Table,
+    alike,
+    column,
+    is_constant,
+    is_sorted,
+    narrowed,
+    ordered,
+)
 
 __all__ = [
     "F64",
@@ -97,5 +111,7 @@ __all__ = [
     "alike",
     "column",
     "is_constant",
+    "is_sorted",
     "narrowed",
+    "ordered",
 ]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from traceanalyzer.frozen import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     import pandas as pd
 
@@ -107,20 +107,30 @@ def is_constant(column: NDArray[Any]) -> bool:
     return column.strides == (0,) and len(column) > 0
 
 
+def ordered(first: NDArray[Any], then: Callable[[I64], Sequence[NDArray[Any]]]) -> I64:
+    """The rows by `first`, those that are equal there by `then` (keys of the rows that it is given, the last one
+    counting most, as `np.lexsort` has it), else as they come. Takes little where `first` is nearly sorted."""
+    order = np.arange(len(first)) if is_sorted(first) else np.argsort(first, kind="stable")
+    values = first[order]
+    same = values[1:] == values[:-1]
+    if same.any():
+        tied = np.flatnonzero(np.append(same, False) | np.append(False, same))
+        rows = order[tied]
+        order[tied] = rows[np.lexsort((*then(rows), first[rows]))]
+    return order
+
+
 def _order(start: I64, then: NDArray[Any] | None) -> I64 | None:
     """The rows by start, those that start together by the other column; None where they are in that order."""
-    rows = np.argsort(start, kind="stable") if (start[1:] < start[:-1]).any() else None
     if then is None or is_constant(then):
-        return rows
-    order = np.arange(len(start)) if rows is None else rows
-    values = start[order]
-    same = values[1:] == values[:-1]
-    tied = np.flatnonzero(np.append(same, False) | np.append(False, same)) if same.any() else order[:0]
-    moved = order[tied][np.lexsort((then[order[tied]], values[tied]))]
-    if (moved == order[tied]).all():
-        return rows
-    order[tied] = moved
-    return order
+        return None if is_sorted(start) else np.argsort(start, kind="stable")
+    order = ordered(start, lambda rows: (then[rows],))
+    return None if is_sorted(order) else order
+
+
+def is_sorted(values: NDArray[Any]) -> bool:
+    """Whether no value is less than the one before it."""
+    return not (values[1:] < values[:-1]).any()
 
 
 def _taken(values: NDArray[Any], rows: NDArray[Any] | slice) -> NDArray[Any]:

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from traceanalyzer.analysis.algebra.lean import lean
-from traceanalyzer.analysis.algebra.ordering import is_sorted, largest, ordered, sorted_values, where_changed
-from traceanalyzer.trace import is_constant
+from traceanalyzer.analysis.algebra.ordering import largest, sorted_values, where_changed
+from traceanalyzer.trace import is_constant, is_sorted, ordered
 
 small = st.integers(0, 4)
 

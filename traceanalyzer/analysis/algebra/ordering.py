@@ -1,4 +1,4 @@
-"""The order of rows by several keys of which the first nearly says it all: times and ids that are nearly sorted."""
+"""The order of rows whose values are nearly in order: times and ids."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+from traceanalyzer.trace import is_sorted
 
+if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from traceanalyzer.trace import I64, Bool
@@ -16,24 +16,6 @@ if TYPE_CHECKING:
 
 _DIGIT_BITS = 16
 """numpy sorts numbers of so many bits by their digits, in a tenth of the time of comparing them."""
-
-
-def is_sorted(values: NDArray[Any]) -> bool:
-    """Whether no value is less than the one before it."""
-    return not (values[1:] < values[:-1]).any()
-
-
-def ordered(first: NDArray[Any], then: Callable[[I64], Sequence[NDArray[Any]]]) -> I64:
-    """The rows by `first`, those that are equal there by `then` (keys of the rows that it is given, the last one
-    counting most, as `np.lexsort` has it), else as they come. Takes little where `first` is nearly sorted."""
-    order = np.arange(len(first)) if is_sorted(first) else np.argsort(first, kind="stable")
-    values = first[order]
-    same = values[1:] == values[:-1]
-    if same.any():
-        tied = np.flatnonzero(np.append(same, False) | np.append(False, same))
-        rows = order[tied]
-        order[tied] = rows[np.lexsort((*then(rows), first[rows]))]
-    return order
 
 
 def largest(values: NDArray[Any], count: int) -> I64:

@@ -17,7 +17,7 @@ from traceanalyzer.analysis.algebra.grouping import Groups, first_rows
 from traceanalyzer.analysis.algebra.intervals import measure
 from traceanalyzer.analysis.algebra.lean import lean
 from traceanalyzer.analysis.algebra.lookup import at, blocks, first_with, one_of, places, stretch
-from traceanalyzer.analysis.algebra.ordering import is_sorted, where_changed
+from traceanalyzer.analysis.algebra.ordering import where_changed
 from traceanalyzer.analysis.algebra.run_lengths import run_lengths
 from traceanalyzer.analysis.causes.dependencies import NEVER, inferred_dependencies
 from traceanalyzer.analysis.causes.recorded_waits import recorded_dependencies
@@ -25,7 +25,7 @@ from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS, blocked_time
 from traceanalyzer.frozen import dataclass
-from traceanalyzer.trace import WaitKind, narrowed
+from traceanalyzer.trace import WaitKind, is_sorted, narrowed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -14,10 +14,10 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, covered_before, union
 from traceanalyzer.analysis.algebra.lookup import at, places
-from traceanalyzer.analysis.algebra.ordering import is_sorted
 from traceanalyzer.analysis.causes.dependencies import NEVER
 from traceanalyzer.analysis.causes.start import Bound
 from traceanalyzer.analysis.time.launch_queue import QUEUE_DEPTH
+from traceanalyzer.trace import is_sorted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -8,10 +8,10 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.distinct import distinct, ranked
 from traceanalyzer.analysis.algebra.lookup import at, one_of
-from traceanalyzer.analysis.algebra.ordering import is_sorted
 from traceanalyzer.analysis.names.kernel_names import short_name
 from traceanalyzer.figures import ms
 from traceanalyzer.frozen import dataclass
+from traceanalyzer.trace import is_sorted
 
 if TYPE_CHECKING:
     import re

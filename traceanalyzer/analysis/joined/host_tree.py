@@ -10,10 +10,9 @@ import numpy as np
 from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.algebra.lookup import at, blocks, where
 from traceanalyzer.analysis.algebra.nesting import from_below, levels, nest
-from traceanalyzer.analysis.algebra.ordering import ordered
 from traceanalyzer.analysis.algebra.run_lengths import run_lengths
 from traceanalyzer.frozen import dataclass
-from traceanalyzer.trace import RangeKind, alike, is_constant
+from traceanalyzer.trace import RangeKind, alike, is_constant, ordered
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

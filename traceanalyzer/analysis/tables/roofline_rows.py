@@ -9,10 +9,10 @@ import numpy as np
 from traceanalyzer.analysis.algebra.grouping import sums
 from traceanalyzer.analysis.algebra.lean import lean
 from traceanalyzer.analysis.algebra.lookup import blocks, places
-from traceanalyzer.analysis.algebra.ordering import is_sorted
 from traceanalyzer.analysis.roofline.bounds import Bound
 from traceanalyzer.figures import metric, ms
 from traceanalyzer.frozen import dataclass
+from traceanalyzer.trace import is_sorted
 
 if TYPE_CHECKING:
     from collections.abc import Callable

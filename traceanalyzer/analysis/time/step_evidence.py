@@ -10,10 +10,9 @@ import numpy as np
 from traceanalyzer.analysis.algebra.distinct import ranked
 from traceanalyzer.analysis.algebra.grouping import Groups
 from traceanalyzer.analysis.algebra.lookup import where
-from traceanalyzer.analysis.algebra.ordering import is_sorted
 from traceanalyzer.analysis.names.pytorch import LAYER_LIKE, OPTIMIZER_STEP
 from traceanalyzer.frozen import dataclass
-from traceanalyzer.trace import RangeKind
+from traceanalyzer.trace import RangeKind, is_sorted
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.joined.linked import Linked
