@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import numpy as np
 
 from traceanalyzer.limits import limits
-from traceanalyzer.trace import alike, is_constant
+from traceanalyzer.trace import alike, is_constant, order_of, reordered
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -63,24 +63,30 @@ class Columns:
         self.mended += mended
 
     def take(self) -> dict[str, NDArray[Any]]:
-        """The columns as arrays, nothing of them held twice; nothing may be appended afterwards."""
+        """The columns as arrays, those of one value as `alike` makes them, nothing of them held twice; nothing may be
+        appended afterwards."""
         return {name: self._taken(name) for name in self._layout}
+
+    def take_ordered(self, first: str, then: str) -> dict[str, NDArray[Any]]:
+        """The same by the column `first`, rows that are equal there by `then`: each column is put in order before the
+        next one is joined, in its memory."""
+        made = {name: self._taken(name) for name in (first, then)}
+        order = order_of(made[first], made[then])
+        for name in self._layout:
+            column = made.pop(name) if name in made else self._taken(name)
+            made[name] = column if order is None else reordered(column, order)
+        return made
 
     def _taken(self, name: str) -> NDArray[Any]:
         parts = [*self._whole.pop(name), self._from_buffer(name)]
         del self._buffers[name]
-        return joined(parts, self._dtype(name))
+        return tight(joined(parts, self._dtype(name)))
 
     def _from_buffer(self, name: str) -> NDArray[Any]:
         return np.frombuffer(self._buffers[name], dtype=self._dtype(name))
 
     def _dtype(self, name: str) -> type[np.generic]:
         return _DTYPE[self._layout[name]]
-
-
-def thin(columns: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """The columns, those that are of one value throughout as `alike` makes them: they take no memory."""
-    return {name: tight(values) for name, values in columns.items()}
 
 
 def tight(values: NDArray[Any]) -> NDArray[Any]:

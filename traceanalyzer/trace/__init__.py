@@ -64,7 +64,9 @@ from traceanalyzer.trace.table import (
     is_constant,
     is_sorted,
     narrowed,
+    order_of,
     ordered,
+    reordered,
 )
 
 __all__ = [
@@ -113,5 +115,7 @@ __all__ = [
     "is_constant",
     "is_sorted",
     "narrowed",
+    "order_of",
     "ordered",
+    "reordered",
 ]

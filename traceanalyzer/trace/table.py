@@ -64,10 +64,10 @@ class Table:
                 raise ValueError(f"{cls.__name__}.{f.name}: {made[f.name].shape} instead of ({rows},)")
         del columns  # of a caller that keeps none of them, so that little is held twice
         start = made.get("start")
-        order = None if start is None else _order(start, made.get(then))
+        order = None if start is None else order_of(start, made.get(then))
         if order is not None:
             for name in made:
-                made[name] = _taken(made[name], order)
+                made[name] = reordered(made[name], order)
         return cls(**made)
 
     @classmethod
@@ -83,7 +83,7 @@ class Table:
     def take(self, rows: I64 | Bool | slice) -> Self:
         """The given rows (index array, mask or slice), in that order."""
         chosen = rows if isinstance(rows, slice) or rows.dtype != np.bool_ else np.flatnonzero(rows)
-        return type(self)(**{f.name: _taken(getattr(self, f.name), chosen) for f in fields(self)})
+        return type(self)(**{f.name: reordered(getattr(self, f.name), chosen) for f in fields(self)})
 
     def to_frame(self, strings: list[str]) -> pd.DataFrame:
         """A pandas DataFrame with decoded text; times stay int64 nanoseconds."""
@@ -120,7 +120,7 @@ def ordered(first: NDArray[Any], then: Callable[[I64], Sequence[NDArray[Any]]]) 
     return order
 
 
-def _order(start: I64, then: NDArray[Any] | None) -> I64 | None:
+def order_of(start: I64, then: NDArray[Any] | None) -> I64 | None:
     """The rows by start, those that start together by the other column; None where they are in that order."""
     if then is None or is_constant(then):
         return None if is_sorted(start) else np.argsort(start, kind="stable")
@@ -133,7 +133,7 @@ def is_sorted(values: NDArray[Any]) -> bool:
     return not (values[1:] < values[:-1]).any()
 
 
-def _taken(values: NDArray[Any], rows: NDArray[Any] | slice) -> NDArray[Any]:
+def reordered(values: NDArray[Any], rows: NDArray[Any] | slice) -> NDArray[Any]:
     """The given rows of a column."""
     if isinstance(rows, slice) or not is_constant(values):
         return values[rows]

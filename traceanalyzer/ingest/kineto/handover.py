@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
-from traceanalyzer.ingest.columns import recoded, thin
+from traceanalyzer.ingest.columns import recoded
 from traceanalyzer.ingest.kineto.events import Group
 from traceanalyzer.trace import (
     ApiCalls,
@@ -88,7 +88,7 @@ _LENGTH_BYTES = 8
 def part_of(rows: Rows) -> tuple[Part, Columns]:
     """The rows as a part. Empties them."""
     mended = [table.mended for table in rows.every_table]
-    columns = [_lean(thin(table.take())) for table in rows.every_table]
+    columns = [_lean(table.take()) for table in rows.every_table]
     part = Part(
         texts=rows.texts.in_order(),
         threads=list(rows.threads),

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from traceanalyzer.ingest.columns import thin
 from traceanalyzer.ingest.durations import clip_impossible
 from traceanalyzer.ingest.kineto.events import Group
 from traceanalyzer.ingest.kineto.health import make_health
@@ -58,7 +57,7 @@ _COLLECTIVE_COLUMNS = (
 def make_trace(path: Path, file: KinetoFile, rows: Rows, damage: str) -> Trace:
     """The trace of all rows read. `damage`: why the file ended early, if it did. Empties the rows' columns."""
     metadata = parse_metadata(file.metadata)
-    api, host = ApiCalls.from_columns(thin(rows.api.take())), _host_ranges(rows)
+    api, host = ApiCalls.from_columns(rows.api.take()), _host_ranges(rows)
     pids = _pids(rows, np.bincount(api.thread, minlength=len(rows.threads)) + _op_counts(rows, host))
     window_end = rows.window[1] if rows.window else rows.window_end or None
     ops, clipped = _device_ops(rows, window_end, one_process=len(pids) < 2)
@@ -74,10 +73,10 @@ def make_trace(path: Path, file: KinetoFile, rows: Rows, damage: str) -> Trace:
         api_calls=api,
         host_ranges=host,
         waits=_waits(rows),
-        overheads=Overheads.from_columns(thin(rows.overheads.take())),
-        device_ranges=DeviceRanges.from_columns(thin(rows.device_ranges.take())),
-        memory_events=MemoryEvents.from_columns(thin(rows.memory.take())),
-        gpu_metrics=GpuMetrics.from_columns(thin(rows.counters.take())),
+        overheads=Overheads.from_columns(rows.overheads.take()),
+        device_ranges=DeviceRanges.from_columns(rows.device_ranges.take()),
+        memory_events=MemoryEvents.from_columns(rows.memory.take()),
+        gpu_metrics=GpuMetrics.from_columns(rows.counters.take()),
         collectives=_collectives(rows),
         collected=_collected(metadata, rows, host),
         health=health,
@@ -88,18 +87,18 @@ def make_trace(path: Path, file: KinetoFile, rows: Rows, damage: str) -> Trace:
 
 def _host_ranges(rows: Rows) -> HostRanges:
     """The host ranges; annotations that old recordings have among the operators are told by their names."""
-    host, strings = thin(rows.host.take()), rows.texts.all()
+    host, strings = rows.host.take_ordered("start", "kind"), rows.texts.all()
     op = np.flatnonzero(host["kind"] == RangeKind.OP)
     named = [code for code in np.unique(host["name"][op]).tolist() if code >= 0 and ANNOTATION.match(strings[code])]
     if named:
         host["kind"] = host["kind"].copy()
         host["kind"][op[np.isin(host["name"][op], named)]] = RangeKind.ANNOTATION
-    return HostRanges.from_columns(host, then="kind")
+    return HostRanges.from_columns(host, then="kind" if named else "")
 
 
 def _device_ops(rows: Rows, window_end: int | None, *, one_process: bool) -> tuple[DeviceOps, int]:
     """The device ops and how many of them had to be clipped."""
-    columns = thin(rows.device.take())
+    columns = rows.device.take()
     clipped = 0
     if one_process:  # the streams of two processes carry the same numbers
         columns["end"], cut = clip_impossible(columns, window_end)
@@ -121,7 +120,7 @@ def _copies(columns: dict[str, NDArray[Any]], strings: list[str]) -> dict[str, N
 
 
 def _waits(rows: Rows) -> Waits:
-    waits = Waits.from_columns(thin(rows.waits.take()))
+    waits = Waits.from_columns(rows.waits.take())
     return waits.take(waits.kind > 0)
 
 
