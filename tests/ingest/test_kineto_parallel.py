@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import io
 import os
 import subprocess
 import sys
@@ -11,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
 import numpy as np
@@ -49,6 +48,12 @@ def read_by(path: Path, jobs: int) -> Trace:
     return trace
 
 
+def worth_from(size: int, patch: pytest.MonkeyPatch) -> None:
+    """So many bytes are worth a process."""
+    for name in ("LEAST_BYTES", "AHEAD_BYTES"):
+        patch.setattr(parallel, name, size)
+
+
 def same(one: Trace, other: Trace) -> None:
     for f in fields(Trace):
         a, b = getattr(one, f.name), getattr(other, f.name)
@@ -81,19 +86,17 @@ def damaged_gzip(text: bytes) -> bytes:
 
 
 @contextmanager
-def in_this_process(_: str, given: list[list[str]]) -> Any:
+def in_this_process(_: str, given: list[list[str]], outputs: list[BinaryIO]) -> Any:
     """What the workers do, without their processes."""
     done = []
-    for path, words in given:
+    for (path, words), out in zip(given, outputs, strict=True):
         stretch = msgspec.json.decode(words, type=worker.Stretch)
-        out = io.BytesIO()
         try:
             send(worker.read_stretch(Path(path), stretch), out)
             status = 0
         except NotWholeError:
             status = worker.FAILED
-        out.seek(0)
-        done.append(SimpleNamespace(stdout=out, wait=lambda status=status: status))
+        done.append(SimpleNamespace(wait=lambda status=status: status))
     yield done
 
 
@@ -110,14 +113,16 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     for module in (parallel, byte_stream):
         monkeypatch.setattr(module, "PIECE_BYTES", PIECE)
-    monkeypatch.setattr(parallel, "LEAST_BYTES", PIECE)
+    worth_from(PIECE, monkeypatch)
     monkeypatch.setattr(parallel, "running", in_this_process)
     monkeypatch.setattr("traceanalyzer.ingest.kineto.reader.read_in_parallel", noted)
     return together
 
 
-def test_processes_read_what_one_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parallel, "LEAST_BYTES", 1 << 20)
+@pytest.mark.parametrize("forks", sorted({processes.FORKS, False}))
+def test_processes_read_what_one_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, forks: bool) -> None:
+    monkeypatch.setattr(processes, "FORKS", forks)
+    worth_from(1 << 20, monkeypatch)
     path = tmp_path / "trace.json"
     path.write_bytes(LARGE.replace(b'"ts"', b" " * 400 + b'"ts"'))  # long enough for three
     started = noted_processes(monkeypatch)
@@ -175,7 +180,7 @@ def test_a_bomb_is_refused_as_by_one(tmp_path: Path, small_pieces: list[int]) ->
 
 
 def test_a_name_that_is_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parallel, "LEAST_BYTES", 1 << 20)
+    worth_from(1 << 20, monkeypatch)
     path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/odd\xff.json.gz"))
     path.write_bytes(gzip.compress(LARGE))
     same(read_by(path, 2), read_by(path, 1))
@@ -195,14 +200,22 @@ def test_damage_anywhere(tmp_path_factory: pytest.TempPathFactory, data: st.Data
     with pytest.MonkeyPatch.context() as patch:
         for module in (parallel, byte_stream):
             patch.setattr(module, "PIECE_BYTES", PIECE)
-        patch.setattr(parallel, "LEAST_BYTES", PIECE)
+        worth_from(PIECE, patch)
         patch.setattr(parallel, "running", in_this_process)
         same_or_refused(path, data.draw(st.integers(2, 6)))
 
 
-def test_a_process_that_dies_costs_nothing_but_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parallel, "LEAST_BYTES", 1 << 20)
+@pytest.mark.parametrize("forks", sorted({processes.FORKS, False}))
+def test_a_process_that_dies_costs_nothing_but_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, forks: bool
+) -> None:
+    def dies(*_: str) -> None:
+        raise SystemExit(3)
+
+    monkeypatch.setattr(processes, "FORKS", forks)
+    monkeypatch.setattr(worker, "main", dies)
     monkeypatch.setattr(processes, "_RUN", "raise SystemExit(3)")
+    worth_from(1 << 20, monkeypatch)
     path = tmp_path / "trace.json"
     path.write_bytes(LARGE)
     same(read_by(path, 2), read_by(path, 1))
@@ -211,11 +224,11 @@ def test_a_process_that_dies_costs_nothing_but_time(tmp_path: Path, monkeypatch:
 def test_no_process_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     left = []
 
-    def interrupted(_: Any, processes: list[Any], __: Any) -> None:
+    def interrupted(_: Any, processes: list[Any], *__: Any) -> None:
         left.extend(processes)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(parallel, "LEAST_BYTES", 1 << 20)
+    worth_from(1 << 20, monkeypatch)
     monkeypatch.setattr(parallel, "_together", interrupted)
     path = tmp_path / "trace.json"
     path.write_bytes(LARGE)
@@ -225,7 +238,7 @@ def test_no_process_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_modules_beside_a_recording_are_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parallel, "LEAST_BYTES", 1 << 20)
+    worth_from(1 << 20, monkeypatch)
     monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry] + [str(ROOT)])
     for name in ("json.py", "msgspec.py"):
         (tmp_path / name).write_text("open('run', 'w')")

@@ -244,7 +244,7 @@ def test_small_files_are_not_worth_a_process(folder: Path, monkeypatch: pytest.M
     made = noted_processes(monkeypatch)
     outcome([folder], 16)
     assert made == []
-    monkeypatch.setattr(several, "text_bytes", lambda _: 35_000_000)
+    monkeypatch.setattr(several, "text_bytes", lambda _: 17_500_000)
     assert several.readers_of(RANKS * 2) == 2
     assert several.readers_of(RANKS * 32) == 16
 

@@ -1,11 +1,13 @@
-"""Processes that read for this one. Each is a fresh interpreter that runs `main` of a module: nothing is forked, and
-the program that is using this library is not run again.
+"""Processes that read for this one: each runs `main` of a module. On Linux they are forks of this one, which have all
+modules loaded; elsewhere, where forks are not safe, fresh interpreters. The program that is using this library is not
+run again.
 
 Their standard input stays open as long as this process lives. Where it ends, however that came about, they end too.
 """
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -13,17 +15,23 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import contextmanager, suppress
+import warnings
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from importlib import import_module
+from itertools import repeat
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, BinaryIO, TypeAlias, cast
+from typing import TYPE_CHECKING, BinaryIO, NoReturn, TypeAlias, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 Process: TypeAlias = "subprocess.Popen[bytes]"
 
-LEAST_BYTES = 64 << 20
-"""What one of them should have to read: it takes as long to start and to hand its rows over as to read that."""
+LEAST_BYTES = 32 << 20
+"""What one of them should have to read: less takes as long with one more process as without."""
+FORKS = sys.platform == "linux"
+"""Whether a process is a fork of this one: only Linux is sure of what it keeps in its own libraries."""
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
 """The environment of a process that starts no threads for linear algebra: what reads needs none."""
 _RUN = """
@@ -31,35 +39,64 @@ import atexit, gc, json, sys
 atexit.register(gc.freeze)
 sys.path[:] = json.loads(sys.argv[1])
 from importlib import import_module
-import_module(sys.argv[2]).main()
+import_module(sys.argv[2]).main(*sys.argv[3:])
 """
 """Modules are looked for where this process finds them: not in the folder of the recording. It ends without looking for
 circles among all that goes with it."""
 
 
 @contextmanager
-def running(module: str, arguments: Sequence[Sequence[str]], patience_s: float = 0.0) -> Iterator[list[Process]]:
+def running(
+    module: str,
+    arguments: Sequence[Sequence[str]],
+    patience_s: float = 0.0,
+    outputs: Sequence[BinaryIO] = (),
+) -> Iterator[list[Process]]:
     """A process for each of the arguments that runs `main` of the module with them; fewer where the system gives no
-    more. All have ended when the block has: told to, and after so many seconds killed."""
+    more. All have ended when the block has: told to, and after so many seconds killed. `outputs`: files for what they
+    write (else it is piped here)."""
     processes: list[Process] = []
+    written: Iterable[BinaryIO | int] = outputs or repeat(subprocess.PIPE)
     try:
         with suppress(OSError):
-            for words in arguments:
-                processes.append(_start(module, words))  # noqa: PERF401 those before one that fails are kept
+            for words, output in zip(arguments, written, strict=False):
+                processes.append(_start(module, words, output))
         yield processes
     finally:
         _end(processes, patience_s)
 
 
-def _start(module: str, words: Sequence[str]) -> Process:
+def _start(module: str, words: Sequence[str], output: BinaryIO | int) -> Process:
     command = [sys.executable, "-P", "-c", _RUN, json.dumps(sys.path), module, *words]
-    return subprocess.Popen(  # noqa: S603 our own interpreter, no shell
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env={**ONE_THREAD, **os.environ},
-    )
+    run_here = partial(_run_here, import_module(module).main, words) if FORKS else None  # never the command itself
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of threads, of whose locks such a process needs none
+        return subprocess.Popen(  # noqa: S603 our own interpreter, no shell
+            command,
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=subprocess.DEVNULL,
+            env={**ONE_THREAD, **os.environ},
+            preexec_fn=run_here,
+        )
+
+
+def _run_here(main: Callable[..., None], words: Sequence[str]) -> NoReturn:
+    """In a fork, before the command would be: run `main` instead of it, and end."""
+    status = 1
+    with suppress(BaseException):
+        gc.freeze()  # looking for circles would touch, and so copy, everything
+        # What other processes are to see the end of; among these the one that waits for the command.
+        os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115 in the other may be what that process has yet to print
+        try:
+            main(*words)
+            status = 0
+        except SystemExit as end:
+            status = cast("int", end.code)
+        sys.stdout.flush()
+    os._exit(status)
 
 
 def _end(processes: Sequence[Process], patience_s: float) -> None:
@@ -74,7 +111,24 @@ def _end(processes: Sequence[Process], patience_s: float) -> None:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-        cast("BinaryIO", process.stdout).close()
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+@contextmanager
+def memory_files(count: int) -> Iterator[list[BinaryIO]]:
+    """Files that are nowhere but in memory, where the system has such files; else without a name. Closed after the
+    block. Raises OSError."""
+    with ExitStack() as files:
+        yield [files.enter_context(_memory_file()) for _ in range(count)]
+
+
+def _memory_file() -> BinaryIO:
+    if hasattr(os, "memfd_create"):
+        return open(os.memfd_create("traceanalyzer"), "w+b")
+    import tempfile
+
+    return cast("BinaryIO", tempfile.TemporaryFile())
 
 
 def requests() -> Iterator[bytes]:

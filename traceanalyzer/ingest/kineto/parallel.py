@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sys
 from itertools import pairwise
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -21,7 +21,7 @@ from traceanalyzer.ingest.kineto.chunks import KinetoFile, NotWholeError
 from traceanalyzer.ingest.kineto.handover import append, part_of, receive
 from traceanalyzer.ingest.kineto.rows import Rows
 from traceanalyzer.ingest.kineto.worker import Stretch, left_over
-from traceanalyzer.ingest.processes import LEAST_BYTES, Process, running
+from traceanalyzer.ingest.processes import LEAST_BYTES, Process, memory_files, running
 from traceanalyzer.ingest.stream import PIECE_BYTES, ByteStream, open_stream, text_bytes
 from traceanalyzer.limits import limits
 from traceanalyzer.reading import reading
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
 WORKER = "traceanalyzer.ingest.kineto.worker"
+AHEAD_BYTES = 16 << 20
+"""What this process reads while the others start and hand over. Measured: 155 MB take 2 to 3 % more with 0 or 32."""
 
 
 def read_in_parallel(path: Path, progress: Callable[[float], None] | None) -> tuple[KinetoFile, Rows] | None:
@@ -48,17 +50,17 @@ def read_in_parallel(path: Path, progress: Callable[[float], None] | None) -> tu
         if stretches is None:
             return None
         given = [[str(path.absolute()), msgspec.json.encode(stretch).decode()] for stretch in stretches[:-1]]
-        with running(WORKER, given) as processes:
+        with memory_files(len(given)) as outputs, running(WORKER, given, outputs=outputs) as processes:
             if len(processes) < len(given):
                 return None
             mine = _last(file, stream, stretches[-1], progress)
-            return None if mine is None else _together(file, processes, mine)
+            return None if mine is None else _together(file, processes, outputs, mine)
 
 
 def _stretches(size: int, begun: int, start: int, jobs: int) -> list[Stretch] | None:
     """The stretches from `start` on, of equal length but for the last, which is read while the processes for the
     others start and hand over; None where the file cannot be cut. `begun`: how much of it has been read in pieces."""
-    each = (size - LEAST_BYTES) // jobs
+    each = (size - AHEAD_BYTES) // jobs
     pieces = [begun] + [each * i // PIECE_BYTES * PIECE_BYTES for i in range(1, jobs)]
     if any(later - piece < 2 * PIECE_BYTES for piece, later in pairwise(pieces)):
         return None
@@ -82,14 +84,16 @@ def _last(
     return None if stream.damage else rows
 
 
-def _together(file: KinetoFile, processes: list[Process], mine: Rows) -> tuple[KinetoFile, Rows] | None:
+def _together(
+    file: KinetoFile, processes: list[Process], outputs: list[BinaryIO], mine: Rows
+) -> tuple[KinetoFile, Rows] | None:
     rows = Rows()
-    for process in processes:
-        try:
-            append(rows, *receive(cast("BinaryIO", process.stdout)))
-        except (ValueError, msgspec.MsgspecError):
-            return None
+    for process, output in zip(processes, outputs, strict=True):
         if process.wait():
+            return None
+        try:
+            append(rows, *receive(output))
+        except (ValueError, msgspec.MsgspecError):
             return None
     append(rows, *part_of(mine))
     return file, rows

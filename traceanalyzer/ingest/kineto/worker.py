@@ -1,4 +1,4 @@
-"""The process that reads one stretch of a trace for `parallel.py`: its command line says which, rows are its output."""
+"""The process that reads one stretch of a trace for `parallel.py`: rows are its output."""
 
 from __future__ import annotations
 
@@ -66,12 +66,12 @@ def read_stretch(path: Path, stretch: Stretch) -> Rows:
     return rows
 
 
-def main() -> None:
-    """Read the stretch that the last argument says of the file before it, and hand its rows over."""
+def main(path: str, words: str) -> None:
+    """Read the stretch of the file that the words say, and hand its rows over."""
     requests()  # there are none, but it ends with the process that started it
-    stretch = msgspec.json.decode(sys.argv[-1], type=Stretch)
+    stretch = msgspec.json.decode(words, type=Stretch)
     raise_for_all(**asdict(stretch.limits))
     try:
-        send(read_stretch(Path(sys.argv[-2]), stretch), sys.stdout.buffer)
+        send(read_stretch(Path(path), stretch), sys.stdout.buffer)
     except (NotWholeError, TraceAnalyzerError, OSError, ValueError):
         sys.exit(FAILED)
