@@ -6,7 +6,7 @@ import gzip
 import os
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,6 +27,7 @@ from traceanalyzer.ingest.kineto import chunks, parallel, worker
 from traceanalyzer.ingest.kineto.chunks import NotWholeError
 from traceanalyzer.ingest.kineto.handover import send
 from traceanalyzer.ingest.kineto.reader import read
+from traceanalyzer.ingest.stream import open_stream
 from traceanalyzer.limits import raised
 from traceanalyzer.reading import read_with
 from traceanalyzer.trace import Table, Trace
@@ -50,7 +51,7 @@ def read_by(path: Path, jobs: int) -> Trace:
 
 def worth_from(size: int, patch: pytest.MonkeyPatch) -> None:
     """So many bytes are worth a process."""
-    for name in ("LEAST_BYTES", "AHEAD_BYTES"):
+    for name in ("LEAST_BYTES", "LEAST_STRETCH_BYTES"):
         patch.setattr(parallel, name, size)
 
 
@@ -86,18 +87,24 @@ def damaged_gzip(text: bytes) -> bytes:
 
 
 @contextmanager
-def in_this_process(_: str, given: list[list[str]], outputs: list[BinaryIO]) -> Any:
-    """What the workers do, without their processes."""
-    done = []
-    for (path, words), out in zip(given, outputs, strict=True):
-        stretch = msgspec.json.decode(words, type=worker.Stretch)
-        try:
-            send(worker.read_stretch(Path(path), stretch), out)
-            status = 0
-        except NotWholeError:
-            status = worker.FAILED
-        done.append(SimpleNamespace(wait=lambda status=status: status))
-    yield done
+def in_this_process(_: str, given: list[list[str]], outputs: list[BinaryIO], shared: int) -> Any:
+    """What the workers do, without their processes: one stretch each in turn, and the rest is left to this one."""
+    with ExitStack() as opened:
+        workers = []
+        for path, words in given:
+            work = msgspec.json.decode(words, type=worker.Work)
+            assert work.tickets == shared
+            workers.append(worker.read_stretches(opened.enter_context(open_stream(Path(path))), work))
+        status = [0] * len(workers)
+        for turn in range(len(work.stretches) // 2):
+            one = turn % len(workers)
+            try:
+                send(*next(workers[one]), outputs[one])
+            except NotWholeError:
+                status[one] = worker.FAILED
+            except StopIteration:
+                break
+    yield [SimpleNamespace(wait=lambda status=status: status) for status in status]
 
 
 @pytest.fixture
@@ -224,7 +231,7 @@ def test_a_process_that_dies_costs_nothing_but_time(
 def test_no_process_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     left = []
 
-    def interrupted(_: Any, processes: list[Any], *__: Any) -> None:
+    def interrupted(_: Any, __: Any, processes: list[Any], ___: Any) -> None:
         left.extend(processes)
         raise KeyboardInterrupt
 

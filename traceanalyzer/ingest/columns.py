@@ -145,6 +145,9 @@ class Texts:
         self._codes: Codes[str] = Codes()
         self._raw = _RawCodes(self._codes)
 
+    def __len__(self) -> int:
+        return len(self._codes)
+
     def code(self, text: str) -> int:
         """The code of one string."""
         return self._codes[text]

@@ -19,7 +19,7 @@ import warnings
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from importlib import import_module
-from itertools import repeat
+from itertools import pairwise, repeat
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, BinaryIO, NoReturn, TypeAlias, cast
 
@@ -51,24 +51,26 @@ def running(
     arguments: Sequence[Sequence[str]],
     patience_s: float = 0.0,
     outputs: Sequence[BinaryIO] = (),
+    shared: int | None = None,
 ) -> Iterator[list[Process]]:
     """A process for each of the arguments that runs `main` of the module with them; fewer where the system gives no
     more. All have ended when the block has: told to, and after so many seconds killed. `outputs`: files for what they
-    write (else it is piped here)."""
+    write (else it is piped here); `shared`: a file that is open in all of them, under its number here."""
     processes: list[Process] = []
     written: Iterable[BinaryIO | int] = outputs or repeat(subprocess.PIPE)
     try:
         with suppress(OSError):
             for words, output in zip(arguments, written, strict=False):
-                processes.append(_start(module, words, output))
+                processes.append(_start(module, words, output, shared))
         yield processes
     finally:
         _end(processes, patience_s)
 
 
-def _start(module: str, words: Sequence[str], output: BinaryIO | int) -> Process:
+def _start(module: str, words: Sequence[str], output: BinaryIO | int, shared: int | None) -> Process:
     command = [sys.executable, "-P", "-c", _RUN, json.dumps(sys.path), module, *words]
-    run_here = partial(_run_here, import_module(module).main, words) if FORKS else None  # never the command itself
+    # of a fork the command is never run
+    run_here = partial(_run_here, import_module(module).main, words, shared) if FORKS else None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of threads, of whose locks such a process needs none
         return subprocess.Popen(  # noqa: S603 our own interpreter, no shell
@@ -77,17 +79,19 @@ def _start(module: str, words: Sequence[str], output: BinaryIO | int) -> Process
             stdout=output,
             stderr=subprocess.DEVNULL,
             env={**ONE_THREAD, **os.environ},
+            pass_fds=[] if shared is None else [shared],
             preexec_fn=run_here,
         )
 
 
-def _run_here(main: Callable[..., None], words: Sequence[str]) -> NoReturn:
+def _run_here(main: Callable[..., None], words: Sequence[str], shared: int | None) -> NoReturn:
     """In a fork, before the command would be: run `main` instead of it, and end."""
     status = 1
     with suppress(BaseException):
         gc.freeze()  # looking for circles would touch, and so copy, everything
         # What other processes are to see the end of; among these the one that waits for the command.
-        os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+        for first, last in pairwise((2, *([] if shared is None else [shared]), os.sysconf("SC_OPEN_MAX"))):
+            os.closerange(first + 1, last)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115 in the other may be what that process has yet to print
         try:

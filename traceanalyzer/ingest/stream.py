@@ -52,6 +52,8 @@ class ByteStream:
     """Bytes that may still come out of a compressed file; None for one that is not."""
     place: int = 0
     """Bytes that have been read or passed over."""
+    _last: bytes = b""
+    """The last piece of a compressed file: it cannot be read again."""
 
     def read(self) -> bytes:
         """The next bytes of the (decompressed) file, b"" at the end or where no more can be read."""
@@ -61,7 +63,8 @@ class ByteStream:
         size = min(PACKED_BYTES, PIECE_BYTES)
         while len(parts) * size < PIECE_BYTES and (part := self._read(size)):
             parts.append(part)
-        return b"".join(parts)
+        self._last = b"".join(parts)
+        return self._last
 
     def _read(self, size: int) -> bytes:
         if self.damage:
@@ -84,12 +87,13 @@ class ByteStream:
         return self._source.tell() / self._size
 
     def go_to(self, place: int, keep: int) -> bytes:
-        """Go on at a place further on, where a piece begins: the `keep` bytes before it, or what there is of them."""
+        """Go on at this place or at one further on, where a piece begins: the `keep` bytes before it, or what there is
+        of them; of those before this place only what the last piece holds."""
         if self._left is None:
             self._source.seek(max(place - keep, 0))
             self.place = place
             return self._source.read(min(keep, place))
-        kept = b""
+        kept = self._last[max(len(self._last) - keep, 0) :]
         while self.place < place and (piece := self.read()):
             kept = piece if len(piece) >= keep else kept + piece
             kept = kept[max(len(kept) - keep, 0) :]

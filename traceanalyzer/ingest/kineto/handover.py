@@ -1,11 +1,12 @@
 """Rows that were read elsewhere: as bytes from one process to another, and appended to other rows.
 
-Codes of strings, threads and collectives count from 0 in each part, in the order in which they are first met; parts
+Codes of strings, threads and collectives count from 0 in each process, in the order in which it first meets them; parts
 that are taken in the order of the file number them as reading it from front to back does.
 """
 
 from __future__ import annotations
 
+import os
 from dataclasses import fields
 from mmap import ACCESS_READ, mmap
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -66,6 +67,7 @@ class Part(Struct):
     """What is known of some rows besides their columns."""
 
     texts: list[str]
+    """Those that are new; so are threads and collectives."""
     threads: list[tuple[Id, Id]]
     collectives: list[tuple[int, ...]]
     names: list[tuple[str, Id, Id, str]]
@@ -82,18 +84,21 @@ class Part(Struct):
 
 
 Columns = list[dict[str, "NDArray[Any]"]]
-_DECODER = msgspec.json.Decoder(Part)
+Parts = dict[int, tuple[Part, Columns]]
+"""What one process has read, by the number of the stretch."""
+_DECODER = msgspec.json.Decoder(tuple[int, Part])
 _LENGTH_BYTES = 8
 
 
 def part_of(rows: Rows) -> tuple[Part, Columns]:
     """The rows as a part. Empties them."""
+    texts, threads, collectives = rows.known
     mended = [table.mended for table in rows.every_table]
     columns = [_lean(table.take()) for table in rows.every_table]
     part = Part(
-        texts=rows.texts.in_order(),
-        threads=list(rows.threads),
-        collectives=list(rows.collectives),
+        texts=rows.texts.in_order()[texts:],
+        threads=list(rows.threads)[threads:],
+        collectives=list(rows.collectives)[collectives:],
         names=[(*key, text) for key, text in rows.names.items()],
         counts={int(group): count for group, count in rows.counts.items()},
         events=rows.events,
@@ -121,15 +126,17 @@ def _described(name: str, values: NDArray[Any]) -> Column:
     return Column(name, values.dtype.str, len(values), is_constant(values))
 
 
-def send(rows: Rows, to: BinaryIO) -> None:
-    """Write rows for `receive`. Empties them. Raises OSError; ValueError for text that cannot be handed over."""
+def send(number: int, rows: Rows, to: BinaryIO) -> None:
+    """Write rows with their number for `receive`. Empties them. Raises OSError; ValueError for text that cannot be
+    handed over."""
     part, columns = part_of(rows)
-    head = msgspec.json.encode(part)
+    head = msgspec.json.encode((number, part))
     at = to.write(len(head).to_bytes(_LENGTH_BYTES, "little") + head)
     for table in columns:
         for values in table.values():
             at += to.write(b"\0" * _padding(at))
             at += to.write((values[:1].copy() if is_constant(values) else values).data.cast("B"))
+    to.write(b"\0" * _padding(at))
     to.flush()
 
 
@@ -138,29 +145,53 @@ def _padding(at: int) -> int:
     return -at % _LENGTH_BYTES
 
 
-def receive(source: BinaryIO) -> tuple[Part, Columns]:
-    """What `send` wrote to a file; the columns are read where they lie, not copied. Raises OSError; ValueError where it
-    is cut off."""
-    data = memoryview(mmap(source.fileno(), 0, access=ACCESS_READ))
-    at = _LENGTH_BYTES + int.from_bytes(data[:_LENGTH_BYTES], "little")
-    part = _DECODER.decode(data[_LENGTH_BYTES:at])
-    columns: Columns = []
-    for table in part.tables:
-        columns.append({})
-        for column in table:
-            at += _padding(at)
-            count = 1 if column.same else column.length
-            values = np.frombuffer(data, column.dtype, count, at)
-            columns[-1][column.name] = alike(values[0], column.length, values.dtype) if column.same else values
-            at += values.nbytes
-    return part, columns
+def receive(source: BinaryIO) -> Parts:
+    """All that `send` wrote to a file, by number; the columns are read where they lie, not copied. Raises OSError;
+    ValueError where it is cut off."""
+    size = source.seek(0, os.SEEK_END)
+    data = memoryview(mmap(source.fileno(), size, access=ACCESS_READ)) if size else memoryview(b"")
+    found, at = {}, 0
+    while at < size:
+        head = at + _LENGTH_BYTES
+        at = head + int.from_bytes(data[at:head], "little")
+        number, part = _DECODER.decode(data[head:at])
+        columns: Columns = []
+        for table in part.tables:
+            columns.append({})
+            for column in table:
+                values, at = _column(data, column, at + _padding(at))
+                columns[-1][column.name] = values
+        found[number] = part, columns
+        at += _padding(at)
+    return found
 
 
-def append(rows: Rows, part: Part, columns: Columns) -> None:
-    """Add a part to the rows of all that comes before it in the file."""
-    texts = _codes([rows.texts.code(text) for text in part.texts])
-    threads = _codes([rows.threads[key] for key in part.threads])
-    collectives = _codes([rows.collectives[_recoded(key, texts)] for key in part.collectives])
+def _column(data: memoryview, column: Column, at: int) -> tuple[NDArray[Any], int]:
+    """A column, and where it ends."""
+    values = np.frombuffer(data, column.dtype, 1 if column.same else column.length, at)
+    return alike(values[0], column.length, values.dtype) if column.same else values, at + values.nbytes
+
+
+class Recoding:
+    """The codes that the strings, threads and collectives of one process have among all, by its own."""
+
+    def __init__(self) -> None:
+        self._texts: list[int] = []
+        self._threads: list[int] = []
+        self._collectives: list[int] = []
+
+    def with_new(self, part: Part, rows: Rows) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
+        """Those of all of its parts up to this one."""
+        self._texts += map(rows.texts.code, part.texts)
+        self._threads += [rows.threads[key] for key in part.threads]
+        texts = _codes(self._texts)
+        self._collectives += [rows.collectives[_recoded(key, texts)] for key in part.collectives]
+        return texts, _codes(self._threads), _codes(self._collectives)
+
+
+def append(rows: Rows, part: Part, columns: Columns, codes: Recoding) -> None:
+    """Add a part to the rows of all that comes before it in the file. `codes`: those of the process that read it."""
+    texts, threads, collectives = codes.with_new(part, rows)
     unchanged = [codes for codes in (texts, threads, collectives) if (codes[:-1] == np.arange(len(codes) - 1)).all()]
     for kind, table, mended, values in zip(_TABLES, rows.every_table, part.mended, columns, strict=True):
         maps = {f.name: texts for f in fields(kind) if f.metadata["text"]}

@@ -86,12 +86,15 @@ class _Sizes(dict[bytes, int]):
 
 
 class Rows:
-    """Takes decoded chunks; the columns of each table, its strings, threads and collectives are the result."""
+    """Takes decoded chunks; the columns of each table, its strings, threads and collectives are the result. `before`:
+    rows from further to the front of the same file; strings, threads and collectives are these, and more."""
 
-    def __init__(self) -> None:
-        self.texts = Texts()
-        self.threads: Codes[tuple[Id, Id]] = Codes()
-        self.collectives: Codes[tuple[Any, ...]] = Codes()
+    def __init__(self, before: Rows | None = None) -> None:
+        self.texts: Texts = before.texts if before else Texts()
+        self.threads: Codes[tuple[Id, Id]] = before.threads if before else Codes()
+        self.collectives: Codes[tuple[Any, ...]] = before.collectives if before else Codes()
+        self.known = len(self.texts), len(self.threads), len(self.collectives)
+        """How many of each are from before."""
         self.device = Columns(
             {"kind": "B", **_TIMED, "device": "i", "context": "i", "stream": "i", "correlation": "q"}
             | {"external_id": "q", "graph": "q", "bytes": "q", "collective": "i"}
@@ -114,9 +117,9 @@ class Rows:
         )
         self.counters = Columns({"name": "i", "start": "q", "device": "i", "value": "q"})
         self.memory_events = 0
-        self._operands = Operands(self.texts)
-        self._sizes = _Sizes()
-        self._occupancies = Occupancies()
+        self._operands: Operands = before._operands if before else Operands(self.texts)
+        self._sizes: _Sizes = before._sizes if before else _Sizes()
+        self._occupancies: Occupancies = before._occupancies if before else Occupancies()
         self.window: tuple[int, int] | None = None
         self.window_end = 0
         """Time of the marker at the end of the recording, 0 if there is none."""

@@ -1,10 +1,13 @@
-"""The process that reads one stretch of a trace for `parallel.py`: rows are its output."""
+"""A stretch of a trace read by itself, and the process that reads some for `parallel.py`: rows are its output."""
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
@@ -17,7 +20,11 @@ from traceanalyzer.ingest.processes import requests
 from traceanalyzer.ingest.stream import ByteStream, open_stream
 from traceanalyzer.limits import Limits, raise_for_all
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 FAILED = 1
+TICKET_BYTES = 4
 
 
 class Stretch(Struct):
@@ -29,6 +36,14 @@ class Stretch(Struct):
     """Where its first piece begins; what lies between has been left over by the piece before."""
     end: int
     """Where its last piece ends."""
+
+
+class Work(Struct):
+    """What several processes share."""
+
+    stretches: list[Stretch]
+    tickets: int
+    """A pipe of numbers of stretches: each is read by the process that takes its number out."""
     limits: Limits
 
 
@@ -44,7 +59,7 @@ class _UpTo:
 
 
 def left_over(stream: ByteStream, stretch: Stretch) -> bytes:
-    """Go to the stretch: what of it comes before its first piece. Raises NotWholeError where that is not known."""
+    """Go on to the stretch: what of it comes before its first piece. Raises NotWholeError where that is not known."""
     if stretch.start is not None:
         return stream.go_to(stretch.piece, stretch.piece - stretch.start)
     tail = stream.go_to(stretch.piece, TAIL_BYTES)
@@ -54,24 +69,29 @@ def left_over(stream: ByteStream, stretch: Stretch) -> bytes:
     return tail[found:]
 
 
-def read_stretch(path: Path, stretch: Stretch) -> Rows:
-    """The rows of a stretch. Raises NotWholeError where it takes more than reading; TraceAnalyzerError, OSError."""
-    rows = Rows()
-    with open_stream(path) as stream:
+def read_stretches(stream: ByteStream, work: Work) -> Iterator[tuple[int, Rows]]:
+    """The rows of the stretches for which this process is free, with their numbers, ascending. Raises NotWholeError
+    where it takes more than reading; TraceAnalyzerError."""
+    rows = None
+    for ticket in iter(partial(os.read, work.tickets, TICKET_BYTES), b""):
+        number = int.from_bytes(ticket, "little")
+        stretch, rows = work.stretches[number], Rows(rows)
         buffer = left_over(stream, stretch)
         for chunk in whole_chunks(_UpTo(stream, stretch.end), buffer):
             rows.add(chunk)
-    if stream.damage or stream.place != stretch.end:
-        raise NotWholeError
-    return rows
+        if stream.damage or stream.place != stretch.end:
+            raise NotWholeError
+        yield number, rows
 
 
 def main(path: str, words: str) -> None:
-    """Read the stretch of the file that the words say, and hand its rows over."""
+    """Read stretches of the file as the words say, and hand their rows over, each with its number."""
     requests()  # there are none, but it ends with the process that started it
-    stretch = msgspec.json.decode(words, type=Stretch)
-    raise_for_all(**asdict(stretch.limits))
+    work = msgspec.json.decode(words, type=Work)
+    raise_for_all(**asdict(work.limits))
     try:
-        send(read_stretch(Path(path), stretch), sys.stdout.buffer)
+        with open_stream(Path(path)) as stream:
+            for number, rows in read_stretches(stream, work):
+                send(number, rows, sys.stdout.buffer)
     except (NotWholeError, TraceAnalyzerError, OSError, ValueError):
         sys.exit(FAILED)
