@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import io
+from functools import cache, partial
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
+from rich.color import ColorSystem
 from rich.console import Console
 from rich.padding import Padding
+from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
 from traceanalyzer.report.format import plain, shorten
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from rich.console import RenderableType
 
@@ -42,6 +46,7 @@ class Page:
     def __init__(self, width: int = DEFAULT_WIDTH, colour: bool = False) -> None:
         self.width = width
         self._file = io.StringIO()
+        self._colours = ColorSystem.STANDARD if colour else None
         self._console = Console(
             file=self._file,
             width=width,
@@ -95,11 +100,37 @@ class Page:
         if left_out and grid.rows <= TURNED_ROWS:
             self.draw(Padding(_turned(grid), (0, 0, 0, INDENT)))
         else:
-            self.draw(Padding(_table(chosen, self.width - INDENT), (0, 0, 0, INDENT)))
+            for line in self._table(chosen, self.width - INDENT):
+                print(" " * INDENT + line, file=self._file)
             if left_out:
                 remarks.append(f"No room for: {', '.join(left_out)} (widen the terminal, or use --format {whole}).")
         for remark in remarks:
             self.line(remark, "dim", INDENT)
+
+    def _table(self, columns: list[Column], width: int) -> Iterator[str]:
+        """Its lines. A table may have tens of thousands of rows, of which rich draws four in a millisecond."""
+        widths = _widths(columns, width)
+        headers = [_header(column, wide) for column, wide in zip(columns, widths, strict=True)]
+        height = max(map(len, headers), default=0)
+        yield from self._row(columns, widths, [[""] * (height - len(lines)) + lines for lines in headers], "bold")
+        shown = [
+            cache(partial(_shown, wide)) if c.is_text else _figure for c, wide in zip(columns, widths, strict=True)
+        ]
+        for row in zip(*(c.cells for c in columns), strict=True):
+            yield from self._row(columns, widths, [lines(cell) for lines, cell in zip(shown, row, strict=True)])
+
+    def _row(self, columns: list[Column], widths: list[int], cells: list[list[str]], style: str = "") -> Iterator[str]:
+        """The lines of a row, each cell of which has some."""
+        for line in zip_longest(*cells, fillvalue=""):
+            parts = []
+            for column, wide, text in zip(columns, widths, line, strict=True):
+                blank = " " * (wide - (len(text) if text.isascii() else cell_len(text)))
+                drawn = self._styled(text, style or MEANINGS.get(text, "")) if column.is_text or style else text
+                parts.append(drawn + blank if column.is_text else blank + drawn)
+            yield (" " * SEPARATOR).join(parts)
+
+    def _styled(self, text: str, style: str) -> str:
+        return Style.parse(style).render(text, color_system=self._colours) if style else text
 
     def draw(self, what: RenderableType) -> None:
         """Anything rich can draw."""
@@ -131,24 +162,17 @@ def _turned(grid: Grid) -> Table:
     return table
 
 
-def _table(columns: list[Column], width: int) -> Table:
-    widths = _widths(columns, width)
-    table = Table(box=None, padding=(0, SEPARATOR, 0, 0), pad_edge=False, header_style="bold")
-    for column, wide in zip(columns, widths, strict=True):
-        table.add_column(
-            Text("\n".join(_lines(plain(column.header), wide))),
-            justify="left" if column.is_text else "right",
-            width=wide,
-            no_wrap=True,
-        )
-    for row in zip(*(c.cells for c in columns), strict=True):
-        table.add_row(
-            *(
-                Text(wrapped(plain(cell), wide), MEANINGS.get(cell, "")) if c.is_text else Text(cell)
-                for c, cell, wide in zip(columns, row, widths, strict=True)
-            )
-        )
-    return table
+def _header(column: Column, width: int) -> list[str]:
+    return [_fitted(line, width) for line in _lines(plain(column.header), width)]
+
+
+def _shown(width: int, cell: str) -> list[str]:
+    """The lines of a cell with text."""
+    return wrapped(plain(cell), width).split("\n")
+
+
+def _figure(cell: str) -> list[str]:
+    return [cell]
 
 
 def _widths(columns: list[Column], width: int) -> list[int]:
@@ -166,8 +190,8 @@ def _widths(columns: list[Column], width: int) -> list[int]:
 
 def _least_width(column: Column, first: bool) -> int:
     if not column.is_text:
-        return max(_longest_word(column.header), *(cell_len(c) for c in column.cells))
-    whole = min(max(map(_longest_word, filter(str.strip, column.cells)), default=0), NAME_WIDTH)
+        return max(_longest_word(column.header), *map(cell_len, column.cells))
+    whole = min(max(map(_longest_word, set(column.cells)), default=0), NAME_WIDTH)
     return min(_full_width(column), NAME_WIDTH if first else max(TEXT_WIDTH, whole))
 
 
@@ -200,7 +224,7 @@ def _fitted(line: str, width: int) -> str:
 
 
 def _full_width(column: Column) -> int:
-    return max(_longest_word(column.header), *(cell_len(c) for c in column.cells))
+    return max(_longest_word(column.header), *map(cell_len, set(column.cells)))
 
 
 def _longest_word(text: str) -> int:
