@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.grouping import Groups
 from traceanalyzer.analysis.algebra.lookup import at, one_of
 from traceanalyzer.analysis.causes.details import IdleDetail
 from traceanalyzer.analysis.causes.frames import python_frames
 from traceanalyzer.analysis.causes.gaps import IdleCause
 from traceanalyzer.analysis.names.kernel_names import short_name
-from traceanalyzer.analysis.tables.syncs import op_path
+from traceanalyzer.analysis.tables.syncs import op_path, same_path
 from traceanalyzer.analysis.time.dominant import dominant_nodes
 from traceanalyzer.cut import cut
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from traceanalyzer.analysis.causes.gaps import Gaps
     from traceanalyzer.analysis.joined.linked import Linked
     from traceanalyzer.analysis.time.timed import Timed
-    from traceanalyzer.trace import I32, I64
+    from traceanalyzer.trace import I32, I64, Bool
 
 LONGEST_NAME = 60
 """Characters of an op's name in a sentence."""
@@ -80,12 +81,26 @@ def _host_activities(timed: Timed, gaps: Gaps, launched: I64) -> Iterator[str]:
     until = np.maximum(launched, gaps.start + 1)
     launch = at(timed.launch, gaps.next_op, -1)
     nodes, threads = dominant_nodes(timed.timeline, gaps.start, until, at(timed.trace.api_calls.thread, launch, -1))
-    columns = (nodes, threads, gaps.start, until, gaps.cause == IdleCause.LAUNCH, gaps.detail)
-    said = {named.value: f"{named.label}: " if named else "" for named in IdleDetail}
-    for node, thread, start, end, launching, named in zip(*(column.tolist() for column in columns), strict=True):
+    launching = gaps.cause == IdleCause.LAUNCH
+    # Most gaps are told in words that others are told in, too.
+    alike = Groups.of(*_named(timed, nodes), threads, launching, gaps.detail)
+    told = []
+    for i in alike.first.tolist():
+        named, thread = IdleDetail(gaps.detail[i]), int(threads[i])
         where = f" on thread {timed.trace.threads[thread].tid}" if thread >= 0 else ""
+        told.append((f"{named.label}: " if named else "") + _within(timed, int(nodes[i]), bool(launching[i])) + where)
+    columns = (alike.index, threads, gaps.start, until)
+    for group, thread, start, end in zip(*(column.tolist() for column in columns), strict=True):
         frames = python_frames(timed, thread, start, end)
-        yield said[named] + _within(timed, node, launching) + where + (f" at {frames}" if frames else "")
+        yield told[group] + (f" at {frames}" if frames else "")
+
+
+def _named(linked: Linked, nodes: I64) -> tuple[I32, Bool, I32 | I64]:
+    """Of each node of the host tree: its name (code), whether it is a call, and what is equal where the operators
+    around it are."""
+    is_call, names = at(linked.tree.is_call, nodes, False), linked.tree.names(nodes)
+    names[is_call] = linked.trace.api_calls.name[linked.tree.row[nodes[is_call]]]
+    return names, is_call, same_path(linked, at(linked.tree.parent, nodes, -1))
 
 
 def _within(linked: Linked, node: int, launching: bool) -> str:

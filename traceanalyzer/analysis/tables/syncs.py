@@ -88,7 +88,7 @@ def _places(joined: Joined, rows: I64, phases: Phases) -> tuple[dict[Place, int]
     """The distinct places of calls, numbered in the order of the calls, and the number of each call's place."""
     calls, node = joined.trace.api_calls, joined.tree.node_of_call[rows].astype(np.int64)
     line = joined.python.line_at(calls.thread[rows], calls.start[rows])
-    alike = Groups.of(calls.name[rows], _same_path(joined, node), line, *phases.named_by(joined.trace, node))
+    alike = Groups.of(calls.name[rows], same_path(joined, node), line, *phases.named_by(joined.trace, node))
     labels = [_place(joined, int(rows[i]), phases) for i in alike.first]
     places = {labels[i]: 0 for i in np.argsort(alike.first).tolist()}
     places = {label: i for i, label in enumerate(places)}
@@ -119,7 +119,7 @@ def op_path(linked: Linked, node: int) -> str | None:
     return " > ".join(reversed(names)) or None
 
 
-def _same_path(linked: Linked, node: I32 | I64) -> I32 | I64:
+def same_path(linked: Linked, node: I32 | I64) -> I32 | I64:
     """Numbers that are equal for nodes of the host tree with equal operators around them."""
     tree = linked.tree
     path: I32 | I64 = np.zeros(len(node), np.int64)
