@@ -168,7 +168,7 @@ def _scales(fields: list[dataclasses.Field[Any]], values: dict[str, list[Any]]) 
     largest: dict[str, float] = {}
     for f in fields:
         unit = f.metadata.get("unit", "")
-        figures = [abs(v) for v in values[f.name] if measured(v) and f.name not in TIMESTAMPS]
+        figures = [abs(v) for v in values[f.name] if measured(v)] if f.name not in TIMESTAMPS else []
         largest[unit] = max([largest.get(unit, 0.0), *figures])
     return {unit: recorded_scale(unit) if _fits(most) else scale_for(most, unit) for unit, most in largest.items()}
 

@@ -9,6 +9,7 @@ from typing import Any
 
 DECIMALS = 6
 """Of a millisecond: nanoseconds. More digits would be noise of the floating-point format."""
+_PLAIN = {int, bool, type(None)}
 RENAMED = {"cls": "class"}
 """Fields that cannot have their published name in Python."""
 
@@ -22,13 +23,17 @@ def _names(kind: type[Any]) -> tuple[tuple[str, str], ...]:
 def as_plain(value: Any) -> Any:
     """Dataclasses as dicts, floats rounded to `DECIMALS`, not finite ones as None, text as valid Unicode."""
     kind = type(value)
-    if (kind is str and value.isascii()) or kind is int or value is None:
+    if kind in _PLAIN or (kind is str and value.isascii()):
         return value
     if kind is float:
         # + 0.0 makes -0.0 a plain zero.
         return round(value, DECIMALS) + 0.0 if math.isfinite(value) else None
     if dataclasses.is_dataclass(kind):
-        return {written: as_plain(getattr(value, name)) for name, written in _names(kind)}
+        # Tables have tens of thousands of rows: what is plain is not asked about by a call for each.
+        return {
+            written: field if type(field := getattr(value, name)) in _PLAIN else as_plain(field)
+            for name, written in _names(kind)
+        }
     if isinstance(value, dict):
         return {as_plain(key): as_plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

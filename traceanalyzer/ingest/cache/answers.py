@@ -15,6 +15,7 @@ from traceanalyzer.errors import TraceAnalyzerError
 from traceanalyzer.ingest.cache.folder import place
 from traceanalyzer.ingest.cache.identity import digest_of, program
 from traceanalyzer.ingest.cache.texts import has_text, keep_text, kept_text
+from traceanalyzer.limits import MIB
 from traceanalyzer.reading import reading
 from traceanalyzer.trace import Table
 
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     Decode = Callable[[bytes], "Answer"]
 
 Answer = TypeVar("Answer")
+
+MOST_BYTES = 2 * MIB
+"""Every gap of a long recording takes longer to keep than to find again."""
 
 
 def answered_once(
@@ -79,6 +83,8 @@ def _facts(trace: Trace) -> dict[str, object]:
 def _keep(folder: Path, name: str, answer: Answer, encode: Encode[Answer], decode: Decode[Answer]) -> None:
     try:
         text = encode(answer)
+        if len(text) > MOST_BYTES:
+            return
         data = text.encode()
         again = decode(data)
         if again == answer and encode(again) == text:

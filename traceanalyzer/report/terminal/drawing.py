@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from functools import cache, partial
-from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
@@ -100,8 +99,7 @@ class Page:
         if left_out and grid.rows <= TURNED_ROWS:
             self.draw(Padding(_turned(grid), (0, 0, 0, INDENT)))
         else:
-            for line in self._table(chosen, self.width - INDENT):
-                print(" " * INDENT + line, file=self._file)
+            self._file.writelines(f"{' ' * INDENT}{line}\n" for line in self._table(chosen, self.width - INDENT))
             if left_out:
                 remarks.append(f"No room for: {', '.join(left_out)} (widen the terminal, or use --format {whole}).")
         for remark in remarks:
@@ -110,27 +108,31 @@ class Page:
     def _table(self, columns: list[Column], width: int) -> Iterator[str]:
         """Its lines. A table may have tens of thousands of rows, of which rich draws four in a millisecond."""
         widths = _widths(columns, width)
-        headers = [_header(column, wide) for column, wide in zip(columns, widths, strict=True)]
+        headers = [self._header(column, wide) for column, wide in zip(columns, widths, strict=True)]
         height = max(map(len, headers), default=0)
-        yield from self._row(columns, widths, [[""] * (height - len(lines)) + lines for lines in headers], "bold")
-        shown = [
-            cache(partial(_shown, wide)) if c.is_text else _figure for c, wide in zip(columns, widths, strict=True)
-        ]
+        blanks = [" " * wide for wide in widths]
+        yield from _side_by_side(
+            [[blank] * (height - len(h)) + h for h, blank in zip(headers, blanks, strict=True)], blanks
+        )
+        drawn = [cache(partial(self._cell, column, wide)) for column, wide in zip(columns, widths, strict=True)]
         for row in zip(*(c.cells for c in columns), strict=True):
-            yield from self._row(columns, widths, [lines(cell) for lines, cell in zip(shown, row, strict=True)])
+            yield from _side_by_side([draw(cell) for draw, cell in zip(drawn, row, strict=True)], blanks)
 
-    def _row(self, columns: list[Column], widths: list[int], cells: list[list[str]], style: str = "") -> Iterator[str]:
-        """The lines of a row, each cell of which has some."""
-        for line in zip_longest(*cells, fillvalue=""):
-            parts = []
-            for column, wide, text in zip(columns, widths, line, strict=True):
-                blank = " " * (wide - (len(text) if text.isascii() else cell_len(text)))
-                drawn = self._styled(text, style or MEANINGS.get(text, "")) if column.is_text or style else text
-                parts.append(drawn + blank if column.is_text else blank + drawn)
-            yield (" " * SEPARATOR).join(parts)
+    def _header(self, column: Column, width: int) -> list[str]:
+        lines = _lines(plain(column.header), width)
+        return [self._padded(_fitted(line, width), width, "bold", left=column.is_text) for line in lines]
 
-    def _styled(self, text: str, style: str) -> str:
-        return Style.parse(style).render(text, color_system=self._colours) if style else text
+    def _cell(self, column: Column, width: int, cell: str) -> list[str]:
+        """Its lines, as wide as the column."""
+        if not column.is_text:
+            return [self._padded(cell, width, "", left=False)]
+        style = MEANINGS.get(cell, "")
+        return [self._padded(line, width, style, left=True) for line in wrapped(plain(cell), width).split("\n")]
+
+    def _padded(self, text: str, width: int, style: str, *, left: bool) -> str:
+        blank = " " * (width - cell_len(text))
+        drawn = Style.parse(style).render(text, color_system=self._colours) if style else text
+        return drawn + blank if left else blank + drawn
 
     def draw(self, what: RenderableType) -> None:
         """Anything rich can draw."""
@@ -162,17 +164,10 @@ def _turned(grid: Grid) -> Table:
     return table
 
 
-def _header(column: Column, width: int) -> list[str]:
-    return [_fitted(line, width) for line in _lines(plain(column.header), width)]
-
-
-def _shown(width: int, cell: str) -> list[str]:
-    """The lines of a cell with text."""
-    return wrapped(plain(cell), width).split("\n")
-
-
-def _figure(cell: str) -> list[str]:
-    return [cell]
+def _side_by_side(cells: list[list[str]], blanks: list[str]) -> Iterator[str]:
+    """The lines of a row, of cells that have some each; `blanks`: what stands below one that has fewer."""
+    for i in range(max(map(len, cells), default=0)):
+        yield (" " * SEPARATOR).join([c[i] if i < len(c) else blank for c, blank in zip(cells, blanks, strict=True)])
 
 
 def _widths(columns: list[Column], width: int) -> list[int]:
@@ -190,7 +185,7 @@ def _widths(columns: list[Column], width: int) -> list[int]:
 
 def _least_width(column: Column, first: bool) -> int:
     if not column.is_text:
-        return max(_longest_word(column.header), *map(cell_len, column.cells))
+        return max(_longest_word(column.header), *map(len, column.cells))
     whole = min(max(map(_longest_word, set(column.cells)), default=0), NAME_WIDTH)
     return min(_full_width(column), NAME_WIDTH if first else max(TEXT_WIDTH, whole))
 
