@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import numpy as np
 
 from traceanalyzer.limits import limits
+from traceanalyzer.threads import at_once
 from traceanalyzer.trace import alike, is_constant, order_of, reordered
 
 if TYPE_CHECKING:
@@ -70,12 +71,14 @@ class Columns:
     def take_ordered(self, first: str, then: str) -> dict[str, NDArray[Any]]:
         """The same by the column `first`, rows that are equal there by `then`: each column is put in order before the
         next one is joined, in its memory."""
-        made = {name: self._taken(name) for name in (first, then)}
-        order = order_of(made[first], made[then])
-        for name in self._layout:
-            column = made.pop(name) if name in made else self._taken(name)
-            made[name] = column if order is None else reordered(column, order)
-        return made
+        joined = {name: self._taken(name) for name in (first, then)}
+        order = order_of(joined[first], joined[then])
+
+        def ordered(name: str) -> NDArray[Any]:
+            column = joined.pop(name) if name in joined else self._taken(name)
+            return column if order is None else reordered(column, order)
+
+        return dict(zip(self._layout, at_once(ordered, self._layout, len(joined[first])), strict=True))
 
     def _taken(self, name: str) -> NDArray[Any]:
         parts = [*self._whole.pop(name), self._from_buffer(name)]

@@ -13,6 +13,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import warnings
@@ -130,8 +131,6 @@ def memory_files(count: int) -> Iterator[list[BinaryIO]]:
 def _memory_file() -> BinaryIO:
     if hasattr(os, "memfd_create"):
         return open(os.memfd_create("traceanalyzer"), "w+b")
-    import tempfile
-
     return cast("BinaryIO", tempfile.TemporaryFile())
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.lookup import AT_ONCE, blocks, where
 from traceanalyzer.analysis.algebra.ordering import sorted_values
+from traceanalyzer.threads import at_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,6 +46,24 @@ def nest(thread: I32, start: I64, end: I64) -> Nesting:
     """
     if not len(start):
         return Nesting(np.empty(0, np.int32), np.empty(0, np.int32))
+    cut = _between_threads(thread)
+    if not cut:
+        return _nest(thread, start, end)
+    halves = slice(0, cut), slice(cut, len(thread))
+    one, other = at_once(lambda half: _nest(thread[half], start[half], end[half]), halves, len(start))
+    above = np.where(other.parent < 0, np.int32(-1), other.parent + np.int32(cut))
+    parent, depth = np.concatenate((one.parent, above)), np.concatenate((one.depth, other.depth))
+    return Nesting(parent, depth, one.mended or other.mended)
+
+
+def _between_threads(thread: I32) -> int:
+    """Where the intervals of a thread begin that has them about the middle of all; 0 where there is but one thread."""
+    middle = len(thread) // 2
+    begin, stop = (int(np.searchsorted(thread, thread[middle], side)) for side in ("left", "right"))
+    return begin if stop == len(thread) or middle - begin < stop - middle else stop
+
+
+def _nest(thread: I32, start: I64, end: I64) -> Nesting:
     base, low, high = int(start.min()), int(thread.min()), int(thread.max())
     span = int(end.max()) - base + 1
     if span * (high - min(low, 0) + 1) > MAX_SHIFT:

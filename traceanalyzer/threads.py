@@ -1,0 +1,45 @@
+"""Work on long columns that several threads do at once: numpy lets go of the interpreter while it goes through one."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, TypeVar
+
+from traceanalyzer.reading import reading
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+Item = TypeVar("Item")
+Made = TypeVar("Made")
+
+LEAST_ROWS = 500_000
+"""Columns of fewer rows take about as long as it takes to start threads."""
+MOST = 4
+"""More threads than that wait for memory. Each holds what it makes meanwhile, so that memory grows with them, too."""
+
+
+def at_once(work: Callable[[Item], Made], items: Iterable[Item], rows: int) -> list[Made]:
+    """What `work` makes of each item, which has columns of so many rows, in order. Threads are used only by commands
+    that may use several processes (`--jobs`). Raises what `work` does."""
+    every = list(items)
+    count = min(reading().jobs, MOST, len(every)) if rows >= LEAST_ROWS else 1
+    todo, made = iter(range(len(every))), dict[int, Made]()
+    failed: list[Exception] = []
+
+    def take_part() -> None:
+        try:
+            for number in todo:
+                made[number] = work(every[number])
+        except Exception as error:
+            failed.append(error)
+
+    others = [threading.Thread(target=take_part) for _ in range(count - 1)]
+    for thread in others:
+        thread.start()
+    take_part()
+    for thread in others:
+        thread.join()
+    if failed:
+        raise failed[0]
+    return [made[number] for number in range(len(every))]
