@@ -40,16 +40,16 @@ class Cost:
         return f"exit {self.status}: {(self.error.strip().splitlines() or ['no message'])[-1]}"
 
 
-def measure(command: list[str], timeout_s: float = 3600) -> Cost:
-    """Run the command to its end, or until it takes too long. `wait4` gives the usage of this child and of those that
-    it waited for.
+def measure(command: list[str], timeout_s: float = 3600, folder: Path | None = None) -> Cost:
+    """Run the command to its end, or until it takes too long, in a folder. `wait4` gives the usage of this child and of
+    those that it waited for.
 
     A child's peak memory counts from the fork on, so the measuring process must stay small: nothing that
     imports numpy may be imported here.
     """
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as error:
         begun = time.perf_counter()
-        child = subprocess.Popen(command, stdout=output, stderr=error, stdin=subprocess.DEVNULL)
+        child = subprocess.Popen(command, stdout=output, stderr=error, stdin=subprocess.DEVNULL, cwd=folder)
         late = threading.Timer(timeout_s, child.kill)
         late.start()
         looked = _Looked(child.pid)

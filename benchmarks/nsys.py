@@ -47,7 +47,7 @@ def measure_peer(program: str, path: Path) -> str:
     work = "import subprocess\nsubprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)"
     script = _MEASURED.format(work=work).replace("RUSAGE_SELF", "RUSAGE_CHILDREN")
     command = [sys.executable, "-c", script, program, "diagnose", str(copy), "--format", "json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=path.parent)
     copy.unlink()
     return done.stdout.strip()
 

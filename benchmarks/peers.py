@@ -60,8 +60,8 @@ def hta(folder: Path, path: Path) -> tuple[Cost, str] | None:
 
 
 def nsys_ai(folder: Path, path: Path, *words: str) -> tuple[Cost, str] | None:
-    """A question to nsys-ai about a copy of an export: it writes indexes into the file that it is given, and a folder
-    beside it. None where it cannot be run."""
+    """A question to nsys-ai about a copy of an export: it writes indexes into the file that it is given, a folder
+    beside it, and one where it is run. None where it cannot be run."""
     programs = environment(folder / "nsys-ai", "nsys-ai")
     if programs is None or (words[0] == "diagnose" and path.stat().st_size / MB * NSYS_AI_RATIO > available_mb()):
         return None
@@ -69,7 +69,7 @@ def nsys_ai(folder: Path, path: Path, *words: str) -> tuple[Cost, str] | None:
     shutil.rmtree(beside, ignore_errors=True)
     beside.mkdir()
     copy = Path(shutil.copy(path, beside / "export.sqlite"))
-    cost = measure([str(programs / "nsys-ai"), words[0], str(copy), *words[1:]])
+    cost = measure([str(programs / "nsys-ai"), words[0], str(copy), *words[1:]], folder=beside)
     shutil.rmtree(beside)
     slow = (
         "; without DuckDB: its extension could not be loaded, for which it waits"
