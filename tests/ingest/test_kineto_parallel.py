@@ -228,6 +228,19 @@ def test_a_process_that_dies_costs_nothing_but_time(
     same(read_by(path, 2), read_by(path, 1))
 
 
+def test_without_files_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: Any) -> int:
+        raise PermissionError("not in this sandbox")
+
+    monkeypatch.setattr(os, "memfd_create", refused, raising=False)
+    worth_from(1 << 20, monkeypatch)
+    path = tmp_path / "trace.json"
+    path.write_bytes(LARGE)
+    started = noted_processes(monkeypatch)
+    same(read_by(path, 2), read_by(path, 1))
+    assert [process.returncode for process in started] == [0]
+
+
 def test_no_process_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     left = []
 
