@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-_TRIM_THRESHOLD, _MOST_MAPPED = -1, -4
-"""`M_TRIM_THRESHOLD` and `M_MMAP_MAX` of glibc's `mallopt`."""
+_TRIM_THRESHOLD, _MOST_MAPPED, _MOST_ARENAS = -1, -4, -8
+"""`M_TRIM_THRESHOLD`, `M_MMAP_MAX` and `M_ARENA_MAX` of glibc's `mallopt`."""
 _NEVER = 2**31 - 1
 
 
@@ -19,3 +19,4 @@ def keep_freed_memory() -> None:
         library = ctypes.CDLL(None)
         library.mallopt(_MOST_MAPPED, 0)
         library.mallopt(_TRIM_THRESHOLD, _NEVER)
+        library.mallopt(_MOST_ARENAS, 1)  # what a thread frees is there for all others
