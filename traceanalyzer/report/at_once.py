@@ -33,13 +33,13 @@ def is_worth_a_process(m: Measurements, *, roofline_alone: bool = False) -> bool
 
 
 @contextmanager
-def roofline_meanwhile(m: Measurements, *others: str, alone: bool = False) -> Iterator[None]:
-    """Have the roofline and other measurements worked out while the block works out what needs none of them; `alone`:
-    nothing follows for which there is another process as well."""
+def roofline_meanwhile(m: Measurements, *, alone: bool = False) -> Iterator[None]:
+    """Have the roofline worked out while the block works out what does not need it; `alone`: nothing follows for which
+    there is another process as well."""
     if "roofline" in vars(m) or not is_worth_a_process(m, roofline_alone=alone):
         yield
         return
     _ = m.tree  # both need it
-    with meanwhile(lambda: {name: getattr(m, name) for name in ("roofline", *others)}, worth=True) as made:
+    with meanwhile(lambda: m.roofline, worth=True) as made:
         yield
-        vars(m).update(made())
+        vars(m)["roofline"] = made()
