@@ -41,9 +41,9 @@ NOT_KNOWN = "The step without the profiler, which slows the host, is not known"
 
 NOTED_MISSING = 0.001
 """Share of launches without their kernels that is worth a note."""
-_MADE_MEANWHILE = ["step_parts", "ops", "kernels", "phase_times", "throughput", "shape_rows", "unprofiled_path_time"]
-_MADE_MEANWHILE += ["phase_rows"]
-"""Of what the report says besides diagnosis and path, all that takes long: as long as these, beside the roofline."""
+_MADE_MEANWHILE = ["ops", "step_parts", "kernels", "gap_places", "phase_times", "throughput", "phase_rows"]
+"""Of what the report says besides diagnosis and path, all that takes long: as long as these, and what takes most memory
+first."""
 
 
 def build_report(
@@ -65,7 +65,7 @@ def report_of(of: Measured, top: int = TOP_ROWS) -> Report:
     if worth:  # what the diagnosis and the tables need is worked out once
         with roofline_meanwhile(critical):
             give_back_free_memory()
-            _ = critical.gaps, critical.gap_places, critical.phases, critical.replay, critical.launches
+            _ = critical.gaps, critical.phases, critical.replay, critical.launches, critical.shape_rows
         _ = critical.unprofiled
         give_back_free_memory()
     with meanwhile(partial(_diagnosis_and_path, critical, large=worth), worth=worth) as working:

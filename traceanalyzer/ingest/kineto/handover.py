@@ -88,6 +88,8 @@ Parts = dict[int, tuple[Part, Columns]]
 """What one process has read, by the number of the stretch."""
 _DECODER = msgspec.json.Decoder(tuple[int, Part])
 _LENGTH_BYTES = 8
+LEAST_BYTES = 1 << 16
+"""A shorter column is copied: one that is left as it is holds all of the file."""
 
 
 def part_of(rows: Rows) -> tuple[Part, Columns]:
@@ -169,7 +171,10 @@ def receive(source: BinaryIO) -> Parts:
 def _column(data: memoryview, column: Column, at: int) -> tuple[NDArray[Any], int]:
     """A column, and where it ends."""
     values = np.frombuffer(data, column.dtype, 1 if column.same else column.length, at)
-    return alike(values[0], column.length, values.dtype) if column.same else values, at + values.nbytes
+    at += values.nbytes
+    if column.same:
+        return alike(values[0], column.length, values.dtype), at
+    return values.copy() if values.nbytes < LEAST_BYTES else values, at
 
 
 class Recoding:
