@@ -208,6 +208,18 @@ def test_a_worker_ends_with_the_process_that_was_killed(tmp_path: Path) -> None:
     raise AssertionError("it is left")
 
 
+def test_a_worker_prints_nothing_of_what_is_yet_to_be_printed(tmp_path: Path) -> None:
+    (tmp_path / "quick.py").write_text("def main():\n    print('made')\n")
+    program = (
+        f"import sys\nsys.path.append({str(tmp_path)!r})\nfrom traceanalyzer.ingest.processes import running\n"
+        "print('once')\nprint('told once', file=sys.stderr)\n"
+        "with running('quick', [()] * 3) as workers:\n    print([one.stdout.read() for one in workers])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["once", str([b"made\n"] * 3)]
+    assert done.stderr.splitlines() == ["told once"]
+
+
 def alive(pid: int) -> bool:
     """Whether the process runs; one that has ended and that nobody asked about does not."""
     try:

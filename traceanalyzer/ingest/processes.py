@@ -96,7 +96,8 @@ def _run_here(main: Callable[..., None], words: Sequence[str], shared: int | Non
                 with suppress(OSError):  # the list itself
                     os.close(number)
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115 in the other may be what that process has yet to print
+        # In those of the other process may be what it has yet to print, and a thread of it may hold them.
+        sys.stdout, sys.stderr = (open(number, "w", closefd=False) for number in (1, 2))  # noqa: SIM115
         try:
             main(*words)
             status = 0
