@@ -8,7 +8,7 @@ import numpy as np
 
 from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.algebra.lean import flat
-from traceanalyzer.analysis.algebra.lookup import blocks
+from traceanalyzer.analysis.algebra.lookup import LookedUp, blocks
 from traceanalyzer.frozen import dataclass
 from traceanalyzer.trace import is_constant
 
@@ -24,7 +24,7 @@ WORTH = 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
-class Coded:
+class Coded(LookedUp):
     """A column that is looked up when it is asked for: `column[rows]` is an array, `column[:]` all of it."""
 
     values: F64
@@ -37,10 +37,6 @@ class Coded:
 
     def __getitem__(self, rows: Any) -> Any:
         return self.values[self.codes[rows]]
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        del copy  # it is one in any case
-        return np.asarray(self[:], dtype)
 
     def copy(self) -> F64:
         """All of it, to be written to."""

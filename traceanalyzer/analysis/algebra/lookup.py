@@ -38,6 +38,21 @@ class Column(Protocol):
         ...
 
 
+class LookedUp:
+    """A column whose numbers are made when they are asked for; `column[:]` is all of them."""
+
+    def __getitem__(self, rows: Any, /) -> Any:
+        raise NotImplementedError
+
+    def take(self, rows: Any, /) -> Any:
+        """The column in these rows, as of an array."""
+        return self[rows]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        del copy  # it is one in any case
+        return np.asarray(self[:], dtype)
+
+
 def blocks(count: int) -> list[slice]:
     """So many rows some at a time, in order; one empty slice for none."""
     return [slice(i, min(i + AT_ONCE, count)) for i in range(0, max(count, 1), AT_ONCE)]

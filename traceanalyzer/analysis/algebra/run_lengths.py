@@ -6,12 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.lookup import blocks
+from traceanalyzer.analysis.algebra.lookup import LookedUp, blocks
 from traceanalyzer.frozen import dataclass
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from traceanalyzer.analysis.algebra.lookup import Column
     from traceanalyzer.trace import I32, I64
 
@@ -24,7 +22,7 @@ WORTH = 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
-class RunLengths:
+class RunLengths(LookedUp):
     """A column that is looked up when it is asked for: `column[rows]` is an array, `column[:]` all of it."""
 
     first: I32
@@ -56,10 +54,6 @@ class RunLengths:
             result[here] = self._some(rows[here])
         return result
 
-    def take(self, rows: Any) -> Any:
-        """The column in these rows, as of an array."""
-        return self[rows]
-
     def _some(self, rows: I32 | I64) -> I32:
         """The column in these rows."""
         if not len(rows):
@@ -87,10 +81,6 @@ class RunLengths:
         result = np.repeat(value - first, length)
         result += np.arange(start, stop, dtype=np.int32)
         return result
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        del copy  # it is one in any case
-        return np.asarray(self[:], dtype)
 
 
 def run_lengths(values: I32, *, counts: bool = False) -> Column:

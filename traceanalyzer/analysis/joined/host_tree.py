@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from traceanalyzer.analysis.algebra.distinct import distinct
-from traceanalyzer.analysis.algebra.lookup import at, blocks, where
+from traceanalyzer.analysis.algebra.lookup import LookedUp, at, blocks, where
 from traceanalyzer.analysis.algebra.nesting import from_below, levels, nest
 from traceanalyzer.analysis.algebra.run_lengths import run_lengths
 from traceanalyzer.frozen import dataclass
@@ -27,7 +27,7 @@ FEW = 4
 
 
 @dataclass(frozen=True, eq=False)
-class OfNodes:
+class OfNodes(LookedUp):
     """A column of ranges and calls by node, looked up where it is asked for: `column[nodes]` is an array, `column[:]`
     all of it. For trees of hardly anything but calls: there it takes no longer, and nothing is held twice."""
 
@@ -55,14 +55,6 @@ class OfNodes:
         ranges = np.flatnonzero(~is_call)
         result[ranges] = self.of_range[row[ranges]]
         return result
-
-    def take(self, node: Any) -> Any:
-        """The column of these nodes, as of an array."""
-        return self[node]
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        del copy  # it is one in any case
-        return np.asarray(self[:], dtype)
 
 
 @dataclass(frozen=True, eq=False)
