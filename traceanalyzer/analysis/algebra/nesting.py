@@ -58,6 +58,8 @@ def nest(thread: I32, start: I64, end: I64) -> Nesting:
 
 def _between_threads(thread: I32) -> int:
     """Where the intervals of a thread begin that has them about the middle of all; 0 where there is but one thread."""
+    if thread[0] == thread[-1]:
+        return 0
     middle = len(thread) // 2
     begin, stop = (int(np.searchsorted(thread, thread[middle], side)) for side in ("left", "right"))
     return begin if stop == len(thread) or middle - begin < stop - middle else stop
