@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from traceanalyzer.analysis.causes.gaps import Gaps
     from traceanalyzer.analysis.joined.linked import Linked
     from traceanalyzer.analysis.time.timed import Timed
-    from traceanalyzer.trace import I32, I64, Bool
+    from traceanalyzer.trace import I32, I64
 
 LONGEST_NAME = 60
 """Characters of an op's name in a sentence."""
@@ -83,31 +83,30 @@ def _host_activities(timed: Timed, gaps: Gaps, launched: I64) -> Iterator[str]:
     nodes, threads = dominant_nodes(timed.timeline, gaps.start, until, at(timed.trace.api_calls.thread, launch, -1))
     launching = gaps.cause == IdleCause.LAUNCH
     # Most gaps are told in words that others are told in, too.
-    alike = Groups.of(*_named(timed, nodes), threads, launching, gaps.detail)
+    names, path = _names(timed, nodes), same_path(timed, at(timed.tree.parent, nodes, -1))
+    alike = Groups.of(names, path, threads, launching, gaps.detail)
     told = []
     for i in alike.first.tolist():
         named, thread = IdleDetail(gaps.detail[i]), int(threads[i])
         where = f" on thread {timed.trace.threads[thread].tid}" if thread >= 0 else ""
-        told.append((f"{named.label}: " if named else "") + _within(timed, int(nodes[i]), bool(launching[i])) + where)
+        within = _within(timed, int(nodes[i]), int(names[i]), bool(launching[i]))
+        told.append((f"{named.label}: " if named else "") + within + where)
     columns = (alike.index, threads, gaps.start, until)
     for group, thread, start, end in zip(*(column.tolist() for column in columns), strict=True):
         frames = python_frames(timed, thread, start, end)
         yield told[group] + (f" at {frames}" if frames else "")
 
 
-def _named(linked: Linked, nodes: I64) -> tuple[I32, Bool, I32 | I64]:
-    """Of each node of the host tree: its name (code), whether it is a call, and what is equal where the operators
-    around it are."""
-    is_call, names = at(linked.tree.is_call, nodes, False), linked.tree.names(nodes)
-    names[is_call] = linked.trace.api_calls.name[linked.tree.row[nodes[is_call]]]
-    return names, is_call, same_path(linked, at(linked.tree.parent, nodes, -1))
+def _names(linked: Linked, nodes: I64) -> I32:
+    """Name (code) of the range or call that each node of the host tree is, -1 for -1."""
+    names, calls = linked.tree.names(nodes), np.flatnonzero(at(linked.tree.is_call, nodes, False))
+    names[calls] = linked.trace.api_calls.name[linked.tree.row[nodes[calls]]]
+    return names
 
 
-def _within(linked: Linked, node: int, launching: bool) -> str:
-    """Where the host was, by the node of its tree."""
+def _within(linked: Linked, node: int, name: int, launching: bool) -> str:
+    """Where the host was, by the node of its tree and that node's name (code)."""
     if node < 0:
         return "host between launches" if launching else "host outside operators and calls"
-    tree, trace = linked.tree, linked.trace
-    names = trace.api_calls.name if tree.is_call[node] else trace.host_ranges.name
-    path = op_path(linked, int(tree.parent[node]))
-    return f"host in {trace.strings[names[tree.row[node]]]}" + (f" (in {path})" if path else "")
+    path = op_path(linked, int(linked.tree.parent[node]))
+    return f"host in {linked.trace.strings[name]}" + (f" (in {path})" if path else "")
