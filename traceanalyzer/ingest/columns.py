@@ -71,14 +71,14 @@ class Columns:
     def take_ordered(self, first: str, then: str) -> dict[str, NDArray[Any]]:
         """The same by the column `first`, rows that are equal there by `then`: each column is put in order before the
         next one is joined, in its memory."""
-        joined = {name: self._taken(name) for name in (first, then)}
-        order = order_of(joined[first], joined[then])
+        deciding = {name: self._taken(name) for name in (first, then)}
+        order, rows = order_of(deciding[first], deciding[then]), len(deciding[first])
 
         def ordered(name: str) -> NDArray[Any]:
-            column = joined.pop(name) if name in joined else self._taken(name)
+            column = deciding.pop(name) if name in deciding else self._taken(name)
             return column if order is None else reordered(column, order)
 
-        return dict(zip(self._layout, at_once(ordered, self._layout, len(joined[first])), strict=True))
+        return dict(zip(self._layout, at_once(ordered, self._layout, rows), strict=True))
 
     def _taken(self, name: str) -> NDArray[Any]:
         parts = [*self._whole.pop(name), self._from_buffer(name)]

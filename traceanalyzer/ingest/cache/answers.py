@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 
-MOST_BYTES = 2 * MIB
+MOST_ANSWER_BYTES = 2 * MIB
 """Every gap of a long recording takes longer to keep than to find again."""
 
 
@@ -83,7 +83,7 @@ def _facts(trace: Trace) -> dict[str, object]:
 def _keep(folder: Path, name: str, answer: Answer, encode: Encode[Answer], decode: Decode[Answer]) -> None:
     try:
         text = encode(answer)
-        if len(text) > MOST_BYTES:
+        if len(text) > MOST_ANSWER_BYTES:
             return
         data = text.encode()
         again = decode(data)

@@ -88,7 +88,7 @@ Parts = dict[int, tuple[Part, Columns]]
 """What one process has read, by the number of the stretch."""
 _DECODER = msgspec.json.Decoder(tuple[int, Part])
 _LENGTH_BYTES = 8
-LEAST_BYTES = 1 << 16
+SHORT_BYTES = 1 << 16
 """A shorter column is copied: one that is left as it is holds all of the file."""
 
 
@@ -174,7 +174,7 @@ def _column(data: memoryview, column: Column, at: int) -> tuple[NDArray[Any], in
     at += values.nbytes
     if column.same:
         return alike(values[0], column.length, values.dtype), at
-    return values.copy() if values.nbytes < LEAST_BYTES else values, at
+    return values.copy() if values.nbytes < SHORT_BYTES else values, at
 
 
 class Recoding:
