@@ -6,14 +6,13 @@ from dataclasses import fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from traceanalyzer.analysis.joined.knowledge import Knowledge
 from traceanalyzer.analysis.measure import Measurements, measure_ranks
 from traceanalyzer.analysis.ranks.compare import RankComparison, compare_ranks
 from traceanalyzer.analysis.ranks.one_run import refuse_several_runs
 from traceanalyzer.errors import EmptyRecordingError
 from traceanalyzer.frozen import dataclass
+from traceanalyzer.trace import values_in
 
 if TYPE_CHECKING:
     from traceanalyzer.trace import Run, Trace
@@ -102,6 +101,6 @@ def only_device(trace: Trace, device: int | None) -> Trace:
         return trace
     here = trace.device_ops.device == device
     if not here.any():
-        known = ", ".join(str(d) for d in np.unique(trace.device_ops.device)) or "none"
+        known = ", ".join(str(d) for d in values_in(trace.device_ops.device)) or "none"
         raise EmptyRecordingError(f"{trace.path}: device {device} did nothing in this recording; devices: {known}")
     return replace(trace, device_ops=trace.device_ops.take(here))

@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from msgspec import Raw
     from numpy.typing import NDArray
 
+    from traceanalyzer.trace import I64
+
+    Recoded = NDArray[np.integer[Any]] | None
+    """New codes by old ones; None: they stay."""
+
 Key = TypeVar("Key")
 
 _SAMPLES = 16
@@ -32,8 +37,8 @@ class Columns:
     def __init__(self, layout: Mapping[str, str]) -> None:
         self._layout = dict(layout)
         self._buffers = {name: bytearray() for name in layout}
-        self._whole: dict[str, list[NDArray[Any]]] = {name: [] for name in layout}
-        """What comes before the buffers, handed over as it is."""
+        self._whole: dict[str, list[tuple[NDArray[Any], Recoded]]] = {name: [] for name in layout}
+        """What comes before the buffers, handed over as it is, and what its values become."""
         self.mended = 0
         """Values that did not fit their column and became "unknown"."""
 
@@ -55,12 +60,15 @@ class Columns:
             self.mended += sum(a is not b for a, b in zip(fitting, values, strict=True))
             return struct.pack(f"{len(values)}{code}", *fitting)
 
-    def extend(self, values: Mapping[str, NDArray[Any]], mended: int) -> None:
+    def extend(self, values: Mapping[str, NDArray[Any]], mended: int, codes: Mapping[str, Recoded]) -> None:
         """Add what other columns of this layout hold (in any integer type that does), with what they mended; without
-        copying it."""
+        copying it. `codes`: what the values of some of them become (see `recoded`), once they are taken."""
         for name in self._layout:
-            self._whole[name] += [self._from_buffer(name), values[name]]
-            self._buffers[name] = bytearray()
+            if self._buffers[name]:
+                self._whole[name].append((self._from_buffer(name), None))
+                self._buffers[name] = bytearray()
+            if len(values[name]):
+                self._whole[name].append((values[name], codes.get(name)))
         self.mended += mended
 
     def take(self) -> dict[str, NDArray[Any]]:
@@ -69,21 +77,32 @@ class Columns:
         return {name: self._taken(name) for name in self._layout}
 
     def take_ordered(self, first: str, then: str) -> dict[str, NDArray[Any]]:
-        """The same by the column `first`, rows that are equal there by `then`: each column is put in order before the
-        next one is joined, in its memory."""
-        deciding = {name: self._taken(name) for name in (first, then)}
-        order, rows = order_of(deciding[first], deciding[then]), len(deciding[first])
+        """The same by the column `first`, rows that are equal there by `then`. Threads join the other columns while one
+        finds the order."""
+        columns: dict[str, NDArray[Any]] = {}
+        orders: list[I64 | None] = []
+        rows = self._rows(first)
+
+        def join(names: Sequence[str]) -> None:
+            columns.update({name: self._taken(name) for name in names})
+            if first in names:
+                orders.append(order_of(columns[first], columns[then]))
 
         def ordered(name: str) -> NDArray[Any]:
-            column = deciding.pop(name) if name in deciding else self._taken(name)
-            return column if order is None else reordered(column, order)
+            column = columns.pop(name)
+            return column if orders[0] is None else reordered(column, orders[0])
 
+        at_once(join, [(first, then), *((name,) for name in self._layout if name not in (first, then))], rows)
         return dict(zip(self._layout, at_once(ordered, self._layout, rows), strict=True))
 
     def _taken(self, name: str) -> NDArray[Any]:
-        parts = [*self._whole.pop(name), self._from_buffer(name)]
+        parts = [recoded(values, codes) for values, codes in self._whole.pop(name)]
+        parts.append(self._from_buffer(name))
         del self._buffers[name]
         return tight(joined(parts, self._dtype(name)))
+
+    def _rows(self, name: str) -> int:
+        return sum(len(values) for values, _ in self._whole[name]) + len(self._from_buffer(name))
 
     def _from_buffer(self, name: str) -> NDArray[Any]:
         return np.frombuffer(self._buffers[name], dtype=self._dtype(name))
@@ -110,8 +129,10 @@ def joined(parts: Sequence[NDArray[Any]], dtype: type[np.generic] | None = None)
     return np.concatenate(filled, dtype=kind) if len(filled) > 1 else first.astype(kind, copy=False)
 
 
-def recoded(column: NDArray[Any], codes: NDArray[Any]) -> NDArray[Any]:
-    """The column in other codes, of which the last is for -1."""
+def recoded(column: NDArray[Any], codes: Recoded) -> NDArray[Any]:
+    """The column in other codes, of which the last is for -1; None: as it is."""
+    if codes is None:
+        return column
     return alike(codes[column[0]], len(column), codes.dtype) if is_constant(column) else codes.take(column)
 
 

@@ -67,6 +67,7 @@ from traceanalyzer.trace.table import (
     order_of,
     ordered,
     reordered,
+    values_in,
 )
 
 __all__ = [
@@ -118,4 +119,5 @@ __all__ = [
     "order_of",
     "ordered",
     "reordered",
+    "values_in",
 ]

@@ -107,6 +107,11 @@ def is_constant(column: NDArray[Any]) -> bool:
     return column.strides == (0,) and len(column) > 0
 
 
+def values_in(column: NDArray[Any]) -> NDArray[Any]:
+    """The distinct values of a column, ascending."""
+    return np.unique(column[:1] if is_constant(column) else column)
+
+
 def ordered(first: NDArray[Any], then: Callable[[I64], Sequence[NDArray[Any]]]) -> I64:
     """The rows by `first`, those that are equal there by `then` (keys of the rows that it is given, the last one
     counting most, as `np.lexsort` has it), else as they come. Takes little where `first` is nearly sorted."""
@@ -124,8 +129,9 @@ def order_of(start: I64, then: NDArray[Any] | None) -> I64 | None:
     """The rows by start, those that start together by the other column; None where they are in that order."""
     if then is None or is_constant(then):
         return None if is_sorted(start) else np.argsort(start, kind="stable")
-    order = ordered(start, lambda rows: (then[rows],))
-    return None if is_sorted(order) else order
+    if is_sorted(start) and not ((start[1:] == start[:-1]) & (then[1:] < then[:-1])).any():
+        return None
+    return ordered(start, lambda rows: (then[rows],))
 
 
 def is_sorted(values: NDArray[Any]) -> bool:

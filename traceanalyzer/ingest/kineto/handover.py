@@ -15,7 +15,6 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
-from traceanalyzer.ingest.columns import recoded
 from traceanalyzer.ingest.kineto.events import Group
 from traceanalyzer.trace import (
     ApiCalls,
@@ -202,8 +201,7 @@ def append(rows: Rows, part: Part, columns: Columns, codes: Recoding) -> None:
         maps = {f.name: texts for f in fields(kind) if f.metadata["text"]}
         maps |= {"thread": threads, "collective": collectives}
         maps = {name: codes for name, codes in maps.items() if not any(codes is same for same in unchanged)}
-        # What is recoded is not held twice.
-        table.extend({name: _with(maps.get(name), values.pop(name)) for name in list(values)}, mended)
+        table.extend(values, mended, maps)
     rows.names.update({(kind, pid, tid): text for kind, pid, tid, text in part.names})
     for group, count in part.counts.items():
         rows.counts[Group(group)] += count
@@ -211,10 +209,6 @@ def append(rows: Rows, part: Part, columns: Columns, codes: Recoding) -> None:
         setattr(rows, name, getattr(rows, name) + getattr(part, name))
     rows.window = part.window or rows.window
     rows.window_end = max(rows.window_end, part.window_end)
-
-
-def _with(codes: NDArray[np.int32] | None, values: NDArray[Any]) -> NDArray[Any]:
-    return values if codes is None else recoded(values, codes)
 
 
 def _codes(codes: list[int]) -> NDArray[np.int32]:

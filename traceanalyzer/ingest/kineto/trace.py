@@ -30,6 +30,7 @@ from traceanalyzer.trace import (
     Thread,
     Trace,
     Waits,
+    values_in,
 )
 
 if TYPE_CHECKING:
@@ -88,11 +89,13 @@ def make_trace(path: Path, file: KinetoFile, rows: Rows, damage: str) -> Trace:
 def _host_ranges(rows: Rows) -> HostRanges:
     """The host ranges; annotations that old recordings have among the operators are told by their names."""
     host, strings = rows.host.take_ordered("start", "kind"), rows.texts.all()
-    op = np.flatnonzero(host["kind"] == RangeKind.OP)
-    named = [code for code in np.unique(host["name"][op]).tolist() if code >= 0 and ANNOTATION.match(strings[code])]
+    is_op = host["kind"] == RangeKind.OP
+    seen = np.zeros(len(strings) + 1, bool)  # the last one for -1
+    seen[host["name"][is_op]] = True
+    named = [code for code in np.flatnonzero(seen[:-1]).tolist() if ANNOTATION.match(strings[code])]
     if named:
         host["kind"] = host["kind"].copy()
-        host["kind"][op[np.isin(host["name"][op], named)]] = RangeKind.ANNOTATION
+        host["kind"][is_op & np.isin(host["name"], named)] = RangeKind.ANNOTATION
     return HostRanges.from_columns(host, then="kind" if named else "")
 
 
@@ -167,7 +170,7 @@ def _threads(rows: Rows) -> tuple[Thread, ...]:
 def _devices(metadata: dict[str, Any], ops: DeviceOps) -> tuple[Device, ...]:
     """The devices that are described or did work."""
     described = devices_of(metadata)
-    ids = sorted({*described, *map(int, np.unique(ops.device))})
+    ids = sorted({*described, *map(int, values_in(ops.device))})
     # ROCm numbers agents, the CPUs among them: where all GPUs of the host are alike, an unlisted number is one of them.
     kinds = {replace(device, id=0, uid=None) for device in described.values()}
     usual = kinds.pop() if len(kinds) == 1 else Device(0)

@@ -12,7 +12,7 @@ from traceanalyzer.ingest.columns import joined, tight
 from traceanalyzer.ingest.nsys.database import MISSING
 from traceanalyzer.ingest.nsys.enums import INVALID_ID
 from traceanalyzer.ingest.nsys.pages import Part
-from traceanalyzer.trace import alike, is_constant
+from traceanalyzer.trace import alike, is_constant, values_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -140,8 +140,7 @@ class Events:
 
 def distinct(columns: Iterable[NDArray[Any]]) -> I64:
     """The distinct values of these columns, ascending."""
-    each = [np.unique(column[:1] if is_constant(column) else column) for column in columns]
-    return np.unique(np.concatenate(each)).astype(np.int64)
+    return np.unique(np.concatenate(list(map(values_in, columns)))).astype(np.int64)
 
 
 def small(column: I64) -> I64 | I32:

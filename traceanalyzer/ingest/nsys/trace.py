@@ -32,6 +32,7 @@ from traceanalyzer.trace import (
     Waits,
     alike,
     is_constant,
+    values_in,
 )
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def make_traces(path: Path, database: Database, tables: Tables, *, there: float)
     samples = gpu_metrics(database, tables.strings)
     details = range_details(database, tables.strings)
     for i, (key, trace) in enumerate(zip(processes, traces, strict=True)):
-        mine = of_process(samples, pid_of(key), np.unique(trace.device_ops.device), known_gpus)
+        mine = of_process(samples, pid_of(key), values_in(trace.device_ops.device), known_gpus)
         traces[i] = replace(trace, gpu_metrics=mine, range_details=details.get(key, RangeDetails.empty()))
     traces.sort(key=lambda trace: (trace.rank or 0, trace.process.pid or 0))
     truncated = there < 1 or bool(database.damaged)
@@ -164,7 +165,7 @@ def _collected(rows: Tables) -> Collected:
 
 def _devices(rows: Tables, key: int, known: Gpus) -> tuple[Device, ...]:
     """The GPUs that the process worked on."""
-    used = np.unique(rows.ops.columns["device"])
+    used = values_in(rows.ops.columns["device"])
     return tuple(known.device(pid_of(key), int(ordinal)) for ordinal in used if ordinal >= 0)
 
 
