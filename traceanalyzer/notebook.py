@@ -22,6 +22,7 @@ from traceanalyzer.report.page import ReportPage
 from traceanalyzer.report.timeline.lanes import Category
 from traceanalyzer.report.values import RENAMED
 from traceanalyzer.tables import BY_NAME, named
+from traceanalyzer.trace.distinct import distinct
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -133,7 +134,7 @@ class Plots:
         step = drawn[0]
         events, titles = step.events, [f"{i}: {lane.title}" for i, lane in enumerate(step.lanes)]
         bars = []
-        for category in np.unique(events.category).tolist():
+        for category in distinct(events.category).tolist():
             rows = np.flatnonzero(events.category == category)
             bars.append(
                 go.Bar(

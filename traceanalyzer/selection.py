@@ -12,7 +12,7 @@ from traceanalyzer.analysis.ranks.compare import RankComparison, compare_ranks
 from traceanalyzer.analysis.ranks.one_run import refuse_several_runs
 from traceanalyzer.errors import EmptyRecordingError
 from traceanalyzer.frozen import dataclass
-from traceanalyzer.trace import values_in
+from traceanalyzer.trace.distinct import distinct
 
 if TYPE_CHECKING:
     from traceanalyzer.trace import Run, Trace
@@ -101,6 +101,6 @@ def only_device(trace: Trace, device: int | None) -> Trace:
         return trace
     here = trace.device_ops.device == device
     if not here.any():
-        known = ", ".join(str(d) for d in values_in(trace.device_ops.device)) or "none"
+        known = ", ".join(str(d) for d in distinct(trace.device_ops.device)) or "none"
         raise EmptyRecordingError(f"{trace.path}: device {device} did nothing in this recording; devices: {known}")
     return replace(trace, device_ops=trace.device_ops.take(here))

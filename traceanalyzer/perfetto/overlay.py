@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.distinct import distinct, ranked
 from traceanalyzer.analysis.causes.critical_path import PathKind
 from traceanalyzer.analysis.causes.gaps import GapSide, IdleCause
 from traceanalyzer.analysis.causes.start import stream_numbers
@@ -15,6 +14,7 @@ from traceanalyzer.analysis.tables.path_rows import segment_names
 from traceanalyzer.frozen import dataclass
 from traceanalyzer.report.kept_report import kept_findings
 from traceanalyzer.selection import Asked
+from traceanalyzer.trace.distinct import distinct, ranked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

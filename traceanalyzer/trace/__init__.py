@@ -67,7 +67,6 @@ from traceanalyzer.trace.table import (
     order_of,
     ordered,
     reordered,
-    values_in,
 )
 
 __all__ = [
@@ -119,5 +118,4 @@ __all__ = [
     "order_of",
     "ordered",
     "reordered",
-    "values_in",
 ]

@@ -107,11 +107,6 @@ def is_constant(column: NDArray[Any]) -> bool:
     return column.strides == (0,) and len(column) > 0
 
 
-def values_in(column: NDArray[Any]) -> NDArray[Any]:
-    """The distinct values of a column, ascending."""
-    return np.unique(column[:1] if is_constant(column) else column)
-
-
 def ordered(first: NDArray[Any], then: Callable[[I64], Sequence[NDArray[Any]]]) -> I64:
     """The rows by `first`, those that are equal there by `then` (keys of the rows that it is given, the last one
     counting most, as `np.lexsort` has it), else as they come. Takes little where `first` is nearly sorted."""

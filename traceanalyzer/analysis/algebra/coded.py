@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.algebra.lean import flat
 from traceanalyzer.analysis.algebra.lookup import LookedUp, blocks
 from traceanalyzer.frozen import dataclass
 from traceanalyzer.trace import is_constant
+from traceanalyzer.trace.distinct import distinct
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.distinct import near, ranked
 from traceanalyzer.analysis.algebra.lookup import blocks, stretch
 from traceanalyzer.analysis.algebra.ordering import stable_order
 from traceanalyzer.frozen import dataclass
+from traceanalyzer.trace.distinct import near, ranked
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

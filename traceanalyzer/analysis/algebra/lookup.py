@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.distinct import near
+from traceanalyzer.trace.distinct import near
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

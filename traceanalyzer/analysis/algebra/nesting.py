@@ -10,6 +10,7 @@ import numpy as np
 from traceanalyzer.analysis.algebra.lookup import AT_ONCE, blocks, where
 from traceanalyzer.analysis.algebra.ordering import sorted_values
 from traceanalyzer.threads import at_once
+from traceanalyzer.trace.distinct import distinct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -186,7 +187,7 @@ def _mend(parent: I32, depth: I32, thread: I32, start: I64, end: I64) -> bool:
     if not len(crossing):
         return False
     first = np.flatnonzero(depth == 0)
-    stretches = np.unique(np.searchsorted(first, crossing, side="right") - 1)
+    stretches = distinct(np.searchsorted(first, crossing, side="right") - 1)
     bounds = np.append(first, len(start))
     for begin, stop in zip(bounds[stretches].tolist(), bounds[stretches + 1].tolist(), strict=True):
         here = slice(begin, stop)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, measure, union
 from traceanalyzer.analysis.algebra.lookup import at, one_of
 from traceanalyzer.analysis.algebra.texts import texts_where
@@ -20,6 +19,7 @@ from traceanalyzer.analysis.time.first_use import loading_calls
 from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.analysis.time.launch_queue import bore_work, is_launch
 from traceanalyzer.trace import CopyKind, OverheadKind, RangeKind
+from traceanalyzer.trace.distinct import distinct
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.time.timed import Timed

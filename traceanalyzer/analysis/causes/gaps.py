@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.algebra.intervals import complement, measure, union
 from traceanalyzer.analysis.algebra.lookup import at, blocks, one_of, places, stretch
 from traceanalyzer.analysis.causes.details import IdleDetail, host_details, lost_launches, migrates
@@ -24,6 +23,7 @@ from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS
 from traceanalyzer.frozen import dataclass
 from traceanalyzer.trace import Table, alike, column, narrowed
+from traceanalyzer.trace.distinct import distinct
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -14,6 +14,7 @@ import numpy as np
 from traceanalyzer.analysis.causes.dependencies import NEVER, REACTION_NS, Dependencies
 from traceanalyzer.frozen import dataclass
 from traceanalyzer.trace import WaitKind
+from traceanalyzer.trace.distinct import distinct
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.joined.linked import Linked
@@ -87,7 +88,7 @@ def _numbers(linked: Linked, number: I32, waits: Waits, stream: I32) -> I64:
 def _next_op(streams: _Streams, waiting: I64, time: I64) -> I64:
     """The first op launched on each waiting stream from its time on, -1 where there is none."""
     result = np.full(len(waiting), -1, np.int64)
-    for one in np.unique(waiting[waiting >= 0]).tolist():
+    for one in distinct(waiting[waiting >= 0]).tolist():
         here = np.flatnonzero(waiting == one)
         position = streams.given(one, time[here])
         inside = position < streams.first[one + 1]

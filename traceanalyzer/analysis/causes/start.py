@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.algebra.grouping import Groups, first_rows
 from traceanalyzer.analysis.algebra.intervals import measure
 from traceanalyzer.analysis.algebra.lean import lean
@@ -26,6 +25,7 @@ from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS, blocked_time
 from traceanalyzer.frozen import dataclass
 from traceanalyzer.trace import WaitKind, is_sorted, narrowed
+from traceanalyzer.trace.distinct import distinct
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

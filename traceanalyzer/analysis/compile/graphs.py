@@ -13,6 +13,7 @@ from traceanalyzer.analysis.compile.model import CudaGraphUse
 from traceanalyzer.analysis.compile.windows import without_windows
 from traceanalyzer.analysis.names.api import ApiKind
 from traceanalyzer.analysis.replay.changes.capture import GRAPH_GAP_NS
+from traceanalyzer.trace.distinct import distinct
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.compile.model import Compiled
@@ -58,7 +59,7 @@ def captured(compiled: Compiled, traced: Traced) -> CudaGraphUse:
     by_graph = np.append(rated.api_kind == ApiKind.GRAPH_LAUNCH, False)[rated.launch]
     duration = (ops.end - ops.start).astype(float)
     busy = float(duration[steady].sum())
-    launches = np.unique(rated.launch[steady & by_graph])
+    launches = distinct(rated.launch[steady & by_graph])
     share = float(duration[steady & by_graph].sum()) / busy if busy else None
     use = compiled.cudagraphs or CudaGraphUse(bool(len(launches)), None, 0, 0, [], 0)
     left_out = use.wanted and not use.used and not len(launches)

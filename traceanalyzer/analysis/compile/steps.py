@@ -17,6 +17,7 @@ from traceanalyzer.analysis.compile.model import FirstStepPart, StepsUse
 from traceanalyzer.analysis.time.steps import WARMUP_RATIO
 from traceanalyzer.figures import NS_PER_MS
 from traceanalyzer.frozen import dataclass
+from traceanalyzer.trace.distinct import distinct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -148,7 +149,7 @@ def _longest_calls(timed: Timed, idle: IntervalSet) -> list[tuple[str, IntervalS
     calls, window = timed.trace.api_calls, (int(idle.start[0]), int(idle.end[-1]))
     near = np.flatnonzero((calls.start < window[1]) & (calls.end > window[0]) & (calls.name >= 0))
     found = []
-    for code in np.unique(calls.name[near]).tolist():
+    for code in distinct(calls.name[near]).tolist():
         rows = near[calls.name[near] == code]
         found.append((_ms(intersect(idle, union(calls.start[rows], calls.end[rows]))), code))
     longest = sorted((one for one in found if one[0] > 0), reverse=True)[:MAX_CALLS]

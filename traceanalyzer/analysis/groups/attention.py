@@ -9,6 +9,7 @@ import numpy as np
 
 from traceanalyzer.analysis.groups.ops import Group, group, in_stream_order, operators, steady, with_text
 from traceanalyzer.frozen import dataclass
+from traceanalyzer.trace.distinct import distinct
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.roofline.rated import Rated
@@ -43,7 +44,7 @@ def written_out_attention(rated: Rated, free: Bool) -> WrittenOutAttention | Non
     passes = group(rated, rows & free)
     if passes.total_ms <= 0:
         return None
-    number = len(np.unique(between[between >= 0])) / rated.steps.steady_count
+    number = len(distinct(between[between >= 0])) / rated.steps.steady_count
     moved = rated.roofline.bytes[passes.rows]
     known = np.isfinite(moved).any()
     return WrittenOutAttention(passes, number, float(np.nansum(moved)) / rated.steps.steady_count if known else None)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.distinct import ranked
 from traceanalyzer.analysis.algebra.lookup import one_of
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.groups.ops import duration, per_step, steady, title
@@ -15,6 +14,7 @@ from traceanalyzer.analysis.names.kernel_classes import UNKNOWN
 from traceanalyzer.analysis.roofline.bounds import Bound
 from traceanalyzer.figures import ms
 from traceanalyzer.frozen import dataclass
+from traceanalyzer.trace.distinct import ranked
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.roofline.rated import Rated

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from traceanalyzer.analysis.algebra.intervals import clip, contains
 from traceanalyzer.analysis.roofline.sampled_bounds import MIN_SAMPLES
+from traceanalyzer.trace.distinct import distinct
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.time.timed import Timed
@@ -30,7 +29,7 @@ def busy_counters(timed: Timed) -> list[tuple[str, float, int]]:
     inside = contains(busy, table.start)
     inside &= (table.device == timed.device) | (table.device < 0)
     found = []
-    for code in np.unique(table.name[inside]).tolist():
+    for code in distinct(table.name[inside]).tolist():
         values = table.value[inside & (table.name == code)]
         name = timed.trace.strings[code]
         if len(values) >= MIN_SAMPLES and TELLING.search(name):

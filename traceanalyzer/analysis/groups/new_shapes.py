@@ -14,6 +14,7 @@ from traceanalyzer.analysis.causes.gaps import IdleCause
 from traceanalyzer.figures import ms
 from traceanalyzer.frozen import dataclass
 from traceanalyzer.trace import RangeKind
+from traceanalyzer.trace.distinct import distinct
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.causes.explained import Explained
@@ -72,7 +73,7 @@ def _shapes_by_step(timed: Timed, rows: I64) -> list[frozenset[int]]:
     """Input shapes (codes of their text) of the operators of each steady step that has any."""
     ranges, steps = timed.trace.host_ranges, timed.steps
     step = np.searchsorted(steps.host_start[steps.steady], ranges.start[rows], side="right") - 1
-    return [frozenset(ranges.shapes[rows[step == one]].tolist()) for one in np.unique(step)]
+    return [frozenset(ranges.shapes[rows[step == one]].tolist()) for one in distinct(step)]
 
 
 def _idle_within_ms(explained: Explained, rows: I64) -> float:

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.distinct import distinct, ranked
 from traceanalyzer.analysis.algebra.lookup import at, one_of
 from traceanalyzer.analysis.names.kernel_names import short_name
 from traceanalyzer.figures import ms
 from traceanalyzer.frozen import dataclass
 from traceanalyzer.trace import is_sorted
+from traceanalyzer.trace.distinct import distinct, ranked
 
 if TYPE_CHECKING:
     import re

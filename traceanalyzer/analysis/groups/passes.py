@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.distinct import ranked
 from traceanalyzer.analysis.algebra.lookup import at
 from traceanalyzer.analysis.algebra.ordering import where_changed
 from traceanalyzer.analysis.groups.ops import (
@@ -27,6 +26,7 @@ from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inpu
 from traceanalyzer.figures import ms
 from traceanalyzer.frozen import dataclass
 from traceanalyzer.trace import alike
+from traceanalyzer.trace.distinct import ranked
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.roofline.op_models.tensors import Input

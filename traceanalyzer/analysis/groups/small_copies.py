@@ -12,6 +12,7 @@ from traceanalyzer.analysis.names.pytorch import COPYING
 from traceanalyzer.figures import ms
 from traceanalyzer.frozen import dataclass
 from traceanalyzer.trace import RangeKind
+from traceanalyzer.trace.distinct import distinct
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.joined.joined import Joined
@@ -53,7 +54,7 @@ def small_copies(timed: Timed) -> SmallCopies | None:
         return None
     ops, tree = timed.trace.device_ops, timed.tree
     node = _asked_by(timed, tree.node_of_call[timed.launch[rows]])
-    asked = np.unique(node)
+    asked = distinct(node)
     names = tree.names(node)
     usual = np.bincount(names[names >= 0]).argmax() if (names >= 0).any() else -1
     return SmallCopies(

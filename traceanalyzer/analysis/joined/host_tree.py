@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.algebra.lookup import LookedUp, at, blocks, where
 from traceanalyzer.analysis.algebra.nesting import from_below, levels, nest
 from traceanalyzer.analysis.algebra.run_lengths import run_lengths
 from traceanalyzer.frozen import dataclass
 from traceanalyzer.trace import RangeKind, alike, is_constant, ordered
+from traceanalyzer.trace.distinct import distinct
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

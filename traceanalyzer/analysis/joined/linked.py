@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.algebra.lean import flat, flat_each
 from traceanalyzer.analysis.algebra.lookup import at, first_with, look_up, one_of, places
 from traceanalyzer.analysis.joined.host_tree import HostTree
 from traceanalyzer.analysis.joined.knowledge import Knowledge
 from traceanalyzer.analysis.names.api import ApiKind, api_kinds
 from traceanalyzer.trace import DeviceOpKind, is_sorted, narrowed
+from traceanalyzer.trace.distinct import distinct
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.algebra.nesting import Nesting, levels, nest, still_open
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.frozen import dataclass
 from traceanalyzer.trace import RangeKind
+from traceanalyzer.trace.distinct import distinct
 
 if TYPE_CHECKING:
     from traceanalyzer.trace import I32, I64, Bool, Trace

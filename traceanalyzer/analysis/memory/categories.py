@@ -21,6 +21,7 @@ from traceanalyzer.analysis.memory.phases import (
     OPTIMIZER_FILE,
     ZERO_GRAD,
 )
+from traceanalyzer.trace.distinct import distinct
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -134,7 +135,7 @@ def _resolve_by_line(result: I8, lives: Lives, phase: I8) -> None:
     open_rows = np.flatnonzero((result == UNKNOWN) & (lives.stack > 0))
     if not len(open_rows):
         return
-    asked = np.unique(lives.stack[open_rows])
+    asked = distinct(lives.stack[open_rows])
     votes: dict[tuple[int, int], Counter[int]] = {}
     for rows, part in lives.parts():
         known = (result[rows] != UNKNOWN) & np.isin(part.stack, asked)

@@ -9,6 +9,7 @@ import numpy as np
 from traceanalyzer.analysis.memory.categories import ACTIVATIONS, phase_of
 from traceanalyzer.analysis.memory.phases import CHECKPOINT_FILE, EVEN_SHARE, FORWARD, MODULE_FILE, line_of
 from traceanalyzer.frozen import dataclass
+from traceanalyzer.trace.distinct import distinct
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -99,7 +100,7 @@ def _number_of_blocks(counts: I64, weight: NDArray[np.float64], least: int) -> i
     A line may make several of a block's activations. In the first or the last block some may be missing: what comes
     before the first trained weight needs no gradient.
     """
-    tried = np.unique([int(np.gcd.reduce(counts)), *counts.tolist()])
+    tried = distinct(np.append(counts, np.gcd.reduce(counts)))
     for blocks in tried[tried >= least][::-1].tolist():
         if weight[counts % blocks == 0].sum() >= EVEN_SHARE * weight.sum():
             return int(blocks)

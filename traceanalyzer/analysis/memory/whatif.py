@@ -24,6 +24,7 @@ from traceanalyzer.analysis.memory.lives import highest
 from traceanalyzer.analysis.memory.phases import BACKWARD, FORWARD, OPTIMIZER, site_of
 from traceanalyzer.figures import metric
 from traceanalyzer.frozen import dataclass
+from traceanalyzer.trace.distinct import distinct
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -114,7 +115,7 @@ def _weights(subject: Subject) -> I64:
         if alive.any():
             known: I64 = lives.requested[alive]
             return known
-    return np.unique(lives.requested[(categories == GRADIENTS) & (lives.requested >= LEAST_MATCHED)])
+    return distinct(lives.requested[(categories == GRADIENTS) & (lives.requested >= LEAST_MATCHED)])
 
 
 def _of_weights(subject: Subject, rows: I64, sizes: I64) -> I64:

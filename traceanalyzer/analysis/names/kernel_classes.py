@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.distinct import ranked
 from traceanalyzer.errors import UnreadableInputError
 from traceanalyzer.files import read_whole
 from traceanalyzer.frozen import dataclass
 from traceanalyzer.trace import DeviceOpKind
+from traceanalyzer.trace.distinct import ranked
 
 if TYPE_CHECKING:
     from traceanalyzer.trace import I32, Trace

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.algebra.intervals import IntervalSet, complement, intersect, union
 from traceanalyzer.analysis.algebra.lookup import at, where
 from traceanalyzer.analysis.algebra.nesting import still_open
@@ -23,6 +22,7 @@ from traceanalyzer.analysis.names.module_names import module_of
 from traceanalyzer.analysis.time.host_timeline import LONG_STRETCH_NS
 from traceanalyzer.frozen import dataclass
 from traceanalyzer.trace import RangeKind, alike
+from traceanalyzer.trace.distinct import distinct
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.joined.linked import Linked

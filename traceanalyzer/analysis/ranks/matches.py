@@ -15,6 +15,7 @@ from traceanalyzer.analysis.algebra.lookup import one_of
 from traceanalyzer.analysis.names.collectives import KINDS, POINT_TO_POINT, SYNCHRONISING
 from traceanalyzer.analysis.ranks.rank_clocks import Clocks, align_clocks
 from traceanalyzer.frozen import dataclass
+from traceanalyzer.trace.distinct import distinct
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,7 +79,7 @@ def match_collectives(recordings: Sequence[Timed]) -> Matches:
     blocks = list(dict.fromkeys(block for entries in ranks for block in entries.block))
     index = {block: i for i, block in enumerate(blocks)}
     keys = [np.array([index[b] for b in e.block], np.int64) * _MAX_ORDINAL + e.ordinal for e in ranks]
-    key = np.unique(np.concatenate(keys))
+    key = distinct(np.concatenate(keys))
     row_of = np.full((len(key), len(ranks)), -1, np.int64)
     for rank, (entries, mine) in enumerate(zip(ranks, keys, strict=True)):
         row_of[np.searchsorted(key, mine), rank] = entries.rows

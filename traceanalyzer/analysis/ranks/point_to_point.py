@@ -9,6 +9,7 @@ import numpy as np
 from traceanalyzer.analysis.names.collectives import collective_kind, element_bytes, message_bytes
 from traceanalyzer.figures import metric
 from traceanalyzer.frozen import dataclass
+from traceanalyzer.trace.distinct import distinct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -44,7 +45,7 @@ def _rows(timed: Timed, rank: int, kind: str) -> Iterator[TrafficRow]:
     of_kind = np.array([collective_kind(timed.trace.text(name) or "") == kind for name in table.name.tolist()], bool)
     code = code[(of_kind & (table.peer >= 0))[code]]
     sizes, steps = _sizes(timed.trace, kind), timed.steps.steady_count
-    for peer in np.unique(table.peer[code]).tolist():
+    for peer in distinct(table.peer[code]).tolist():
         size = sizes[code[table.peer[code] == peer]]
         known = float(size.sum()) / steps if (size >= 0).all() else None
         sender, receiver = (rank, peer) if kind == "send" else (peer, rank)

@@ -15,6 +15,7 @@ import numpy as np
 
 from traceanalyzer.analysis.time.launch_queue import QUEUE_DEPTH
 from traceanalyzer.frozen import dataclass
+from traceanalyzer.trace.distinct import distinct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -98,7 +99,7 @@ def run_alone(tape: Tape, repeats: int) -> Pass | None:
         return None
     if _longest_ns(tape) * repeats > LONGEST_NS:
         return None
-    section_stops = np.unique(np.append(np.flatnonzero(tape.waits) + 1, len(tape.dispatch)))
+    section_stops = distinct(np.append(np.flatnonzero(tape.waits) + 1, len(tape.dispatch)))
     if ops < LEAST_OPS * len(section_stops):
         return None
     op_stops = np.searchsorted(tape.event, section_stops, side="left")
@@ -119,7 +120,7 @@ def _longest_ns(tape: Tape) -> float:
 def _cuts(latest: I64, op_stops: I64) -> Iterator[int]:
     """Where stretches of ops stop, in order."""
     begin = 0
-    for stop in np.unique(op_stops[op_stops > 0]).tolist():
+    for stop in distinct(op_stops[op_stops > 0]).tolist():
         depending = (np.flatnonzero(latest[begin:stop] >= begin) + begin).tolist()
         for op in [*depending, stop]:
             if op != stop and latest[op] < begin:
@@ -158,7 +159,7 @@ def _sections(tape: Tape, stops: I64, op_stops: I64, cuts: I64) -> Iterator[_Sec
 def _stretch(tape: Tape, first: int, stop: int, host: I64) -> _Stretch:
     here = slice(first, stop)
     stream, duration, gap = tape.stream[here], tape.duration[here], tape.gap[here]
-    streams = np.unique(stream).tolist()
+    streams = distinct(stream).tolist()
     lanes = []
     for one in streams:
         ops = slice(None) if len(streams) == 1 else np.flatnonzero(stream == one)

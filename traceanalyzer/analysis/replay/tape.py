@@ -27,6 +27,7 @@ from traceanalyzer.analysis.replay.around import Around
 from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.analysis.time.launch_queue import blocked_time
 from traceanalyzer.frozen import dataclass
+from traceanalyzer.trace.distinct import distinct
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -311,7 +312,7 @@ def _alone(linked: Linked, chosen: I64) -> I64:
     beside = measure(collective, ops.start[chosen], ops.end[chosen]) * 2 > duration
     slowed = beside & ~linked.is_communication[chosen]
     result = duration.copy()
-    for name in np.unique(ops.name[chosen[slowed]]).tolist():
+    for name in distinct(ops.name[chosen[slowed]]).tolist():
         like = ops.name[chosen] == name
         free = like & ~beside
         if free.any():
@@ -334,7 +335,7 @@ class _HostTime:
 def _begins_step(step: I32, event: I64) -> I64:
     """The first event of each step but the first."""
     events = np.sort(event[np.diff(step, prepend=step[:1]) > 0])
-    result: I64 = np.unique(events)
+    result: I64 = distinct(events)
     return result
 
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.distinct import ranked
 from traceanalyzer.analysis.roofline.op_models import Precision
+from traceanalyzer.trace.distinct import ranked
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

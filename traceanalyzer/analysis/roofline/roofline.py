@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from traceanalyzer.analysis.algebra.coded import coded
-from traceanalyzer.analysis.algebra.distinct import distinct, ranked
 from traceanalyzer.analysis.algebra.lean import flat, lean
 from traceanalyzer.analysis.algebra.lookup import blocks, one_of
 from traceanalyzer.analysis.roofline.bounds import Bound, Reached, bounds
@@ -29,6 +28,7 @@ from traceanalyzer.analysis.roofline.waves import resident_blocks, waves_of
 from traceanalyzer.figures import NS_PER_S
 from traceanalyzer.frozen import dataclass
 from traceanalyzer.trace import CopyKind, DeviceOpKind, alike
+from traceanalyzer.trace.distinct import distinct, ranked
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -9,6 +9,7 @@ import numpy as np
 
 from traceanalyzer.analysis.roofline.bounds import NEAR, Bound
 from traceanalyzer.analysis.time.sampled import alone_through
+from traceanalyzer.trace.distinct import distinct
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.time.timed import Timed
@@ -67,7 +68,7 @@ def _running(timed: Timed, time: I64, device: I32) -> I64:
     result = np.full(len(time), -1, np.int64)
     for number in timed.activity:
         mine = np.flatnonzero((device == number) | (device < 0))
-        moments = np.unique(time[mine])
+        moments = distinct(time[mine])
         period = int(np.median(np.diff(moments))) if len(moments) > 1 else 0
         owner = alone_through(timed, timed.trace.device_ops.device == number, time[mine] - period, time[mine])
         result[mine[owner >= 0]] = owner[owner >= 0]

@@ -18,6 +18,7 @@ from traceanalyzer.analysis.names.collectives import KINDS, POINT_TO_POINT, bus_
 from traceanalyzer.analysis.phases.tail import tail_time
 from traceanalyzer.figures import NS_PER_US, metric, ms
 from traceanalyzer.frozen import dataclass
+from traceanalyzer.trace.distinct import distinct
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.joined.linked import Linked
@@ -170,7 +171,7 @@ def _row(timed: Timed, calls: CollectiveCalls, times: _Times, chosen: I64) -> Co
     total = float(times.total[chosen].sum())
     bandwidth = size * len(chosen) / total if size > 0 and total else None
     factor = bus_factor(kind, ranks)
-    streams = np.unique(calls.stream[chosen])
+    streams = distinct(calls.stream[chosen])
 
     def text(codes: I32) -> str | None:
         return timed.trace.text(int(codes[metadata])) if metadata >= 0 else None

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.distinct import ranked
 from traceanalyzer.analysis.algebra.grouping import counts, sums
 from traceanalyzer.analysis.algebra.lean import lean
 from traceanalyzer.analysis.algebra.lookup import at, blocks, where
@@ -14,6 +13,7 @@ from traceanalyzer.analysis.causes.gaps import IdleCause
 from traceanalyzer.analysis.tables.path_rows import is_named, names_at, within
 from traceanalyzer.figures import NS_PER_US, metric, ms
 from traceanalyzer.frozen import dataclass
+from traceanalyzer.trace.distinct import ranked
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.causes.gaps import Gaps

@@ -15,6 +15,7 @@ from traceanalyzer.analysis.tables.kernels import share_of_step
 from traceanalyzer.analysis.tables.roofline_rows import RatedRow, RooflineSums, by_group
 from traceanalyzer.figures import metric, ms
 from traceanalyzer.frozen import dataclass
+from traceanalyzer.trace.distinct import distinct
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.joined.places import Places
@@ -99,7 +100,7 @@ def _row(rated: Rated, places: Places, figures: _Figures, index: int) -> ModuleS
         name=path[-1],
         depth=len(path) - 1,
         within=" > ".join(path[:-1]) or None,
-        modules=len(np.unique(origins.calls.name[every])),
+        modules=len(distinct(origins.calls.name[every])),
         calls=len(calls) / steps,
         host_ms=ms(int(length.sum()) / steps),
         device_ms=ms(figures.device[index] / steps),

@@ -18,6 +18,7 @@ from traceanalyzer.analysis.joined.allocations import events_of
 from traceanalyzer.figures import metric
 from traceanalyzer.frozen import dataclass
 from traceanalyzer.trace import RangeKind
+from traceanalyzer.trace.distinct import distinct
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.time.timed import Timed
@@ -57,7 +58,7 @@ def op_memory(timed: Timed) -> list[OpMemory]:
     name = np.where(node >= 0, ranges.name[timed.tree.row[node]], -1) if len(timed.tree.start) else node
     steady = timed.steady_host(events.start)
     table = []
-    for device in np.unique(events.device).tolist():
+    for device in distinct(events.device).tolist():
         mine = events.device == device
         table += _of_device(timed, events.take(np.flatnonzero(mine)), name[mine], steady[mine], device)
     return sorted(table, key=lambda row: (-row.held_at_peak_bytes, -row.allocated_bytes, row.name))
@@ -145,7 +146,7 @@ def _innermost(timed: Timed, time: I64, chosen: Bool) -> I64:
     wanted = one_of(tree.kind, NAMED) & chosen
     nearest = np.append(tree.innermost(wanted), -1)
     best = np.full(len(time), -1, np.int64)
-    for thread in np.unique(tree.thread[wanted]).tolist():
+    for thread in distinct(tree.thread[wanted]).tolist():
         mine = np.flatnonzero(tree.thread == thread)
         at = np.searchsorted(tree.start[mine], time, side="right") - 1
         inside = nearest[still_open(tree.parent, tree.end, np.where(at >= 0, mine[at], -1), time)]

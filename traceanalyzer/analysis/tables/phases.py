@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.distinct import ranked
 from traceanalyzer.analysis.algebra.grouping import counts
 from traceanalyzer.analysis.algebra.intervals import clip, measure, union
 from traceanalyzer.analysis.algebra.lookup import where
@@ -25,6 +24,7 @@ from traceanalyzer.analysis.phases.derived_phases import derived_phases, host_ti
 from traceanalyzer.analysis.phases.roles import NUMBER
 from traceanalyzer.figures import metric, ms
 from traceanalyzer.frozen import dataclass
+from traceanalyzer.trace.distinct import ranked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

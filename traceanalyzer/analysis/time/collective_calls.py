@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.distinct import distinct, ranked
 from traceanalyzer.analysis.algebra.grouping import Groups
 from traceanalyzer.analysis.algebra.lookup import at, one_of
 from traceanalyzer.analysis.names.api import ApiKind
@@ -27,6 +26,7 @@ from traceanalyzer.analysis.names.collectives import (
     message_bytes,
 )
 from traceanalyzer.frozen import dataclass
+from traceanalyzer.trace.distinct import distinct, ranked
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.joined.linked import Linked

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.algebra.intervals import EMPTY, IntervalSet, complement, contains, join, subtract, union
 from traceanalyzer.analysis.algebra.ordering import where_changed
 from traceanalyzer.analysis.algebra.texts import texts_where
@@ -25,6 +24,7 @@ from traceanalyzer.analysis.time.first_use import loading_calls
 from traceanalyzer.analysis.time.host_pieces import HostPieces
 from traceanalyzer.frozen import dataclass
 from traceanalyzer.trace import OverheadKind, RangeKind
+from traceanalyzer.trace.distinct import distinct
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.joined.host_tree import HostTree

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.algebra.lean import flat
 from traceanalyzer.analysis.algebra.lookup import blocks, places
 from traceanalyzer.analysis.joined.joined import Joined
@@ -15,6 +14,7 @@ from traceanalyzer.analysis.time.collective_calls import CollectiveCalls, collec
 from traceanalyzer.analysis.time.devices import DeviceActivity, device_activity
 from traceanalyzer.analysis.time.host_timeline import HostTimeline
 from traceanalyzer.analysis.time.steps import Steps, find_steps
+from traceanalyzer.trace.distinct import distinct
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.algebra.lookup import Column

@@ -30,8 +30,8 @@ from traceanalyzer.trace import (
     Thread,
     Trace,
     Waits,
-    values_in,
 )
+from traceanalyzer.trace.distinct import distinct
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -170,7 +170,7 @@ def _threads(rows: Rows) -> tuple[Thread, ...]:
 def _devices(metadata: dict[str, Any], ops: DeviceOps) -> tuple[Device, ...]:
     """The devices that are described or did work."""
     described = devices_of(metadata)
-    ids = sorted({*described, *map(int, values_in(ops.device))})
+    ids = sorted({*described, *map(int, distinct(ops.device))})
     # ROCm numbers agents, the CPUs among them: where all GPUs of the host are alike, an unlisted number is one of them.
     kinds = {replace(device, id=0, uid=None) for device in described.values()}
     usual = kinds.pop() if len(kinds) == 1 else Device(0)

@@ -16,6 +16,7 @@ from traceanalyzer.frozen import dataclass
 from traceanalyzer.ingest.nsys.events import UNKNOWN, process_of, thread_of
 from traceanalyzer.ingest.nsys.nvtx import nvtx_thread_names
 from traceanalyzer.trace import Device
+from traceanalyzer.trace.distinct import distinct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -137,7 +138,7 @@ def _file_name(text: str) -> str:
 def thread_names(database: Database) -> dict[tuple[int, int], str]:
     """Names of threads by (process key, thread id); the program's own names go before the system's."""
     rows = database.integers("ThreadNames", {"globalTid": UNKNOWN, "nameId": -1})
-    texts = database.texts(int(i) for i in np.unique(rows["nameId"]) if i >= 0)
+    texts = database.texts(int(i) for i in distinct(rows["nameId"]) if i >= 0)
     keys = zip(process_of(rows["globalTid"]).tolist(), thread_of(rows["globalTid"]).tolist(), strict=True)
     names = {key: _file_name(texts.get(i, "")) for key, i in zip(keys, rows["nameId"].tolist(), strict=True)}
     return names | nvtx_thread_names(database)

@@ -12,7 +12,8 @@ from traceanalyzer.ingest.columns import joined, tight
 from traceanalyzer.ingest.nsys.database import MISSING
 from traceanalyzer.ingest.nsys.enums import INVALID_ID
 from traceanalyzer.ingest.nsys.pages import Part
-from traceanalyzer.trace import alike, is_constant, values_in
+from traceanalyzer.trace import alike, is_constant
+from traceanalyzer.trace.distinct import distinct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -62,10 +63,10 @@ def ids(column: I64) -> I64:
 def distinct_rows(*columns: I64) -> list[tuple[int, ...]]:
     """The distinct combinations of values of columns that have few distinct values, in ascending order."""
     packed = np.zeros(len(columns[0]), np.int64)
-    values = [np.unique(column) for column in columns]
+    values = [distinct(column) for column in columns]
     for column, known in zip(columns, values, strict=True):
         packed = packed * len(known) + np.searchsorted(known, column)
-    codes = np.unique(packed)
+    codes = distinct(packed)
     digits: list[I64] = []
     for known in reversed(values):
         digits.append(known[codes % max(len(known), 1)])
@@ -126,7 +127,7 @@ class Events:
     @property
     def processes(self) -> list[int]:
         """The process keys that rows have."""
-        return [int(key) for key in distinct([self.process])]
+        return [int(key) for key in distinct(self.process)]
 
     @classmethod
     def concatenate(cls, parts: list[Events]) -> Events:
@@ -138,9 +139,9 @@ class Events:
         return cls(joined([part.process for part in parts]), columns, thread)
 
 
-def distinct(columns: Iterable[NDArray[Any]]) -> I64:
+def distinct_of_all(columns: Iterable[NDArray[Any]]) -> I64:
     """The distinct values of these columns, ascending."""
-    return np.unique(np.concatenate(list(map(values_in, columns)))).astype(np.int64)
+    return distinct(np.concatenate(list(map(distinct, columns)))).astype(np.int64)
 
 
 def small(column: I64) -> I64 | I32:
@@ -203,7 +204,7 @@ class Strings:
         self, columns: Sequence[I64 | I32], unnamed: str, rewrite: Callable[[str], str] = str
     ) -> list[NDArray[Any]]:
         """The same of several columns."""
-        every = distinct(columns)
+        every = distinct_of_all(columns)
         texts = self._database.texts(int(i) for i in every if i >= 0)
         found = [self.code(rewrite(texts[i]) if i in texts else unnamed) for i in every.tolist()]
         codes = _Codes.of(every, np.array(found, np.int32))

@@ -20,6 +20,7 @@ from traceanalyzer.ingest.nsys.events import (
     thread_of,
 )
 from traceanalyzer.trace import ApiCalls, OverheadKind, RangeKind, WaitKind, alike
+from traceanalyzer.trace.distinct import distinct
 
 if TYPE_CHECKING:
     from traceanalyzer.ingest.nsys.database import Database
@@ -181,7 +182,7 @@ def _wait_kinds_by_name(strings: Strings) -> I64:
 def _call_names(process: I64, correlation: I64, calls: Events) -> I32:
     """Name code of the call with the same process and correlation, -1 where none was recorded."""
     names = np.full(len(process), -1, np.int32)
-    for key in np.unique(process).tolist():
+    for key in distinct(process).tolist():
         of_calls = np.flatnonzero(calls.process == key)
         here = np.flatnonzero((process == key) & (correlation > 0))
         if not len(of_calls) or not len(here):
@@ -219,7 +220,7 @@ def _records(database: Database, owners: Owners, process: I64, rows: dict[str, I
     records = database.integers("CUPTI_ACTIVITY_KIND_CUDA_EVENT", columns)
     recorder = owners.fill(process_of(records["globalPid"]), records["contextId"], records["streamId"])
     needs: Bool = (kind == WaitKind.STREAM_WAIT_EVENT) | (kind == WaitKind.EVENT_SYNC)
-    for key in np.unique(recorder).tolist():
+    for key in distinct(recorder).tolist():
         here = np.flatnonzero(needs & (process == key) & (rows["eventId"] >= 0))
         mine = np.flatnonzero(recorder == key)
         order = mine[np.lexsort((records["correlationId"][mine], records["eventId"][mine]))]

@@ -9,6 +9,7 @@ import numpy as np
 
 from traceanalyzer.ingest.nsys.database import MISSING, together
 from traceanalyzer.trace import GpuMetrics
+from traceanalyzer.trace.distinct import distinct
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -64,7 +65,7 @@ def of_process(samples: GpuMetrics, pid: int, devices: I64, known: Gpus) -> GpuM
     """The samples of the devices that a process worked on, under its own ordinals."""
     if not len(samples):
         return samples
-    gpus = np.unique(samples.device)
+    gpus = distinct(samples.device)
     ordinals = np.array([known.ordinal(pid, int(gpu)) for gpu in gpus], np.int32)
     device = ordinals[np.searchsorted(gpus, samples.device)]
     mine = np.isin(device, devices)

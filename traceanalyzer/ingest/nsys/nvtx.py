@@ -23,6 +23,7 @@ from traceanalyzer.ingest.nsys.events import (
 )
 from traceanalyzer.ingest.nsys.nvtx_names import RangeNames, bare_name
 from traceanalyzer.trace import RangeKind
+from traceanalyzer.trace.distinct import distinct
 
 if TYPE_CHECKING:
     from traceanalyzer.ingest.nsys.database import Database
@@ -91,7 +92,7 @@ def _note_kinds(rows: dict[str, I64], known: dict[int, tuple[int, int]]) -> None
     """Widen what is known of where events lie that are no ranges by these rows."""
     others = np.flatnonzero(~np.isin(rows["eventType"], NVTX_RANGES)) if "rowid" in rows else np.empty(0, np.int64)
     kinds, places = rows["eventType"][others], rows.get("rowid", others)[others]
-    for kind in np.unique(kinds).tolist():
+    for kind in distinct(kinds).tolist():
         here = places[kinds == kind]
         low, high = known.get(kind, (int(here[0]), int(here[-1])))
         known[kind] = min(low, int(here.min())), max(high, int(here.max()))

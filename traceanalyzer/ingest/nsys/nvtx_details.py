@@ -13,6 +13,7 @@ from traceanalyzer.ingest.nsys.events import UNKNOWN, process_of
 from traceanalyzer.ingest.nsys.nvtx import NVTX, of_kind
 from traceanalyzer.ingest.nsys.nvtx_names import bare_name
 from traceanalyzer.trace import RangeDetails, alike
+from traceanalyzer.trace.distinct import distinct
 
 if TYPE_CHECKING:
     from traceanalyzer.ingest.nsys.database import Database
@@ -76,7 +77,7 @@ def range_details(database: Database, strings: Strings) -> dict[int, RangeDetail
     }
     return {
         int(key): RangeDetails.from_columns({name: column[process == key] for name, column in columns.items()})
-        for key in np.unique(process)
+        for key in distinct(process)
     }
 
 

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from traceanalyzer.trace.distinct import distinct
+
 if TYPE_CHECKING:
     from traceanalyzer.ingest.nsys.events import Strings
     from traceanalyzer.trace import I32, I64, U8, Bool
@@ -60,7 +62,7 @@ class RangeNames:
         odd = np.array([b"," in text or b"\n" in text for text in place], bool)
         codes = np.array([-1 if b"," in text or b"\n" in text else self._code(text) for text in place], np.int32)
         name, shapes = codes[of_text], np.full(len(texts), -1, np.int32)
-        self._numbered.update(np.unique(name[numbered & ~odd[of_text]]).tolist())
+        self._numbered.update(distinct(name[numbered & ~odd[of_text]]).tolist())
         said: dict[bytes, Said] = {}
         for i in np.flatnonzero(odd[of_text]).tolist():
             text = texts[i]
@@ -72,7 +74,7 @@ class RangeNames:
     def operators(self, name: I32, sequence: I64) -> Bool:
         """Which of the ranges, with these name codes and sequence numbers, are PyTorch operators."""
         is_operator = np.zeros(len(self._strings.values) + 1, bool)
-        for code in np.unique(name).tolist():
+        for code in distinct(name).tolist():
             text = self._strings.values[code]
             numbered = code in self._numbered and _OPERATOR.fullmatch(text) is not None
             is_operator[code] = numbered or text.startswith(_ALWAYS_OPERATOR)

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from traceanalyzer.errors import EmptyRecordingError, UnreadableInputError
 from traceanalyzer.ingest.nsys.database import Database, open_database
 from traceanalyzer.ingest.nsys.health import diagnostics
 from traceanalyzer.ingest.nsys.source import is_report, is_sqlite, sqlite_file
 from traceanalyzer.ingest.nsys.tables import Tables
 from traceanalyzer.ingest.nsys.trace import make_traces
+from traceanalyzer.trace.distinct import distinct
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,7 +56,7 @@ def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Tr
 def _cuda_began(database: Database) -> bool:
     """Whether the profiler noted that a process initialised CUDA."""
     rows = database.integers("PROFILER_OVERHEAD", {"nameId": -1})["nameId"]
-    names = database.texts(int(i) for i in np.unique(rows) if i >= 0)
+    names = database.texts(int(i) for i in distinct(rows) if i >= 0)
     return any(CUDA_BEGAN in name for name in names.values())
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from traceanalyzer.ingest.columns import joined
 from traceanalyzer.ingest.nsys.about import Gpus, gpus, mpi_ranks, process_names, thread_names
 from traceanalyzer.ingest.nsys.canonical import canonical
-from traceanalyzer.ingest.nsys.events import UNKNOWN, Columns, Events, distinct, pid_of
+from traceanalyzer.ingest.nsys.events import UNKNOWN, Columns, Events, distinct_of_all, pid_of
 from traceanalyzer.ingest.nsys.health import remarks
 from traceanalyzer.ingest.nsys.metrics import gpu_metrics, of_process
 from traceanalyzer.ingest.nsys.nccl import collectives
@@ -32,8 +32,8 @@ from traceanalyzer.trace import (
     Waits,
     alike,
     is_constant,
-    values_in,
 )
+from traceanalyzer.trace.distinct import distinct
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,7 +57,7 @@ def make_traces(path: Path, database: Database, tables: Tables, *, there: float)
     samples = gpu_metrics(database, tables.strings)
     details = range_details(database, tables.strings)
     for i, (key, trace) in enumerate(zip(processes, traces, strict=True)):
-        mine = of_process(samples, pid_of(key), values_in(trace.device_ops.device), known_gpus)
+        mine = of_process(samples, pid_of(key), distinct(trace.device_ops.device), known_gpus)
         traces[i] = replace(trace, gpu_metrics=mine, range_details=details.get(key, RangeDetails.empty()))
     traces.sort(key=lambda trace: (trace.rank or 0, trace.process.pid or 0))
     truncated = there < 1 or bool(database.damaged)
@@ -165,7 +165,7 @@ def _collected(rows: Tables) -> Collected:
 
 def _devices(rows: Tables, key: int, known: Gpus) -> tuple[Device, ...]:
     """The GPUs that the process worked on."""
-    used = values_in(rows.ops.columns["device"])
+    used = distinct(rows.ops.columns["device"])
     return tuple(known.device(pid_of(key), int(ordinal)) for ordinal in used if ordinal >= 0)
 
 
@@ -193,7 +193,7 @@ class _Threads:
 
     def __init__(self, rows: Tables, key: int, names: ThreadNames) -> None:
         columns = [events.thread for events in rows.events().values() if events.thread is not None]
-        self._ids = distinct(columns)
+        self._ids = distinct_of_all(columns)
         self.threads = tuple(
             Thread("" if tid == UNKNOWN else str(tid), names.get((key, tid), "")) for tid in self._ids.tolist()
         )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import field
 from typing import TYPE_CHECKING
 
-from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.roofline.op_models import Precision
 from traceanalyzer.frozen import dataclass
 from traceanalyzer.report.at_once import roofline_meanwhile
@@ -24,6 +23,7 @@ from traceanalyzer.report.timeline.memory_tracks import MemoryTrack, memory_trac
 from traceanalyzer.report.timeline.messages import Message, messages
 from traceanalyzer.report.timeline.path_line import ShownPath
 from traceanalyzer.report.timeline.several import timelines
+from traceanalyzer.trace.distinct import distinct
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.algebra.lookup import at, blocks
 from traceanalyzer.analysis.causes.critical_path import PathKind
 from traceanalyzer.analysis.causes.gaps import IdleCause
@@ -24,6 +23,7 @@ from traceanalyzer.report.timeline.lanes import Category, Events, Lane, Shown, T
 from traceanalyzer.report.timeline.path_line import OnPath, path_line
 from traceanalyzer.report.timeline.shown_steps import extent_of, representative
 from traceanalyzer.trace import RangeKind
+from traceanalyzer.trace.distinct import distinct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -23,6 +23,7 @@ from traceanalyzer.analysis.replay.on_tape import of_classes, of_launches
 from traceanalyzer.analysis.roofline.op_models.tensors import tensor_shapes
 from traceanalyzer.figures import NS_PER_S
 from traceanalyzer.frozen import dataclass
+from traceanalyzer.trace.distinct import distinct
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.replay.tape import Tape
@@ -100,7 +101,7 @@ def _written_out(tape: Tape, order: I64) -> list[_Attention]:
     softmax, backward = with_text(source, operator, SOFTMAX), with_text(source, operator, BACKWARD)
     neighbours = _Neighbours.of(tape, order)
     found: list[_Attention] = []
-    for one in np.unique(number[number >= 0]).tolist():
+    for one in distinct(number[number >= 0]).tolist():
         inside = np.flatnonzero(number == one)
         middle = int(inside[softmax[inside]][0])
         first, last = int(inside[0]) - 1, int(inside[-1]) + 1

@@ -13,6 +13,7 @@ from traceanalyzer.analysis.names.collectives import KINDS, WIDE
 from traceanalyzer.analysis.replay.changes.edits import retimed, with_dispatch, without_launches
 from traceanalyzer.analysis.replay.changes.numbers import in_16_bits_already
 from traceanalyzer.analysis.replay.on_tape import in_backward, launched_within, moving_ns, up_to_last
+from traceanalyzer.trace.distinct import distinct
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.replay.changes.edits import Change
@@ -116,7 +117,7 @@ def repeated_reductions(tape: Tape) -> Bool:
     reducing = of_kind(tape, *REDUCTIONS) & (size > 0)
     pass_ = backward_passes(tape)
     result = np.zeros(len(size), bool)
-    for one in np.unique(step[reducing]).tolist():
+    for one in distinct(step[reducing]).tolist():
         rows = np.flatnonzero(reducing & (step == one))
         rounds = [rows[pass_[rows] == number] for number in range(int(pass_[step == one].max()) + 1)]
         messages = [np.sort(size[mine]).tolist() for mine in rounds if len(mine)]
@@ -162,7 +163,7 @@ def overlapped(cost: float) -> Change:
         size = sizes(tape)
         last = np.zeros(len(size), bool)
         step = tape.step_of_op
-        for one in np.unique(step[chosen]).tolist():
+        for one in distinct(step[chosen]).tolist():
             last[np.flatnonzero(chosen & (step == one))[-1]] = True
         # One message of everything would be cut into buckets, of which the last stays.
         left = np.where(last & (size > LAST_BUCKET), LAST_BUCKET / np.maximum(size, 1), np.where(last, 1.0, 0.0))
@@ -200,7 +201,7 @@ def late_reductions(tape: Tape) -> Bool:
     matrix = source.is_matrix[tape.row]
     chosen = of_kind(tape, *REDUCTIONS)
     result = np.zeros(len(chosen), bool)
-    for one in np.unique(step[chosen]).tolist():
+    for one in distinct(step[chosen]).tolist():
         here = np.flatnonzero(step == one)
         products = here[matrix[here]]
         result[here[chosen[here] & (here > (products[-1] if len(products) else -1))]] = True
@@ -241,7 +242,7 @@ def _between_exchanges(tape: Tape, chosen: Bool) -> Bool:
     back. None where a step has an odd number of them."""
     step = tape.step_of_op
     result = np.zeros(len(chosen), bool)
-    for one in np.unique(step[chosen]).tolist():
+    for one in distinct(step[chosen]).tolist():
         here = np.flatnonzero(step == one)
         count = np.cumsum(chosen[here])
         result[here] = (count % 2 == 1) & (count[-1] % 2 == 0)

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.distinct import ranked
 from traceanalyzer.analysis.algebra.ordering import where_changed
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.groups.passes import FUSIBLE
@@ -32,6 +31,7 @@ from traceanalyzer.analysis.replay.on_tape import (
 )
 from traceanalyzer.frozen import dataclass
 from traceanalyzer.trace import RangeKind
+from traceanalyzer.trace.distinct import ranked
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.joined.joined import Joined

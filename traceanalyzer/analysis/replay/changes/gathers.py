@@ -12,6 +12,7 @@ from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.replay.changes.collectives import REDUCTIONS, of_kind, removed, sizes
 from traceanalyzer.analysis.replay.changes.edits import on_own_stream, with_dispatch, without_launches
 from traceanalyzer.analysis.replay.on_tape import in_backward, of_launches, share_within
+from traceanalyzer.trace.distinct import distinct
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.replay.tape import Tape
@@ -50,7 +51,7 @@ def gathered_again(tape: Tape) -> Bool:
         result[rows] = _again(step[rows], unit[rows], keeps=_learns(tape))
         return result
     backward = in_backward(tape)
-    for one in np.unique(step[gathering]).tolist():
+    for one in distinct(step[gathering]).tolist():
         here = gathering & (step == one)
         result |= here & backward & np.isin(size, size[here & ~backward])
     return result

@@ -16,6 +16,7 @@ from traceanalyzer.analysis.algebra.lookup import at
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.replay.on_tape import forward_operators, in_backward
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs, parse_values
+from traceanalyzer.trace.distinct import distinct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,12 +64,12 @@ def _batches(tape: Tape, least_dimensions: int) -> Iterator[list[int]]:
     tree, trace, ranges = tape.source.tree, tape.source.trace, tape.source.trace.host_ranges
     outer = forward_operators(tape)
     step = np.searchsorted(tape.source.steps.host_start, tree.start[outer], side="right")
-    here = np.isin(step, np.unique(tape.step_of_op) + 1)
+    here = np.isin(step, distinct(tape.step_of_op) + 1)
     outer, step = outer[here], step[here]
     row = tree.row[outer]
     name, shapes, concrete = ranges.name[row], ranges.shapes[row], ranges.concrete[row]
     apart, takes, picks = (texts_where(trace.strings, pattern.match)[name] for pattern in (APART, TAKES, PICKS))
-    for one in np.unique(step[apart | picks]).tolist():
+    for one in distinct(step[apart | picks]).tolist():
         here = step == one
         for batch, count in _counted(shapes[here & apart]):
             shape = first_shape(tape, batch)
@@ -120,7 +121,7 @@ def first_shape(tape: Tape, code: int) -> tuple[int, ...]:
 
 def _of_shape(tape: Tape, codes: I32, shape: tuple[int, ...]) -> Bool:
     """Which of these texts of shapes begin with this one."""
-    known = np.unique(codes)
+    known = distinct(codes)
     alike = np.array([first_shape(tape, code) == shape for code in known.tolist()], bool)
     result: Bool = alike[np.searchsorted(known, codes)]
     return result

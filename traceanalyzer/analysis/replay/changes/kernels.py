@@ -28,6 +28,7 @@ from traceanalyzer.analysis.replay.on_tape import (
 from traceanalyzer.analysis.roofline.op_models.tensors import parse_values
 from traceanalyzer.figures import NS_PER_S
 from traceanalyzer.trace import RangeKind
+from traceanalyzer.trace.distinct import distinct
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.groups.ops import Group
@@ -195,7 +196,7 @@ def recurrent_fused(tape: Tape) -> Tape | None:
     pass, as a library's layer: one launch a time step, without dispatch; None where there are only a few."""
     cell, backward = _cells(tape)
     forward = cell[tape.event] >= 0
-    cells = len(np.unique(cell[tape.event[forward]]))
+    cells = len(distinct(cell[tape.event[forward]]))
     if cells < FEWEST_CELLS * tape.steps:
         return None
     again = backward[tape.event] & ~forward
@@ -213,7 +214,7 @@ def _layers(tape: Tape, cell: I32) -> float:
     """How many layers, one after the other or in the other direction, each of these calls (nodes of the host tree, -1:
     none) has: what a library launches one by one."""
     tree, trace = tape.source.tree, tape.source.trace
-    concrete = trace.host_ranges.concrete[tree.row[np.unique(cell[cell >= 0])]]
+    concrete = trace.host_ranges.concrete[tree.row[distinct(cell[cell >= 0])]]
     kinds, count = np.unique(concrete, return_counts=True)
     return float(np.average([_layers_said(parse_values(trace.text(one))) for one in kinds.tolist()], weights=count))
 

@@ -25,6 +25,7 @@ from traceanalyzer.analysis.time.host_timeline import HostState
 from traceanalyzer.analysis.time.launch_queue import QUEUED_LATENCY_NS
 from traceanalyzer.figures import NS_PER_S
 from traceanalyzer.trace import CopyKind, MemoryKind, RangeKind
+from traceanalyzer.trace.distinct import distinct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -195,7 +196,7 @@ def away_from_device(tape: Tape) -> Bool:
     out, back = large_copies(tape, CopyKind.DEVICE_TO_HOST), copies_of(tape, CopyKind.HOST_TO_DEVICE)
     worked = np.append(0, np.cumsum(tape.work))
     result = np.zeros(len(tape.row), bool)
-    for one in np.unique(step[out]).tolist():
+    for one in distinct(step[out]).tolist():
         gone = np.flatnonzero(out & (step == one))
         came = np.flatnonzero(back & (step == one) & (np.arange(len(step)) > gone[0]))
         if not len(came) or bytes_[came].sum() > bytes_[gone].sum():

@@ -13,6 +13,7 @@ from traceanalyzer.analysis.replay.changes.edits import retimed, with_dispatch, 
 from traceanalyzer.analysis.replay.on_tape import events_of, nodes
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
 from traceanalyzer.figures import NS_PER_S
+from traceanalyzer.trace.distinct import distinct
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.replay.tape import Tape
@@ -53,7 +54,7 @@ def _picks(tape: Tape, outer: I32) -> I32:
     tree, trace = tape.source.tree, tape.source.trace
     name = trace.host_ranges.name
     counting = tree.named(texts_where(trace.strings, COUNTS.match)) & (outer >= 0)
-    found = np.unique(outer[counting & ~tape.source.in_backward])
+    found = distinct(outer[counting & ~tape.source.in_backward])
     found = found[texts_where(trace.strings, PICKS.match)[name[tree.row[found]]]]
     all_outer = np.flatnonzero(outer == np.arange(len(outer)))
     product = np.append(texts_where(trace.strings, PRODUCT.match)[name[tree.row[all_outer]]], np.zeros(FOLLOWING, bool))

@@ -12,6 +12,7 @@ from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.joined.backward import made_by
 from traceanalyzer.analysis.names.pytorch import MODULE_PREFIX
 from traceanalyzer.trace import RangeKind
+from traceanalyzer.trace.distinct import distinct
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.joined.linked import Linked
@@ -38,7 +39,7 @@ def _in_frames(linked: Linked, names: Bool) -> Bool:
     tree, ranges = linked.tree, linked.trace.host_ranges
     rows = np.flatnonzero((ranges.kind == RangeKind.PYTHON) & names[ranges.name])
     result = np.zeros(len(tree.start), bool)
-    for thread in np.unique(ranges.thread[rows]):
+    for thread in distinct(ranges.thread[rows]):
         mine = rows[ranges.thread[rows] == thread]
         here: I64 = np.flatnonzero(tree.thread == thread)
         begin = tree.start[here]

@@ -14,6 +14,7 @@ import numpy as np
 from traceanalyzer.analysis.replay.changes.edits import with_dispatch
 from traceanalyzer.analysis.replay.on_tape import events_of, nodes, usual_dispatch_ns
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
+from traceanalyzer.trace.distinct import distinct
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.replay.tape import Tape
@@ -54,7 +55,7 @@ def _reads(tape: Tape) -> tuple[I64, I64]:
     outer, operator = tree.outermost_operators, tree.outer_operator[nodes(tape)]
     begins = tape.reads & (operator >= 0) & (np.append(-1, operator[:-1]) != operator)
     first = np.flatnonzero(begins)
-    launching = np.unique(operator[events_of(tape, tape.compute) & (operator >= 0)])
+    launching = distinct(operator[events_of(tape, tape.compute) & (operator >= 0)])
     place = np.searchsorted(launching, operator[first], side="right")
     known = place < len(launching)
     following = launching[np.minimum(place, len(launching) - 1)] if len(launching) else np.zeros(len(first), np.int64)
@@ -68,9 +69,9 @@ def _other_numbers(tape: Tape, rows: I64) -> Bool:
     result = np.zeros(len(rows), bool)
     known = rows >= 0
     name, code = ranges.name[rows], ranges.concrete[rows]
-    for one in np.unique(name[known]).tolist():
+    for one in distinct(name[known]).tolist():
         here = known & (name == one)
-        codes = np.unique(code[here])
+        codes = distinct(code[here])
         decimals = sum(bool(NUMBER.search(strings.text(int(c)) or "")) for c in codes.tolist() if c >= 0)
         result |= here & (2 * decimals > here.sum())
     return result

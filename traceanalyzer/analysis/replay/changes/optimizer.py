@@ -14,6 +14,7 @@ from traceanalyzer.analysis.replay.changes.fusion import LEAST_KERNEL_NS
 from traceanalyzer.analysis.replay.on_tape import of_launches, of_operators
 from traceanalyzer.analysis.roofline.op_models.tensors import parse_inputs
 from traceanalyzer.trace import RangeKind
+from traceanalyzer.trace.distinct import distinct
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,7 +62,7 @@ def small_groups(tape: Tape) -> bool:
 def _changed(tape: Tape, instance: I64, left: Callable[[Tape, I64], tuple[I64, int] | None]) -> Tape | None:
     """The tape where of each instance those ops are left that `left` says, with that time in total, ns."""
     gone, duration = np.zeros(len(tape.row), bool), tape.duration.copy()
-    for one in np.unique(instance[instance >= 0]).tolist():
+    for one in distinct(instance[instance >= 0]).tolist():
         mine = np.flatnonzero(instance == one)
         found = left(tape, mine)
         if found is not None:
@@ -163,5 +164,5 @@ def _optimizer_steps(tape: Tape, name: str) -> I64:
     inside = contains(union(ranges.start[rows], ranges.end[rows]), launched) & source.is_kernel[tape.row]
     at = np.searchsorted(ranges.start[rows], launched, side="right") - 1
     result[inside] = rows[at[inside]]
-    more = np.unique(result[source.is_matrix[tape.row]])
+    more = distinct(result[source.is_matrix[tape.row]])
     return np.where(np.isin(result, more), -1, result)

@@ -26,6 +26,7 @@ from traceanalyzer.analysis.replay.on_tape import (
     usual_dispatch_ns,
 )
 from traceanalyzer.trace import CopyKind
+from traceanalyzer.trace.distinct import distinct
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.replay.tape import Tape
@@ -86,7 +87,7 @@ def _with_cut_call(tape: Tape, calls: Calls) -> Calls:
     and its end, if reads in the middle of calls tell them apart."""
     operators, number = launching(tape), calls.number.copy()
     call = calls.number[operators.first]
-    for i, step in enumerate(np.unique(operators.step[call >= 0]).tolist()):
+    for i, step in enumerate(distinct(operators.step[call >= 0]).tolist()):
         here = np.flatnonzero(operators.step == step)
         inside = here[call[here] >= 0]
         usual = operators.name[inside[call[inside] == call[inside[0]]]]
@@ -102,8 +103,8 @@ def _with_cut_call(tape: Tape, calls: Calls) -> Calls:
 
 def _one_needs_another(tape: Tape, number: I64) -> bool:
     """Whether each call needs what the one before it led to: an update of the weights, or the next token of a text."""
-    updates = np.unique(number[in_optimizer(tape) & (number >= 0)])
-    words = np.unique(number[single_tokens(tape) & (number >= 0)])
+    updates = distinct(number[in_optimizer(tape) & (number >= 0)])
+    words = distinct(number[single_tokens(tape) & (number >= 0)])
     return max(len(updates), len(words)) >= FEWEST_CALLS * tape.steps
 
 
@@ -159,8 +160,8 @@ def _usual_call(tape: Tape, number: I64, first: Bool) -> F64:
     of_event = np.full(len(tape.dispatch), -1, np.int64)
     of_event[tape.event] = number
     spent = np.bincount(of_event[of_event >= 0], tape.dispatch[of_event >= 0])
-    firsts = np.unique(number[first])
-    usual = float(np.median(spent[np.unique(number[number >= 0])]))
+    firsts = distinct(number[first])
+    usual = float(np.median(spent[distinct(number[number >= 0])]))
     share = min(usual / max(float(spent[firsts].mean()), 1.0), 1.0)
     return np.where(events_of(tape, first), share, 1.0)
 
@@ -184,7 +185,7 @@ def one_call_a_step(tape: Tape) -> bool:
     brings = copies_of(tape, CopyKind.HOST_TO_DEVICE) & (bytes_ > SCALAR_BYTES)
     if _brings_batches(tape, brings):
         return False
-    steps, reads = np.unique(step), copies_of(tape, CopyKind.DEVICE_TO_HOST)
+    steps, reads = distinct(step), copies_of(tape, CopyKind.DEVICE_TO_HOST)
     each = all(np.isin(steps, step[rows]).all() for rows in (brings, reads))
     return each and mostly_small(tape, np.ones(len(step), bool))
 
@@ -193,7 +194,7 @@ def _brings_batches(tape: Tape, brings: Bool) -> bool:
     """Whether what is brought has several items already."""
     tree, ranges = tape.source.tree, tape.source.trace.host_ranges
     operator = of_launches(tape, tree.outer_operator)[brings]
-    codes = np.unique(ranges.shapes[tree.row[operator[operator >= 0]]]).tolist()
+    codes = distinct(ranges.shapes[tree.row[operator[operator >= 0]]]).tolist()
     return any(len(shape) > 1 and shape[0] > 1 for shape in (first_shape(tape, code) for code in codes))
 
 
@@ -225,7 +226,7 @@ def _shared(tape: Tape, count: float) -> Tape:
 def _first_calls(number: I64, step: I32) -> Bool:
     """Ops of the first call of each step."""
     result = np.zeros(len(number), bool)
-    for one in np.unique(step).tolist():
+    for one in distinct(step).tolist():
         rows = np.flatnonzero((step == one) & (number >= 0))
         if len(rows):
             result[rows[number[rows] == number[rows[0]]]] = True

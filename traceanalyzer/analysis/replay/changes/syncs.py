@@ -23,6 +23,7 @@ from traceanalyzer.analysis.replay.on_tape import (
     of_operators,
 )
 from traceanalyzer.trace import CopyKind, MemoryKind
+from traceanalyzer.trace.distinct import distinct
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.replay.tape import Tape
@@ -130,7 +131,7 @@ def read_chains(tape: Tape) -> tuple[Bool, int]:
     while count < READ_CHAIN:
         here = row[np.maximum(reads - count - 1, 0)]
         usable = summary[here] & ~read[here] & (reads > count)
-        if not usable.all() or len(np.unique(name[here])) > 1:
+        if not usable.all() or len(distinct(name[here])) > 1:
             break
         gone |= np.isin(operator, operator[here])
         count += 1

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.distinct import ranked
 from traceanalyzer.analysis.algebra.intervals import join, union
 from traceanalyzer.analysis.causes.details import IdleDetail, host_work
 from traceanalyzer.analysis.replay.changes.edits import with_dispatch, without_launches
 from traceanalyzer.analysis.replay.on_tape import before_events, nodes, within_optimizer
 from traceanalyzer.analysis.time.host_timeline import HostState
+from traceanalyzer.trace.distinct import distinct, ranked
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.algebra.intervals import IntervalSet
@@ -119,7 +119,7 @@ def first_launches(timed: Timed) -> IntervalSet:
     begin = np.where(operator >= 0, tree.start[operator], calls.start[call])
     took = calls.end[call] - begin
     step, names = timed.steps.of_op[launched], ops.name[launched]
-    several = len(np.unique(step[step >= 0])) > 1
+    several = len(distinct(step[step >= 0])) > 1
     first = _of_one_step(step, names) if several else _unlike_later(begin, took, names)
     long = first & (took >= FIRST_LAUNCH_NS)
     return union(begin[long], calls.end[call][long])

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.analysis.algebra.grouping import Groups
 from traceanalyzer.analysis.algebra.lookup import at
 from traceanalyzer.analysis.roofline.op_models.call import Call, Link, UnmodelledError, Work
@@ -23,6 +22,7 @@ from traceanalyzer.analysis.roofline.op_models.left_out import ON_PARAMETERS, pa
 from traceanalyzer.analysis.roofline.op_models.tensors import NAN, Tensor, parse_inputs, parse_values
 from traceanalyzer.frozen import dataclass
 from traceanalyzer.trace import RangeKind, alike
+from traceanalyzer.trace.distinct import distinct
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,6 +13,7 @@ from traceanalyzer.analysis.replay.on_tape import events_of, step_of_event
 from traceanalyzer.analysis.replay.scenarios import Scenario
 from traceanalyzer.diagnosis.remedies.program import program, reduced_by_hooks, tape_of
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy
+from traceanalyzer.trace.distinct import distinct
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.measure import Measurements
@@ -88,7 +89,7 @@ def same_every_step(tape: Tape) -> bool:
     kernel = tape.compute & tape.source.is_kernel[tape.row]
     launched = [
         (ops.name[rows].tolist(), ops.blocks[rows].tolist())
-        for one in np.unique(step).tolist()
+        for one in distinct(step).tolist()
         for rows in [tape.row[kernel & (step == one)]]
     ]
     return all(one == launched[0] for one in launched)

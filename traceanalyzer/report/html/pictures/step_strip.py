@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.algebra.distinct import distinct
 from traceanalyzer.figures import NS_PER_MS
 from traceanalyzer.report.html.pictures.colours import of_category
 from traceanalyzer.report.html.pictures.plot import Axis, Plot, Rects
 from traceanalyzer.report.timeline.lanes import Category
+from traceanalyzer.trace.distinct import distinct
 
 if TYPE_CHECKING:
     from traceanalyzer.report.timeline.lanes import Timeline

@@ -29,6 +29,7 @@ from traceanalyzer.analysis.replay.on_tape import (
     of_launches,
 )
 from traceanalyzer.analysis.roofline.op_models.tensors import tensor_shapes
+from traceanalyzer.trace.distinct import distinct
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.replay.tape import Tape
@@ -103,7 +104,7 @@ def members(tape: Tape) -> Members | None:
     code = codes(ranges.name[row], ranges.shapes[row])
     first, others = np.zeros(len(tree.start), bool), np.zeros(len(tree.start), bool)
     counts: list[int] = []
-    for step in np.unique(steps.of_op[tape.row]).tolist():
+    for step in distinct(steps.of_op[tape.row]).tolist():
         begin, end = steps.host_start[step], steps.host_end[step]
         here = np.flatnonzero((tree.start[outer] >= begin) & (tree.start[outer] < end))
         runs = repeats(code[here], LONGEST_MEMBER, FEWEST_CALLS, partial(_is_member, tape, outer[here]))

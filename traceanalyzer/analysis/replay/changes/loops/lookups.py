@@ -16,6 +16,7 @@ from traceanalyzer.analysis.replay.changes.kernels import JOINING
 from traceanalyzer.analysis.replay.changes.repetition import FEWEST_CALLS, joined
 from traceanalyzer.analysis.replay.on_tape import backward_of, launched_within, nodes, of_launches
 from traceanalyzer.trace import RangeKind
+from traceanalyzer.trace.distinct import distinct
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.replay.tape import Tape
@@ -53,7 +54,7 @@ def _runs(tape: Tape, call: I32 | I64) -> tuple[Bool, Bool, I64]:
     step = tape.step_of_op
     ends = (np.diff(rows) > MOST_BETWEEN + 1) | (np.diff(step[rows]) != 0)
     for run in np.split(rows, np.flatnonzero(ends) + 1):
-        calls = len(np.unique(call[run]))
+        calls = len(distinct(call[run]))
         if calls < FEWEST_CALLS:
             continue
         first = run[call[run] == call[run[0]]]

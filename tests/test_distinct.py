@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceanalyzer.analysis.algebra.distinct import distinct, ranked
+from traceanalyzer.trace import alike
+from traceanalyzer.trace.distinct import distinct, ranked
 
 near = st.lists(st.integers(-3, 9), max_size=40)
 wide = st.lists(st.integers(-(2**62), 2**62), max_size=12).map(lambda values: values + values[:3])
@@ -25,3 +26,8 @@ def test_the_type_stays(dtype: type[np.generic]) -> None:
     assert distinct(column).dtype == ranked(column)[0].dtype == dtype
     assert distinct(column).tolist() == [0, 1]
     assert ranked(column)[1].tolist() == [1, 0, 1]
+
+
+def test_of_a_column_of_one_value_that_value_is_found() -> None:
+    assert distinct(alike(7, 3, np.int32)).tolist() == [7]
+    assert not distinct(alike(7, 0, np.int32)).size

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from traceanalyzer.trace.table import is_constant
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from traceanalyzer.trace import I32, I64
+    from traceanalyzer.trace.table import I32, I64
 
 NEAR = 2
 """Values are counted where their range is at most this many times as wide as there are values ..."""
@@ -32,6 +34,8 @@ def distinct(values: NDArray[Any]) -> NDArray[Any]:
     """The distinct values of an integer column, ascending."""
     if not len(values):
         return values[:0]
+    if is_constant(values):
+        return values[:1].copy()
     low, high = int(values.min()), int(values.max())
     if near(low, high, len(values)):
         return (np.flatnonzero(_seen(values, low, high)) + low).astype(values.dtype)
@@ -45,8 +49,7 @@ def ranked(values: NDArray[Any]) -> tuple[NDArray[Any], I32 | I64]:
         return values[:0], np.empty(0, np.int64)
     low, high = int(values.min()), int(values.max())
     if not near(low, high, min(len(values), MOST_COUNTED)):
-        found, place = np.unique(values, return_inverse=True)
-        return found, place.reshape(-1)
+        return np.unique(values, return_inverse=True)
     seen = _seen(values, low, high)
     places = np.cumsum(seen, dtype=np.int32)
     places -= 1
