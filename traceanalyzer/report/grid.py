@@ -7,6 +7,8 @@ instead of taking a column.
 from __future__ import annotations
 
 import dataclasses
+from functools import lru_cache, partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from traceanalyzer.figures import NS_PER_MS
@@ -25,7 +27,7 @@ from traceanalyzer.report.format import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 TIMESTAMPS = ("start_ns", "end_ns")
 """Fields that hold a moment, not a length: three digits of it would say nothing."""
@@ -122,10 +124,10 @@ def make_grid(rows: Sequence[Any], origin_ns: int | None = None, chosen: Sequenc
     `chosen`: names of the fields to show, in order."""
     every = {f.name: f for f in dataclasses.fields(rows[0])}
     fields = [every[name] for name in chosen] if chosen else _in_order(list(every.values()))
-    moments = [getattr(row, f.name) for f in fields if f.name in TIMESTAMPS for row in rows]
+    values = {f.name: list(map(attrgetter(f.name), rows)) for f in fields}
+    moments = [moment for name in TIMESTAMPS for moment in values.get(name, ())]
     if moments and origin_ns is None:
         origin_ns = min((m for m in moments if m is not None), default=0)
-    values = {f.name: [getattr(row, f.name) for row in rows] for f in fields}
     scales = _scales(fields, values)
     columns, constant, missing = [], [], []
     for f in fields:
@@ -168,8 +170,8 @@ def _scales(fields: list[dataclasses.Field[Any]], values: dict[str, list[Any]]) 
     largest: dict[str, float] = {}
     for f in fields:
         unit = f.metadata.get("unit", "")
-        figures = [abs(v) for v in values[f.name] if measured(v)] if f.name not in TIMESTAMPS else []
-        largest[unit] = max([largest.get(unit, 0.0), *figures])
+        figures = {v for v in values[f.name] if type(v) in (int, float)} if f.name not in TIMESTAMPS else set()
+        largest[unit] = max([largest.get(unit, 0.0), *map(abs, filter(measured, figures))])
     return {unit: recorded_scale(unit) if _fits(most) else scale_for(most, unit) for unit, most in largest.items()}
 
 
@@ -194,10 +196,18 @@ def _column(f: dataclasses.Field[Any], values: list[Any], scales: dict[str, Scal
     unit = f.metadata.get("unit", "")
     numeric = any(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
     if not numeric or f.name in IDENTIFIERS:
-        return Column(f.name, label(f.name), "", not numeric, [_cell(f.name, v) for v in values])
+        return Column(f.name, label(f.name), "", not numeric, _each(partial(_cell, f.name), values))
     scale = scales[unit]
-    cells = [number(scaled(v, scale)) if measured(v) else _cell(f.name, v) for v in values]
+    cells = _each(lambda v: number(scaled(v, scale)) if measured(v) else _cell(f.name, v), values)
     return Column(f.name, label(f.name, unit), scale.label, False, cells)
+
+
+def _each(cell: Callable[[Any], str], values: Sequence[Any]) -> list[str]:
+    """The cell of each value; values come again and again. True and 1.0 are not the value that 1 is."""
+    try:
+        return list(map(lru_cache(maxsize=None, typed=True)(cell), values))
+    except TypeError:  # tags, which may change
+        return list(map(cell, values))
 
 
 def _cell(name: str, value: Any) -> str:

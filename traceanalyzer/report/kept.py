@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from traceanalyzer.tables import Wanted
 
 
+MOST_ROWS = 20_000
+"""A row is a hundred bytes of text or more, and answers of over two million are not kept."""
+
+
 def kept_rows(asked: Asked, *parts: tuple[str, Wanted]) -> list[list[Any]]:
     """The rows of tables, each with those that are wanted of it. Raises as `measured` does."""
 
@@ -29,8 +33,13 @@ def kept_rows(asked: Asked, *parts: tuple[str, Wanted]) -> list[list[Any]]:
         texts = msgspec.json.decode(data, type=list[msgspec.Raw])
         return [rows_from(name, text) for (name, _), text in zip(parts, texts, strict=True)]
 
+    def written(rows: list[list[Any]]) -> str:
+        if sum(map(len, rows)) > MOST_ROWS:
+            raise ValueError("rows that take longer to keep than to make")
+        return text_of(rows)
+
     question = question_of(asked, "rows", *parts)
-    return make() if question is None else answered_once(asked.run, question, make, text_of, made_from)
+    return make() if question is None else answered_once(asked.run, question, make, written, made_from)
 
 
 def question_of(asked: Asked, what: str, *options: object) -> tuple[object, ...] | None:

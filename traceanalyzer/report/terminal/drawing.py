@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from functools import cache, partial
+from functools import cache
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
@@ -17,7 +18,7 @@ from rich.text import Text
 from traceanalyzer.report.format import plain, shorten
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from rich.console import RenderableType
 
@@ -106,7 +107,8 @@ class Page:
             self.line(remark, "dim", INDENT)
 
     def _table(self, columns: list[Column], width: int) -> Iterator[str]:
-        """Its lines. A table may have tens of thousands of rows, of which rich draws four in a millisecond."""
+        """Its lines, those of a row at once. A table may have tens of thousands of rows, of which rich draws four in a
+        millisecond: what they say comes again and again, and is laid out once."""
         widths = _widths(columns, width)
         headers = [self._header(column, wide) for column, wide in zip(columns, widths, strict=True)]
         height = max(map(len, headers), default=0)
@@ -114,20 +116,31 @@ class Page:
         yield from _side_by_side(
             [[blank] * (height - len(h)) + h for h, blank in zip(headers, blanks, strict=True)], blanks
         )
-        drawn = [cache(partial(self._cell, column, wide)) for column, wide in zip(columns, widths, strict=True)]
-        for row in zip(*(c.cells for c in columns), strict=True):
-            yield from _side_by_side([draw(cell) for draw, cell in zip(drawn, row, strict=True)], blanks)
+
+        @cache
+        def laid_out(*texts: str) -> str:
+            """A row, with places for its figures."""
+            rest = iter(texts)
+            cells = [
+                self._lines_of(next(rest), wide) if column.is_text else [f"%{wide}s"]
+                for column, wide in zip(columns, widths, strict=True)
+            ]
+            return f"\n{' ' * INDENT}".join(_side_by_side(cells, blanks))
+
+        if columns:
+            texts = _rows_of([column for column in columns if column.is_text])
+            figures = _rows_of([column for column in columns if not column.is_text])
+            yield from (laid_out(*said) % row for said, row in zip(texts, figures, strict=False))
 
     def _header(self, column: Column, width: int) -> list[str]:
         lines = _lines(plain(column.header), width)
         return [self._padded(_fitted(line, width), width, "bold", left=column.is_text) for line in lines]
 
-    def _cell(self, column: Column, width: int, cell: str) -> list[str]:
-        """Its lines, as wide as the column."""
-        if not column.is_text:
-            return [self._padded(cell, width, "", left=False)]
+    def _lines_of(self, cell: str, width: int) -> list[str]:
+        """Of text, each as wide as the column, with nothing in them that `%` would fill in."""
         style = MEANINGS.get(cell, "")
-        return [self._padded(line, width, style, left=True) for line in wrapped(plain(cell), width).split("\n")]
+        lines = wrapped(plain(cell), width).split("\n")
+        return [self._padded(line, width, style, left=True).replace("%", "%%") for line in lines]
 
     def _padded(self, text: str, width: int, style: str, *, left: bool) -> str:
         blank = " " * (width - cell_len(text))
@@ -164,10 +177,17 @@ def _turned(grid: Grid) -> Table:
     return table
 
 
-def _side_by_side(cells: list[list[str]], blanks: list[str]) -> Iterator[str]:
+def _rows_of(columns: list[Column]) -> Iterable[tuple[str, ...]]:
+    """Their cells row by row; of no columns, as many rows as there may be."""
+    return zip(*(column.cells for column in columns), strict=True) if columns else repeat(())
+
+
+def _side_by_side(cells: Sequence[list[str]], blanks: list[str]) -> Iterator[str]:
     """The lines of a row, of cells that have some each; `blanks`: what stands below one that has fewer."""
-    for i in range(max(map(len, cells), default=0)):
-        yield (" " * SEPARATOR).join([c[i] if i < len(c) else blank for c, blank in zip(cells, blanks, strict=True)])
+    height = max(map(len, cells), default=0)
+    if height > min(map(len, cells), default=0):
+        cells = [cell + [blank] * (height - len(cell)) for cell, blank in zip(cells, blanks, strict=True)]
+    return map((" " * SEPARATOR).join, zip(*cells, strict=True))
 
 
 def _widths(columns: list[Column], width: int) -> list[int]:
