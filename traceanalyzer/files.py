@@ -63,7 +63,8 @@ def check_not_read(path: Path) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A file to write beside `path`; it takes its place where the block ends well, else `path` stays as it was.
+    """A file to write beside `path`; it takes its place where the block ends well, else `path` stays as it was. One
+    that replaces another is on the disk before it does, so that a machine that fails leaves one of them.
 
     What is no regular file (a pipe, a terminal) is written as it is. Raises TraceAnalyzerError, OSError.
     """
@@ -77,8 +78,9 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     try:
         with os.fdopen(handle, "wb") as file:
             yield file
-            file.flush()
-            os.fsync(file.fileno())
+            if target.exists():
+                file.flush()
+                os.fsync(file.fileno())
         Path(name).chmod(_mode(target))
         Path(name).replace(target)
     except BaseException:
