@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from traceanalyzer.analysis.algebra.ordering import where_changed
 from traceanalyzer.analysis.causes.critical_path import PathKind
 from traceanalyzer.analysis.causes.gaps import GapSide, IdleCause
 from traceanalyzer.analysis.causes.start import stream_numbers
@@ -108,8 +109,9 @@ def _path(m: Measurements) -> Track:
     """The critical path; neighbouring segments of one kind and name are one slice."""
     path = m.critical_path
     code, names = segment_names(m, path)
-    key = code * len(PathKind) + path.kind
-    first = np.flatnonzero(np.append(True, key[1:] != key[:-1])[: len(key)])
+    key = np.multiply(code, len(PathKind), dtype=np.int32)
+    key += path.kind
+    first = np.flatnonzero(where_changed(key))
     used, label = ranked(key[first])
     labels = [Label(PathKind(k % len(PathKind)).label, names[k // len(PathKind)]) for k in used.tolist()]
     end = np.append(path.start[first[1:]], path.end[-1:])
@@ -136,7 +138,7 @@ def _findings(m: Measurements, findings: list[Finding]) -> Track:
     moments = []
     for finding in findings:
         rows = np.flatnonzero(path.kind == PATH_OF_CLASS.get(finding.cls, len(PathKind)))
-        moments.append(int(path.start[rows[path.duration[rows].argmax()]]) if len(rows) else first)
+        moments.append(int(path.start[rows[(path.end[rows] - path.start[rows]).argmax()]]) if len(rows) else first)
     order = np.argsort(moments, kind="stable")
     start = np.array(moments, np.int64)[order]
     labels = [Label(f.cls, f.id, f.title) for f in findings]
