@@ -109,6 +109,15 @@ def test_a_write_that_fails_leaves_the_old_file_whole_and_no_other(tmp_path):
     assert (target.read_text(), target.stat().st_mode & 0o777) == ("new", 0o640)
 
 
+def test_only_what_replaces_a_file_waits_for_the_disk(tmp_path, monkeypatch):
+    waited = []
+    monkeypatch.setattr(files.os, "fsync", waited.append)
+    for expected in (0, 1):
+        with files.replacing(tmp_path / "report.html") as file:
+            file.write(b"new")
+        assert len(waited) == expected
+
+
 def test_a_link_stays_a_link(tmp_path):
     target, link = tmp_path / "real.txt", tmp_path / "link.txt"
     target.write_text("old")

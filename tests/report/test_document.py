@@ -57,6 +57,30 @@ def test_moments_count_from_the_first_one_and_keep_microseconds():
     assert f"Moments count from {EPOCH_NS} ns on the recording's clock." in grid.remarks
 
 
+def test_rows_that_say_the_same_keep_their_own_figures_and_text_is_no_template():
+    rows = [Row(0, name, EPOCH_NS + i, i + 0.5, 2, 0.1, None) for i, name in enumerate(["50 %s", "%(x)d", "50 %s"])]
+    shown = Rows("rows", rows, Row, columns=("name", "start_ns", "total_ms")).terminal(120, False)
+    assert [line.split() for line in shown.splitlines() if "%" in line] == [
+        ["50", "%s", "0.000", "0.500"],
+        ["%(x)d", "0.000", "1.50"],
+        ["50", "%s", "0.000", "2.50"],
+    ]
+
+
+def test_true_and_one_are_not_the_same_cell():
+    @dataclass(frozen=True)
+    class Flag:
+        flag: object = metric("a flag or a figure")
+
+    assert make_grid([Flag(True), Flag(1), Flag(1.0)]).columns == []
+    assert column(make_grid([Flag(True), Flag(1), Flag(1.0), Flag(2)]), "flag").cells == ["yes", "1", "1", "2"]
+
+
+def test_a_table_of_rows_that_are_all_alike_has_no_lines():
+    rows = [Row(0, "same", 5, None, 1, 0.5, None)] * 2
+    assert "same" in Rows("rows", rows, Row).terminal(80, False)
+
+
 def test_what_is_equal_or_missing_in_every_row_takes_no_column():
     grid = make_grid(ROWS)
     assert not {"rank", "python"} & {c.name for c in grid.columns}

@@ -170,8 +170,8 @@ def _scales(fields: list[dataclasses.Field[Any]], values: dict[str, list[Any]]) 
     largest: dict[str, float] = {}
     for f in fields:
         unit = f.metadata.get("unit", "")
-        figures = {v for v in values[f.name] if type(v) in (int, float)} if f.name not in TIMESTAMPS else set()
-        largest[unit] = max([largest.get(unit, 0.0), *map(abs, filter(measured, figures))])
+        figures = filter(measured, values[f.name]) if f.name not in TIMESTAMPS else ()
+        largest[unit] = max([largest.get(unit, 0.0), *map(abs, figures)])
     return {unit: recorded_scale(unit) if _fits(most) else scale_for(most, unit) for unit, most in largest.items()}
 
 
