@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from traceanalyzer.limits import limits, raised
 from traceanalyzer.reading import read_with
-from traceanalyzer.threads import LEAST_ROWS, MOST, at_once
+from traceanalyzer.threads import LEAST_ROWS, MOST, at_once, both
 
 
 @pytest.fixture(autouse=True)
@@ -43,3 +44,15 @@ def test_a_failure_is_raised(jobs: int) -> None:
     with pytest.raises(ZeroDivisionError):
         at_once(lambda number: 1 // number, [2, 1, 0, 3], LEAST_ROWS)
     assert threading.active_count() == before
+
+
+def test_limits_hold_in_threads_too() -> None:
+    read_with(jobs=2)
+    met = threading.Barrier(2, timeout=30)
+
+    def limit() -> int:
+        met.wait()
+        return limits().text
+
+    with raised(text=77):
+        assert both(limit, limit, LEAST_ROWS) == (77, 77)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, TypeVar
+from contextvars import copy_context
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from traceanalyzer.reading import reading
 
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 Made = TypeVar("Made")
+Other = TypeVar("Other")
 
 LEAST_ROWS = 500_000
 """Columns of fewer rows take about as long as it takes to start threads."""
@@ -21,7 +23,7 @@ MOST = 4
 
 def at_once(work: Callable[[Item], Made], items: Iterable[Item], rows: int) -> list[Made]:
     """What `work` makes of each item, which has columns of so many rows, in order. Threads are used only by commands
-    that may use several processes (`--jobs`). Raises what `work` does."""
+    that may use several processes (`--jobs`), under the same limits. Raises what `work` does."""
     every = list(items)
     count = min(reading().jobs, MOST, len(every)) if rows >= LEAST_ROWS else 1
     todo, made = iter(range(len(every))), dict[int, Made]()
@@ -34,7 +36,7 @@ def at_once(work: Callable[[Item], Made], items: Iterable[Item], rows: int) -> l
         except Exception as error:
             failed.append(error)
 
-    others = [threading.Thread(target=take_part) for _ in range(count - 1)]
+    others = [threading.Thread(target=copy_context().run, args=(take_part,)) for _ in range(count - 1)]
     for thread in others:
         thread.start()
     take_part()
@@ -43,3 +45,10 @@ def at_once(work: Callable[[Item], Made], items: Iterable[Item], rows: int) -> l
     if failed:
         raise failed[0]
     return [made[number] for number in range(len(every))]
+
+
+def both(first: Callable[[], Made], second: Callable[[], Other], rows: int) -> tuple[Made, Other]:
+    """What two functions make, as `at_once` does."""
+    works: list[Callable[[], Any]] = [first, second]
+    one, other = at_once(lambda work: work(), works, rows)
+    return one, other

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from traceanalyzer.ingest.kineto.events import Group
 from traceanalyzer.ingest.kineto.health import make_health
 from traceanalyzer.ingest.kineto.metadata import devices_of, distributed, integer, parse_metadata
 from traceanalyzer.ingest.kineto.names import ANNOTATION, copy_ends, copy_kind
+from traceanalyzer.threads import both
 from traceanalyzer.trace import (
     ApiCalls,
     Collected,
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 
     from traceanalyzer.ingest.kineto.chunks import KinetoFile
     from traceanalyzer.ingest.kineto.rows import Rows
+    from traceanalyzer.trace import I64, Bool
 
 _COLLECTIVE_COLUMNS = (
     "name",
@@ -58,10 +61,9 @@ _COLLECTIVE_COLUMNS = (
 def make_trace(path: Path, file: KinetoFile, rows: Rows, damage: str) -> Trace:
     """The trace of all rows read. `damage`: why the file ended early, if it did. Empties the rows' columns."""
     metadata = parse_metadata(file.metadata)
-    api, host = ApiCalls.from_columns(rows.api.take()), _host_ranges(rows)
+    (api, host), device = both(partial(_host, rows), partial(_device, rows), rows.kept)
     pids = _pids(rows, np.bincount(api.thread, minlength=len(rows.threads)) + _op_counts(rows, host))
-    window_end = rows.window[1] if rows.window else rows.window_end or None
-    ops, clipped = _device_ops(rows, window_end, one_process=len(pids) < 2)
+    ops, clipped = _device_ops(*device, one_process=len(pids) < 2)
     health = make_health(path, file, rows, damage, clipped=clipped, ops=ops, api=api, pids=pids)
     return Trace(
         path=str(path),
@@ -86,6 +88,10 @@ def make_trace(path: Path, file: KinetoFile, rows: Rows, damage: str) -> Trace:
     )
 
 
+def _host(rows: Rows) -> tuple[ApiCalls, HostRanges]:
+    return ApiCalls.from_columns(rows.api.take()), _host_ranges(rows)
+
+
 def _host_ranges(rows: Rows) -> HostRanges:
     """The host ranges; annotations that old recordings have among the operators are told by their names."""
     host, strings = rows.host.take_ordered("start", "kind"), rows.texts.all()
@@ -99,14 +105,18 @@ def _host_ranges(rows: Rows) -> HostRanges:
     return HostRanges.from_columns(host, then="kind" if named else "")
 
 
-def _device_ops(rows: Rows, window_end: int | None, *, one_process: bool) -> tuple[DeviceOps, int]:
-    """The device ops and how many of them had to be clipped."""
+def _device(rows: Rows) -> tuple[dict[str, NDArray[Any]], I64, Bool]:
+    """The columns of the device ops, their ends with impossible ones cut, and which those are."""
+    window_end = rows.window[1] if rows.window else rows.window_end or None
     columns = rows.device.take()
-    clipped = 0
-    if one_process:  # the streams of two processes carry the same numbers
-        columns["end"], cut = clip_impossible(columns, window_end)
-        clipped = int(np.count_nonzero(cut))
-    return DeviceOps.from_columns(columns | _copies(columns, rows.texts.all()), then="kind"), clipped
+    return columns | _copies(columns, rows.texts.all()), *clip_impossible(columns, window_end)
+
+
+def _device_ops(columns: dict[str, NDArray[Any]], end: I64, cut: Bool, *, one_process: bool) -> tuple[DeviceOps, int]:
+    """The device ops and how many of them had to be clipped."""
+    if not one_process:  # the streams of two processes carry the same numbers
+        return DeviceOps.from_columns(columns, then="kind"), 0
+    return DeviceOps.from_columns(columns | {"end": end}, then="kind"), int(np.count_nonzero(cut))
 
 
 def _copies(columns: dict[str, NDArray[Any]], strings: list[str]) -> dict[str, NDArray[np.uint8]]:
