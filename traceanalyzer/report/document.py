@@ -13,7 +13,7 @@ from traceanalyzer.frozen import dataclass
 from traceanalyzer.report.grid import make_grid
 from traceanalyzer.report.json import dump
 from traceanalyzer.report.markdown.escape import cell, grid_table, prose
-from traceanalyzer.report.values import RENAMED, as_plain
+from traceanalyzer.report.values import RENAMED, plain_columns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -105,9 +105,9 @@ class Rows(Document):
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow([RENAMED.get(f.name, f.name) for f in dataclasses.fields(self.row_type)])
         safe = functools.cache(defused)  # texts come again and again
-        writer.writerows(
-            [safe(value) if type(value) is str else value for value in as_plain(row).values()] for row in self.rows
-        )
+        columns = plain_columns(self.rows)
+        safely = [[safe(value) if type(value) is str else value for value in column] for column in columns]
+        writer.writerows(zip(*safely, strict=True))
         return file.getvalue()
 
     @property

@@ -5,7 +5,11 @@ from __future__ import annotations
 import dataclasses
 import math
 from functools import cache
-from typing import Any
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 DECIMALS = 6
 """Of a millisecond: nanoseconds. More digits would be noise of the floating-point format."""
@@ -29,17 +33,34 @@ def as_plain(value: Any) -> Any:
         # + 0.0 makes -0.0 a plain zero.
         return round(value, DECIMALS) + 0.0 if math.isfinite(value) else None
     if dataclasses.is_dataclass(kind):
-        # Tables have tens of thousands of rows: what is plain is not asked about by a call for each.
-        return {
-            written: field if type(field := getattr(value, name)) in _PLAIN else as_plain(field)
-            for name, written in _names(kind)
-        }
+        return {written: as_plain(getattr(value, name)) for name, written in _names(kind)}
     if isinstance(value, dict):
         return {as_plain(key): as_plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [as_plain(item) for item in value]
+        first: Any = type(value[0]) if value else None
+        alike = dataclasses.is_dataclass(first) and set(map(type, value)) == {first}
+        if not alike:
+            return [as_plain(item) for item in value]
+        written = [name for _, name in _names(first)]
+        return [dict(zip(written, row, strict=True)) for row in zip(*plain_columns(value), strict=True)]
     if isinstance(value, float):
         return as_plain(float(value))  # of numpy
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode("utf-8")
     return value
+
+
+def plain_columns(rows: Sequence[Any]) -> list[list[Any]]:
+    """Rows of one dataclass as plain values, field by field: a table of tens of thousands takes half as long as row by
+    row."""
+    kind: Any = type(rows[0]) if rows else None
+    return [_plain_column(list(map(attrgetter(name), rows))) for name, _ in _names(kind)] if rows else []
+
+
+def _plain_column(values: list[Any]) -> list[Any]:
+    kinds = set(map(type, values))
+    if kinds <= _PLAIN:
+        return values
+    if kinds <= {str, type(None)}:
+        return [text if text is None or text.isascii() else as_plain(text) for text in values]
+    return list(map(as_plain, values))
