@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from functools import lru_cache, partial
 from operator import attrgetter
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 from traceanalyzer.figures import NS_PER_MS
@@ -170,9 +171,20 @@ def _scales(fields: list[dataclasses.Field[Any]], values: dict[str, list[Any]]) 
     largest: dict[str, float] = {}
     for f in fields:
         unit = f.metadata.get("unit", "")
-        figures = filter(measured, values[f.name]) if f.name not in TIMESTAMPS else ()
-        largest[unit] = max([largest.get(unit, 0.0), *map(abs, figures)])
+        largest[unit] = max(largest.get(unit, 0.0), _largest(values[f.name]) if f.name not in TIMESTAMPS else 0.0)
     return {unit: recorded_scale(unit) if _fits(most) else scale_for(most, unit) for unit, most in largest.items()}
+
+
+def _largest(values: list[Any]) -> float:
+    """The largest figure of a column, whatever its sign; 0 where there is none."""
+    if not _has_figures(values):
+        return 0.0
+    plain = set(map(type, values)) <= {int, float, NoneType}  # values come again and again
+    return max(map(abs, filter(measured, set(values) if plain else values)), default=0.0)
+
+
+def _has_figures(values: list[Any]) -> bool:
+    return any(issubclass(kind, int | float) and kind is not bool for kind in set(map(type, values)))
 
 
 def _fits(largest: float) -> bool:
@@ -194,7 +206,7 @@ def _moments(f: dataclasses.Field[Any], values: list[Any], origin_ns: int) -> Co
 
 def _column(f: dataclasses.Field[Any], values: list[Any], scales: dict[str, Scale]) -> Column:
     unit = f.metadata.get("unit", "")
-    numeric = any(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
+    numeric = _has_figures(values)
     if not numeric or f.name in IDENTIFIERS:
         return Column(f.name, label(f.name), "", not numeric, _each(partial(_cell, f.name), values))
     scale = scales[unit]
