@@ -60,7 +60,7 @@ class Page:
 
     def text(self) -> str:
         """What was drawn, without trailing blanks."""
-        return "\n".join(line.rstrip() for line in self._file.getvalue().split("\n"))
+        return "\n".join(map(str.rstrip, self._file.getvalue().split("\n")))
 
     def heading(self, title: str) -> None:
         """A section begins."""
