@@ -13,6 +13,7 @@ from traceanalyzer.analysis.replay.changes.loops.ensembles import ensembles_join
 from traceanalyzer.analysis.replay.changes.loops.lookups import lookups_joined
 from traceanalyzer.analysis.replay.changes.masks import masks_spread
 from traceanalyzer.analysis.replay.changes.repetition import batched
+from traceanalyzer.analysis.replay.changes.syncs import syncs_removed, values_gone
 from traceanalyzer.analysis.replay.host_speed import fitted
 from traceanalyzer.analysis.replay.simulate import step_time_ns
 from traceanalyzer.analysis.replay.tape import make_tape
@@ -55,6 +56,7 @@ def test_calls_that_end_with_a_read_are_one_unless_each_needs_the_one_before(
     tokens: str, update: bool, apart: bool
 ) -> None:
     def step(p: Program) -> None:
+        within(p, "aten::unbind", lambda p: p.spend(5), shapes=f"[[{CALLS}, 64], []]")
         for _ in range(CALLS):
             model(p, tokens=tokens, update=update)
             read(p)
@@ -238,6 +240,10 @@ def test_what_a_mask_picks_is_all_there_unless_a_product_needs_it_small(kernels:
         assert not found.waits.any()
         assert int((found.duration > 0).sum()) == 8 * tape.steps
         assert step_time_ns(found) < step_time_ns(tape)
+        for change in (syncs_removed, values_gone):  # no read is left, which is the point
+            left = change(tape)
+            assert left is not None
+            assert step_time_ns(left) <= step_time_ns(found)
 
 
 def test_the_host_is_not_made_slower_by_loading_that_took_another_time() -> None:

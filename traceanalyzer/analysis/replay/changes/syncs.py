@@ -75,9 +75,9 @@ def syncs_removed(tape: Tape) -> Tape | None:
     """The host waits for the device only where it copies from pageable memory, operators that only read a value are
     gone, and chains of operators that lead to nothing but a read; what a mask picks is all there, and what a loop reads
     item by item is read once. What comes back as a number is calculated with on the device. None without such waits."""
-    found = values_kept(_at_once(tape))
-    if found is None:
+    if not is_read(tape).any():
         return None
+    found = _unwaited(_at_once(tape))
     back = tape.once(given_back)
     if back.any():
         return kept_as_tensors(found, back, LAUNCHES)
@@ -99,16 +99,19 @@ def all_kept(tape: Tape) -> Tape | None:
 
 def values_kept(tape: Tape) -> Tape | None:
     """The host waits only where it copies from pageable memory; all values are still calculated."""
-    reads = is_read(tape)
-    if not reads.any():
-        return None
-    return replace(without_reads(tape), waits=tape.waits & ~reads)
+    return _unwaited(tape) if is_read(tape).any() else None
+
+
+def _unwaited(tape: Tape) -> Tape:
+    return replace(without_reads(tape), waits=tape.waits & ~is_read(tape))
 
 
 def values_gone(tape: Tape) -> Tape | None:
     """The same as `syncs_removed` where no value is calculated that is only read, and numbers cost nothing."""
-    found = values_kept(_at_once(tape))
-    return found if found is None or tape.once(given_back).any() else without_launches(found, read_chains(tape)[0])
+    if not is_read(tape).any():
+        return None
+    found = _unwaited(_at_once(tape))
+    return found if tape.once(given_back).any() else without_launches(found, read_chains(tape)[0])
 
 
 def read_chains(tape: Tape) -> tuple[Bool, int]:
