@@ -429,6 +429,18 @@ def two_views(p: Program) -> None:
     call(p, "mm", "[16, 128]", "[128, 16]", kernel=GEMM)
 
 
+def small_views(p: Program) -> None:
+    for size, times in ((64, 2), (48, 4)):
+        for _ in range(times):
+            call(p, "conv2d", f"[16, 3, {size}, {size}]", "[64, 3, 3, 3]", kernel=GEMM)
+            for _ in range(12):
+                call(p, "conv2d", f"[16, 64, {size // 2}, {size // 2}]", "[64, 64, 3, 3]", kernel=GEMM)
+                call(p, "relu", f"[16, 64, {size // 2}, {size // 2}]")
+            call(p, "mean", f"[16, 64, {size // 2}, {size // 2}]", kernel=REDUCE)
+            call(p, "layer_norm", "[16, 64]")
+            call(p, "linear", "[16, 64]", "[128, 64]", kernel=GEMM)
+
+
 def one_view(p: Program) -> None:
     embed(p)
     call(p, "mm", "[16, 128]", "[128, 16]", kernel=GEMM)
@@ -460,3 +472,10 @@ def test_calls_in_a_row_are_one_if_none_needs_the_one_before(step: Step, found: 
         offer = batch_calls.offer(program(step))
         assert offer is not None
         assert "torch.cat" in offer.action
+
+
+def test_calls_on_smaller_inputs_begin_where_they_take_them() -> None:
+    tape = tape_of(small_views)
+    one = twins_joined(tape)
+    assert one is not None
+    assert int((one.duration > 0).sum()) == 2 * 28 * tape.steps

@@ -25,7 +25,7 @@ from traceanalyzer.analysis.replay.on_tape import backward_of, forward_operators
 from traceanalyzer.analysis.roofline.op_models.tensors import Tensor, parse_inputs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from traceanalyzer.analysis.replay.changes.sequences import Launching
     from traceanalyzer.analysis.replay.tape import Tape
@@ -110,12 +110,28 @@ def _twins(tape: Tape, calls: Launching, rows: I64) -> list[Repeat]:
     learns = bool(calls.backward.any())
     inside = sum(int(weights[run.first + run.period * run.times] - weights[run.first]) for run in found)
     alone = not learns and inside == int(weights[-1])
-    few = [run for run in found if _of_other_size(operators, run) or (alone and _put_together(operators, run))]
+    few = _accepted(
+        code, found, lambda run: _of_other_size(operators, run) or (alone and _put_together(operators, run))
+    )
     if few:
         return few
     name = codes(calls.name[rows], calls.step[rows])
     steps = calls.step[rows]
-    return [run for run in with_weights(_repeated(name)) if independent(operators, steps, run)]
+    return _accepted(name, with_weights(_repeated(name)), lambda run: independent(operators, steps, run))
+
+
+def _accepted(code: I64, runs: Iterable[Repeat], test: Callable[[Repeat], bool]) -> list[Repeat]:
+    """The runs that pass the test, from where they do: a run may begin later than it seems to, where the call before
+    it, on an input of another size, ends as all of them do."""
+    placed = (next(filter(test, (run, _latest(code, run))), None) for run in runs)
+    return [run for run in placed if run is not None]
+
+
+def _latest(code: I64, run: Repeat) -> Repeat:
+    """The same run from the last place at which as many calls can begin."""
+    after = code[run.first + run.period * run.times :][: run.period]
+    alike = after == code[run.first :][: len(after)]
+    return run._replace(first=run.first + (len(after) if alike.all() else int(alike.argmin())))
 
 
 def _repeated(code: I64) -> list[Repeat]:
