@@ -315,6 +315,7 @@ def test_items_with_a_backward_pass_each_are_one_call(
 @pytest.mark.parametrize("end", ["stack", "sort"])
 def test_calls_that_read_in_their_middle_are_one_whole_call(end: str) -> None:
     def step(p: Program) -> None:
+        view(p, "unbind", f"[{TIMES}, 9, 9]")
         for _ in range(TIMES):
             for name in ("matmul", "mul", "linalg_solve"):
                 for _ in range(3):
@@ -328,6 +329,71 @@ def test_calls_that_read_in_their_middle_are_one_whole_call(end: str) -> None:
     one = batched(tape)
     assert one is not None
     assert int((one.duration > 0).sum()) == (13 if end == "stack" else 14) * tape.steps
+
+
+def taken(p: Program, name: str, shape: str, values: str) -> None:
+    within(p, f"aten::{name}", lambda p: p.spend(2), shapes=f"[{shape}, [], []]", concrete=p.code(values))
+
+
+PLACES = (501, 301, 181, 644, 44, 103, 383, 12)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "values", "then", "found"),
+    [
+        ("split", f"[{TIMES}, 32]", '["", "1", "0"]', "", True),
+        ("split", f"[{TIMES}, 32]", '["", "8", "0"]', "", False),
+        ("split", f"[32, {TIMES}]", '["", "1", "1"]', "", False),
+        ("split_with_sizes", "[512, 32]", '["", "[100, 200, 112, 100]", "0"]', "", True),
+        ("unbind", f"[3, {TIMES}, 32]", '["", "0"]', "", False),
+        ("unbind", f"[{TIMES}]", '["", "0"]', "", False),
+        ("unsqueeze", "[3, 32, 32]", '["", "0"]', "", True),
+        ("unsqueeze", "[3, 32, 32]", '["", "2"]', "", False),
+        ("select", f"[{TIMES}, 32]", '["", "0", "{i}"]', "", True),
+        ("select", f"[{TIMES}, 32]", '["", "0", "{i}"]', "copy_", False),
+        ("select", f"[32, {TIMES}]", '["", "1", "{i}"]', "", False),
+        ("slice", "[3, 720, 1280]", '["", "1", "{place}", "800", "1"]', "", True),
+        ("slice", "[3, 720, 1280]", '["", "1", "1", "-1", "1"]', "", False),
+        ("add", "[3, 32]", "", "", False),
+    ],
+)
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_calls_told_by_reads_alone_are_one_only_where_items_are_taken_before(
+    name: str, shape: str, values: str, then: str, found: bool, when: str
+) -> None:
+    def step(p: Program) -> None:
+        def take(i: int) -> None:
+            told = values.replace("{i}", str(i)).replace("{place}", str(PLACES[i % len(PLACES)]))
+            taken(p, name, shape, told)
+            if then:
+                call(p, then, "[32]", "[32]")
+
+        for i in range(TIMES):
+            if when == "before":
+                take(i)
+            for _ in range(12):
+                call(p, "conv2d", "[1, 4, 32, 32]", kernel=GEMM)
+            read(p)
+        if when == "after":
+            for i in range(TIMES):
+                take(i)
+
+    assert (batched(tape_of(step)) is not None) == (found and when == "before")
+
+
+def test_what_is_read_between_two_items_is_read_within_a_call() -> None:
+    def step(p: Program) -> None:
+        for i in range(TIMES):
+            by_number(p, i)
+            call(p, "all", "[1, 32]", kernel=REDUCE)
+            read(p)
+            for _ in range(12):
+                call(p, "linear", "[1, 3, 32]", "[32, 32]", kernel=GEMM)
+
+    tape = tape_of(step)
+    one = batched(tape)
+    assert one is not None
+    assert int((one.duration > 0).sum()) == (1 + 1 + 12) * tape.steps
 
 
 def test_parts_of_a_batch_that_are_written_to_parts_of_another_are_an_ensemble() -> None:

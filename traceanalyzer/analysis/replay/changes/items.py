@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -26,10 +26,14 @@ if TYPE_CHECKING:
 
 APART = re.compile(r"^aten::unbind$")
 """Iterating over a tensor."""
+SPLITS = re.compile(r"^aten::(unbind|split|split_with_sizes)$")
+"""Takes a tensor apart: into its items, into parts of so many, or of these numbers of them."""
 TAKES = re.compile(r"^aten::unsqueeze$")
 """Makes a batch of one of an item."""
 PICKS = re.compile(r"^aten::(select|slice|narrow)$")
 """Takes an item out of a batch by its number."""
+WRITES = re.compile(r"^aten::(copy_|fill_|zero_)$")
+"""Writes to what was picked right before it."""
 WORDS = re.compile(r"^aten::embedding$")
 """Looks tokens up; its second operand is a batch of texts."""
 FEWEST_ITEMS = 4
@@ -59,27 +63,89 @@ def _each_learns(first: I64, backward: Bool) -> bool:
     return bool((np.diff(passed) > 0).all())
 
 
-def _batches(tape: Tape, least_dimensions: int) -> Iterator[list[int]]:
-    """For each batch of a step that is taken apart, when the host takes its items, ns."""
+class _Operators(NamedTuple):
+    """The outermost operators of a step's forward pass."""
+
+    start: I64
+    """When the host calls them, ns."""
+    shapes: I32
+    concrete: I32
+    """Codes of texts, -1 where there is none."""
+    apart: Bool
+    splits: Bool
+    takes: Bool
+    """Whether they are called like `APART`, `SPLITS`, `TAKES`."""
+    picks: Bool
+    """Whether they take a part of a tensor by its number, but not to write to it."""
+
+
+def _of_steps(tape: Tape) -> Iterator[_Operators]:
     tree, trace, ranges = tape.source.tree, tape.source.trace, tape.source.trace.host_ranges
     outer = forward_operators(tape)
-    step = np.searchsorted(tape.source.steps.host_start, tree.start[outer], side="right")
-    here = np.isin(step, distinct(tape.step_of_op) + 1)
-    outer, step = outer[here], step[here]
+    step = np.searchsorted(tape.source.steps.host_start, tree.start[outer], side="right") - 1
+    outer = outer[here := np.isin(step, tape.step_of_op)]
     row = tree.row[outer]
-    name, shapes, concrete = ranges.name[row], ranges.shapes[row], ranges.concrete[row]
-    apart, takes, picks = (texts_where(trace.strings, pattern.match)[name] for pattern in (APART, TAKES, PICKS))
-    for one in distinct(step[apart | picks]).tolist():
-        here = step == one
-        for batch, count in _counted(shapes[here & apart]):
+    apart, splits, takes, picks, written = (
+        texts_where(trace.strings, pattern.match)[ranges.name[row]] for pattern in (APART, SPLITS, TAKES, PICKS, WRITES)
+    )
+    for i in np.flatnonzero(picks[:-1])[::-1].tolist():  # a part of a part, too
+        written[i] |= written[i + 1]
+    columns = (tree.start[outer], ranges.shapes[row], ranges.concrete[row], apart, splits, takes, picks & ~written)
+    for one in distinct(tape.step_of_op).tolist():
+        yield _Operators(*(column[step[here] == one] for column in columns))
+
+
+def takes_items(tape: Tape, calls: Bool) -> bool:
+    """Whether each step takes several items out of a tensor, in whatever way, or makes batches of one of them, before
+    the last of these ops. Calls that need each other, as iterations of a solver or moves of a game, do neither."""
+    called, step = tape.source.trace.api_calls.start[tape.call][tape.event], tape.step_of_op
+    ends = [called[calls & (step == one)].max(initial=0) for one in distinct(step).tolist()]
+    return all(_takes_items(tape, operators, end) for operators, end in zip(_of_steps(tape), ends, strict=True))
+
+
+def _takes_items(tape: Tape, operators: _Operators, end: int) -> bool:
+    usable = (operators.splits | operators.takes | operators.picks) & (operators.start < end)
+    singles, numbers = 0, dict[tuple[int, str], list[int]]()
+    for i in np.flatnonzero(usable).tolist():
+        values = parse_values(tape.source.trace.text(int(operators.concrete[i])))
+        shape = first_shape(tape, int(operators.shapes[i]))
+        if operators.picks[i]:
+            dimension, number = (*values, "", "", "")[NUMBER - 1 : NUMBER + 1]
+            if number.isdecimal():
+                numbers.setdefault((int(operators.shapes[i]), dimension), []).append(int(number))
+        elif values[-1:] in ((), ("0",)) and len(shape) > 1:
+            singles += operators.takes[i]
+            if operators.splits[i] and _parts(shape[0], values) >= FEWEST_ITEMS:
+                return True
+    return singles >= FEWEST_ITEMS or any(_of_items(of, dimension) for (_, dimension), of in numbers.items())
+
+
+def _parts(items: int, values: tuple[str, ...]) -> int:
+    """Into how many parts so many items are taken."""
+    size = values[1] if len(values) > NUMBER else "1"
+    return items // max(int(size), 1) if size.isdecimal() else size.count(",") + 1
+
+
+def _of_items(numbers: list[int], dimension: str) -> bool:
+    """Whether these are numbers of items: other dimensions, such as time, are gone through in order."""
+    several = len(set(numbers)) >= FEWEST_ITEMS
+    in_order = all(a <= b for a, b in pairwise(numbers)) or all(a >= b for a, b in pairwise(numbers))
+    return several and (dimension == "0" or not in_order)
+
+
+def _batches(tape: Tape, least_dimensions: int) -> Iterator[list[int]]:
+    """For each batch of a step that is taken apart, when the host takes its items, ns."""
+    for operators in _of_steps(tape):
+        start, shapes, picks = operators.start, operators.shapes, operators.picks
+        for batch, count in _counted(shapes[operators.apart]):
             shape = first_shape(tape, batch)
-            items = here & takes & _of_shape(tape, shapes, shape[1:])
+            items = operators.takes & _of_shape(tape, shapes, shape[1:])
             if len(shape) > 1 and shape[0] >= FEWEST_ITEMS and items.sum() == shape[0] * count:
-                yield tree.start[outer[items]].tolist()
-        for batch, _ in _counted(shapes[here & picks]):
-            shape, items = first_shape(tape, batch), np.flatnonzero(here & picks & (shapes == batch))
+                yield start[items].tolist()
+        for batch, _ in _counted(shapes[picks]):
+            shape, picked = first_shape(tape, batch), np.flatnonzero(picks & (shapes == batch))
             if len(shape) >= least_dimensions and shape[0] >= FEWEST_ITEMS:
-                yield tree.start[outer[items[_next_ones(tape, concrete[items], shape[0])]]].tolist()
+                yield start[picked[_next_ones(tape, operators.concrete[picked], shape[0])]].tolist()
 
 
 def _next_ones(tape: Tape, codes: I32, count: int) -> Bool:

@@ -10,7 +10,7 @@ import numpy as np
 from traceanalyzer.analysis.algebra.ordering import where_changed
 from traceanalyzer.analysis.algebra.texts import texts_where
 from traceanalyzer.analysis.replay.changes.edits import with_dispatch, without_dispatch, without_launches
-from traceanalyzer.analysis.replay.changes.items import first_shape, item_starts, single_tokens
+from traceanalyzer.analysis.replay.changes.items import first_shape, item_starts, single_tokens, takes_items
 from traceanalyzer.analysis.replay.changes.kernels import JOINING
 from traceanalyzer.analysis.replay.changes.loading import LEAST_COPY_NS, large_copies
 from traceanalyzer.analysis.replay.changes.sequences import launching
@@ -63,8 +63,9 @@ class Calls(NamedTuple):
 
 def repeated_calls(tape: Tape) -> Calls | None:
     """Stretches of each step that begin with data from the host or the next item, or end with a read, and launch nearly
-    the same number of kernels each; None where there are few, or where the kernels fill the GPU."""
-    number, brought = _stretches(tape)
+    the same number of kernels each; None where there are few, where the kernels fill the GPU, or where reads alone tell
+    them apart and nothing says that each has an item of its own."""
+    number, brought, items = _stretches(tape)
     inside = number >= 0
     least = FEWEST_KERNELS if brought >= FEWEST_CALLS * tape.steps else FEWEST_IF_READ
     kernels = tape.source.is_kernel[tape.row] & inside
@@ -77,7 +78,8 @@ def repeated_calls(tape: Tape) -> Calls | None:
     per_step = int(alike.sum()) / tape.steps
     if per_step < FEWEST_CALLS or chosen.sum() < ALIKE_SHARE * len(number) or not mostly_small(tape, chosen):
         return None
-    if _one_needs_another(tape, number):
+    by_read = max(brought, items) < FEWEST_CALLS * tape.steps
+    if _one_needs_another(tape, number) or (by_read and not takes_items(tape, chosen)):
         return None
     return _with_cut_call(tape, Calls(np.where(chosen, number, -1), per_step))
 
@@ -108,15 +110,30 @@ def _one_needs_another(tape: Tape, number: I64) -> bool:
     return max(len(updates), len(words)) >= FEWEST_CALLS * tape.steps
 
 
-def _stretches(tape: Tape) -> tuple[I64, int]:
+def _stretches(tape: Tape) -> tuple[I64, int, int]:
     """For each op the stretch between two moments at which the host hands data over, reads some, or takes the next item
-    of a batch; and how many begin with the first."""
-    step, brings = tape.step_of_op, copies_of(tape, CopyKind.HOST_TO_DEVICE)
+    of a batch; and how many begin with the first, and with the last. What is read before a call for an item has ended
+    is read within it, unless a read follows every few kernels."""
+    step, brings, items = tape.step_of_op, copies_of(tape, CopyKind.HOST_TO_DEVICE), item_starts(tape)
     reads = read_at_once(tape)[tape.event] & copies_of(tape, CopyKind.DEVICE_TO_HOST)
+    within = _within_calls(items, step)
+    if reads[within].sum() * FEWEST_IF_READ <= within.sum():
+        reads &= ~within
     starts = brings & ~np.append(False, brings[:-1])
     starts |= np.append(False, reads[:-1] & ~brings[1:]) & (np.append(0, np.diff(step)) == 0)
-    starts |= where_changed(step) | item_starts(tape)
-    return np.cumsum(starts) - 1, int((starts & brings).sum())
+    starts |= where_changed(step) | items
+    return np.cumsum(starts) - 1, int((starts & brings).sum()), int(items.sum())
+
+
+def _within_calls(items: Bool, step: I32) -> Bool:
+    """The ops between the first item of a step and the end of the last one's call, which is as long as the others."""
+    result = np.zeros(len(items), bool)
+    first = np.flatnonzero(items)
+    for one in distinct(step[first]).tolist():
+        mine = first[step[first] == one]
+        if len(mine) > 1:
+            result[mine[0] : mine[-1] + int(np.median(np.diff(mine))) - 1] = True
+    return result
 
 
 def mostly_small(tape: Tape, ops: Bool) -> bool:

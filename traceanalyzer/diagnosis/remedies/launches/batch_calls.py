@@ -51,11 +51,15 @@ TABLES = (
     "Look up in all tables at once: one table with an offset for each feature, or torchrec's EmbeddingBagCollection."
 )
 ACTION = "Batch the calls: stack the inputs (pad them to one length) and call the model once instead of in a loop."
+REQUESTS = (
+    "Batch requests: collect the inputs of several steps, if none needs what another gives (pad them to one length), "
+    "and call the model once."
+)
 
 
 def offer(m: Measurements) -> Offer | None:
-    """Where calls of one kind repeat within a step, each with its own input or read, where lookups or calls of a model
-    follow each other, or where each step is one call."""
+    """Where calls of one kind repeat within a step, each with its own input, or with an item of a tensor and a read,
+    where lookups or calls of a model follow each other, or where each step is one call."""
     tape, known = tape_of(m), program(m)
     if tape is None or not known.pytorch:
         return None
@@ -65,7 +69,7 @@ def offer(m: Measurements) -> Offer | None:
         return Offer(TABLES, LOOKUPS)
     if twins_joined(tape) is not None:
         return Offer(TOGETHER, TWINS)
-    return None if known.training or known.in_graphs else Offer(ACTION, OVER_STEPS)
+    return None if known.training or known.in_graphs else Offer(REQUESTS, OVER_STEPS)
 
 
 REMEDY = Remedy("batch_calls", "launch", "launch-bound", offer)
