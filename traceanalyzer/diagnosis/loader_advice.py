@@ -24,6 +24,9 @@ IO_WAIT_SHARE = 10.0
 """Per cent of the CPUs' time idle for a disk from which storage is what is slow: it is 0 to 2 where data is cached."""
 
 AHEAD = "Load ahead of the step"
+ONE_CORE = "OPENBLAS_NUM_THREADS=1 if NumPy multiplies matrices there"
+"""PyTorch gives a worker one thread, NumPy's OpenBLAS takes all cores in each: ten took 338 ms a step where none took
+131, and 15 with the variable (16 cores)."""
 STAGES = {
     "collate": ("building the batch is", "collate arrays, not lists, into one preallocated tensor"),
     "decode": ("decoding is", "decode once and store, in a smaller size, or on the GPU (nvJPEG, DALI)"),
@@ -44,15 +47,15 @@ def _first(found: Loading | None, workers: int | None) -> str:
     pinned = "" if found is not None and found.pinned else ", pin_memory=True"
     if found is None or not found.workers:
         count = "> 0" if workers is None else f"={workers}"
-        return f"{AHEAD}: DataLoader(..., num_workers{count}{pinned}, persistent_workers=True)"
+        return f"{AHEAD}: DataLoader(..., num_workers{count}{pinned}, persistent_workers=True), and {ONE_CORE}"
     if found.steps >= ENOUGH_STEPS and 0 < found.waiting_steps <= FEW_STEPS_SHARE * found.steps:
         return (
             f"The loader has workers, and {found.waiting_steps} of {found.steps} steps wait: keep the workers "
             f"over epochs (persistent_workers=True), more batches ready (prefetch_factor){pinned}"
         )
     return (
-        "The loader has workers, and they do not keep up: raise num_workers while the host has idle cores, then make "
-        f"each batch cheaper (decode and transform less, or on the GPU){pinned.replace(', ', '; ')}"
+        f"The loader has workers, and they do not keep up: set {ONE_CORE}, raise num_workers while the host has idle "
+        f"cores, then make each batch cheaper (decode and transform less, or on the GPU){pinned.replace(', ', '; ')}"
     )
 
 
