@@ -9,7 +9,7 @@ import pytest
 
 from traceanalyzer.limits import limits, raised
 from traceanalyzer.reading import read_with
-from traceanalyzer.threads import LEAST_ROWS, MOST, at_once, both
+from traceanalyzer.threads import AHEAD, LEAST_ROWS, MOST, at_once, beside, both
 
 
 @pytest.fixture(autouse=True)
@@ -56,3 +56,49 @@ def test_limits_hold_in_threads_too() -> None:
 
     with raised(text=77):
         assert both(limit, limit, LEAST_ROWS) == (77, 77)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_work_beside_comes_in_order_and_not_far_behind(jobs: int) -> None:
+    begun, used = [], set()
+
+    def items() -> Iterator[int]:
+        for number in range(40):
+            begun.append(number)
+            yield number
+
+    def made(number: int) -> int:
+        used.add(threading.get_ident())
+        return number * number
+
+    read_with(jobs=jobs)
+    for number, found in enumerate(beside(made, items())):
+        assert found == number * number
+        assert len(begun) <= number + 1 + AHEAD
+    assert len(begun) == 40
+    assert (threading.get_ident() in used) == (jobs == 1)
+    assert list(beside(made, [])) == []
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_what_fails_beside_is_raised_where_it_would_come(jobs: int) -> None:
+    before = threading.active_count()
+
+    def made(number: int) -> float:
+        return 1 / number
+
+    def items() -> Iterator[int]:
+        yield from (2, 1)
+        raise OSError("the disk")
+
+    read_with(jobs=jobs)
+    found = beside(made, [2, 1, 0, 4])
+    assert [next(found), next(found)] == [0.5, 1.0]
+    with pytest.raises(ZeroDivisionError):
+        next(found)
+    with pytest.raises(OSError, match="the disk"):
+        list(beside(made, items()))
+    given_up = beside(made, [1] * 40)
+    next(given_up)
+    given_up.close()
+    assert threading.active_count() == before

@@ -90,10 +90,11 @@ def _write(pieces: Iterator[bytes], file: Path | None) -> None:
 
 
 def compressed(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """The same as gzip."""
+    """The same as gzip, compressed while the next pieces are made."""
     from isal import isal_zlib
 
+    from traceanalyzer.threads import beside
+
     packer = isal_zlib.compressobj(wbits=GZIP)
-    for piece in pieces:
-        yield packer.compress(piece)
+    yield from beside(packer.compress, pieces)
     yield packer.flush()
