@@ -18,6 +18,7 @@ from traceanalyzer.analysis.replay.host_speed import fitted
 from traceanalyzer.analysis.replay.simulate import step_time_ns
 from traceanalyzer.analysis.replay.tape import make_tape
 from traceanalyzer.diagnosis.remedies.data import copy_ahead
+from traceanalyzer.diagnosis.remedies.host import remove_syncs
 from traceanalyzer.figures import NS_PER_MS
 from traceanalyzer.trace import CopyKind, MemoryKind
 
@@ -244,6 +245,7 @@ def test_what_a_mask_picks_is_all_there_unless_a_product_needs_it_small(kernels:
             left = change(tape)
             assert left is not None
             assert step_time_ns(left) <= step_time_ns(found)
+    assert ("torch.where or a weighted sum" in remove_syncs.offer(program(step)).action) == spread
 
 
 def test_the_host_is_not_made_slower_by_loading_that_took_another_time() -> None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from traceanalyzer.analysis.replay.changes.masks import masks_spread
 from traceanalyzer.analysis.replay.changes.numbers_given_back import given_back
 from traceanalyzer.analysis.replay.changes.read_runs import after_first_read
-from traceanalyzer.analysis.replay.changes.syncs import all_kept, syncs_removed, values_gone
+from traceanalyzer.analysis.replay.changes.syncs import all_kept, is_read, syncs_removed, values_gone
 from traceanalyzer.analysis.replay.scenarios import Scenario
 from traceanalyzer.diagnosis.remedies.program import program, tape_of
 from traceanalyzer.diagnosis.remedies.remedy import Offer, Remedy
 
 if TYPE_CHECKING:
     from traceanalyzer.analysis.measure import Measurements
+    from traceanalyzer.analysis.replay.tape import Tape
 
 SCENARIO = Scenario(
     "remove_syncs",
@@ -37,6 +39,10 @@ AS_TENSORS = (
     "Remove the sync: leave on the GPU what goes back to it as a number, as a tensor without dimensions, not .item() "
     "(x.addcmul_(p, share) for x.add_(p, alpha=share)), and test for the end every 25 rounds."
 )
+OF_MASKS = (
+    "Remove the sync: x[mask] and nonzero() read how many values there are; use torch.where or a weighted sum over all "
+    "values, or find indices once where the mask stays the same."
+)
 OTHER = "Remove the sync: queue work without waiting for it (events, asynchronous copies) and read results later."
 
 
@@ -49,7 +55,15 @@ def offer(m: Measurements) -> Offer:
         return Offer(PYTORCH, SCENARIO)
     if tape.once(given_back).any():
         return Offer(AS_TENSORS, SCENARIO)
-    return Offer(AT_ONCE if tape.once(after_first_read).any() else PYTORCH, SCENARIO)
+    if tape.once(after_first_read).any():
+        return Offer(AT_ONCE, SCENARIO)
+    return Offer(OF_MASKS if _waits_for_masks(tape) else PYTORCH, SCENARIO)
+
+
+def _waits_for_masks(tape: Tape) -> bool:
+    """Whether most waits are for how many values a mask picks."""
+    spread = masks_spread(tape)
+    return spread is not None and 2 * int(is_read(spread).sum()) < int(is_read(tape).sum())
 
 
 LEAST_GAIN = 0.04
