@@ -54,8 +54,8 @@ def _first(found: Loading | None, workers: int | None) -> str:
             f"over epochs (persistent_workers=True), more batches ready (prefetch_factor){pinned}"
         )
     return (
-        f"The loader has workers, and they do not keep up: set {ONE_CORE}, raise num_workers while the host has idle "
-        f"cores, then make each batch cheaper (decode and transform less, or on the GPU){pinned.replace(', ', '; ')}"
+        "The loader has workers, and they do not keep up: raise num_workers while the host has idle cores, then make "
+        f"each batch cheaper (decode and transform less, or on the GPU); {ONE_CORE}{pinned.replace(', ', '; ')}"
     )
 
 
