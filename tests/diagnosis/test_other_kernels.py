@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.diagnosis.test_remedies import ADD, GEMM, REDUCE, program, within
+from traceanalyzer.analysis.replay.changes.compiling import INFERENCE, functions_compiled
 from traceanalyzer.analysis.replay.changes.fusion import (
     REREAD_OF_LONGEST,
     WRITTEN_OUT,
@@ -15,6 +16,7 @@ from traceanalyzer.analysis.replay.changes.fusion import (
     fusing,
 )
 from traceanalyzer.analysis.replay.changes.numbers import CASTS, with_casts
+from traceanalyzer.analysis.replay.simulate import step_time_ns
 from traceanalyzer.analysis.replay.tape import make_tape
 from traceanalyzer.diagnosis.diagnose import LEAST_TOUCHED, diagnose
 from traceanalyzer.diagnosis.draft import Draft, Remedy
@@ -98,3 +100,20 @@ def test_nothing_of_unknown_gain_is_advised_for_kernels_that_take_little(share: 
     found = diagnose(m, [lambda _m, _free: iter([draft])])
     assert [f.id for f in found.findings] == ["x"]
     assert [a.action for a in found.recommendations] == (["do"] if told else [])
+
+
+@pytest.mark.parametrize(("kernels", "us", "gains"), [(5, 3, False), (60, 3, True), (5, 300, True)])
+def test_a_compiled_function_costs_the_host_a_call_of_it(kernels: int, us: float, gains: bool) -> None:
+    """Five small launches are no dearer than such a call; sixty are, and long kernels hide it."""
+    tape = chain(*[(ADD, us)] * kernels)
+    found = {one: functions_compiled(one, 3)(tape) for one in (Reading.USUAL, Reading.CAUTIOUS)}
+    usual, cautious = (one and step_time_ns(one) for one in found.values())
+    assert usual is not None
+    assert cautious is not None
+    assert usual <= cautious <= step_time_ns(tape)
+    assert (usual < 0.8 * step_time_ns(tape)) == gains
+    one = found[Reading.USUAL]
+    assert one is not None
+    spent, before = float(one.dispatch.sum()) / tape.steps, float(tape.dispatch.sum()) / tape.steps
+    each = before / (kernels + 1)
+    assert spent == pytest.approx(min(before, each * (1 + INFERENCE[Reading.USUAL].call)), rel=0.25)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from traceanalyzer.analysis.groups.passes import MIN_CHAIN
+from traceanalyzer.analysis.replay.changes.compiling import functions_compiled
 from traceanalyzer.analysis.replay.changes.fusion import WRITTEN_OUT, Reading, fusing
 from traceanalyzer.analysis.replay.scenarios import Scenario
 from traceanalyzer.diagnosis.remedies.program import program
@@ -16,12 +17,13 @@ if TYPE_CHECKING:
 
 SCENARIO = Scenario(
     "fuse_elementwise",
-    fusing(WRITTEN_OUT, Reading.USUAL, MIN_CHAIN),
+    functions_compiled(Reading.USUAL, MIN_CHAIN),
     f"each run of at least {MIN_CHAIN} kernels of written-out operators on the same data is one kernel: it moves what "
-    "the largest of them moves, has the arithmetic of all, and reads a reduction's rows again (upper end: it "
-    "takes as long as the longest, and a single one before its first reduction stays, as with a library's operator)",
+    "the largest of them moves, has the arithmetic of all, and reads a reduction's rows again; the host spends on it "
+    "what it did, or what calling a compiled function costs (lower end: one launch; upper end: it takes as long as the "
+    "longest, and a single one before its first reduction stays, as with a library's operator)",
     hopeful=fusing(WRITTEN_OUT, Reading.HOPEFUL, MIN_CHAIN),
-    cautious=fusing(WRITTEN_OUT, Reading.CAUTIOUS, MIN_CHAIN, library=True),
+    cautious=functions_compiled(Reading.CAUTIOUS, MIN_CHAIN, library=True),
     missing="no chain of written-out operators works on the same data",
 )
 PYTORCH = (
