@@ -25,6 +25,7 @@ from traceanalyzer.analysis.replay.changes.fusion import (
     find_runs,
     fused,
     of_matrix_operators,
+    runs_fused,
 )
 from traceanalyzer.analysis.replay.changes.kernels import changes_layout, channels_last, odd_padded
 from traceanalyzer.analysis.replay.on_tape import (
@@ -101,10 +102,10 @@ def functions_compiled(reading: Reading, least: int, *, library: bool = False) -
     took 15.6 ms for 14.6). None without such runs."""
 
     def change(tape: Tape) -> Tape | None:
-        left = fused(tape, WRITTEN_OUT, reading, least, library=library)
+        runs = find_runs(tape, WRITTEN_OUT, least)
+        left = runs_fused(tape, runs, reading, library=library)
         if left is None:
             return None
-        runs = find_runs(tape, WRITTEN_OUT, least)
         inside = runs.number >= 0
         # forward and backward pass are runs of their own
         call = TRAINING[reading].call / 2 if in_backward(tape).any() else INFERENCE[reading].call

@@ -100,10 +100,12 @@ def fused(
     """Each run of at least so many kernels of these classes (of `chosen` ops) on the same data is one kernel; None
     without any. A library's operator begins with the first reduction of a run: a single op before it takes as long as
     it does."""
-    runs = find_runs(tape, classes, least, chosen)
-    if not len(runs.first):
-        return None
-    return _collapsed(tape, runs, _fused_times(tape, runs, reading, library=library))
+    return runs_fused(tape, find_runs(tape, classes, least, chosen), reading, library=library)
+
+
+def runs_fused(tape: Tape, runs: Runs, reading: Reading, *, library: bool = False) -> Tape | None:
+    """The same of these runs."""
+    return _collapsed(tape, runs, _fused_times(tape, runs, reading, library=library)) if len(runs.first) else None
 
 
 def find_runs(tape: Tape, classes: tuple[str, ...], least: int = PAIR, chosen: Bool | None = None) -> Runs:

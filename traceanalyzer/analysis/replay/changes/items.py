@@ -79,11 +79,13 @@ class _Operators(NamedTuple):
     """Whether they take a part of a tensor by its number, but not to write to it."""
 
 
-def _of_steps(tape: Tape) -> Iterator[_Operators]:
+def _of_steps(tape: Tape) -> list[_Operators]:
+    """Those of each step on the tape."""
     tree, trace, ranges = tape.source.tree, tape.source.trace, tape.source.trace.host_ranges
     outer = forward_operators(tape)
     step = np.searchsorted(tape.source.steps.host_start, tree.start[outer], side="right") - 1
-    outer = outer[here := np.isin(step, tape.step_of_op)]
+    here = np.isin(step, tape.step_of_op)
+    outer, step = outer[here], step[here]
     row = tree.row[outer]
     apart, splits, takes, picks, written = (
         texts_where(trace.strings, pattern.match)[ranges.name[row]] for pattern in (APART, SPLITS, TAKES, PICKS, WRITES)
@@ -91,8 +93,8 @@ def _of_steps(tape: Tape) -> Iterator[_Operators]:
     for i in np.flatnonzero(picks[:-1])[::-1].tolist():  # a part of a part, too
         written[i] |= written[i + 1]
     columns = (tree.start[outer], ranges.shapes[row], ranges.concrete[row], apart, splits, takes, picks & ~written)
-    for one in distinct(tape.step_of_op).tolist():
-        yield _Operators(*(column[step[here] == one] for column in columns))
+    steps = [step == one for one in distinct(tape.step_of_op).tolist()]
+    return [_Operators(*(column[mine] for column in columns)) for mine in steps]
 
 
 def takes_items(tape: Tape, calls: Bool) -> bool:
@@ -100,7 +102,7 @@ def takes_items(tape: Tape, calls: Bool) -> bool:
     the last of these ops. Calls that need each other, as iterations of a solver or moves of a game, do neither."""
     called, step = tape.source.trace.api_calls.start[tape.call][tape.event], tape.step_of_op
     ends = [called[calls & (step == one)].max(initial=0) for one in distinct(step).tolist()]
-    return all(_takes_items(tape, operators, end) for operators, end in zip(_of_steps(tape), ends, strict=True))
+    return all(_takes_items(tape, operators, end) for operators, end in zip(tape.once(_of_steps), ends, strict=True))
 
 
 def _takes_items(tape: Tape, operators: _Operators, end: int) -> bool:
@@ -135,7 +137,7 @@ def _of_items(numbers: list[int], dimension: str) -> bool:
 
 def _batches(tape: Tape, least_dimensions: int) -> Iterator[list[int]]:
     """For each batch of a step that is taken apart, when the host takes its items, ns."""
-    for operators in _of_steps(tape):
+    for operators in tape.once(_of_steps):
         start, shapes, picks = operators.start, operators.shapes, operators.picks
         for batch, count in _counted(shapes[operators.apart]):
             shape = first_shape(tape, batch)

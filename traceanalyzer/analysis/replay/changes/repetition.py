@@ -67,7 +67,8 @@ def repeated_calls(tape: Tape) -> Calls | None:
     them apart and nothing says that each has an item of its own."""
     number, brought, items = _stretches(tape)
     inside = number >= 0
-    least = FEWEST_KERNELS if brought >= FEWEST_CALLS * tape.steps else FEWEST_IF_READ
+    enough = FEWEST_CALLS * tape.steps
+    least = FEWEST_KERNELS if brought >= enough else FEWEST_IF_READ
     kernels = tape.source.is_kernel[tape.row] & inside
     count = np.bincount(number[kernels], minlength=int(number.max(initial=-1)) + 1)
     if not len(count) or not count.any():
@@ -78,7 +79,7 @@ def repeated_calls(tape: Tape) -> Calls | None:
     per_step = int(alike.sum()) / tape.steps
     if per_step < FEWEST_CALLS or chosen.sum() < ALIKE_SHARE * len(number) or not mostly_small(tape, chosen):
         return None
-    by_read = max(brought, items) < FEWEST_CALLS * tape.steps
+    by_read = max(brought, items) < enough
     if _one_needs_another(tape, number) or (by_read and not takes_items(tape, chosen)):
         return None
     return _with_cut_call(tape, Calls(np.where(chosen, number, -1), per_step))

@@ -75,9 +75,9 @@ def syncs_removed(tape: Tape) -> Tape | None:
     """The host waits for the device only where it copies from pageable memory, operators that only read a value are
     gone, and chains of operators that lead to nothing but a read; what a mask picks is all there, and what a loop reads
     item by item is read once. What comes back as a number is calculated with on the device. None without such waits."""
-    if not is_read(tape).any():
+    found = _at_once(tape)
+    if found is None:
         return None
-    found = _unwaited(_at_once(tape))
     back = tape.once(given_back)
     if back.any():
         return kept_as_tensors(found, back, LAUNCHES)
@@ -85,10 +85,12 @@ def syncs_removed(tape: Tape) -> Tape | None:
     return without_launches(found, chain) if operators > 1 else found
 
 
-def _at_once(tape: Tape) -> Tape:
-    """Masks as passes over all values, and one read instead of a loop's."""
-    spread = masks_spread(tape) or tape
-    return read_at_the_end(spread) or spread
+def _at_once(tape: Tape) -> Tape | None:
+    """No waits for results, masks as passes over all values, and one read instead of a loop's; None without waits."""
+    if not is_read(tape).any():
+        return None
+    spread = tape.once(masks_spread) or tape
+    return _unwaited(read_at_the_end(spread) or spread)
 
 
 def all_kept(tape: Tape) -> Tape | None:
@@ -108,10 +110,8 @@ def _unwaited(tape: Tape) -> Tape:
 
 def values_gone(tape: Tape) -> Tape | None:
     """The same as `syncs_removed` where no value is calculated that is only read, and numbers cost nothing."""
-    if not is_read(tape).any():
-        return None
-    found = _unwaited(_at_once(tape))
-    return found if tape.once(given_back).any() else without_launches(found, read_chains(tape)[0])
+    found = _at_once(tape)
+    return found if found is None or tape.once(given_back).any() else without_launches(found, read_chains(tape)[0])
 
 
 def read_chains(tape: Tape) -> tuple[Bool, int]:

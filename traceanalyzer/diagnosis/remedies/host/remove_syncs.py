@@ -62,7 +62,7 @@ def offer(m: Measurements) -> Offer:
 
 def _waits_for_masks(tape: Tape) -> bool:
     """Whether most waits are for how many values a mask picks."""
-    spread = masks_spread(tape)
+    spread = tape.once(masks_spread)
     return spread is not None and 2 * int(is_read(spread).sum()) < int(is_read(tape).sum())
 
 

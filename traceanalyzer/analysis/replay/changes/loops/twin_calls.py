@@ -123,7 +123,7 @@ def _twins(tape: Tape, calls: Launching, rows: I64) -> list[Repeat]:
 def _accepted(code: I64, runs: Iterable[Repeat], test: Callable[[Repeat], bool]) -> list[Repeat]:
     """The runs that pass the test, from where they do: a run may begin later than it seems to, where the call before
     it, on an input of another size, ends as all of them do."""
-    placed = (next(filter(test, (run, _latest(code, run))), None) for run in runs)
+    placed = (next(filter(test, dict.fromkeys((run, _latest(code, run)))), None) for run in runs)
     return [run for run in placed if run is not None]
 
 
