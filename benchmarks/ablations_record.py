@@ -8,40 +8,30 @@ for) and `NAME.without`, each `.json.gz` or `.rank{N}.json.gz`, and `OUT/manifes
 and without are timed in turn, in rounds, so that a host that slows down slows both.
 """
 
-from __future__ import annotations
-
 import gc
 import gzip
 import json
-import os
 import re
 import statistics
 import sys
 import time
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.profiler import ProfilerActivity, profile, schedule
 
-from benchmarks.ablation_workloads import DEVICE, PAIRS
+from benchmarks.pairs.one import RANK, WORLD, synchronize
+from benchmarks.pairs.program import DEVICE, Pair, Step
+from benchmarks.pairs.sets import programs
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-RANK, WORLD = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
 ROUNDS = 7
 ROUND_SECONDS = 0.15
 WARMUP_STEPS = 12
 STACKS = frozenset({"sync_loss", "python_exposed", "optimizer_fused"})
 """Recorded with Python stacks, too, and without shapes: what those cost."""
 _SCRUB = (re.compile(r',\s*"traceName": "[^"]*"'), re.compile(r'"(?:/[^"/]+)+/([^"/]+\.(?:py|so))'))
-
-
-def synchronize() -> None:
-    if DEVICE.type == "cuda":
-        torch.cuda.synchronize()
 
 
 def together() -> None:
@@ -52,7 +42,7 @@ def together() -> None:
         synchronize()
 
 
-def step_ms(step: Callable[[], object], count: int) -> float:
+def step_ms(step: Step, count: int) -> float:
     """Mean time of `count` steps, ms."""
     together()
     start = time.perf_counter()
@@ -70,7 +60,7 @@ def slowest(value: float) -> float:
     return float(tensor.item())
 
 
-def timed(steps: dict[str, Callable[[], object]]) -> dict[str, list[float]]:
+def timed(steps: dict[str, Step]) -> dict[str, list[float]]:
     """Step times of each, in rounds that take turns, ms."""
     counts = {}
     for name, step in steps.items():
@@ -83,7 +73,7 @@ def timed(steps: dict[str, Callable[[], object]]) -> dict[str, list[float]]:
     return rounds
 
 
-def recorded(step: Callable[[], object], file: Path, events: bool = False, **options: Any) -> None:
+def recorded(step: Step, file: Path, events: bool = False, **options: Any) -> None:
     """Four steps as torch.profiler records them, after two that warm it up."""
     config = torch._C._profiler._ExperimentalConfig(enable_cuda_sync_events=True) if events else None
     together()
@@ -104,11 +94,11 @@ def recorded(step: Callable[[], object], file: Path, events: bool = False, **opt
     file.unlink()
 
 
-def record(name: str, out: Path) -> dict[str, dict[str, Any]]:
+def record(pair: Pair, out: Path) -> dict[str, dict[str, Any]]:
     """Time and record a pair; its entries of the manifest."""
-    pair = PAIRS[name]
+    name, (removes, scenario) = pair.name, pair.ablation
     torch.manual_seed(0)
-    base, without = pair.make(True), pair.make(False)
+    base, without = pair.make(False), pair.make(True)
     rounds = timed({"base": base, "without": without})
     suffix = f".rank{RANK}" if WORLD > 1 else ""
     recorded(base, out / f"{name}.base{suffix}.json")
@@ -119,9 +109,9 @@ def record(name: str, out: Path) -> dict[str, dict[str, Any]]:
         recorded(base, out / f"{name}.base.noshapes{suffix}.json", record_shapes=False)
     return {
         f"{name}.{variant}": {
-            "removes": pair.removes,
-            "scenario": pair.scenario,
-            "world": pair.world,
+            "removes": removes,
+            "scenario": scenario,
+            "world": WORLD,
             "step_ms_unprofiled": statistics.median(times),
             "rounds_ms": times,
         }
@@ -133,24 +123,25 @@ def main() -> None:
     """Record the pairs that need as many GPUs as there are ranks (or those named)."""
     out = Path(sys.argv[1])
     out.mkdir(parents=True, exist_ok=True)
-    if DEVICE.type == "cuda":
-        torch.cuda.set_device(DEVICE)
-    names = sys.argv[2:] or [name for name, pair in PAIRS.items() if pair.world == WORLD]
+    if DEVICE == "cuda":
+        torch.cuda.set_device(RANK)
+    if WORLD > 1:
+        device = torch.device("cuda", RANK) if DEVICE == "cuda" else None
+        torch.distributed.init_process_group("nccl" if device else "gloo", device_id=device)
     manifest = out / "manifest.json"
     cases = json.loads(manifest.read_text())["cases"] if manifest.exists() else {}
-    for name in names:
+    about = {"gpu": torch.cuda.get_device_name() if DEVICE == "cuda" else "none", "torch": torch.__version__}
+    for pair in programs("ranks_ablations" if WORLD > 1 else "ablations"):
+        if sys.argv[2:] and pair.name not in sys.argv[2:]:
+            continue
         began = time.perf_counter()
         try:
-            cases |= record(name, out)
+            cases |= record(pair, out)
         except Exception:  # one workload that fails leaves the others
             traceback.print_exc()
         gc.collect()
         if RANK == 0:
-            print(f"{name}: {time.perf_counter() - began:.1f} s", cases.get(f"{name}.base"), flush=True)
-            about = {
-                "gpu": torch.cuda.get_device_name() if DEVICE.type == "cuda" else "none",
-                "torch": torch.__version__,
-            }
+            print(f"{pair.name}: {time.perf_counter() - began:.1f} s", cases.get(f"{pair.name}.base"), flush=True)
             manifest.write_text(json.dumps({**about, "cases": cases}, indent=1) + "\n")
     if WORLD > 1:
         torch.distributed.destroy_process_group()

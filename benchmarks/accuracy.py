@@ -7,15 +7,14 @@ predicted from `.base` against the one measured without the thing. Errors count 
 rounds. `--markdown` puts the tables into docs/accuracy.md.
 """
 
-from __future__ import annotations
-
 import json
 import statistics
 import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 import traceanalyzer as ta
 from benchmarks.calibration import Sensitivity, cross_validated, sensitivity
@@ -27,19 +26,14 @@ from benchmarks.unprofiled import (
     steps_sentence,
 )
 from traceanalyzer.analysis.groups.bounds import memory_bound_share
-from traceanalyzer.analysis.measure import measure_ranks
-from traceanalyzer.analysis.replay import scenarios
-from traceanalyzer.analysis.replay.host_speed import step_ms
-from traceanalyzer.analysis.replay.scenarios import SCENARIOS, Scenario, buckets_of, combined
-from traceanalyzer.analysis.replay.whatif import Replay
 from traceanalyzer.diagnosis.classify import classify
-from traceanalyzer.selection import measured
+from traceanalyzer.diagnosis.measurements import Measurements, measure_ranks
+from traceanalyzer.diagnosis.selection import measured
+from traceanalyzer.replay import scenarios
+from traceanalyzer.replay.host_speed import step_ms
+from traceanalyzer.replay.scenarios import SCENARIOS, Scenario, buckets_of, combined
+from traceanalyzer.replay.whatif import Replay
 from traceanalyzer.trace import WaitKind
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from traceanalyzer.analysis.measure import Measurements
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared" / "traces"
@@ -104,11 +98,11 @@ class Recording:
     @cached_property
     def replay(self) -> Replay:
         """Its replay, which does not know what the stopwatch said."""
-        replay = Replay.of(self.measured, None, self.measured.peers)
+        replay = Replay.of(self.measured.rated, None, self.measured.peers)
         assert replay is not None, self.name
         return replay
 
-    def blind_to_waits(self) -> Recording:
+    def blind_to_waits(self) -> Self:
         """The same without the rows that say which stream waited for which."""
         other, ranks = replace(self), (self.measured, *self.measured.peers)
         traces = [replace(m.trace, waits=m.trace.waits.take(m.trace.waits.kind != WaitKind.STREAM_WAIT_EVENT))
@@ -164,11 +158,11 @@ def scenario_of(name: str) -> Scenario:
 def class_by_replay(m: Measurements, replay: Replay) -> str:
     """The class of bottleneck without which the step would be shortest."""
     steps = {
-        name: step_ms([tape for tape in map(scenario.change, replay.usual) if tape is not None])
+        name: step_ms([tape for tape in map(scenario.change, replay.typical) if tape is not None])
         for name, scenario in CLASS_REMOVED.items()
     }
     best = min(steps, key=steps.__getitem__)
-    return best if best != "device" else "memory" if memory_bound_share(m) > 0.5 else "compute"
+    return best if best != "device" else "memory" if memory_bound_share(m.rated) > 0.5 else "compute"
 
 
 def expected_classes() -> dict[str, str]:
@@ -307,7 +301,7 @@ def stream_waits(m: Measurements) -> bool:
 
 def _edges(m: Measurements) -> set[tuple[int, int]]:
     """Pairs of ops, of which the first waits for the second."""
-    found = m.starts.dependencies
+    found = m.started.starts.dependencies
     return {(i, on) for column in (found.on, found.also_on) for i, on in enumerate(column.tolist()) if on >= 0}
 
 

@@ -5,8 +5,6 @@ the second question; other commands; a folder of 64 ranks; a large nsys export. 
 what it measured as tables in Markdown. See README.md here for what is measured and why.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import json

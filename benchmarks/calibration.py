@@ -1,22 +1,16 @@
 """Models of what a profiler costs the host, calibrated on all programs but the one that they are held against."""
 
-from __future__ import annotations
-
 import itertools
 import statistics
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from traceanalyzer.analysis.replay.host_speed import DISPATCH_SHARE_WITH_STACKS, host_scaled, step_ms
-from traceanalyzer.analysis.replay.tape import typical_steps
+from traceanalyzer.replay.host_speed import DISPATCH_SHARE_WITH_STACKS, host_scaled, step_ms
+from traceanalyzer.replay.typical_steps import typical_steps
+from traceanalyzer.replay.whatif import Replay
 from traceanalyzer.trace import RangeKind
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from traceanalyzer.analysis.replay.whatif import Replay
 
 SHARES = np.arange(0.25, 1.01, 0.05)
 HOST_BOUND = 0.15
@@ -72,9 +66,9 @@ class Model:
 def sensitivity(name: str, workload: str, replay: Replay, rounds_ms: Sequence[float]) -> Sensitivity:
     """Replay a recording with every share."""
     tapes, ctx = replay.recorded, replay.recorded[0].source
-    steps, ranges, calls = ctx.steps, ctx.trace.host_ranges, ctx.trace.api_calls
-    threads = np.unique(calls.thread[ctx.launch[ctx.launch >= 0]])
-    typical = np.flatnonzero(typical_steps(ctx))
+    steps, ranges, calls = ctx.timed.steps, ctx.trace.host_ranges, ctx.trace.api_calls
+    threads = np.unique(calls.thread[ctx.linked.launch[ctx.linked.launch >= 0]])
+    typical = np.flatnonzero(typical_steps(ctx.causes))
     begin, end = steps.host_start[typical[0]], steps.host_end[typical[-1]]
     counts = [
         int((np.isin(table.thread, threads) & (table.start >= begin) & (table.start < end) & kind).sum())

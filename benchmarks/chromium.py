@@ -5,8 +5,6 @@ with Chromium.start() as browser:
     page.evaluate("document.title")
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import select
@@ -14,12 +12,10 @@ import shutil
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Self
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+from pathlib import Path
+from typing import Any, Self
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 FLAGS = (
@@ -106,7 +102,7 @@ class Chromium:
             self.listeners[answer["sessionId"]](answer["method"], answer["params"])
         return answer
 
-    def open(self, file: Path, *, width: int = 1280, height: int = 900, dark: bool = False) -> Page:
+    def open(self, file: Path, *, width: int = 1280, height: int = 900, dark: bool = False) -> "Page":
         """A page with the file, in front, once all its scripts have run and it has been drawn."""
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]

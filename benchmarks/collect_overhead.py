@@ -7,16 +7,14 @@ is held against a stopwatch in the same way, and then whole captures are, each r
 Exit status 1 if a bar is missed.
 """
 
-from __future__ import annotations
-
 import json
 import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -26,9 +24,6 @@ from traceanalyzer.collect.attach import Attached
 from traceanalyzer.collect.plan import Plan
 from traceanalyzer.collect.steps.step_clock import StepClock
 from traceanalyzer.collect.steps.step_finder import StepFinder
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 WARM_UP, ROUNDS, ROUND_SECONDS = 20, 101, 0.06

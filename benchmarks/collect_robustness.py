@@ -1,7 +1,5 @@
 """Trains with DDP, for collect_robustness.sh: STEPS [crash|sleep|stuck]."""
 
-from __future__ import annotations
-
 import os
 import sys
 import time

@@ -6,29 +6,22 @@ day, so the ratios are compared. The second table chooses how dear compiled code
 other programs alone.
 """
 
-from __future__ import annotations
-
 import json
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 from unittest.mock import patch
 
 import traceanalyzer as ta
-from benchmarks.accuracy import as_text
+from benchmarks.accuracy import Rows, Table, as_text
 from benchmarks.remedies import CLOSE
 from benchmarks.remedy_errors import BRINGS_NOTHING
-from traceanalyzer.analysis.replay.changes import compiling
+from traceanalyzer.diagnosis.measurements import Measurements
 from traceanalyzer.diagnosis.remedies import advice
 from traceanalyzer.diagnosis.remedies.launches import compile_model
-from traceanalyzer.selection import measured
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from benchmarks.accuracy import Rows, Table
-    from traceanalyzer.analysis.measure import Measurements
+from traceanalyzer.diagnosis.selection import measured
+from traceanalyzer.replay.changes import compiling
 
 TIMED = Path(__file__).with_suffix(".json")
 FACTORS = (0.6, 0.8, 1.0, 1.25, 1.6)
@@ -98,7 +91,7 @@ def with_others(found: list[tuple[str, float, Measurements]]) -> dict[tuple[floa
             for costs in (compiling.TRAINING, compiling.INFERENCE)
         )
         for gain in LEAST_GAINS:
-            other = replace(compile_model.REMEDY, least_gain=gain)
+            other = replace(compile_model, least_gain=gain)
             with (
                 patch.object(compiling, "TRAINING", training),
                 patch.object(compiling, "INFERENCE", inference),

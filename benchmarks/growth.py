@@ -8,8 +8,6 @@ The exponent is that of CPU time as N doubles, above what nothing costs: 1 is li
 until a run takes `--seconds`, so that what is measured is the growth and not the start.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import gc
@@ -20,7 +18,7 @@ import time
 from pathlib import Path
 
 from benchmarks.growth_families import FAMILIES
-from traceanalyzer.errors import TraceAnalyzerError
+from traceanalyzer.base.errors import TraceAnalyzerError
 from traceanalyzer.ingest import load
 from traceanalyzer.report.build import build_report
 from traceanalyzer.report.json import render_json

@@ -4,8 +4,6 @@ Without arguments the 155 MB recording of ../shared/traces, unpacked, and a repl
 installed Chromium. Ends with status 1 where a bar is missed. See README.md here for what is measured.
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 import sys

@@ -1,7 +1,5 @@
 """A command's cost as the operating system counts it: wall-clock, CPU and the largest resident memory."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
@@ -107,11 +105,14 @@ class _Looked(threading.Thread):
 
 
 def _tree(pid: int) -> list[int]:
+    """A process and all below it; not every kernel lists a process's children."""
+    parents = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
     found = [pid]
     for one in found:
-        with suppress(OSError):
-            for task in Path(f"/proc/{one}/task").iterdir():
-                found += map(int, (task / "children").read_text().split())
+        found += [child for child, parent in parents.items() if parent == one]
     return found
 
 

@@ -3,8 +3,6 @@
 python -m benchmarks.memory_fuzz [COUNT] [SEED]
 """
 
-from __future__ import annotations
-
 import gzip
 import io
 import random
@@ -13,7 +11,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from traceanalyzer.errors import RefusedSnapshotError
+from traceanalyzer.base.errors import RefusedSnapshotError
 from traceanalyzer.ingest.memory.opcodes import interpret
 from traceanalyzer.ingest.memory.shapes import Shapes
 from traceanalyzer.ingest.memory.snapshot import snapshot_of

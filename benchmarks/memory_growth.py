@@ -6,8 +6,6 @@ of the package that ran when it had grown by another step. `--mapped` hands larg
 what grows is what is alive, without the holes between.
 """
 
-from __future__ import annotations
-
 import argparse
 import ctypes
 import resource
@@ -35,7 +33,7 @@ def main() -> None:
     if asked.mapped:
         ctypes.CDLL(None).mallopt(MAP_THRESHOLD, LARGE_BYTES)
     else:
-        from traceanalyzer.cli.allocator import keep_freed_memory
+        from traceanalyzer.cli.io.allocator import keep_freed_memory
 
         keep_freed_memory()
     threading.Thread(target=watch, args=(asked.step * MB,), daemon=True).start()

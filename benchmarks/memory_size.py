@@ -5,8 +5,6 @@ Peak resident memory is the operating system's (`wait4`), of the whole process; 
 subtracted, which is Python and click. numpy and our own modules (some 17 MB) count.
 """
 
-from __future__ import annotations
-
 import argparse
 import gzip
 import pickle

@@ -1,42 +1,50 @@
 """Would the tests notice? `python -m benchmarks.mutants [--count 60] [--seed 0] [--jobs 2] [--only TEXT]`
 
-Makes one-line mutations in `analysis/` and `diagnosis/` (a comparison turned round, a sum made a difference, the start
-of something taken for its end), each in a copy of the tree, and runs the tests that mirror the changed file: those of
-its own name, then those of its room, then all of `tests/analysis` and `tests/diagnosis`. A mutant dies when one fails.
+Makes one-line mutations of functions of `analysis/`, `replay/` and `diagnosis/` (a comparison turned round, a sum made
+a difference, the start of something taken for its end). One pytest session collects the tests; for each a fork of
+it puts the changed function in the place of the one loaded, and runs the tests that are near the changed file, nearest
+first: those of its own name, of its room, those that import its module, and the figures of every recording that is kept
+(`FIGURES`). A mutant dies when one fails that passes without it; `--all` has the survivors face all other tests, too.
 Which lines are mutated follows from the code and the seed alone, and a change in one function leaves the mutants of the
-others as they were. Exit status 1 where fewer than `BAR` die.
+others as they were. Exit status 1 where fewer than `BAR` die. What a function did while modules were imported stays as
+it was, and so does what other processes run: a mutant of only that survives.
 """
-
-from __future__ import annotations
 
 import argparse
 import ast
+import contextlib
+import gc
 import hashlib
 import os
-import re
-import shutil
-import subprocess
+import resource
+import signal
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
+from types import CodeType, FunctionType
 
 ROOT = Path(__file__).resolve().parents[1]
-ROOMS = ("traceanalyzer/analysis", "traceanalyzer/diagnosis")
-COPIED = ("traceanalyzer", "tests", "benchmarks", "sample_traces", "docs", "pyproject.toml", "README.md")
+ROOMS = ("traceanalyzer/analysis", "traceanalyzer/replay", "traceanalyzer/diagnosis")
 BAR = 0.85
-LONGEST_S = 600
-"""A mutant that makes the tests hang is dead as well."""
+LONGEST_S = 60
+"""CPU seconds of a test: a mutant that makes one hang is dead as well."""
+MOST_BYTES = 8 << 30
+"""Of address space: one that takes all memory, too."""
 WITHOUT = ("test_ops_against_torch.py", "test_ops_on_gpu.py", "test_against_torch.py", "test_flop_counter.py",
            "test_on_recordings.py")  # fmt: skip
-"""Left out of the neighbours' tests: they need PyTorch, or a minute, and hold sums, not who is charged with what."""
-NEIGHBOURS = "its neighbours'"
-MORE_TESTS = {"compile": ["tests/compile"], "memory": ["tests/ingest/memory"]}
-"""Tests of a room or file that are not where the mirror would be."""
+"""Left out: they need PyTorch, or a minute, and hold sums, not who is charged with what."""
+MORE_TESTS = {
+    "compile": ("tests/compile",), "memory": ("tests/ingest/memory",), "changes": ("tests/diagnosis/test_remedies",),
+}  # fmt: skip
+"""Tests of a folder or file that are not where the mirror would be: how their paths begin."""
+FIGURES = "tests/diagnosis/test_figures_stay.py"
+GROUPS = ("its own tests", "its room's", "its importers'", "figures of recordings", "other tests")
+FOUND, NOBODY, HUNG = 1, 0, "hangs"
 
 COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.GtE, ast.GtE: ast.Lt, ast.Gt: ast.LtE, ast.LtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
@@ -145,63 +153,154 @@ def chosen(count: int, seed: int, only: str) -> list[Mutant]:
     return result[:count]
 
 
-def mirrors(path: Path) -> list[tuple[str, list[str]]]:
-    """The tests to run, nearest first: of the file, of its room, of its neighbours."""
-    room = Path("tests") / path.parent.relative_to("traceanalyzer")
-    own = room / f"test_{path.name}"
-    elsewhere = MORE_TESTS.get(path.parent.name, MORE_TESTS.get(path.stem, []))
-    every = ["tests/analysis", "tests/diagnosis"]
-    steps = [("its own tests", [str(own)] if (ROOT / own).exists() else []),
-             ("its room's", [*([str(room)] if (ROOT / room).exists() else []), *elsewhere]),
-             (NEIGHBOURS, every)]  # fmt: skip
-    return [(name, tests) for name, tests in steps if tests]
+@cache
+def imports(test: Path) -> frozenset[str]:
+    """The modules that a test file imports, and what it takes from them as if it were modules."""
+    found = set()
+    for node in ast.walk(ast.parse(test.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{name.name}" for name in node.names)}
+        elif isinstance(node, ast.Import):
+            found |= {name.name for name in node.names}
+    return frozenset(found)
 
 
-def killed_by(mutant: Mutant, tree: Path, broken: list[str]) -> str | None:
-    """Which tests a mutant fails, None where it passes all."""
-    target, options = tree / mutant.path, ["-x", *(f"--deselect={test}" for test in broken)]
-    target.write_text(mutant.text, encoding="utf-8")
-    try:
-        for name, tests in mirrors(mutant.path):
-            if tested(tests, tree, WITHOUT if name == NEIGHBOURS else (), options):
-                return name
-        return None
-    finally:
-        target.write_text(mutant.original, encoding="utf-8")
+def nearness(test: Path, mutated: Path) -> int:
+    """The place in `GROUPS` of a test file (from the root) for a mutated file."""
+    mirror = Path("tests") / mutated.parent.relative_to("traceanalyzer")
+    room = next(folder for folder in (mirror, *mirror.parents) if (ROOT / folder).is_dir())
+    if test.name == f"test_{mutated.name}" and test.parts[1] == mirror.parts[1]:
+        return 0
+    more = (path for name in (*mutated.parent.parts, mutated.stem) for path in MORE_TESTS.get(name, ()))
+    if test.is_relative_to(room) or str(test).startswith(tuple(more)):
+        return 1
+    if ".".join(mutated.with_suffix("").parts) in imports(ROOT / test):
+        return 2
+    return 3 if test == Path(FIGURES) else 4
 
 
-def failing(tree: Path) -> list[str]:
-    """Tests that fail as the code is."""
-    every = ["tests/analysis", "tests/diagnosis", *(path for paths in MORE_TESTS.values() for path in paths)]
-    return tested(every, tree, (), [])
+def codes(code: CodeType) -> Iterator[CodeType]:
+    """A code object and all within it."""
+    yield code
+    for one in code.co_consts:
+        if isinstance(one, CodeType):
+            yield from codes(one)
 
 
-def tested(tests: list[str], tree: Path, without: tuple[str, ...], options: list[str]) -> list[str]:
-    """The tests that fail, or what else went wrong."""
-    ignored = [f"--ignore-glob=*/{name}" for name in without]
-    command = [sys.executable, "-m", "pytest", "-q", "-rfE", "-p", "no:xdist", "-p", "no:cacheprovider"]
-    environment = os.environ | {"HYPOTHESIS_PROFILE": "mutants", "PYTHONDONTWRITEBYTECODE": "1"}
-    try:
-        done = subprocess.run(
-            [*command, *options, *ignored, *tests],
-            cwd=tree, env=environment, capture_output=True, timeout=LONGEST_S, check=False, text=True,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        return ["the tests hang"]
-    found = re.findall(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
-    return found or ([] if done.returncode in (0, 5) else ["the tests cannot be run"])  # 5: there are none
+def put_in_place(mutant: Mutant) -> int:
+    """Give the loaded functions of the file the mutant's code; how many were changed."""
+    file = str(ROOT / mutant.path)
+    was, becomes = (list(codes(compile(text, file, "exec"))) for text in (mutant.original, mutant.text))
+    changed = {(a.co_qualname, a.co_firstlineno): b for a, b in zip(was, becomes, strict=True) if a != b}
+    loaded = [one for one in gc.get_objects() if isinstance(one, FunctionType) and one.__code__.co_filename == file]
+    known = [one for one in loaded if (one.__code__.co_qualname, one.__code__.co_firstlineno) in changed]
+    for one in known:
+        one.__code__ = changed[one.__code__.co_qualname, one.__code__.co_firstlineno]
+    return len(known)
 
 
-def copied(folder: Path) -> Path:
-    """A copy of the tree for one worker."""
-    folder.mkdir()
-    for name in COPIED:
-        source = ROOT / name
-        if source.is_dir():
-            shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copyfile(source, folder / name)
-    return folder
+@dataclass
+class Server:
+    """A pytest plugin: once all is collected, it tries the mutants in forks instead of running the tests."""
+
+    mutants: list[Mutant]
+    jobs: int
+    every: bool
+    deaths: dict[Mutant, str | None] = field(default_factory=dict)
+    broken: set[str] = field(default_factory=set)
+    """Tests that fail without any mutation."""
+    sound: set[str] = field(default_factory=set)
+    passed: dict[Mutant, str] = field(default_factory=dict)
+    """The test up to which a mutant has passed them all, where that is one that fails by itself."""
+
+    def pytest_runtestloop(self, session) -> bool:
+        """Try all, several at once."""
+        self.session, self.folder = session, tempfile.TemporaryDirectory()
+        waiting, running = list(reversed(self.mutants)), {}
+        with self.folder:
+            while waiting or running:
+                while waiting and len(running) < self.jobs:
+                    mutant = waiting.pop()
+                    pid, out = self.fork(self.items(mutant), mutant)
+                    running[pid] = (mutant, out)
+                pid, status = os.wait()
+                mutant, out = running.pop(pid)
+                if self.settled(mutant, out.read_text(), status):
+                    death = self.deaths[mutant]
+                    print(f"{'killed by ' + death if death else 'SURVIVES'}: {mutant}", flush=True)
+                else:
+                    waiting.append(mutant)
+        return True
+
+    def items(self, mutant: Mutant) -> list:
+        """The tests to run, nearest first."""
+        rank = {item: nearness(item.path.relative_to(ROOT), mutant.path) for item in self.session.items}
+        chosen = sorted((i for i in self.session.items if self.every or rank[i] < 4), key=rank.__getitem__)
+        done = next((n for n, item in enumerate(chosen, 1) if item.nodeid == self.passed.get(mutant)), 0)
+        return [item for item in chosen[done:] if item.nodeid not in self.broken]
+
+    def fork(self, items: list, mutant: Mutant | None) -> tuple[int, Path]:
+        """Run tests in a fork until one fails; its id is then in a file, before that the id of the one that runs."""
+        out = Path(tempfile.mkstemp(dir=self.folder.name)[1])
+        if pid := os.fork():
+            return pid, out
+        try:
+            os._exit(self.run(items, mutant, out))
+        finally:
+            os._exit(3)
+
+    def run(self, items: list, mutant: Mutant | None, out: Path) -> int:
+        from _pytest.runner import runtestprotocol
+
+        quiet = os.open(os.devnull, os.O_WRONLY)
+        for stream in (1, 2):
+            os.dup2(quiet, stream)
+        resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
+        temporary = self.session.config._tmp_path_factory
+        temporary._basetemp, temporary._given_basetemp = None, out.with_suffix(".tests")
+        if mutant is not None and not put_in_place(mutant):
+            return 2
+        for item, following in zip(items, [*items[1:], None], strict=True):
+            out.write_text(item.nodeid)
+            signal.setitimer(signal.ITIMER_PROF, LONGEST_S)
+            if any(report.failed for report in runtestprotocol(item, log=False, nextitem=following)):
+                return FOUND
+        return NOBODY
+
+    def settled(self, mutant: Mutant, test: str, status: int) -> bool:
+        """Whether it is known what becomes of a mutant; not where the test that failed fails without it, too."""
+        code = os.waitstatus_to_exitcode(status)
+        if code == 2:
+            raise RuntimeError(f"{mutant} is in no function that the tests load")
+        if code == NOBODY:
+            self.deaths[mutant] = None
+            return True
+        if code == FOUND and not self.is_sound(test):
+            if test not in self.broken:
+                print(f"left out, since it fails without any mutation: {test}", flush=True)
+            self.broken.add(test)
+            self.passed[mutant] = test
+            return False
+        rank = nearness(Path(test.partition("::")[0]), mutant.path)
+        self.deaths[mutant] = GROUPS[rank] + ("" if code == FOUND else f" ({HUNG})")
+        return True
+
+    def is_sound(self, test: str) -> bool:
+        """Whether a test passes as the code is."""
+        if test not in self.sound:
+            pid, _ = self.fork([item for item in self.session.items if item.nodeid == test], None)
+            if os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) != NOBODY:
+                return False
+            self.sound.add(test)
+        return True
+
+
+def collected_tests() -> list[str]:
+    """What pytest is asked to collect, without those that are left out."""
+    more = [path for paths in MORE_TESTS.values() for path in paths]
+    rooms = [f"tests/{Path(room).name}" for room in ROOMS]
+    ignored = [f"--ignore-glob=*/{name}" for name in WITHOUT]
+    return [*(path for path in (*rooms, *more) if (ROOT / path).exists()), *ignored]
 
 
 def main() -> int:
@@ -210,6 +309,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--only", default="", help="files whose path has this in it")
+    parser.add_argument("--all", action="store_true", help="have those that survive what is near face all other tests")
     parser.add_argument("--list", action="store_true", help="say what would be mutated, and end")
     options = parser.parse_args()
     found = chosen(options.count, options.seed, options.only)
@@ -217,25 +317,19 @@ def main() -> int:
         print("\n".join(map(str, found)))
         return 0
     begun = time.monotonic()
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.jobs) as workers:
-        trees = [copied(Path(folder) / str(i)) for i in range(options.jobs)]
-        broken = failing(trees[0])
-        if broken:
-            print(f"left out, since they fail without any mutation: {', '.join(broken)}", flush=True)
+    os.environ |= {"HYPOTHESIS_PROFILE": "mutants", "PYTHONDONTWRITEBYTECODE": "1"}
+    os.chdir(ROOT)
+    import pytest
 
-        def one(mutant: Mutant) -> str | None:
-            tree = trees.pop()
-            try:
-                return killed_by(mutant, tree, broken)
-            finally:
-                trees.append(tree)
-
-        deaths = []
-        for mutant, death in zip(found, workers.map(one, found), strict=True):
-            deaths.append(death)
-            print(f"{'killed by ' + death if death else 'SURVIVES'}: {mutant}", flush=True)
+    server = Server(found, options.jobs, options.all)
+    options = ["-q", "-s", "-p", "no:xdist", "-p", "no:cacheprovider", "--no-header", *collected_tests()]
+    with contextlib.suppress(SystemExit):
+        pytest.main(options, plugins=[server])
+    if len(server.deaths) < len(found):
+        sys.exit("the tests cannot be run")
+    deaths = [server.deaths[mutant] for mutant in found]
     dead = sum(death is not None for death in deaths)
-    by = ", ".join(f"{n} by {name} tests" for name, n in Counter(d for d in deaths if d).most_common())
+    by = ", ".join(f"{n} by {name}" for name, n in Counter(d for d in deaths if d).most_common())
     print(f"{dead} of {len(found)} die ({dead / len(found):.0%}): {by}. {time.monotonic() - begun:.0f} s")
     return 0 if dead >= BAR * len(found) else 1
 

@@ -6,22 +6,18 @@ the measurement (`traceanalyzer/analysis/roofline/instructions.py`): only they s
 kernels it has not seen.
 """
 
-from __future__ import annotations
+from collections.abc import Callable
+from typing import Any
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import torch
-
-    Run = Callable[[], object]
-    Case = Callable[[], Run]
+Run = Callable[[], object]
+Case = Callable[[], Run]
+Tensor = Any
+"""PyTorch is imported where a case is made: what is compared needs the names alone."""
 
 DEVICE = "cuda"
 
 
-def made(*shape: int, dtype: str = "bfloat16", grad: bool = False) -> torch.Tensor:
+def made(*shape: int, dtype: str = "bfloat16", grad: bool = False) -> Tensor:
     """Random values on the GPU."""
     import torch
 
@@ -77,7 +73,7 @@ def batched(batch: int, m: int, k: int, n: int, dtype: str = "bfloat16") -> Case
     return binary("bmm", (batch, m, k), (batch, k, n), dtype)
 
 
-def backward(forward: Callable[..., torch.Tensor], *shapes: tuple[int, ...], dtype: str = "bfloat16") -> Case:
+def backward(forward: Callable[..., Tensor], *shapes: tuple[int, ...], dtype: str = "bfloat16") -> Case:
     """The backward pass alone of a function of tensors of these shapes."""
 
     def case() -> Run:
@@ -94,7 +90,7 @@ def backward(forward: Callable[..., torch.Tensor], *shapes: tuple[int, ...], dty
 def attention(batch: int, heads: int, length: int, d: int, causal: bool, *, back: bool = False) -> Case:
     """Fused attention, forward or its backward alone."""
 
-    def forward(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    def forward(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         from torch.nn import functional as f
 
         return f.scaled_dot_product_attention(q, k, v, is_causal=causal)
@@ -128,7 +124,7 @@ def convolution(
         x = made(*image, dtype=dtype).to(memory_format=layout).requires_grad_(back)
         w = made(*filters, dtype=dtype).to(memory_format=layout).requires_grad_(back)
 
-        def forward() -> torch.Tensor:
+        def forward() -> Tensor:
             return f.conv2d(x, w, padding=filters[-1] // 2, **options)
 
         if not back:
@@ -221,7 +217,7 @@ def entropy(rows: int, classes: int, dtype: str = "float32", *, back: bool = Fal
     return case
 
 
-def other(make: Callable[[torch.Tensor], object], *shape: int, dtype: str = "bfloat16") -> Case:
+def other(make: Callable[[Tensor], object], *shape: int, dtype: str = "bfloat16") -> Case:
     """Anything done to one tensor."""
 
     def case() -> Run:
@@ -231,17 +227,17 @@ def other(make: Callable[[torch.Tensor], object], *shape: int, dtype: str = "bfl
     return case
 
 
-def _functional(name: str, **options: Any) -> Callable[..., torch.Tensor]:
-    def call(*inputs: torch.Tensor) -> torch.Tensor:
+def _functional(name: str, **options: Any) -> Callable[..., Tensor]:
+    def call(*inputs: Tensor) -> Tensor:
         from torch.nn import functional as f
 
-        result: torch.Tensor = getattr(f, name)(*inputs, **options)
+        result: Tensor = getattr(f, name)(*inputs, **options)
         return result
 
     return call
 
 
-def _cat(x: torch.Tensor, dim: int) -> torch.Tensor:
+def _cat(x: Tensor, dim: int) -> Tensor:
     import torch
 
     return torch.cat((x, x), dim)

@@ -5,8 +5,6 @@ Needs nothing but torch. Writes for each part, `cold`, `images` and `warm`, `PAR
 compares them. Files that are there already are not recorded again; `--only PART` records one.
 """
 
-from __future__ import annotations
-
 import argparse
 import bisect
 import csv
@@ -21,12 +19,9 @@ import time
 from contextlib import nullcontext
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from benchmarks.ncu_cases import CASES, HELD_OUT, IMAGES, WARM
-
-if TYPE_CHECKING:
-    from benchmarks.ncu_cases import Case
+from benchmarks.ncu_cases import CASES, HELD_OUT, IMAGES, WARM, Case
 
 SECTIONS = ("SpeedOfLight", "Occupancy", "LaunchStats")
 COUNTERS = (

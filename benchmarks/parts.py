@@ -5,8 +5,6 @@ the next one finds. Beside them `orjson.loads` of an uncompressed trace, in the 
 ratios say anything.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import resource
@@ -46,22 +44,22 @@ def parts(recording: Path) -> list[tuple[str, float, float]]:
         return made
 
     part("start-up (imports)", _import)
-    from traceanalyzer.cli.allocator import keep_freed_memory
+    from traceanalyzer.cli.io.allocator import keep_freed_memory
 
     keep_freed_memory()
     from traceanalyzer.diagnosis.diagnose import diagnose
+    from traceanalyzer.diagnosis.selection import measured
     from traceanalyzer.ingest import load
     from traceanalyzer.report.build import report_of
     from traceanalyzer.report.json import render_json
-    from traceanalyzer.selection import measured
-    from traceanalyzer.tables import report_tables
+    from traceanalyzer.report.tables import report_tables
 
     run = part("reading", lambda: load([recording]))
     of = part("steps, ranks", lambda: measured(run))
     m = of.critical
-    part("host tree, timeline", lambda: (m.tree, m.timeline, m.launch_node, m.blocks))
-    part("causes, gaps, path", lambda: (m.gaps, m.path, m.budgets))
-    part("roofline", lambda: m.roofline)
+    part("host tree, timeline", lambda: (m.linked.tree, m.timed.timeline, m.joined.launch_node, m.joined.blocks))
+    part("causes, gaps, path", lambda: (m.causes.gaps, m.path, m.budgets))
+    part("roofline", lambda: m.rated.roofline)
     part("replay, unprofiled", lambda: (m.replay, m.unprofiled))
     part("diagnosis, remedies", lambda: diagnose(m))
     part("path, step parts", lambda: (m.path_time, m.step_parts))
@@ -72,7 +70,7 @@ def parts(recording: Path) -> list[tuple[str, float, float]]:
 
 
 def _import() -> None:
-    for name in ("cli.analyze", "ingest", "selection", "report.build", "report.page"):
+    for name in ("cli.answers.analyze", "ingest", "diagnosis.selection", "report.build", "report.page"):
         importlib.import_module(f"traceanalyzer.{name}")
 
 

@@ -1,7 +1,5 @@
 """Other programs, each in an environment of its own, made on first use: what they do with the same files."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

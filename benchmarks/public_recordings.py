@@ -4,17 +4,12 @@ Prints a row for each input: the unit of its step, what share of the recording t
 finding. Whether they are right is for a reader to judge; docs/accuracy.md has the judgement.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import traceanalyzer as ta
-from traceanalyzer.errors import TraceAnalyzerError
-
-if TYPE_CHECKING:
-    from traceanalyzer.report.model import Report
+from traceanalyzer.base.errors import TraceAnalyzerError
+from traceanalyzer.report.model import Report
 
 UNITS = {"profiler_step": "profiler step", "nvtx": "NVTX range", "periodicity": "period", "none": "none"}
 

@@ -5,14 +5,12 @@ the first three that are advised, and is the step that it promises what the stop
 its range meet the stopwatch's own rounds. `--markdown` puts the table into docs/accuracy.md.
 """
 
-from __future__ import annotations
-
 import json
 import statistics
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import traceanalyzer as ta
 from benchmarks.accuracy import (
@@ -27,11 +25,7 @@ from benchmarks.accuracy import (
     as_text,
 )
 from traceanalyzer.diagnosis.diagnose import diagnose
-from traceanalyzer.selection import measured
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
+from traceanalyzer.diagnosis.selection import measured
 
 MORE = SHARED.parent / "more"
 FIRST = 3

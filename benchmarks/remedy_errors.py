@@ -6,27 +6,23 @@ family of remedies how many ranges hold the stopwatch, and how many would if the
 other programs alone; and the advice on programs that already have their remedy (`*.fixed`, `*.fix`, `*.without`).
 """
 
-from __future__ import annotations
-
 import json
 import math
 import statistics
 import sys
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import traceanalyzer as ta
 from benchmarks.accuracy import ABLATIONS, SHARED, Rows, Table, as_text
 from benchmarks.remedies import CLOSE, FIRST, MORE, Pair, pairs
-from traceanalyzer.analysis.replay.spreads import GAIN_SPREAD, gain_spread
-from traceanalyzer.analysis.replay.whatif import SCENARIO_SPREAD
 from traceanalyzer.diagnosis.diagnose import diagnose
-from traceanalyzer.selection import measured
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from traceanalyzer.diagnosis.remedies.advice import advise
+from traceanalyzer.diagnosis.selection import measured
+from traceanalyzer.replay.spreads import GAIN_SPREAD
+from traceanalyzer.replay.whatif import SCENARIO_SPREAD
 
 BRINGS_NOTHING = 0.98
 """A remedy whose step is not shorter than this share of the one before brings nothing."""
@@ -46,6 +42,8 @@ class Promise:
     step_ms: float | None
     low_ms: float
     high_ms: float
+    spread: float = GAIN_SPREAD
+    """Share of the gain that is in the range."""
 
     @property
     def fixed_ms(self) -> float:
@@ -72,7 +70,7 @@ class Promise:
         if self.step_ms is None:
             return False
         gain = max(self.base_ms - self.step_ms, 0.0)
-        now = math.hypot(SCENARIO_SPREAD * self.step_ms, gain_spread(self.pair.remedy) * gain)
+        now = math.hypot(SCENARIO_SPREAD * self.step_ms, self.spread * gain)
         other = math.hypot(SCENARIO_SPREAD * self.step_ms, share * gain)
         off = self.fixed_ms - self.step_ms
         width = self.high_ms - self.step_ms if off > 0 else self.step_ms - self.low_ms
@@ -80,7 +78,7 @@ class Promise:
 
 
 def captured(folder: Path) -> Iterator[Pair]:
-    """The pairs of a folder that `benchmarks.pairs` or `benchmarks.remedy_pairs` filled."""
+    """The pairs of a folder that `benchmarks.pairs` filled."""
     for name, row in json.loads((folder / "pairs.json").read_text(encoding="utf-8")).items():
         if row.get("fix_ms") and (any((folder / name).glob("*trace*")) or (folder / name).is_file()):
             yield Pair(name, row["remedy"], (folder / name,), tuple(row["base_ms"]), tuple(row["fix_ms"]))
@@ -96,7 +94,8 @@ def promised(pair: Pair) -> Promise:
         return Promise(pair, None, base, None, 0.0, 0.0)
     one, more = advised[place], advised[place].as_much_work
     step, low, high = (one.predicted_step_ms, one.low_ms, one.high_ms) if more is None else more.likely_ms
-    return Promise(pair, place, base, step, low or 0.0, high or 0.0)
+    spreads = {one.remedy.id: one.offer.scenario.spread for one in advise(m)}
+    return Promise(pair, place, base, step, low or 0.0, high or 0.0, spreads.get(pair.remedy, GAIN_SPREAD))
 
 
 def by_remedy(found: list[Promise]) -> Table:
@@ -132,7 +131,7 @@ def ranges(found: list[Promise]) -> Table:
     families: dict[float, list[Promise]] = defaultdict(list)
     for one in found:
         if one.step_ms is not None and one.pays:
-            families[gain_spread(one.pair.remedy)].append(one)
+            families[one.spread].append(one)
     rows: Rows = []
     for share, mine in sorted(families.items()):
         held = sum(one.low_ms <= one.fixed_ms <= one.high_ms for one in mine)

@@ -5,17 +5,13 @@ sequence numbers and step numbers continue where the last one ended, so that joi
 text is otherwise the source's, byte for byte. Streams: memory does not grow with the source or the target.
 """
 
-from __future__ import annotations
-
 import argparse
 import gzip
 import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+from typing import TextIO
 
 MB = 1_000_000
 SEAM_NS = 1_000_000

@@ -1,7 +1,5 @@
 """What was measured, as it comes and as tables in Markdown."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass

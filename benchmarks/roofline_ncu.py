@@ -10,26 +10,21 @@ either answer agrees. (ncu's "Memory Throughput" is that of the busiest level, c
 keeps the tensor cores 94 % busy.)
 """
 
-from __future__ import annotations
-
 import argparse
 import csv
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from benchmarks.ncu_cases import HELD_OUT
 from benchmarks.ncu_record import CASE, PARTS, UNITS
-from traceanalyzer.analysis.measure import Measurements
 from traceanalyzer.analysis.names.kernel_names import short_name
 from traceanalyzer.analysis.roofline.bounds import NEAR, Bound
+from traceanalyzer.diagnosis.measurements import Measurements, measure
 from traceanalyzer.ingest import load
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 STORED = Path(__file__).parents[1] / "tests" / "data" / "ncu" / "h200"
 WITHIN = 0.15
@@ -91,18 +86,18 @@ def compare(folder: Path = STORED) -> list[Row]:
 
 
 def _part(trace: Path, report: Path) -> Iterable[Row]:
-    ctx = Measurements(load([trace]).traces[0])
+    ctx = measure(load([trace]).traces[0])
     with report.open(newline="") as file:
         head, *rows = csv.reader(file)
     measured = [dict(zip(head, row, strict=True)) for row in rows[UNITS - 1 :]]
-    launched = np.flatnonzero(ctx.is_kernel & (ctx.launch_time >= 0))
-    launched = launched[np.argsort(ctx.launch_time[launched], kind="stable")]
+    launched = np.flatnonzero(ctx.linked.is_kernel & (ctx.linked.launch_time >= 0))
+    launched = launched[np.argsort(ctx.linked.launch_time[launched], kind="stable")]
     for op, counters in zip(launched.tolist(), measured, strict=False):
         yield _row(ctx, op, counters)
 
 
 def _row(ctx: Measurements, op: int, counters: dict[str, str]) -> Row:
-    ops, roofline = ctx.trace.device_ops, ctx.roofline
+    ops, roofline = ctx.trace.device_ops, ctx.rated.roofline
     kernel = short_name(ctx.trace.text(int(ops.name[op])) or "")
     if kernel.split("<")[0].split("::")[-1] != short_name(counters["Kernel Name"]).split("::")[-1]:
         print(f"out of step: {kernel} recorded, {counters['Kernel Name']} measured", file=sys.stderr)
@@ -111,7 +106,7 @@ def _row(ctx: Measurements, op: int, counters: dict[str, str]) -> Row:
         return float(counters[name].replace(",", ""))
 
     return Row(
-        case=_case(ctx, int(ctx.launch_time[op])),
+        case=_case(ctx, int(ctx.linked.launch_time[op])),
         kernel=kernel,
         time_ns=int(ops.end[op] - ops.start[op]),
         estimated=Bound(int(roofline.bound[op])),
@@ -119,7 +114,7 @@ def _row(ctx: Measurements, op: int, counters: dict[str, str]) -> Row:
         compute=counter("sm__throughput" + PERCENT) / 100,
         memory=counter("dram__throughput" + PERCENT) / 100,
         counted=counter("dram__bytes_read.sum") + counter("dram__bytes_write.sum"),
-        cache=float(ctx.limit("cache_bytes")[op]),
+        cache=float(ctx.linked.limit("cache_bytes")[op]),
     )
 
 

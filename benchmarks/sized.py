@@ -1,7 +1,5 @@
 """Recordings of any size, made of real ones and kept in a folder: plain, gzipped, and as ranks of one run."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import shutil

@@ -5,8 +5,6 @@ value, so joins stay right. Tables of events that are rarer in the source than w
 within the same time, their rows a little later each, so the mix is that of a real long recording.
 """
 
-from __future__ import annotations
-
 import argparse
 import gzip
 import math

@@ -4,8 +4,6 @@ A made-up step of 100,000 events on 20 lanes (a seventh of them longer than a pi
 then zoomed and moved at every frame. Ends with status 1 below 60 frames a second, or what the page gets at rest.
 """
 
-from __future__ import annotations
-
 import sys
 import tempfile
 from pathlib import Path

@@ -4,23 +4,16 @@ What is published is what a recording alone leads to: the stopwatch is kept from
 cross-validated, too: how wide one has to be is chosen on all other programs.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from traceanalyzer.analysis.replay.host_speed import step_ms
-from traceanalyzer.analysis.replay.spreads import GAIN_SPREAD
-from traceanalyzer.analysis.replay.whatif import ESTIMATED_SPREAD, SCENARIO_SPREAD
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from traceanalyzer.analysis.measure import Measurements
-    from traceanalyzer.analysis.replay.scenarios import Scenario
-    from traceanalyzer.analysis.replay.whatif import Replay
+from traceanalyzer.diagnosis.measurements import Measurements
+from traceanalyzer.replay.host_speed import step_ms
+from traceanalyzer.replay.scenarios import Scenario
+from traceanalyzer.replay.spreads import GAIN_SPREAD
+from traceanalyzer.replay.whatif import ESTIMATED_SPREAD, SCENARIO_SPREAD, Replay
 
 PROMISED = 0.9
 """Share of stopwatch medians that ranges promise to hold."""
@@ -57,15 +50,15 @@ class Range:
 
 def range_of_step(replay: Replay, workload: str, truth_ms: float) -> Range:
     """The unchanged step's."""
-    fast, slow = (step_ms(tapes) * replay.scale for tapes in (replay.cheap, replay.dear))
+    fast, slow = (step_ms(tapes) * replay.scale for tapes in (replay.fast_host, replay.slow_host))
     return Range(workload, replay.base_ms, fast, slow, truth_ms)
 
 
 def range_of_scenario(replay: Replay, scenario: Scenario, workload: str, truth_ms: float) -> Range | None:
     """A prediction's; None where there is none."""
     step = replay.step_under_ms(scenario)
-    fast = [tape for tape in map(scenario.hopeful or scenario.change, replay.cheap) if tape is not None]
-    slow = [tape for tape in map(scenario.cautious or scenario.change, replay.dear) if tape is not None]
+    fast = [tape for tape in map(scenario.optimistic or scenario.change, replay.fast_host) if tape is not None]
+    slow = [tape for tape in map(scenario.pessimistic or scenario.change, replay.slow_host) if tape is not None]
     if step is None or not fast or not slow:
         return None
     low, high = (step_ms(tapes, scenario.step_of_run) * replay.scale for tapes in (fast, slow))

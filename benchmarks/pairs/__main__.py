@@ -10,8 +10,6 @@ does not stop the others. OUT gets `pairs.json` (the mean step of each round, ms
 `--device cpu --quick` tries the programs in small, `--seconds N` bounds the run.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import json
@@ -22,18 +20,16 @@ import sys
 import tarfile
 import tempfile
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from benchmarks.pairs.sets import of_two_ranks
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from benchmarks.pairs.program import Good, Pair
+from benchmarks.pairs.compiled import also
+from benchmarks.pairs.program import Good, Pair
+from benchmarks.pairs.sets import of_two_ranks, programs
 
 LOADING_S, LIMIT_S, COMPILING_S, LEFT_S, SLOW_S = 90.0, 30.0, 80.0, 8.0, 200.0
 PACK_BYTES, PACKS = 15 * 2**20, 4
@@ -161,9 +157,6 @@ def main() -> None:
     os.environ |= {"PAIRS_EARLY": "1"} if options.early else {}
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "4")
     os.environ |= {"PAIRS_COMPILED": "1"} if options.compiled else {}
-    from benchmarks.pairs.compiled import also
-    from benchmarks.pairs.sets import programs
-
     sets = itertools.chain(*(programs(name) for name in options.set.split(",")))
     chosen = [p for p in sets if not options.names or p.name in options.names]
     chosen = [also(p) for p in chosen] if options.compiled else chosen

@@ -1,23 +1,17 @@
 """Any of the programs compiled: its models are found, and compiled where they are."""
 
-from __future__ import annotations
-
 import fcntl
 import functools
 import itertools
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from torch import nn
 
-from benchmarks.pairs.program import Good, Pair
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from benchmarks.pairs.program import Step
+from benchmarks.pairs.program import Good, Pair, Step
 
 REMEDY = "compile"
 AT_ONCE = 6
@@ -72,4 +66,4 @@ def also(pair: Pair | Good) -> Good:
         step = pair.version("base")
         return compiled(step) if version == REMEDY else step
 
-    return Good((REMEDY,), make, libraries=pair.libraries, early=(REMEDY,), recorded=())
+    return Good(make, remedies=(REMEDY,), libraries=pair.libraries, early=(REMEDY,), recorded=())

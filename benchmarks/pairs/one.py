@@ -5,8 +5,6 @@ It loads everything, says so, and waits for its turn, so that nothing else runs 
 `FOLDER/NAME.PART.rankN.json` then, what it recorded in `FOLDER/captures/NAME` and `NAME.fixed`.
 """
 
-from __future__ import annotations
-
 import gc
 import importlib
 import json
@@ -16,19 +14,15 @@ import time
 import traceback
 from contextlib import nullcontext, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 import torch.distributed as dist
 
 from benchmarks.pairs import compiled
-from benchmarks.pairs.program import DEVICE, QUICK, VERSION, n
-from benchmarks.pairs.sets import NAMES, programs
+from benchmarks.pairs.program import DEVICE, QUICK, VERSION, Good, Pair, Step, n
+from benchmarks.pairs.sets import names, programs
 from traceanalyzer.collect.attach import Attached
 from traceanalyzer.collect.plan import LIGHT_WARMUP, Plan
-
-if TYPE_CHECKING:
-    from benchmarks.pairs.program import Good, Pair, Step
 
 WARM_UP, ROUNDS, ROUND_S, LEAST_STEPS, MOST_STEPS = (1, 1, 0.0, 2, 2) if QUICK else (6, 5, 0.25, 3, 300)
 STEPS_ONCE = 20
@@ -146,7 +140,7 @@ def run(pair: Pair | Good, part: str, folder: Path, made: dict[str, Step]) -> di
 def main() -> None:
     """Load, wait, and run the parts asked for."""
     name, folder = sys.argv[1], Path(sys.argv[2])
-    pair = next(one for sets_name in NAMES for one in programs(sets_name) if one.name == name)
+    pair = next(one for sets_name in names() for one in programs(sets_name) if one.name == name)
     only_timed = bool(os.environ.get("PAIRS_COMPILED"))
     pair = compiled.also(pair) if only_timed else pair
     for library in pair.libraries:

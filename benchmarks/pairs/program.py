@@ -1,17 +1,14 @@
 """What a pair of programs is, and what programs share."""
 
-from __future__ import annotations
-
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from torch import nn
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Step = Callable[[], object]
+Step = Callable[[], object]
 
 DEVICE = os.environ.get("PAIRS_DEVICE", "cuda")
 QUICK = bool(os.environ.get("PAIRS_QUICK"))
@@ -21,32 +18,38 @@ VERSION = {"record": "base", "good": "fix"}
 
 
 @dataclass(frozen=True)
-class Pair:
-    """A program, and the remedy that its fixed version applies."""
+class Program:
+    """A program: its versions, and how it is timed and recorded."""
 
-    remedy: str
-    make: Callable[[bool], Step]
+    make: Callable[[Any], Step]
+    """Of whether it is fixed; of a good program: of `base`, or of a remedy's id."""
     found: bool = False
     """Whether the recorder finds the steps by itself (they end with an optimizer's step); else they are told to it."""
-    as_much: float = 1.0
-    """Steps' worth of work that a step of the fixed version does: its time is divided by it."""
     once: bool = False
     """Whether its steps differ the first time: base, fix and recording have a process each."""
-    fixed_too: bool = True
-    """Whether the fixed program is recorded, too: what its remedy changed must not be advised again."""
     early: tuple[str, ...] = ()
     """Versions that are made while other programs load, for they compile."""
-    libraries: tuple[str, ...] = LIBRARIES
+    libraries: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
         """The program's name."""
         return self.make.__name__
 
-    @property
-    def timed(self) -> tuple[str, ...]:
-        """The versions that a stopwatch times."""
-        return ("base", "fix")
+
+@dataclass(frozen=True)
+class Pair(Program):
+    """A program, and the remedy that its fixed version applies."""
+
+    remedy: str = ""
+    as_much: float = 1.0
+    """Steps' worth of work that a step of the fixed version does: its time is divided by it."""
+    fixed_too: bool = True
+    """Whether the fixed program is recorded, too: what its remedy changed must not be advised again."""
+    ablation: tuple[str, str] | None = None
+    """What is taken away, in words, and the scenario that predicts the step without it; of sets of ablations."""
+    timed = ("base", "fix")
+    """The versions that a stopwatch times."""
 
     @property
     def recorded(self) -> tuple[str, ...]:
@@ -68,22 +71,12 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Good:
+class Good(Program):
     """A program that is good already, and remedies that sound right and bring nothing."""
 
-    remedies: tuple[str, ...]
-    make: Callable[[str], Step]
-    """Of `base`, or of a remedy's id."""
-    found: bool = False
-    early: tuple[str, ...] = ()
-    libraries: tuple[str, ...] = ()
+    remedies: tuple[str, ...] = ()
     recorded: tuple[str, ...] = ("record",)
-    remedy, once = None, False
-
-    @property
-    def name(self) -> str:
-        """The program's name."""
-        return self.make.__name__
+    remedy = None
 
     @property
     def timed(self) -> tuple[str, ...]:
@@ -104,6 +97,25 @@ class Good:
         return 2.0 if version == "larger_batch" else 1.0
 
 
+def pair(remedy: str, **how: Any) -> Callable[[Callable[[bool], Step]], Pair]:
+    """Declare a function of `fixed` to be a program of a set."""
+    return lambda make: Pair(make, remedy=remedy, **how)
+
+
+def good(*remedies: str, **how: Any) -> Callable[[Callable[[str], Step]], Good]:
+    """Declare a function of `version` to be a good program of a set."""
+    return lambda make: Good(make, remedies=remedies, **how)
+
+
+class Module(nn.Module):
+    """A module whose subclasses need not begin with `super().__init__()`."""
+
+    def __new__(cls, *_: Any, **__: Any) -> "Module":
+        made = super().__new__(cls)
+        nn.Module.__init__(made)
+        return made
+
+
 def n(full: int, quick: int) -> int:
     """A size: that of the program, or a small one to try it without a GPU."""
     return quick if QUICK else full
@@ -114,10 +126,12 @@ def autocast() -> Any:
     return torch.autocast(DEVICE, torch.bfloat16)
 
 
-def train(model: torch.nn.Module, loss_of: Callable[[], Any], optimizer: Any = None) -> Step:
-    """A training step; AdamW in its fused version where no optimizer is given."""
-    parameters = [p for p in model.parameters() if p.requires_grad]
-    optimizer = optimizer or torch.optim.AdamW(parameters, 1e-5, fused=True)
+def train(model: Any, loss_of: Callable[[], Any], *, cast: bool = False) -> Step:
+    """A training step of a model or an optimizer; a model gets AdamW in its fused version. `cast`: loss in autocast."""
+    optimizer = model
+    if isinstance(model, nn.Module):
+        optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], 1e-5, fused=True)
+    loss_of = autocast()(loss_of) if cast else loss_of
 
     def step() -> None:
         loss_of().backward()

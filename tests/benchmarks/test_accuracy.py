@@ -7,7 +7,7 @@ import pytest
 from benchmarks.accuracy import ABLATIONS, PAGE, Recording, error, labelled, samples, scenario_of
 from benchmarks.calibration import SHARES, Sensitivity, cross_validated
 from tests.recorded import RECORDINGS
-from traceanalyzer.analysis.replay.scenarios import SCENARIOS
+from traceanalyzer.replay.scenarios import SCENARIOS
 
 
 def recordings() -> list[Recording]:

@@ -12,7 +12,10 @@ from benchmarks.sized import TWO_RANKS, _rank_of
 from tests.recorded import ROOT
 
 HOLDS = "import time; held = bytearray({} * 1_000_000); time.sleep(0.6)"
-STARTS = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {HOLDS.format(60)!r}])"
+STARTS = (
+    "import subprocess, sys; own = bytearray(30 * 1_000_000); "
+    f"subprocess.run([sys.executable, '-c', {HOLDS.format(60)!r}])"
+)
 
 
 def cost(wall: float, memory: float, status: int = 0) -> Cost:

@@ -1,62 +1,58 @@
 """Programs of two ranks: what they reduce, gather and exchange, and who waits for whom."""
 
-from __future__ import annotations
-
 import os
 import time
-from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from benchmarks.pairs.program import DEVICE, Pair, autocast, n, train
-
-if TYPE_CHECKING:
-    from benchmarks.pairs.program import Step
+from benchmarks.pairs.program import DEVICE, LIBRARIES, autocast, n, pair, train
 
 RANK = int(os.environ.get("RANK", "0"))
 
 
-def parallel(model: nn.Module, **how: Any) -> DistributedDataParallel:
-    """The model under DDP."""
+def parallel(model, **how):  # The model under DDP
     return DistributedDataParallel(model, device_ids=[RANK] if DEVICE == "cuda" else None, **how)
 
 
-def _gpt(layers: int, width: int) -> nn.Module:
+def _gpt(layers, width):
     from transformers import GPT2Config, GPT2LMHeadModel
 
-    config = GPT2Config(n_layer=layers, n_embd=width, n_head=width // 64, vocab_size=n(16384, 128))
+    config = GPT2Config(n_layer=layers, n_embd=width, n_head=width // 64, vocab_size=n(16_384, 128))
     with torch.device(DEVICE):
         return GPT2LMHeadModel(config)
 
 
-def _llama(layers: int) -> nn.Module:
+def _llama(layers):
     from transformers import LlamaConfig, LlamaForCausalLM
 
     config = LlamaConfig(
-        hidden_size=n(2048, 64), intermediate_size=n(5632, 128), num_hidden_layers=layers, num_attention_heads=16,
-        vocab_size=n(8192, 128), use_cache=False,
-    )  # fmt: skip
+        hidden_size=n(2048, 64),
+        intermediate_size=n(5632, 128),
+        num_hidden_layers=layers,
+        num_attention_heads=16,
+        vocab_size=n(8192, 128),
+        use_cache=False,
+    )
     with torch.device(DEVICE):
         return LlamaForCausalLM(config)
 
 
-def random_tokens(batch: int, length: int) -> torch.Tensor:
-    """A batch of texts, on the device."""
+def random_tokens(batch, length):  # A batch of texts, on the device
     return torch.randint(0, n(8000, 100), (batch, length), device=DEVICE)
 
 
-def gpt_accumulates(fixed: bool) -> Step:
+@pair("no_sync_accumulation", found=True, libraries=("transformers.models.gpt2.modeling_gpt2",))
+def gpt_accumulates(fixed):
     """GPT-2 under DDP: four small backward passes a step, gradients reduced with each."""
     import contextlib
 
-    model = parallel(_gpt(n(12, 1), n(768, 64)))
-    parts = [random_tokens(n(2, 1), n(512, 16)) for _ in range(4)]
+    model, parts = parallel(_gpt(n(12, 1), n(768, 64))), [random_tokens(n(2, 1), n(512, 16)) for _ in range(4)]
     optimizer = torch.optim.AdamW(model.parameters(), 1e-5, fused=True)
 
-    def step() -> None:
+    def step():
         for number, part in enumerate(parts):
             with model.no_sync() if fixed and number < 3 else contextlib.nullcontext():
                 with autocast():
@@ -68,7 +64,8 @@ def gpt_accumulates(fixed: bool) -> Step:
     return step
 
 
-def wide_ranking_fp32(fixed: bool) -> Step:
+@pair("compress_gradients", found=True, libraries=LIBRARIES)
+def wide_ranking_fp32(fixed):
     """A wide ranking network under DDP, gradients reduced in fp32; the remedy is bf16's hook."""
     from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 
@@ -78,15 +75,10 @@ def wide_ranking_fp32(fixed: bool) -> Step:
     if fixed:
         ddp.register_comm_hook(dist.group.WORLD, default_hooks.bf16_compress_hook)
     x = torch.randn(n(1024, 8), width, device=DEVICE)
-
-    def loss() -> Any:
-        with autocast():
-            return ddp(x).float().square().mean()
-
-    return train(ddp, loss, torch.optim.SGD(ddp.parameters(), 1e-4))
+    return train(torch.optim.SGD(ddp.parameters(), 0.0001), lambda: ddp(x).float().square().mean(), cast=True)
 
 
-def _sharded(model: nn.Module, fixed: bool) -> nn.Module:
+def _sharded(model, fixed):
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
     policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16)
@@ -95,14 +87,15 @@ def _sharded(model: nn.Module, fixed: bool) -> nn.Module:
     return fully_shard(model, mp_policy=policy)
 
 
-def llama_gathered_twice(fixed: bool) -> Step:
+@pair("keep_parameters", found=True, libraries=("transformers.models.llama.modeling_llama", "torch.distributed.fsdp"))
+def llama_gathered_twice(fixed):
     """A Llama under FSDP2 with little work a step; the remedy keeps what is gathered until the backward pass."""
-    model = _sharded(_llama(n(8, 1)), fixed)
-    tokens = random_tokens(n(2, 1), n(512, 16))
+    model, tokens = _sharded(_llama(n(8, 1)), fixed), random_tokens(n(2, 1), n(512, 16))
     return train(model, lambda: model(input_ids=tokens, labels=tokens).loss)
 
 
-def llama_no_prefetch(fixed: bool) -> Step:
+@pair("prefetch_parameters", found=True, libraries=LIBRARIES)
+def llama_no_prefetch(fixed):
     """A Llama under FSDP1 that gathers each layer when it is needed; the remedy gathers one layer ahead."""
     import functools
 
@@ -111,58 +104,59 @@ def llama_no_prefetch(fixed: bool) -> Step:
     from transformers.models.llama.modeling_llama import LlamaDecoderLayer
 
     model = FullyShardedDataParallel(
-        _llama(n(8, 1)), device_id=RANK if DEVICE == "cuda" else None,
+        _llama(n(8, 1)),
+        device_id=RANK if DEVICE == "cuda" else None,
         auto_wrap_policy=functools.partial(transformer_auto_wrap_policy, transformer_layer_cls={LlamaDecoderLayer}),
         mixed_precision=MixedPrecision(param_dtype=torch.bfloat16, reduce_dtype=torch.bfloat16),
-        forward_prefetch=fixed, backward_prefetch=BackwardPrefetch.BACKWARD_PRE if fixed else None,
+        forward_prefetch=fixed,
+        backward_prefetch=BackwardPrefetch.BACKWARD_PRE if fixed else None,
         use_orig_params=True,
-    )  # fmt: skip
+    )
     tokens = random_tokens(n(4, 1), n(1024, 16))
     return train(model, lambda: model(input_ids=tokens, labels=tokens).loss)
 
 
+# Tokens go to their experts' ranks, and their gradients come back, in the type they are in
 class Exchange(torch.autograd.Function):
-    """Tokens go to their experts' ranks, and their gradients come back, in the type they are in."""
-
     @staticmethod
-    def forward(context: Any, x: torch.Tensor) -> torch.Tensor:
+    def forward(context, x):
         out = torch.empty_like(x)
         dist.all_to_all_single(out, x.contiguous())
         return out
 
     @staticmethod
-    def backward(context: Any, gradient: torch.Tensor) -> torch.Tensor:
+    def backward(context, gradient):
         out = torch.empty_like(gradient)
         dist.all_to_all_single(out, gradient.contiguous())
         return out
 
 
-def experts_exchange_fp32(fixed: bool) -> Step:
+@pair("smaller_messages", found=True, libraries=LIBRARIES)
+def experts_exchange_fp32(fixed):
     """Experts on two ranks: tokens are exchanged in fp32; the remedy exchanges bf16."""
     width = n(1024, 64)
     experts = nn.ModuleList(
         nn.Sequential(nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width)) for _ in range(4)
     ).to(DEVICE)
-    x = torch.randn(n(32768, 64), width, device=DEVICE)
+    x = torch.randn(n(32_768, 64), width, device=DEVICE)
     kind = torch.bfloat16 if fixed else torch.float32
 
-    def loss() -> Any:
-        with autocast():
-            y = x
-            for expert in experts:
-                y = Exchange.apply(expert(Exchange.apply(y.to(kind))).to(kind))
-            return y.float().square().mean()
+    def loss():
+        y = x
+        for expert in experts:
+            y = Exchange.apply(expert(Exchange.apply(y.to(kind))).to(kind))
+        return y.float().square().mean()
 
-    return train(experts, loss)
+    return train(experts, loss, cast=True)
 
 
-def rank_with_slow_input(fixed: bool) -> Step:
+@pair("fix_straggler", found=True, libraries=LIBRARIES)
+def rank_with_slow_input(fixed):
     """DDP where rank 1 prepares its batch with 8 ms of Python."""
-    ddp = parallel(_gpt(n(6, 1), n(768, 64)))
-    tokens = random_tokens(n(4, 1), n(512, 16))
+    ddp, tokens = parallel(_gpt(n(6, 1), n(768, 64))), random_tokens(n(4, 1), n(512, 16))
 
-    def loss() -> Any:
-        until = time.perf_counter() + (0.008 if RANK == 1 and not fixed else 0.0)
+    def loss():
+        until = time.perf_counter() + (0.008 if RANK == 1 and (not fixed) else 0.0)
         while time.perf_counter() < until:
             pass
         with autocast():
@@ -171,27 +165,23 @@ def rank_with_slow_input(fixed: bool) -> Step:
     return train(ddp, loss)
 
 
-def rank_with_longer_texts(fixed: bool) -> Step:
+@pair("fix_straggler", found=True, libraries=LIBRARIES)
+def rank_with_longer_texts(fixed):
     """DDP where rank 1 gets three times as many tokens; the remedy deals them out evenly."""
     ddp = parallel(_gpt(n(6, 1), n(768, 64)))
-    size = 16 if fixed else 8 + 16 * RANK
-    tokens = random_tokens(n(size, 1 + RANK), n(512, 16))
-
-    def loss() -> Any:
-        with autocast():
-            return ddp(tokens, labels=tokens).loss
-
-    return train(ddp, loss)
+    tokens = random_tokens(n(16 if fixed else 8 + 16 * RANK, 1 + RANK), n(512, 16))
+    return train(ddp, lambda: ddp(tokens, labels=tokens).loss, cast=True)
 
 
-def reduced_after_backward(fixed: bool) -> Step:
+@pair("overlap_communication", found=True, libraries=LIBRARIES)
+def reduced_after_backward(fixed):
     """Gradients are reduced one by one after the backward pass; the remedy is DDP."""
     inner = _gpt(n(12, 1), n(1024, 64))
     model = parallel(inner) if fixed else inner
     tokens = random_tokens(n(8, 1), n(512, 16))
     optimizer = torch.optim.AdamW(inner.parameters(), 1e-5, fused=True)
 
-    def step() -> None:
+    def step():
         with autocast():
             loss = model(tokens, labels=tokens).loss
         loss.backward()
@@ -203,42 +193,17 @@ def reduced_after_backward(fixed: bool) -> Step:
     return step
 
 
-def many_small_buckets(fixed: bool) -> Step:
+@pair("larger_buckets", found=True, libraries=LIBRARIES)
+def many_small_buckets(fixed):
     """GPT-2 under DDP with buckets of 1 MB for 25."""
     ddp = parallel(_gpt(n(12, 1), n(768, 64)), bucket_cap_mb=25 if fixed else 1)
     tokens = random_tokens(n(8, 1), n(512, 16))
-
-    def loss() -> Any:
-        with autocast():
-            return ddp(tokens, labels=tokens).loss
-
-    return train(ddp, loss)
+    return train(ddp, lambda: ddp(tokens, labels=tokens).loss, cast=True)
 
 
-def one_large_bucket(fixed: bool) -> Step:
+@pair("smaller_buckets", found=True, libraries=LIBRARIES)
+def one_large_bucket(fixed):
     """GPT-2 under DDP with one bucket for all gradients."""
     ddp = parallel(_gpt(n(12, 1), n(1024, 64)), bucket_cap_mb=25 if fixed else 4000)
     tokens = random_tokens(n(8, 1), n(512, 16))
-
-    def loss() -> Any:
-        with autocast():
-            return ddp(tokens, labels=tokens).loss
-
-    return train(ddp, loss)
-
-
-PROGRAMS = (
-    Pair("no_sync_accumulation", gpt_accumulates, found=True, libraries=("transformers.models.gpt2.modeling_gpt2",)),
-    Pair("compress_gradients", wide_ranking_fp32, found=True),
-    Pair(
-        "keep_parameters", llama_gathered_twice, found=True,
-        libraries=("transformers.models.llama.modeling_llama", "torch.distributed.fsdp"),
-    ),
-    Pair("prefetch_parameters", llama_no_prefetch, found=True),
-    Pair("smaller_messages", experts_exchange_fp32, found=True),
-    Pair("fix_straggler", rank_with_slow_input, found=True),
-    Pair("fix_straggler", rank_with_longer_texts, found=True),
-    Pair("overlap_communication", reduced_after_backward, found=True),
-    Pair("larger_buckets", many_small_buckets, found=True),
-    Pair("smaller_buckets", one_large_bucket, found=True),
-)  # fmt: skip
+    return train(ddp, lambda: ddp(tokens, labels=tokens).loss, cast=True)

@@ -1,32 +1,26 @@
 """Programs that act, recommend and serve: reinforcement learning, graphs, experts, first requests."""
 
-from __future__ import annotations
-
 import itertools
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import nn
-from torch.nn.functional import cross_entropy
+from torch.nn import functional as F  # noqa: N812
 
-from benchmarks.pairs.program import DEVICE, Pair, graphed, n, train
-
-if TYPE_CHECKING:
-    from benchmarks.pairs.program import Step
+from benchmarks.pairs.program import DEVICE, LIBRARIES, graphed, n, pair, train
 
 
-def _policy(inputs: int, width: int, outputs: int) -> nn.Sequential:
+def _policy(inputs, width, outputs):
     layers = [nn.Linear(inputs, width), nn.Tanh(), nn.Linear(width, width), nn.Tanh(), nn.Linear(width, outputs)]
     return nn.Sequential(*layers).to(DEVICE)
 
 
-def environments_one_by_one(fixed: bool) -> Step:
+@pair("batch_calls", libraries=LIBRARIES)
+def environments_one_by_one(fixed):
     """A policy acts for 32 environments, one call and one read each."""
-    policy = _policy(64, 256, 8).eval()
-    seen = torch.randn(32, 64)
+    policy, seen = _policy(64, 256, 8).eval(), torch.randn(32, 64)
 
-    def step() -> None:
+    def step():
         with torch.inference_mode():
             if fixed:
                 policy(seen.to(DEVICE)).argmax(-1).tolist()
@@ -37,15 +31,16 @@ def environments_one_by_one(fixed: bool) -> Step:
     return step
 
 
-def ppo_reads_losses(fixed: bool) -> Step:
+@pair("remove_syncs", found=True, libraries=LIBRARIES)
+def ppo_reads_losses(fixed):
     """PPO's update reads five statistics of each minibatch to log them."""
     policy, value = _policy(128, 512, 16), _policy(128, 512, 1)
     both = nn.ModuleList((policy, value))
-    optimizer = torch.optim.Adam(both.parameters(), 1e-4, fused=True)
+    optimizer = torch.optim.Adam(both.parameters(), 0.0001, fused=True)
     seen, taken = torch.randn(2048, 128, device=DEVICE), torch.randint(0, 16, (2048, 1), device=DEVICE)
     before, gain = torch.full((2048, 1), -2.8, device=DEVICE), torch.randn(2048, 1, device=DEVICE)
 
-    def step() -> list[float]:
+    def step():
         chance = policy(seen).log_softmax(-1)
         ratio = (chance.gather(1, taken) - before).exp()
         first = -torch.min(ratio * gain, ratio.clamp(0.8, 1.2) * gain).mean()
@@ -60,14 +55,15 @@ def ppo_reads_losses(fixed: bool) -> Step:
     return step
 
 
-def environment_in_the_loop(fixed: bool) -> Step:
+@pair("move_host_work", found=True, libraries=LIBRARIES)
+def environment_in_the_loop(fixed):
     """An environment in numpy runs between the updates of a Q network."""
     network = _policy(128, 1024, 32)
     seen, target = torch.randn(8192, 128, device=DEVICE), torch.randn(8192, 32, device=DEVICE)
     world = np.random.default_rng(0).random((400, 400))
     update = train(network, lambda: (network(seen) - target).square().mean())
 
-    def step() -> None:
+    def step():
         update()
         if not fixed:
             for _ in range(n(6, 1)):
@@ -76,14 +72,15 @@ def environment_in_the_loop(fixed: bool) -> Step:
     return step
 
 
-def sac_small_networks(fixed: bool) -> Step:
+@pair("cuda_graph", found=True, libraries=LIBRARIES)
+def sac_small_networks(fixed):
     """Soft actor-critic's small networks, updated in a CUDA graph or not."""
     actor, critics = _policy(32, 256, 8), nn.ModuleList(_policy(40, 256, 1) for _ in range(2))
     whole = nn.ModuleList((actor, critics))
-    optimizer = torch.optim.Adam(whole.parameters(), 1e-4, foreach=True, capturable=DEVICE == "cuda")
+    optimizer = torch.optim.Adam(whole.parameters(), 0.0001, foreach=True, capturable=DEVICE == "cuda")
     seen, wanted = torch.randn(256, 32, device=DEVICE), torch.randn(256, 1, device=DEVICE)
 
-    def step() -> None:
+    def step():
         optimizer.zero_grad(set_to_none=False)
         act = actor(seen).tanh()
         values = [critic(torch.cat((seen, act), 1)) for critic in critics]
@@ -93,23 +90,22 @@ def sac_small_networks(fixed: bool) -> Step:
     return graphed(step) if fixed else step
 
 
-def graph_network_reads(fixed: bool) -> Step:
+@pair("remove_syncs", found=True, libraries=LIBRARIES)
+def graph_network_reads(fixed):
     """torch_geometric's GraphSAGE whose loop picks labelled nodes by a mask and reads the accuracy."""
     from torch_geometric.nn import GraphSAGE
 
-    nodes = n(50_000, 200)
-    model = GraphSAGE(128, 256, 4, 40).to(DEVICE)
+    nodes, model = n(50_000, 200), GraphSAGE(128, 256, 4, 40).to(DEVICE)
     x, edges = torch.randn(nodes, 128, device=DEVICE), torch.randint(0, nodes, (2, 8 * nodes), device=DEVICE)
     y, mask = torch.randint(0, 40, (nodes,), device=DEVICE), torch.rand(nodes, device=DEVICE) < 0.5
-    chosen = mask.nonzero()[:, 0]
-    optimizer = torch.optim.Adam(model.parameters(), 1e-3, fused=True)
+    chosen, optimizer = mask.nonzero()[:, 0], torch.optim.Adam(model.parameters(), 0.001, fused=True)
 
-    def step() -> None:
+    def step():
         out = model(x, edges)
         if fixed:
-            cross_entropy(out[chosen], y[chosen]).backward()
+            F.cross_entropy(out[chosen], y[chosen]).backward()
         else:
-            cross_entropy(out[mask], y[mask]).backward()
+            F.cross_entropy(out[mask], y[mask]).backward()
             (out.argmax(-1) == y)[mask].float().mean().item()
         optimizer.step()
         optimizer.zero_grad()
@@ -117,13 +113,14 @@ def graph_network_reads(fixed: bool) -> Step:
     return step
 
 
-def experts_one_by_one(fixed: bool) -> Step:
+@pair("batched_matmul", libraries=LIBRARIES)
+def experts_one_by_one(fixed):
     """A layer of 48 adapters (LoRA for 48 users) that are applied one after the other."""
     down = torch.randn(48, 512, 64, device=DEVICE, dtype=torch.bfloat16)
     up = torch.randn(48, 64, 512, device=DEVICE, dtype=torch.bfloat16)
     x = torch.randn(48, 64, 512, device=DEVICE, dtype=torch.bfloat16)
 
-    def step() -> None:
+    def step():
         with torch.inference_mode():
             if fixed:
                 torch.bmm(torch.bmm(x, down), up)
@@ -134,23 +131,25 @@ def experts_one_by_one(fixed: bool) -> Step:
     return step
 
 
-def ranking_odd_sizes(fixed: bool) -> Step:
+@pair("pad_shapes", found=True, libraries=LIBRARIES)
+def ranking_odd_sizes(fixed):
     """A ranking network whose layers are 2001 wide, in bf16."""
     width = n(2048 if fixed else 2001, 32 if fixed else 31)
     layers = [layer for _ in range(6) for layer in (nn.Linear(width, width), nn.ReLU())]
     model = nn.Sequential(*layers).to(DEVICE, torch.bfloat16)
-    x = torch.randn(n(16384, 64), width, device=DEVICE, dtype=torch.bfloat16)
-    return train(model, lambda: model(x).float().square().mean(), torch.optim.SGD(model.parameters(), 1e-3))
+    x = torch.randn(n(16_384, 64), width, device=DEVICE, dtype=torch.bfloat16)
+    return train(torch.optim.SGD(model.parameters(), 0.001), lambda: model(x).float().square().mean())
 
 
-def cache_emptied(fixed: bool) -> Step:
+@pair("avoid_allocations", libraries=LIBRARIES)
+def cache_emptied(fixed):
     """A generator of images whose loop empties the allocator's cache after every one."""
-    sizes = (512, 256, 128, 64, 32)
+    sizes = 512, 256, 128, 64, 32
     layers = [x for a, b in itertools.pairwise(sizes) for x in (nn.ConvTranspose2d(a, b, 4, 2, 1), nn.SiLU())]
     model = nn.Sequential(*layers, nn.Conv2d(32, 3, 3, padding=1)).to(DEVICE).eval()
     z = torch.randn(n(16, 1), 512, 16, 16, device=DEVICE)
 
-    def step() -> None:
+    def step():
         with torch.inference_mode():
             model(z)
         if not fixed and DEVICE == "cuda":
@@ -161,14 +160,16 @@ def cache_emptied(fixed: bool) -> Step:
 
 RARE = (
     "exp2 expm1 log1p log2 log10 sinh cosh asinh acosh atanh tan asin acos atan frac trunc floor ceil round sgn "
-    "signbit logit nan_to_num neg reciprocal rsqrt sqrt square sigmoid tanh relu erf erfc abs sin cos exp log deg2rad"
+    "signbit logit nan_to_num neg reciprocal rsqrt sqrt square sigmoid tanh relu erf erfc abs sin cos exp log "
+    "deg2rad"
 )
 """Operators that a service may meet for the first time in any request."""
 
 
-def first_requests(fixed: bool) -> Step:
+@pair("warm_up", once=True, libraries=LIBRARIES)
+def first_requests(fixed):
     """A service whose requests call operators that have not run yet: their device code is loaded then."""
-    kinds = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+    kinds = torch.float32, torch.float64, torch.float16, torch.bfloat16
     calls = [(getattr(torch, name), kind) for name in RARE.split() for kind in kinds]
     inputs = {kind: torch.rand(n(1 << 20, 64), device=DEVICE).to(kind) for kind in kinds}
     layer, matrix = nn.Linear(1024, 1024, device=DEVICE), torch.randn(n(4096, 8), 1024, device=DEVICE)
@@ -177,7 +178,7 @@ def first_requests(fixed: bool) -> Step:
             call(inputs[kind])
     queue = itertools.cycle(calls)
 
-    def step() -> None:
+    def step():
         with torch.inference_mode():
             y = matrix
             for _ in range(2):
@@ -186,16 +187,3 @@ def first_requests(fixed: bool) -> Step:
                 call(inputs[kind])
 
     return step
-
-
-PAIRS = (
-    Pair("batch_calls", environments_one_by_one),
-    Pair("remove_syncs", ppo_reads_losses, found=True),
-    Pair("move_host_work", environment_in_the_loop, found=True),
-    Pair("cuda_graph", sac_small_networks, found=True),
-    Pair("remove_syncs", graph_network_reads, found=True),
-    Pair("batched_matmul", experts_one_by_one),
-    Pair("pad_shapes", ranking_odd_sizes, found=True),
-    Pair("avoid_allocations", cache_emptied),
-    Pair("warm_up", first_requests, once=True),
-)
