@@ -1,0 +1,49 @@
+"""`traceanalyzer hang`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from traceanalyzer.cli.io.formats import REPORT_FORMATS, Output
+from traceanalyzer.cli.options import output_options, reading_options, redact_options
+
+
+@click.command(short_help="Say which rank a hung job waits for, at which collective.")
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.option(
+    "--world-size", type=click.IntRange(min=1), metavar="N",
+    help="Ranks of the job, where the dumps do not say: those of gloo have no ranks of groups.",
+)  # fmt: skip
+@reading_options
+@redact_options()
+@output_options(REPORT_FORMATS)
+def hang(folder: Path, world_size: int | None, hidden: Sequence[re.Pattern[str]] | None, output: Output) -> None:
+    """Say which rank a hung job waits for, at which collective, and why.
+
+    \b
+    Examples:
+      traceanalyzer hang dumps/
+      traceanalyzer hang dumps/ --format json
+      traceanalyzer hang dumps/ -o hang.html
+
+    DIR holds what PyTorch's Flight Recorder dumped, one file a rank, pickles or JSON under any names; they are
+    interpreted, nothing in them can run. What NCCL's RAS client printed and what its Inspector wrote may lie beside
+    them. Blame follows groups: a rank that waits for another is its victim.
+    """
+    from traceanalyzer.cli.io.output import emit
+    from traceanalyzer.cli.io.progress import progress
+    from traceanalyzer.fleet.hang.document import HangPage
+    from traceanalyzer.fleet.hang.model import hang_of
+    from traceanalyzer.ingest.flight_recorder.folder import read_flight
+
+    with progress("Reading") as report_progress:
+        found = hang_of(read_flight(folder, report_progress, world_size))
+    if hidden is not None:
+        from traceanalyzer.fleet.hang.redact import redacted
+
+        found = redacted(found, hidden)
+    emit(HangPage(found), output)

@@ -1,0 +1,1 @@
+"""Answers about jobs of many ranks."""

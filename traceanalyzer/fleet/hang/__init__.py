@@ -1,0 +1,1 @@
+"""Hangs: which rank, which collective, why."""

@@ -1,0 +1,167 @@
+"""A hang as a document: one screen for a terminal, all of it as Markdown and as a page."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.fleet.hang.model import Hang, ranks_text
+from traceanalyzer.fleet.hang.words import headline, more_next_time, next_steps, notes
+from traceanalyzer.report.document import Bullets, Document, Drawing, Facts, Line, Part, Section, Table, Verdict
+from traceanalyzer.report.html.charts import Chart
+from traceanalyzer.report.html.frame import chart_place
+from traceanalyzer.report.html.markup import Markup
+from traceanalyzer.report.html.pictures.plot import Axis, Box, Plot, Rects
+from traceanalyzer.report.json import dump
+from traceanalyzer.report.printed import Printed, Result
+from traceanalyzer.report.terminal.drawing import DEFAULT_WIDTH
+
+TITLE = "Hang"
+SHOWN_CULPRITS, SHOWN_GROUPS, SHOWN_NOTES, SHOWN_STEPS = 3, 3, 2, 3
+"""Of a terminal's one screen."""
+MOST_COLUMNS = 256
+"""Of the matrix: more ranks share one, which shows the worst of them."""
+MOST_PURPOSES = 40
+COLOURS = {
+    "complete": ("complete", "idle"), "waits": ("waits", "communication"), "gpu": ("GPU behind", "more"),
+    "cpu": ("CPU behind", "high"), "silent": ("silent", "text"),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class HangPage(Result):
+    """The answer about a hang."""
+
+    hang: Hang
+
+    def terminal(self, width: int = DEFAULT_WIDTH, colour: bool = False) -> str:
+        """One screen."""
+        return Printed(Document(TITLE, _screen(self.hang))).terminal(width, colour)
+
+    def markdown(self) -> str:
+        """To attach to an issue."""
+        return self._whole.markdown()
+
+    def json(self) -> str:
+        """All of it."""
+        return dump(values(self.hang))
+
+    def html(self) -> str:
+        """A page with the matrix of ranks and groups."""
+        return self._whole.html()
+
+    @property
+    def _whole(self) -> Printed:
+        return Printed(Document(headline(self.hang), _sections(self.hang)))
+
+
+def values(hang: Hang) -> dict[str, Any]:
+    """What other programs rely on."""
+    return {
+        "verdict": {**vars(hang.verdict), "headline": headline(hang)},
+        "culprits": hang.culprits,
+        "silent": hang.silent,
+        "cpu_behind": hang.cpu_behind,
+        "gpu_behind": hang.gpu_behind,
+        "mismatches": hang.mismatches,
+        "groups": hang.groups,
+        "inputs": hang.inputs,
+        "next": next_steps(hang),
+        "next_time": more_next_time(hang),
+        "notes": list(notes(hang)),
+    }
+
+
+def _answer(hang: Hang) -> list[Part | None]:
+    verdict = hang.verdict
+    facts = [("confidence", verdict.confidence)]
+    if verdict.collective:
+        facts.append(("operation", f"{verdict.collective} #{verdict.sequence:,} {verdict.sizes or ''}".strip()))
+    if verdict.frame:
+        facts.append(("issued at", verdict.frame))
+    for name, ranks in (("silent", hang.silent), ("CPU behind", hang.cpu_behind), ("GPU behind", hang.gpu_behind)):
+        facts.append((name, ranks_text(ranks) if ranks else "none"))
+    if hang.mismatches:
+        one = hang.mismatches[0]
+        facts.append(
+            ("mismatch", f"{one.issued} on {ranks_text(one.ranks) if one.ranks else 'half'}, else {one.others}")
+        )
+    return [Verdict(headline(hang)), Facts.of(*facts)]
+
+
+def _screen(hang: Hang) -> list[Section]:
+    standing = [group for group in hang.groups if group.stands_at]
+    waiting = [
+        f"{group.group}: {group.waiting} of {group.ranks} at {group.stands_at}"
+        + (f", held up by {group.held_up_by}" if group.held_up_by else "")
+        for group in standing[:SHOWN_GROUPS]
+    ]
+    if len(standing) > SHOWN_GROUPS:
+        waiting.append(f"{len(standing) - SHOWN_GROUPS:,} more groups wait (-o hang.html, --format json).")
+    found = [Section(TITLE, _answer(hang), untitled=True)]
+    if len(hang.culprits) > 1:
+        found.append(Section("Culprits", [Bullets(_each(hang)[:SHOWN_CULPRITS])], is_minor=True))
+    found.append(Section("Who waits", [Bullets(waiting)] if waiting else [], is_minor=True))
+    last: list[Part | None] = [Bullets(next_steps(hang)[:SHOWN_STEPS], ">")]
+    last += [Line(text, "yellow") for text in list(notes(hang))[:SHOWN_NOTES]]
+    return [one for one in [*found, Section("Next", last, is_minor=True)] if one.parts]
+
+
+def _each(hang: Hang) -> list[str]:
+    return [
+        f"rank {one.rank}" + (f" on {one.host}" if one.host else "") + f": {one.kind.replace('_', ' ')} at "
+        f"{one.operation} of {one.group}" + (f"; last issued {one.issued_last}" if one.issued_last else "")
+        for one in hang.culprits
+    ]
+
+
+def _sections(hang: Hang) -> list[Section]:
+    found = [
+        Section(TITLE, [*_answer(hang), *notes(hang)]),
+        Section("Culprits", [Table(hang.culprits)] if hang.culprits else []),
+        Section("Next", [Bullets(next_steps(hang)), *_next_time(hang)]),
+        Section("Operations that differ", [Table(hang.mismatches)] if hang.mismatches else []),
+        Section("Groups", [Drawing(partial(_matrix, hang)), Table(hang.groups)] if hang.groups else []),
+    ]
+    return [section for section in found if section.parts]
+
+
+def _next_time(hang: Hang) -> list[Part | None]:
+    texts = more_next_time(hang)
+    return ["To know more next time:", Bullets(texts)] if texts else []
+
+
+def _matrix(hang: Hang) -> Markup | None:
+    """Ranks from left to right, purposes of groups from top to bottom."""
+    purposes = list(hang.cells)[:MOST_PURPOSES]
+    ranks = sorted({rank for row in hang.cells.values() for rank in row})
+    if not purposes or not ranks:
+        return None
+    wide = math.ceil((ranks[-1] + 1) / MOST_COLUMNS)
+    marks = [_rects(hang, purposes, state, wide) for state in COLOURS]
+    names = [str(column * wide) for column in range(math.ceil((ranks[-1] + 1) / wide))]
+    caption = "The state of each rank in its group of each purpose" + (
+        f"; {wide} ranks share a column, which shows the worst of them." if wide > 1 else "."
+    )
+    plot = Plot([one for one in marks if one.boxes], Axis("rank", names=names), Axis(names=purposes), down=True)
+    return chart_place(Chart("hang", "Ranks and groups", caption, plot, 90 + 26 * len(purposes)))
+
+
+def _rects(hang: Hang, purposes: Sequence[str], state: str, wide: int) -> Rects:
+    worst = list(COLOURS)
+    name, colour = COLOURS[state]
+    places: list[tuple[int, int]] = []
+    for y, purpose in enumerate(purposes):
+        columns: dict[int, str] = {}
+        for rank, found in hang.cells[purpose].items():
+            columns[rank // wide] = max(columns.get(rank // wide, "complete"), found, key=worst.index)
+        places += [(x, y) for x, found in columns.items() if found == state]
+
+    def hint(x: int, y: int) -> str:
+        last = f" to {x * wide + wide - 1}" if wide > 1 else ""
+        return f"rank {x * wide}{last}, {purposes[y]}: {name}"
+
+    return Rects(name, colour, [Box(x - 0.48, x + 0.48, y - 0.46, y + 0.46, hint(x, y)) for x, y in places])

@@ -1,0 +1,294 @@
+"""What is known about a hang, as values: the verdict, the signals it rests on, and where each group stands."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import field
+from pathlib import PurePath
+
+from traceanalyzer.base.figures import NS_PER_S, OWN, metric
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.fleet.hang.blame import MOST_SHARE, Blame, culprits_of, odd_ones
+from traceanalyzer.fleet.hang.waits import Wait, waits_of
+from traceanalyzer.trace.flight import Flight, Repeated, Signature, Unreadable
+
+KINDS = {"cpu": "cpu_stopped", "gpu": "gpu_stopped", "gone": "no_dump", "mismatch": "mismatch", "order": "order"}
+SHORTEST_HANG_S = 2.0
+"""What waited less when the dumps were written need not have hung: a step of any job has such waits."""
+LISTED = 8
+"""Ranks that a sentence lists."""
+
+
+@dataclass(frozen=True)
+class Culprit:
+    """A rank that the others wait for."""
+
+    rank: int = metric("rank of the job")
+    host: str | None = metric("host, as NCCL's RAS or Inspector has it")
+    kind: str = metric("cpu_stopped, gpu_stopped, no_dump, mismatch or order", text="own")
+    operation: str = metric("operation that it holds up")
+    group: str = metric("process group of the operation")
+    issued_last: str | None = metric("what its CPU issued last, and the line of the program")
+    sure: bool = metric("whether nothing else explains it")
+
+
+@dataclass(frozen=True)
+class GroupState:
+    """Where a process group stands."""
+
+    group: str = metric("process group")
+    ranks: int = metric("ranks of the group")
+    stands_at: str | None = metric("first operation that is not complete on all of its ranks")
+    waiting: int = metric("ranks that have issued it and not completed it")
+    held_up_by: str | None = metric("ranks that have not issued it, left no dump, or have not come to it")
+    completed: int | None = metric("last collective that all ranks with a dump completed (sequence number)")
+    issued: int | None = metric("last collective that any rank issued (sequence number)")
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """Ranks that issued different operations at one place of a group."""
+
+    group: str = metric("process group")
+    sequence: int = metric("sequence number in the group")
+    ranks: tuple[int, ...] = metric("ranks that differ from most; empty where it is even")
+    issued: str = metric("what they issued")
+    others: str = metric("what the others issued")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The answer. `confidence` is sure, likely or undecided."""
+
+    culprits: tuple[int, ...]
+    kind: str = field(metadata=OWN)
+    collective: str | None
+    sequence: int | None
+    sizes: str | None
+    group: str | None
+    confidence: str = field(metadata=OWN)
+    frame: str | None
+    """The line of the program that issued the operation on the ranks that wait for it."""
+    victims: int
+    suspects: tuple[int, ...] = ()
+    """Of what is undecided: the ranks among which the culprit is, or that the operation connects."""
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The dumps."""
+
+    path: str
+    expected: int
+    read: int
+    missing: tuple[int, ...]
+    unreadable: list[Unreadable]
+    repeated: list[Repeated]
+    logs: list[str]
+    overwritten: bool
+    frames: bool
+    timed: bool
+
+
+@dataclass(frozen=True)
+class Hang:
+    """A hang."""
+
+    verdict: Verdict
+    culprits: list[Culprit]
+    silent: tuple[int, ...]
+    cpu_behind: tuple[int, ...]
+    gpu_behind: tuple[int, ...]
+    mismatches: list[Mismatch]
+    groups: list[GroupState]
+    inputs: Inputs
+    dead: list[str] = field(default_factory=list)
+    """Processes that RAS no longer reaches."""
+    cells: dict[str, dict[int, str]] = field(default_factory=dict, metadata=OWN)
+    """By the purpose of groups and rank: complete, waits, cpu, gpu or silent."""
+    waited_s: float | None = None
+    """How long the oldest operation had waited at most when the dumps were written."""
+
+
+def hang_of(flight: Flight) -> Hang:
+    """The answer to what the dumps of a job ask."""
+    waits = waits_of(flight)
+    mismatches = list(_mismatches(flight, waits))
+    waited = _waited_s(flight, waits)
+    healthy = waited is not None and waited < SHORTEST_HANG_S and not mismatches
+    found, left = ([], []) if healthy else culprits_of(flight, waits)
+    behind = sorted({rank for wait in waits if wait.op.peer < 0 for rank in wait.absent if rank in flight.dumps})
+    gpu = sorted({rank for wait in waits if wait.passed and wait.both_sided for rank in wait.waiting})
+    silent = {*flight.missing, *(rank for rank, dump in flight.dumps.items() if not dump.entries)}
+    return Hang(
+        _verdict(flight, waits, found, left, bool(mismatches)),
+        [_culprit(flight, blame) for blame in found],
+        tuple(sorted(silent)),
+        tuple(behind),
+        tuple(gpu),
+        mismatches,
+        list(_groups(flight, waits, {blame.rank for blame in found})),
+        _inputs(flight),
+        list(flight.clues.dead),
+        _cells(flight, waits, gpu),
+        waited,
+    )
+
+
+def named(wait: Wait) -> str:
+    """An operation in words."""
+    number = f" #{wait.op.seq:,}" if wait.op.peer < 0 else f" with {wait.op.peer}"
+    return f"{wait.op.kind or 'an operation'}{number}"
+
+
+def ranks_text(ranks: Iterable[int]) -> str:
+    """`rank 9`, `ranks 9 and 14`, `ranks 0 to 7`, the first of many."""
+    every = sorted(ranks)
+    if len(every) > 2 and every[-1] - every[0] == len(every) - 1:
+        return f"ranks {every[0]} to {every[-1]}"
+    shown = [str(rank) for rank in every[:LISTED]]
+    if len(every) > LISTED:
+        return f"ranks {', '.join(shown)} and {len(every) - LISTED:,} more"
+    return f"rank{'s' * (len(every) > 1)} {' and '.join([', '.join(shown[:-1]), shown[-1]] if shown[1:] else shown)}"
+
+
+def _verdict(flight: Flight, waits: Sequence[Wait], found: list[Blame], left: list[Wait], mismatched: bool) -> Verdict:
+    culprits = tuple(blame.rank for blame in found)
+    victims = {rank for wait in waits for rank in wait.waiting} - set(culprits)
+    kind, confidence = _kind(flight, found, left, mismatched)
+    if not waits and 0 < len(flight.lost) <= MOST_SHARE * len(flight.expected):
+        kind, confidence, culprits = "no_dump", "likely", flight.lost
+    if kind == "nothing_wrong" and victims:
+        confidence = "likely"
+    at = [blame.wait for blame in found if KINDS[blame.kind] == kind] or [w for w in left if not w.blockers] or left
+    if not at:
+        return Verdict(culprits, kind, None, None, None, None, confidence, None, len(victims))
+    op, group = at[0].op, flight.groups[at[0].group].label
+    suspects = () if found else tuple(sorted({*at[0].waiting, *at[0].passed}))
+    return Verdict(
+        culprits, kind, op.kind or None, op.seq, op.sizes or None, group, confidence, op.frame or None, len(victims),
+        suspects,
+    )  # fmt: skip
+
+
+def _kind(flight: Flight, found: list[Blame], left: list[Wait], mismatched: bool) -> tuple[str, str]:
+    if found:
+        kind = Counter(KINDS[blame.kind] for blame in found).most_common(1)[0][0]
+        return kind, "sure" if not left and all(blame.sure for blame in found) else "likely"
+    if mismatched:
+        return "mismatch", "undecided"
+    if any(not wait.blockers for wait in left):
+        return "stalled", "undecided"
+    if left:
+        return "undecided", "undecided"
+    return "nothing_wrong", "likely" if flight.missing else "sure"
+
+
+def _waited_s(flight: Flight, waits: Iterable[Wait]) -> float | None:
+    """A file's time of change is that of the dump or later: what it says is an upper bound. Raises nothing."""
+    written = max((dump.dumped_ns for dump in flight.dumps.values()), default=0)
+    begun = min((wait.op.created_ns for wait in waits if wait.op.created_ns), default=0)
+    return (written - begun) / NS_PER_S if written > begun > 0 else None
+
+
+def _culprit(flight: Flight, blame: Blame) -> Culprit:
+    dump = flight.dumps.get(blame.rank)
+    last = None
+    if dump is not None and dump.last is not None:
+        number = f" #{dump.last.seq:,}" if dump.last.peer < 0 else ""
+        last = f"{dump.last.kind}{number}" + (f" at {_short(dump.last.frame)}" if dump.last.frame else "")
+    return Culprit(
+        blame.rank, flight.clues.hosts.get(blame.rank), KINDS[blame.kind], named(blame.wait),
+        flight.groups[blame.wait.group].label, last, blame.sure,
+    )  # fmt: skip
+
+
+def _short(frame: str) -> str:
+    path, _, rest = frame.partition(":")
+    return f"{PurePath(path).name}:{rest}"
+
+
+def _mismatches(flight: Flight, waits: Sequence[Wait]) -> Iterator[Mismatch]:
+    for wait in waits:
+        odd = odd_ones(flight, waits, wait)
+        if odd is not None:
+            chosen = odd or wait.signatures[0][:1]
+            mine = {_issued(signature) for rank, signature in wait.signatures if rank in chosen}
+            others = {_issued(signature) for rank, signature in wait.signatures if rank not in chosen}
+            label = flight.groups[wait.group].label
+            yield Mismatch(label, wait.op.seq, odd, "; ".join(sorted(mine)), "; ".join(sorted(others)))
+
+
+def _issued(signature: Signature) -> str:
+    kind, size_in, size_out, type_ = signature
+    return f"{kind} of {size_in:,} {type_}" + (f" to {size_out:,}" if size_out != size_in else "")
+
+
+def _groups(flight: Flight, waits: Sequence[Wait], culprits: set[int]) -> Iterator[GroupState]:
+    """Those that wait for a culprit first, then those that wait."""
+    first: dict[int, Wait] = {}
+    for wait in waits:
+        first.setdefault(wait.group, wait)
+    issued: dict[int, list[int]] = {}
+    completed: dict[int, list[int]] = {}
+    for dump in flight.dumps.values():
+        for index, state in dump.groups.items():
+            if state.enqueued >= 0:
+                issued.setdefault(index, []).append(state.enqueued)
+                completed.setdefault(index, []).append(state.completed)
+
+    def importance(index: int) -> tuple[bool, bool, int]:
+        at = first.get(index)
+        return at is None, at is None or not culprits.intersection((*at.blockers, *at.waiting)), index
+
+    for index in sorted({*issued, *first}, key=importance):
+        at, group = first.get(index), flight.groups[index]
+        yield GroupState(
+            group.label,
+            len(group.ranks) or len(issued.get(index, ())),
+            named(at) if at else None,
+            len(at.waiting) if at else 0,
+            ranks_text(_holding(at)) if at and at.blockers else None,
+            min(completed.get(index, ()), default=None),
+            max(issued.get(index, ()), default=None),
+        )
+
+
+def _holding(wait: Wait) -> tuple[int, ...]:
+    """The ranks that have not issued it, else those that have not come to it."""
+    return (*wait.absent, *wait.unknown) or wait.earlier or wait.elsewhere
+
+
+def _cells(flight: Flight, waits: Sequence[Wait], gpu: Sequence[int]) -> dict[str, dict[int, str]]:
+    """The worst state of each rank in the groups of each purpose."""
+    order = ("complete", "waits", "gpu", "cpu", "silent")
+    cells: dict[str, dict[int, str]] = {}
+    late = set(gpu)
+
+    def mark(index: int, ranks: Iterable[int], state: str) -> None:
+        row = cells.setdefault(flight.groups[index].desc or flight.groups[index].name, {})
+        for rank in ranks:
+            if order.index(state) > order.index(row.get(rank, "complete")) or rank not in row:
+                row[rank] = state
+
+    for rank, dump in flight.dumps.items():
+        for index, state in dump.groups.items():
+            if state.enqueued >= 0 or state.pairs_enqueued >= 0:
+                mark(index, [rank], "complete")
+    for wait in waits:
+        mark(wait.group, wait.waiting, "waits")
+        mark(wait.group, late.intersection(wait.waiting) if wait.passed else (), "gpu")
+        mark(wait.group, wait.absent, "cpu")
+        mark(wait.group, wait.unknown, "silent")
+    return cells
+
+
+def _inputs(flight: Flight) -> Inputs:
+    ops = [op for dump in flight.dumps.values() for s in dump.groups.values() for op in (s.head, s.last) if op]
+    return Inputs(
+        flight.path, len(flight.expected), len(flight.dumps), flight.missing,
+        flight.unreadable, flight.repeated,
+        list(flight.clues.sources),
+        any(op.record < 0 for op in ops), any(op.frame for op in ops), any(op.started for op in ops),
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""PyTorch Flight Recorder dumps of the ranks of a job."""

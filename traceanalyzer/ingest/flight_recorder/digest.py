@@ -1,0 +1,236 @@
+"""One rank's dump as a `RankDump`: where it stands in each group.
+
+Written by PyTorch 2.3 to 2.15 (versions 1.x to 2.10 of the format), for NCCL and gloo:
+https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d/FlightRecorder.hpp
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from traceanalyzer.base.errors import UnreadableInputError
+from traceanalyzer.trace.flight import Group, InGroup, Op, RankDump, Signature
+
+TAIL = 4
+"""Signatures kept on each side of the first operation that is not completed: who goes further must have waited."""
+MAX_SIZES = 60
+"""Characters of the sizes of an operation's tensors."""
+LEAST_NS = 1_000_000_000 * 10**6
+"""A time before this is none: JSON dumps have 0."""
+RANKS = re.compile(r"\[?[\d,\s]*\]?")
+ENDS = re.compile(r"(send|recv) (\d+)(?:->|<-)(\d+)")
+INTERNAL = re.compile(r"[\\/]torch[\\/](?:distributed|_|autograd|nn[\\/]modules|utils)|<frozen|[\\/]runpy\.py")
+Entry = dict[str, Any]
+
+
+class Digests:
+    """Makes digests of dumps; groups that several ranks name are one."""
+
+    def __init__(self) -> None:
+        self.groups: list[Group] = []
+        self._index: dict[tuple[str, str, str], int] = {}
+        self._common: dict[tuple[int, ...], frozenset[int]] = {}
+
+    def digest(self, dump: Any, path: str, dumped_ns: int = 0) -> RankDump:
+        """The digest, its rank not yet known (-1). Raises UnreadableInputError where it is no dump."""
+        if not isinstance(dump, dict) or not isinstance(dump.get("entries"), list):
+            raise UnreadableInputError("no Flight Recorder dump: it has no entries")
+        try:
+            return self._digest(dump, path, dumped_ns)
+        except (TypeError, ValueError, LookupError, AttributeError, OverflowError) as error:
+            raise UnreadableInputError(f"damaged ({type(error).__name__}: {error})") from error
+
+    def candidates(self, dump: RankDump) -> frozenset[int]:
+        """The ranks that are in all groups of the dump; empty where it does not say. One value for all that share
+        their groups: it may be long."""
+        known = tuple(i for i in dump.groups if self.groups[i].ranks)
+        if known and known not in self._common:
+            self._common[known] = frozenset.intersection(*(frozenset(self.groups[i].ranks) for i in known))
+        return self._common.get(known, frozenset())
+
+    def _digest(self, dump: Entry, path: str, dumped_ns: int) -> RankDump:
+        entries: list[Entry] = dump["entries"]
+        by_name = {str(one["name"]): self._group(one) for one in (dump.get("pg_config") or {}).values() if one["name"]}
+        by_group: dict[int, list[tuple[int, Entry]]] = {}
+        ids: dict[str, int] = {}
+        for i, entry in enumerate(entries):
+            i = entry.get("record_id", i)  # counts what was overwritten or left out, too
+            named = entry.get("process_group") or (str(entry.get("pg_id", 0)), "")
+            group = by_name.get(named[0])
+            if group is None:
+                group = by_name[named[0]] = self._group({"name": named[0], "desc": named[1], "ranks": ""})
+            by_group.setdefault(group, []).append((i, entry))
+            ids[str(entry.get("pg_id", ""))] = group
+        counted = self._counted(dump.get("pg_status") or {}, by_name, ids)
+        records = [int(entry.get("record_id", 0)) for entry in (*entries[:1], *entries[-1:])]
+        wrapped = bool(records) and records[0] > 0 and records[1] - records[0] == len(entries) - 1
+        groups = {i: _in_group(by_group.get(i, ()), counted.get(i), wrapped) for i in by_name.values()}
+        last = entries[-1] if entries else None
+        times = [_time(entry.get(name)) for entry in entries[-1:] for name in TIMES]
+        return RankDump(
+            -1, path, groups, len(entries),
+            None if last is None else _op(0, last),
+            -1 if last is None else next(g for g, found in by_group.items() if found[-1][1] is last),
+            max(times, default=0), dumped_ns, str(dump.get("version", "")),
+        )  # fmt: skip
+
+    def _group(self, config: Entry) -> int:
+        """The index of a group. Its ranks are a text: long ones are the same in thousands of dumps."""
+        name, desc, ranks = str(config["name"]), str(config.get("desc", "")), str(config.get("ranks", ""))
+        key = (name, desc, ranks)
+        if key not in self._index:
+            if not RANKS.fullmatch(ranks):
+                raise ValueError(f"ranks of group {name}")
+            self._index[key] = len(self.groups)
+            self.groups.append(Group(name, desc, tuple(int(text) for text in re.findall(r"\d+", ranks))))
+        return self._index[key]
+
+    def _counted(self, status: Entry, by_name: dict[str, int], ids: dict[str, int]) -> dict[int, Entry]:
+        """The counters by group. They have the number of a group in its process, entries have that and its name:
+        groups without entries are told by their order, which is that of their making."""
+        found = {ids[pg]: counters for pg, counters in status.items() if pg in ids}
+        if len(status) == len(by_name) and all(name.isdigit() for name in [*by_name, *status]):
+            names, numbers = sorted(by_name, key=int), sorted(status, key=int)
+            paired = {number: by_name[name] for number, name in zip(numbers, names, strict=True)}
+            if all(paired[pg] == group for pg, group in ids.items() if pg in paired):
+                found = {group: status[number] for number, group in paired.items()}
+        return found
+
+
+TIMES = ("time_created_ns", "time_discovered_started_ns", "time_discovered_completed_ns")
+
+
+def _in_group(entries: Sequence[tuple[int, Entry]], counters: Entry | None, wrapped: bool) -> InGroup:
+    """Where the rank stands, from its entries of the group in order, and the group's counters."""
+    completed_at = -1 if counters is None else int(counters["last_completed_collective"])
+    if not entries:
+        enqueued = -1 if counters is None else int(counters["last_enqueued_collective"])
+        # what is not completed is not among the entries: it was overwritten
+        lost = Op(completed_at + 1, "", record=-1) if wrapped and enqueued > completed_at >= 0 else None
+        return InGroup(enqueued, completed_at, lost, from_status=True)
+    ended = _ended_batches([e for _, e in entries], completed_at)
+    collectives, pairs = _parted(entries)
+    waiting = [one for one in collectives if not _completed(one[1]) and _number(one[1]) not in ended]
+    enqueued = max(_collective_seq(e) for _, e in entries)
+    head = _op(*waiting[0]) if waiting else None
+    if head and wrapped and not pairs and waiting[0] is collectives[0] and -1 < completed_at < head.seq - 1:
+        head = Op(completed_at + 1, "", record=-1)  # older entries are overwritten, the counter is not
+    at = enqueued + 1 if head is None else head.seq
+    place = collectives.index(waiting[0]) if waiting else len(collectives)
+    near = collectives[max(place - TAIL, 0) : place + TAIL]
+    return InGroup(
+        enqueued,
+        at - 1,
+        head,
+        _op(*collectives[-1]) if collectives else None,
+        tuple(_first_of_pairs(pairs, ended)),
+        max((_seq(e) for _, e in pairs), default=-1),
+        {_seq(e): _signature(e) for _, e in reversed(near)},
+        ended_unseen=any(e.get("retired") and e.get("state") == "scheduled" for _, e in (entries[0], entries[-1])),
+    )
+
+
+def _ended_batches(entries: Sequence[Entry], completed: int) -> set[tuple[bool, int]]:
+    """The numbers of batches that are completed. Only what ends a batch has a state; where dumps leave out what is
+    completed, its operations stay, and the counter of the group says it."""
+    ends = {_number(e): _completed(e) for e in entries if _is_end(e)}
+    open_ = Counter(_number(e) for e in entries if not (_completed(e) or _is_end(e)))
+    alone = {one for one, count in open_.items() if count > 1 and one not in ends and one[1] <= completed}
+    return alone | {one for one, done in ends.items() if done}
+
+
+def _parted(entries: Sequence[tuple[int, Entry]]) -> tuple[list[tuple[int, Entry]], list[tuple[int, Entry]]]:
+    """Collectives, and sends and receives. What only ends a batch of them has neither sizes nor peers."""
+    collectives, pairs = [], []
+    for one in entries:
+        if not one[1].get("is_p2p", True):
+            collectives.append(one)
+        elif ENDS.search(one[1]["profiling_name"]):
+            pairs.append(one)
+        elif not (_is_end(one[1]) and "is_p2p" in one[1]):
+            collectives.append(one)
+    return collectives, pairs
+
+
+def _first_of_pairs(pairs: Iterable[tuple[int, Entry]], ended: set[tuple[bool, int]]) -> Iterable[Op]:
+    """Of each peer and direction the first that is not completed: one that a later one passed is."""
+    first: dict[tuple[str, int], Op] = {}
+    for i, entry in pairs:
+        op = _op(i, entry)
+        if _completed(entry) or _number(entry) in ended:
+            first.pop((op.kind, op.peer), None)
+        else:
+            first.setdefault((op.kind, op.peer), op)
+    return first.values()
+
+
+def _is_end(entry: Entry) -> bool:
+    return bool(entry["profiling_name"][-10:] == ":coalesced")
+
+
+def _completed(entry: Entry) -> bool:
+    """gloo never changes the state: what is retired was completed."""
+    return bool(entry.get("retired")) or entry.get("state") == "completed"
+
+
+def _seq(entry: Entry) -> int:
+    p2p = entry.get("is_p2p") or ENDS.search(entry["profiling_name"])
+    return int(entry["p2p_seq_id"] if p2p and "p2p_seq_id" in entry else _collective_seq(entry))
+
+
+def _collective_seq(entry: Entry) -> int:
+    return int(entry["collective_seq_id"] if "collective_seq_id" in entry else entry["seq_id"])
+
+
+def _number(entry: Entry) -> tuple[bool, int]:
+    return bool(entry.get("is_p2p")), _seq(entry)
+
+
+def _kind(entry: Entry) -> str:
+    return str(entry["profiling_name"]).partition(":")[2].partition(" ")[0] or str(entry["profiling_name"])
+
+
+def _signature(entry: Entry) -> Signature:
+    types = entry.get("input_dtypes") or entry.get("output_dtypes") or ()
+    return (
+        _kind(entry),
+        _numel(entry.get("input_sizes")),
+        _numel(entry.get("output_sizes")),
+        ", ".join(sorted({str(one) for one in types})),
+    )
+
+
+def _numel(sizes: Any) -> int:
+    return sum(math.prod(one) for one in sizes or ())
+
+
+def _op(record: int, entry: Entry) -> Op:
+    ends = ENDS.search(entry["profiling_name"])
+    sizes = [str(entry.get(name)) for name in ("input_sizes", "output_sizes") if entry.get(name)]
+    return Op(
+        _seq(entry),
+        _kind(entry),
+        int(ends[3]) if ends else -1,
+        record,
+        _time(entry.get("time_created_ns")),
+        " to ".join(one[1:-1] if len(one) < MAX_SIZES else f"{one[1:MAX_SIZES]}…" for one in dict.fromkeys(sizes)),
+        _signature(entry),
+        entry.get("state") == "started",
+        int(entry.get("timeout_ms") or 0),
+        _frame(entry.get("frames") or ()),
+    )
+
+
+def _time(value: Any) -> int:
+    return int(value) if value and int(value) > LEAST_NS else 0
+
+
+def _frame(frames: Sequence[Entry]) -> str:
+    """The line of the program that issued it: the innermost that is not PyTorch's own."""
+    own = (f for f in frames if not INTERNAL.search(str(f.get("filename"))))
+    frame = next(own, frames[0] if frames else None)
+    return "" if frame is None else f"{frame.get('filename')}:{frame.get('line')} ({frame.get('name')})"

@@ -1,0 +1,222 @@
+"""A folder of dumps, one file a rank, whatever their names: read by several processes, each rank kept as a digest."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+
+from traceanalyzer.base.errors import UnreadableInputError
+from traceanalyzer.base.parallel.children import Numbers, children, shared_numbers
+from traceanalyzer.base.reading import reading
+from traceanalyzer.ingest.flight_recorder.digest import Digests
+from traceanalyzer.ingest.flight_recorder.nccl_logs import clues_of, is_inspector, is_ras
+from traceanalyzer.ingest.flight_recorder.plain_pickle import MAX_BYTES, plain_values
+from traceanalyzer.ingest.stream import open_stream
+from traceanalyzer.trace.flight import Clues, Flight, Group, RankDump, Repeated, Unreadable
+
+CHUNK = 100
+"""Dumps that a process takes, and hands over, at a time: the groups that they share are written once, and fewer are
+read in the time that it takes to start one."""
+LOG_TAIL = 1 << 18
+"""Bytes of the end of an Inspector's log: its last collectives."""
+MOST_RANKS = 1_000_000
+"""A larger number in a name is a time."""
+NUMBERED = re.compile(r"rank\D{0,2}(\d+)", re.IGNORECASE)
+COLUMNS: tuple[int | str, ...] = ("rank", -1, -2, -3, -4)
+"""Where a file's name may have its rank: after that word, or as its last number, the one before it, ..."""
+WHAT = "no Flight Recorder dumps (TORCH_FR_BUFFER_SIZE=2000 and TORCH_NCCL_DUMP_ON_TIMEOUT=1 have PyTorch write them)"
+
+
+NAMELESS = "neither its name nor its groups say which rank it is of"
+
+
+class Read(NamedTuple):
+    """A file: a dump with the ranks it may be of, or what it is else, or why it cannot be read."""
+
+    path: str
+    dump: RankDump | None = None
+    candidates: frozenset[int] = frozenset()
+    log: bytes = b""
+    why: str = ""
+
+
+def read_flight(folder: Path, progress: Callable[[int, int], None] | None = None, world: int | None = None) -> Flight:
+    """The dumps in a folder and below it, or of one file. `world`: how many ranks the job has, where the dumps do not
+    say it, as those of gloo. Raises UnreadableInputError where there are none."""
+    files = _files(folder)
+    groups, found = _read_all(files, progress)
+    if not any(one.dump for one in found):
+        why = next((f"; {Path(one.path).name}: {one.why}" for one in found if one.why), "")
+        raise UnreadableInputError(f"{folder}: {WHAT}{why}")
+    return _flight(folder, groups, found, world)
+
+
+def _files(folder: Path) -> list[Path]:
+    if not folder.exists():
+        raise UnreadableInputError(f"{folder}: there is no such folder")
+    if folder.is_file():
+        return [folder]
+    return sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
+
+
+def _read_all(files: Sequence[Path], progress: Callable[[int, int], None] | None) -> tuple[list[Group], list[Read]]:
+    """Every file, by several processes where that is worth it; what another one does not send is read here."""
+    chunks = [files[start : start + CHUNK] for start in range(0, len(files), CHUNK)]
+    helpers = max(min(reading().jobs, len(chunks)), 1) - 1
+    merged, done = _Merged(), set()
+    with shared_numbers(len(chunks)) as numbers, children(partial(_read_apart, chunks, numbers), helpers) as others:
+        for number in numbers:
+            merged.add(*_read_chunk(chunks[number]))
+            done.add(number)
+            if progress is not None:
+                progress(number * CHUNK, len(files))
+        for number, groups, found in (sent for other in others for sent in other.values()):
+            merged.add(groups, found)
+            done.add(number)
+    for number in sorted(set(range(len(chunks))) - done):
+        merged.add(*_read_chunk(chunks[number]))
+    return merged.groups, merged.found
+
+
+def _read_apart(chunks: Sequence[Sequence[Path]], numbers: Numbers) -> Iterator[tuple[int, list[Group], list[Read]]]:
+    """In another process: the chunks that this one is free for."""
+    for number in numbers:
+        yield (number, *_read_chunk(chunks[number]))
+
+
+def _read_chunk(files: Sequence[Path]) -> tuple[list[Group], list[Read]]:
+    digests = Digests()
+    found = [_read(path, digests) for path in files]
+    return digests.groups, found
+
+
+class _Merged:
+    """Digests of several readers, with one list of groups."""
+
+    def __init__(self) -> None:
+        self.groups: list[Group] = []
+        self.found: list[Read] = []
+        self._index: dict[Group, int] = {}
+
+    def add(self, groups: Sequence[Group], found: Iterable[Read]) -> None:
+        for group in groups:
+            if self._index.setdefault(group, len(self.groups)) == len(self.groups):
+                self.groups.append(group)
+        place = [self._index[group] for group in groups]
+        for one in found:
+            if one.dump is not None:
+                moved = {place[i]: state for i, state in one.dump.groups.items()}
+                last = place[one.dump.last_group] if one.dump.last_group >= 0 else -1
+                one = one._replace(dump=replace(one.dump, groups=moved, last_group=last))
+            self.found.append(one)
+
+
+def _read(path: Path, digests: Digests) -> Read:
+    try:
+        with open_stream(path) as stream:
+            head = stream.read()
+            if head[:1] not in (b"\x80", b"{"):  # any other file is not spoken of; an empty one was to be a dump
+                return Read(str(path), log=head if is_ras(head[:4096]) else b"", why="" if head else "an empty file")
+            if is_inspector(head[:4096]):
+                return Read(str(path), log=_tail(head, stream.read))
+            data = b"".join([head, *_limited(stream.read)])
+            if stream.damage:
+                return Read(str(path), why=stream.damage)
+        dump = digests.digest(_values(data), str(path), path.stat().st_mtime_ns)
+        return Read(str(path), dump, digests.candidates(dump))
+    except (UnreadableInputError, OSError) as error:
+        return Read(str(path), why=str(error))
+
+
+def _limited(read: Callable[[], bytes]) -> Iterator[bytes]:
+    size = 0
+    while piece := read():
+        size += len(piece)
+        if size > MAX_BYTES:
+            raise UnreadableInputError("larger than any dump")
+        yield piece
+
+
+def _tail(data: bytes, read: Callable[[], bytes]) -> bytes:
+    while piece := read():
+        data = (data + piece)[-LOG_TAIL:]
+    return data[-LOG_TAIL:]
+
+
+def _values(data: bytes) -> Any:
+    if data[:1] == b"\x80":
+        return plain_values(data)
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        raise UnreadableInputError(f"damaged ({error})") from error
+
+
+def _flight(folder: Path, groups: Sequence[Group], found: Sequence[Read], world: int | None) -> Flight:
+    ranks = _ranks_of(folder, found)
+    dumps: dict[int, RankDump] = {}
+    repeated, unreadable = [], []
+    for one, rank in sorted(zip(found, ranks, strict=True), key=lambda pair: pair[0].path):
+        if one.dump is None or rank is None:
+            if one.why or one.dump:
+                unreadable.append(Unreadable(one.path, one.why or NAMELESS, rank))
+        elif rank not in dumps:
+            dumps[rank] = replace(one.dump, rank=rank)
+        else:  # the later one of two is kept
+            kept, other = sorted((dumps[rank], replace(one.dump, rank=rank)), key=lambda d: -d.newest_ns)
+            dumps[rank] = kept
+            repeated.append(Repeated(other.path, rank))
+    expected = frozenset(range(world or 0)).union(*(group.ranks for group in groups))
+    if not expected:
+        named = [one.rank for one in unreadable if one.rank is not None]
+        expected = frozenset(range(max([*dumps, *named], default=-1) + 1))
+    logs = [(Path(one.path).name, one.log) for one in found if one.log]
+    return Flight(
+        str(folder), tuple(_with_ranks(group, expected) for group in groups), dumps, expected | dumps.keys(),
+        unreadable, repeated, clues_of(logs, len(expected)) if logs else Clues(),
+    )  # fmt: skip
+
+
+def _with_ranks(group: Group, expected: frozenset[int]) -> Group:
+    """gloo's dumps do not say which ranks a group has; the first group has all."""
+    if group.ranks or group.desc != "default_pg":
+        return group
+    return Group(group.name, group.desc, tuple(sorted(expected)))
+
+
+def _ranks_of(folder: Path, found: Sequence[Read]) -> list[int | None]:
+    """The rank of each file: what its groups leave no choice of, else the number in its name, at the place that suits
+    most files."""
+    names = [str(Path(one.path).relative_to(folder) if folder.is_dir() else Path(one.path).name) for one in found]
+    numbers = [_numbers(name) for name in names]
+    dumps = [i for i, one in enumerate(found) if one.dump is not None]
+
+    def suits(column: int | str) -> int:
+        return len({numbers[i].get(column) for i in dumps if _allowed(found[i], numbers[i].get(column))} - {None})
+
+    column = max(COLUMNS, key=suits)
+    ranks: list[int | None] = []
+    for one, number in zip(found, numbers, strict=True):
+        named = number.get(column)
+        sure = next(iter(one.candidates)) if len(one.candidates) == 1 else None
+        ranks.append(sure if sure is not None else named if _allowed(one, named) else None)
+    return ranks
+
+
+def _allowed(one: Read, rank: int | None) -> bool:
+    return rank is not None and (rank in one.candidates if one.candidates else rank < MOST_RANKS)
+
+
+def _numbers(name: str) -> dict[int | str, int]:
+    """The numbers of a name by where they stand."""
+    every = [int(text) for text in re.findall(r"\d{1,9}", name)]
+    found: dict[int | str, int] = {-i: number for i, number in enumerate(reversed(every), 1)}
+    if match := NUMBERED.search(name):
+        found["rank"] = int(match[1])
+    return found

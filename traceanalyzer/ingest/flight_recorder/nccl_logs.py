@@ -1,0 +1,99 @@
+"""What NCCL itself says about the ranks of a job: the text of its RAS client, the JSON of its Inspector plug-in.
+
+https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting/ras.html,
+https://github.com/NVIDIA/nccl/tree/master/ext-profiler/inspector
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import replace
+
+from traceanalyzer.trace.flight import Clues
+
+RAS_TABLE = re.compile(r"^ *(\d+) +\d+ +\d+ +\d+ +(\d+) +\d+ +[A-Z]+", re.MULTILINE)
+"""Of a row of communicators: their number, and how many ranks each has."""
+RAS_PART = re.compile(r"^#(\d+)-\d+ \(\w+\) (\w+)|^(DEAD|INCOMPLETE)\b", re.MULTILINE)
+RAS_COUNT = re.compile(r"ranks have (?:launched up to operation (\d+)|not launched any)")
+RAS_RANK = re.compile(
+    r"Rank (\d+)(?: has launched up to operation (\d+))?.*?-- GPU \S+ managed by process \d+ on node (\S+)"
+)
+RAS_PROCESS = re.compile(r"Process \d+ on node \S+ managing GPUs? \S+")
+INSPECTED = re.compile(
+    r'"id": ?"(\w+)",\s*"rank": ?(\d+),\s*"n_ranks": ?(\d+).*?"hostname": ?"([^"]*)".*?"coll_sn": ?(\d+)', re.DOTALL
+)
+GONE = ("DEAD", "INCOMPLETE")
+
+
+def is_ras(head: bytes) -> bool:
+    """Whether a file begins as the RAS client prints."""
+    return b"NCCL version" in head and b"Job summary" in head
+
+
+def is_inspector(head: bytes) -> bool:
+    """Whether a file begins as the Inspector writes."""
+    return b'"header"' in head and b'"n_ranks"' in head
+
+
+def clues_of(texts: Iterable[tuple[str, bytes]], world: int) -> Clues:
+    """What files of either kind add, by name and content. A rank of a communicator is one of the job where the
+    communicator has all `world` ranks."""
+    clues = Clues()
+    last: dict[tuple[str, int], int] = {}
+    for name, data in texts:
+        text = data.decode("utf-8", "replace")
+        clues = replace(clues, sources=(*clues.sources, name))
+        if is_ras(data[:4096]):
+            clues = _ras(clues, text, world)
+        for id_, rank, ranks, host, number in INSPECTED.findall(text):
+            if int(ranks) == world:
+                clues.hosts[int(rank)] = host
+                last[id_, int(rank)] = max(last.get((id_, int(rank)), 0), int(number))
+    return replace(clues, behind=tuple(sorted({*clues.behind, *_fewer(last)})))
+
+
+def _ras(clues: Clues, text: str, world: int) -> Clues:
+    sizes = {number: int(ranks) for number, ranks in RAS_TABLE.findall(text)}
+    starts = [*RAS_PART.finditer(text)]
+    dead, dead_ranks, behind = list(clues.dead), set(clues.dead_ranks), set(clues.behind)
+    for part, after in zip(starts, [*[one.start() for one in starts[1:]], len(text)], strict=True):
+        lines = text[part.end() : after].splitlines()
+        what = part[2] or part[3]
+        if what in GONE:
+            dead += [found[0] for line in lines if (found := RAS_PROCESS.search(line)) and found[0] not in dead]
+        if part[1] is None or sizes.get(part[1]) != world:
+            continue
+        counts = _launched(lines, clues.hosts)
+        if what in GONE:
+            dead_ranks |= counts.keys()
+        elif what == "MISMATCH":
+            most = max([*counts.values(), *_counts(lines)], default=0)
+            behind |= {rank for rank, count in counts.items() if count < most}
+    return replace(clues, dead=tuple(dead), dead_ranks=tuple(sorted(dead_ranks)), behind=tuple(sorted(behind)))
+
+
+def _launched(lines: Iterable[str], hosts: dict[int, str]) -> dict[int, int]:
+    """Operations that the ranks named have launched; their hosts are added. Ranks follow the line of their count."""
+    found: dict[int, int] = {}
+    current = 0
+    for line in lines:
+        if count := RAS_COUNT.search(line):
+            current = int(count[1] or 0)
+        elif rank := RAS_RANK.search(line):
+            found[int(rank[1])] = int(rank[2] or current)
+            hosts[int(rank[1])] = rank[3]
+    return found
+
+
+def _counts(lines: Iterable[str]) -> list[int]:
+    return [int(found[1] or 0) for line in lines if (found := RAS_COUNT.search(line))]
+
+
+def _fewer(last: dict[tuple[str, int], int]) -> set[int]:
+    """Ranks whose last collective in a communicator is before that of most."""
+    by_id: dict[str, dict[int, int]] = defaultdict(dict)
+    for (id_, rank), number in last.items():
+        by_id[id_][rank] = number
+    return {rank for ranks in by_id.values() for rank, number in ranks.items() if number < max(ranks.values())}

@@ -1,0 +1,137 @@
+"""What the ranks of a distributed job recorded of their collectives when it stopped: PyTorch's Flight Recorder.
+
+Of each rank only what a verdict needs is kept: where it stands in each process group, and a few operations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import field
+
+from traceanalyzer.base.frozen import dataclass
+
+Signature = tuple[str, int, int, str]
+"""Of an operation: its kind, elements in and out, and type."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """A process group. `ranks` in the group's own order; empty where the dumps do not say."""
+
+    name: str
+    desc: str
+    ranks: tuple[int, ...]
+
+    @property
+    def label(self) -> str:
+        """Its name and what it is for."""
+        return f"{self.desc} ({self.name})" if self.desc not in ("", "undefined") else f"group {self.name}"
+
+
+@dataclass(frozen=True)
+class Op:
+    """An operation of a group as one of its ranks recorded it. `peer` is the place of the other end in the group, -1
+    for a collective; `record` counts the operations of the rank in the order of its program."""
+
+    seq: int
+    kind: str
+    peer: int = -1
+    record: int = 0
+    created_ns: int = 0
+    sizes: str = ""
+    signature: Signature = ("", 0, 0, "")
+    started: bool = False
+    timeout_ms: int = 0
+    frame: str = ""
+
+
+@dataclass(frozen=True)
+class InGroup:
+    """Where a rank stands in a group. `enqueued` and `completed` are sequence numbers of collectives: the last that its
+    CPU issued, and the last before `head`, the first that is not completed. `pairs` are the first operation not
+    completed with each peer in each direction. `tail` has the last signatures by sequence number."""
+
+    enqueued: int = -1
+    completed: int = -1
+    head: Op | None = None
+    last: Op | None = None
+    pairs: tuple[Op, ...] = ()
+    pairs_enqueued: int = -1
+    tail: dict[int, Signature] = field(default_factory=dict)
+    from_status: bool = False
+    """Whether it comes from the counters of the group alone, which count both kinds of operations."""
+    ended_unseen: bool = False
+    """Whether operations have only ended, be it in an error: gloo's recorder never calls one completed."""
+
+    @property
+    def pending(self) -> tuple[Op, ...]:
+        """The first operations not completed, collectives and others."""
+        return self.pairs if self.head is None else (self.head, *self.pairs)
+
+
+@dataclass(frozen=True)
+class RankDump:
+    """What one rank recorded. `groups` by the index of the group; `last` is what its CPU issued last."""
+
+    rank: int
+    path: str
+    groups: dict[int, InGroup]
+    entries: int
+    last: Op | None = None
+    last_group: int = -1
+    newest_ns: int = 0
+    dumped_ns: int = 0
+    """When the file was written, as far as its time of change says; 0 unknown."""
+    version: str = ""
+
+
+@dataclass(frozen=True)
+class Clues:
+    """What NCCL's RAS and Inspector add: where ranks run, processes that RAS no longer reaches, ranks that it saw
+    behind in a communicator of all ranks."""
+
+    hosts: dict[int, str] = field(default_factory=dict)
+    dead: tuple[str, ...] = ()
+    dead_ranks: tuple[int, ...] = ()
+    behind: tuple[int, ...] = ()
+    sources: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """A file that could not be read, and the rank that its name says."""
+
+    path: str
+    why: str
+    rank: int | None
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """A dump of a rank that has a newer one."""
+
+    path: str
+    rank: int
+
+
+@dataclass(frozen=True)
+class Flight:
+    """The dumps of a job. `expected` are all ranks that any group names."""
+
+    path: str
+    groups: tuple[Group, ...]
+    dumps: dict[int, RankDump]
+    expected: frozenset[int]
+    unreadable: list[Unreadable] = field(default_factory=list)
+    repeated: list[Repeated] = field(default_factory=list)
+    clues: Clues = field(default_factory=Clues)
+
+    @property
+    def missing(self) -> tuple[int, ...]:
+        """Ranks without a dump that could be read."""
+        return tuple(sorted(self.expected - self.dumps.keys()))
+
+    @property
+    def lost(self) -> tuple[int, ...]:
+        """Ranks without a file: those whose file is damaged lived to write it."""
+        damaged = {one.rank for one in self.unreadable}
+        return tuple(rank for rank in self.missing if rank not in damaged)
