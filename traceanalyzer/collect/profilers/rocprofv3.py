@@ -1,0 +1,102 @@
+"""Runs a command under an installed rocprofv3 (AMD), and leaves databases that can be shown to others.
+
+Traced are kernels, copies, HIP's calls, RCCL and ROCTx, from start to end: rocprofv3 cannot be switched on and off by
+every program. What it writes holds the whole environment: it goes to a folder of its own, of which the scrubbed
+databases alone stay.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+
+from traceanalyzer.collect.profilers.nsys_scrub import without_paths
+from traceanalyzer.collect.run import CannotRecordError
+
+TRACED = ("--hip-trace", "--kernel-trace", "--memory-copy-trace", "--marker-trace", "--rccl-trace")
+MISSING = (
+    "rocprofv3 is not installed (or not on PATH): it comes with ROCm 7 and later (package rocprofiler-sdk); "
+    "`traceanalyzer collect torch` needs no rocprofv3"
+)
+EVERY_STEP = 1_000_000
+"""Steps that are marked: all of them."""
+_EMPTIED = {
+    "rocpd_info_process": {"environment": "'{}'", "extdata": "'{}'", "command": "program(command)"},
+    "rocpd_info_node": {"hostname": "''", "domain_name": "''", "machine_id": "id"},
+    "rocpd_info_code_object": {"uri": "without_paths(uri)", "extdata": "'{}'"},
+    "rocpd_event": {"extdata": "without_paths(extdata)", "call_stack": "'{}'", "line_info": "'{}'"},
+    "rocpd_string": {"string": "CASE WHEN string GLOB '*[/\\]*[/\\]*' THEN without_paths(string) || ' #' || id "
+                               "ELSE string END"},
+}  # fmt: skip
+"""What is left of columns that tell of the machine instead of the run. Strings have to stay unlike each other."""
+_ARGUMENTS = "rocpd_arg"
+"""Arguments of calls: addresses, and texts of the program's."""
+
+
+def find_rocprofv3() -> str:
+    """The program's path. Raises CannotRecordError, which says where to get it."""
+    found = shutil.which("rocprofv3")
+    if found is None:
+        raise CannotRecordError(MISSING)
+    return found
+
+
+def work_folder(folder: Path) -> Path:
+    """Where rocprofv3 writes, this process's own."""
+    return folder / f".rocprofv3.{os.getpid()}"
+
+
+def profile_command(program: str, folder: Path, command: Sequence[str]) -> list[str]:
+    """The command line that runs the command under rocprofv3; each of its processes writes a database."""
+    place = ("--output-format", "rocpd", "-d", str(work_folder(folder)), "-o", "%pid%")
+    return [program, *TRACED, *place, "--", *command]
+
+
+def finish(folder: Path) -> str | None:
+    """Scrub the databases and keep those with GPU work. What went wrong, or None."""
+    made = sorted(work_folder(folder).rglob("*.db"))
+    kept = [file for file in made if scrub(file)] or made[:1]
+    for file in kept:
+        file.replace(folder / f"rocprofv3.{file.name.removesuffix('.db').removesuffix('_results')}.db")
+    return None if kept else "rocprofv3 left no database: it could not start, or is older than ROCm 7"
+
+
+def forget(folder: Path) -> None:
+    """Remove everything else that rocprofv3 wrote, whatever became of the run."""
+    shutil.rmtree(work_folder(folder), ignore_errors=True)
+
+
+def scrub(path: Path) -> bool:
+    """Rewrite the database in place without environment, arguments, host and paths. Whether it holds kernels."""
+    with closing(sqlite3.connect(path)) as database:
+        database.create_function("without_paths", 1, without_paths, deterministic=True)
+        database.create_function("program", 1, lambda text: str(text or "").split(" ")[0].rsplit("/", 1)[-1])
+        kernels = 0
+        for table in list(_tables(database)):
+            if table.startswith(_ARGUMENTS):
+                database.execute(f'DELETE FROM "{table}"')  # noqa: S608 names are the file's own
+            if table.startswith("rocpd_kernel_dispatch"):
+                kernels += database.execute(f'SELECT count(*) FROM "{table}"').fetchone()[0]  # noqa: S608
+            _empty(database, table)
+        database.commit()
+        # deleted rows stay readable in the file until it is rewritten
+        database.execute("VACUUM")
+    return kernels > 0
+
+
+def _tables(database: sqlite3.Connection) -> Iterator[str]:
+    for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'"):
+        if name.startswith("rocpd_"):
+            yield name
+
+
+def _empty(database: sqlite3.Connection, table: str) -> None:
+    there = {row[1] for row in database.execute(f'PRAGMA table_info("{table}")')}
+    for prefix, columns in _EMPTIED.items():
+        changed = [f'"{name}" = {value}' for name, value in columns.items() if name in there]
+        if table.startswith(prefix) and changed:
+            database.execute(f'UPDATE "{table}" SET {", ".join(changed)}')  # noqa: S608

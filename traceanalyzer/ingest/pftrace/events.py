@@ -1,0 +1,233 @@
+"""Packets as the events that Kineto writes as JSON: what the two formats say alike is then read alike.
+
+A slice of the host is two packets, its begin and its end. torch writes a run of begins, and after it their ends in the
+same order, so that the first end is that of the first begin (times and nesting do not tell: many are equal).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import defaultdict, deque
+from typing import ClassVar
+
+from traceanalyzer.ingest.kineto.events import Group, group_of
+from traceanalyzer.ingest.kineto.repair import decode
+from traceanalyzer.ingest.kineto.rows import Rows
+from traceanalyzer.ingest.pftrace.annotations import Kept, extra, member, quoted
+from traceanalyzer.ingest.protobuf.wire import Message, fields, signed
+
+CLOCKS, TIME, EVENT, INTERNED, FLAGS, COUNTER, STAGE, TRACK = 6, 8, 11, 12, 13, 52, 53, 60
+CATEGORIES, NAMES, STAGES, COUNTERS, KERNELS, ARGUMENTS = 1, 2, 24, 47, 1000, 1001
+"""Tables of interned data."""
+_TEXT_OF = {CATEGORIES: 2, NAMES: 2, STAGES: 2, KERNELS: 3, ARGUMENTS: 2}
+_CLEARED = 1
+"""Flag: the tables begin again."""
+_TRACE_CLOCK = 6
+_BEGIN, _END = 1, 2
+_STAGES = {
+    b"Kernel": b"kernel",
+    b"Memcpy": b"gpu_memcpy",
+    b"Memset": b"gpu_memset",
+    b"Annotation": b"gpu_user_annotation",
+}
+"""Kineto's categories; other stages (records of events, host callbacks) are no device work."""
+_ON_DEVICE = (Group.KERNEL, Group.MEMCPY, Group.MEMSET, Group.DEVICE_RANGE)
+_SYNC, _OVERHEAD = b'"cuda_sync_kind"', b"Overhead"
+_REGISTERS = b"registers_per_thread"
+_NO_MEASUREMENT = b"Cycles"
+"""Counters named so are a kernel's duration times the median clock."""
+_UNIT = re.compile(rb" \(([^()]+)\)$")
+_ARCH = re.compile(rb'"arch":"sm_(\d{1,3})(\d)[a-z]?"')
+AT_ONCE = 8192
+"""Events of a chunk."""
+
+Begin = tuple[int, bytes, bytes, bytes]
+"""Time, name, category and arguments."""
+
+
+class Events:
+    """Takes packets; their events go to `rows`."""
+
+    def __init__(self, rows: Rows) -> None:
+        self.rows = rows
+        self.base_ns = 0
+        self.edges: list[tuple[int, int]] = []
+        """Ids of rows of devices, and of those that they wait for in a graph."""
+        self.arch: tuple[int, int] | None = None
+        self.writer: set[bytes] = set()
+        """Categories that the file names."""
+        self.tables: dict[int, dict[int, bytes]] = defaultdict(dict)
+        self._counters: dict[int, tuple[int, dict[int, bytes]]] = {}
+        self._processes: dict[int, bytes] = {}
+        self._tracks: dict[int, tuple[int, int, int]] = {}
+        """Process and thread of each, and its parent."""
+        self._open: dict[int, deque[Begin]] = defaultdict(deque)
+        self._ending: set[int] = set()
+        """Tracks whose run of ends has begun."""
+        self._texts: list[bytes] = []
+        self._members, self._extras, self._launches = Kept(member), Kept(extra), Kept(self._launch)
+        self._quoted = Kept(quoted)
+
+    def take(self, packet: bytes) -> None:
+        """Take one packet. Raises DamagedMessageError."""
+        found = Message(packet)
+        if found.value(FLAGS) & _CLEARED:
+            self.tables.clear()
+            self._launches.clear()
+        for number, take in self._TAKERS.items():
+            if number in found:
+                take(self, found.bytes(number), found.value(TIME))
+        if len(self._texts) >= AT_ONCE:
+            self.flush()
+
+    def flush(self) -> None:
+        """Hand over the events taken so far."""
+        if self._texts:
+            self.rows.add(decode(b",".join(self._texts)))
+            self._texts.clear()
+
+    def close(self) -> None:
+        """The same at the end, where begins without an end are lost."""
+        self.flush()
+        self.rows.lost += sum(map(len, self._open.values()))
+        for pid, tid, parent in self._tracks.values():
+            name = self._processes.get(parent, b"").decode("utf-8", "replace")
+            self.rows.names.update({("process_name", pid, tid): name} if name else {})
+
+    def _intern(self, raw: bytes, _: int) -> None:
+        for table, _value, start, end in fields(raw):
+            entry = Message(raw, start, end)
+            if table == COUNTERS:
+                described = entry.bytes(2)
+                specs = [Message(described, a, b) for number, _size, a, b in fields(described) if number == 1]
+                names = {spec.value(1): spec.bytes(2) for spec in specs}
+                self._counters[entry.value(1)] = entry.value(3), names
+            elif table in _TEXT_OF:
+                self.tables[table][entry.value(1)] = entry.bytes(_TEXT_OF[table])
+        self.writer |= set(self.tables[CATEGORIES].values())
+
+    def _clock(self, raw: bytes, _: int) -> None:
+        clocks = [Message(raw, start, end) for number, _size, start, end in fields(raw) if number == 1]
+        self.base_ns = self.base_ns or next((c.value(2) for c in clocks if c.value(1) == _TRACE_CLOCK), 0)
+
+    def _track(self, raw: bytes, _: int) -> None:
+        found = Message(raw)
+        if 3 in found:
+            self._processes[found.value(1)] = Message(found.bytes(3)).bytes(6)
+        if 4 in found:
+            thread = Message(found.bytes(4))
+            pid, tid = thread.value(1), thread.value(2)
+            self._tracks[found.value(1)] = pid, tid, found.value(5)
+            self.rows.names["thread_name", pid, tid] = thread.text(5)
+
+    def _event(self, raw: bytes, time: int) -> None:
+        found = Message(raw)
+        track = found.value(11)
+        if found.value(9) == _BEGIN:
+            members = [self._members[raw[start:end]] for number, _, start, end in fields(raw) if number == 4]
+            category = self._category(found.value(3), track, members)
+            self._begin(track, (time, self._name(found.value(10)), category, b",".join(members)))
+        elif found.value(9) == _END:
+            self._end(track, time)
+
+    def _begin(self, track: int, begin: Begin) -> None:
+        if track in self._ending:  # what the run before has left has no end
+            self._ending.remove(track)
+            self.rows.lost += len(self._open[track])
+            self._open[track].clear()
+        self._open[track].append(begin)
+
+    def _end(self, track: int, time: int) -> None:
+        self._ending.add(track)
+        if not self._open[track]:
+            self.rows.lost += 1
+            return
+        start, name, category, members = self._open[track].popleft()
+        pid, tid, _ = self._tracks.get(track, (-1, -1, 0))
+        self._span(category, name, (pid, tid), (start, time), members)
+
+    def _name(self, iid: int) -> bytes:
+        return self.tables[NAMES].get(iid, b"unnamed")
+
+    def _category(self, iid: int, track: int, members: list[bytes]) -> bytes:
+        """The category; syncs and overheads have none, and are told by what they carry and by their track."""
+        known = self.tables[CATEGORIES].get(iid, b"")
+        if known:
+            return b"" if group_of(known.decode("utf-8", "replace")) in _ON_DEVICE else known
+        if any(one.startswith(_SYNC) for one in members):
+            return b"cuda_sync"
+        return b"overhead" if self._processes.get(self._tracks.get(track, (0, 0, 0))[2]) == _OVERHEAD else b""
+
+    def _stage(self, raw: bytes, time: int) -> None:
+        found = Message(raw)
+        row = found.value(1)
+        members = [self._extras[raw[start:end]] for number, _, start, end in fields(raw) if number == 6]
+        members.append(b'"External id":%d' % row)  # the reader takes it out again: no operator has it
+        if 18 in found:
+            self.edges += [(row, signed(value)) for number, value, *_ in fields(raw) if number == 18]
+        if 21 in found and (launch := self._launches[found.bytes(21)]):
+            members.append(launch)
+        carried = b",".join(members)
+        if self.arch is None and (arch := _ARCH.search(carried)):
+            self.arch = int(arch[1]), int(arch[2])
+        stage = self.tables[STAGES].get(found.value(14), b"")
+        names = self.tables[KERNELS].get(found.value(19)), self.tables[NAMES].get(found.value(20)), stage
+        name = next(filter(None, names), b"unnamed")
+        self._span(_STAGES.get(stage, b""), name, (found.value(11), -1), (time, time + found.value(2)), carried)
+
+    def _launch(self, raw: bytes) -> bytes:
+        """Grid, block and registers of a kernel."""
+        parts = []
+        for number, _, start, end in fields(raw):
+            inner = Message(raw, start, end)
+            if number in (1, 2):
+                sizes = b",".join(b"%d" % inner.value(i, 1) for i in (1, 2, 3))
+                parts.append(b'"%b":[%b]' % (b"grid" if number == 1 else b"block", sizes))
+            elif number == 3 and self.tables[ARGUMENTS].get(inner.value(1)) == _REGISTERS:
+                parts.append(b'"registers per thread":%d' % inner.value(4, -1))
+        return b",".join(parts)
+
+    def _sample(self, raw: bytes, time: int) -> None:
+        """Samples of a device's counters."""
+        found = Message(raw)
+        device, names = self._counters.get(found.value(4), (found.value(3), {}))
+        for sample in [Message(raw, start, end) for number, _, start, end in fields(raw) if number == 2]:
+            name = names.get(sample.value(1), b"")
+            value = sample.double(3) if 3 in sample else float(sample.value(2))
+            if name and not name.startswith(_NO_MEASUREMENT) and math.isfinite(value):
+                shown = quoted(_UNIT.sub(rb" [\1]", name))
+                self._texts.append(
+                    b'{"ph":"C","cat":"hardware_counters","name":%b,"pid":"GPU %d Counters","ts":%b,"args":{"":%b}}'
+                    % (shown, device, self._us(time - self.base_ns), repr(value).encode())
+                )
+
+    def _span(
+        self, category: bytes, name: bytes, lane: tuple[int, int], times: tuple[int, int], members: bytes
+    ) -> None:
+        start, end = times
+        self._texts.append(
+            b'{"ph":"X","cat":%b,"name":%b,"pid":%d,"tid":%d,"ts":%b,"dur":%b,"args":{%b}}'
+            % (
+                self._quoted[category],
+                self._quoted[name],
+                *lane,
+                self._us(start - self.base_ns),
+                self._us(end - start),
+                members,
+            )
+        )
+
+    @staticmethod
+    def _us(ns: int) -> bytes:
+        """Nanoseconds as microseconds, exactly."""
+        return b"%b%d.%03d" % (b"-" if ns < 0 else b"", *divmod(abs(ns), 1000))
+
+    _TAKERS: ClassVar = {
+        INTERNED: _intern,
+        CLOCKS: _clock,
+        TRACK: _track,
+        EVENT: _event,
+        STAGE: _stage,
+        COUNTER: _sample,
+    }

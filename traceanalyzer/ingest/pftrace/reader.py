@@ -1,0 +1,101 @@
+"""A `.pftrace` as a trace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from traceanalyzer.base.errors import EmptyRecordingError, UnreadableInputError
+from traceanalyzer.ingest.abilities import Abilities
+from traceanalyzer.ingest.foreign import is_converted
+from traceanalyzer.ingest.kineto.chunks import KinetoFile
+from traceanalyzer.ingest.kineto.rows import Rows
+from traceanalyzer.ingest.kineto.trace import make_trace
+from traceanalyzer.ingest.pftrace.events import TIME, Events
+from traceanalyzer.ingest.pftrace.packets import HEAD, PACKET, Packets
+from traceanalyzer.ingest.protobuf.wire import DamagedMessageError, fields_before_damage
+from traceanalyzer.ingest.stream import open_stream
+from traceanalyzer.trace import I64, DeviceOpKind, GraphEdges, Trace, alike
+
+ABILITIES = Abilities(
+    name="`.pftrace` of torch.profiler",
+    tells="operators, API calls, kernels, waits and graph nodes, shapes, stacks, sampled counters",
+    cannot="direction of copies, shared memory, occupancy, allocations, the GPU's name, rank; a kernel that overlaps "
+    "the next one on its stream ends there: busy time is exact, sums of kernels up to 1 % short",
+    record="PyTorch 2.14 or later: `ProfilerActivityConfig(profiler_configs=[CuspyConfig()])`, then "
+    '`prof.export_chrome_trace("trace.pftrace")`',
+)
+SEQUENCE = 10
+"""Field of a packet: who wrote it. All writers state it, or a time."""
+_LOOKED_AT = 8
+_ROCPROF = (b"kernel_dispatch", b"hip_api", b"hsa_api", b"hip_runtime_api", b"memory_copy")
+"""Categories of rocprofv3's Perfetto output."""
+OF_ROCPROF = (
+    "a Perfetto trace of rocprofv3, which moves the ends of kernels that overlap; give the database or the JSON of the "
+    "same run: rocprofv3 --output-format rocpd (or json)"
+)
+COPIES_NOTE = "The format does not record the direction of copies; a .json.gz trace of the same run does."
+
+
+def recognise(head: bytes, path: Path) -> bool:
+    """Whether these are packets of a Perfetto trace."""
+    if not head.startswith(HEAD) or is_converted(head):
+        return False
+    packets = fields_before_damage(head)[0][:_LOOKED_AT]
+    if any(number != PACKET for number, *_ in packets):
+        return False
+    inner = [fields_before_damage(head, start, end) for _, _, start, end in packets]
+    return any(not damage and any(field[0] in (TIME, SEQUENCE) for field in found) for found, damage in inner)
+
+
+def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Trace]:
+    """The trace in the file. Raises UnreadableInputError, EmptyRecordingError."""
+    rows = Rows()
+    events = Events(rows)
+    with open_stream(path, progress) as stream:
+        packets = Packets(stream)
+        for packet in packets:
+            if not events.writer.isdisjoint(_ROCPROF):
+                raise UnreadableInputError(f"{path}: {OF_ROCPROF}")
+            try:
+                events.take(packet)
+            except DamagedMessageError:
+                rows.lost += 1
+    events.close()
+    if not rows.kept:
+        raise _nothing(path, events, packets.damage)
+    file = KinetoFile(b'{"baseTimeNanoseconds":%d}' % events.base_ns, arrays=1, truncated=bool(packets.damage))
+    return [_named(make_trace(path, file, rows, packets.damage), events)]
+
+
+def _named(trace: Trace, events: Events) -> Trace:
+    """The trace under its own format, with what that says in other words."""
+    health = trace.health
+    if (trace.device_ops.kind == DeviceOpKind.MEMCPY).any():
+        health = replace(health, notes=(*health.notes, COPIES_NOTE))
+    devices = tuple(replace(device, compute_capability=events.arch) for device in trace.devices)
+    ops = replace(trace.device_ops, external_id=alike(-1, len(trace.device_ops), np.int64))
+    edges = _edges(trace.device_ops.external_id, events.edges)
+    return replace(trace, source="pftrace", devices=devices, health=health, device_ops=ops, graph_edges=edges)
+
+
+def _edges(ids: I64, found: list[tuple[int, int]]) -> GraphEdges:
+    """Edges between ops with these ids as edges between their rows."""
+    rows = {number: row for row, number in enumerate(ids.tolist())} if found else {}
+    kept = [(rows[op], rows[after]) for op, after in found if op in rows and after in rows]
+    return GraphEdges.from_columns({"op": [op for op, _ in kept], "after": [after for _, after in kept]})
+
+
+def _nothing(path: Path, events: Events, damage: str) -> Exception:
+    """Why there is no trace to be made of the file."""
+    if damage or (events.rows.lost and not events.writer):
+        return UnreadableInputError(
+            f"{path}: a damaged Perfetto trace ({damage or 'no packet is whole'}); export it again"
+        )
+    return EmptyRecordingError(
+        f"{path}: a Perfetto trace, but not torch.profiler's: it holds no operators, API calls or GPU stages; give "
+        "torch.profiler's .json.gz or .pftrace"
+    )

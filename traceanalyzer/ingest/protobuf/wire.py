@@ -1,0 +1,187 @@
+"""The wire format of protobuf (protobuf.dev/programming-guides/encoding): numbered fields, each a number or bytes.
+
+Lengths are checked against the bytes that there are, and nothing is copied, so that damage costs no memory. Nothing
+recurses: a reader goes only as deep as its format does.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+
+import numpy as np
+
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.ingest.columns import joined
+from traceanalyzer.trace import I64, U8, Bool
+
+VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+_FIXED = {FIXED64: 8, FIXED32: 4}
+_KINDS = frozenset((VARINT, FIXED64, BYTES, FIXED32))
+_NEGATIVE = 1 << 63
+MOST_SHIFT = 63
+"""Bits of a number: what goes on after them is damage."""
+MOST_FIELDS = 1 << 21
+"""Of one message: a line of an XPlane has a million at most. Each takes a hundred bytes while it is read."""
+FEW = 32
+"""So few messages are read one by one: a round of arrays costs as much as this many fields."""
+Field = tuple[int, int, int, int]
+"""Number, value, start and end: of a number its value, else the length; where its bytes are (a number has none)."""
+
+
+class DamagedMessageError(ValueError):
+    """The bytes are no message."""
+
+
+def fields(data: bytes, at: int = 0, end: int | None = None) -> list[Field]:
+    """The fields of one message, in order. Raises DamagedMessageError."""
+    found, damage = fields_before_damage(data, at, end)
+    if damage:
+        raise DamagedMessageError(damage)
+    return found
+
+
+def fields_before_damage(data: bytes, at: int = 0, end: int | None = None) -> tuple[list[Field], str]:
+    """The same up to the field that is cut off, with what there is of that one, and why there are no more."""
+    end = len(data) if end is None else end
+    found: list[Field] = []
+    try:
+        while at < end and len(found) < MOST_FIELDS:
+            key, at = (data[at], at + 1) if data[at] < 0x80 else varint(data, at, end)
+            wire = key & 7
+            if key < 8 or wire not in _KINDS:
+                return found, f"no field before byte {at}"
+            if wire in _FIXED:
+                size = _FIXED[wire]
+            elif at < end and data[at] < 0x80:
+                size, at = data[at], at + 1
+            else:
+                size, at = varint(data, at, end)
+            stop = at if wire == VARINT else at + size
+            if stop > end:
+                if at < end:
+                    found.append((key >> 3, size, at, end))
+                return found, f"the message is cut off at byte {end}"
+            found.append((key >> 3, size, at, stop))
+            at = stop
+    except DamagedMessageError as error:
+        return found, str(error)
+    return found, "" if at >= end else f"more than {MOST_FIELDS:,} fields"
+
+
+class Message(dict[int, Field]):
+    """The fields of one message by number, of several with one number the last. Raises DamagedMessageError."""
+
+    def __init__(self, data: bytes, at: int = 0, end: int | None = None) -> None:
+        found, damage = fields_before_damage(data, at, end)
+        if damage:
+            raise DamagedMessageError(damage)
+        super().__init__([(field[0], field) for field in found])
+        self._data = data
+
+    def value(self, number: int, otherwise: int = 0) -> int:
+        """A number, as int64."""
+        field = self.get(number)
+        if field is None:
+            return otherwise
+        return field[1] if field[1] < _NEGATIVE else signed(field[1])
+
+    def bytes(self, number: int) -> bytes:
+        """Bytes; none where there is no such field."""
+        field = self.get(number)
+        return b"" if field is None else self._data[field[2] : field[3]]
+
+    def text(self, number: int) -> str:
+        """The same as text."""
+        return self.bytes(number).decode("utf-8", "replace")
+
+    def double(self, number: int) -> float:
+        """A double; NaN where there is none."""
+        raw = self.bytes(number)
+        return float(struct.unpack("<d", raw)[0]) if len(raw) == _FIXED[FIXED64] else math.nan
+
+
+def varint(data: bytes, at: int, end: int) -> tuple[int, int]:
+    """The number at a place (64 bits, without a sign), and the place after it. Raises DamagedMessageError."""
+    value = shift = 0
+    while at < end and shift <= MOST_SHIFT:
+        byte = data[at]
+        at += 1
+        if byte < 0x80:
+            return value | byte << shift, at
+        value |= (byte & 0x7F) << shift
+        shift += 7
+    raise DamagedMessageError(f"no number before byte {at}")
+
+
+def signed(value: int) -> int:
+    """A number as int64, which is how negative ones are written."""
+    value &= 2 * _NEGATIVE - 1
+    return value - 2 * _NEGATIVE if value >= _NEGATIVE else value
+
+
+@dataclass(frozen=True, eq=False)
+class Fields:
+    """The fields of many messages: columns, one row a field. Those of one message are in order."""
+
+    message: I64
+    """Which of the messages it is of."""
+    number: I64
+    value: I64
+    """Of a number its value as int64, else the length."""
+    start: I64
+    """Where its bytes are; a number has none."""
+    end: I64
+
+    def take(self, rows: Bool) -> Fields:
+        """The chosen fields."""
+        return Fields(*(getattr(self, name)[rows] for name in _COLUMNS))
+
+
+_COLUMNS = ("message", "number", "value", "start", "end")
+
+
+def fields_of(data: bytes, start: I64, end: I64) -> tuple[Fields, Bool]:
+    """The fields of many messages, and which messages are damaged (they have the fields before the damage). All
+    messages go on to their next field at the same time."""
+    view = np.frombuffer(data, np.uint8)
+    found: list[tuple[I64, ...]] = []
+    damaged = (start < 0) | (end > len(data))
+    at, live = start.copy(), np.flatnonzero((start < end) & ~damaged)
+    while len(live) > FEW:
+        key, here = _varints(view, at[live])
+        value, after = _varints(view, here)
+        wire = key & 7
+        is_bytes = wire == BYTES
+        width = np.where(wire == FIXED64, 8, np.where(wire == FIXED32, 4, 0))
+        begin = np.where(width > 0, here, after)
+        finish = begin + np.where(is_bytes, value, width)
+        good = (key >= 8) & (finish >= begin) & (finish <= end[live]) & ((wire == VARINT) | is_bytes | (width > 0))
+        damaged[live[~good]] = True
+        row = (live, key >> 3, np.where(width > 0, width, value), begin, finish)
+        found.append(row if good.all() else tuple(column[good] for column in row))
+        at[live] = finish
+        live = live[good & (finish < end[live])]
+    few: list[tuple[int, ...]] = []
+    for m in live.tolist():
+        some, damage = fields_before_damage(data, int(at[m]), int(end[m]))
+        damaged[m] |= bool(damage)
+        whole = [field for field in some if field[3] in (field[2], field[2] + field[1])]
+        few += [(m, number, signed(value), begin, stop) for number, value, begin, stop in whole]
+    found.append(tuple(np.array(few, np.int64).reshape(-1, 5).T))
+    return Fields(*(joined([part[i] for part in found]) for i in range(5))), damaged
+
+
+def _varints(view: U8, at: I64) -> tuple[I64, I64]:
+    """Numbers at many places, and the places after them; beyond all bytes where there is no number."""
+    byte = view.take(at, mode="clip")
+    value = (byte & 0x7F).astype(np.int64)
+    after = at + 1
+    rows, shift = np.flatnonzero(byte >= 0x80), 7
+    while len(rows) and shift <= MOST_SHIFT:
+        byte = view.take(after[rows], mode="clip")
+        value[rows] |= (byte & 0x7F).astype(np.int64) << shift
+        after[rows] += 1
+        rows, shift = rows[byte >= 0x80], shift + 7
+    after[rows] = np.iinfo(np.int64).max // 2
+    return value, after

@@ -1,0 +1,77 @@
+"""Which of AMD's formats a file is, and its reader."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from traceanalyzer.base.errors import EmptyRecordingError, UnreadableInputError
+from traceanalyzer.ingest.abilities import Abilities
+from traceanalyzer.ingest.foreign import SQLITE_MAGIC
+from traceanalyzer.ingest.rocm import rpd, tables
+from traceanalyzer.ingest.rocm.rocpd import is_rocpd, read_rocpd
+from traceanalyzer.ingest.rocm.rocprofv3 import is_json, read_json
+from traceanalyzer.ingest.sqlite.database import open_database
+from traceanalyzer.ingest.sqlite.file import sqlite_file
+from traceanalyzer.ingest.stream import head_of
+from traceanalyzer.trace import Trace
+
+ABILITIES = Abilities(
+    name="AMD: rocpd database (`.db`) of rocprofv3, its `*_results.json`, its `*_kernel_trace.csv`; RPD (`.rpd`)",
+    tells="kernels and copies of every process, HIP's calls and what each launched, ROCTx ranges, RCCL's calls",
+    cannot="operators and shapes, so no roofline; waits on the device; the allocator; rank; with kernels alone "
+    "also launches, copies and the causes of idle time; of RPD and CSV the GPU's name",
+    record="`traceanalyzer collect rocprofv3 -- python train.py`; or `rocprofv3 --sys-trace -- python train.py`",
+)
+_TABLES = re.compile(rb"CREATE TABLE (?:IF NOT EXISTS )?[\"`\[]?(?:rocpd_|compute_(?:workload|kernel))")
+"""In the first pages of a database stands what its tables are."""
+_RECORD = "record with `rocprofv3 --sys-trace -- python train.py`"
+
+
+def recognise(head: bytes, path: Path) -> bool:
+    """Whether the file is one of AMD's. `head`: its first bytes, decompressed."""
+    if head.startswith(SQLITE_MAGIC):
+        return _TABLES.search(head) is not None
+    return is_json(head) or tables.is_table(head)
+
+
+def read(path: Path, progress: Callable[[float], None] | None = None) -> list[Trace]:
+    """A `Trace` for each process that used a GPU. `progress` is called with the share done, 0 to 1.
+
+    Raises UnreadableInputError, EmptyRecordingError.
+    """
+    head = head_of(path)
+    if head.startswith(SQLITE_MAGIC):
+        traces = _of_database(path, progress or _ignore)
+    elif is_json(head):
+        traces = read_json(path, progress)
+    else:
+        traces = tables.read_tables(path, progress)
+    if not traces:
+        raise EmptyRecordingError(f"{path}: the recording holds no GPU work, HIP calls or ROCTx ranges; {_RECORD}")
+    return traces
+
+
+def _of_database(path: Path, progress: Callable[[float], None]) -> list[Trace]:
+    with sqlite_file(path, _refuse) as (file, there), open_database(file, str(path)) as database:
+        if is_rocpd(database):
+            return read_rocpd(path, database, progress, there=there)
+        if rpd.is_rpd(database):
+            return rpd.read_rpd(path, database, progress, there=there)
+        if any(name.startswith("compute_") for name in database.columns):
+            raise UnreadableInputError(
+                f"{path}: a database of rocprof-compute: counters by kernel, and no times of single events; {_RECORD}"
+            )
+        raise UnreadableInputError(
+            f"{path}: a database of AMD's profilers without a table of kernels (damaged, or of an unknown version); "
+            "record or convert it again"
+        )
+
+
+def _refuse(path: Path, _: Path) -> None:
+    raise UnreadableInputError(f"{path}: neither a database nor a compressed one")
+
+
+def _ignore(share: float) -> None:
+    """Nobody watches the progress."""

@@ -1,0 +1,271 @@
+"""What one process recorded on AMD GPUs, in whatever form it was written, and the trace that it makes.
+
+Columns are named as in the trace's tables. Beside these, device work has `queue`, the hardware queue that it ran on,
+and host rows have in `thread` the thread's own id.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from traceanalyzer.ingest.columns import Texts
+from traceanalyzer.trace import (
+    I64,
+    ApiCalls,
+    Collected,
+    CopyKind,
+    Device,
+    DeviceOpKind,
+    DeviceOps,
+    Health,
+    HostRanges,
+    Overheads,
+    Process,
+    Thread,
+    Trace,
+)
+from traceanalyzer.trace.distinct import distinct, ranked
+
+Columns = dict[str, NDArray[Any]]
+KERNEL, MEMCPY, MEMSET = (int(kind) for kind in (DeviceOpKind.KERNEL, DeviceOpKind.MEMCPY, DeviceOpKind.MEMSET))
+
+_NONE = np.empty(0, np.int64)
+_LATEST = 2**61
+"""No clock goes beyond, and differences fit int64."""
+_LONGEST = 2**52
+"""50 days: what claims to last longer is damaged."""
+_MANY_HANDLES = 16
+"""Programs have fewer streams, as a rule. Where there are more, and most carry one op, the runtime has numbered
+something else, and the hardware's queues say more (a run of RCCL's: 555 of 563 handles)."""
+_NESTED = 8
+"""Calls within calls that lie between a launch and what the program called; two are known."""
+_COPIES = {
+    "HOSTTODEVICE": (CopyKind.HOST_TO_DEVICE, "Memcpy HtoD"),
+    "DEVICETOHOST": (CopyKind.DEVICE_TO_HOST, "Memcpy DtoH"),
+    "DEVICETODEVICE": (CopyKind.DEVICE_TO_DEVICE, "Memcpy DtoD"),
+    "HOSTTOHOST": (CopyKind.HOST_TO_HOST, "Memcpy HtoH"),
+}
+_COPY = re.compile(r"(?:MEMORY)?COPY")
+
+
+@dataclass
+class Tally:
+    """Counts and remarks of a whole file, collected while it is read."""
+
+    lost: int = 0
+    clipped: int = 0
+    skipped: int = 0
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """The rows of one process."""
+
+    process: Process
+    devices: Mapping[int, Device]
+    """By the number that device work has."""
+    ops: Columns
+    calls: Columns
+    ranges: Columns
+    overheads: Columns = field(default_factory=dict)
+
+
+def traces_of(
+    path: Path, source: str, found: Sequence[Recorded], texts: Texts, tally: Tally, *, truncated: bool = False
+) -> list[Trace]:
+    """A trace for each process of a file that used a GPU, or else called HIP, by process id; none where none did. What
+    concerns the whole file is in the first one's health."""
+    chosen = [rows for rows in found if rows.ops] or [rows for rows in found if rows.calls or rows.ranges]
+    if not chosen:
+        return []
+    if left_out := len(found) - len(chosen):
+        tally.notes.append(f"{left_out} processes without GPU work are left out.")
+    made = [_trace_of(path, source, rows, texts.all(), tally) for rows in chosen]
+    made.sort(key=lambda trace: (trace.process.host or "", trace.process.pid or 0))
+    return _finished(made, tally, truncated=truncated)
+
+
+def _trace_of(path: Path, source: str, rows: Recorded, strings: list[str], tally: Tally) -> Trace:
+    """The trace of one process. Rows without times are lost, and counted as such; times that end before they begin are
+    cut to nothing."""
+    parts = (rows.ops, rows.calls, rows.ranges, rows.overheads)
+    ops, calls, ranges, overheads = (timed(columns, tally) for columns in parts)
+    queues = ops.pop("queue", None)
+    if ops:
+        ops["stream"] = _short(ops["stream"] if queues is None else _streams(ops["stream"], queues, tally))
+    on_host = (calls, ranges, overheads)
+    threads = distinct(np.concatenate([columns.get("thread", _NONE) for columns in on_host]))
+    for columns in on_host:
+        if columns:
+            columns["thread"] = np.searchsorted(threads, columns["thread"])
+    table = DeviceOps.from_columns(ops, then="kind")
+    return Trace(
+        path=str(path),
+        source=source,
+        strings=strings,
+        process=rows.process,
+        threads=tuple(Thread(str(tid)) for tid in threads.tolist()),
+        devices=tuple(rows.devices.get(i, Device(i)) for i in distinct(table.device).tolist() if i >= 0),
+        device_ops=table,
+        api_calls=ApiCalls.from_columns(calls),
+        host_ranges=HostRanges.from_columns(ranges),
+        overheads=Overheads.from_columns(overheads),
+        collected=Collected(device=len(table) > 0, api=len(calls.get("start", _NONE)) > 0),
+        health=Health(events=sum(len(part.get("start", _NONE)) for part in (ops, *on_host))),
+    )
+
+
+def _finished(made: list[Trace], tally: Tally, *, truncated: bool) -> list[Trace]:
+    """The traces of a file, numbered where there are several; the first has the file's health."""
+    if len(made) > 1:
+        tally.notes.append(f"The ranks of its {len(made)} processes are not recorded; they are numbered by process id.")
+        made = [replace(t, process=replace(t.process, rank=i, numbered=True)) for i, t in enumerate(made)]
+    health = Health(
+        events=made[0].health.events + tally.lost + tally.skipped,
+        lost=tally.lost,
+        clipped=tally.clipped,
+        skipped=tally.skipped,
+        truncated=truncated,
+        notes=tuple(dict.fromkeys(tally.notes)),
+    )
+    rest = [replace(trace, health=replace(trace.health, truncated=truncated)) for trace in made[1:]]
+    return [replace(made[0], health=health), *rest]
+
+
+def timed(columns: Columns, tally: Tally) -> Columns:
+    """The rows that have times; a start of 0 is none."""
+    if not columns:
+        return {}
+    start, end = columns["start"], columns["end"]
+    there = (start > 0) & (end > 0) & (start <= _LATEST) & (end <= _LATEST)
+    backwards = there & ((end < start) | (end - start > _LONGEST))
+    tally.lost += int(len(start) - np.count_nonzero(there))
+    tally.clipped += int(np.count_nonzero(backwards))
+    whole = {**columns, "end": np.where(backwards, start, end)}
+    return whole if there.all() else {name: column[there] for name, column in whole.items()}
+
+
+def together(parts: Sequence[Columns]) -> Columns:
+    """Rows of several kinds; what one of them lacks is -1, unknown."""
+    names = dict.fromkeys(name for part in parts for name in part)
+    full = [{name: part.get(name, np.full(len(part["start"]), -1)) for name in names} for part in parts if part]
+    return {name: np.concatenate([part[name] for part in full]) for name in names}
+
+
+def of_rows(columns: Columns, rows: NDArray[Any]) -> Columns:
+    """The given rows."""
+    return {name: column[rows] for name, column in columns.items()}
+
+
+def looked_up(keys: I64, values: NDArray[Any], wanted: NDArray[Any], missing: int = -1) -> NDArray[Any]:
+    """For each wanted key its value; `keys` ascend. One that is not among them has the value for missing ones."""
+    if not len(keys):
+        return np.full(len(wanted), missing, values.dtype)
+    if int(keys[-1]) - int(keys[0]) == len(keys) - 1:  # no gaps: the place follows from the key
+        place = np.clip(wanted, keys[0], keys[-1]) - keys[0]
+    else:
+        place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    return np.where(keys[place] == wanted, values[place], missing)
+
+
+def outermost(correlation: I64, calls: Columns, parents: tuple[I64, I64]) -> I64:
+    """The correlation of the call of HIP in which each op was launched, where it was launched by a call inside one.
+
+    `parents`: correlations of calls of other kinds, ascending, and of what they were called in.
+    """
+    inner, outer = parents
+    known = calls.get("correlation", np.empty(0, np.int64))
+    for _ in range(_NESTED):
+        up = looked_up(inner, outer, correlation)
+        climb = (up > 0) & (up != correlation) & ~np.isin(correlation, known)
+        if not climb.any():
+            break
+        correlation = np.where(climb, up, correlation)
+    return correlation
+
+
+def launch_shape(grid: Sequence[I64], group: Sequence[I64]) -> Columns:
+    """Blocks and threads of each kernel. AMD counts a grid in work items, not in work groups."""
+    sizes, items = np.stack(group), np.stack(grid)
+    known = ((sizes > 0) & (items > 0)).all(axis=0)
+    blocks = np.prod(-(-items // np.maximum(sizes, 1)), axis=0)
+    return {"blocks": np.where(known, blocks, -1), "threads": np.where(known, np.prod(sizes, axis=0), -1)}
+
+
+def copy_of(name: str) -> tuple[CopyKind, str]:
+    """Direction and name of a copy, from what AMD calls it (`MEMORY_COPY_HOST_TO_DEVICE`, `CopyHostToDevice`)."""
+    words = _COPY.sub("", name.upper().replace("_", ""))
+    return _COPIES.get(words, (CopyKind.UNKNOWN, "Memcpy"))
+
+
+def copies(
+    meant: Sequence[tuple[CopyKind, str]], place: NDArray[Any], source: I64, target: I64, texts: Texts
+) -> Columns:
+    """Columns of copies of which each is one of those meant, from and to these devices (-1: the host)."""
+    kinds = np.array([kind for kind, _ in meant], np.int64)[place]
+    peers = (kinds == CopyKind.DEVICE_TO_DEVICE) & (target >= 0) & (source >= 0) & (target != source)
+    return {
+        "kind": np.full(len(place), MEMCPY),
+        "name": np.array(texts.codes([name for _, name in meant]), np.int64)[place],
+        "device": np.where(target >= 0, target, source),
+        "copy_kind": np.where(peers, CopyKind.PEER_TO_PEER, kinds),
+    }
+
+
+def numbered(agents: NDArray[Any], numbers: Mapping[int, int]) -> I64:
+    """The numbers of agents' GPUs, -1 for agents that are none."""
+    known, place = ranked(agents)
+    return np.array([numbers.get(agent, -1) for agent in known.tolist()], np.int64)[place]
+
+
+def device_of(number: int, agent: Mapping[str, Any]) -> Device:
+    """A GPU as rocprofv3 describes an agent; what is missing or malformed is left out."""
+    banks = agent.get("mem_banks")
+    sizes = (
+        [_count(bank.get("size_in_bytes")) or 0 for bank in banks if isinstance(bank, dict)]
+        if isinstance(banks, list)
+        else []
+    )
+    target = _count(agent.get("gfx_target_version"))
+    name = agent.get("product_name")
+    return Device(
+        number,
+        name=name if isinstance(name, str) and name else None,
+        sm_count=_count(agent.get("cu_count")),
+        memory_bytes=_count(sum(sizes)),
+        compute_capability=(target // 10_000, target // 100 % 100) if target else None,
+    )
+
+
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) and 0 < value < _LATEST else None
+
+
+def _streams(handles: I64, queues: I64, tally: Tally) -> I64:
+    """The stream of each op: the runtime's handle, or the queue where handles carry one op each."""
+    known, places = ranked(handles[handles >= 0])
+    if len(known) < _MANY_HANDLES:
+        return handles
+    alone = int(np.count_nonzero(np.bincount(places) == 1))
+    if 2 * alone <= len(known) or not (queues >= 0).any():
+        return handles
+    tally.notes.append(
+        f"{alone:,} of {len(known):,} stream handles carry one operation each: streams are the hardware's queues here."
+    )
+    return queues
+
+
+def _short(streams: I64) -> I64:
+    """Streams by small numbers where the recorder's are addresses."""
+    if not len(streams) or streams.max() < 2**31:
+        return streams
+    known, place = ranked(streams)
+    return place - np.count_nonzero(known < 0)

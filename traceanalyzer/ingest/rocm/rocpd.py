@@ -1,0 +1,271 @@
+"""rocpd: the SQLite that rocprofv3 writes since ROCm 7 (schema 3.0.0 to 3.0.5), the layout of 4.x, and merged files.
+
+Tables have a suffix, one for each database of a merged file, in which alone ids are unique. Only base tables are read,
+columns by name, whichever are there: the views differ between schemas, drop rows, and are code of the file's author.
+A kernel and the call that launched it have the same `stack_id`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.ingest.columns import Texts
+from traceanalyzer.ingest.rocm.recorded import (
+    KERNEL,
+    Columns,
+    Recorded,
+    Tally,
+    copies,
+    copy_of,
+    device_of,
+    launch_shape,
+    looked_up,
+    of_rows,
+    outermost,
+    together,
+    traces_of,
+)
+from traceanalyzer.ingest.side_files import NOT_JSON
+from traceanalyzer.ingest.sqlite.database import Database
+from traceanalyzer.trace import I64, Device, Process, RangeKind, Trace
+from traceanalyzer.trace.distinct import distinct, ranked
+
+_DISPATCH, _COPY, _REGION = "rocpd_kernel_dispatch", "rocpd_memory_copy", "rocpd_region"
+_TRACK = {"pid": -1, "tid": -1, "agent_id": -1, "queue_id": -1, "stream_id": -1}
+"""What 4.x says of a row in its track."""
+_TIMES = {"start": 0, "end": 0}
+_EVENT = {"id": -1, "category_id": -1, "stack_id": -1, "parent_stack_id": -1}
+_GROUP = tuple(f"workgroup_size_{axis}" for axis in "xyz")
+_GRID = tuple(f"grid_size_{axis}" for axis in "xyz")
+_CALL, _LEFT_OUT, _UNKNOWN = 0, -1, -2
+"""What a region is beside a kind of range: a call of HIP, nothing that is read, of a category that nobody knows."""
+
+
+@dataclass(frozen=True)
+class _Part:
+    """The tables of one database."""
+
+    database: Database
+    suffix: str
+
+    def has(self, table: str, *columns: str) -> bool:
+        return self.database.has(table + self.suffix, *columns)
+
+    def integers(self, table: str, columns: dict[str, int]) -> Columns:
+        """The columns, with what 4.x says of the row's track in their place."""
+        found: Columns = {**self.database.integers(table + self.suffix, columns | _TRACK | {"track_id": -1})}
+        if not self.has(table, "track_id"):
+            return found
+        tracks = self.database.integers(f"rocpd_track{self.suffix}", {"id": -1, **_TRACK})
+        missing = [name for name in _TRACK if not self.has(table, name)]
+        return found | {name: looked_up(tracks["id"], tracks[name], found["track_id"]) for name in missing}
+
+    def rows(self, table: str, *columns: str) -> list[tuple[Any, ...]]:
+        """Rows of a small table; numbers where the file has numbers."""
+        return list(self.database.rows(table + self.suffix, dict.fromkeys(columns)))
+
+    def texts(self, ids: Iterable[int], table: str = "rocpd_string", text: str = "string") -> dict[int, str]:
+        return self.database.texts((i for i in ids if i >= 0), table + self.suffix, text)
+
+
+def is_rocpd(database: Database) -> bool:
+    """Whether the file has such tables."""
+    return bool(_suffixes(database))
+
+
+def read_rocpd(path: Path, database: Database, progress: Callable[[float], None], *, there: float) -> list[Trace]:
+    """A trace for each process that used a GPU, or else called HIP; none where none did. `there`: the share of the
+    file that is there."""
+    tally, texts = Tally(), Texts()
+    suffixes = _suffixes(database)
+    found: list[Recorded] = []
+    for i, suffix in enumerate(suffixes):
+        found += _processes(_Part(database, suffix), texts, tally)
+        progress((i + 1) / len(suffixes))
+    if database.damaged:
+        tally.notes.append(f"Tables are damaged, and were read up to the damage: {len(database.damaged)} of them.")
+    return traces_of(path, "rocpd", found, texts, tally, truncated=there < 1 or bool(database.damaged))
+
+
+def _suffixes(database: Database) -> list[str]:
+    names = [name.removeprefix(_DISPATCH) for name in database.columns if name.startswith(_DISPATCH)]
+    return sorted(suffix for suffix in names if database.has(f"rocpd_event{suffix}"))
+
+
+def _processes(part: _Part, texts: Texts, tally: Tally) -> list[Recorded]:
+    """The rows of each process of a database."""
+    events = part.database.integers(f"rocpd_event{part.suffix}", _EVENT)
+    numbers, devices = _agents(part)
+    ops = together([_kernels(part, events, numbers, texts), _copies(part, events, numbers, texts)])
+    calls, ranges, parents = _regions(part, events, texts, tally)
+    if ops:
+        ops["correlation"] = outermost(ops["correlation"], calls, parents)
+    processes = _known_processes(part)
+    pids = distinct(np.concatenate([rows["pid"] for rows in (ops, calls, ranges) if rows] or [np.empty(0, np.int64)]))
+    return [
+        Recorded(processes.get(pid, Process(pid)), devices, *(_of(rows, pid) for rows in (ops, calls, ranges)))
+        for pid in pids.tolist()
+    ]
+
+
+def _of(rows: Columns, pid: int) -> Columns:
+    """The rows of a process, without its id; nothing where there are none."""
+    if not rows or not (mine := rows["pid"] == pid).any():
+        return {}
+    return {name: column for name, column in of_rows(rows, mine).items() if name != "pid"}
+
+
+def _kernels(part: _Part, events: Columns, numbers: tuple[I64, I64], texts: Texts) -> Columns:
+    columns = {**_TIMES, "kernel_id": -1, "event_id": -1, "group_segment_size": -1}
+    rows = part.integers(_DISPATCH, columns | dict.fromkeys((*_GROUP, *_GRID, "graph_exec_id", "graph_node_id"), -1))
+    kernel, place = ranked(rows["kernel_id"])
+    display = part.texts(kernel.tolist(), "rocpd_info_kernel_symbol", "display_name")
+    plain = part.texts(kernel.tolist(), "rocpd_info_kernel_symbol", "kernel_name")
+    names = [display.get(i) or plain.get(i) or "unnamed kernel" for i in kernel.tolist()]
+    shape = launch_shape([rows[name] for name in _GRID], [rows[name] for name in _GROUP])
+    return (
+        _common(rows, events)
+        | shape
+        | {
+            "kind": np.full(len(place), KERNEL),
+            "name": np.array(texts.codes(names), np.int64)[place],
+            "device": looked_up(*numbers, rows["agent_id"]),
+            "copy_kind": np.zeros(len(place), np.int64),
+            "shared_bytes": rows["group_segment_size"],
+            "graph": np.where(rows["graph_exec_id"] > 0, rows["graph_exec_id"], -1),
+            "graph_node": np.where(rows["graph_node_id"] > 0, rows["graph_node_id"], -1),
+        }
+    )
+
+
+def _copies(part: _Part, events: Columns, numbers: tuple[I64, I64], texts: Texts) -> Columns:
+    columns = {**_TIMES, "name_id": -1, "event_id": -1, "size": -1, "dst_agent_id": -1, "src_agent_id": -1}
+    rows = part.integers(_COPY, columns)
+    name, place = ranked(rows["name_id"])
+    known = part.texts(name.tolist())
+    source, target = (looked_up(*numbers, rows[end]) for end in ("src_agent_id", "dst_agent_id"))
+    made = copies([copy_of(known.get(i, "")) for i in name.tolist()], place, source, target, texts)
+    return _common(rows, events) | made | {"bytes": rows["size"]}
+
+
+def _common(rows: Columns, events: Columns) -> Columns:
+    correlation = looked_up(events["id"], events["stack_id"], rows["event_id"])
+    return {
+        **{column: rows[column] for column in ("start", "end", "pid")},
+        "queue": rows["queue_id"],
+        "stream": rows["stream_id"],
+        "correlation": np.where(correlation > 0, correlation, -1),
+    }
+
+
+def _regions(part: _Part, events: Columns, texts: Texts, tally: Tally) -> tuple[Columns, Columns, tuple[I64, I64]]:
+    """Calls of HIP, ranges of all else, and for the ranges whose stack id is inside another's these two ids."""
+    rows = part.integers(_REGION, {**_TIMES, "name_id": -1, "event_id": -1})
+    for name in ("category_id", "stack_id", "parent_stack_id"):
+        rows[name] = looked_up(events["id"], events[name], rows["event_id"])
+    threads = part.database.integers(f"rocpd_info_thread{part.suffix}", {"id": -1, "tid": -1})
+    named, place = ranked(rows["name_id"])
+    spelt = part.texts(named.tolist())
+    kinds = _kinds(part, rows, named, spelt)
+    codes = np.array(texts.codes([spelt.get(i, "unnamed call") for i in named.tolist()]), np.int64)[place]
+    columns = {
+        "name": codes,
+        **{column: rows[column] for column in ("start", "end", "pid")},
+        "thread": np.where((tid := looked_up(threads["id"], threads["tid"], rows["tid"])) >= 0, tid, rows["tid"]),
+    }
+    is_call, is_range = kinds == _CALL, kinds > _CALL
+    tally.skipped += int(np.count_nonzero(kinds == _LEFT_OUT))
+    stack = np.where(rows["stack_id"] > 0, rows["stack_id"], -1)
+    calls = of_rows({**columns, "correlation": stack}, is_call)
+    marked = np.flatnonzero(kinds == RangeKind.ANNOTATION)
+    columns["name"][marked] = _messages(part, rows["event_id"][marked], columns["name"][marked], texts)
+    ranges = of_rows({**columns, "kind": kinds}, is_range)
+    inside = np.flatnonzero(is_range & (rows["parent_stack_id"] > 0) & (stack > 0))
+    inside = inside[np.argsort(stack[inside], kind="stable")]
+    return (
+        calls if is_call.any() else {},
+        ranges if is_range.any() else {},
+        (
+            stack[inside],
+            rows["parent_stack_id"][inside],
+        ),
+    )
+
+
+def _kinds(part: _Part, rows: Columns, named: I64, spelt: dict[int, str]) -> I64:
+    """What each region is, by its category; by its name where that is not known."""
+    table, text = ("rocpd_info_category", "name") if part.has("rocpd_info_category") else ("rocpd_string", "string")
+    categories, category = ranked(rows["category_id"])
+    texts = part.texts(categories.tolist(), table, text)
+    kinds = np.array([_kind_of(texts.get(i, "")) for i in categories.tolist()], np.int64)[category]
+    by_name = np.array([_CALL if spelt.get(i, "").startswith("hip") else RangeKind.ANNOTATION for i in named.tolist()])
+    unknown = kinds == _UNKNOWN
+    kinds[unknown] = looked_up(named, by_name, rows["name_id"][unknown])
+    return kinds
+
+
+def _kind_of(category: str) -> int:
+    words = category.upper()
+    if "MARKER" in words or "ROCTX" in words:
+        return RangeKind.ANNOTATION
+    if "KFD" in words:
+        return _LEFT_OUT
+    if "HIP" in words:
+        return _CALL
+    return RangeKind.LIBRARY if "API" in words or "HSA" in words or "RCCL" in words else _UNKNOWN
+
+
+def _messages(part: _Part, events: I64, names: I64, texts: Texts) -> I64:
+    """Names of markers: the message that the program gave, else what the recorder calls them."""
+    found = part.texts(events.tolist(), "rocpd_event", "extdata")
+    codes = [_message(found.get(event, "")) for event in events.tolist()]
+    return np.array(
+        [name if code is None else texts.code(code) for code, name in zip(codes, names.tolist(), strict=True)], np.int64
+    )
+
+
+def _message(text: str) -> str | None:
+    message = _object(text).get("message")
+    return message if isinstance(message, str) and message else None
+
+
+def _agents(part: _Part) -> tuple[tuple[I64, I64], dict[int, Device]]:
+    """Numbers of the GPUs by agent id, and what they are. Agents are CPUs too, which come first."""
+    columns = ("id", "type", "type_index", "absolute_index", "product_name", "extdata")
+    rows = [row for row in part.rows("rocpd_info_agent", *columns) if isinstance(row[0], int) and row[1] == "GPU"]
+    rows.sort(key=lambda row: (row[3] if isinstance(row[3], int) else row[0], row[0]))
+    numbers: dict[int, int] = {}
+    devices: dict[int, Device] = {}
+    for place, (agent, _, index, _, name, extra) in enumerate(rows):
+        numbers[agent] = index if isinstance(index, int) and index >= 0 else place
+        about = _object(extra)
+        devices[numbers[agent]] = device_of(numbers[agent], {**about, "product_name": name})
+    keys = sorted(numbers)
+    return (np.array(keys, np.int64), np.array([numbers[key] for key in keys], np.int64)), devices
+
+
+def _object(text: object) -> dict[str, Any]:
+    try:
+        value = msgspec.json.decode(text) if isinstance(text, str) else None
+    except NOT_JSON:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _known_processes(part: _Part) -> dict[int, Process]:
+    """Processes by the id that rows have. Of their command only the program is told."""
+    hosts = dict(part.rows("rocpd_info_node", "id", "hostname"))
+    found: dict[int, Process] = {}
+    for key, pid, node, command in part.rows("rocpd_info_process", "id", "pid", "nid", "command"):
+        if isinstance(key, int) and isinstance(pid, int):
+            host = hosts.get(node)
+            words = command.split() if isinstance(command, str) else []
+            name = Path(words[0]).name if words else ""
+            found[key] = Process(pid, name, host=host if isinstance(host, str) and host else None)
+    return found

@@ -1,0 +1,283 @@
+"""rocprofv3's own JSON (`--output-format json`): one element a process, arrays of records by what they are of.
+
+Names are numbers: of kernels by `kernel_id`, of calls by kind and operation, of ROCTx ranges by correlation id. The
+arrays are decoded a stretch at a time, so that the text is all that is held of them at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from msgspec import Raw, Struct
+
+from traceanalyzer.base.errors import UnreadableInputError
+from traceanalyzer.ingest.columns import Texts
+from traceanalyzer.ingest.rocm.recorded import (
+    KERNEL,
+    Columns,
+    Recorded,
+    Tally,
+    copies,
+    copy_of,
+    device_of,
+    launch_shape,
+    numbered,
+    outermost,
+    together,
+    traces_of,
+)
+from traceanalyzer.ingest.side_files import NOT_JSON
+from traceanalyzer.ingest.stream import open_stream
+from traceanalyzer.trace import I64, Device, Process, RangeKind, Trace
+from traceanalyzer.trace.distinct import ranked
+
+_KEY = b'"rocprofiler-sdk-tool"'
+_AT_ONCE = 4096
+"""Records that are decoded at once: they stay in the processor's cache."""
+_GPU = 2
+"""`type` of an agent; 1 is a CPU."""
+_RANGES = {
+    "marker_api": RangeKind.ANNOTATION,
+    **dict.fromkeys(("hsa_api", "rccl_api", "rocdecode_api", "rocjpeg_api", "rocshmem_api"), RangeKind.LIBRARY),
+}
+_READ = ("kernel_dispatch", "hip_api", "memory_copy", *_RANGES)
+_TIMES = {"start": "start_timestamp", "end": "end_timestamp", "correlation": "correlation_id.internal"}
+_KERNEL = _TIMES | {
+    "agent": "dispatch_info.agent_id.handle",
+    "queue": "dispatch_info.queue_id.handle",
+    "stream": "stream_id.handle",
+    "kernel": "dispatch_info.kernel_id",
+    "shared_bytes": "dispatch_info.group_segment_size",
+    **{f"{what}_{axis}": f"dispatch_info.{what}_size.{axis}" for what in ("grid", "workgroup") for axis in "xyz"},
+}
+_COPY = (
+    _TIMES
+    | {"kind": "kind", "operation": "operation", "stream": "stream_id.handle", "bytes": "bytes"}
+    | {"source": "src_agent_id.handle", "target": "dst_agent_id.handle"}
+)
+_CALL = _TIMES | {"kind": "kind", "operation": "operation", "thread": "thread_id", "parent": "correlation_id.ancestor"}
+"""Columns, and where they stand in a record."""
+
+
+class _Symbol(Struct, gc=False, frozen=True):
+    kernel_id: int = -1
+    formatted_kernel_name: str = ""
+    kernel_name: str = ""
+
+
+class _Kind(Struct, gc=False, frozen=True):
+    kind: str = ""
+    operations: list[str] = []
+
+
+class _Message(Struct, gc=False, frozen=True):
+    key: int = -1
+    value: str = ""
+
+
+class _Strings(Struct, gc=False, frozen=True):
+    buffer_records: list[_Kind] = []
+    marker_api: list[_Message] = []
+
+
+class _Node(Struct, gc=False, frozen=True):
+    hostname: str = ""
+
+
+class _Metadata(Struct, gc=False, frozen=True):
+    node: _Node = _Node()
+    pid: int = -1
+    command: list[str] = []
+
+
+class _Process(Struct, gc=False, frozen=True):
+    """One process; records are undecoded text."""
+
+    metadata: _Metadata = _Metadata()
+    agents: list[dict[str, Any]] = []
+    strings: _Strings = _Strings()
+    kernel_symbols: list[_Symbol] = []
+    buffer_records: dict[str, list[Raw]] = {}
+
+
+class _File(Struct, gc=False, frozen=True):
+    processes: list[_Process] = msgspec.field(name="rocprofiler-sdk-tool")
+
+
+_FILE: msgspec.json.Decoder[_File] = msgspec.json.Decoder(_File)
+_LARGEST = 2**62
+
+
+def is_json(head: bytes) -> bool:
+    """Whether the text is rocprofv3's. `head`: the first bytes of the decompressed file."""
+    return head.lstrip(b" \t\r\n").startswith(b"{") and _KEY in head[:256]
+
+
+def read_json(path: Path, progress: Callable[[float], None] | None) -> list[Trace]:
+    """A trace for each process that used a GPU or called HIP. Raises UnreadableInputError."""
+    with open_stream(path, progress) as stream:
+        text = b"".join(iter(stream.read, b""))
+    try:
+        processes = _FILE.decode(text).processes
+    except NOT_JSON as error:
+        why = stream.damage or str(error).split(" - at")[0]
+        raise UnreadableInputError(
+            f"{path}: rocprofv3's JSON is cut off or damaged ({why}); copy or record it again"
+        ) from error
+    tally, texts = Tally(), Texts()
+    return traces_of(path, "rocprofv3", [_recorded(process, texts, tally) for process in processes], texts, tally)
+
+
+def _recorded(process: _Process, texts: Texts, tally: Tally) -> Recorded:
+    """The rows of a process."""
+    arrays = process.buffer_records
+    tally.skipped += sum(len(rows) for name, rows in arrays.items() if name not in _READ)
+    numbers, devices = _agents(process.agents)
+    spelt = _Operations(process.strings)
+    calls = _host(arrays.get("hip_api", []), spelt, texts, tally)
+    ranges = together([
+        _host(arrays.get(name, []), spelt, texts, tally, kind) for name, kind in _RANGES.items()
+    ])  # fmt: skip
+    ops = together([
+        _kernels(arrays.get("kernel_dispatch", []), process.kernel_symbols, numbers, texts, tally),
+        _copies(arrays.get("memory_copy", []), spelt, numbers, texts, tally),
+    ])  # fmt: skip
+    ops["correlation"] = outermost(ops["correlation"], calls, _parents(ranges))
+    about = process.metadata
+    name = Path(about.command[0]).name if about.command else ""
+    owner = Process(about.pid if about.pid >= 0 else None, name, host=about.node.hostname or None)
+    unused = {"parent", "correlation"}
+    return Recorded(
+        owner,
+        devices,
+        _filled(ops),
+        _filled({column: values for column, values in calls.items() if column not in ("parent", "kind")}),
+        _filled({column: values for column, values in ranges.items() if column not in unused}),
+    )
+
+
+def _filled(rows: Columns) -> Columns:
+    return rows if len(rows["start"]) else {}
+
+
+def _parents(ranges: Columns) -> tuple[I64, I64]:
+    """Correlations of the ranges that lie in other calls, ascending, and these calls'."""
+    inside = np.flatnonzero((ranges["parent"] > 0) & (ranges["correlation"] > 0))
+    inside = inside[np.argsort(ranges["correlation"][inside], kind="stable")]
+    return ranges["correlation"][inside], ranges["parent"][inside]
+
+
+def _columns(records: Sequence[Raw], wanted: Mapping[str, str], tally: Tally) -> Columns:
+    """Columns of an array of records, decoded a stretch at a time; damaged records are lost."""
+    take, kind = attrgetter(*wanted.values()), _record(wanted.values())
+    whole, one = msgspec.json.Decoder(list[kind]), msgspec.json.Decoder(kind)  # type: ignore[valid-type]
+    parts = [np.empty((0, len(wanted)), np.int64)]
+    for i in range(0, len(records), _AT_ONCE):
+        chunk = records[i : i + _AT_ONCE]
+        try:
+            found = whole.decode(b"[" + b",".join(chunk) + b"]")
+        except NOT_JSON:
+            found = [record for raw in chunk if (record := _sound(one, raw)) is not None]
+        rows = [row for row in map(take, found) if -_LARGEST <= min(row) <= max(row) < _LARGEST]
+        tally.lost += len(chunk) - len(rows)
+        parts.append(np.array(rows, np.int64).reshape(-1, len(wanted)))
+    matrix = np.concatenate(parts)
+    return {name: matrix[:, i] for i, name in enumerate(wanted)}
+
+
+def _record(places: Iterable[str]) -> type[Struct]:
+    """A type of records that have a number at each of these places (`dispatch_info.kernel_id`), -1 where it is not."""
+    inner: dict[str, list[str]] = {}
+    for place in places:
+        name, _, rest = place.partition(".")
+        inner.setdefault(name, []).extend([rest] if rest else [])
+    made = {name: _record(rest) for name, rest in inner.items() if rest}
+    fields = [(name, made[name], made[name]()) if name in made else (name, int, -1) for name in inner]
+    return msgspec.defstruct("Record", fields, frozen=True, gc=False)
+
+
+def _sound(decoder: msgspec.json.Decoder[Any], raw: Raw) -> Any:
+    try:
+        return decoder.decode(raw)
+    except NOT_JSON:
+        return None
+
+
+class _Operations:
+    """What operations are called, by kind and number, and the messages of ROCTx ranges by correlation."""
+
+    def __init__(self, strings: _Strings) -> None:
+        self._kinds = strings.buffer_records
+        self.messages = {message.key: message.value for message in strings.marker_api if message.value}
+
+    def name(self, kind: int, operation: int) -> str:
+        """The operation's name, empty where it is not recorded."""
+        names = self._kinds[kind].operations if 0 <= kind < len(self._kinds) else []
+        return names[operation] if 0 <= operation < len(names) else ""
+
+    def of_rows(self, rows: Columns) -> tuple[list[str], I64]:
+        """The distinct operations of these rows, and for each row its place among them."""
+        pairs, place = np.unique(np.stack([rows["kind"], rows["operation"]]), axis=1, return_inverse=True)
+        return [self.name(*pair) for pair in pairs.T.tolist()], place.reshape(-1)
+
+
+def _host(records: Sequence[Raw], spelt: _Operations, texts: Texts, tally: Tally, kind: int = 0) -> Columns:
+    """Calls, or ranges of a kind; ranges of ROCTx are called by their messages."""
+    rows = _columns(records, _CALL, tally)
+    names, place = spelt.of_rows(rows)
+    codes = np.array(texts.codes([name or "unnamed call" for name in names]), np.int64)[place]
+    if kind == RangeKind.ANNOTATION:
+        said = [spelt.messages.get(i) for i in rows["correlation"].tolist()]
+        marked = [i for i, text in enumerate(said) if text]
+        codes[marked] = texts.codes([text for text in said if text])
+    kept = {name: rows[name] for name in ("start", "end", "thread", "correlation", "parent")}
+    return {**kept, "name": codes, "kind": np.full(len(codes), kind)}
+
+
+def _kernels(
+    records: Sequence[Raw], symbols: Sequence[_Symbol], numbers: Mapping[int, int], texts: Texts, tally: Tally
+) -> Columns:
+    rows = _columns(records, _KERNEL, tally)
+    spelt = {symbol.kernel_id: symbol.formatted_kernel_name or symbol.kernel_name for symbol in symbols}
+    known, place = ranked(rows["kernel"])
+    codes = np.array(texts.codes([spelt.get(i) or "unnamed kernel" for i in known.tolist()]), np.int64)
+    shape = launch_shape([rows[f"grid_{axis}"] for axis in "xyz"], [rows[f"workgroup_{axis}"] for axis in "xyz"])
+    kept = {name: rows[name] for name in ("start", "end", "correlation", "queue", "stream", "shared_bytes")}
+    return (
+        kept
+        | shape
+        | {
+            "kind": np.full(len(place), KERNEL),
+            "name": codes[place],
+            "device": numbered(rows["agent"], numbers),
+            "copy_kind": np.zeros(len(place), np.int64),
+        }
+    )
+
+
+def _copies(
+    records: Sequence[Raw], spelt: _Operations, numbers: Mapping[int, int], texts: Texts, tally: Tally
+) -> Columns:
+    rows = _columns(records, _COPY, tally)
+    names, place = spelt.of_rows(rows)
+    source, target = numbered(rows["source"], numbers), numbered(rows["target"], numbers)
+    kept = {name: rows[name] for name in ("start", "end", "correlation", "stream", "bytes")}
+    return kept | copies([copy_of(name) for name in names], place, source, target, texts)
+
+
+def _agents(agents: Sequence[dict[str, Any]]) -> tuple[dict[int, int], dict[int, Device]]:
+    """Numbers of the GPUs by their handles, and what they are. Agents are CPUs too, which come first."""
+    gpus = [agent for agent in agents if agent.get("type") == _GPU]
+    numbers, devices = {}, {}
+    for place, agent in enumerate(gpus):
+        handle, index = agent.get("id"), agent.get("logical_node_type_id")
+        number = index if isinstance(index, int) and index >= 0 else place
+        devices[number] = device_of(number, agent)
+        if isinstance(handle, dict) and isinstance(handle.get("handle"), int):
+            numbers[handle["handle"]] = number
+    return numbers, devices

@@ -1,0 +1,169 @@
+"""RPD: the SQLite that rocmProfileData's `runTracer.sh` writes (schema 2). Base tables only, as of any database.
+
+Work (`rocpd_op`) is tied to the call that launched it by `rocpd_api_ops`; its own name is a description, and where that
+is empty the kernel's name that the call has.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from traceanalyzer.ingest.columns import Texts
+from traceanalyzer.ingest.rocm.recorded import (
+    KERNEL,
+    MEMCPY,
+    MEMSET,
+    Columns,
+    Recorded,
+    Tally,
+    copy_of,
+    launch_shape,
+    looked_up,
+    of_rows,
+    traces_of,
+)
+from traceanalyzer.ingest.sqlite.database import Database
+from traceanalyzer.trace import I64, OverheadKind, Process, RangeKind, Trace
+from traceanalyzer.trace.distinct import distinct, ranked
+
+_MARKER = "UserMarker"
+"""A call that is none: a range of ROCTx, its text among the arguments."""
+_RECORDER = re.compile(r"^hcc_activity_callback$|^\w+Table::")
+"""Calls of RPD itself, which it writes among the program's."""
+_IN_ITEMS = "hipExt"
+"""What begins like that is given its grid in work items, everything else in work groups."""
+_GRID, _GROUP = ("gridX", "gridY", "gridZ"), ("workgroupX", "workgroupY", "workgroupZ")
+
+
+def is_rpd(database: Database) -> bool:
+    """Whether the file has RPD's tables."""
+    return database.has("rocpd_op", "gpuId", "start", "end") and database.has("rocpd_string", "string")
+
+
+def read_rpd(path: Path, database: Database, progress: Callable[[float], None], *, there: float) -> list[Trace]:
+    """A trace for each process; none where nothing was recorded. `there`: the share of the file that is there."""
+    tally, texts = Tally(), Texts()
+    calls = database.integers(
+        "rocpd_api", {"id": -1, "pid": -1, "tid": -1, "start": 0, "end": 0, "apiName_id": -1, "args_id": -1}
+    )
+    calls = of_rows(calls, np.argsort(calls["id"], kind="stable"))
+    ops = _ops(database, calls, texts, tally)
+    progress(0.5)
+    pids = distinct(ops["pid"][ops["pid"] >= 0]) if len(ops["pid"]) else distinct(calls["pid"])
+    if len(pids) == 1:
+        ops["pid"] = np.full(len(ops["pid"]), pids[0])
+    tally.lost += int(np.count_nonzero(ops["pid"] < 0))
+    host = _calls(database, calls, texts)
+    found = [Recorded(Process(pid), {}, *(_of(rows, pid) for rows in (ops, *host))) for pid in pids.tolist()]
+    progress(1.0)
+    return traces_of(path, "rpd", found, texts, tally, truncated=there < 1 or bool(database.damaged))
+
+
+def _of(rows: Columns, pid: int) -> Columns:
+    mine = of_rows(rows, rows["pid"] == pid)
+    if not len(mine["pid"]):
+        return {}
+    del mine["pid"]
+    return mine
+
+
+def _calls(database: Database, calls: Columns, texts: Texts) -> tuple[Columns, Columns, Columns]:
+    """Calls of HIP, and what stands among them: ranges, and the recorder's own calls."""
+    named, name = ranked(calls["apiName_id"])
+    spelt = database.texts(named.tolist(), "rocpd_string", "string")
+    names = [spelt.get(i, "unnamed call") for i in named.tolist()]
+    marker, recorder = (
+        np.array([found(text) for text in names], bool)[name] for found in (_MARKER.__eq__, _RECORDER.match)
+    )
+    columns = {
+        **{column: calls[column] for column in ("start", "end", "pid")},
+        "name": np.array(texts.codes(names), np.int64)[name],
+        "thread": calls["tid"],
+    }
+    said, place = ranked(calls["args_id"][marker])
+    messages = database.texts(said.tolist(), "rocpd_string", "string")
+    codes = np.array(texts.codes([messages.get(i) or _MARKER for i in said.tolist()]), np.int64)
+    columns["name"][marker] = codes[place]
+    return (
+        of_rows({**columns, "correlation": calls["id"]}, ~marker & ~recorder),
+        of_rows({**columns, "kind": np.full(len(name), int(RangeKind.ANNOTATION))}, marker),
+        of_rows({**columns, "kind": np.full(len(name), int(OverheadKind.PROFILER))}, recorder),
+    )
+
+
+def _ops(database: Database, calls: Columns, texts: Texts, tally: Tally) -> Columns:
+    """Kernels, copies and fills, each with its call and the call's process."""
+    wanted = {"id": -1, "gpuId": -1, "queueId": -1, "start": 0, "end": 0, "description_id": -1, "opType_id": -1}
+    rows = database.integers("rocpd_op", wanted)
+    links = database.integers("rocpd_api_ops", {"api_id": -1, "op_id": -1})
+    links = of_rows(links, np.argsort(links["op_id"], kind="stable"))
+    rows["call"] = looked_up(links["op_id"], links["api_id"], rows["id"])
+    rows["kind"], rows["title"], rows["copy_kind"] = _kinds(database, rows["opType_id"], texts)
+    work = rows["kind"] > 0
+    tally.skipped += int(np.count_nonzero(~work))
+    rows = of_rows(rows, work)
+    kernel = rows["kind"] == KERNEL
+    launched = _of_call(database, "rocpd_kernelapi", ("kernelName_id", *_GRID, *_GROUP), rows["call"])
+    size = _of_call(database, "rocpd_copyapi", ("size",), rows["call"])["size"]
+    names = _kernel_names(database, rows["description_id"], launched["kernelName_id"], texts)
+    shape = _shape(database, calls, launched, rows["call"])
+    return {
+        **{name: rows[name] for name in ("kind", "start", "end", "copy_kind")},
+        "name": np.where(kernel, names, rows["title"]),
+        "pid": looked_up(calls["id"], calls["pid"], rows["call"]),
+        "device": rows["gpuId"],
+        "stream": rows["queueId"],
+        "correlation": rows["call"],
+        "bytes": np.where(~kernel & (size > 0), size, -1),
+        **{name: np.where(kernel, column, -1) for name, column in shape.items()},
+    }
+
+
+def _of_call(database: Database, table: str, columns: tuple[str, ...], call: I64) -> Columns:
+    """What a table says of these calls; -1 where it does not."""
+    rows = database.integers(table, {"api_ptr_id": -1, **dict.fromkeys(columns, -1)})
+    rows = of_rows(rows, np.argsort(rows["api_ptr_id"], kind="stable"))
+    return {name: looked_up(rows["api_ptr_id"], rows[name], call) for name in columns}
+
+
+def _shape(database: Database, calls: Columns, launched: Columns, call: I64) -> Columns:
+    spelt = database.texts(distinct(calls["apiName_id"]).tolist(), "rocpd_string", "string")
+    in_items = [key for key, text in spelt.items() if text.startswith(_IN_ITEMS)]
+    items = np.isin(looked_up(calls["id"], calls["apiName_id"], call), in_items)
+    groups = [launched[name] for name in _GROUP]
+    grid = [np.where(items, launched[name], launched[name] * size) for name, size in zip(_GRID, groups, strict=True)]
+    return launch_shape(grid, groups)
+
+
+def _kinds(database: Database, types: I64, texts: Texts) -> tuple[I64, I64, I64]:
+    """Kind (0: no work), name and direction of each op by its type."""
+    known, place = ranked(types)
+    found = database.texts(known.tolist(), "rocpd_string", "string")
+    spelt = [found.get(i, "") for i in known.tolist()]
+    kinds = [_kind_of(text) for text in spelt]
+    copies = [
+        copy_of(text) if kind == MEMCPY else (0, "Memset (Device)") for text, kind in zip(spelt, kinds, strict=True)
+    ]
+    columns = kinds, texts.codes([title for _, title in copies]), [int(direction) for direction, _ in copies]
+    kind, title, direction = (np.array(column, np.int64)[place] for column in columns)
+    return kind, title, direction
+
+
+def _kernel_names(database: Database, described: I64, called: I64, texts: Texts) -> I64:
+    """Codes of the descriptions, of the calls' kernels where these are empty."""
+    spelt = database.texts(distinct(np.concatenate([described, called])).tolist(), "rocpd_string", "string")
+    pairs, place = np.unique(np.stack([described, called]), axis=1, return_inverse=True)
+    names = [spelt.get(a) or spelt.get(b) or "unnamed kernel" for a, b in pairs.T.tolist()]
+    return np.array(texts.codes(names), np.int64)[place.reshape(-1)]
+
+
+def _kind_of(name: str) -> int:
+    """What an op is by its type's name; 0 for what is no work (barriers, markers)."""
+    words = name.upper()
+    if "BARRIER" in words or "MARKER" in words:
+        return 0
+    return MEMCPY if "COPY" in words else MEMSET if "FILL" in words or "MEMSET" in words else KERNEL

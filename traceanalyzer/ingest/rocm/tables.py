@@ -1,0 +1,219 @@
+"""rocprofv3's CSV: a table of kernels (`*_kernel_trace.csv`), and beside it those of copies, calls and ranges.
+
+Headers differ in capitals between versions, and files that `rocpd convert` writes begin with a `Guid`, within which
+alone correlation ids are unique. Devices are agents there ("Agent 7"), the CPUs first; `*_agent_info.csv` says which
+of them are GPUs.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from traceanalyzer.base.errors import UnreadableInputError
+from traceanalyzer.ingest.columns import Columns as Growing
+from traceanalyzer.ingest.columns import Texts
+from traceanalyzer.ingest.rocm.recorded import (
+    KERNEL,
+    Columns,
+    Recorded,
+    Tally,
+    copies,
+    copy_of,
+    device_of,
+    launch_shape,
+    numbered,
+    together,
+    traces_of,
+)
+from traceanalyzer.ingest.stream import ByteStream, lines_of, open_stream
+from traceanalyzer.trace import I64, Device, Process, RangeKind, Trace
+from traceanalyzer.trace.distinct import ranked
+
+_KERNELS = {"kernel_name", "start_timestamp", "end_timestamp", "agent_id"}
+"""What the head of a table of kernels has, whatever the version."""
+_TABLE = "kernel_trace"
+_NUMBER = re.compile(r"-?\d+")
+_AT_ONCE = 4096
+_DIGITS = 18
+"""Numbers of so many fit 64 bits."""
+_RANGES = {"marker_api_trace": RangeKind.ANNOTATION, "hsa_api_trace": RangeKind.LIBRARY,
+           "rccl_api_trace": RangeKind.LIBRARY}  # fmt: skip
+_TIMES = ("start_timestamp", "end_timestamp", "correlation_id")
+_SHAPE = [f"{what}_size_{axis}" for what in ("grid", "workgroup") for axis in "xyz"]
+_OF_KERNELS = ("agent_id", "queue_id", "stream_id", "lds_block_size", *_SHAPE)
+_OF_COPIES = ("source_agent_id", "destination_agent_id", "stream_id")
+_OF_CALLS = ("process_id", "thread_id")
+Rows = dict[str, Columns]
+"""Columns by `Guid`, which is empty where there is none."""
+
+
+def is_table(head: bytes) -> bool:
+    """Whether the text is a table of kernels. `head`: the first bytes of the decompressed file."""
+    first = head.partition(b"\n")[0].decode("utf-8", "replace")
+    return _KERNELS.issubset(_header(csv.reader([first])))
+
+
+def read_tables(path: Path, progress: Callable[[float], None] | None) -> list[Trace]:
+    """A trace for each process. Raises UnreadableInputError."""
+    tally, texts = Tally(), Texts()
+    numbers, devices = _agents(path)
+    kernels = _read(path, _OF_KERNELS, "kernel_name", texts, tally, progress)
+    if not kernels:
+        raise UnreadableInputError(f"{path}: a table of kernels without rows; record again")
+    if not numbers:
+        tally.notes.append("Devices are numbered as the recording numbers agents, CPUs first (no *_agent_info.csv).")
+    copied = _beside(path, "memory_copy_trace", _OF_COPIES, "direction", texts, tally)
+    calls = _beside(path, "hip_api_trace", _OF_CALLS, "function", texts, tally)
+    ranges = {name: _beside(path, name, _OF_CALLS, "function", texts, tally) for name in _RANGES}
+    recorded = []
+    for guid, rows in kernels.items():
+        ops = together([_kernels(rows, numbers), _copies(copied.get(guid), numbers, texts)])
+        on_host = together([_host(found.get(guid), _RANGES[name]) for name, found in ranges.items()])
+        recorded.append(Recorded(_process(calls.get(guid)), devices, ops, _host(calls.get(guid)), on_host))
+    return traces_of(path, "rocprofv3_csv", recorded, texts, tally)
+
+
+def _header(rows: Iterator[list[str]]) -> list[str]:
+    try:
+        return [name.strip().casefold() for name in next(rows, [])]
+    except csv.Error:
+        return []
+
+
+def _beside(path: Path, table: str, numbers: tuple[str, ...], text: str, texts: Texts, tally: Tally) -> Rows:
+    """Another table of the same recording; no rows where there is none."""
+    other = path.with_name(path.name.replace(_TABLE, table))
+    return _read(other, numbers, text, texts, tally) if other != path and other.is_file() else {}
+
+
+def _read(
+    path: Path,
+    numbers: tuple[str, ...],
+    text: str,
+    texts: Texts,
+    tally: Tally,
+    progress: Callable[[float], None] | None = None,
+) -> Rows:
+    """Columns of numbers and of one text, which has codes, by `Guid`; -1 where the table has no such column. Of a text
+    in a column of numbers the number in it counts. Rows that are not as long as the header are lost."""
+    found: dict[str, Growing] = defaultdict(lambda: Growing(dict.fromkeys((*_TIMES, *numbers, "name"), "q")))
+    with open_stream(path, progress) as stream:
+        rows = csv.reader(_lines(stream))
+        header = _header(rows)
+        guid = header.index("guid") if "guid" in header else None
+        whole = _whole(rows, len(header), tally)
+        while chunk := list(islice(whole, _AT_ONCE)):
+            for key in dict.fromkeys("" if guid is None else row[guid] for row in chunk):
+                mine = chunk if guid is None else [row for row in chunk if row[guid] == key]
+                columns = dict(zip(header, zip(*mine, strict=True), strict=False))
+                none = ("",) * len(mine)
+                taken = {name: _numbers(columns.get(name, none)) for name in (*_TIMES, *numbers)}
+                found[key].append({**taken, "name": texts.codes(name or "unnamed" for name in columns.get(text, none))})
+    return {key: columns.take() for key, columns in found.items()}
+
+
+def _numbers(texts: Sequence[str]) -> list[int]:
+    try:
+        return list(map(int, texts))
+    except ValueError:
+        return [_number(text) for text in texts]
+
+
+def _whole(rows: Iterator[list[str]], length: int, tally: Tally) -> Iterator[list[str]]:
+    while True:
+        try:
+            row = next(rows)
+        except StopIteration:
+            return
+        except csv.Error:
+            tally.lost += 1
+            continue
+        if len(row) == length:
+            yield row
+        elif row:
+            tally.lost += 1
+
+
+def _lines(stream: ByteStream) -> Iterator[str]:
+    return (line.decode("utf-8", "replace").replace("\0", "") + "\n" for line in lines_of(stream))
+
+
+def _number(text: str) -> int:
+    match = _NUMBER.search(text[:_DIGITS])
+    return int(match[0]) if match else -1
+
+
+def _kernels(rows: Columns, numbers: Mapping[int, int]) -> Columns:
+    count = len(rows["name"])
+    grid, group = [rows[name] for name in _SHAPE[:3]], [rows[name] for name in _SHAPE[3:]]
+    return (
+        _times(rows)
+        | launch_shape(grid, group)
+        | {
+            "kind": np.full(count, KERNEL),
+            "name": rows["name"],
+            "device": _numbered(rows["agent_id"], numbers),
+            "queue": rows["queue_id"],
+            "stream": rows["stream_id"] if (rows["stream_id"] >= 0).any() else rows["queue_id"],
+            "shared_bytes": rows["lds_block_size"],
+            "copy_kind": np.zeros(count, np.int64),
+        }
+    )
+
+
+def _copies(rows: Columns | None, numbers: Mapping[int, int], texts: Texts) -> Columns:
+    if rows is None:
+        return {}
+    known, place = ranked(rows["name"])
+    spelt = texts.in_order()
+    source, target = (_numbered(rows[name], numbers) for name in _OF_COPIES[:2])
+    meant = [copy_of(spelt[code]) for code in known.tolist()]
+    return _times(rows) | copies(meant, place, source, target, texts) | {"stream": rows["stream_id"]}
+
+
+def _host(rows: Columns | None, kind: int = 0) -> Columns:
+    """Calls, or ranges of a kind."""
+    if rows is None:
+        return {}
+    made = _times(rows) | {"name": rows["name"], "thread": rows["thread_id"]}
+    if not kind:
+        return made
+    del made["correlation"]
+    return made | {"kind": np.full(len(rows["name"]), kind)}
+
+
+def _times(rows: Columns) -> Columns:
+    return {"start": rows["start_timestamp"], "end": rows["end_timestamp"], "correlation": rows["correlation_id"]}
+
+
+def _process(calls: Columns | None) -> Process:
+    return Process(int(calls["process_id"][0]) if calls else None)
+
+
+def _numbered(agents: I64, numbers: Mapping[int, int]) -> I64:
+    return numbered(agents, numbers) if numbers else agents
+
+
+def _agents(path: Path) -> tuple[dict[int, int], dict[int, Device]]:
+    """Numbers of the GPUs by their agents' numbers, and what they are; empty where that is not recorded."""
+    other = path.with_name(path.name.replace(_TABLE, "agent_info"))
+    if other == path or not other.is_file():
+        return {}, {}
+    with open_stream(other, log=True) as stream:
+        rows = csv.reader(_lines(stream))
+        header = _header(rows)
+        agents = [dict(zip(header, row, strict=True)) for row in _whole(rows, len(header), Tally())]
+    gpus = [agent for agent in agents if agent.get("agent_type") == "GPU"]
+    gpus.sort(key=lambda agent: _number(agent.get("node_id", "")))
+    devices = {}
+    for place, agent in enumerate(gpus):
+        sizes = {name: _number(agent.get(name, "")) for name in ("cu_count", "gfx_target_version")}
+        devices[place] = device_of(place, {"product_name": agent.get("product_name"), **sizes})
+    return {_number(agent.get("node_id", "")): place for place, agent in enumerate(gpus)}, devices

@@ -1,0 +1,83 @@
+"""`trace.json.gz` of JAX: the same events as Chrome's, less exact; all stats are text, and the last event is empty."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from traceanalyzer.ingest.columns import Texts
+from traceanalyzer.ingest.kineto.times import MAX_DURATION_US, to_ns
+from traceanalyzer.ingest.xplane.space import STATS, TEXTS, Columns, Line, Plane, Space
+
+_INT64 = 2**63
+_LONGEST_NUMBER = 20
+
+
+class _Event(msgspec.Struct, gc=False):
+    ph: str = ""
+    name: str = ""
+    pid: int = -1
+    tid: int = -1
+    ts: float = 0.0
+    dur: float = 0.0
+    args: dict[str, Any] | None = None
+
+
+class _File(msgspec.Struct):
+    events: list[_Event] = msgspec.field(name="traceEvents")
+
+
+_DECODER = msgspec.json.Decoder(_File, strict=False)
+
+
+def read_chrome(text: bytes, texts: Texts) -> Space:
+    """The recording in the text. Raises msgspec.DecodeError, UnicodeDecodeError and RecursionError."""
+    planes: dict[int, str] = {}
+    threads: dict[tuple[int, int], str] = {}
+    spans: dict[tuple[int, int], list[_Event]] = defaultdict(list)
+    lost = skipped = 0
+    for event in _DECODER.decode(text).events:
+        if event.ph == "M":
+            name = str((event.args or {}).get("name", ""))
+            if event.name == "process_name":
+                planes[event.pid] = name
+            elif event.name == "thread_name":
+                threads[event.pid, event.tid] = name
+        elif event.ph != "X":
+            skipped += event.ph != ""
+        elif abs(event.ts) < MAX_DURATION_US and 0 <= event.dur < MAX_DURATION_US:
+            spans[event.pid, event.tid].append(event)
+        else:
+            lost += 1
+    lines: dict[int, list[Line]] = defaultdict(list)
+    for (pid, tid), events in spans.items():
+        lines[pid].append(Line(tid, threads.get((pid, tid), ""), _columns(events, texts)))
+    found = tuple(Plane(planes.get(pid, ""), tuple(some)) for pid, some in lines.items())
+    return Space(found, lost=lost, skipped=skipped)
+
+
+def _columns(events: list[_Event], texts: Texts) -> Columns:
+    start = to_ns(np.array([event.ts for event in events]))
+    args = [event.args or {} for event in events]
+    stats = {name: [_stat(name, one.get(name), texts) for one in args] for name in STATS}
+    return {
+        "name": np.array(texts.codes([event.name for event in events]), np.int64),
+        "start": start,
+        "end": start + to_ns(np.array([event.dur for event in events])),
+        **{name: np.array(values, np.int64) for name, values in stats.items()},
+    }
+
+
+def _stat(name: str, value: Any, texts: Texts) -> int:
+    if value is None:
+        return -1
+    if name in TEXTS:
+        return texts.code(str(value))
+    try:
+        number = int(str(value)[:_LONGEST_NUMBER])
+    except ValueError:
+        return -1
+    return number if -_INT64 <= number < _INT64 else -1

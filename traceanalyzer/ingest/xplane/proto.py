@@ -1,0 +1,197 @@
+"""`.xplane.pb`: an XSpace of XLA's profiler (xla/tsl/profiler/protobuf/xplane.proto), a plane at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from traceanalyzer.ingest.columns import Texts, joined, tight
+from traceanalyzer.ingest.protobuf.wire import Field, Fields, fields_before_damage, fields_of, signed
+from traceanalyzer.ingest.xplane.space import COLUMNS, STATS, TEXTS, Line, Plane, Space
+from traceanalyzer.trace import I64, Bool
+
+PLANE, ERROR, WARNING, HOST = 1, 2, 3, 4
+PLANE_NAME, LINE, EVENT_NAMES, STAT_NAMES, PLANE_STAT = 2, 3, 4, 5, 6
+LINE_ID, LINE_NAME, LINE_TIME, EVENT = 1, 2, 3, 4
+_ID, _OFFSET_PS, _DURATION_PS, _STAT, _TIMES = 1, 2, 3, 4, 5
+_UNSIGNED, _SIGNED, _TEXT, _REFERENCE = 3, 4, 5, 7
+AT_ONCE = 1 << 15
+"""Events of a line that are decoded together: their stats are ten times as many, and should stay in the cache."""
+MOST_PARTS = 1 << 13
+"""Planes of a file, lines of a plane: devices, and streams or threads."""
+PS_PER_NS = 1000
+MOST_PS = 2**62
+LATEST_NS = 2**62
+_KEPT = ("/device:", "/host:CPU", "/host:CUPTI", "/host:ROCTRACER", "/host:python-tracer")
+"""Planes whose events are read; XLA's own analysis, and the programs of modules, are others."""
+
+
+def read_space(data: bytes, texts: Texts) -> Space:
+    """The recording in the bytes. What is cut off is read as far as it goes."""
+    reader = _Reader(data, texts)
+    found = reader.fields(0, len(data))
+    planes = tuple(reader.plane(start, end) for _, _, start, end in reader.first(PLANE, found))
+    messages = tuple(reader.text(start, end) for number, _, start, end in found if number in (ERROR, WARNING))
+    host = next((reader.text(start, end) for number, _, start, end in found if number == HOST), None)
+    return Space(planes, host, messages, reader.lost, reader.skipped, reader.truncated)
+
+
+class _Reader:
+    """Reads messages of one file; counts what is lost."""
+
+    def __init__(self, data: bytes, texts: Texts) -> None:
+        self._data = data
+        self._texts = texts
+        self.lost = self.skipped = 0
+        self.truncated = False
+
+    def text(self, start: int, end: int) -> str:
+        return self._data[start:end].decode("utf-8", "replace")
+
+    def fields(self, start: int, end: int) -> list[Field]:
+        """The fields of a message, of a damaged one those before the damage."""
+        found, damage = fields_before_damage(self._data, start, end)
+        self.truncated |= bool(damage)
+        return found
+
+    def first(self, number: int, found: list[Field]) -> list[Field]:
+        """The planes of a file or the lines of a plane; of more than any file has the first."""
+        those = [field for field in found if field[0] == number]
+        self.lost += len(those[MOST_PARTS:])
+        return those[:MOST_PARTS]
+
+    def plane(self, start: int, end: int) -> Plane:
+        """One plane. Its names come after its lines."""
+        found = self.fields(start, end)
+        name = next((self.text(a, b) for number, _, a, b in found if number == PLANE_NAME), "")
+        stat_names = dict(self._name(a, b) for number, _, a, b in found if number == STAT_NAMES)
+        stats = dict(self._plane_stat(a, b, stat_names) for number, _, a, b in found if number == PLANE_STAT)
+        lines: tuple[Line, ...] = ()
+        if name.startswith(_KEPT):
+            names = dict(self._name(a, b) for number, _, a, b in found if number == EVENT_NAMES)
+            events = _Events(self._data, self._texts, names, stat_names)
+            lines = tuple(self._line(a, b, events) for _, _, a, b in self.first(LINE, found))
+            self.lost += events.lost
+            self.skipped += events.skipped
+        return Plane(name, lines, stats)
+
+    def _name(self, start: int, end: int) -> tuple[int, str]:
+        """Id and name of an entry of a plane's metadata."""
+        entry = {number: (value, a, b) for number, value, a, b in self.fields(start, end)}
+        inner = {number: (a, b) for number, _, a, b in self.fields(*entry[2][1:])} if 2 in entry else {}
+        return signed(entry.get(1, (0,))[0]), self.text(*inner.get(2, (0, 0)))
+
+    def _plane_stat(self, start: int, end: int, names: dict[int, str]) -> tuple[str, int | str]:
+        name, stated = "", 0
+        shown: int | str = 0
+        for number, value, a, b in self.fields(start, end):
+            if number == _ID:
+                stated = signed(value)
+            elif number in (_UNSIGNED, _SIGNED):
+                shown = signed(value)
+            elif number == _TEXT:
+                shown = self.text(a, b)
+            elif number == _REFERENCE:
+                shown = names.get(signed(value), "")
+        name = names.get(stated, "")
+        return name, shown
+
+    def _line(self, start: int, end: int, events: _Events) -> Line:
+        id_, name, time = 0, "", 0
+        spans: list[tuple[int, int]] = []
+        for number, value, a, b in self.fields(start, end):
+            if number == EVENT:
+                spans.append((a, b))
+            elif number == LINE_ID:
+                id_ = value
+            elif number == LINE_NAME:
+                name = self.text(a, b)
+            elif number == LINE_TIME:
+                time = signed(value)
+        return Line(id_, name, events.of(np.array(spans, np.int64).reshape(-1, 2), time))
+
+
+class _Events:
+    """Reads the events of a plane's lines."""
+
+    def __init__(self, data: bytes, texts: Texts, names: dict[int, str], stat_names: dict[int, str]) -> None:
+        self._data = data
+        self._texts = texts
+        self._names = _codes({id_: texts.code(name) for id_, name in names.items() if name})
+        self._references = _codes({id_: texts.code(name) for id_, name in stat_names.items()})
+        self._stats = _codes({id_: STATS.index(name) for id_, name in stat_names.items() if name in STATS})
+        self._inline: dict[bytes, int] = {}
+        self.lost = self.skipped = 0
+
+    def of(self, spans: I64, time: int) -> dict[str, I64]:
+        """The columns of the events in these places; times count from `time`, ns."""
+        parts = [self._block(spans[i : i + AT_ONCE], time) for i in range(0, len(spans), AT_ONCE)]
+        return {name: joined([part[name] for part in parts] or [np.empty(0, np.int64)]) for name in COLUMNS}
+
+    def _block(self, spans: I64, time: int) -> dict[str, I64]:
+        found, damaged = fields_of(self._data, spans[:, 0], spans[:, 1])
+        count = len(spans)
+        id_, offset, duration, times = (
+            _scattered(found, number, count) for number in (_ID, _OFFSET_PS, _DURATION_PS, _TIMES)
+        )
+        name = _looked_up(self._names, id_)
+        begin = time + offset // PS_PER_NS
+        finish = begin + (offset % PS_PER_NS + duration) // PS_PER_NS
+        summed = times > 0
+        sound = (offset >= 0) & (offset < MOST_PS) & (duration >= 0) & (duration < MOST_PS) & (abs(begin) < LATEST_NS)
+        good = ~damaged & ~summed & sound & (name >= 0) & (abs(time) < LATEST_NS)
+        self.skipped += int(summed.sum())
+        self.lost += int((~good & ~summed).sum())
+        columns = {"name": name, "start": begin, "end": finish, **self._of_stats(found, count)}
+        return {key: tight(column if good.all() else column[good]) for key, column in columns.items()}
+
+    def _of_stats(self, events: Fields, count: int) -> dict[str, I64]:
+        """The stats of the events, by name."""
+        stats = events.take(events.number == _STAT)
+        found, _ = fields_of(self._data, stats.start, stats.end)
+        which = _looked_up(self._stats, _scattered(found, _ID, len(stats.message)))
+        wanted = (which[found.message] >= 0) & (found.number != _ID)
+        found = found.take(wanted)
+        which, event = which[found.message], stats.message[found.message]
+        is_text, is_reference = found.number == _TEXT, found.number == _REFERENCE
+        code = np.full(len(which), -1, np.int64)
+        code[is_reference] = _looked_up(self._references, found.value[is_reference])
+        code[is_text] = [self._code(a, b) for a, b in zip(found.start[is_text], found.end[is_text], strict=True)]
+        number = np.where((found.number == _UNSIGNED) | (found.number == _SIGNED), found.value, -1)
+        result = {}
+        for i, name in enumerate(STATS):
+            mine = which == i
+            result[name] = np.full(count, -1, np.int64)
+            result[name][event[mine]] = (code if name in TEXTS else number)[mine]
+        return result
+
+    def _code(self, start: int, end: int) -> int:
+        raw = self._data[start:end]
+        if raw not in self._inline:
+            self._inline[raw] = self._texts.code(raw.decode("utf-8", "replace"))
+        return self._inline[raw]
+
+
+Codes = tuple[I64, I64]
+"""Ids, ascending, and the code of each."""
+
+
+def _codes(by_id: dict[int, int]) -> Codes:
+    ids = sorted(by_id)
+    return np.array(ids, np.int64), np.array([by_id[i] for i in ids], np.int64)
+
+
+def _looked_up(codes: Codes, ids: I64) -> I64:
+    """The codes of ids, -1 for unknown ones."""
+    known, code = codes
+    if not len(known):
+        return np.full(len(ids), -1, np.int64)
+    place = np.minimum(np.searchsorted(known, ids), len(known) - 1)
+    return np.where(known[place] == ids, code[place], -1)
+
+
+def _scattered(found: Fields, number: int, count: int) -> I64:
+    """The value of a field of each message; 0 where it has none, as the format has it."""
+    rows: Bool = found.number == number
+    result = np.zeros(count, np.int64)
+    result[found.message[rows]] = found.value[rows]
+    return result

@@ -1,0 +1,94 @@
+"""What both of XLA's formats say: planes (a device, the host) with lines (a stream, a thread) of events."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field, replace
+
+import numpy as np
+
+from traceanalyzer.base.frozen import dataclass
+from traceanalyzer.ingest.columns import Texts, joined
+from traceanalyzer.trace import I64, Bool
+from traceanalyzer.trace.distinct import ranked
+
+NUMBERS = ("correlation_id", "step_num", "bytes_allocated", "bytes_reserved", "allocation_bytes", "addr")
+TEXTS = ("kernel_details", "memcpy_details", "memset_details", "hlo_op", "hlo_module", "allocator_name")
+"""What is read of an event's stats: -1 where it has no such stat; texts are codes."""
+STATS = (*NUMBERS, *TEXTS)
+COLUMNS = ("name", "start", "end", *STATS)
+
+
+Columns = dict[str, I64]
+
+
+@dataclass(frozen=True, eq=False)
+class Line:
+    """Events of a stream or thread, one row each."""
+
+    id: int
+    name: str
+    events: Columns
+    """The `COLUMNS`: names are codes, times ns."""
+
+    def __len__(self) -> int:
+        return len(self.events["start"])
+
+    def take(self, rows: Bool) -> Line:
+        """The same with these events alone."""
+        return replace(self, events={name: column[rows] for name, column in self.events.items()})
+
+
+@dataclass(frozen=True, eq=False)
+class Plane:
+    """A device or the host."""
+
+    name: str
+    lines: tuple[Line, ...]
+    stats: Mapping[str, int | str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Space:
+    """A recording."""
+
+    planes: tuple[Plane, ...]
+    host: str | None = None
+    messages: tuple[str, ...] = ()
+    """Errors and warnings of the recorder."""
+    lost: int = 0
+    skipped: int = 0
+    truncated: bool = False
+
+    def stat(self, name: str) -> int | None:
+        """A number that one of the planes states of the recording."""
+        found = (plane.stats[name] for plane in self.planes if name in plane.stats)
+        value = next(found, None)
+        return value if isinstance(value, int) else None
+
+    def cut(self) -> Space:
+        """The same of a file that ends early."""
+        return replace(self, truncated=True)
+
+
+def joined_lines(lines: list[Line]) -> tuple[Columns, I64]:
+    """The events of all lines, and the index of the line of each."""
+    columns = {name: joined([line.events[name] for line in lines] or [np.empty(0, np.int64)]) for name in COLUMNS}
+    return columns, np.repeat(np.arange(len(lines)), list(map(len, lines)))
+
+
+def timed(rows: Columns, base: int) -> Columns:
+    """Names, and times that count from `base`."""
+    return {"name": rows["name"], "start": rows["start"] - base, "end": rows["end"] - base}
+
+
+def operators(rows: Columns, texts: Texts) -> tuple[I64, I64]:
+    """Codes of the HLO module and of `module/operator` of each event, -1 where it has none."""
+    strings = texts.in_order()
+    wide = len(strings) + 1
+    pairs, place = ranked((rows["hlo_module"] + 1) * wide + rows["hlo_op"] + 1)
+    codes = [
+        texts.code("/".join(strings[code - 1] for code in divmod(pair, wide) if code)) if pair % wide else -1
+        for pair in pairs.tolist()
+    ]
+    return rows["hlo_module"], np.array(codes, np.int64)[place]
